@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyProf: what every kernel of a PyTorch program is, where it comes from, and what it costs.
+
+Importing this package imports neither torch nor pandas: each public name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "4.0.0"
+
+# Public name -> module that defines it.
+_HOME = {
+    "init": "pyprof.capture.window",
+    "shutdown": "pyprof.capture.window",
+    "start": "pyprof.capture.window",
+    "stop": "pyprof.capture.window",
+    "step": "pyprof.capture.window",
+    "profile": "pyprof.capture.window",
+    "annotate": "pyprof.capture.annotate",
+    "wrap": "pyprof.capture.patch",
+    "load": "pyprof.session",
+    "PyProfError": "pyprof.errors",
+}
+
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'pyprof' has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors that PyProf raises for the person at the terminal.
+
+A message is one sentence or two: what was found, what was expected, what to do next. Only a command's `main`
+catches them, prints one line on stderr and ends with `exit_code`.
+"""
+
+
+class PyProfError(Exception):
+    """Base of every error that PyProf raises on purpose."""
+
+    exit_code = 1
+
+
+class FormatError(PyProfError):
+    """A file that cannot be read as a recording, a net.dict or a profile database."""
+
+
+class CaptureError(PyProfError):
+    """Capture cannot start or cannot write its file."""
+
+
+class UsageError(PyProfError):
+    """Arguments that do not fit together."""
+
+    exit_code = 2

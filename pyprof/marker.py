@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the text of a range says: the one grammar, for writing (capture) and for reading (parse).
+
+| text | meaning | origin |
+|---|---|---|
+| `{'pyprof': 1, 'mod': .., 'op': .., 'args': [..], 'layer': .., 'trace': [..], 'module': ..}` | a call | PyProf |
+| `{'mod': .., 'op': .., 'args': [..]}` | a call | classic PyProf, DLProf (with `callid`, `input_callids`) |
+| `{'traceMarker': [..]}` | call stack, with `funcStack` in DLProf's time | classic PyProf |
+| `{'mod': .., 'strRepr': ..}` | the module object that is running | classic PyProf |
+| `layer:NAME` | the user's name for a part of the model | user |
+| `NAME, seq = N, op_id = M, sizes = [..], input_op_ids = [..]` | an operator, the keys in any order | torch emit_nvtx |
+| anything else | a range of somebody else's | |
+
+An argument is a record `{'name': '', 'type': 'tensor', 'shape': (2, 3), 'dtype': 'float32'}`: `name` is empty for a
+positional one; a tensor may carry its `stride`; a scalar or a sequence of scalars has `value`; a sequence that holds
+tensors has `items`, a list of records (classic markers flatten it instead). inf and nan are written as text, so that
+the whole is a Python literal. Nothing is ever evaluated: reading is `ast.literal_eval`.
+
+>>> text = encode(Call("torch", "relu", (Arg("", Tensor((2, 3), "float32")),)), layer="encoder", trace=("a.py:7",))
+>>> decode(text).call.op, decode(text).layer, decode(text).trace
+('relu', ('encoder',), ('a.py:7',))
+>>> split("AddmmBackward0, seq = 12, op_id = 40")
+('AddmmBackward0', 12)
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from pyprof.model import Arg, Call, Other, Tensor, Value
+
+VERSION = 1
+LAYER = "layer:"
+EVALUATE = "autograd::engine::evaluate_function: "
+ACCUMULATE = "torch::autograd::AccumulateGrad"
+CHECKPOINT_BACKWARD = "CheckpointFunctionBackward"
+
+# The suffixes that emit_nvtx appends (torch/csrc/profiler/util.cpp, getNvtxStr); RE2 and re read these alike.
+SUFFIX = r"(?:, (?:seq|op_id) = -?[0-9]+|, (?:sizes|input_op_ids) = \[[^=]*\])+$"
+SEQ = r", seq = (?P<seq>-?[0-9]+)(?:,|$)"
+VARYING = r", (?:seq|op_id) = -?[0-9]+|, input_op_ids = \[[^=]*\]"  # numbers that no two calls share
+CALL_IDS = r"'callid': -?[0-9]+, |'input_callids': \[[^\]]*\], "
+_SUFFIX, _SEQ, _VARYING, _CALL_IDS = (re.compile(p) for p in (SUFFIX, SEQ, VARYING, CALL_IDS))
+_SIZES = re.compile(r", sizes = (\[.*\])$")
+_BACKWARD = re.compile(r"[Bb]ackward[0-9]*$")
+_NODE = re.compile(r"Backward[0-9]+$")
+_QUALIFIED = re.compile(r"^[A-Za-z_]\w*(?:::[A-Za-z_]\w*)+$")
+
+
+class CallMarker(NamedTuple):
+    """A call with what our own form knows about its place."""
+
+    call: Call
+    layer: tuple[str, ...] = ()
+    trace: tuple[str, ...] = ()
+    module: str | None = None
+    classic: bool = False
+
+
+class TraceMarker(NamedTuple):
+    """A call stack, outermost first; `functions` is DLProf's path of classes and functions."""
+
+    frames: tuple[str, ...]
+    functions: str | None = None
+
+
+class ModuleMarker(NamedTuple):
+    """The class of a module and its extra_repr."""
+
+    mod: str
+    text: str
+
+
+class LayerMarker(NamedTuple):
+    """A user's name for a part of the model."""
+
+    name: str
+
+
+class OperatorMarker(NamedTuple):
+    """An operator that torch announced. `sizes` are the shapes of its tensor inputs, None if not recorded."""
+
+    name: str
+    sizes: tuple[tuple[int, ...], ...] | None = None
+
+
+class UserMarker(NamedTuple):
+    """A range that PyProf has no meaning for."""
+
+    name: str
+
+
+Marker = CallMarker | TraceMarker | ModuleMarker | LayerMarker | OperatorMarker | UserMarker
+
+
+def split(text: str) -> tuple[str, int | None]:
+    """Cut off the numbers that differ from call to call; return the text without them and the sequence number."""
+    if text.startswith("{"):
+        return _CALL_IDS.sub("", text), None
+    suffix = _SUFFIX.search(text)
+    if suffix is None:
+        return text, None
+    seq = _SEQ.search(suffix[0])
+    return text[: suffix.start()] + _VARYING.sub("", suffix[0]), int(seq["seq"]) if seq else None
+
+
+def is_backward(name: str) -> bool:
+    """Whether a range of this name runs a backward: an autograd node, or the engine's range around one.
+
+    >>> [is_backward(n) for n in ("SumBackward1", "AddmmBackward", "torch::autograd::AccumulateGrad", "aten::mm")]
+    [True, True, True, False]
+    """
+    return name.startswith(EVALUATE) or name == ACCUMULATE or is_node(name)
+
+
+def is_node(name: str) -> bool:
+    """Whether this names an autograd node (`MulBackward0`, `SqBackward`), not an operator like `aten::x_backward`."""
+    return _BACKWARD.search(name) is not None and "Backward" in name and not name.startswith("aten::")
+
+
+def is_builtin_node(name: str) -> bool:
+    """Whether this names a node that torch generated (they end in a number), not a user's autograd.Function."""
+    return _NODE.search(name) is not None
+
+
+def decode(text: str, operator: bool = False) -> Marker:
+    """Read the text of a range, as `split` left it. `operator`: the text had a suffix of emit_nvtx.
+
+    Text that is cut off or not a literal is a UserMarker: a recording from a stranger is never an error.
+    """
+    if text.startswith("{"):
+        fields = _literal(text)
+        if isinstance(fields, dict):
+            marker = _decode_fields(fields)
+            if marker is not None:
+                return marker
+        return UserMarker(text)
+    if text.startswith(LAYER):
+        return LayerMarker(text[len(LAYER) :])
+    sizes = _SIZES.search(text)
+    if sizes is not None:
+        shapes = _literal(sizes[1])
+        name = text[: sizes.start()]
+        return OperatorMarker(name, _shapes(shapes) if isinstance(shapes, list) else None)
+    if operator or is_backward(text) or _QUALIFIED.match(text):
+        return OperatorMarker(text)
+    return UserMarker(text)
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        return None
+
+
+def _shapes(shapes: list[Any]) -> tuple[tuple[int, ...], ...] | None:
+    out = []
+    for shape in shapes:
+        if not isinstance(shape, (list, tuple)) or not all(type(n) is int for n in shape):
+            return None
+        out.append(tuple(shape))
+    return tuple(out)
+
+
+def _decode_fields(fields: dict[Any, Any]) -> Marker | None:
+    """Dispatch by key, never by substring: a path may contain any of the words."""
+    if "traceMarker" in fields:
+        functions = fields.get("funcStack")
+        return TraceMarker(_texts(fields["traceMarker"]), functions if isinstance(functions, str) else None)
+    mod = fields.get("mod")
+    if not isinstance(mod, str):
+        return None
+    if "strRepr" in fields:
+        return ModuleMarker(mod, str(fields["strRepr"]))
+    op, args = fields.get("op"), fields.get("args")
+    if not isinstance(op, str) or not isinstance(args, list):
+        return None
+    call = Call(mod, op, tuple(_decode_arg(arg) for arg in args if isinstance(arg, dict)))
+    if "pyprof" not in fields:
+        return CallMarker(call, classic=True)
+    layer, module = fields.get("layer"), fields.get("module")
+    return CallMarker(
+        call,
+        tuple(layer.split(":")) if isinstance(layer, str) and layer else (),
+        _texts(fields.get("trace")),
+        module if isinstance(module, str) and module else None,
+    )
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(str(item) for item in value) if isinstance(value, (list, tuple)) else ()
+
+
+def _decode_arg(record: dict[Any, Any]) -> Arg:
+    name = record.get("name")
+    return Arg(name if isinstance(name, str) else "", _decode_value(record))
+
+
+def _decode_value(record: dict[Any, Any]) -> Value:
+    kind = record.get("type")
+    if kind in ("tensor", "ndarray"):
+        shape, dtype, stride = record.get("shape"), record.get("dtype"), record.get("stride")
+        if not _is_shape(shape):
+            return Other("tensor")
+        return Tensor(
+            tuple(shape),
+            dtype if isinstance(dtype, str) else None,
+            tuple(stride) if _is_shape(stride) and len(stride) == len(shape) else None,
+        )
+    if "items" in record and isinstance(record["items"], list):
+        return tuple(_decode_value(item) for item in record["items"] if isinstance(item, dict))
+    if "value" not in record:
+        return Other(str(kind))
+    value = record["value"]
+    if kind in ("list", "tuple"):
+        return _freeze(value)
+    if kind == "NoneType":
+        return None
+    if kind == "float" and isinstance(value, str):
+        return _float(value)
+    if kind in ("int", "float", "bool", "str") and isinstance(value, (bool, int, float, str)):
+        return value
+    return Other(str(kind), str(value))
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(type(n) is int for n in value)
+
+
+def _float(text: str) -> float | str:
+    return float(text) if text in ("inf", "-inf", "nan") else text
+
+
+def _freeze(value: Any) -> Value:
+    if isinstance(value, (list, tuple)):
+        return tuple(_freeze(item) for item in value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return Other(type(value).__name__, str(value))
+
+
+def encode(
+    call: Call, layer: str = "", trace: Iterable[str] = (), module: str | None = None
+) -> str:
+    """The text of a call in our form. `layer` is the user's nested names joined by ":", `trace` outermost first."""
+    fields: dict[str, Any] = {"pyprof": VERSION, "mod": call.mod, "op": call.op}
+    fields["args"] = [_record(arg.name, arg.value) for arg in call.args]
+    fields["layer"] = layer
+    fields["trace"] = list(trace)
+    if module:
+        fields["module"] = module
+    return str(fields)
+
+
+def encode_classic(call: Call, trace: Iterable[str], module: tuple[str, str] | None = None) -> tuple[str, ...]:
+    """The nested texts of the original, outermost first: stack, module (class, extra_repr) if given, arguments."""
+    records: list[dict[str, Any]] = []
+    for arg in call.args:
+        records.extend(_classic_records(arg.name, arg.value))
+    texts = [str({"traceMarker": list(trace)})]
+    if module is not None:
+        texts.append(str({"mod": module[0], "strRepr": module[1]}))
+    texts.append(str({"mod": call.mod, "op": call.op, "args": records}))
+    return tuple(texts)
+
+
+def _classic_records(name: str, value: Value) -> list[dict[str, Any]]:
+    if isinstance(value, Other):
+        return []  # the original leaves such arguments out
+    if isinstance(value, Tensor):
+        return [{"name": name, "type": "tensor", "shape": value.shape, "dtype": value.dtype}]
+    if isinstance(value, tuple) and any(isinstance(item, (Tensor, tuple)) for item in value):
+        return [record for item in value for record in _classic_records(name, item)]
+    return [_record(name, value)]
+
+
+def _record(name: str, value: Value) -> dict[str, Any]:
+    record: dict[str, Any] = {"name": name}
+    if isinstance(value, Tensor):
+        record.update(type="tensor", shape=value.shape, dtype=value.dtype)
+        if value.stride is not None:
+            record["stride"] = value.stride
+    elif isinstance(value, Other):
+        record.update(type=value.type, value=value.text)
+    elif isinstance(value, tuple):
+        if all(item is None or isinstance(item, (bool, int, float, str)) for item in value):
+            record.update(type="list", value=tuple(_literal_scalar(item) for item in value))
+        else:
+            record.update(type="list", items=[_record("", item) for item in value])
+    else:
+        record.update(type=type(value).__name__, value=_literal_scalar(value))
+    return record
+
+
+def _literal_scalar(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def user_frames(frames: Sequence[str]) -> tuple[str, ...]:
+    """The frames outside torch and PyProf, outermost first.
+
+    >>> user_frames(["train.py:9", "/env/lib/python3.11/site-packages/torch/nn/modules/linear.py:134"])
+    ('train.py:9',)
+    """
+    return tuple(frame for frame in frames if not _NOT_USER.search(frame))
+
+
+# Frames that carry a call from the user's code into torch: torch's own files, PyProf's wrappers, generated code.
+_NOT_USER = re.compile(
+    r"(?:site|dist)-packages/torch/|^<|<frozen |<string>|/pyprof2?/(?:capture|nvtx)/|apex/(?:pyprof|optimizers)/|"
+    r"/torch/(?:nn|optim|autograd|cuda|utils|fx|jit|distributed|amp|_[a-z_]+|functional\.py|overrides\.py|tensor\.py)"
+)

@@ -1,0 +1,388 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The data that every part of PyProf exchanges: calls and their costs, recordings, rows.
+
+Times are integer nanoseconds from `Trace.t0`. FLOPs are counts (a fused multiply-add is 2), bytes are counts.
+Unknown is `None` for a scalar and a presence mask for a column, never 0. This module imports nothing of ours.
+
+>>> Tensor((64, 1024), "float16").bytes
+131072
+>>> Cost(480, 246, dgrad=Cost(480, 246)).dgrad
+Cost(flops=480, bytes=246)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, NamedTuple, Union
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.integer[Any]]
+Bools = npt.NDArray[np.bool_]
+
+# Width of one element in bits. Names are torch's without the "torch." prefix.
+# Source: torch.dtype documentation, https://docs.pytorch.org/docs/stable/tensor_attributes.html
+DTYPE_BITS = {
+    "bool": 8,
+    "uint1": 1, "uint2": 2, "uint3": 3, "uint4": 4, "uint5": 5, "uint6": 6, "uint7": 7,
+    "int1": 1, "int2": 2, "int3": 3, "int4": 4, "int5": 5, "int6": 6, "int7": 7,
+    "uint8": 8, "int8": 8, "quint8": 8, "qint8": 8, "quint4x2": 4, "quint2x4": 2, "bits8": 8,
+    "uint16": 16, "int16": 16, "short": 16,
+    "uint32": 32, "int32": 32, "int": 32, "qint32": 32,
+    "uint64": 64, "int64": 64, "long": 64,
+    "float4_e2m1fn_x2": 8,  # two values in one byte: the element torch counts is the byte
+    "float8_e4m3fn": 8, "float8_e5m2": 8, "float8_e4m3fnuz": 8, "float8_e5m2fnuz": 8, "float8_e8m0fnu": 8,
+    "float16": 16, "half": 16, "bfloat16": 16,
+    "float32": 32, "float": 32,
+    "float64": 64, "double": 64,
+    "complex32": 32, "complex64": 64, "complex128": 128,
+}  # fmt: skip
+
+
+class Tensor(NamedTuple):
+    """A tensor argument: its shape, torch's dtype name, and its strides in elements (None: not recorded)."""
+
+    shape: tuple[int, ...]
+    dtype: str | None
+    stride: tuple[int, ...] | None = None
+
+    @property
+    def numel(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def bytes(self) -> int | None:
+        """Bytes of all elements, None for a dtype that we do not know. An expanded tensor counts what it stores.
+
+        >>> Tensor((5, 4), "float32", (0, 1)).bytes
+        16
+        """
+        bits = DTYPE_BITS.get(self.dtype or "")
+        if bits is None:
+            return None
+        shape = self.shape
+        if self.stride is not None and len(self.stride) == len(shape):
+            shape = tuple(1 if step == 0 and size > 1 else size for size, step in zip(shape, self.stride))
+        return (prod(shape) * bits + 7) // 8
+
+
+class Other(NamedTuple):
+    """An argument that is neither tensor, scalar, text nor sequence: its type's name and a short text."""
+
+    type: str
+    text: str = ""
+
+
+Value = Union[Tensor, Other, None, bool, int, float, str, tuple["Value", ...]]
+
+
+class Arg(NamedTuple):
+    """One argument of a call; `name` is empty for a positional one."""
+
+    name: str
+    value: Value
+
+
+class Call(NamedTuple):
+    """What was called with what, in the caller's spelling: the *signature* that a cost belongs to.
+
+    `mod` is the namespace ("torch.nn.functional", "Tensor", "aten"), `op` the name in it ("linear", "aten::mm").
+    """
+
+    mod: str
+    op: str
+    args: tuple[Arg, ...] = ()
+
+
+class Cost(NamedTuple):
+    """FLOPs and algorithmic bytes of one call, and of the parts of its backward. None means unknown.
+
+    dgrad is the gradient of the first operand (or all of an undivided backward), wgrad of the weight or second
+    operand, bgrad of the bias. `basis` says where the figures come from: formula, view (no data moves), default, unknown.
+    """
+
+    flops: int | None
+    bytes: int | None
+    dgrad: Cost | None = None
+    wgrad: Cost | None = None
+    bgrad: Cost | None = None
+    basis: str = "formula"
+
+    def __repr__(self) -> str:
+        return f"Cost(flops={self.flops}, bytes={self.bytes})"
+
+
+class Column(NamedTuple):
+    """Numbers of which some may be missing. `present` None: all there."""
+
+    values: Ints
+    present: Bools | None = None
+
+    def mask(self) -> Bools:
+        return np.ones(len(self.values), bool) if self.present is None else self.present
+
+    def take(self, index: Ints) -> Column:
+        return Column(self.values[index], None if self.present is None else self.present[index])
+
+    @staticmethod
+    def missing(n: int) -> Column:
+        """A column of which nothing was recorded; takes no memory."""
+        return Column(np.broadcast_to(np.int64(0), n), np.broadcast_to(np.False_, n))
+
+
+class Strings:
+    """Distinct texts, each with a code: columns hold the code.
+
+    >>> strings = Strings()
+    >>> strings.code("aten::mm"), strings.code("aten::mm"), strings[0]
+    (0, 0, 'aten::mm')
+    """
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._codes: dict[str, int] = {}
+
+    def code(self, text: str) -> int:
+        code = self._codes.get(text)
+        if code is None:
+            code = self._codes[text] = len(self.texts)
+            self.texts.append(text)
+        return code
+
+    def __getitem__(self, code: int) -> str:
+        return self.texts[code]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+# Kinds of a range, and of a GPU event or row.
+PUSH_POP, START_END, MARK = 0, 1, 2
+KERNEL, MEMCPY, MEMSET, OPERATOR = 0, 1, 2, 3
+KINDS = ("kernel", "memcpy", "memset", "operator")
+DIRECTIONS = ("fprop", "bprop", "na")
+FPROP, BPROP, NO_DIRECTION = 0, 1, 2
+PHASES = ("forward", "backward", "recompute", "optimizer", "none")
+FORWARD, BACKWARD, RECOMPUTE, OPTIMIZER, NO_PHASE = 0, 1, 2, 3, 4
+
+
+class Thread(NamedTuple):
+    """A thread of a recorded process: `process` indexes `Trace.processes`, `tid` is the system's number."""
+
+    process: int
+    tid: int
+    name: str | None = None
+
+
+class Process(NamedTuple):
+    """A recorded process."""
+
+    pid: int
+    name: str | None = None
+    rank: int | None = None
+    host: str | None = None
+
+
+@dataclass
+class Ranges:
+    """NVTX ranges and marks, PyProf's own among them. `text` has the varying numbers cut off (marker.split)."""
+
+    thread: Ints
+    end_thread: Column
+    start: Ints
+    end: Column  # missing: the range was never closed
+    text: Ints
+    domain: Ints
+    kind: Ints
+    seq: Column
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass
+class Ops:
+    """RecordFunction events. `text` is the operator's marker: name, shapes, dtypes, strides, scalars."""
+
+    thread: Ints
+    start: Ints
+    end: Ints
+    scope: Ints  # 0 function, 1 backward function, 7 user range (at::RecordScope)
+    name: Ints
+    text: Ints
+    seq: Column
+    forward_thread: Column  # index of the thread that ran the forward of this backward event
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass
+class Launches:
+    """CUDA runtime and driver calls."""
+
+    thread: Ints
+    start: Ints
+    end: Ints
+    correlation: Ints
+    api: Ints
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass
+class Gpu:
+    """Kernels, copies and sets on a device. `grid` and `block` are (n, 3); `shaped` says where they were recorded."""
+
+    process: Ints
+    device: Ints
+    context: Column
+    stream: Ints
+    start: Ints
+    end: Ints
+    kind: Ints
+    name: Ints
+    grid: Ints
+    block: Ints
+    shaped: Bools
+    registers: Column
+    shared_memory: Column  # bytes per block, static and dynamic
+    correlation: Column
+    bytes: Column
+    graph_node: Column
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass
+class Io:
+    """Calls into the operating system (OSRT), where the recording has them."""
+
+    thread: Ints
+    start: Ints
+    end: Ints
+    name: Ints
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass
+class Steps:
+    """Marks that the training loop set: one step each, from its start to its end."""
+
+    process: Ints
+    number: Ints
+    start: Ints
+    end: Ints
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+class Device(NamedTuple):
+    """A device of the recording."""
+
+    index: int
+    name: str
+    sm_count: int | None = None
+    compute_capability: str | None = None
+    memory_bytes: int | None = None
+
+
+@dataclass
+class Trace:
+    """One recording of any origin, as columns. A table that the recording lacks is empty.
+
+    Columns that end in a code (`text`, `name`, `api`, `domain`) index `strings`; `thread` indexes `threads`.
+    `lost` counts what was dropped, by reason.
+    """
+
+    path: str
+    format: str
+    strings: Strings
+    processes: list[Process]
+    threads: list[Thread]
+    ranges: Ranges
+    ops: Ops
+    launches: Launches
+    gpu: Gpu
+    io: Io
+    steps: Steps
+    devices: list[Device] = field(default_factory=list)
+    meta: dict[str, str] = field(default_factory=dict)
+    lost: dict[str, int] = field(default_factory=dict)
+    t0: int = 0  # the first event on the recording's own clock, ns
+
+    def drop(self, reason: str, count: int = 1) -> None:
+        """Count events that were left out or repaired."""
+        if count:
+            self.lost[reason] = self.lost.get(reason, 0) + int(count)
+
+
+class Site(NamedTuple):
+    """What the ranges and operators around a launch say: where a kernel comes from.
+
+    `calls` go outermost first and match `markers`, the texts they came from; `mods` and `ops` name them. The last
+    of them may be the operator event itself (mod "aten"). `seq_names` are the enclosing operator ranges with the
+    offset of their sequence number from the row's `seq`, None for a range without a number.
+    """
+
+    layer: tuple[str, ...] = ()
+    trace: tuple[str, ...] = ()
+    reprs: tuple[str, ...] = ()
+    markers: tuple[str, ...] = ()
+    calls: tuple[Call, ...] = ()
+    seq_names: tuple[tuple[str, int | None], ...] = ()
+    seq_ids: tuple[int, ...] = ()  # offsets of the row's own sequence numbers
+    alt_seq_ids: tuple[int, ...] = ()
+    direction: int = NO_DIRECTION
+    phase: int = NO_PHASE
+    mods: tuple[str, ...] = ()
+    ops: tuple[str, ...] = ()
+    module: str | None = None
+
+
+@dataclass
+class Rows:
+    """Kernels (or, without a GPU, operator events) with the call that launched them, in output order.
+
+    One row is one line of net.dict. `site` indexes `sites`; `name` indexes `names`; `duration` is the time on the
+    device, for an operator event its self time. `call` numbers the outermost call, one number per instance.
+    """
+
+    names: list[str]  # full names
+    short_names: list[str]
+    sites: list[Site]
+    name: Ints
+    site: Ints
+    start: Ints
+    end: Ints
+    duration: Ints
+    launch_start: Column
+    launch_end: Column
+    correlation: Column
+    pid: Ints
+    tid: Column
+    context: Column
+    device: Column  # missing: the CPU
+    stream: Column
+    grid: Ints
+    block: Ints
+    shaped: Bools
+    registers: Column
+    shared_memory: Column
+    graph: Column
+    kind: Ints
+    seq: Column
+    sub: Ints
+    call: Column
+    forward_thread: Column
+    lost: dict[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.start)

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FLOPs and bytes of a call: the registry of formulas, and the lookup that never fails.
+
+Add an operator: one function in a file of `ops/`, decorated with the names it serves. Its parameters are torch's,
+so recorded arguments bind by position or keyword; arguments it does not name are ignored.
+
+A name is what a user writes without dunder and in-place underscore (`add` serves `torch.add`, `x + y`, `x += y`,
+`x.add_(y)` and `aten::add_.Tensor`). A spelling whose arguments stand in another order is registered with its
+namespace (`aten::embedding`, `torch.embedding`) and found first. A formula with a parameter `inplace` is told.
+
+>>> lookup(Call("torch.nn.functional", "linear", (Arg("", Tensor((2, 8), "float16")), Arg("", Tensor((5, 8), "float16")))))
+Cost(flops=160, bytes=132)
+>>> lookup(Call("mine", "warp", ())).basis
+'unknown'
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+from pyprof.model import Arg, Call, Cost, Tensor
+from pyprof.registry import Registry, load_folder
+
+UNKNOWN = Cost(None, None, basis="unknown")
+VIEW = Cost(0, 0, basis="view")
+
+# Operators of Python that have another name than the function they call.
+DUNDERS = {
+    "__matmul__": "matmul", "__rmatmul__": "matmul", "__imatmul__": "matmul",
+    "__truediv__": "div", "__rtruediv__": "rdiv", "__itruediv__": "div", "__div__": "div", "__rdiv__": "rdiv",
+    "__idiv__": "div", "__floordiv__": "floor_divide", "__rfloordiv__": "rfloor_divide", "__ifloordiv__": "floor_divide",
+    "__mod__": "remainder", "__rmod__": "remainder", "__imod__": "remainder",
+    "__radd__": "add", "__iadd__": "add", "__rsub__": "rsub", "__isub__": "sub", "__rmul__": "mul", "__imul__": "mul",
+    "__rpow__": "rpow", "__ipow__": "pow", "__invert__": "bitwise_not",
+    "__and__": "bitwise_and", "__iand__": "bitwise_and", "__rand__": "bitwise_and",
+    "__or__": "bitwise_or", "__ior__": "bitwise_or", "__ror__": "bitwise_or",
+    "__xor__": "bitwise_xor", "__ixor__": "bitwise_xor", "__rxor__": "bitwise_xor",
+    "__lshift__": "bitwise_left_shift", "__rshift__": "bitwise_right_shift",
+    "__getitem__": "getitem", "__setitem__": "setitem",
+}  # fmt: skip
+
+
+class Formula(NamedTuple):
+    """A cost function and the file of `ops/` it stands in, which names its kind (gemm, conv, norm, ...)."""
+
+    function: Callable[..., Cost]
+    family: str
+    parameters: frozenset[str]
+    takes_inplace: bool
+
+
+_FORMULAS: Registry[Formula] = Registry("cost formula")
+
+
+def cost(*names: str) -> Callable[[Callable[..., Cost]], Callable[..., Cost]]:
+    """Decorator: the function computes the cost of the calls with these names."""
+
+    def add(function: Callable[..., Cost]) -> Callable[..., Cost]:
+        parameters = frozenset(inspect.signature(function).parameters)
+        family = function.__module__.rsplit(".", 1)[-1]
+        _FORMULAS.register(*names)(Formula(function, family, parameters - {"inplace"}, "inplace" in parameters))
+        return function
+
+    return add
+
+
+@cache
+def formulas() -> Registry[Formula]:
+    """Every registered formula, the files of `ops/` loaded."""
+    load_folder("pyprof.prof.ops")
+    return _FORMULAS
+
+
+@lru_cache(maxsize=None)
+def find(mod: str, op: str) -> tuple[Formula, bool] | None:
+    """The formula of a call's name and whether the call works in place; None if there is none.
+
+    >>> find("Tensor", "__iadd__")[1], find("aten", "aten::add.Tensor")[1]
+    (True, False)
+    """
+    known = formulas()
+    name = op.rsplit("::", 1)[-1].split(".", 1)[0]
+    bare = DUNDERS.get(name) or name.strip("_" if name.startswith("__") else "") or name
+    inplace = name.startswith("__i") and name != "__invert__"
+    if name.endswith("_") and not name.endswith("__"):
+        bare, inplace = name[:-1], True
+    for key in (f"{mod}.{op}", op.split(".", 1)[0], name, bare):
+        formula = known.get(key)
+        if formula is not None:
+            return formula, inplace
+    return None
+
+
+@lru_cache(maxsize=None)
+def lookup(call: Call) -> Cost:
+    """The cost of a call; `UNKNOWN` if no formula is registered or the recorded arguments do not fit it."""
+    found = find(call.mod, call.op)
+    if found is None:
+        return UNKNOWN
+    formula, inplace = found
+    positional = [arg.value for arg in call.args if not arg.name]
+    keywords: dict[str, Any] = {arg.name: arg.value for arg in call.args if arg.name in formula.parameters}
+    if formula.takes_inplace:
+        keywords["inplace"] = inplace
+    try:
+        return formula.function(*positional, **keywords)
+    except (TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError, OverflowError):
+        # A recording may hold any argument: one that the formula cannot use leaves the cost unknown.
+        return UNKNOWN
+
+
+def total(sizes: Iterable[int | None]) -> int | None:
+    """Sum that is unknown if one part is.
+
+    >>> total([1, 2]), total([1, None])
+    (3, None)
+    """
+    out = 0
+    for size in sizes:
+        if size is None:
+            return None
+        out += size
+    return out
+
+
+def bytes_of(*tensors: Tensor | None) -> int | None:
+    """Bytes of the tensors given, each once; None stands for a tensor that is not there."""
+    return total(tensor.bytes for tensor in tensors if tensor is not None)
+
+
+__all__ = ["UNKNOWN", "VIEW", "Arg", "Call", "Cost", "Formula", "Tensor", "bytes_of", "cost", "find", "formulas", "lookup", "total"]

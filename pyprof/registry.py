@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A registry that decorators fill, and the loader of open folders.
+
+An open folder is a package whose modules register something when they are imported (cost formulas, trace
+formats). Adding a file is the only step: `load_folder` imports every module that is there.
+
+>>> shapes = Registry("shape")
+>>> @shapes.register("square")
+... def square(): return 4
+>>> shapes["square"]()
+4
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """Names and what is registered under them. A name registered twice is an error: one of the two would be dead."""
+
+    def __init__(self, what: str):
+        self._what = what
+        self._items: dict[str, T] = {}
+
+    def register(self, *names: str) -> Callable[[T], T]:
+        """Decorator: register the decorated object under each name. Raises ValueError for a name that is taken."""
+
+        def add(item: T) -> T:
+            for name in names:
+                if name in self._items:
+                    raise ValueError(f"{self._what} {name!r} is registered twice")
+                self._items[name] = item
+            return item
+
+        return add
+
+    def __getitem__(self, name: str) -> T:
+        return self._items[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+
+def load_folder(package: str) -> None:
+    """Import every module of a package, in alphabetical order."""
+    paths = importlib.import_module(package).__path__
+    for info in sorted(pkgutil.iter_modules(paths), key=lambda info: info.name):
+        importlib.import_module(f"{package}.{info.name}")
