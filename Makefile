@@ -1,0 +1,53 @@
+# make demo   profile examples/lenet.py and print its kernels
+# make test   what has to pass before a commit: ruff, mypy, pytest
+# Both make .venv first, with the Python named by PYTHON.
+
+PYTHON ?= python3
+JOBS ?= 2
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: demo test test-long test-all lint format bench clean
+
+demo: $(STAMP)
+	PATH="$(CURDIR)/$(BIN):$$PATH" && set -ex && \
+	pyprof run -o net.sqlite examples/lenet.py && \
+	pyprof/parse/parse.py net.sqlite > net.dict && \
+	pyprof/prof/prof.py -w 180 -c idx,dir,phase,op,module,trace,kernel,params,sil,flops,bytes net.dict
+
+test: lint
+	$(BIN)/python -m pytest -q -n $(JOBS)
+
+# Long forms: more examples per property test, bigger inputs.
+test-long: $(STAMP)
+	PYPROF_LONG=1 $(BIN)/python -m pytest -q -n $(JOBS) -m long
+
+test-all: test test-long
+
+lint: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(STAMP)
+	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+clean:
+	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis net.sqlite net.dict
+
+# A torch that PYTHON or .venv can import is used as it is: another build would not fit this machine's driver, and
+# is gigabytes. PYTHON's reaches .venv through a .pth file, which works for a system Python, conda and another venv.
+$(STAMP): setup.py requirements-dev.txt
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
+	@set -e; has_torch() { "$$1" -c 'import torch' 2>/dev/null; }; \
+	if ! has_torch $(BIN)/python && has_torch $(PYTHON); then \
+	  site=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+	  $(PYTHON) -c 'import os, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))' > "$$site/torch.pth"; \
+	fi; \
+	if has_torch $(BIN)/python; then grep -v '^torch\b' requirements-dev.txt; else cat requirements-dev.txt; fi > $@.txt
+	$(BIN)/python -m pip install -q --no-compile -e . -r $@.txt
+	@touch $@

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all tests share: recordings of others, golden files, long tests.
+
+`PYPROF_TEST_DATA` names a folder of recordings that are not ours to publish (default: ../shared/data beside the
+repository). Tests that need it take the fixture `data`; without the folder they are one skip, named at the end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LONG = os.environ.get("PYPROF_LONG", "") not in ("", "0")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--regold", action="store_true", help="rewrite golden files from what the code says now")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not LONG:
+        for item in items:
+            if item.get_closest_marker("long"):
+                item.add_marker(pytest.mark.skip(reason="long: runs with PYPROF_LONG=1 (make test-all)"))
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The folder of the repository."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of recordings of others."""
+    folder = Path(os.environ.get("PYPROF_TEST_DATA") or ROOT.parent / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip("no recordings of others: set PYPROF_TEST_DATA to their folder")
+    return folder
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with tests/golden/NAME; `pytest --regold` writes that file instead, to be reviewed as a diff."""
+
+    def check(name: str, text: str) -> None:
+        path = ROOT / "tests" / "golden" / name
+        if request.config.getoption("--regold"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.exists(), f"{path} is missing: run pytest --regold and review it"
+        assert text == path.read_text(encoding="utf-8")
+
+    return check
