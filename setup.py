@@ -13,7 +13,9 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
-VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "pyprof/__init__.py").read_text(encoding="utf-8"), re.M)[1]
+VERSION = re.search(
+    r'^__version__ = "(.+)"$', (HERE / "pyprof/__init__.py").read_text(encoding="utf-8"), re.M
+)[1]
 
 setup(
     name="torch-pyprof",  # `pyprof` on PyPI is another project

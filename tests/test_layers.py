@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Imports point one way, and importing the package stays cheap.
+
+The layers are those of the architecture: a module may import its own layer and those it is said to stand on,
+wherever in the file the import is written.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CORE = {"model", "marker", "intervals", "registry", "errors", "netdict"}
+STANDS_ON = {
+    "parse": CORE,
+    "prof": CORE,
+    "capture": CORE | {"prof"},  # estimate prints what prof computes
+    "nvtx": {"capture"},  # the original's spelling of init and wrap
+    "session": CORE | {"parse", "prof"},
+    "cli": CORE | {"parse", "prof", "capture", "session"},
+    "__init__": CORE | {"capture", "session"},
+    "__main__": {"cli"},
+}
+# Only the command `prof.py FILE.sqlite` goes both stages, and only inside its main.
+EXCEPTIONS = {("prof/prof.py", "session"), ("prof/__main__.py", "session")}
+
+
+class Import(ast.NodeVisitor):
+    """Every module that a source names: `import a.b`, `from a import b`, `import_module("a.b")`."""
+
+    def __init__(self, package: str):
+        self.package = package
+        self.found: list[tuple[str, str]] = []  # module, enclosing function ("" at the top)
+        self._inside = [""]
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self._inside.append(node.name)
+        self.generic_visit(node)
+        self._inside.pop()
+
+    def visit_If(self, node: ast.If) -> None:
+        if "TYPE_CHECKING" not in ast.unparse(node.test):  # names for a type checker are not run
+            self.generic_visit(node)
+
+    def visit_Import(self, node: ast.Import) -> None:
+        self._add(*(alias.name for alias in node.names))
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        module = node.module or ""
+        if node.level:
+            base = self.package.split(".")
+            module = ".".join([*base[: len(base) - node.level + 1], *([module] if module else [])])
+        self._add(module, *(f"{module}.{alias.name}" for alias in node.names))
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, str) and re.fullmatch(r"pyprof(\.[a-z_]+)+", node.value):
+            self._add(node.value)  # a module by name, for import_module or a table of homes
+
+    def _add(self, *modules: str) -> None:
+        self.found.extend((module, self._inside[-1]) for module in modules)
+
+
+def imports(source: str, package: str) -> list[tuple[str, str]]:
+    visitor = Import(package)
+    visitor.visit(ast.parse(source))
+    return visitor.found
+
+
+def sources() -> Iterator[tuple[str, str, str]]:
+    """Each module: path below pyprof/, package, source."""
+    for path in sorted((ROOT / "pyprof").rglob("*.py")):
+        name = path.relative_to(ROOT / "pyprof").as_posix()
+        yield name, ".".join(path.relative_to(ROOT).parent.parts), path.read_text(encoding="utf-8")
+
+
+def layer(name: str) -> str:
+    return name.split("/")[0].removesuffix(".py")
+
+
+def wrong_imports(name: str, package: str, source: str) -> list[str]:
+    """What a module imports that its layer does not stand on."""
+    mine, wrong = layer(name), []
+    allowed = CORE if mine in CORE else STANDS_ON.get(mine, set())
+    for module, function in imports(source, package):
+        parts = module.split(".")
+        if parts[0] == "torch" and mine != "capture":
+            wrong.append(f"{name} imports {module}: only capture may")
+        if parts[0] != "pyprof" or len(parts) < 2 or parts[1] == "__version__":
+            continue
+        if parts[1] == mine or parts[1] in allowed:
+            continue
+        if (name, parts[1]) in EXCEPTIONS and function == "main":
+            continue
+        wrong.append(
+            f"{name} imports {module}: {mine} stands on {', '.join(sorted(allowed)) or 'nothing of ours'}"
+        )
+    return wrong
+
+
+@pytest.mark.parametrize(("name", "package", "source"), list(sources()), ids=[name for name, *_ in sources()])
+def test_imports_point_one_way(name, package, source):
+    assert layer(name) in CORE | STANDS_ON.keys(), "a new layer: say in STANDS_ON what it stands on"
+    assert not wrong_imports(name, package, source)
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("parse/join.py", "from pyprof.prof import cost"),
+        ("parse/join.py", "def late():\n    from pyprof.prof.cost import lookup"),
+        ("prof/columns.py", "import pyprof.parse"),
+        ("prof/columns.py", "from ..parse import parse"),
+        ("prof/columns.py", "def rows():\n    import pyprof.session"),
+        ("prof/prof.py", "import pyprof.session"),
+        ("prof/cost.py", "import torch"),
+        ("prof/cost.py", "from torch.nn import functional"),
+        ("model.py", "from pyprof import session"),
+        ("session.py", "from pyprof.cli import main"),
+        ("parse/join.py", "import_module('pyprof.capture.window')"),
+    ],
+)
+def test_a_wrong_import_is_found(name, source):
+    package = ".".join(["pyprof", *name.split("/")[:-1]])
+    assert wrong_imports(name, package, source)
+
+
+def test_main_of_prof_may_reach_the_session():
+    assert not wrong_imports("prof/prof.py", "pyprof.prof", "def main():\n    from pyprof import session")
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Top-level modules in a fresh interpreter after a statement."""
+    code = f"{statement}\nimport sys\nprint(*{{name.split('.')[0] for name in sys.modules}})"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
+def test_import_of_the_package_is_light():
+    heavy = {"torch", "pandas", "numpy", "pyarrow", "rich", "nvtx", "adbc_driver_sqlite", "sqlite3"}
+    assert not loaded_by("import pyprof") & heavy
+
+
+@pytest.mark.parametrize("module", ["parse.parse", "prof.prof", "session", "cli"])
+def test_offline_parts_never_load_torch(module):
+    assert "torch" not in loaded_by(f"import pyprof.{module}")
