@@ -20,7 +20,7 @@ the whole is a Python literal. Nothing is ever evaluated: reading is `ast.litera
 >>> decode(text).call.op, decode(text).layer, decode(text).trace
 ('relu', ('encoder',), ('a.py:7',))
 >>> split("AddmmBackward0, seq = 12, op_id = 40")
-('AddmmBackward0', 12)
+('AddmmBackward0', 12, True)
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ ACCUMULATE = "torch::autograd::AccumulateGrad"
 CHECKPOINT_BACKWARD = "CheckpointFunctionBackward"
 
 # The suffixes that emit_nvtx appends (torch/csrc/profiler/util.cpp, getNvtxStr); RE2 and re read these alike.
-SUFFIX = r"(?:, (?:seq|op_id) = -?[0-9]+|, (?:sizes|input_op_ids) = \[[^=]*\])+$"
-SEQ = r", seq = (?P<seq>-?[0-9]+)(?:,|$)"
+SUFFIX = r"(?:, (?:seq|op_id) = -?[0-9]{1,18}|, (?:sizes|input_op_ids) = \[[^=]*\])+"
+SEQ = r", seq = (?P<seq>-?[0-9]+)"
 VARYING = r", (?:seq|op_id) = -?[0-9]+|, input_op_ids = \[[^=]*\]"  # numbers that no two calls share
 CALL_IDS = r"'callid': -?[0-9]+, |'input_callids': \[[^\]]*\], "
-_SUFFIX, _SEQ, _VARYING, _CALL_IDS = (re.compile(p) for p in (SUFFIX, SEQ, VARYING, CALL_IDS))
+_SUFFIX = re.compile(SUFFIX + r"\Z")
+_SEQ, _VARYING, _CALL_IDS = (re.compile(p) for p in (SEQ, VARYING, CALL_IDS))
 _SIZES = re.compile(r", sizes = (\[.*\])$")
 _BACKWARD = re.compile(r"[Bb]ackward[0-9]*$")
 _NODE = re.compile(r"Backward[0-9]+$")
@@ -97,15 +98,19 @@ class UserMarker(NamedTuple):
 Marker = CallMarker | TraceMarker | ModuleMarker | LayerMarker | OperatorMarker | UserMarker
 
 
-def split(text: str) -> tuple[str, int | None]:
-    """Cut off the numbers that differ from call to call; return the text without them and the sequence number."""
+def split(text: str) -> tuple[str, int | None, bool]:
+    """Cut off the numbers that differ from call to call.
+
+    Returns the text without them, the sequence number, and whether there was a suffix of emit_nvtx. parse/texts.py
+    does the same for whole columns.
+    """
     if text.startswith("{"):
-        return _CALL_IDS.sub("", text), None
-    suffix = _SUFFIX.search(text)
+        return _CALL_IDS.sub("", text), None, False
+    suffix = _SUFFIX.search(text, 1)
     if suffix is None:
-        return text, None
+        return text, None, False
     seq = _SEQ.search(suffix[0])
-    return text[: suffix.start()] + _VARYING.sub("", suffix[0]), int(seq["seq"]) if seq else None
+    return text[: suffix.start()] + _VARYING.sub("", suffix[0]), int(seq["seq"]) if seq else None, True
 
 
 def is_backward(name: str) -> bool:
@@ -128,7 +133,7 @@ def is_builtin_node(name: str) -> bool:
 
 
 def decode(text: str, operator: bool = False) -> Marker:
-    """Read the text of a range, as `split` left it. `operator`: the text had a suffix of emit_nvtx.
+    """Read the text of a range, as `split` left it; `operator` is what `split` said.
 
     Text that is cut off or not a literal is a UserMarker: a recording from a stranger is never an error.
     """

@@ -173,7 +173,6 @@ class Thread(NamedTuple):
 
     process: int
     tid: int
-    name: str | None = None
 
 
 class Process(NamedTuple):
@@ -190,11 +189,10 @@ class Ranges:
     """NVTX ranges and marks, PyProf's own among them. `text` has the varying numbers cut off (marker.split)."""
 
     thread: Ints
-    end_thread: Column
     start: Ints
     end: Column  # missing: the range was never closed
     text: Ints
-    domain: Ints
+    operator: Bools  # the text had a suffix of emit_nvtx
     kind: Ints
     seq: Column
 
@@ -238,9 +236,9 @@ class Gpu:
     """Kernels, copies and sets on a device. `grid` and `block` are (n, 3); `shaped` says where they were recorded."""
 
     process: Ints
-    device: Ints
+    device: Column
     context: Column
-    stream: Ints
+    stream: Column
     start: Ints
     end: Ints
     kind: Ints

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrix products: linear, matmul, addmm, bmm.
+"""Matrix products: linear, mm, bmm, matmul, addmm, mv, dot, outer.
 
-FLOPs count a fused multiply-add as 2; bytes count each operand once, as if caches were perfect.
+FLOPs count a fused multiply-add as 2; bytes count each operand once, as if caches were perfect. alpha, beta, bias
+additions and epilogues are not counted. The result has the dtype of the first factor.
 Add an operator: one function here, decorated with the names torch gives it.
+
+dgrad is the gradient of the first factor, wgrad of the second, one product each over the same three operands;
+bgrad is the sum of the output's gradient over what the added term was broadcast along.
 
 >>> linear(Tensor((64, 1024), "float16"), Tensor((4096, 1024), "float16"))
 Cost(flops=536870912, bytes=9043968)
@@ -10,20 +14,211 @@ Cost(flops=536870912, bytes=9043968)
 
 from __future__ import annotations
 
-from pyprof.model import Cost, Tensor
+from pyprof.model import Cost, Tensor, Value
 from pyprof.prof.cost import bytes_of, cost
+from pyprof.prof.ops.shapes import broadcast, chosen_dtype, require
+
+
+def product(flops: int, a: Tensor, b: Tensor, output: Tensor, added: Tensor | None = None) -> Cost:
+    """The cost of output = a·b (+ added), with its backward."""
+    part = Cost(flops, bytes_of(a, b, output))
+    bgrad = None
+    if added is not None:
+        same = added.shape == output.shape  # the gradient passes through as it is
+        grad = Tensor(added.shape, added.dtype)
+        bgrad = Cost(0, 0, basis="view") if same else Cost(output.numel, bytes_of(output, grad))
+    return Cost(flops, bytes_of(a, b, output, added), dgrad=part, wgrad=part, bgrad=bgrad)
 
 
 @cost("linear")
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Cost:
-    """y = x Wᵀ + b, with x (*, K), W (N, K), b (N); bias adds are not counted. Source: torch.nn.functional.linear.
+    """y = x Wᵀ + b, with x (*, K), W (N, K) or (K), b (N); bias adds are not counted. Source: torch.nn.functional.linear.
 
     >>> linear(Tensor((2, 3, 8), "float16"), Tensor((5, 8), "float16"), Tensor((5,), "float16"))
     Cost(flops=480, bytes=246)
     """
-    n, k = weight.shape
-    m = input.numel // k  # all leading dimensions fold into M
+    *n, k = weight.shape
+    *rows, last = input.shape  # all leading dimensions fold into M
+    require(last == k and len(n) < 2, f"input {input.shape} does not fit weight {weight.shape}")
+    output = Tensor((*rows, *n), input.dtype)
+    return product(2 * output.numel * k, input, weight, output, bias)
+
+
+@cost("mm", "_int_mm")
+def mm(input: Tensor, mat2: Tensor, out_dtype: Value = None, out: Value = None) -> Cost:
+    """(M, K)·(K, N). Source: torch.mm. _int_mm multiplies int8 into int32.
+
+    >>> mm(Tensor((7, 33), "float32"), Tensor((33, 9), "float32"))  # 2·7·9·33; (231 + 297 + 63)·4
+    Cost(flops=4158, bytes=2364)
+    """
+    m, k = input.shape
+    k2, n = mat2.shape
+    require(k == k2, f"{input.shape} and {mat2.shape} do not multiply")
+    dtype = "int32" if input.dtype == "int8" else input.dtype
+    if not isinstance(out_dtype, Tensor):
+        dtype = chosen_dtype(out_dtype, dtype)
+    return product(2 * m * n * k, input, mat2, Tensor((m, n), dtype))
+
+
+@cost("_scaled_mm")
+def scaled_mm(
+    input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None = None,
+    scale_result: Tensor | None = None, out_dtype: Value = None, use_fast_accum: Value = None,
+) -> Cost:  # fmt: skip
+    """Product of float8 matrices with their scales, which are read. No backward. Source: aten::_scaled_mm.
+
+    >>> eights = Tensor((16, 16), "float8_e4m3fn")
+    >>> scaled_mm(eights, eights, Tensor((), "float32"), Tensor((), "float32"), out_dtype="bfloat16")  # 2·256+512+8
+    Cost(flops=8192, bytes=1032)
+    """
+    plain = mm(input, mat2)
+    output = Tensor((input.shape[0], mat2.shape[1]), chosen_dtype(out_dtype, input.dtype))
+    return Cost(plain.flops, bytes_of(input, mat2, scale_a, scale_b, bias, scale_result, output))
+
+
+@cost("bmm")
+def bmm(input: Tensor, mat2: Tensor, out_dtype: Value = None, out: Value = None) -> Cost:
+    """(B, M, K)·(B, K, N). Source: torch.bmm.
+
+    >>> bmm(Tensor((4, 2, 3), "float32"), Tensor((4, 3, 5), "float32"))  # 2·4·2·5·3; (24 + 60 + 40)·4
+    Cost(flops=240, bytes=496)
+    """
+    b, m, k = input.shape
+    b2, k2, n = mat2.shape
+    require((b, k) == (b2, k2), f"{input.shape} and {mat2.shape} do not multiply")
+    return product(2 * b * m * n * k, input, mat2, Tensor((b, m, n), input.dtype))
+
+
+@cost("matmul")
+def matmul(input: Tensor, other: Tensor, out: Value = None) -> Cost:
+    """Vectors, matrices and batches of them, the batches broadcast. Source: torch.matmul.
+
+    >>> matmul(Tensor((6, 1, 4, 3), "float32"), Tensor((3, 5), "float32"))  # 2·(6·4·5)·3; (72 + 15 + 120)·4
+    Cost(flops=720, bytes=828)
+    """
+    a, b = input.shape, other.shape
+    require(min(len(a), len(b)) > 0, "matmul takes no scalars")
+    k = a[-1]
+    require(k == (b[-2] if len(b) > 1 else b[0]), f"{a} and {b} do not multiply")
+    shape = broadcast(a[:-2], b[:-2]) + a[-2:-1] + (b[-1:] if len(b) > 1 else ())
+    output = Tensor(shape, input.dtype)
+    return product(2 * output.numel * k, input, other, output)
+
+
+@cost("__rmatmul__")
+def rmatmul(input: Tensor, other: Tensor) -> Cost:
+    """other @ input. Source: torch.Tensor.__rmatmul__.
+
+    >>> rmatmul(Tensor((3, 5), "float32"), Tensor((2, 3), "float32"))  # 2·2·5·3; (15 + 6 + 10)·4
+    Cost(flops=60, bytes=124)
+    """
+    return matmul(other, input)
+
+
+def _added(added: Tensor, beta: Value) -> Tensor | None:
+    """The added term counts unless beta is 0, which keeps torch from reading it."""
+    return None if beta == 0 else added
+
+
+@cost("addmm", "_addmm_activation")
+def addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, beta: Value = 1, alpha: Value = 1, use_gelu: Value = None, out: Value = None
+) -> Cost:
+    """beta·input + alpha·(mat1·mat2). dgrad is of mat1, wgrad of mat2, bgrad of input. Source: torch.addmm.
+
+    >>> addmm(Tensor((5,), "float32"), Tensor((2, 3), "float32"), Tensor((3, 5), "float32"))  # (5 + 6 + 15 + 10)·4
+    Cost(flops=60, bytes=144)
+    """
+    (m, k), (k2, n) = mat1.shape, mat2.shape
+    require(k == k2 and broadcast(input.shape, (m, n)) == (m, n), "shapes do not fit")
+    return product(2 * m * n * k, mat1, mat2, Tensor((m, n), mat1.dtype), _added(input, beta))
+
+
+@cost("baddbmm")
+def baddbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, beta: Value = 1, alpha: Value = 1, out: Value = None
+) -> Cost:
+    """beta·input + alpha·(batch1·batch2) for each of B matrices. Source: torch.baddbmm.
+
+    >>> t = lambda *shape: Tensor(shape, "float32")
+    >>> baddbmm(t(4, 2, 5), t(4, 2, 3), t(4, 3, 5))  # (40 + 24 + 60 + 40)·4
+    Cost(flops=240, bytes=656)
+    """
+    (b, m, k), (b2, k2, n) = batch1.shape, batch2.shape
+    require((b, k) == (b2, k2) and broadcast(input.shape, (b, m, n)) == (b, m, n), "shapes do not fit")
+    return product(2 * b * m * n * k, batch1, batch2, Tensor((b, m, n), batch1.dtype), _added(input, beta))
+
+
+@cost("addbmm")
+def addbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, beta: Value = 1, alpha: Value = 1, out: Value = None
+) -> Cost:
+    """beta·input + alpha·(sum of the B products): one product with K·B terms. Source: torch.addbmm.
+
+    >>> t = lambda *shape: Tensor(shape, "float32")
+    >>> addbmm(t(2, 5), t(4, 2, 3), t(4, 3, 5))  # (10 + 24 + 60 + 10)·4
+    Cost(flops=240, bytes=416)
+    """
+    (b, m, k), (b2, k2, n) = batch1.shape, batch2.shape
+    require((b, k) == (b2, k2) and broadcast(input.shape, (m, n)) == (m, n), "shapes do not fit")
+    return product(2 * b * m * n * k, batch1, batch2, Tensor((m, n), batch1.dtype), _added(input, beta))
+
+
+@cost("mv")
+def mv(input: Tensor, vec: Tensor, out: Value = None) -> Cost:
+    """(M, K)·(K). Source: torch.mv.
+
+    >>> mv(Tensor((4, 3), "float32"), Tensor((3,), "float32"))  # 2·4·3; (12 + 3 + 4)·4
+    Cost(flops=24, bytes=76)
+    """
+    (m, k), (k2,) = input.shape, vec.shape
+    require(k == k2, "shapes do not fit")
+    return product(2 * m * k, input, vec, Tensor((m,), input.dtype))
+
+
+@cost("addmv")
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, beta: Value = 1, alpha: Value = 1, out: Value = None) -> Cost:
+    """beta·input + alpha·(mat·vec). Source: torch.addmv.
+
+    >>> addmv(Tensor((4,), "float32"), Tensor((4, 3), "float32"), Tensor((3,), "float32"))
+    Cost(flops=24, bytes=92)
+    """
+    (m, k), (k2,) = mat.shape, vec.shape
+    require(k == k2 and broadcast(input.shape, (m,)) == (m,), "shapes do not fit")
+    return product(2 * m * k, mat, vec, Tensor((m,), mat.dtype), _added(input, beta))
+
+
+@cost("inner", "vdot")
+def inner(input: Tensor, other: Tensor, out: Value = None) -> Cost:
+    """Sum of products over the last dimension of both. Source: torch.inner.
+
+    >>> inner(Tensor((2, 7), "float32"), Tensor((7,), "float32"))  # 2·2·7; (14 + 7 + 2)·4
+    Cost(flops=28, bytes=92)
+    """
+    (*a, k), (*b, k2) = input.shape, other.shape
+    require(k == k2, "shapes do not fit")
+    output = Tensor((*a, *b), input.dtype)
+    return product(2 * output.numel * k, input, other, output)
+
+
+@cost("dot")
+def dot(input: Tensor, tensor: Tensor, out: Value = None) -> Cost:
+    """Sum of products of two vectors. Source: torch.dot.
+
+    >>> dot(Tensor((7,), "float32"), Tensor((7,), "float32"))  # 2·7; (7 + 7 + 1)·4
+    Cost(flops=14, bytes=60)
+    """
+    return inner(input, tensor)
+
+
+@cost("outer", "ger")
+def outer(input: Tensor, vec2: Tensor, out: Value = None) -> Cost:
+    """(M)·(N)ᵀ: one multiplication per element, nothing is added. Its gradients are matrix-vector products.
+
+    >>> outer(Tensor((4,), "float32"), Tensor((3,), "float32"))  # (4 + 3 + 12)·4
+    Cost(flops=12, bytes=76)
+    """
+    (m,), (n,) = input.shape, vec2.shape
     output = Tensor((m, n), input.dtype)
-    product = Cost(2 * m * n * k, bytes_of(input, weight, output))
-    bgrad = None if bias is None else Cost(m * n, bytes_of(output, bias))
-    return Cost(2 * m * n * k, bytes_of(input, weight, bias, output), dgrad=product, wgrad=product, bgrad=bgrad)
+    part = Cost(2 * m * n, bytes_of(input, vec2, output))
+    return Cost(m * n, bytes_of(input, vec2, output), dgrad=part, wgrad=part)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a recording to rows: formats, join, pairing, and the `parse` command."""

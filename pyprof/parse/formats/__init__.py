@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recording formats. Open folder: a file here defines `sniff` and `load` and registers them.
+
+A format is recognised by content, never by name. `load` returns a `Trace` and leaves the file as it was.
+To add one: a module with a class that has these two functions, decorated with `@FORMATS.register("name")`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Protocol
+
+from pyprof.errors import FormatError
+from pyprof.model import Trace
+from pyprof.registry import Registry, load_folder
+
+
+class Format(Protocol):
+    """What a file in this folder provides."""
+
+    @staticmethod
+    def sniff(path: Path) -> bool:
+        """Whether this is a file of the format. Must not raise for a readable file."""
+
+    @staticmethod
+    def load(path: Path) -> Trace:
+        """Read it. Raises FormatError with a sentence that names the file."""
+
+
+FORMATS: Registry[type[Format]] = Registry("format")
+EXPECTED = "an export of Nsight Systems, a database of nvprof, or a file written by pyprof"
+
+
+def load(path: str | os.PathLike[str]) -> Trace:
+    """Read a recording of any known format. Raises FormatError for everything that is not one."""
+    load_folder(__name__)
+    path = Path(path)
+    _check_readable(path)
+    if path.suffix in (".nsys-rep", ".qdrep"):
+        return _load_report(path)
+    for format_ in FORMATS.values():
+        if format_.sniff(path):
+            return format_.load(path)
+    raise FormatError(f"{path}: not a recording; expected {EXPECTED}.")
+
+
+def _check_readable(path: Path) -> None:
+    if not path.exists():
+        raise FormatError(f"{path}: no such file; give the path of {EXPECTED}.")
+    if path.is_dir():
+        raise FormatError(f"{path}: is a directory; give the path of {EXPECTED}.")
+    try:
+        with path.open("rb") as file:
+            head = file.read(100)
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be read ({error.strerror}).") from error
+    if not head:
+        raise FormatError(f"{path}: is empty; the recording was not written. Record again.")
+    if head.startswith(b"SQLite format 3\0"):
+        page = int.from_bytes(head[16:18], "big")
+        expected = int.from_bytes(head[28:32], "big") * (65536 if page == 1 else page)
+        size = path.stat().st_size
+        if size < expected:
+            raise FormatError(f"{path}: is cut off, {size} of {expected} bytes are there. Copy or export it again.")
+
+
+def _load_report(path: Path) -> Trace:
+    """A report of Nsight Systems has a closed format: its own tool turns it into SQLite."""
+    nsys = shutil.which("nsys")
+    command = "nsys export --type=sqlite --output FILE.sqlite"
+    if nsys is None:
+        raise FormatError(f'{path}: a report of Nsight Systems, and no nsys is installed here; export it with "{command} {path.name}" where it is.')
+    with tempfile.TemporaryDirectory(prefix="pyprof-") as folder:
+        out = Path(folder) / "report.sqlite"
+        arguments = [nsys, "export", "--type=sqlite", "--force-overwrite=true", f"--output={out}", str(path)]
+        done = subprocess.run(arguments, capture_output=True, text=True)
+        if done.returncode or not out.exists():
+            last = (done.stderr or done.stdout).strip().splitlines()
+            raise FormatError(f"{path}: nsys could not export it ({last[-1] if last else 'no message'}); try \"{command}\".")
+        trace = load(out)
+    trace.path = str(path)
+    return trace

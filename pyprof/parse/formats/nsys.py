@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exports of Nsight Systems (`nsys export --type=sqlite`), schema 2 and 3.
+
+Tables are there only if something was recorded, columns come and go between versions: everything but the times is
+optional. A text stands in `text` or, as `textId`, in StringIds. globalTid packs machine, process and thread
+(pid in bits 24-47, tid in bits 0-23), globalPid is the same with tid 0.
+Source: https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite Schema Reference".
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyprof.errors import FormatError
+from pyprof.model import (
+    KERNEL,
+    MARK,
+    MEMCPY,
+    MEMSET,
+    PUSH_POP,
+    START_END,
+    Column,
+    Device,
+    Gpu,
+    Ints,
+    Io,
+    Launches,
+    Ranges,
+    Steps,
+    Trace,
+)
+from pyprof.parse import texts
+from pyprof.parse.assemble import Clock, Names, Threads, empty_ops, gpu_table, io_table, launch_table, range_table
+from pyprof.parse.database import Batch, Database, required
+from pyprof.parse.formats import FORMATS
+
+# eventType of NVTX_EVENTS; 70 and 71 are ranges imported from another process. Source: ENUM_NSYS_EVENT_TYPE.
+_RANGE_KINDS = {34: MARK, 59: PUSH_POP, 60: START_END, 70: PUSH_POP, 71: START_END}
+_COPY_KINDS = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
+_KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
+_MARKS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "TARGET_INFO_SESSION_START_TIME", "ANALYSIS_DETAILS", _KERNELS)
+
+
+@FORMATS.register("nsys")
+class Nsys:
+    @staticmethod
+    def sniff(path: Path) -> bool:
+        if not is_sqlite(path):
+            return False
+        tables = Database(path).tables
+        return "StringIds" in tables and any(name in tables for name in _MARKS) and "PYPROF_META" not in tables
+
+    @staticmethod
+    def load(path: Path) -> Trace:
+        trace = load(path)
+        if not len(trace.gpu):
+            raise FormatError(
+                f'{path}: no kernels found, {len(trace.ranges)} NVTX ranges. Record with "nsys profile -t cuda,nvtx".'
+            )
+        return trace
+
+
+def is_sqlite(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(16) == b"SQLite format 3\0"
+
+
+def load(path: Path, format_: str = "nsys") -> Trace:
+    """The tables of an export as a Trace; operators are in no such table and stay empty."""
+    database = Database(path)
+    try:
+        return _Reader(database).trace(format_)
+    finally:
+        database.close()
+
+
+class _Reader:
+    """What the tables share: names, threads, clock, and the count of what was lost."""
+
+    def __init__(self, database: Database):
+        self.database = database
+        self.names = Names(database, "StringIds", "id", "value")
+        self.threads = Threads()
+        self.clock = Clock()
+        self.lost: dict[str, int] = {}
+
+    def trace(self, format_: str) -> Trace:
+        ranges = self._ranges()
+        launches = self._launches()
+        gpu = self._gpu(launches)
+        io = self._io()
+        pids = dict(self.database.rows("PROCESSES", ("globalPid", "name")))
+        threads, processes = self.threads.finish({_process(key): name for key, name in pids.items() if type(key) is int})
+        trace = Trace(
+            path=str(self.database.path), format=format_, strings=self.names.strings, processes=processes,
+            threads=threads, ranges=ranges, ops=empty_ops(), launches=launches, gpu=gpu, io=io,
+            steps=Steps(*(np.empty(0, np.int64) for _ in range(4))), devices=self._devices(), meta=self._meta(),
+            lost=self.lost,
+        )  # fmt: skip
+        self.clock.start_at_zero(trace)
+        return trace
+
+    def _ranges(self) -> Ranges:
+        numbers = ("start", "end", "eventType", "globalTid", "textId")
+        parts = []
+        for batch in self.database.read("NVTX_EVENTS", numbers, ("text",)):
+            event = required(batch.column("eventType"), 59)
+            kind = np.full(batch.rows, -1, np.int8)
+            for number, meaning in _RANGE_KINDS.items():
+                kind[event == number] = meaning
+            keep = np.flatnonzero((kind >= 0) & batch.column("start").mask())
+            split = self._text(batch)
+            thread = self.threads.index(required(batch.column("globalTid")))
+            start, end = batch.column("start").values[keep], batch.column("end").take(keep)
+            parts.append((thread[keep], start, end, split.take(keep), kind[keep]))
+        return range_table(parts, self.lost)
+
+    def _text(self, batch: Batch) -> texts.SplitTexts:
+        """The text of each range: its own, else the registered one."""
+        own = texts.split(batch.text("text"), self.names.strings)
+        ids = batch.column("textId")
+        registered = ids.mask() & (own.code == self.names.strings.code(""))
+        if not registered.any():
+            return own
+        split = self.names.split_texts().take(self.names.place(ids.values))
+        return texts.SplitTexts(
+            np.where(registered, split.code, own.code),
+            Column(np.where(registered, split.seq.values, own.seq.values),
+                   np.where(registered, split.seq.mask(), own.seq.mask())),
+            np.where(registered, split.operator, own.operator),
+        )  # fmt: skip
+
+    def _launches(self) -> Launches:
+        numbers = ("start", "end", "globalTid", "correlationId", "nameId")
+        parts = []
+        for table in ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER"):
+            for batch in self.database.read(table, numbers):
+                thread = self.threads.index(required(batch.column("globalTid")))
+                parts.append((thread, batch, self.names.codes(batch.column("nameId"))))
+        return launch_table(parts, self.lost)
+
+    def _gpu(self, launches: Launches) -> Gpu:
+        parts: list[tuple[Batch, Ints, int, Ints]] = []
+        common = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "graphNodeId")
+        kernel = ("demangledName", "shortName", "mangledName", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ",
+                  "registersPerThread", "staticSharedMemory", "dynamicSharedMemory")  # fmt: skip
+        for batch in self.database.read(_KERNELS, common + kernel):
+            parts.append((batch, self.names.first(batch, kernel[:3]), KERNEL, self._process(batch, launches)))
+        for batch in self.database.read("CUPTI_ACTIVITY_KIND_MEMCPY", (*common, "bytes", "copyKind")):
+            parts.append((batch, self._copy_names(batch), MEMCPY, self._process(batch, launches)))
+        for batch in self.database.read("CUPTI_ACTIVITY_KIND_MEMSET", (*common, "bytes")):
+            code = self.names.strings.code("memset")
+            parts.append((batch, np.full(batch.rows, code, np.int32), MEMSET, self._process(batch, launches)))
+        return gpu_table(parts, self.lost)
+
+    def _copy_names(self, batch: Batch) -> Ints:
+        labels = dict(_COPY_KINDS)
+        out = np.full(batch.rows, self.names.strings.code("memcpy"), np.int32)
+        kind = batch.column("copyKind")
+        for number, label in labels.items():
+            out[kind.mask() & (kind.values == number)] = self.names.strings.code(f"memcpy {label}")
+        return out
+
+    def _process(self, batch: Batch, launches: Launches) -> Ints:
+        """Process of each GPU event; -1 where the file does not say and several are possible."""
+        key = batch.column("globalPid")
+        out = np.full(batch.rows, -1, np.int32)
+        known = key.mask()
+        out[known] = self.threads.process(key.values[known])
+        if not known.all():
+            owner = self.threads.process_of_correlation(launches, batch.column("correlationId"))
+            out[~known] = owner[~known]
+        return out
+
+    def _io(self) -> Io:
+        parts = []
+        for batch in self.database.read("OSRT_API", ("start", "end", "globalTid", "nameId")):
+            thread = self.threads.index(required(batch.column("globalTid")))
+            parts.append((thread, batch, self.names.codes(batch.column("nameId"))))
+        return io_table(parts, self.lost)
+
+    def _devices(self) -> list[Device]:
+        columns = ("id", "name", "smCount", "numMultiprocessors", "computeMajor", "computeMinor", "totalMemory", "cuDevice")
+        out = []
+        for index, name, sms, sms2, major, minor, memory, cuda in self.database.rows("TARGET_INFO_GPU", columns):
+            number = cuda if isinstance(cuda, int) else index
+            capability = f"{major}.{minor}" if major is not None and minor is not None else None
+            if isinstance(number, int):
+                out.append(Device(number, str(name), _int(sms) or _int(sms2), capability, _int(memory)))
+        return sorted(out)
+
+    def _meta(self) -> dict[str, str]:
+        meta: dict[str, Any] = {}
+        for table in ("EXPORT_META_DATA", "META_DATA_EXPORT", "META_DATA_CAPTURE"):
+            meta.update(self.database.rows(table, ("name", "value")))
+        start = self.database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
+        if start and start[0][0] is not None:
+            meta["session_start_unix_ns"] = start[0][0]
+        return {str(name): str(value) for name, value in sorted(meta.items(), key=str)}
+
+
+def _process(global_pid: int) -> int:
+    return global_pid >> 24
+
+
+def _int(value: Any) -> int | None:
+    return value if isinstance(value, int) else None
+

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Join: which ranges and operators enclose each launch.
+
+Per thread, ranges and operator events nest; together they are *spans*. Each span gets its parent, its path (the chain
+of texts above it, numbered once per distinct chain) and the call, the operator and the backward node that it belongs
+to. Everything is a column: nothing is done once per kernel except array lookups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from pyprof import intervals
+from pyprof.marker import EVALUATE
+from pyprof.model import BPROP, PUSH_POP, START_END, Column, Gpu, Ints, Launches, Trace
+from pyprof.parse.paths import BOUNDARY, CALL, EVENT, OPERATOR, PLAIN, SUFFIXED, Label, Place, enter, read
+
+_NONE = -1
+
+
+@dataclass
+class Spans:
+    """Nested ranges and operator events of all threads, ordered by thread, then start, the longer first.
+
+    `event` is the row in `Trace.ops`, -1 for a range. `call`, `operator` and `boundary` are spans: the outermost call
+    and operator of the forward or backward that a span is part of, and the innermost backward range. `seq` is the
+    sequence number that counts inside the span, `own_seq` the one it carries, `base` that of its outermost numbered
+    ancestor, to which the offsets in `Place` are relative. -1 stands for "no such span" in all of them.
+    """
+
+    thread: Ints
+    start: Ints
+    end: Ints
+    event: Ints
+    seq: Column
+    own_seq: Column
+    base: Column
+    parent: Ints
+    path: Ints
+    call: Ints
+    operator: Ints
+    boundary: Ints
+    role: Ints
+    places: list[Place]
+    labels: list[Label]
+    label_of_path: Ints
+    nests: dict[int, tuple[int, intervals.Nesting]]  # by thread: first span, nesting
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def enclosing(self, thread: Ints, time: Ints) -> Ints:
+        """The innermost span of a thread at a time, -1 where there is none."""
+        out = np.full(len(time), _NONE, np.int64)
+        for number, (first, nest) in self.nests.items():
+            here = np.flatnonzero(thread == number)
+            if len(here):
+                found = nest.innermost(time[here])
+                out[here] = np.where(found >= 0, found + first, _NONE)
+        return out
+
+
+def spans(trace: Trace) -> Spans:
+    """Nest the ranges and operators of a recording. Spans that overlap are cut at their parent's end and counted."""
+    thread, start, end, key, seq, event = _collect(trace)
+    order, nests, end, parent, depth = _nest(trace, thread, start, end, key)
+    thread, start, end, event = thread[order], start[order], end[order], event[order]
+    seq = seq.take(order)
+    code, distinct = pd.factorize(key[order])
+    labels = [read(trace.strings[int(k) // 3], int(k) % 3) for k in distinct]
+    role = np.array([label.role for label in labels], np.int8)[code] if len(labels) else np.empty(0, np.int8)
+    seq = _number_evaluations(seq, parent, code, labels)
+    levels = _levels(depth)
+    base, offset = _offsets(seq, parent, levels)
+    path, places, label_of_path = _paths(parent, levels, code, labels, offset)
+    found = Spans(
+        thread, start, end, event, base, seq, base, parent, path, parent, parent, parent, role, places, labels,
+        label_of_path, nests,
+    )  # fmt: skip
+    _owners(found, levels)
+    return found
+
+
+def _collect(trace: Trace) -> tuple[Ints, Ints, Ints, Ints, Column, Ints]:
+    """Ranges that can nest, and operator events, one after the other."""
+    ranges, ops = trace.ranges, trace.ops
+    last = max((int(t.end.max()) for t in (trace.launches, trace.gpu, ops) if len(t)), default=0)
+    if len(ranges):
+        last = max(last, int(ranges.start.max()), int(np.where(ranges.end.mask(), ranges.end.values, 0).max()))
+    nested = np.flatnonzero(ranges.kind == PUSH_POP)
+    closed = ranges.end.mask()[nested]
+    trace.drop("ranges that were never closed (taken to last to the end)", int((~closed).sum()))
+    end = np.where(closed, ranges.end.values[nested], last + 1)
+    key = ranges.text[nested].astype(np.int64) * 3 + np.where(ranges.operator[nested], SUFFIXED, PLAIN)
+    range_seq = ranges.seq.take(nested)
+    return (
+        np.concatenate([ranges.thread[nested], ops.thread]),
+        np.concatenate([ranges.start[nested], ops.start]),
+        np.concatenate([end, ops.end]),
+        np.concatenate([key, ops.text.astype(np.int64) * 3 + EVENT]),
+        Column(
+            np.concatenate([range_seq.values, ops.seq.values]), np.concatenate([range_seq.mask(), ops.seq.mask()])
+        ),
+        np.concatenate([np.full(len(nested), _NONE), np.arange(len(ops))]),
+    )
+
+
+def _nest(
+    trace: Trace, thread: Ints, start: Ints, end: Ints, key: Ints
+) -> tuple[Ints, dict[int, tuple[int, intervals.Nesting]], Ints, Ints, Ints]:
+    """Order of the spans; nesting per thread; ends, parents and depths in that order."""
+    # Of equal intervals the outer one is the one whose text sorts later: dictionaries of markers, then operators.
+    texts = trace.strings.texts
+    rank = np.empty(len(texts), np.int64)
+    rank[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
+    tie = rank[key // 3] * 3 - key % 3 if len(texts) else key
+    orders, parents, depths, ends = [], [], [], []
+    nests: dict[int, tuple[int, intervals.Nesting]] = {}
+    first = 0
+    for number in np.unique(thread).tolist():
+        members = np.flatnonzero(thread == number)
+        members = members[intervals.nesting_order(start[members], end[members], tie[members])]
+        begin, finish = start[members], end[members]
+        try:
+            nest = intervals.Nesting(begin, finish)
+        except ValueError:
+            finish, cut = intervals.clip(begin, finish)
+            trace.drop("ranges that overlap their parent's end (cut there)", cut)
+            nest = intervals.Nesting(begin, finish)
+        nests[number] = (first, nest)
+        orders.append(members)
+        ends.append(finish)
+        parents.append(np.where(nest.parent >= 0, nest.parent + first, _NONE))
+        depths.append(nest.depth)
+        first += len(members)
+    none = [np.empty(0, np.int64)]
+    order, end, parent, depth = (np.concatenate(parts or none) for parts in (orders, ends, parents, depths))
+    return order, nests, end, parent, depth
+
+
+def _levels(depth: Ints) -> list[Ints]:
+    """The spans of each depth, outermost first."""
+    if not len(depth):
+        return []
+    order = np.argsort(depth, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(depth))[:-1])
+
+
+def _number_evaluations(seq: Column, parent: Ints, code: Ints, labels: list[Label]) -> Column:
+    """The engine's range around a node takes the node's number: what runs beside the node belongs to it too."""
+    evaluate = np.array([label.name.startswith(EVALUATE) for label in labels], bool)
+    if not evaluate.any():
+        return seq
+    values, present = seq.values.copy(), seq.mask().copy()
+    child = np.flatnonzero((parent >= 0) & present & np.array([label.role == BOUNDARY for label in labels])[code])
+    child = child[evaluate[code[parent[child]]] & ~present[parent[child]]]
+    values[parent[child]], present[parent[child]] = values[child], True
+    return Column(values, present)
+
+
+def _offsets(seq: Column, parent: Ints, levels: list[Ints]) -> tuple[Column, Column]:
+    """Per span the number of its outermost numbered ancestor, and its own number less that one."""
+    own, has = seq.values, seq.mask()
+    base, based = own.copy(), has.copy()
+    for members in levels[1:]:
+        above = parent[members]
+        inherits = based[above]
+        base[members] = np.where(inherits, base[above], base[members])
+        based[members] |= inherits
+    return Column(base, based), Column(np.where(has, own - base, 0), has)
+
+
+def _paths(
+    parent: Ints, levels: list[Ints], code: Ints, labels: list[Label], offset: Column
+) -> tuple[Ints, list[Place], Ints]:
+    """Number the distinct chains of (text, offset) and work out the place that each describes. Path 0 is empty."""
+    step_code, steps = pd.factorize(_pair(code, np.where(offset.mask(), offset.values, np.iinfo(np.int64).min)))
+    sample = np.full(len(steps), -1, np.int64)
+    sample[step_code] = np.arange(len(step_code))
+    path = np.zeros(len(parent), np.int64)
+    places, label_of_path = [Place()], [-1]
+    for depth, members in enumerate(levels):
+        above = path[parent[members]] if depth else np.zeros(len(members), np.int64)
+        number, keys = pd.factorize(above * max(len(steps), 1) + step_code[members])
+        path[members] = number + len(places)
+        for key in keys.tolist():
+            span = sample[key % len(steps)]
+            label = int(code[span])
+            number_offset = int(offset.values[span]) if offset.mask()[span] else None
+            places.append(enter(places[key // len(steps)], labels[label], number_offset))
+            label_of_path.append(label)
+    return path, places, np.array(label_of_path, np.int64)
+
+
+def _pair(first: Ints, second: Ints) -> Ints:
+    """One number per distinct pair."""
+    codes, distinct = pd.factorize(second)
+    return first.astype(np.int64) * max(len(distinct), 1) + codes
+
+
+def _owners(found: Spans, levels: list[Ints]) -> None:
+    """Call, operator, backward range and sequence number of every span, from the outermost in."""
+    n = len(found)
+    found.call, found.operator, found.boundary = (np.full(n, _NONE, np.int64) for _ in range(3))
+    direction = np.array([place.direction for place in found.places], np.int8)[found.path]
+    restart = np.array([place.recompute_starts for place in found.places], bool)[found.path]
+    numbered = np.array([place.seq is not None for place in found.places], bool)[found.path]
+    offset = np.array([place.seq or 0 for place in found.places], np.int64)[found.path]
+    found.seq = Column(found.base.values + offset, numbered)
+    for depth, members in enumerate(levels):
+        if depth:
+            above = found.parent[members]
+            for column in (found.call, found.operator, found.boundary):
+                column[members] = column[above]
+        role = found.role[members]
+        starts = members[(role == BOUNDARY) | restart[members]]
+        found.call[starts], found.operator[starts], found.boundary[starts] = _NONE, _NONE, _NONE
+        for column, kind in ((found.call, CALL), (found.operator, OPERATOR), (found.boundary, BOUNDARY)):
+            mine = members[role == kind]
+            mine = mine[column[mine] == _NONE]
+            column[mine] = mine
+    found.boundary[direction != BPROP] = _NONE
+
+
+def link(gpu: Gpu, launches: Launches, process_of_thread: Ints) -> Ints:
+    """The launch of each GPU event, -1 where the recording has none: same process, same correlation, the earliest."""
+    out = np.full(len(gpu), _NONE, np.int64)
+    owner = process_of_thread[launches.thread] if len(launches) else np.empty(0, np.int64)
+    for process in np.unique(owner).tolist():
+        mine = np.flatnonzero(owner == process)
+        mine = mine[intervals.order_by(launches.start[mine], -launches.end[mine])][::-1]  # the earliest is written last
+        events = np.flatnonzero((gpu.process == process) & gpu.correlation.mask())
+        if not len(events):
+            continue
+        keys, wanted = launches.correlation[mine], gpu.correlation.values[events]
+        low, high = int(keys.min()), int(keys.max())
+        if high - low <= 8 * len(keys) + 1024:
+            table = np.full(high - low + 1, _NONE, np.int64)
+            table[keys - low] = mine
+            inside = (wanted >= low) & (wanted <= high)
+            out[events[inside]] = table[wanted[inside] - low]
+        else:
+            distinct, place = np.unique(keys[::-1], return_index=True)
+            found = np.minimum(np.searchsorted(distinct, wanted), len(distinct) - 1)
+            out[events] = np.where(distinct[found] == wanted, mine[::-1][place[found]], _NONE)
+    return out
+
+
+def layers_outside(trace: Trace, thread: Ints, time: Ints) -> tuple[Ints, list[tuple[str, ...]]]:
+    """Names that start/end ranges give: they need not nest, so each stretch of time has its set of open ones."""
+    ranges = trace.ranges
+    text = [name if name.startswith("layer:") else "" for name in trace.strings.texts]
+    named = np.flatnonzero((ranges.kind == START_END) & np.array([bool(t) for t in text], bool)[ranges.text])
+    sets: dict[tuple[str, ...], int] = {(): 0}
+    out = np.zeros(len(time), np.int64)
+    for number in np.unique(ranges.thread[named]).tolist():
+        mine = named[ranges.thread[named] == number]
+        opened = [(int(ranges.start[i]), i) for i in mine]
+        closed = [(int(ranges.end.values[i]), i) for i in mine if ranges.end.mask()[i]]
+        moments = sorted({moment for moment, _ in opened + closed})
+        state: set[int] = set()
+        begins: dict[int, list[int]] = {}
+        ends: dict[int, list[int]] = {}
+        for moments_of, events in ((begins, opened), (ends, closed)):
+            for moment, i in events:
+                moments_of.setdefault(moment, []).append(i)
+        codes = [0]
+        for moment in moments:
+            state.difference_update(ends.get(moment, ()))
+            state.update(begins.get(moment, ()))
+            ordered = sorted(state, key=lambda i: (ranges.start[i], text[ranges.text[i]]))
+            names = tuple(text[ranges.text[i]].removeprefix("layer:") for i in ordered)
+            codes.append(sets.setdefault(names, len(sets)))
+        here = np.flatnonzero(thread == number)
+        out[here] = np.array(codes)[np.searchsorted(np.array(moments), time[here], side="right")]
+    return out, list(sets)
+

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pair: the forward of each backward, by forward thread and sequence number, never by order or time.
+
+Autograd numbers the nodes that a thread creates. The operator that creates node N is announced with N, the node's
+backward carries N too, and the forward's thread where the recording knows it. Of several operators with one number
+(a number is announced to every operator until a node takes it) the last before the backward created the node.
+NVTX text has no forward thread. Then every thread that announced N is a candidate: a recomputation inside the same
+backward comes first, else the only candidate, else the only one whose name agrees; if that leaves several, the
+backward stays unpaired and is counted.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from pyprof.marker import EVALUATE, is_backward
+from pyprof.model import BPROP, Ints, Trace
+from pyprof.parse.join import Spans
+from pyprof.parse.paths import BOUNDARY, OPERATOR
+
+_NONE = -1
+
+
+def pair(trace: Trace, found: Spans) -> Ints:
+    """For every backward range with a number the span of the operator that created its node; -1 for all else."""
+    out = np.full(len(found), _NONE, np.int64)
+    numbered = found.own_seq.mask()
+    backward = np.flatnonzero((found.role == BOUNDARY) & numbered)
+    direction = np.array([place.direction for place in found.places], np.int8)[found.path]
+    # Old versions of torch print "seq = 0" for operators that create no node inside a backward.
+    creates = (found.role == OPERATOR) & numbered & ((direction != BPROP) | (found.own_seq.values > 0))
+    forward = np.flatnonzero(creates)
+    if not len(backward) or not len(forward):
+        return out
+    forward_thread = _forward_threads(trace, found, backward)
+    process = np.array([thread.process for thread in trace.threads], np.int64)
+    options = np.full((len(backward), 0), _NONE, np.int64)
+    for number in np.unique(found.thread[forward]).tolist():
+        allowed = np.where(
+            forward_thread >= 0, forward_thread == number, process[found.thread[backward]] == process[number]
+        )
+        candidates = forward[found.thread[forward] == number]
+        match = _last_before(found, candidates, backward)
+        options = np.column_stack([options, np.where(allowed, match, _NONE)])
+    out[backward] = _choose(trace, found, backward, options)
+    return _through_backward(found, out, direction)
+
+
+def _forward_threads(trace: Trace, found: Spans, backward: Ints) -> Ints:
+    """Index of the thread that ran the forward, -1 where the recording does not say."""
+    if not len(trace.ops):
+        return np.full(len(backward), _NONE, np.int64)
+    event = found.event[backward]
+    known = (event >= 0) & trace.ops.forward_thread.mask()[event]
+    return np.where(known, trace.ops.forward_thread.values[event], _NONE)
+
+
+def _last_before(found: Spans, forward: Ints, backward: Ints) -> Ints:
+    """The last forward of one thread that has the backward's number and starts before it."""
+    number = np.concatenate([found.own_seq.values[forward], found.own_seq.values[backward]])
+    start = np.concatenate([found.start[forward], found.start[backward]])
+    by_time = np.argsort(start, kind="stable")  # forwards stand first among equals
+    order = by_time[np.argsort(number[by_time], kind="stable")]
+    is_forward = order < len(forward)
+    place = np.maximum.accumulate(np.where(is_forward, np.arange(len(order)), _NONE))
+    last = np.where(place >= 0, order[place], _NONE)
+    same = (last >= 0) & (number[last] == number[order])
+    out = np.full(len(backward), _NONE, np.int64)
+    mine = ~is_forward
+    out[order[mine] - len(forward)] = np.where(same[mine], forward[last[mine]], _NONE)
+    return out
+
+
+def _choose(trace: Trace, found: Spans, backward: Ints, options: Ints) -> Ints:
+    """One candidate per backward."""
+    count = (options >= 0).sum(axis=1)
+    chosen = options.max(axis=1)
+    ambiguous = np.flatnonzero(count > 1)
+    unpaired = 0
+    for i in ambiguous.tolist():
+        candidates = [int(option) for option in options[i] if option >= 0]
+        chosen[i] = _decide(found, int(backward[i]), candidates)
+        unpaired += chosen[i] == _NONE
+    trace.drop("backward ranges whose forward could be in several threads (not paired)", unpaired)
+    return chosen
+
+
+def _decide(found: Spans, backward: int, candidates: list[int]) -> int:
+    outer = _outer_backward(found, backward)
+    for candidate in candidates:
+        if outer >= 0 and found.thread[candidate] == found.thread[backward]:
+            if found.start[candidate] >= found.start[outer]:
+                return candidate
+    name = node_name(_name(found, backward))
+    agreeing = [c for c in candidates if operator_name(_name(found, c)) == name]
+    return agreeing[0] if len(agreeing) == 1 else _NONE
+
+
+def _outer_backward(found: Spans, span: int) -> int:
+    """The backward range that encloses this one, not counting the engine's range around the same node."""
+    own = node_name(_name(found, span))
+    above = int(found.parent[span])
+    while above >= 0:
+        name = _name(found, above)
+        if is_backward(name) and node_name(name) != own:
+            return above
+        above = int(found.parent[above])
+    return _NONE
+
+
+def _name(found: Spans, span: int) -> str:
+    return found.labels[int(found.label_of_path[found.path[span]])].name
+
+
+def node_name(name: str) -> str:
+    """`autograd::engine::evaluate_function: NativeLayerNormBackward0` -> `nativelayernorm`."""
+    return re.sub(r"_?[Bb]ackward[0-9]*$", "", name.removeprefix(EVALUATE)).replace("_", "").lower()
+
+
+def operator_name(name: str) -> str:
+    """`aten::native_layer_norm` -> `nativelayernorm`, comparable with `node_name`."""
+    return name.rpartition("::")[2].replace("_", "").lower()
+
+
+def _through_backward(found: Spans, out: Ints, direction: Ints) -> Ints:
+    """A node created inside a backward (double backward) belongs to the forward of that backward."""
+    for _ in range(8):  # each round climbs one order of differentiation
+        inner = np.flatnonzero(out >= 0)
+        inner = inner[direction[out[inner]] == BPROP]
+        if not len(inner):
+            break
+        boundary = found.boundary[out[inner]]
+        climbed = np.where(boundary >= 0, out[boundary], _NONE)
+        out[inner] = np.where(boundary == inner, _NONE, climbed)
+    return out

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a stack of ranges says about whatever is launched inside it.
+
+A path is the chain of ranges and operator events from a thread's outermost to one of them. A run of millions of
+kernels has some hundred paths, so each is worked out once, from its parent's `Place` and its own text:
+
+>>> outer = enter(Place(), read("layer:encoder", PLAIN), None)
+>>> inner = enter(enter(outer, read("aten::linear", SUFFIXED), 0), read("aten::addmm", SUFFIXED), 1)
+>>> inner.layer, [name for name, _ in inner.names], inner.direction == FPROP
+(('encoder',), ['aten::linear', 'aten::addmm'], True)
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from pyprof.marker import (
+    ACCUMULATE,
+    CHECKPOINT_BACKWARD,
+    EVALUATE,
+    CallMarker,
+    LayerMarker,
+    Marker,
+    ModuleMarker,
+    OperatorMarker,
+    TraceMarker,
+    decode,
+    is_backward,
+    is_builtin_node,
+    user_frames,
+)
+from pyprof.model import (
+    BACKWARD,
+    BPROP,
+    FORWARD,
+    FPROP,
+    NO_DIRECTION,
+    NO_PHASE,
+    OPTIMIZER,
+    RECOMPUTE,
+    Call,
+    Site,
+)
+
+# Where a text comes from: a range, a range with a suffix of emit_nvtx, an operator event of our own capture.
+PLAIN, SUFFIXED, EVENT = 0, 1, 2
+# What a range does to the path.
+OTHER, CALL, OPERATOR, BOUNDARY = 0, 1, 2, 3
+
+
+class Label(NamedTuple):
+    """A decoded text: the marker, what it does to a path, and the operator's name if it is one."""
+
+    text: str
+    marker: Marker
+    role: int
+    name: str = ""
+
+
+class Place(NamedTuple):
+    """What is known at one point of the stack of ranges. `calls` and `names` start anew where a backward begins."""
+
+    direction: int = NO_DIRECTION
+    phase: int = NO_PHASE
+    layer: tuple[str, ...] = ()
+    frames: tuple[str, ...] = ()
+    functions: str | None = None
+    reprs: tuple[str, ...] = ()
+    calls: tuple[tuple[str, Call], ...] = ()
+    event: tuple[str, Call] | None = None
+    names: tuple[tuple[str, int | None], ...] = ()  # operator ranges, with the offset of their sequence number
+    seq: int | None = None  # offset of the sequence number that counts here
+    module: str | None = None
+    node: str | None = None  # the innermost backward range
+    recompute_starts: bool = False
+
+
+@lru_cache(maxsize=65536)
+def read(text: str, source: int) -> Label:
+    """Decode a text once."""
+    marker = decode(text, operator=source == SUFFIXED)
+    if isinstance(marker, CallMarker):
+        name = marker.call.op
+        if source == EVENT:
+            return Label(text, marker, BOUNDARY if is_backward(name) else OPERATOR, name)
+        return Label(text, marker, CALL)
+    if isinstance(marker, OperatorMarker):
+        return Label(text, marker, BOUNDARY if is_backward(marker.name) else OPERATOR, marker.name)
+    return Label(text, marker, OTHER)
+
+
+def enter(place: Place, label: Label, offset: int | None) -> Place:
+    """The place inside a range. `offset`: its sequence number less that of the outermost range that has one."""
+    place = place._replace(recompute_starts=False)
+    marker = label.marker
+    if label.role == CALL:
+        assert isinstance(marker, CallMarker)
+        return _enter_call(place, label.text, marker)
+    if label.role == BOUNDARY:
+        return _enter_backward(place, label, offset)
+    if label.role == OPERATOR:
+        return _enter_operator(place, label, offset)
+    if isinstance(marker, LayerMarker):
+        return place._replace(layer=(*place.layer, marker.name))
+    if isinstance(marker, TraceMarker):
+        return place._replace(frames=marker.frames or place.frames, functions=place.functions or marker.functions)
+    if isinstance(marker, ModuleMarker):
+        return place._replace(reprs=(*place.reprs, label.text))
+    if label.text.startswith(("Optimizer.step#", "Optimizer.zero_grad#")):
+        return place._replace(direction=FPROP, phase=OPTIMIZER)
+    return place
+
+
+def _enter_call(place: Place, text: str, marker: CallMarker) -> Place:
+    frames = marker.trace or place.frames
+    if place.direction == BPROP and _is_recompute(place, frames):
+        # The forward runs again inside the backward: a forward call in its own right.
+        place = place._replace(
+            direction=FPROP, phase=RECOMPUTE, calls=(), event=None, names=(), seq=None, node=None, recompute_starts=True
+        )
+    elif place.direction == NO_DIRECTION:
+        place = place._replace(direction=FPROP, phase=FORWARD)
+    if place.phase == FORWARD and (marker.call.mod.startswith("torch.optim") or any(map(_OPTIMIZER.search, frames))):
+        place = place._replace(phase=OPTIMIZER)
+    return place._replace(
+        calls=(*place.calls, (text, marker.call)),
+        frames=frames,
+        layer=place.layer or marker.layer,
+        module=marker.module or place.module,
+    )
+
+
+_CHECKPOINT = re.compile(r"torch/utils/checkpoint\.py")
+_OPTIMIZER = re.compile(r"(?:torch/optim|apex/optimizers)/\w+\.py")
+
+
+def _is_recompute(place: Place, frames: tuple[str, ...]) -> bool:
+    """A call inside a backward recomputes a checkpoint, or it is a user's autograd.Function at work.
+
+    The stack tells; without one, the node does: only a hook of saved tensors can call into Python from a generated node.
+    """
+    if frames and frames != place.frames:
+        return any(map(_CHECKPOINT.search, frames))
+    node = place.node or ""
+    return node == CHECKPOINT_BACKWARD or is_builtin_node(node)
+
+
+def _enter_backward(place: Place, label: Label, offset: int | None) -> Place:
+    inside = place.node is not None and place.direction == BPROP
+    of_node = inside and label.name != ACCUMULATE and not label.name.startswith(EVALUATE)
+    seq = offset if offset is not None else (place.seq if of_node else None)
+    return place._replace(
+        direction=BPROP,
+        phase=BACKWARD,
+        calls=(),
+        reprs=(),
+        module=None,
+        event=_event(label) or place.event,
+        names=(*(place.names if inside else ()), (label.name, offset)),
+        seq=seq,
+        node=label.name.removeprefix(EVALUATE),
+    )
+
+
+def _enter_operator(place: Place, label: Label, offset: int | None) -> Place:
+    if place.direction == NO_DIRECTION:
+        place = place._replace(direction=FPROP, phase=FORWARD)
+    forward = place.direction == FPROP
+    return place._replace(
+        event=_event(label) or place.event,
+        names=(*place.names, (label.name, offset)),
+        seq=offset if forward and offset is not None else place.seq,
+    )
+
+
+def _event(label: Label) -> tuple[str, Call] | None:
+    return (label.text, label.marker.call) if isinstance(label.marker, CallMarker) else None
+
+
+def site(place: Place, forward: Place | None, layers: tuple[str, ...] = ()) -> Site:
+    """The Site of what is launched at `place`; `forward` is where the call was made whose backward this is.
+
+    `layers` are names that start/end ranges give from outside the stack.
+    """
+    source = forward or place
+    calls = source.calls if forward or place.direction != BPROP else place.calls
+    chain = [*calls, *([place.event] if place.event else [])]
+    mods, ops = tuple(c.mod for _, c in chain), tuple(c.op for _, c in chain)
+    if place.direction == BPROP and place.node == ACCUMULATE:
+        mods, ops = ("torch.autograd", *mods), ("accumulate_grad", *ops)
+    elif not calls and source.names:
+        # No call was recorded: the innermost operator names the row.
+        name = source.names[-1][0].removeprefix(EVALUATE)
+        mods, ops = (name.rpartition("::")[0].partition("::")[0] or "na", *mods), (name, *ops)
+    module = source.module or _class_path(source.functions)
+    numbers = sorted({offset for _, offset in place.names if offset is not None})
+    return Site(
+        layer=(*layers, *source.layer) or tuple(module.split(".") if source.functions and module else ()),
+        trace=user_frames(source.frames),
+        reprs=source.reprs,
+        markers=tuple(text for text, _ in chain),
+        calls=tuple(call for _, call in chain),
+        seq_names=place.names,
+        seq_ids=() if place.seq is None else (place.seq,),
+        alt_seq_ids=tuple(n for n in numbers if n != place.seq),
+        direction=place.direction,
+        phase=place.phase,
+        mods=mods,
+        ops=ops,
+        module=module,
+    )
+
+
+_CLASS = re.compile(r"([^/:]+)::(?:_call_impl|_wrapped_call_impl|forward|__call__)(\(\d+\))?(?=/|$)")
+
+
+def _class_path(functions: str | None) -> str | None:
+    """DLProf's `/train/Net::_call_impl/Net::forward/Conv2d::_call_impl(2)/Conv2d::forward/conv2d` as a module path.
+
+    >>> _class_path("/train/Net::_call_impl/Net::forward/Conv2d::_call_impl(2)/Conv2d::forward/conv2d")
+    'Net.Conv2d(2)'
+    """
+    path: list[str] = []
+    for name, instance in _CLASS.findall(functions or ""):
+        if not path or path[-1].partition("(")[0] != name:
+            path.append(name + instance)
+        elif instance and "(" not in path[-1]:
+            path[-1] += instance
+    return ".".join(path) or None

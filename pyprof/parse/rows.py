@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows: one per kernel, or per operator event where nothing ran on a GPU, in output order.
+
+A row's duration is the time on the device. For an operator event it is the event's own time: its duration less that of
+the operator events inside it, so the rows of a thread add up to the time it spent in operators.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pyprof import intervals
+from pyprof.errors import FormatError
+from pyprof.marker import EVALUATE
+from pyprof.model import KERNEL, OPERATOR, Bools, Column, Ints, Rows, Site, Trace
+from pyprof.parse.join import Spans, layers_outside, link, spans
+from pyprof.parse.pair import pair
+from pyprof.parse.paths import Place, site
+
+_NONE = -1
+
+
+def rows(trace: Trace, memory: bool = False) -> Rows:
+    """Join and pair a recording. `memory`: with copies and sets. Raises FormatError if nothing was recorded."""
+    found = spans(trace)
+    forward = pair(trace, found)
+    if len(trace.gpu):
+        return _of_gpu(trace, found, forward, memory)
+    if len(trace.ops):
+        return _of_operators(trace, found, forward)
+    raise FormatError(f'{trace.path}: no kernels and no operators found. Record with "pyprof run SCRIPT".')
+
+
+def _of_gpu(trace: Trace, found: Spans, forward: Ints, memory: bool) -> Rows:
+    gpu, launches = trace.gpu, trace.launches
+    chosen = np.arange(len(gpu)) if memory else np.flatnonzero(gpu.kind == KERNEL)
+    process_of_thread = np.array([thread.process for thread in trace.threads], np.int64)
+    launch = link(gpu, launches, process_of_thread)[chosen]
+    launched = launch >= 0
+    first = np.where(launched, launch, 0)
+
+    def of_launch(column: Ints) -> Column:
+        return Column(column[first] if len(column) else np.zeros(len(chosen), np.int64), launched)
+
+    start, end = gpu.start[chosen], gpu.end[chosen]
+    launch_start, launch_end = of_launch(launches.start), of_launch(launches.end)
+    early = launched & (launch_start.values > start)
+    trace.drop("GPU events that start before their launch (clock skew, kept)", int(early.sum()))
+    trace.drop("GPU events without a launch record (kept)", int((~launched).sum()))
+    thread = of_launch(launches.thread)
+    span = np.full(len(chosen), _NONE, np.int64)
+    span[launched] = found.enclosing(thread.values[launched], launch_start.values[launched])
+    outside = layers_outside(trace, np.where(launched, thread.values, -1), launch_start.values)
+    pids = np.array([process.pid for process in trace.processes] + [0], np.int64)
+    tids = np.array([t.tid for t in trace.threads] + [0], np.int64)
+    tables = dict(
+        name=gpu.name[chosen], start=start, end=end, duration=end - start, launch_start=launch_start,
+        launch_end=launch_end, correlation=gpu.correlation.take(chosen), pid=pids[gpu.process[chosen]],
+        tid=Column(tids[thread.values], launched), context=gpu.context.take(chosen), device=gpu.device.take(chosen),
+        stream=gpu.stream.take(chosen), grid=gpu.grid[chosen], block=gpu.block[chosen], shaped=gpu.shaped[chosen],
+        registers=gpu.registers.take(chosen), shared_memory=gpu.shared_memory.take(chosen),
+        graph=gpu.graph_node.take(chosen), kind=gpu.kind[chosen],
+    )  # fmt: skip
+    return _finish(trace, found, forward, span, outside, tables)
+
+
+def _of_operators(trace: Trace, found: Spans, forward: Ints) -> Rows:
+    """Without a GPU the rows are the operator events, the engine's own and the user's ranges left out."""
+    ops = trace.ops
+    engine = np.array([text.startswith(EVALUATE) for text in trace.strings.texts] or [False], bool)
+    is_row = (found.event >= 0) & ((ops.scope == 0) | (ops.scope == 1))[found.event] & ~engine[ops.name[found.event]]
+    span = np.flatnonzero(is_row)
+    n = len(span)
+    thread = found.thread[span]
+    pids = np.array([trace.processes[t.process].pid for t in trace.threads] + [0], np.int64)
+    tids = np.array([t.tid for t in trace.threads] + [0], np.int64)
+    missing = Column.missing(n)
+    tables = dict(
+        name=ops.name[found.event[span]], start=found.start[span], end=found.end[span],
+        duration=self_times(found.start, found.end, found.parent, is_row)[span],
+        launch_start=Column(found.start[span]), launch_end=Column(found.end[span]), correlation=missing,
+        pid=pids[thread], tid=Column(tids[thread]), context=missing, device=missing, stream=Column(tids[thread]),
+        grid=np.zeros((n, 3), np.int32), block=np.zeros((n, 3), np.int32), shaped=np.zeros(n, bool),
+        registers=missing, shared_memory=missing, graph=missing, kind=np.full(n, OPERATOR, np.int8),
+    )  # fmt: skip
+    outside = layers_outside(trace, thread, found.start[span])
+    return _finish(trace, found, forward, span, outside, tables)
+
+
+def self_times(start: Ints, end: Ints, parent: Ints, counted: Bools) -> Ints:
+    """Duration of each counted interval less that of the counted intervals nearest inside it.
+
+    >>> self_times(np.array([0, 1, 2]), np.array([9, 8, 4]), np.array([-1, 0, 1]), np.array([True, False, True])).tolist()
+    [7, 0, 2]
+    """
+    owner = np.where(counted, np.arange(len(start)), _NONE)  # nearest counted interval, itself included
+    above = parent.copy()
+    pending = np.flatnonzero((owner == _NONE) & (above >= 0))
+    while len(pending):
+        owner[pending] = owner[above[pending]]
+        above[pending] = parent[above[pending]]
+        pending = pending[(owner[pending] == _NONE) & (above[pending] >= 0)]
+    out = np.where(counted, end - start, 0)
+    inner = np.flatnonzero(counted & (parent >= 0))
+    container = owner[parent[inner]]
+    keep = container >= 0
+    np.subtract.at(out, container[keep], (end - start)[inner[keep]])
+    return out
+
+
+def _finish(
+    trace: Trace,
+    found: Spans,
+    forward: Ints,
+    span: Ints,
+    outside: tuple[Ints, list[tuple[str, ...]]],
+    tables: dict[str, Any],
+) -> Rows:
+    """Sites, calls and order: what rows of both kinds share. `span` is -1 for a row that nothing encloses."""
+    inside = span >= 0
+    if not len(found):
+        span = np.zeros(len(span), np.int64)
+        found = _no_spans()
+        forward = np.full(1, _NONE, np.int64)
+    at = np.where(inside, span, 0)
+    boundary = np.where(inside, found.boundary[at], _NONE)
+    origin = np.where(boundary >= 0, forward[boundary], _NONE)
+    paired = origin >= 0
+    source = np.where(paired, origin, at)  # where the call was made
+    path = np.where(inside, found.path[at], 0)
+    site_code, sites = _sites(found, path, np.where(paired, found.path[source], _NONE), outside)
+    call = _calls(trace, found, source, inside, np.where(paired, _NONE, boundary))
+    tables["name"], names, short_names, rank = _names(trace, tables["name"])
+    tids = np.array([t.tid for t in trace.threads] + [0], np.int64)
+    order = intervals.order_by(
+        tables["start"], _key(tables["device"]), _key(tables["stream"]), tables["pid"], _key(tables["launch_start"]),
+        _key(tables["correlation"]), -tables["end"], rank[tables["name"]],
+    )  # fmt: skip
+    rows = Rows(
+        names=names, short_names=short_names, sites=sites, site=site_code,
+        seq=Column(found.base.values[at], inside & found.base.mask()[at]), sub=np.zeros(len(span), np.int64), call=call,
+        forward_thread=Column(tids[found.thread[source]], paired), lost=trace.lost, **tables,
+    )  # fmt: skip
+    for field, column in vars(rows).items():
+        if isinstance(column, Column):
+            setattr(rows, field, column.take(order))
+        elif isinstance(column, np.ndarray):
+            setattr(rows, field, column[order])
+    direction = np.array([s.direction for s in sites], np.int64)[rows.site]
+    rows.sub = _sub(rows.call, direction)
+    return rows
+
+
+def _key(column: Column) -> Ints:
+    """A column as a sort key: missing first."""
+    return column.values if column.present is None else np.where(column.present, column.values, -1)
+
+
+def _no_spans() -> Spans:
+    """One span that nothing is in, for a recording without ranges."""
+    none, zero = np.full(1, _NONE, np.int64), np.zeros(1, np.int64)
+    missing = Column.missing(1)
+    return Spans(zero, zero, zero, none, missing, missing, missing, none, zero, none, none, none, zero, [Place()], [], none, {})
+
+
+def _sites(
+    found: Spans, path: Ints, forward_path: Ints, outside: tuple[Ints, list[tuple[str, ...]]]
+) -> tuple[Ints, list[Site]]:
+    """A Site per distinct (path, path of the forward, names from outside)."""
+    layer_set, layers = outside
+    n_paths, n_sets = len(found.places) + 1, len(layers)
+    code, keys = pd.factorize((path * n_paths + forward_path + 1) * n_sets + layer_set)
+    sites = []
+    for key in keys.tolist():
+        pair_key, names = divmod(key, n_sets)
+        own, origin = divmod(pair_key, n_paths)
+        sites.append(site(found.places[own], found.places[origin - 1] if origin else None, layers[names]))
+    return code, sites
+
+
+def _calls(trace: Trace, found: Spans, source: Ints, inside: Ints, boundary: Ints) -> Column:
+    """Number of the call of each row: the outermost call, else operator, else the backward that found no forward."""
+    instance = np.where(found.call[source] >= 0, found.call[source], found.operator[source])
+    instance = np.where(inside, np.where(boundary >= 0, boundary, instance), _NONE)
+    known = instance >= 0
+    code, spans_used = pd.factorize(instance[known])
+    pids = np.array([trace.processes[t.process].pid for t in trace.threads] + [0], np.int64)
+    tids = np.array([t.tid for t in trace.threads] + [0], np.int64)
+    thread = found.thread[spans_used]
+    order = intervals.order_by(found.start[spans_used], pids[thread], tids[thread])
+    number = np.empty(len(order), np.int64)
+    number[order] = np.arange(len(order))
+    values = np.zeros(len(source), np.int64)
+    values[known] = number[code]
+    return Column(values, known)
+
+
+def _names(trace: Trace, codes: Ints) -> tuple[Ints, list[str], list[str], Ints]:
+    """Codes into the names that occur, the full and the short names, and their alphabetical rank."""
+    code, used = pd.factorize(codes)
+    names = [demangle(trace.strings[int(c)]) for c in used]
+    rank = np.empty(len(names), np.int64)
+    rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    return code, names, [short_name(name) for name in names], rank
+
+
+def _sub(call: Column, direction: Ints) -> Ints:
+    """Rows of one call and direction, counted from 0 in output order; rows without a call are all 0."""
+    group = pd.Series(np.where(call.mask(), call.values * 4 + direction, _NONE))
+    number = group.groupby(group, sort=False).cumcount().to_numpy()
+    return np.where(call.mask(), number, 0)
+
+
+@cache
+def demangle(name: str) -> str:
+    """A C++ symbol in readable form; anything else, and any symbol nobody can read, as it is.
+
+    >>> demangle("_ZN2at6native4reluEv"), demangle("volta_sgemm_128x64_nn")
+    ('at::native::relu()', 'volta_sgemm_128x64_nn')
+    """
+    if not name.startswith("_Z"):
+        return name
+    try:
+        import cxxfilt
+
+        return str(cxxfilt.demangle(name))
+    except Exception:  # noqa: BLE001 - no libstdc++, or a symbol it refuses: the symbol itself still names the kernel
+        return name
+
+
+def short_name(name: str) -> str:
+    """The kernel's function name without its namespaces of torch, template arguments and parameters.
+
+    >>> short_name("void at::native::(anonymous namespace)::softmax_warp_forward<float, 8>(float*, int)")
+    'softmax_warp_forward'
+    >>> short_name("cudnn::gemm::computeOffsetsKernel(cudnn::gemm::ComputeOffsetsParams)")
+    'cudnn::gemm::computeOffsetsKernel'
+    """
+    if re.match(r"^\w+::\w+$", name):
+        return name  # an operator: aten::mm
+    name = name.replace("(anonymous namespace)::", "").replace("<unnamed>::", "").split("<", 1)[0]
+    for prefix in ("void ", "at::", "cuda::", "native::"):
+        name = name.replace(prefix, "")
+    return name.split("(", 1)[0]

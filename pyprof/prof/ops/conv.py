@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convolutions of 1 to 3 dimensions, transposed ones, and their backward.
+
+Letters: input (N, C, H, W), weight (K, C/g, R, S), output (N, K, P, Q), g groups. A fused multiply-add is 2 FLOPs;
+positions in the padding count as the closed formula has them; the bias is added for free.
+    convolution  2 · N·K·P·Q · C/g·R·S        transposed  2 · N·C·H·W · K/g·R·S
+dgrad and wgrad are one such product each, over the same three operands; bgrad adds up N·K·P·Q gradients.
+
+>>> conv2d(Tensor((64, 64, 56, 56), "float16"), Tensor((64, 64, 1, 1), "float16")).flops  # seed: volta_fp16_s884cudnn
+1644167168
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from pyprof.model import Cost, Tensor, Value
+from pyprof.prof.cost import bytes_of, cost
+from pyprof.prof.ops.shapes import Shape, as_int, backward_sum, ints, require
+
+
+def _padding(padding: Value, n: int) -> Shape | str:
+    """Padding of each dimension, or "same"."""
+    if isinstance(padding, str):
+        require(padding in ("same", "valid"), f"no padding {padding!r}")
+        return padding if padding == "same" else (0,) * n
+    return ints(padding, n, 0)
+
+
+def convolve(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Value = 1, padding: Value = 0,
+    dilation: Value = 1, transposed: Value = False, output_padding: Value = 0, groups: Value = 1,
+) -> Cost:  # fmt: skip
+    """Cost of a convolution in the dispatcher's terms; an input without N is one image.
+
+    >>> t = lambda *shape: Tensor(shape, "float32")
+    >>> convolve(t(2, 8, 19, 23), t(12, 8, 3, 5))  # 2 · 2·12·17·19 · 8·3·5; (6992 + 1440 + 7752)·4
+    Cost(flops=1860480, bytes=64736)
+    >>> convolve(t(1, 4, 5, 5), t(4, 3, 2, 2), transposed=True, stride=2, groups=2)  # 2 · 4·25 · 3·2·2; K = 6
+    Cost(flops=2400, bytes=2992)
+    """
+    n = len(weight.shape) - 2
+    require(n > 0 and len(input.shape) in (n + 1, n + 2), f"{input.shape} does not fit {weight.shape}")
+    batch = input.shape[: len(input.shape) - n - 1]
+    channels, *image = input.shape[len(batch) :]
+    window = weight.shape[2:]
+    g = 1 if groups is None else as_int(groups)
+    step, spread = ints(stride, n, 1), ints(dilation, n, 1)
+    border = _padding(padding, n)
+    require(g > 0 and min(step) > 0 and min(spread) > 0, "stride, dilation and groups are positive")
+    if transposed:
+        require(not isinstance(border, str) and weight.shape[0] == channels, "the weight is (C, K/g, ...)")
+        extra = ints(output_padding, n, 0)
+        out = [
+            (size - 1) * s - 2 * int(p) + d * (r - 1) + e + 1
+            for size, s, p, d, r, e in zip(image, step, border, spread, window, extra)
+        ]
+        output = Tensor((*batch, weight.shape[1] * g, *out), input.dtype)
+        flops = 2 * input.numel * weight.shape[1] * prod(window)
+    else:
+        require(weight.shape[1] * g == channels and weight.shape[0] % g == 0, "the weight is (K, C/g, ...)")
+        if isinstance(border, str):
+            out = image
+        else:
+            out = [
+                (size + 2 * p - d * (r - 1) - 1) // s + 1
+                for size, s, p, d, r in zip(image, step, border, spread, window)
+            ]
+        output = Tensor((*batch, weight.shape[0], *out), input.dtype)
+        flops = 2 * output.numel * weight.shape[1] * prod(window)
+    require(min(out) > 0 or input.numel == 0, "the output is empty")
+    part = Cost(flops, bytes_of(input, weight, output))
+    bgrad = None if bias is None else Cost(output.numel, bytes_of(output, bias))
+    return Cost(flops, bytes_of(input, weight, bias, output), dgrad=part, wgrad=part, bgrad=bgrad)
+
+
+@cost("conv1d", "conv2d", "conv3d", "cudnn_convolution_relu", "miopen_convolution_relu")
+def conv2d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Value = 1, padding: Value = 0,
+    dilation: Value = 1, groups: Value = 1,
+) -> Cost:  # fmt: skip
+    """Source: torch.nn.functional.conv2d; the rank is the weight's.
+
+    >>> conv2d(Tensor((8, 28), "float32"), Tensor((8, 1, 3), "float32"), None, 1, "same", 1, 8)  # 2·8·28·3
+    Cost(flops=1344, bytes=1888)
+    """
+    require(stride in (1, (1,), (1, 1), (1, 1, 1), None) or padding != "same", "'same' needs stride 1")
+    return convolve(input, weight, bias, stride, padding, dilation, False, 0, groups)
+
+
+@cost("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+def conv_transpose2d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Value = 1, padding: Value = 0,
+    output_padding: Value = 0, groups: Value = 1, dilation: Value = 1,
+) -> Cost:  # fmt: skip
+    """Source: torch.nn.functional.conv_transpose2d; weight (C, K/g, R, S).
+
+    >>> conv_transpose2d(Tensor((1, 2, 3, 3), "float32"), Tensor((2, 5, 2, 2), "float32"))  # 2·18·20; 5·4·4 out
+    Cost(flops=720, bytes=552)
+    """
+    return convolve(input, weight, bias, stride, padding, dilation, True, output_padding, groups)
+
+
+@cost("convolution", "_convolution", "convolution_overrideable")
+def convolution(
+    input: Tensor, weight: Tensor, bias: Tensor | None, stride: Value, padding: Value, dilation: Value,
+    transposed: Value, output_padding: Value, groups: Value, *flags: Value,
+) -> Cost:  # fmt: skip
+    """Source: aten::convolution; _convolution has backend flags behind.
+
+    >>> convolution(Tensor((1, 2, 3), "float32"), Tensor((4, 2, 3), "float32"), None, (1,), (1,), (1,), False, (0,), 1)
+    Cost(flops=144, bytes=168)
+    """
+    return convolve(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+
+
+@cost("mkldnn_convolution", "miopen_convolution", "miopen_depthwise_convolution")
+def mkldnn_convolution(
+    input: Tensor, weight: Tensor, bias: Tensor | None, padding: Value, stride: Value, dilation: Value,
+    groups: Value, *flags: Value,
+) -> Cost:  # fmt: skip
+    """Padding stands before stride here. Source: aten::mkldnn_convolution.
+
+    >>> mkldnn_convolution(Tensor((1, 2, 3), "float32"), Tensor((4, 2, 3), "float32"), None, (1,), (1,), (1,), 1)
+    Cost(flops=144, bytes=168)
+    """
+    return convolve(input, weight, bias, stride, padding, dilation, False, 0, groups)
+
+
+@cost("cudnn_convolution")
+def cudnn_convolution(
+    input: Tensor, weight: Tensor, padding: Value, stride: Value, dilation: Value, groups: Value, *flags: Value
+) -> Cost:
+    """No bias: it is added by another kernel. Source: aten::cudnn_convolution.
+
+    >>> cudnn_convolution(Tensor((1, 2, 3), "float32"), Tensor((4, 2, 3), "float32"), (1,), (1,), (1,), 1)
+    Cost(flops=144, bytes=168)
+    """
+    return convolve(input, weight, None, stride, padding, dilation, False, 0, groups)
+
+
+@cost("cudnn_convolution_transpose")
+def cudnn_convolution_transpose(
+    input: Tensor, weight: Tensor, padding: Value, output_padding: Value, stride: Value, dilation: Value,
+    groups: Value, *flags: Value,
+) -> Cost:  # fmt: skip
+    """Source: aten::cudnn_convolution_transpose.
+
+    >>> x, w = Tensor((1, 2, 3, 3), "float32"), Tensor((2, 5, 2, 2), "float32")
+    >>> cudnn_convolution_transpose(x, w, (0, 0), (0, 0), (1, 1), (1, 1), 1, False, False, True)
+    Cost(flops=720, bytes=552)
+    """
+    return convolve(input, weight, None, stride, padding, dilation, True, output_padding, groups)
+
+
+@cost("miopen_convolution_transpose")
+def miopen_convolution_transpose(
+    input: Tensor, weight: Tensor, bias: Tensor | None, padding: Value, output_padding: Value, stride: Value,
+    dilation: Value, groups: Value, *flags: Value,
+) -> Cost:  # fmt: skip
+    """Source: aten::miopen_convolution_transpose.
+
+    >>> x, w = Tensor((1, 2, 3, 3), "float32"), Tensor((2, 5, 2, 2), "float32")
+    >>> miopen_convolution_transpose(x, w, None, (0, 0), (0, 0), (1, 1), (1, 1), 1, False, False)
+    Cost(flops=720, bytes=552)
+    """
+    return convolve(input, weight, bias, stride, padding, dilation, True, output_padding, groups)
+
+
+@cost("_slow_conv2d_forward", "thnn_conv2d", "slow_conv3d", "slow_conv3d_forward", "slow_conv_dilated2d",
+      "slow_conv_dilated3d", "_conv_depthwise2d", "conv_depthwise3d")  # fmt: skip
+def slow_conv(
+    input: Tensor, weight: Tensor, kernel_size: Value, bias: Tensor | None = None, stride: Value = 1,
+    padding: Value = 0, dilation: Value = 1, out: Value = None,
+) -> Cost:  # fmt: skip
+    """Source: aten::_slow_conv2d_forward; the groups follow from the weight (they are C in a depthwise one).
+
+    >>> slow_conv(Tensor((1, 2, 3, 3), "float32"), Tensor((4, 2, 3, 3), "float32"), (3, 3), None, (1, 1), (1, 1))
+    Cost(flops=1296, bytes=504)
+    """
+    channels = input.shape[1 - len(weight.shape)]
+    require(channels % weight.shape[1] == 0, f"{input.shape} does not fit {weight.shape}")
+    spread = 1 if isinstance(dilation, Tensor) else dilation
+    return convolve(input, weight, bias, stride, padding, spread, False, 0, channels // weight.shape[1])
+
+
+@cost("slow_conv_transpose2d", "slow_conv_transpose3d")
+def slow_conv_transpose(
+    input: Tensor, weight: Tensor, kernel_size: Value, bias: Tensor | None = None, stride: Value = 1,
+    padding: Value = 0, output_padding: Value = 0, dilation: Value = 1, out: Value = None,
+) -> Cost:  # fmt: skip
+    """Source: aten::slow_conv_transpose2d.
+
+    >>> slow_conv_transpose(Tensor((1, 2, 3, 3), "float32"), Tensor((2, 5, 2, 2), "float32"), (2, 2))
+    Cost(flops=720, bytes=552)
+    """
+    return convolve(input, weight, bias, stride, padding, dilation, True, output_padding, 1)
+
+
+@cost("convolution_backward", "convolution_backward_overrideable")
+def convolution_backward(
+    grad_output: Tensor, input: Tensor, weight: Tensor, bias_sizes: Value, stride: Value, padding: Value,
+    dilation: Value, transposed: Value, output_padding: Value, groups: Value, output_mask: Value = None,
+) -> Cost:  # fmt: skip
+    """The parts that output_mask selects (input, weight, bias), each a kernel of its own; all without a mask.
+
+    convolution_backward_overrideable has no bias_sizes. Source: aten::convolution_backward.
+
+    >>> x, w, g = (Tensor(s, "float32") for s in [(1, 2, 5, 5), (4, 2, 3, 3), (1, 4, 3, 3)])
+    >>> convolution_backward(g, x, w, (0,), (1, 1), (0, 0), (1, 1), False, (0, 0), 1, (True, True, False))
+    Cost(flops=2592, bytes=1264)
+    """
+    if isinstance(transposed, tuple):  # shifted by the bias_sizes that is not there
+        shifted = (bias_sizes, stride, padding, dilation, transposed, output_padding, groups)
+        stride, padding, dilation, transposed, output_padding, groups, output_mask = shifted
+    mask = (True, True, True) if output_mask is None else output_mask
+    require(isinstance(mask, tuple) and len(mask) == 3, "output_mask has three parts")
+    whole = convolve(input, weight, None, stride, padding, dilation, transposed, output_padding, groups)
+    bias = Tensor((grad_output.shape[1 - len(weight.shape)],), weight.dtype)
+    bgrad = Cost(grad_output.numel, bytes_of(grad_output, bias))
+    parts = [part if on else None for part, on in zip((whole.dgrad, whole.wgrad, bgrad), mask)]
+    return backward_sum(*parts)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Softmax and log-softmax: 5 FLOPs per element: max, subtract, exp, sum, divide (or subtract the log, which is per row).
+
+The backward is 4 per element, for softmax y·(g - Σ g·y), for log-softmax g - exp(y)·Σ g; it reads the gradient and the
+result and writes one gradient.
+
+>>> softmax(Tensor((2, 8), "float16"), -1), softmax(Tensor((2, 8), "float16"), -1).dgrad
+(Cost(flops=80, bytes=64), Cost(flops=64, bytes=96))
+"""
+
+from __future__ import annotations
+
+from pyprof.model import Cost, Other, Tensor, Value
+from pyprof.prof.cost import bytes_of, cost
+from pyprof.prof.ops.shapes import chosen_dtype, dims, dtype_of, floating, like
+
+
+def _softmax(input: Tensor, dim: Value, dtype: Value) -> Cost:
+    dims(dim, len(input.shape))
+    output = Tensor(input.shape, floating(chosen_dtype(dtype, input.dtype)))
+    dgrad = Cost(4 * input.numel, bytes_of(output, output, like(input)))
+    return Cost(5 * input.numel, bytes_of(input, output), dgrad=dgrad)
+
+
+@cost("softmax", "log_softmax", "softmin", "special_softmax", "special_log_softmax", "_safe_softmax")
+def softmax(input: Tensor, dim: Value = None, dtype: Value = None, out: Value = None) -> Cost:
+    """Source: torch.softmax.
+
+    >>> softmax(Tensor((2, 8), "float16"), 1, dtype="float32")  # 16·2 read, 16·4 written
+    Cost(flops=80, bytes=96)
+    """
+    return _softmax(input, dim, None if isinstance(dtype, Tensor) else dtype)
+
+
+@cost("torch.nn.functional.softmax", "torch.nn.functional.log_softmax", "torch.nn.functional.softmin")
+def functional_softmax(input: Tensor, dim: Value = None, _stacklevel: Value = 3, dtype: Value = None) -> Cost:
+    """Source: torch.nn.functional.softmax, which has a third parameter of its own.
+
+    >>> functional_softmax(Tensor((2, 8), "float16"), 1, 3)
+    Cost(flops=80, bytes=64)
+    """
+    return _softmax(input, dim, dtype)
+
+
+@cost("_softmax", "_log_softmax")
+def softmax_kernel(input: Tensor, dim: Value, half_to_float: Value = False, out: Value = None) -> Cost:
+    """Source: aten::_softmax; half_to_float writes float32 whatever was read.
+
+    >>> softmax_kernel(Tensor((2, 8), "float16"), 1, True)
+    Cost(flops=80, bytes=96)
+    """
+    return _softmax(input, dim, "float32" if half_to_float is True else None)
+
+
+@cost("_softmax_backward_data", "_log_softmax_backward_data")
+def softmax_backward(
+    grad_output: Tensor, output: Tensor, dim: Value = None, input_dtype: Value = None, grad_input: Value = None
+) -> Cost:
+    """Source: aten::_softmax_backward_data.
+
+    >>> softmax_backward(Tensor((2, 8), "float32"), Tensor((2, 8), "float32"), 1, 5)  # the input was float16
+    Cost(flops=64, bytes=160)
+    """
+    dtype = dtype_of(input_dtype) or (None if isinstance(input_dtype, Other) else output.dtype)
+    return Cost(4 * output.numel, bytes_of(grad_output, output, Tensor(output.shape, dtype)))
+
+
+@cost("_masked_softmax")
+def masked_softmax(input: Tensor, mask: Tensor, dim: Value = None, mask_type: Value = None) -> Cost:
+    """Softmax over what a mask leaves: one selection more. Source: aten::_masked_softmax.
+
+    >>> masked_softmax(Tensor((2, 8), "float32"), Tensor((2, 8), "bool"))
+    Cost(flops=96, bytes=144)
+    """
+    return Cost(6 * input.numel, bytes_of(input, mask, like(input)))
