@@ -8,7 +8,8 @@ A name is what a user writes without dunder and in-place underscore (`add` serve
 `x.add_(y)` and `aten::add_.Tensor`). A spelling whose arguments stand in another order is registered with its
 namespace (`aten::embedding`, `torch.embedding`) and found first. A formula with a parameter `inplace` is told.
 
->>> lookup(Call("torch.nn.functional", "linear", (Arg("", Tensor((2, 8), "float16")), Arg("", Tensor((5, 8), "float16")))))
+>>> half = [Arg("", Tensor(shape, "float16")) for shape in ((2, 8), (5, 8))]
+>>> lookup(Call("torch.nn.functional", "linear", tuple(half)))
 Cost(flops=160, bytes=132)
 >>> lookup(Call("mine", "warp", ())).basis
 'unknown'
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 from pyprof.model import Arg, Call, Cost, Tensor
@@ -31,7 +32,8 @@ VIEW = Cost(0, 0, basis="view")
 DUNDERS = {
     "__matmul__": "matmul", "__rmatmul__": "matmul", "__imatmul__": "matmul",
     "__truediv__": "div", "__rtruediv__": "rdiv", "__itruediv__": "div", "__div__": "div", "__rdiv__": "rdiv",
-    "__idiv__": "div", "__floordiv__": "floor_divide", "__rfloordiv__": "rfloor_divide", "__ifloordiv__": "floor_divide",
+    "__idiv__": "div", "__floordiv__": "floor_divide", "__rfloordiv__": "rfloor_divide",
+    "__ifloordiv__": "floor_divide",
     "__mod__": "remainder", "__rmod__": "remainder", "__imod__": "remainder",
     "__radd__": "add", "__iadd__": "add", "__rsub__": "rsub", "__isub__": "sub", "__rmul__": "mul", "__imul__": "mul",
     "__rpow__": "rpow", "__ipow__": "pow", "__invert__": "bitwise_not",
@@ -40,7 +42,12 @@ DUNDERS = {
     "__xor__": "bitwise_xor", "__ixor__": "bitwise_xor", "__rxor__": "bitwise_xor",
     "__lshift__": "bitwise_left_shift", "__rshift__": "bitwise_right_shift",
     "__getitem__": "getitem", "__setitem__": "setitem",
+    # The host asks for a value; these are not the casts of the same name.
+    "__bool__": "item", "__int__": "item", "__float__": "item", "__complex__": "item", "__index__": "item",
+    "__len__": "size", "__contains__": "eq",
 }  # fmt: skip
+# Other names of an argument: the dispatcher's, and those that torch takes in numpy's manner.
+ALIASES = {"self": "input", "x": "input", "a": "input", "axis": "dim", "keepdims": "keepdim"}
 
 
 class Formula(NamedTuple):
@@ -61,7 +68,9 @@ def cost(*names: str) -> Callable[[Callable[..., Cost]], Callable[..., Cost]]:
     def add(function: Callable[..., Cost]) -> Callable[..., Cost]:
         parameters = frozenset(inspect.signature(function).parameters)
         family = function.__module__.rsplit(".", 1)[-1]
-        _FORMULAS.register(*names)(Formula(function, family, parameters - {"inplace"}, "inplace" in parameters))
+        _FORMULAS.register(*names)(
+            Formula(function, family, parameters - {"inplace"}, "inplace" in parameters)
+        )
         return function
 
     return add
@@ -74,7 +83,7 @@ def formulas() -> Registry[Formula]:
     return _FORMULAS
 
 
-@lru_cache(maxsize=None)
+@cache
 def find(mod: str, op: str) -> tuple[Formula, bool] | None:
     """The formula of a call's name and whether the call works in place; None if there is none.
 
@@ -94,22 +103,44 @@ def find(mod: str, op: str) -> tuple[Formula, bool] | None:
     return None
 
 
-@lru_cache(maxsize=None)
 def lookup(call: Call) -> Cost:
-    """The cost of a call; `UNKNOWN` if no formula is registered or the recorded arguments do not fit it."""
+    """The cost of a call; `UNKNOWN` if no formula is registered or the recorded arguments do not fit it.
+
+    >>> lookup(Call("torch", "linear", (Arg("", Tensor((2, 8), "float16")), Arg("", "weight"))))
+    Cost(flops=None, bytes=None)
+    """
+    return _lookup(call, tuple([type(arg.value) for arg in call.args]))
+
+
+@cache
+def _lookup(call: Call, types: tuple[type, ...]) -> Cost:
+    """`types` keeps calls apart that compare equal: var(x, 1) and var(x, True)."""
     found = find(call.mod, call.op)
     if found is None:
         return UNKNOWN
     formula, inplace = found
     positional = [arg.value for arg in call.args if not arg.name]
-    keywords: dict[str, Any] = {arg.name: arg.value for arg in call.args if arg.name in formula.parameters}
+    keywords: dict[str, Any] = {}
+    for arg in call.args:
+        name = arg.name if arg.name in formula.parameters else ALIASES.get(arg.name, "")
+        if name in formula.parameters:
+            keywords[name] = arg.value
     if formula.takes_inplace:
         keywords["inplace"] = inplace
     try:
-        return formula.function(*positional, **keywords)
-    except (TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError, OverflowError):
+        found_cost = formula.function(*positional, **keywords)
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError):
         # A recording may hold any argument: one that the formula cannot use leaves the cost unknown.
         return UNKNOWN
+    return found_cost if _sane(found_cost) else UNKNOWN
+
+
+def _sane(part: Cost | None) -> bool:
+    """Whether all figures are counts: sizes that no tensor has end in negative or broken ones."""
+    if part is None:
+        return True
+    counts = all(n is None or (type(n) is int and n >= 0) for n in (part.flops, part.bytes))
+    return counts and _sane(part.dgrad) and _sane(part.wgrad) and _sane(part.bgrad)
 
 
 def total(sizes: Iterable[int | None]) -> int | None:
@@ -131,4 +162,6 @@ def bytes_of(*tensors: Tensor | None) -> int | None:
     return total(tensor.bytes for tensor in tensors if tensor is not None)
 
 
-__all__ = ["UNKNOWN", "VIEW", "Arg", "Call", "Cost", "Formula", "Tensor", "bytes_of", "cost", "find", "formulas", "lookup", "total"]
+__all__ = [
+    "UNKNOWN", "VIEW", "Arg", "Call", "Cost", "Formula", "Tensor", "bytes_of", "cost", "find", "formulas", "lookup", "total",
+]  # fmt: skip

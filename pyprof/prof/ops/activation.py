@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pyprof.model import Cost, Tensor, Value
 from pyprof.prof.cost import bytes_of, cost
 from pyprof.prof.ops.pointwise import Derivative, elementwise
-from pyprof.prof.ops.shapes import broadcast, like, require
+from pyprof.prof.ops.shapes import like, require
 
 # name: FLOPs per element forward, backward, what is counted. Source: torch.nn.functional.
 ACTIVATIONS: dict[str, tuple[int, int]] = {
@@ -106,7 +106,12 @@ def prelu_backward(grad_output: Tensor, input: Tensor, weight: Tensor) -> Cost:
 
 @cost("elu_backward")
 def elu_backward(
-    grad_output: Tensor, alpha: Value, scale: Value, input_scale: Value, is_result: Value, self_or_result: Tensor
+    grad_output: Tensor,
+    alpha: Value,
+    scale: Value,
+    input_scale: Value,
+    is_result: Value,
+    self_or_result: Tensor,
 ) -> Cost:
     """Backward of elu, celu and selu. Source: aten::elu_backward.
 
@@ -125,7 +130,9 @@ def glu(input: Tensor, dim: Value = -1) -> Cost:
     """
     require(input.numel % 2 == 0, "glu halves a dimension")
     half = Tensor((input.numel // 2,), input.dtype)
-    return Cost(2 * half.numel, bytes_of(input, half), dgrad=Cost(6 * half.numel, bytes_of(half, input, like(input))))
+    return Cost(
+        2 * half.numel, bytes_of(input, half), dgrad=Cost(6 * half.numel, bytes_of(half, input, like(input)))
+    )
 
 
 @cost("glu_backward")

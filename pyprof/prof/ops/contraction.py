@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contractions over any indices: einsum and tensordot. They are matrix products in the end; a fused multiply-add is 2."""
+"""Contractions over any indices: einsum and tensordot. A fused multiply-add is 2 FLOPs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def einsum(equation: str, *operands: Value, path: Value = None) -> Cost:
     return Cost(flops, moved, dgrad=part, wgrad=part)
 
 
-def _indices(equation: str, shapes: list[tuple[int, ...]]) -> tuple[list[list[str]], list[str], dict[str, int]]:
+def _indices(
+    equation: str, shapes: list[tuple[int, ...]]
+) -> tuple[list[list[str]], list[str], dict[str, int]]:
     """The index names of each operand and of the output, and their sizes. "..." becomes numbered names."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     texts = left.split(",")
@@ -84,6 +86,8 @@ def tensordot(a: Tensor, b: Tensor, dims: Value = 2, out: Value = None) -> Cost:
     inside_b = {d % len(b.shape) for d in second}
     k = prod(a.shape[d] for d in inside_a)
     require(k == prod(b.shape[d] for d in inside_b), "shapes do not fit")
-    shape = [n for d, n in enumerate(a.shape) if d not in inside_a] + [n for d, n in enumerate(b.shape) if d not in inside_b]
+    shape = [n for d, n in enumerate(a.shape) if d not in inside_a] + [
+        n for d, n in enumerate(b.shape) if d not in inside_b
+    ]
     output = Tensor(tuple(shape), a.dtype)
     return product(2 * output.numel * k, a, b, output)

@@ -129,7 +129,13 @@ def mkldnn_convolution(
 
 @cost("cudnn_convolution")
 def cudnn_convolution(
-    input: Tensor, weight: Tensor, padding: Value, stride: Value, dilation: Value, groups: Value, *flags: Value
+    input: Tensor,
+    weight: Tensor,
+    padding: Value,
+    stride: Value,
+    dilation: Value,
+    groups: Value,
+    *flags: Value,
 ) -> Cost:
     """No bias: it is added by another kernel. Source: aten::cudnn_convolution.
 
@@ -213,8 +219,8 @@ def convolution_backward(
     if isinstance(transposed, tuple):  # shifted by the bias_sizes that is not there
         shifted = (bias_sizes, stride, padding, dilation, transposed, output_padding, groups)
         stride, padding, dilation, transposed, output_padding, groups, output_mask = shifted
-    mask = (True, True, True) if output_mask is None else output_mask
-    require(isinstance(mask, tuple) and len(mask) == 3, "output_mask has three parts")
+    mask = output_mask if isinstance(output_mask, tuple) else (True, True, True)
+    require(len(mask) == 3, "output_mask has three parts")
     whole = convolve(input, weight, None, stride, padding, dilation, transposed, output_padding, groups)
     bias = Tensor((grad_output.shape[1 - len(weight.shape)],), weight.dtype)
     bgrad = Cost(grad_output.numel, bytes_of(grad_output, bias))

@@ -32,7 +32,7 @@ def product(flops: int, a: Tensor, b: Tensor, output: Tensor, added: Tensor | No
 
 @cost("linear")
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Cost:
-    """y = x Wᵀ + b, with x (*, K), W (N, K) or (K), b (N); bias adds are not counted. Source: torch.nn.functional.linear.
+    """y = x Wᵀ + b, with x (*, K), W (N, K) or (K), b (N); the bias is added for free. Source: F.linear.
 
     >>> linear(Tensor((2, 3, 8), "float16"), Tensor((5, 8), "float16"), Tensor((5,), "float16"))
     Cost(flops=480, bytes=246)
@@ -122,7 +122,13 @@ def _added(added: Tensor, beta: Value) -> Tensor | None:
 
 @cost("addmm", "_addmm_activation")
 def addmm(
-    input: Tensor, mat1: Tensor, mat2: Tensor, beta: Value = 1, alpha: Value = 1, use_gelu: Value = None, out: Value = None
+    input: Tensor,
+    mat1: Tensor,
+    mat2: Tensor,
+    beta: Value = 1,
+    alpha: Value = 1,
+    use_gelu: Value = None,
+    out: Value = None,
 ) -> Cost:
     """beta·input + alpha·(mat1·mat2). dgrad is of mat1, wgrad of mat2, bgrad of input. Source: torch.addmm.
 
@@ -177,7 +183,9 @@ def mv(input: Tensor, vec: Tensor, out: Value = None) -> Cost:
 
 
 @cost("addmv")
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, beta: Value = 1, alpha: Value = 1, out: Value = None) -> Cost:
+def addmv(
+    input: Tensor, mat: Tensor, vec: Tensor, beta: Value = 1, alpha: Value = 1, out: Value = None
+) -> Cost:
     """beta·input + alpha·(mat·vec). Source: torch.addmv.
 
     >>> addmv(Tensor((4,), "float32"), Tensor((4, 3), "float32"), Tensor((3,), "float32"))

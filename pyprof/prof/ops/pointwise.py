@@ -76,7 +76,10 @@ def _backward(operands: tuple[Value, ...], output: Tensor, derivative: Derivativ
     return Cost(flops, bytes_of(output, *(t for t in reads if isinstance(t, Tensor)), *written))
 
 
-IN, OUT = Derivative((1,), (0,)), Derivative((1,), (-1,))  # derivative times gradient; it needs the operand, the result
+IN, OUT = (
+    Derivative((1,), (0,)),
+    Derivative((1,), (-1,)),
+)  # derivative times gradient; it needs the operand, the result
 FREE = Derivative((1,))  # needs neither
 
 
@@ -140,14 +143,18 @@ COMPARISON = (
 )  # fmt: skip
 
 
-def _unary(flops: int, derivative: Derivative | None, floats: bool, dtype: str | None = None) -> Callable[..., Cost]:
+def _unary(
+    flops: int, derivative: Derivative | None, floats: bool, dtype: str | None = None
+) -> Callable[..., Cost]:
     def unary(input: Tensor, *parameters: Value, inplace: bool = False) -> Cost:
         return elementwise((input,), flops, dtype, derivative, inplace, floats)
 
     return unary
 
 
-def _binary(flops: int, derivative: Derivative | None, floats: bool, dtype: str | None = None) -> Callable[..., Cost]:
+def _binary(
+    flops: int, derivative: Derivative | None, floats: bool, dtype: str | None = None
+) -> Callable[..., Cost]:
     def binary(input: Value, other: Value, *parameters: Value, inplace: bool = False) -> Cost:
         return elementwise((input, other), flops, dtype, derivative, inplace, floats)
 
@@ -194,7 +201,9 @@ def div(
 
 
 @cost("isclose")
-def isclose(input: Tensor, other: Tensor, rtol: Value = None, atol: Value = None, equal_nan: Value = None) -> Cost:
+def isclose(
+    input: Tensor, other: Tensor, rtol: Value = None, atol: Value = None, equal_nan: Value = None
+) -> Cost:
     """|input - other| <= atol + rtol·|other|: 6 per element. Source: torch.isclose.
 
     >>> isclose(Tensor((4,), "float32"), Tensor((4,), "float32"))
@@ -205,7 +214,12 @@ def isclose(input: Tensor, other: Tensor, rtol: Value = None, atol: Value = None
 
 @cost("addcmul", "addcdiv")
 def addcmul(
-    input: Tensor, tensor1: Tensor, tensor2: Tensor, value: Value = 1, out: Value = None, inplace: bool = False
+    input: Tensor,
+    tensor1: Tensor,
+    tensor2: Tensor,
+    value: Value = 1,
+    out: Value = None,
+    inplace: bool = False,
 ) -> Cost:
     """input + value·tensor1·tensor2 (or /): 3 per element. Source: torch.addcmul.
 
@@ -256,4 +270,3 @@ def clamp(
     """
     bounds = (min is not None) + (max is not None)
     return elementwise((input, min, max), bounds, None, Derivative((bounds + 1,), (0,)), inplace)
-

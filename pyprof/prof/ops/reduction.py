@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from pyprof.model import Cost, Tensor, Value
 from pyprof.prof.cost import bytes_of, cost
-from pyprof.prof.ops.shapes import CATEGORY, INT, chosen_dtype, dims, dtype_of, floating, is_float, like, reduced
+from pyprof.prof.ops.pointwise import Derivative, elementwise
+from pyprof.prof.ops.shapes import CATEGORY, INT, chosen_dtype, dims, floating, is_float, like, reduced
 
 
 class Reduction(NamedTuple):
@@ -53,7 +54,12 @@ REDUCTIONS = {
 
 
 def reduce(
-    input: Tensor, row: Reduction, dim: Value = None, keepdim: Value = False, dtype: Value = None, results: int = 1
+    input: Tensor,
+    row: Reduction,
+    dim: Value = None,
+    keepdim: Value = False,
+    dtype: Value = None,
+    results: int = 1,
 ) -> Cost:
     """Cost of a reduction over `dim` (None: all)."""
     if isinstance(dtype, Tensor):  # out=
@@ -73,41 +79,141 @@ def reduce(
     return Cost(flops, bytes_of(input, *[output] * results), dgrad=dgrad)
 
 
-def _reduction(row: Reduction) -> Callable[..., Cost]:
-    def over_dims(input: Tensor, dim: Value = None, keepdim: Value = False, dtype: Value = None, out: Value = None) -> Cost:
+def _over_dims(row: Reduction) -> Callable[..., Cost]:
+    def over_dims(
+        input: Tensor, dim: Value = None, keepdim: Value = False, dtype: Value = None, out: Value = None
+    ) -> Cost:
         return reduce(input, row, dim, keepdim, dtype)
 
     return over_dims
 
 
-for _name in ("nansum", "nanmean", "amax", "amin", "all", "any", "argmax", "argmin", "count_nonzero", "logsumexp"):
-    cost(_name)(_reduction(REDUCTIONS[_name]))
+def _dispatched(row: Reduction) -> Callable[..., Cost]:
+    def dispatched(
+        input: Tensor, *args: Value, dim: Value = None, keepdim: Value = False, dtype: Value = None
+    ) -> Cost:
+        """(input, dtype) or (input, dim, keepdim, dtype, out): the number of arguments tells."""
+        if len(args) == 1:
+            return reduce(input, row, dtype=args[0])
+        dim, keepdim, dtype = (*args, dim, keepdim, dtype)[:3] if not args else (*args, None, None)[:3]
+        return reduce(input, row, dim, keepdim, dtype)
+
+    return dispatched
 
 
-@cost("mean")
-def mean(input: Tensor, dim: Value = None, keepdim: Value = False, dtype: Value = None, out: Value = None) -> Cost:
-    """One division per result. aten::mean without dim has dtype in its place. Source: torch.mean.
+for _name, _row in REDUCTIONS.items():
+    if _name not in ("var", "std", "norm", "linalg_vector_norm"):
+        cost(_name)(_over_dims(_row))
+for _name in ("sum", "mean", "prod"):
+    cost(f"aten::{_name}")(_dispatched(REDUCTIONS[_name]))
 
-    >>> mean(Tensor((4, 8), "float32"))
-    Cost(flops=33, bytes=132)
+
+@cost("norm", "linalg_vector_norm", "linalg_norm", "torch.linalg.norm", "torch.linalg.vector_norm")
+def norm(
+    input: Tensor, p: Value = 2, dim: Value = None, keepdim: Value = False, out: Value = None, dtype: Value = None,
+    ord: Value = None,
+) -> Cost:  # fmt: skip
+    """(Σ |x|^p)^(1/p): power and addition per element, a root per result. Source: torch.norm.
+
+    The aten operators have dtype where the user's function has out.
+
+    >>> norm(Tensor((4, 8), "float32"))
+    Cost(flops=65, bytes=132)
     """
-    return reduce(input, REDUCTIONS["mean"], dim, keepdim, dtype)
+    if out is not None and not isinstance(out, Tensor):
+        dtype = out
+    return reduce(input, REDUCTIONS["norm"], dim, keepdim, dtype)
 
 
-@cost("aten::sum", "aten::mean", "aten::prod")
-def dispatched_sum(input: Tensor, *args: Value) -> Cost:
-    """Two arguments are (input, dtype), more are (input, dim, keepdim, dtype, out). Source: aten::sum, aten::prod.
+@cost("var", "std")
+def var(
+    input: Tensor, dim: Value = None, unbiased: Value = None, keepdim: Value = False, correction: Value = None,
+    out: Value = None,
+) -> Cost:  # fmt: skip
+    """Mean, subtract, square, add: 4 per element, a division per result (the root of std is not counted).
 
-    All three are counted by their names' rows through `sum`: prod and mean have the same FLOPs but for the division.
+    `dim` may be the bool `unbiased` of torch's short form. Source: torch.var.
+
+    >>> var(Tensor((4, 8), "float32"), -1), var(Tensor((4, 8), "float32"), True)
+    (Cost(flops=132, bytes=144), Cost(flops=129, bytes=132))
     """
-    raise NotImplementedError
+    return reduce(input, REDUCTIONS["var"], None if isinstance(dim, bool) else dim, keepdim)
 
 
-@cost("sum")
-def sum(input: Tensor, dim: Value = None, keepdim: Value = False, dtype: Value = None, out: Value = None) -> Cost:
-    """Source: torch.sum.
+@cost("var_mean", "std_mean")
+def var_mean(
+    input: Tensor, dim: Value = None, unbiased: Value = None, keepdim: Value = False, correction: Value = None
+) -> Cost:
+    """The same with a second result. Source: torch.var_mean.
 
-    >>> sum(Tensor((4, 8), "bool"), (0,), keepdim=True)  # 32 + 8·8
-    Cost(flops=32, bytes=96)
+    >>> var_mean(Tensor((4, 8), "float32"), -1)
+    Cost(flops=136, bytes=160)
     """
-    return reduce(input, REDUCTIONS["sum"], dim, keepdim, dtype)
+    return reduce(input, REDUCTIONS["var"], None if isinstance(dim, bool) else dim, keepdim, results=2)
+
+
+@cost("max", "min")
+def extreme(
+    input: Tensor, dim: Value = None, keepdim: Value = False, other: Value = None, out: Value = None
+) -> Cost:
+    """Three operators: of everything; over a dimension, with int64 indices; of two tensors. Source: torch.max.
+
+    >>> t = Tensor((4, 8), "float32")
+    >>> extreme(t), extreme(t, -1), extreme(t, t)  # 4·(32 + 1); 4·(32 + 4) + 8·4; 4·(32 + 32 + 32)
+    (Cost(flops=32, bytes=132), Cost(flops=32, bytes=176), Cost(flops=32, bytes=384))
+    """
+    second = other if other is not None else dim
+    if isinstance(second, Tensor):
+        return elementwise((input, second), 1, None, Derivative((2, 2), (0, 1)))
+    whole = reduce(input, REDUCTIONS["amax"], dim, keepdim)
+    if dim is None:
+        return whole
+    values = Tensor(reduced(input.shape, dim, keepdim), input.dtype)
+    indices = Tensor(values.shape, "int64")
+    dgrad = Cost(0, bytes_of(values, indices, like(input))) if is_float(input.dtype) else None
+    return Cost(whole.flops, bytes_of(input, values, indices), dgrad=dgrad)
+
+
+@cost("aminmax")
+def aminmax(input: Tensor, dim: Value = None, keepdim: Value = False) -> Cost:
+    """Two comparisons per element, two results. Source: torch.aminmax.
+
+    >>> aminmax(Tensor((4, 8), "float32"))
+    Cost(flops=64, bytes=136)
+    """
+    return reduce(input, REDUCTIONS["amax"]._replace(each=2, backward=None), dim, keepdim, results=2)
+
+
+@cost("cumsum", "cumprod", "logcumsumexp")
+def cumsum(input: Tensor, dim: Value, dtype: Value = None, out: Value = None, inplace: bool = False) -> Cost:
+    """One operation per element; the result is as large as the input. Backward of cumsum: one more scan.
+
+    >>> cumsum(Tensor((4, 8), "float32"), 0), cumsum(Tensor((4, 8), "int32"), 0)
+    (Cost(flops=32, bytes=256), Cost(flops=32, bytes=384))
+    """
+    dims(dim, len(input.shape))
+    kind = "int64" if CATEGORY.get(input.dtype or "", INT + 1) <= INT and not inplace else input.dtype
+    output = Tensor(input.shape, chosen_dtype(None if isinstance(dtype, Tensor) else dtype, kind))
+    dgrad = Cost(input.numel, bytes_of(output, like(input))) if is_float(input.dtype) else None
+    return Cost(input.numel, bytes_of(input, output), dgrad=dgrad)
+
+
+@cost("cummax", "cummin")
+def cummax(input: Tensor, dim: Value) -> Cost:
+    """A comparison per element; values and int64 indices are written. Source: torch.cummax.
+
+    >>> cummax(Tensor((4, 8), "float32"), 0)
+    Cost(flops=32, bytes=512)
+    """
+    dims(dim, len(input.shape))
+    return Cost(input.numel, bytes_of(input, like(input), Tensor(input.shape, "int64")))
+
+
+@cost("equal")
+def equal(input: Tensor, other: Tensor) -> Cost:
+    """One comparison per element, as if nothing differed; the answer is a Python bool. Source: torch.equal.
+
+    >>> equal(Tensor((4,), "float32"), Tensor((4,), "float32"))
+    Cost(flops=4, bytes=32)
+    """
+    return Cost(input.numel, bytes_of(input, other))

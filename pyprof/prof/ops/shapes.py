@@ -42,7 +42,12 @@ CATEGORY = {
 }  # fmt: skip
 # Pairs of one category in which the wider one is not the answer.
 MIXED = {frozenset({"uint8", "int8"}): "int16", frozenset({"float16", "bfloat16"}): "float32"}
-COMPLEX_OF = {"float16": "complex32", "bfloat16": "complex64", "float32": "complex64", "float64": "complex128"}
+COMPLEX_OF = {
+    "float16": "complex32",
+    "bfloat16": "complex64",
+    "float32": "complex64",
+    "float64": "complex128",
+}
 # Pairs that torch refuses to promote: unsigned integers above 8 bits and float8, with another of their category.
 ALONE = {"uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"}
 

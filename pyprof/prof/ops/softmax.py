@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Softmax and log-softmax: 5 FLOPs per element: max, subtract, exp, sum, divide (or subtract the log, which is per row).
+"""Softmax and log-softmax: 5 FLOPs per element: max, subtract, exp, sum, and divide or subtract the row's logarithm.
 
 The backward is 4 per element, for softmax y·(g - Σ g·y), for log-softmax g - exp(y)·Σ g; it reads the gradient and the
 result and writes one gradient.
@@ -54,7 +54,11 @@ def softmax_kernel(input: Tensor, dim: Value, half_to_float: Value = False, out:
 
 @cost("_softmax_backward_data", "_log_softmax_backward_data")
 def softmax_backward(
-    grad_output: Tensor, output: Tensor, dim: Value = None, input_dtype: Value = None, grad_input: Value = None
+    grad_output: Tensor,
+    output: Tensor,
+    dim: Value = None,
+    input_dtype: Value = None,
+    grad_input: Value = None,
 ) -> Cost:
     """Source: aten::_softmax_backward_data.
 
