@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Capture: what a PyTorch program does, recorded inside its process. The only package that imports torch.
+
+Three layers, joined by thread and time: call sites (`patch`, `modules`, `stacks`), operators (`collectors.kineto`),
+device records (not on a machine without a GPU). `window` says when, `session` gathers, `resolve` joins, `writer`
+writes, `run` runs a script.
+"""

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranges of the user's code: `pyprof.annotate`, torch.cuda.nvtx, the nvtx package and record_function.
+
+Whatever opens a range, its name and time are kept, also on a machine without CUDA, where torch.cuda.nvtx would raise.
+Open ranges whose name begins with `layer:` make the layer of the calls inside, nested names joined by ":".
+
+record_function is also how torch.optim marks `step` and `zero_grad`; these two become calls (`torch.optim`,
+`AdamW.step`). So schedulers that wrap `step` on an instance, and optimizers of the user, need no patch.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import sys
+from collections.abc import Callable
+from contextlib import ContextDecorator
+from time import time_ns
+from typing import Any
+
+from pyprof.capture.patch import Registry
+from pyprof.capture.recorder import RangeRecord, ThreadState, local, recorder
+
+LAYER = "layer:"
+PUSH_POP, START_END, MARK = 59, 60, 34  # NVTX event types in an Nsight Systems export
+_OPTIMIZER = ("Optimizer.step#", "Optimizer.zero_grad#")
+
+
+class annotate(ContextDecorator):
+    """Name a part of the program: `with annotate("layer:encoder"):`, or `@annotate("layer:encoder")`.
+
+    >>> with annotate("layer:encoder"), annotate("layer:attention"):
+    ...     local.state.layer
+    'encoder:attention'
+    """
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __enter__(self) -> annotate:
+        push(self.name, "annotate")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pop()
+
+
+def push(name: str, source: str) -> int:
+    """Open a nested range on this thread; returns its depth, from 0."""
+    state = local.state
+    state.open.append((name, time_ns(), source, state.layer))
+    if name.startswith(LAYER):
+        own = name[len(LAYER) :]
+        state.layer = f"{state.layer}:{own}" if state.layer else own
+    return len(state.open) - 1
+
+
+def pop() -> int:
+    """Close the innermost range of this thread; returns its depth. Without an open range: -1, as NVTX does."""
+    state = local.state
+    if not state.open:
+        return -1
+    name, start, source, state.layer = state.open.pop()
+    if recorder.active:
+        state.ranges.append(RangeRecord(PUSH_POP, name, start, time_ns(), source))
+    return len(state.open)
+
+
+def mark(name: str) -> None:
+    """An instant."""
+    if recorder.active:
+        now = time_ns()
+        local.state.ranges.append(RangeRecord(MARK, name, now, now, "nvtx"))
+
+
+_started: dict[Any, tuple[str, int]] = {}
+
+
+def begin(handle: Any, name: str) -> None:
+    """A range that may end on another thread."""
+    _started[handle] = name, time_ns()
+
+
+def end(handle: Any) -> None:
+    """The end of such a range; a handle that we did not see begin is none of ours."""
+    opened = _started.pop(handle, None)
+    if opened is not None and recorder.active:
+        local.state.ranges.append(RangeRecord(START_END, *opened, time_ns(), "nvtx"))
+
+
+def install(registry: Registry) -> None:
+    """Follow the entry points of others until the registry is undone."""
+    _install_torch_nvtx(registry)
+    _install_nvtx(registry)
+    _install_record_function(registry)
+
+
+def _install_torch_nvtx(registry: Registry) -> None:
+    """torch.cuda.nvtx: its `range` calls these. Without CUDA the originals raise and are not called."""
+    import torch
+    from torch.cuda import nvtx
+
+    real = hasattr(torch._C, "_nvtx")
+    handles = itertools.count(1)
+
+    def follow(name: str, ours: Callable[..., Any]) -> None:
+        original = getattr(nvtx, name)
+
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not real:
+                return _safely(ours, *args, **kwargs)
+            result = original(*args, **kwargs)
+            _safely(ours, *args, **kwargs) if name != "range_start" else _safely(
+                ours, *args, handle=result, **kwargs
+            )
+            return result
+
+        registry.replace(nvtx, name, call)
+
+    def started(msg: str, handle: Any = None) -> Any:
+        handle = next(handles) if handle is None else handle
+        begin(("torch", handle), msg)
+        return handle
+
+    follow("range_push", lambda msg: push(msg, "nvtx"))
+    follow("range_pop", pop)
+    follow("range_start", started)
+    follow("range_end", lambda range_id: end(("torch", range_id)))
+    follow("mark", mark)
+
+
+def _install_nvtx(registry: Registry) -> None:
+    """The nvtx package, where it is installed; ranges of named domains too, under their message."""
+    try:
+        import nvtx
+    except ImportError:
+        return
+    modules = [module for module in (nvtx, sys.modules.get("nvtx.nvtx")) if module is not None]
+
+    def follow(name: str, ours: Callable[..., Any]) -> None:
+        original = getattr(nvtx, name)
+
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            _safely(ours, result, *args, **kwargs)
+            return result
+
+        for module in modules:
+            registry.replace(module, name, call)
+
+    def text(message: Any = None, *_: Any, **__: Any) -> str:
+        return "" if message is None else str(message)
+
+    follow("push_range", lambda result, *a, **k: push(text(*a, **k), "nvtx"))
+    follow("pop_range", lambda result, *a, **k: pop())
+    follow("start_range", lambda result, *a, **k: begin(("nvtx", result), text(*a, **k)))
+    follow("end_range", lambda result, handle: end(("nvtx", handle)))
+    follow("mark", lambda result, *a, **k: mark(text(*a, **k)))
+
+    def opened(self: Any) -> None:
+        push(str(getattr(getattr(self, "attributes", None), "message", None) or ""), "nvtx")
+
+    _follow_class(registry, nvtx.annotate, opened, lambda self: pop())
+
+
+def _install_record_function(registry: Registry) -> None:
+    import torch
+
+    def opened(self: Any) -> None:
+        name = self.name
+        if name.startswith(_OPTIMIZER):
+            _optimizer_begins(self, name)
+        else:
+            push(name, "record_function")
+            self._pyprof_open = True
+
+    _follow_class(registry, torch.autograd.profiler.record_function, opened, _record_function_ends)
+
+
+def _optimizer_begins(self: Any, name: str) -> None:
+    state = local.state
+    if state.busy or not recorder.active:
+        return
+    frame = sys._getframe(
+        4
+    )  # who called step: between are two functions of this module, and torch's around step
+    back = frame.f_back
+    outer = (id(back.f_code), back.f_lasti) if back is not None else ()
+    place = (id(frame.f_code), frame.f_lasti, *outer, state.context)
+    site = recorder.stacks.by_key.get(place)
+    if site is None:
+        site = recorder.stacks.add_site(place, frame, state.context)
+    self._pyprof_call = (state, _optimizer_function(name.split("#", 1)[1]), site, state.layer, time_ns())
+    state.busy = True
+
+
+_optimizer_numbers: dict[str, int] = {}
+
+
+def _optimizer_function(name: str) -> int:
+    number = _optimizer_numbers.get(name)
+    if number is None:
+        number = _optimizer_numbers[name] = recorder.function("torch.optim", name)
+    return number
+
+
+def _record_function_ends(self: Any) -> None:
+    call = self.__dict__.pop("_pyprof_call", None)
+    if call is not None:
+        state, number, site, layer, start = call
+        state.calls.append((number, site, ((), ()), layer, start, time_ns()))
+        state.busy = False
+    elif self.__dict__.pop("_pyprof_open", False):
+        pop()
+
+
+def _follow_class(
+    registry: Registry, cls: Any, opened: Callable[[Any], Any], closed: Callable[[Any], Any]
+) -> None:
+    """Follow `__enter__` and `__exit__` of a context manager class."""
+    import torch
+
+    enter, leave = cls.__enter__, cls.__exit__
+
+    @functools.wraps(enter)
+    def __enter__(self: Any) -> Any:
+        result = enter(self)
+        if not torch.compiler.is_dynamo_compiling():
+            _safely(opened, self)
+        return result
+
+    @functools.wraps(leave)
+    def __exit__(self: Any, *error: Any) -> Any:
+        try:
+            return leave(self, *error)
+        finally:
+            if not torch.compiler.is_dynamo_compiling():
+                _safely(closed, self)
+
+    registry.replace(cls, "__enter__", __enter__)
+    registry.replace(cls, "__exit__", __exit__)
+
+
+def _safely(ours: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Run our part of a call; what goes wrong in it is counted and never reaches the user's code."""
+    try:
+        return ours(*args, **kwargs)
+    except Exception as error:
+        recorder.drop(f"range not recorded ({type(error).__name__})")
+        return None
+
+
+def open_ranges(state: ThreadState) -> list[RangeRecord]:
+    """Ranges that are open on a thread right now."""
+    return [RangeRecord(PUSH_POP, name, start, None, source) for name, start, source, _ in state.open]

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators, from torch's own profiler (Kineto), read from memory: no trace file is written.
+
+One event per RecordFunction: name, times (ns, Unix epoch), thread, sequence number, the thread of the forward, and
+inputs as shapes, dtypes, strides and scalars. `device_resource_id` of a CPU event is the system's thread id.
+
+Kineto serves one profiler at a time: while the user's own torch.profiler runs, we do not (`hooks.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch._C._profiler import ProfilerActivity, ProfilerConfig, ProfilerState, _ExperimentalConfig
+
+from pyprof.capture.describe import tensor
+from pyprof.marker import EVALUATE
+from pyprof.model import Arg, Call, Other, Value
+
+FUNCTION, BACKWARD_FUNCTION, USER_SCOPE = 0, 1, 7  # at::RecordScope
+_SILENT = "99"
+
+# torch's C++ type names -> dtype names; others lose their namespace (c10::Float8_e4m3fn -> float8_e4m3fn).
+DTYPES = {
+    "float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16",
+    "long int": "int64", "long": "int64", "long long": "int64", "int": "int32", "short int": "int16", "short": "int16",
+    "signed char": "int8", "unsigned char": "uint8", "bool": "bool", "unsigned short": "uint16",
+    "short unsigned int": "uint16", "unsigned int": "uint32", "unsigned long": "uint64", "long unsigned int": "uint64",
+    "c10::complex<float>": "complex64", "c10::complex<double>": "complex128", "c10::complex<c10::Half>": "complex32",
+}  # fmt: skip
+
+
+# (start, name) of an event -> per input, the dtypes of a list of tensors or None.
+ListDtypes = dict[tuple[int, str], tuple[tuple[str, ...] | None, ...]]
+
+
+class Operator(NamedTuple):
+    """One RecordFunction event of function or backward scope."""
+
+    start: int
+    end: int
+    tid: int
+    call: Call
+    scope: int
+    seq: int | None
+    forward_tid: int | None
+
+
+class UserRange(NamedTuple):
+    """One record_function range, from Python or C++."""
+
+    start: int
+    end: int
+    tid: int
+    name: str
+
+
+class Kineto:
+    """torch's profiler as a collector of operators. `operators` and `ranges` grow with each `stop`."""
+
+    def __init__(self) -> None:
+        self.running = False
+        self.operators: list[Operator] = []
+        self.ranges: list[UserRange] = []
+        self._calls: dict[Any, Call] = {}
+
+    def start(self) -> None:
+        """Begin to record the operators of all threads."""
+        # The library reads this once, at its first start, and would print two lines per window on stderr.
+        os.environ.setdefault("KINETO_LOG_LEVEL", _SILENT)
+        config = ProfilerConfig(
+            ProfilerState.KINETO,
+            True,
+            False,
+            False,
+            False,
+            False,
+            _ExperimentalConfig(profile_all_threads=True),
+        )
+        profiler = torch._C._autograd
+        profiler._prepare_profiler(config, {ProfilerActivity.CPU})
+        profiler._enable_profiler(config, {ProfilerActivity.CPU})
+        self.running = True
+
+    def stop(self) -> None:
+        """End the recording and keep what it holds."""
+        if not self.running:
+            return
+        self.running = False
+        result = torch._C._autograd._disable_profiler()
+        events = result.events()
+        lists = _list_dtypes(result) if any("TensorList" in event.dtypes() for event in events) else {}
+        tids = {event.start_thread_id(): event.device_resource_id() for event in events if _on_cpu(event)}
+        for event in events:
+            if not _on_cpu(event):
+                continue
+            scope = event.scope()
+            if scope == USER_SCOPE:
+                self.ranges.append(
+                    UserRange(event.start_ns(), event.end_ns(), event.device_resource_id(), event.name())
+                )
+            elif scope in (FUNCTION, BACKWARD_FUNCTION):
+                self._add(event, scope, tids, lists)
+
+    def _add(self, event: Any, scope: int, tids: dict[int, int], lists: ListDtypes) -> None:
+        name = event.name()
+        if name.startswith("profiler::"):
+            return  # how record_function enters and leaves
+        dtypes = event.dtypes()
+        in_lists = lists.get((event.start_ns(), name), ()) if "TensorList" in dtypes else ()
+        key = (
+            name, scope, tuple(dtypes), repr(event.structured_input_shapes()), repr(event.structured_input_strides()),
+            repr(event.concrete_inputs()),
+            in_lists,
+        )  # fmt: skip
+        call = self._calls.get(key)
+        if call is None:
+            mod = "autograd" if scope == BACKWARD_FUNCTION or name.startswith(EVALUATE) else "aten"
+            call = self._calls[key] = Call(mod, name, arguments(event, in_lists))
+        seq = event.sequence_nr()
+        forward = tids.get(event.fwd_thread_id()) if seq >= 0 and mod_is_autograd(call) else None
+        self.operators.append(
+            Operator(
+                event.start_ns(), event.end_ns(), event.device_resource_id(), call, scope,
+                seq if seq >= 0 else None, forward,
+            )
+        )  # fmt: skip
+
+    def clear(self) -> None:
+        """Forget what was recorded."""
+        self.operators, self.ranges = [], []
+
+
+def mod_is_autograd(call: Call) -> bool:
+    """Whether an operator is an autograd node, or the engine's range around one."""
+    return call.mod == "autograd"
+
+
+def _on_cpu(event: Any) -> bool:
+    return bool(event.activity_type() in ("cpu_op", "user_annotation"))
+
+
+def _list_dtypes(result: Any) -> ListDtypes:
+    """Events give no dtype for the tensors of a list; the tree of the same events does."""
+    out: ListDtypes = {}
+    nodes = list(result.experimental_event_tree())
+    while nodes:
+        node = nodes.pop()
+        nodes.extend(node.children)
+        inputs = getattr(node.extra_fields, "inputs", None) or ()
+        if any(isinstance(value, list) for value in inputs):
+            out[node.start_time_ns, node.name] = tuple(
+                tuple(str(item.dtype).removeprefix("torch.") for item in value)
+                if isinstance(value, list)
+                else None
+                for value in inputs
+            )
+    return out
+
+
+def arguments(event: Any, in_lists: Sequence[tuple[str, ...] | None] = ()) -> tuple[Arg, ...]:
+    """Inputs of an event in the order of the operator's schema; what Kineto does not tell is None."""
+    shapes, strides = event.structured_input_shapes(), event.structured_input_strides()
+    concrete = event.concrete_inputs()
+    out = []
+    for index, kind in enumerate(event.dtypes()):
+        shape = shapes[index] if index < len(shapes) else []
+        stride = strides[index] if index < len(strides) else []
+        scalar = concrete[index] if index < len(concrete) else None
+        if kind == "TensorList":
+            dtypes = in_lists[index] if index < len(in_lists) else None
+            out.append(Arg("", _tensors(shape, stride, dtypes or ())))
+        else:
+            out.append(Arg("", _value(kind, shape, stride, scalar)))
+    return tuple(out)
+
+
+def _tensors(shapes: Any, strides: Any, dtypes: Sequence[str]) -> Value:
+    return tuple(
+        tensor(
+            tuple(shape),
+            dtypes[index] if index < len(dtypes) else None,
+            strides[index] if index < len(strides) else None,
+        )
+        for index, shape in enumerate(shapes)
+    )
+
+
+def _value(kind: str, shape: Any, stride: Any, scalar: Any) -> Value:
+    if kind in ("Scalar", "ScalarList"):
+        return _scalar(scalar)
+    if not kind:
+        return None
+    return tensor(tuple(shape), DTYPES.get(kind) or _dtype(kind), stride)
+
+
+def _dtype(kind: str) -> str:
+    name = kind.removeprefix("c10::")
+    return name[:1].lower() + name[1:]
+
+
+def _scalar(value: Any) -> Value:
+    if isinstance(value, (list, tuple)):
+        return tuple(_scalar(item) for item in value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return Other(type(value).__name__, str(value))

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments of a call: first a hashable key, made while the call waits; later the values that a marker carries.
+
+The key holds shapes, dtype objects, strides and scalars, never a tensor, and reads no value of a tensor (no device
+synchronisation). Keys that are equal describe the same arguments, so a text is made once per distinct key.
+
+>>> import torch
+>>> arguments(key_of((torch.zeros(2, 3), 4), {"dim": 1}))[0]
+Arg(name='', value=Tensor(shape=(2, 3), dtype='float32', stride=None))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from pyprof.model import Arg, Other, Tensor, Value
+
+Key = tuple[Any, ...]
+
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
+_SCALARS = frozenset({int, float, bool, str, complex})
+_ATOMS = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format, type(...)})
+_LIMIT = 512  # elements of a sequence that are looked at
+# Tensors that stand for others while a program is traced or compiled: such a call computes nothing.
+_TRACED = frozenset({"FakeTensor", "FunctionalTensor", "Proxy", "MetaProxy", "ShapeProxy"})
+_real_tensor: dict[type, bool] = {}
+
+
+class Traced(Exception):
+    """An argument is a stand-in of a tracer: the call is not to be recorded."""
+
+
+class _TensorKey(tuple[Any, ...]):
+    """(shape, dtype, stride or None) of a tensor; its own type, so that no tuple of the user is taken for it."""
+
+    __slots__ = ()
+
+
+def key_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Key:
+    """The key of a call's arguments. Raises Traced if one of them is a stand-in."""
+    if torch._C._len_torch_function_stack():
+        # A mode of the user (torch.device as a context, say) would be told of each x.shape below.
+        with torch._C.DisableTorchFunction():
+            return _key(args, kwargs)
+    return _key(args, kwargs)
+
+
+def _key(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Key:
+    out: list[Any] = []
+    for value in args:
+        kind = type(value)
+        if kind in _PLAIN:
+            try:
+                out.append(_TensorKey((value.shape, value.dtype, value.stride())))
+            except Exception:  # sparse and nested tensors have no strides, or not even a shape
+                out.append(_tensor(value))
+        else:
+            out.append(_item(value, kind, 0))
+    if kwargs:
+        return (tuple(out), tuple((name, _item(value, type(value), 0)) for name, value in kwargs.items()))
+    return (tuple(out), ())
+
+
+def _item(value: Any, kind: type, depth: int) -> Any:
+    if value is None:
+        return None
+    if kind in _SCALARS or kind in _ATOMS:
+        return (kind, value)  # with its type: 1, 1.0 and True are equal
+    if kind in _PLAIN:
+        return _tensor(value)
+    if kind is list or kind is tuple or kind is torch.Size:
+        if len(value) > _LIMIT or depth > 3:
+            return (kind, Other, len(value))
+        return (tuple, tuple(_item(item, type(item), depth + 1) for item in value))
+    if kind is slice:
+        return (slice, repr((_scalar(value.start), _scalar(value.stop), _scalar(value.step))))
+    real = _real_tensor.get(kind)
+    if real is None:
+        if kind.__name__ in _TRACED:
+            raise Traced
+        real = _real_tensor[kind] = issubclass(kind, torch.Tensor)
+    if real:
+        with torch._C.DisableTorchFunctionSubclass():  # reading the shape must not call into the user's class
+            return _tensor(value)
+    return (kind,)
+
+
+def _scalar(value: Any) -> Any:
+    return value if isinstance(value, (int, type(None))) else type(value).__name__
+
+
+def _tensor(value: torch.Tensor) -> Any:
+    try:
+        shape = tuple(value.shape)
+    except Exception:
+        return (type(value),)
+    try:
+        stride = value.stride()
+    except Exception:
+        stride = None
+    return _TensorKey((shape, value.dtype, stride))
+
+
+def arguments(key: Key) -> tuple[Arg, ...]:
+    """The arguments that a key stands for."""
+    positional, named = key
+    unnamed = (Arg("", _value(item)) for item in positional)
+    return (*unnamed, *(Arg(name, _value(item)) for name, item in named))
+
+
+def _value(item: Any) -> Value:
+    if item is None:
+        return None
+    if type(item) is _TensorKey:
+        shape, dtype, stride = item
+        return tensor(tuple(shape), str(dtype).removeprefix("torch."), stride)
+    kind = item[0]
+    if kind is tuple and len(item) == 2:
+        return tuple(_value(inner) for inner in item[1])
+    if len(item) == 3:
+        return Other(kind.__name__, f"{item[2]} items")
+    if len(item) == 1:
+        return Other(kind.__name__)
+    if kind is slice:
+        return Other("slice", item[1])
+    if kind is complex or kind in _ATOMS:
+        return Other(kind.__name__, str(item[1]).removeprefix("torch."))
+    value: Value = item[1]
+    return value
+
+
+def tensor(shape: tuple[int, ...], dtype: str | None, stride: Sequence[int] | None) -> Tensor:
+    """A tensor of the model; strides of a contiguous one are left out.
+
+    >>> tensor((2, 3), "float32", (3, 1)), tensor((2, 3), "float32", (1, 2)).stride
+    (Tensor(shape=(2, 3), dtype='float32', stride=None), (1, 2))
+    """
+    if stride is None or len(stride) != len(shape):
+        return Tensor(shape, dtype)
+    expected = 1
+    for size, step in zip(reversed(shape), reversed(stride)):
+        if size != 1 and step != expected:
+            return Tensor(shape, dtype, tuple(stride)) if 0 not in shape else Tensor(shape, dtype)
+        expected *= size
+    return Tensor(shape, dtype)

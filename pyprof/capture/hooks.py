@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What PyProf changes from `init` to `shutdown`, windows or not: switches of other profilers that a script contains.
+
+* `torch.autograd.profiler.emit_nvtx` does nothing without CUDA (it would raise), and while PyProf records.
+* `torch.cuda.profiler.start` and `stop` open and close the window; without CUDA they do nothing else.
+* torch.profiler of the user: torch serves one profiler at a time and would silently cancel the first, so ours gives
+  way before it begins, whichever starts first.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from pyprof.capture import annotate
+from pyprof.capture.patch import Registry
+
+
+class Listener(Protocol):
+    """What a script's own switches call."""
+
+    def recording(self) -> bool:
+        """Whether PyProf records, or is told to."""
+
+    def cuda_profiler(self, start: bool) -> None:
+        """torch.cuda.profiler.start or stop was called."""
+
+    def user_profiler(self, running: bool) -> None:
+        """The user's own torch.profiler is about to begin, or has ended."""
+
+
+_user_profiler = False
+
+
+def user_profiler_runs() -> bool:
+    """Whether a profiler of the user is running, as far as torch or our hooks tell."""
+    return _user_profiler or torch._C._autograd._profiler_enabled()
+
+
+def install(registry: Registry, listener: Listener) -> None:
+    """Set the hooks until the registry is undone."""
+    annotate.install(registry)
+    _install_emit_nvtx(registry, listener)
+    _install_cuda_profiler(registry, listener)
+    _install_user_profiler(registry, listener)
+
+
+def _install_emit_nvtx(registry: Registry, listener: Listener) -> None:
+    emit_nvtx: Any = torch.autograd.profiler.emit_nvtx
+    enter, leave = emit_nvtx.__enter__, emit_nvtx.__exit__
+
+    @functools.wraps(enter)
+    def __enter__(self: Any) -> Any:
+        if torch.cuda.is_available() and not listener.recording():
+            return enter(self)
+        self._pyprof_silent = True
+        return self
+
+    @functools.wraps(leave)
+    def __exit__(self: Any, *error: Any) -> Any:
+        return None if self.__dict__.pop("_pyprof_silent", False) else leave(self, *error)
+
+    registry.replace(emit_nvtx, "__enter__", __enter__)
+    registry.replace(emit_nvtx, "__exit__", __exit__)
+
+
+def _install_cuda_profiler(registry: Registry, listener: Listener) -> None:
+    from torch.cuda import profiler
+
+    def follow(name: str, start: bool) -> None:
+        original = getattr(profiler, name)
+
+        @functools.wraps(original)
+        def call() -> Any:
+            if start:
+                listener.cuda_profiler(True)
+            try:
+                return original() if torch.cuda.is_available() else None
+            finally:
+                if not start:
+                    listener.cuda_profiler(False)
+
+        registry.replace(profiler, name, call)
+
+    follow("start", True)
+    follow("stop", False)
+
+
+def _install_user_profiler(registry: Registry, listener: Listener) -> None:
+    """torch.autograd.profiler holds its own names of the functions that begin and end a profile."""
+    module = torch.autograd.profiler
+
+    def follow(name: str, running: bool) -> None:
+        original: Callable[..., Any] = getattr(module, name)
+
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            global _user_profiler
+            if running:
+                _user_profiler = True
+                listener.user_profiler(True)
+                return original(*args, **kwargs)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                _user_profiler = False
+                listener.user_profiler(False)
+
+        registry.replace(module, name, call)
+
+    follow("_prepare_profiler", True)
+    follow("_disable_profiler", False)

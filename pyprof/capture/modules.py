@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which module is running: its dotted path in the model, and the frames that led to its call.
+
+`torch.nn.Module.__call__` is replaced for the length of a window (global hooks would take torch's slow path for each
+module). The first module called on a thread is the root; the others have the path that `named_modules` of the root
+gives them (`encoder.layers.0.linear1`, a shared module its first one). The root, and a module that no root holds, is
+known by its class. Modules are kept by weak reference only.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable
+from time import time_ns
+from types import FrameType
+from typing import Any
+
+import torch
+
+from pyprof.capture.patch import Registry
+from pyprof.capture.recorder import ThreadState, local, recorder
+
+_getframe = sys._getframe
+_paths: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}  # id of a module -> itself, its path
+_contexts: dict[tuple[int, ...], tuple[int, weakref.ref[torch.nn.Module]]] = {}
+_original: Callable[..., Any] = torch.nn.Module.__call__
+
+
+def _call_module(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """What `Module.__call__` is during a window."""
+    if torch.compiler.is_dynamo_compiling():
+        return _original(self, *args, **kwargs)
+    state = local.state
+    if state.busy or not recorder.active:
+        return _original(self, *args, **kwargs)
+    outside, root = state.context, state.root
+    try:
+        frame = _getframe(1)
+        key = (id(self), id(frame.f_code), frame.f_lasti, outside)
+        known = _contexts.get(key)
+        if known is None or known[1]() is not self:
+            known = _enter(self, state, frame, key)
+        if not outside:
+            state.root = known[1]
+        state.context = context = known[0]
+    except Exception as error:  # never into the user's code
+        recorder.drop(f"module not named ({type(error).__name__})")
+        return _original(self, *args, **kwargs)
+    finally:
+        frame = None  # type: ignore[assignment]
+    start = time_ns()
+    try:
+        return _original(self, *args, **kwargs)
+    finally:
+        state.modules.append((context, start, time_ns()))
+        state.context, state.root = outside, root
+
+
+BOUNDARY = _call_module.__code__  # where the walk of a stack ends
+
+
+def _enter(
+    module: torch.nn.Module, state: ThreadState, frame: FrameType, key: tuple[int, ...]
+) -> tuple[int, weakref.ref[torch.nn.Module]]:
+    """The first call of a module from this place in this context."""
+    reference = weakref.ref(module)
+    path = _known_path(module)
+    if path is None and not state.context:
+        _name_children(module)
+        path = _known_path(module)
+    elif path is None and state.root is not None:
+        root = state.root()
+        if root is not None:  # a module that was added to the model after its first call
+            _name_children(root)
+        path = _known_path(module)
+    if path is None:
+        path = f"{recorder.stacks.contexts[state.context].path}.{type(module).__name__}"
+        _paths[id(module)] = reference, path
+    context = recorder.stacks.add_context(state.context, frame, path)
+    _contexts[key] = context, reference
+    return _contexts[key]
+
+
+def _known_path(module: torch.nn.Module) -> str | None:
+    known = _paths.get(id(module))
+    return known[1] if known is not None and known[0]() is module else None
+
+
+def _name_children(root: torch.nn.Module) -> None:
+    """Give every module of a model its path. A larger model overrides what a part of it was called by itself."""
+    for name, child in root.named_modules():
+        _paths[id(child)] = weakref.ref(child), name or _known_path(root) or type(root).__name__
+
+
+def install(registry: Registry) -> None:
+    """See module calls until the registry is undone."""
+    global _original
+    _original = torch.nn.Module.__call__
+    registry.replace(torch.nn.Module, "__call__", _call_module)

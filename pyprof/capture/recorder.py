@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is recorded while a window is open: the state of each thread, and the tables that its records index.
+
+A wrapper appends one small tuple per call to its thread's list; texts are made when the file is written. No tensor and
+no frame is kept, only code objects, integers and shapes. Times are nanoseconds of the Unix epoch, as torch's own
+profiler reports them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from pyprof.capture.describe import Key
+from pyprof.capture.stacks import Stacks
+
+
+class CallRecord(NamedTuple):
+    """One outermost patched call. `function` indexes `Recorder.functions`; site -1 and key None: could not be noted."""
+
+    function: int
+    site: int
+    args: Key | None
+    layer: str
+    start: int
+    end: int
+
+
+class ModuleRecord(NamedTuple):
+    """One call of a module; `context` is what `Stacks` knows of its path and frames."""
+
+    context: int
+    start: int
+    end: int
+
+
+class RangeRecord(NamedTuple):
+    """A range that the user's code opened; `end` None: not closed in the window. `kind` is an NVTX event type."""
+
+    kind: int
+    name: str
+    start: int
+    end: int | None
+    source: str  # which entry point: nvtx, annotate, record_function
+
+
+class ThreadState:
+    """What one thread is doing, and what it has recorded."""
+
+    __slots__ = ("busy", "calls", "context", "layer", "modules", "name", "open", "ranges", "root", "tid")
+
+    def __init__(self) -> None:
+        self.tid = threading.get_native_id()
+        self.name = threading.current_thread().name
+        self.busy = False  # inside a recorded call: inner calls are seen as operators
+        self.context = 0  # of the innermost module that is running
+        self.root: Callable[[], Any] | None = None  # weak reference to the outermost module that is running
+        self.layer = ""  # names of the open layer: ranges, joined by ":"
+        self.open: list[tuple[str, int, str, str]] = []  # open ranges: name, start, source, layer outside
+        self.calls: list[tuple[int, int, Key | None, str, int, int]] = []
+        self.modules: list[tuple[int, int, int]] = []
+        self.ranges: list[RangeRecord] = []
+
+
+class _Local(threading.local):
+    """The running thread's state as the attribute `state`, made when the thread first asks."""
+
+    def __init__(self) -> None:
+        self.state = ThreadState()
+        recorder.threads.append(self.state)
+
+
+class Recorder:
+    """The switch that every wrapper reads first, and what the windows share."""
+
+    __slots__ = ("active", "counting", "excess", "functions", "limit", "lost", "on_full", "stacks", "threads")
+
+    def __init__(self) -> None:
+        self.active = False
+        self.counting = False  # the window is full: calls are only counted
+        self.excess = 0
+        self.limit = 0  # calls of a thread after which `on_full` decides
+        self.on_full: Callable[[], None] = lambda: None
+        self.threads: list[ThreadState] = []
+        self.stacks = Stacks()
+        self.functions: list[tuple[str, str]] = []  # (mod, op) of each wrapper
+        self.lost: dict[str, int] = {}
+
+    def function(self, mod: str, op: str) -> int:
+        """Register what a wrapper stands for; returns its number."""
+        self.functions.append((mod, op))
+        return len(self.functions) - 1
+
+    def drop(self, reason: str, count: int = 1) -> None:
+        """Count something that could not be recorded."""
+        self.lost[reason] = self.lost.get(reason, 0) + count
+
+    def clear(self) -> None:
+        """Forget what was recorded; open ranges and running modules stay as they are."""
+        for state in self.threads:
+            state.calls, state.modules, state.ranges = [], [], []
+        self.lost = {}
+
+
+recorder = Recorder()
+local = _Local()

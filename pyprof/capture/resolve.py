@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""After a window: put together what was seen in Python and what torch recorded below it.
+
+Calls come from the wrappers. An operator that ran outside every recorded call (through a name imported before the
+window, or from C++) becomes a call of its own: its user's name where the operator tells it, else `aten`. It stands
+where the innermost module call around it stands. Operators of a backward are never calls: their forward's call
+accounts for them. Nor are those inside an optimizer's step, which is a call.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pyprof.capture.annotate import LAYER
+from pyprof.capture.collectors.kineto import Operator, UserRange, mod_is_autograd
+from pyprof.capture.describe import arguments
+from pyprof.capture.recorder import CallRecord, ModuleRecord, RangeRecord, Recorder, ThreadState
+from pyprof.capture.targets import OPERATOR_NAMES
+from pyprof.marker import encode
+from pyprof.model import Call
+
+_OPTIMIZER_RANGES = ("Optimizer.step#", "Optimizer.zero_grad#")
+
+
+class CallRow(NamedTuple):
+    """A call as it is written."""
+
+    start: int
+    end: int
+    tid: int
+    text: str
+
+
+class RangeRow(NamedTuple):
+    """A user's range as it is written."""
+
+    start: int
+    end: int | None
+    tid: int
+    kind: int
+    name: str
+
+
+def resolve(
+    recorder: Recorder, threads: Iterable[ThreadState], operators: list[Operator], ranges: list[UserRange]
+) -> tuple[list[CallRow], list[RangeRow]]:
+    """Calls and user ranges of a window, each sorted by start. `operators` and `ranges` are torch's records."""
+    by_thread: dict[int, list[Operator]] = {}
+    for operator in sorted(operators, key=lambda operator: (operator.start, -operator.end)):
+        by_thread.setdefault(operator.tid, []).append(operator)
+    texts = _Texts(recorder)
+    calls: list[CallRow] = []
+    for state in threads:
+        recorded = [CallRecord(*record) for record in state.calls]
+        calls.extend(texts.recorded(record, state.tid) for record in recorded)
+        unseen = _unseen(by_thread.pop(state.tid, []), recorded)
+        modules = _Innermost((*record[1:], record[0]) for record in state.modules)
+        calls.extend(texts.operator(operator, modules, state.ranges) for operator in unseen)
+    nowhere = _Innermost(())
+    for rest in by_thread.values():  # threads that never ran a wrapper
+        calls.extend(texts.operator(operator, nowhere, ()) for operator in _unseen(rest, []))
+    return sorted(calls), sorted(_range_rows(threads, ranges), key=lambda row: row.start)
+
+
+def _range_rows(threads: Iterable[ThreadState], ranges: list[UserRange]) -> Iterable[RangeRow]:
+    """Torch's record of a record_function range is preferred to ours: it has those of C++ as well."""
+    for state in threads:
+        for record in state.ranges:
+            if record.source != "record_function" or not ranges:
+                yield RangeRow(record.start, record.end, state.tid, record.kind, record.name)
+    for user in ranges:
+        if not user.name.startswith(_OPTIMIZER_RANGES):  # these are calls
+            yield RangeRow(user.start, user.end, user.tid, 59, user.name)
+
+
+def _unseen(operators: list[Operator], calls: list[CallRecord]) -> list[Operator]:
+    """The outermost forward operators of one thread that lie in no call. Both are sorted here by start."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for call in sorted(calls, key=lambda call: call.start):
+        if not ends or call.end > ends[-1]:  # a call inside another one (a hook) is covered already
+            starts.append(call.start)
+            ends.append(call.end)
+    out = []
+    covered_to = -1
+    for operator in operators:
+        if operator.start < covered_to:
+            continue
+        index = bisect_right(starts, operator.start) - 1
+        if index >= 0 and operator.start < ends[index]:
+            continue
+        covered_to = operator.end
+        if not mod_is_autograd(operator.call):
+            out.append(operator)
+    return out
+
+
+class _Innermost:
+    """Nested intervals (start, end, value); `at` is the value of the innermost one around an instant, 0 if none."""
+
+    def __init__(self, intervals: Iterable[tuple[int, int, int]]):
+        self._times: list[int] = []
+        self._values: list[int] = []
+        stack: list[tuple[int, int]] = []
+        for start, end, value in sorted(intervals, key=lambda interval: (interval[0], -interval[1])):
+            while stack and stack[-1][0] <= start:
+                self._close(stack)
+            self._times.append(start)
+            self._values.append(value)
+            stack.append((end, value))
+        while stack:
+            self._close(stack)
+
+    def _close(self, stack: list[tuple[int, int]]) -> None:
+        end, _ = stack.pop()
+        self._times.append(end)
+        self._values.append(stack[-1][1] if stack else 0)
+
+    def at(self, time: int) -> int:
+        index = bisect_right(self._times, time) - 1
+        return self._values[index] if index >= 0 else 0
+
+
+class _Texts:
+    """The text of calls, made once per distinct call."""
+
+    def __init__(self, recorder: Recorder):
+        self._recorder = recorder
+        self._known: dict[object, str] = {}
+
+    def recorded(self, record: CallRecord, tid: int) -> CallRow:
+        key = (record.function, record.site, record.args, record.layer)
+        text = self._known.get(key)
+        if text is None:
+            stacks = self._recorder.stacks
+            mod, op = self._recorder.functions[record.function]
+            call = Call(mod, op, arguments(record.args) if record.args is not None else ())
+            path = stacks.contexts[stacks.sites[record.site][1]].path if record.site >= 0 else ""
+            text = self._known[key] = encode(call, record.layer, stacks.trace(record.site), path or None)
+        return CallRow(record.start, record.end, tid, text)
+
+    def operator(self, operator: Operator, modules: _Innermost, ranges: Iterable[RangeRecord]) -> CallRow:
+        context = modules.at(operator.start)
+        layer = _layer_at(ranges, operator.start)
+        key = (operator.call, context, layer)
+        text = self._known.get(key)
+        if text is None:
+            stacks = self._recorder.stacks
+            mod, op = OPERATOR_NAMES.get(operator.call.op, ("aten", operator.call.op))
+            text = self._known[key] = encode(
+                Call(mod, op, operator.call.args), layer, stacks.context_trace(context),
+                stacks.contexts[context].path or None,
+            )  # fmt: skip
+        return CallRow(operator.start, operator.end, operator.tid, text)
+
+
+def _layer_at(ranges: Iterable[RangeRecord], time: int) -> str:
+    around = [
+        record for record in ranges
+        if record.name.startswith(LAYER) and record.start <= time and (record.end is None or time < record.end)
+    ]  # fmt: skip
+    return ":".join(record.name[len(LAYER) :] for record in sorted(around, key=lambda record: record.start))
+
+
+__all__ = ["CallRow", "ModuleRecord", "RangeRow", "resolve"]

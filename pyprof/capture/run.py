@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pyprof run SCRIPT [ARGS]`: run a script as `python SCRIPT ARGS` would, recorded.
+
+The whole run is recorded, up to a number of events, unless the script opens a window of its own
+(torch.cuda.profiler.start and stop, pyprof.profile, pyprof.start). Its exit code, its exceptions and their tracebacks
+are its own; the file is written in each case.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+import traceback
+from types import CodeType, ModuleType
+from typing import Any
+
+from pyprof.capture import window
+from pyprof.capture.stacks import OUTERMOST
+from pyprof.errors import CaptureError, UsageError
+
+
+def run(script: str, args: list[str], output: str, max_events: int) -> int:
+    """Run a script under capture. Returns the exit code that python would end with."""
+    code = _compile(script)
+    sys.argv = [script, *args]
+    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    main = ModuleType("__main__")
+    main.__dict__.update(__file__=script, __builtins__=builtins, __cached__=None)
+    replaced = sys.modules["__main__"]
+    sys.modules["__main__"] = main
+    window.init_only()
+    window.record_run(output, max_events)
+    try:
+        return _execute(code, main.__dict__)
+    finally:
+        try:
+            if window.finish() is None and not window.recorded():
+                print(f"pyprof: {script} opened no window, nothing was recorded.", file=sys.stderr)
+        finally:
+            sys.modules["__main__"] = replaced
+
+
+def _compile(script: str) -> CodeType:
+    try:
+        with open(script, "rb") as file:
+            source = file.read()
+    except OSError as error:
+        raise UsageError(f"{script}: cannot be read ({error.strerror}). Name a Python script.") from error
+    try:
+        return compile(source, script, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        raise CaptureError(f"{script}: is not a Python script ({error}).") from error
+
+
+def _execute(code: CodeType, namespace: dict[str, Any]) -> int:
+    try:
+        exec(code, namespace)
+    except SystemExit as leave:
+        return _exit_code(leave.code)
+    except BaseException as error:
+        _print_traceback(error, code)
+        return 130 if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+OUTERMOST.append(_execute.__code__)  # stacks end here: the command's own frames are no part of the program
+
+
+def _print_traceback(error: BaseException, code: CodeType) -> None:
+    """The script's own traceback: the frames of this file are left out. The script may have its own hook."""
+    place = error.__traceback__
+    while place is not None and place.tb_frame.f_code is not code:
+        place = place.tb_next
+    if sys.excepthook is not sys.__excepthook__:
+        sys.excepthook(type(error), error, place)
+    else:
+        traceback.print_exception(type(error), error, place)
+
+
+def _exit_code(code: object) -> int:
+    """What python makes of the argument of sys.exit."""
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    print(code, file=sys.stderr)
+    return 1

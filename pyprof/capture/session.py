@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One recording, from its first window to its file: switches the layers on and off, and gathers what they hold."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import threading
+from collections.abc import Callable
+from time import time_ns
+
+import torch
+
+from pyprof.capture import annotate, hooks, modules
+from pyprof.capture.collectors.kineto import Kineto, Operator
+from pyprof.capture.patch import Patches, Registry
+from pyprof.capture.recorder import recorder
+from pyprof.capture.resolve import CallRow, RangeRow, resolve
+from pyprof.capture.writer import Recording, StepRow, write
+
+DEFAULT_MAX_EVENTS = 1_000_000
+_ROTATE_CALLS = 20_000  # calls of a thread after which the operators are counted for the first time
+_patches = Patches()
+
+
+class Session:
+    """A recording into one file. Windows of one session follow each other; only one session exists at a time."""
+
+    def __init__(self, output: str, max_events: int = DEFAULT_MAX_EVENTS):
+        self.output, self.max_events = output, max_events
+        self.on_step: Callable[[Session], None] | None = None
+        self.next_step = 0
+        self.operators_given_up = False
+        self._registry = Registry()
+        self._kineto = Kineto()
+        self._open = False
+        self._reset()
+
+    def _reset(self) -> None:
+        self._first = self._last = 0
+        self._calls: list[CallRow] = []
+        self._ranges: list[RangeRow] = []
+        self._operators: list[Operator] = []
+        self._steps: list[StepRow] = []
+        self._lost: dict[str, int] = {}
+        self._threads: dict[int, str] = {}
+
+    def open(self) -> None:
+        """Open a window; nothing if it is open."""
+        if self._open:
+            return
+        self._open = True
+        recorder.clear()
+        _patches.install()
+        modules.install(self._registry)
+        if hooks.user_profiler_runs():
+            self._give_up_operators()
+        if not self.operators_given_up:
+            self._kineto.start()
+        now = time_ns()
+        self._first = self._first or now
+        self._opened = self._step_start = now
+        recorder.excess, recorder.limit = 0, min(_ROTATE_CALLS, max(self.max_events // 8, 1))
+        recorder.on_full = self._count
+        recorder.active = True
+        recorder.counting = False
+
+    def close(self) -> None:
+        """Close the window and keep what it recorded."""
+        if not self._open:
+            return
+        self._stop()
+        self._last = time_ns()
+        for state in recorder.threads:
+            state.ranges.extend(annotate.open_ranges(state))
+            if state.calls or state.ranges or state.modules:
+                self._threads[state.tid] = state.name
+        calls, ranges = resolve(recorder, recorder.threads, self._kineto.operators, self._kineto.ranges)
+        self._calls += calls
+        self._ranges += ranges
+        self._operators += self._kineto.operators
+        if recorder.excess:
+            recorder.drop(f"calls after the first {self.max_events} events", recorder.excess)
+        for reason, count in recorder.lost.items():
+            self._lost[reason] = self._lost.get(reason, 0) + count
+        recorder.clear()
+        self._kineto.clear()
+
+    def discard(self) -> None:
+        """Close the window and forget everything so far."""
+        if self._open:
+            self._stop()
+        recorder.clear()
+        self._kineto.clear()
+        self._reset()
+
+    def abandon(self) -> None:
+        """In a forked child: be quiet. The profiler belongs to the parent and is not touched."""
+        recorder.active = False
+        _patches.remove()
+        self._registry.undo()
+        recorder.clear()
+
+    def _stop(self) -> None:
+        self._open = False
+        recorder.active = recorder.counting = False
+        self._kineto.stop()
+        self._registry.undo()
+        _patches.remove()
+
+    def step(self) -> None:
+        """Mark the end of a step."""
+        if self._open:
+            now = time_ns()
+            self._steps.append(StepRow(self.next_step, self._step_start, now, threading.get_native_id()))
+            self._step_start = now
+        self.next_step += 1
+        if self.on_step is not None:
+            self.on_step(self)
+
+    def give_way(self) -> None:
+        """The user's own torch.profiler begins: its trace must be whole, so we keep to the sites."""
+        if not self.operators_given_up:
+            self._give_up_operators()
+            self._kineto.stop()
+
+    def _give_up_operators(self) -> None:
+        self.operators_given_up = True
+        print(
+            "pyprof: the program runs its own torch.profiler; operators are left to it, call sites are recorded.",
+            file=sys.stderr,
+        )
+
+    def _count(self) -> None:
+        """A thread has recorded `recorder.limit` calls: stop at the bound, else say when to look again."""
+        calls = sum(len(state.calls) for state in recorder.threads)
+        if self._kineto.running:
+            self._kineto.stop()
+            self._kineto.start()
+        events = calls + len(self._kineto.operators)
+        if events >= self.max_events:
+            self._kineto.stop()
+            recorder.active, recorder.counting = False, True
+            return
+        per_call = max(events / max(calls, 1), 1.0)
+        more = int((self.max_events - events) / per_call) + 1
+        recorder.limit += max(min(more, _ROTATE_CALLS), 1)
+
+    def write(self) -> str:
+        """Write the file; one line on stderr says what is in it. Returns its name."""
+        self._bound()
+        write(self.output, self._recording(), " ".join(sys.argv[:1]) or "python")
+        steps = f", {_plural(len(self._steps), 'step')}" if self._steps else ""
+        lost = sum(self._lost.values())
+        print(
+            f"{self.output}: {_plural(len(self._operators), 'operator')}, {_plural(len(self._calls), 'call')}{steps}"
+            + (f", {lost} not recorded" if lost else ""),
+            file=sys.stderr,
+        )
+        return self.output
+
+    def _bound(self) -> None:
+        """Keep the first `max_events` events, by the time they began."""
+        starts = [row.start for row in self._calls]
+        starts += [row.start for row in self._ranges]
+        starts += [row.start for row in self._operators]
+        if len(starts) <= self.max_events:
+            return
+        limit = sorted(starts)[self.max_events]
+        reason = f"events after the first {self.max_events}"
+        self._calls = [row for row in self._calls if row.start < limit]
+        self._ranges = [row for row in self._ranges if row.start < limit]
+        self._operators = [row for row in self._operators if row.start < limit]
+        kept = len(self._calls) + len(self._ranges) + len(self._operators)
+        self._lost[reason] = self._lost.get(reason, 0) + len(starts) - kept
+
+    def _recording(self) -> Recording:
+        recorded_operators = bool(self._operators) or not self.operators_given_up
+        meta = {
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+            "command": " ".join(sys.argv),
+            "device": "cuda" if torch.cuda.is_available() else "cpu",
+            "layers": "sites+operators" if recorded_operators else "sites",
+        }
+        if self.operators_given_up:
+            meta["operators"] = "none while the program's own torch.profiler was used, nor after"
+        operators = sorted(self._operators, key=lambda operator: (operator.start, -operator.end))
+        for operator in operators:
+            self._threads.setdefault(operator.tid, "")
+        first = min([self._first, *(row.start for row in operators[:1])])
+        return Recording(
+            first,
+            self._last,
+            self._calls,
+            self._ranges,
+            operators,
+            self._steps,
+            self._threads,
+            meta,
+            self._lost,
+        )
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is seen at call level, as data: which names of which namespace, and why some are left out.
+
+The base is torch's own list of functions that compute on tensors (`torch.overrides.get_overridable_functions`), plus
+the tables below. A name left out is still seen as an operator, if it runs one.
+
+Nothing here is ever *replaced* in a module: how a call is seen without that, see `patch.py`. So functions that torch
+or a library compares by identity (`F.scaled_dot_product_attention` in the attention bias classes, `F.relu` and
+`F.gelu` in the fast path of TransformerEncoderLayer, `F.conv1d/2d/3d` in expanded weights) keep theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+
+
+class Namespace(NamedTuple):
+    """A module whose functions are seen: what they are called for the user, and the prefix torch gives them inside."""
+
+    module: ModuleType
+    mod: str
+    inner_prefix: str = ""
+
+
+def namespaces() -> list[Namespace]:
+    """The modules, the user's name for each."""
+    return [
+        Namespace(torch.nn.functional, "torch.nn.functional"),
+        Namespace(
+            torch._C._nn, "torch.nn.functional"
+        ),  # what functions of F call, when those were imported by name
+        Namespace(torch, "torch"),
+        Namespace(torch._VF, "torch"),  # LSTM, GRU and RNN modules call these  # type: ignore[arg-type]
+        Namespace(torch.linalg, "torch.linalg", "linalg_"),
+        Namespace(torch.fft, "torch.fft", "fft_"),
+        Namespace(torch.special, "torch.special", "special_"),
+    ]
+
+
+# Names that start with an underscore but are what the user's code runs: (prefix or name, why).
+PRIVATE = {
+    "_foreach_": "optimizers and gradient clipping on lists of tensors",
+    "_fused_adam": "fused optimizers",
+    "_fused_sgd_": "fused optimizers",
+    "_fused_adagrad_": "fused optimizers",
+    "_scaled_mm": "float8 matrix product",
+    "_int_mm": "int8 matrix product",
+    "_grouped_mm": "mixture of experts",
+    "_scaled_grouped_mm": "mixture of experts",
+}
+
+# Functions that make a tensor: torch does not list them as overridable, but each runs a kernel.
+CREATION = (
+    "arange", "as_tensor", "bartlett_window", "blackman_window", "empty", "empty_strided", "eye", "from_numpy", "full",
+    "hamming_window", "hann_window", "linspace", "logspace", "normal", "ones", "rand", "rand_like", "randint",
+    "randint_like", "randn", "randn_like", "randperm", "range", "scalar_tensor", "tensor", "tril_indices",
+    "triu_indices", "zeros",
+)  # fmt: skip
+
+RNN = ("lstm", "lstm_cell", "gru", "gru_cell", "rnn_tanh", "rnn_tanh_cell", "rnn_relu", "rnn_relu_cell")
+
+_PREDICATE = "answers from the tensor's description, runs no kernel"
+_HOST = "brings a value to the host: seen as the operator aten::item or a copy"
+_PROTOCOL = "part of Python's object protocol"
+_HOOK = "registers something for later"
+_NEVER_CALLED = "does not run an operator of its own"
+
+# Name -> why it is not seen as a call, in every namespace.
+SKIPPED: dict[str, str] = {
+    **dict.fromkeys(
+        ("size", "dim", "ndimension", "stride", "numel", "nelement", "data_ptr", "const_data_ptr", "element_size",
+         "storage", "untyped_storage", "storage_offset", "storage_type", "get_device", "dim_order", "dense_dim",
+         "sparse_dim", "has_names", "names", "layout", "qscheme", "q_scale", "q_zero_point", "q_per_channel_axis",
+         "q_per_channel_scales", "q_per_channel_zero_points", "result_type", "can_cast", "promote_types",
+         "_nested_tensor_size"), _PREDICATE),
+    **dict.fromkeys(
+        ("item", "tolist", "numpy", "__bool__", "__nonzero__", "__int__", "__float__", "__complex__", "__index__",
+         "__long__", "__array__", "__array_wrap__", "__dlpack__", "__dlpack_device__", "__contains__"), _HOST),
+    **dict.fromkeys(
+        ("__repr__", "__str__", "__format__", "__hash__", "__len__", "__iter__", "__reduce__", "__reduce_ex__",
+         "__deepcopy__", "__copy__", "__setstate__", "__getstate__", "__dir__", "__torch_function__",
+         "__torch_dispatch__", "__new__", "__init__", "__reversed__", "__class__", "module_load"), _PROTOCOL),
+    **dict.fromkeys(
+        ("register_hook", "register_post_accumulate_grad_hook", "retain_grad", "requires_grad_", "record_stream",
+         "share_memory_", "as_subclass"), _HOOK),
+    **dict.fromkeys(("map_", "map2_", "apply_"), "runs a Python function per element"),
+    **dict.fromkeys(("detach", "is_grad_enabled", "autocast"), _NEVER_CALLED),
+    "backward": "the backward is seen as autograd nodes; as a call it would swallow them",
+    "multi_head_attention_forward": "several products and an attention: each is a call of its own",
+    "sym_float": _PREDICATE, "sym_int": _PREDICATE, "sym_ite": _PREDICATE, "sym_max": _PREDICATE,
+    "sym_min": _PREDICATE, "sym_not": _PREDICATE, "sym_sum": _PREDICATE,
+}  # fmt: skip
+
+
+def reason_skipped(name: str) -> str | None:
+    """Why a name is not seen as a call, None if it is."""
+    if name in SKIPPED:
+        return SKIPPED[name]
+    if name.startswith("is_") or name in ("is_nonzero", "equal_sizes"):
+        return _PREDICATE
+    if name.startswith("_") and not (name.startswith("__") and name.endswith("__")):
+        return None if name.startswith(tuple(PRIVATE)) else "private"
+    return None
+
+
+# Operators that are the whole of one function of torch.nn.functional. Called by a name that was imported before the
+# window, or from inside that module, such a call is seen as the operator alone: it is given the user's name. An
+# operator that is also a method of a tensor (relu, softmax) does not tell which was meant and stays `aten`.
+OPERATOR_NAMES = {
+    f"aten::{name}": ("torch.nn.functional", name)
+    for name in (
+        "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "conv_tbc", "linear",
+        "gelu", "scaled_dot_product_attention",
+    )
+}  # fmt: skip
+OPERATOR_NAMES |= {
+    "aten::conv_transpose2d.input": ("torch.nn.functional", "conv_transpose2d"),
+    "aten::conv_transpose3d.input": ("torch.nn.functional", "conv_transpose3d"),
+}
+
+
+def functions(namespace: Namespace) -> list[tuple[str, str]]:
+    """(attribute, the user's name of it) of each function of a module that is seen as a call."""
+    module = namespace.module
+    if module is torch._VF:
+        return [(name, name) for name in RNN]
+    if module is torch._C._nn:
+        names: Iterable[str] = (name for name in dir(module) if not name.startswith("_"))
+    elif module is torch:
+        private = (name for name in dir(torch._C._VariableFunctions) if name.startswith(tuple(PRIVATE)))
+        names = [*_overridable(module), *CREATION, *private]
+    else:
+        names = _overridable(module)
+    out = {}
+    for name in names:
+        attribute = name.removeprefix(namespace.inner_prefix)
+        if reason_skipped(attribute) is None and callable(getattr(module, attribute, None)):
+            out[attribute] = attribute
+    return list(out.items())
+
+
+def tensor_methods() -> list[str]:
+    """Methods and operators of torch.Tensor that are seen as calls."""
+    names = []
+    for name in dict.fromkeys(_overridable(torch.Tensor)):
+        if reason_skipped(name) is None and callable(getattr(torch.Tensor, name, None)):
+            names.append(name)
+    return names
+
+
+# Operators of Python that torch.overrides does not list.
+_MORE_METHODS = (
+    "__getitem__", "__setitem__", "__neg__", "__pos__", "__abs__", "__pow__", "__ipow__", "__rpow__", "__rsub__",
+    "__rdiv__", "__rtruediv__", "__itruediv__", "__rmatmul__", "__imatmul__", "__rfloordiv__", "to", "contiguous",
+)  # fmt: skip
+
+
+def _overridable(owner: Any) -> list[str]:
+    """Names of functions of a module or class that torch lists; properties (whose name is __get__) are not calls."""
+    listed: list[Any] = torch.overrides.get_overridable_functions()[owner]
+    names = [
+        name
+        for name in (getattr(function, "__name__", "__get__") for function in listed)
+        if name != "__get__"
+    ]
+    if owner is torch.Tensor:
+        names += [name for name in _MORE_METHODS if hasattr(torch.Tensor, name)]
+    return names

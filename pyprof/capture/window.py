@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When PyProf records: `init`, `shutdown`, `start`, `stop`, `step`, `profile`.
+
+`init` sets the hooks of `hooks.py`; what slows a call down is in place only while a window is open. `profile` and
+`start` call it themselves. A recording can have several windows (torch.cuda.profiler.start and stop, called more than
+once): they go to one file.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from types import TracebackType
+
+from pyprof.capture import hooks
+from pyprof.capture.patch import Registry, unwrap_all
+from pyprof.capture.session import DEFAULT_MAX_EVENTS, Session
+from pyprof.errors import CaptureError
+
+DEFAULT_OUTPUT = "net.sqlite"
+_HINT = (
+    "pyprof: nothing was recorded. Record with `pyprof run SCRIPT`, `pyprof.profile()` around the loop, "
+    "or `nsys profile -t cuda,nvtx python SCRIPT`."
+)
+# Set by the tools that listen to NVTX in a process they started.
+_TOOLS = ("NSYS_PROFILING_SESSION_ID", "NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH", "NVPROF_ID")
+
+
+class _Control:
+    """The state of this process: whether PyProf is initialised, and what records."""
+
+    def __init__(self) -> None:
+        self.hooks: Registry | None = None
+        self.session: Session | None = None
+        self.implicit = False  # the session records the whole run until the script says what it wants
+        self.output = DEFAULT_OUTPUT
+        self.recorded = False
+        self.pid = os.getpid()
+        self.at_exit = False
+
+    def recording(self) -> bool:
+        return self.session is not None
+
+    def cuda_profiler(self, start: bool) -> None:
+        """The script's own window replaces the whole run; several windows go to one file."""
+        session = self.session
+        if session is None or os.getpid() != self.pid:
+            return
+        if start:
+            if self.implicit:
+                session.discard()
+                self.implicit = False
+            session.open()
+        elif not self.implicit:
+            session.close()
+
+    def user_profiler(self, running: bool) -> None:
+        if running and self.session is not None:
+            self.session.give_way()
+
+
+_control = _Control()
+
+
+def init(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS) -> None:
+    """Set PyProf up. With `output` (or PYPROF_OUTPUT) record from now to the end of the program into that file.
+
+    A second call changes nothing, except that it may begin such a recording.
+    """
+    if _control.hooks is None:
+        _control.hooks = Registry()
+        hooks.install(_control.hooks, _control)
+        if not _control.at_exit:
+            _control.at_exit = True
+            atexit.register(_at_exit)
+            os.register_at_fork(after_in_child=_forget)
+    output = output or os.environ.get("PYPROF_OUTPUT")
+    if output and _control.session is None:
+        record_run(output, max_events)
+
+
+def record_run(output: str, max_events: int = DEFAULT_MAX_EVENTS) -> None:
+    """Record from now until `finish`, unless the script chooses its own window."""
+    if _control.session is not None:
+        raise CaptureError("PyProf is recording already: one window at a time.")
+    _control.output, _control.implicit = output, True
+    _control.session = Session(output, max_events)
+    _control.session.open()
+
+
+def finish() -> str | None:
+    """End the recording, if there is one, and write its file. Returns the file's name."""
+    session, _control.session = _control.session, None
+    _control.implicit = False
+    if session is None:
+        return None
+    session.close()
+    path = session.write()
+    _control.recorded = True
+    return path
+
+
+def shutdown() -> None:
+    """Stop recording and put everything back as it was before `init`."""
+    finish()
+    unwrap_all()
+    if _control.hooks is not None:
+        _control.hooks.undo()
+        _control.hooks = None
+
+
+def start(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS) -> None:
+    """Begin to record; `stop` writes the file. Raises CaptureError while another window is open."""
+    _choose_window()
+    init_only()
+    _control.session = Session(output or _control.output, max_events)
+    _control.session.open()
+
+
+def stop() -> str:
+    """End the recording of `start` and write its file. Returns the file's name."""
+    if _control.session is None:
+        raise CaptureError("PyProf is not recording: call pyprof.start() first.")
+    path = finish()
+    assert path is not None
+    return path
+
+
+def step() -> None:
+    """Mark the end of a step of the training loop. Without a recording it does nothing."""
+    if _control.session is not None and os.getpid() == _control.pid:
+        _control.session.step()
+
+
+def init_only() -> None:
+    """`init` without the recording that PYPROF_OUTPUT may ask for."""
+    if _control.hooks is None:
+        saved = os.environ.pop("PYPROF_OUTPUT", None)
+        try:
+            init()
+        finally:
+            if saved is not None:
+                os.environ["PYPROF_OUTPUT"] = saved
+
+
+def _choose_window() -> None:
+    """The script opens a window of its own: what was recorded of the whole run so far is dropped."""
+    if _control.session is None:
+        return
+    if not _control.implicit:
+        raise CaptureError(
+            "PyProf is recording already: end that window with pyprof.stop() or leave profile() first."
+        )
+    _control.session.discard()
+    _control.session, _control.implicit = None, False
+
+
+class profile:
+    """Record a part of a program: `with pyprof.profile("net.sqlite") as p:`, the file is written at the end.
+
+    With `active` the loop calls `p.step()` after each step: the first `wait` steps are left alone, the next `warmup`
+    are recorded and thrown away, `active` are kept, and the file is written then. With `wait` and `warmup` alone
+    everything after them is kept. When the body raises, the file is written and the error goes on.
+    """
+
+    def __init__(
+        self,
+        output: str | None = None,
+        wait: int = 0,
+        warmup: int = 0,
+        active: int = 0,
+        max_events: int = DEFAULT_MAX_EVENTS,
+    ):
+        self.output = output
+        self.wait, self.warmup, self.active = wait, warmup, active
+        self.max_events = max_events
+        self.number = 0
+        self._session: Session | None = None
+
+    def __enter__(self) -> profile:
+        _choose_window()
+        init_only()
+        session = _control.session = self._session = Session(self.output or _control.output, self.max_events)
+        session.on_step = self._stepped
+        if not self.wait:
+            session.open()
+        return self
+
+    def step(self) -> None:
+        """Mark the end of a step."""
+        if self._session is not None and _control.session is self._session:
+            self._session.step()
+
+    def _stepped(self, session: Session) -> None:
+        """After the session has marked a step: open, empty or close the window."""
+        self.number += 1
+        session.next_step = self.number
+        first = self.wait + self.warmup
+        if self.number == self.wait:
+            session.open()
+        if self.number == first and self.warmup:
+            session.discard()
+            session.open()
+        if self.active and self.number == first + self.active:
+            finish()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._session is not None and _control.session is self._session:
+            finish()
+        self._session = None
+
+
+def _at_exit() -> None:
+    if os.getpid() != _control.pid:
+        return
+    try:
+        if _control.session is not None:
+            finish()
+        elif (
+            _control.hooks is not None
+            and not _control.recorded
+            and not any(name in os.environ for name in _TOOLS)
+        ):
+            print(_HINT, file=sys.stderr)
+    except CaptureError as error:
+        print(f"pyprof: {error}", file=sys.stderr)
+
+
+def _forget() -> None:
+    """In a forked child: a worker records nothing and says nothing."""
+    if _control.session is not None:
+        _control.session.abandon()
+    _control.session = None
+
+
+def recorded() -> bool:
+    """Whether this process has written a file."""
+    return _control.recorded

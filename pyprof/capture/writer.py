@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The capture file: the tables of an Nsight Systems export (schema 3.16.1) that we have rows for, and `PYPROF_*`.
+
+SQLite, written under a temporary name in the same folder and renamed, so it is whole or absent. Times are ns since
+the start of the session. Each distinct text stands once in StringIds. `globalTid` is pid << 24 | tid, as in an export.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from typing import NamedTuple
+
+import pyprof
+from pyprof.capture.collectors.kineto import Operator
+from pyprof.capture.resolve import CallRow, RangeRow
+from pyprof.errors import CaptureError
+from pyprof.marker import encode
+
+SCHEMA_VERSION = "3.16.1"
+FORMAT_VERSION = "1"
+DOMAIN = 1  # of NVTX ranges: PyProf's own; 0 is the user's
+DOMAIN_CREATE, PUSH_POP = 75, 59
+
+_TABLES = """
+create table META_DATA_EXPORT (name text, value text);
+create table StringIds (id integer primary key, value text);
+create table ThreadNames (nameId integer, priority integer, globalTid integer);
+create table PROCESSES (globalPid integer, pid integer, name text);
+create table TARGET_INFO_SESSION_START_TIME (utcEpochNs integer, utcTime text, localTime text);
+create table ANALYSIS_DETAILS (globalVid integer, duration integer, startTime integer, stopTime integer);
+create table NVTX_EVENTS (
+    start integer, end integer, eventType integer, rangeId integer, category integer, color integer, text text,
+    globalTid integer, endGlobalTid integer, textId integer, domainId integer, uint64Value integer,
+    int64Value integer, doubleValue real, uint32Value integer, int32Value integer, floatValue real,
+    jsonTextId integer, jsonText text, binaryData text);
+-- One RecordFunction event: scope 0 function, 1 backward function; textId is the operator's marker.
+create table PYPROF_OP (
+    start integer, end integer, globalTid integer, nameId integer, scope integer, textId integer, seq integer,
+    forwardGlobalTid integer);
+-- One step of the training loop, from mark to mark.
+create table PYPROF_STEP (number integer, start integer, end integer, globalTid integer);
+-- Facts of the run.
+create table PYPROF_META (name text, value text);
+-- What was not recorded, by reason.
+create table PYPROF_LOST (reason text, count integer);
+"""
+
+
+class StepRow(NamedTuple):
+    """One step, in ns of the epoch."""
+
+    number: int
+    start: int
+    end: int
+    tid: int
+
+
+class Recording(NamedTuple):
+    """All that a capture file holds. Times are ns of the epoch; `start` is the beginning of the session."""
+
+    start: int
+    end: int
+    calls: list[CallRow]
+    ranges: list[RangeRow]
+    operators: list[Operator]
+    steps: list[StepRow]
+    threads: dict[int, str]
+    meta: dict[str, str]
+    lost: dict[str, int]
+
+
+def write(path: str, recording: Recording, process_name: str) -> None:
+    """Write the file. Raises CaptureError when the folder cannot be written to."""
+    try:
+        with _renamed(path) as name:
+            _fill(name, recording, process_name)
+    except (OSError, sqlite3.Error) as error:
+        raise CaptureError(
+            f"{path}: the recording cannot be written ({error}). Name another file."
+        ) from error
+
+
+@contextmanager
+def _renamed(path: str) -> Iterator[str]:
+    """A temporary file beside `path` that takes its place when all went well."""
+    folder = os.path.dirname(os.path.abspath(path))
+    handle, name = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", suffix=".part", dir=folder)
+    os.close(handle)
+    try:
+        yield name
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(name, 0o666 & ~mask)  # mkstemp makes it private
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+class _Strings:
+    def __init__(self) -> None:
+        self.codes: dict[str, int] = {}
+
+    def code(self, text: str) -> int:
+        return self.codes.setdefault(text, len(self.codes))
+
+
+def _fill(name: str, recording: Recording, process_name: str) -> None:
+    connection = sqlite3.connect(name, isolation_level=None)
+    try:
+        connection.executescript("pragma journal_mode = off; pragma synchronous = off;" + _TABLES)
+        connection.execute("begin")
+        strings, pid = _Strings(), os.getpid()
+        _facts(connection, recording, process_name, strings, pid)
+        _ranges(connection, recording, strings, pid << 24)
+        _operators(connection, recording, strings, pid << 24)
+        connection.executemany(
+            "insert into PYPROF_STEP values (?, ?, ?, ?)",
+            (
+                (step.number, step.start - recording.start, step.end - recording.start, pid << 24 | step.tid)
+                for step in recording.steps
+            ),
+        )
+        connection.executemany(
+            "insert into StringIds values (?, ?)", ((code, text) for text, code in strings.codes.items())
+        )
+        connection.execute("commit")
+    finally:
+        connection.close()
+
+
+def _facts(
+    connection: sqlite3.Connection, recording: Recording, process_name: str, strings: _Strings, pid: int
+) -> None:
+    facts = {
+        "EXPORT_PRODUCT_NAME": "PyProf",
+        "EXPORT_PRODUCT_VERSION": pyprof.__version__,
+        "EXPORT_SCHEMA_VERSION": SCHEMA_VERSION,
+    }
+    connection.executemany("insert into META_DATA_EXPORT values (?, ?)", facts.items())
+    connection.execute("insert into PROCESSES values (?, ?, ?)", (pid << 24, pid, process_name))
+    seconds = recording.start / 1e9
+    utc = datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
+    local = datetime.fromtimestamp(seconds).strftime("%Y-%m-%dT%H:%M:%S")
+    connection.execute(
+        "insert into TARGET_INFO_SESSION_START_TIME values (?, ?, ?)", (recording.start, utc, local)
+    )
+    duration = recording.end - recording.start
+    connection.execute("insert into ANALYSIS_DETAILS values (?, ?, ?, ?)", (pid << 24, duration, 0, duration))
+    connection.executemany(
+        "insert into ThreadNames values (?, ?, ?)",
+        ((strings.code(name), 0, pid << 24 | tid) for tid, name in recording.threads.items()),
+    )
+    connection.executemany(
+        "insert into PYPROF_META values (?, ?)", {"format_version": FORMAT_VERSION, **recording.meta}.items()
+    )
+    connection.executemany("insert into PYPROF_LOST values (?, ?)", recording.lost.items())
+
+
+def _ranges(connection: sqlite3.Connection, recording: Recording, strings: _Strings, process: int) -> None:
+    t0 = recording.start
+
+    def rows() -> Iterable[tuple[object, ...]]:
+        yield 0, None, DOMAIN_CREATE, None, "pyprof", process, None, None, DOMAIN, None
+        for number, call in enumerate(recording.calls):
+            yield (
+                call.start - t0, call.end - t0, PUSH_POP, None, None, process | call.tid, None,
+                strings.code(call.text), DOMAIN, number,
+            )  # fmt: skip
+        for item in recording.ranges:
+            end = None if item.end is None else item.end - t0
+            yield (
+                max(item.start - t0, 0),
+                end,
+                item.kind,
+                None,
+                item.name,
+                process | item.tid,
+                None,
+                None,
+                0,
+                None,
+            )
+
+    connection.executemany(
+        """insert into NVTX_EVENTS (
+               start, end, eventType, rangeId, text, globalTid, endGlobalTid, textId, domainId, uint64Value)
+           values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        rows(),
+    )
+
+
+def _operators(connection: sqlite3.Connection, recording: Recording, strings: _Strings, process: int) -> None:
+    texts: dict[
+        int, int
+    ] = {}  # id of a call (one object per distinct one, kept by the operators) -> its text
+
+    def rows() -> Iterable[tuple[object, ...]]:
+        for operator in recording.operators:
+            text = texts.get(id(operator.call))
+            if text is None:
+                text = texts[id(operator.call)] = strings.code(encode(operator.call))
+            forward = None if operator.forward_tid is None else process | operator.forward_tid
+            yield (
+                operator.start - recording.start, operator.end - recording.start, process | operator.tid,
+                strings.code(operator.call.op), operator.scope, text, operator.seq, forward,
+            )  # fmt: skip
+
+    connection.executemany("insert into PYPROF_OP values (?, ?, ?, ?, ?, ?, ?, ?)", rows())

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording as the tests read it: rows of the capture file, decoded."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from pyprof.marker import CallMarker, decode
+from pyprof.model import Tensor
+
+
+class CallRow(NamedTuple):
+    """A call of the file."""
+
+    number: int
+    start: int
+    end: int
+    tid: int
+    marker: CallMarker
+
+    @property
+    def name(self) -> str:
+        return f"{self.marker.call.mod}.{self.marker.call.op}"
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        return [arg.value.shape for arg in self.marker.call.args if isinstance(arg.value, Tensor)]
+
+    @property
+    def user_lines(self) -> list[str]:
+        return [frame for frame in self.marker.trace if "site-packages" not in frame]
+
+
+class OpRow(NamedTuple):
+    """An operator of the file."""
+
+    start: int
+    end: int
+    tid: int
+    name: str
+    scope: int
+    text: str
+    seq: int | None
+    forward: int | None
+
+    @property
+    def args(self) -> list[Any]:
+        marker = decode(self.text)
+        assert isinstance(marker, CallMarker)
+        return [arg.value for arg in marker.call.args]
+
+
+@dataclass
+class Recorded:
+    """What a capture file holds."""
+
+    path: Path
+
+    def query(self, sql: str) -> list[Any]:
+        connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)
+        try:
+            return connection.execute(sql).fetchall()
+        finally:
+            connection.close()
+
+    @property
+    def calls(self) -> list[CallRow]:
+        rows = self.query(
+            """select uint64Value, start, end, globalTid, value
+               from NVTX_EVENTS join StringIds on textId = id
+               where domainId = 1 and eventType = 59
+               order by uint64Value"""
+        )
+        out = []
+        for number, start, end, tid, text in rows:
+            marker = decode(text)
+            assert isinstance(marker, CallMarker), text
+            out.append(CallRow(number, start, end, tid, marker))
+        return out
+
+    @property
+    def names(self) -> list[str]:
+        return [call.name for call in self.calls]
+
+    def call(self, name: str) -> CallRow:
+        """The only call of that name."""
+        (found,) = [call for call in self.calls if call.name == name]
+        return found
+
+    @property
+    def ranges(self) -> list[tuple[str, int]]:
+        return [
+            (text, kind)
+            for text, kind in self.query(
+                "select text, eventType from NVTX_EVENTS where domainId = 0 order by start, end desc"
+            )
+        ]
+
+    @property
+    def ops(self) -> list[OpRow]:
+        return [
+            OpRow(*row)
+            for row in self.query(
+                """select start, end, globalTid, name.value, scope, text.value, seq, forwardGlobalTid
+                   from PYPROF_OP
+                   join StringIds name on nameId = name.id
+                   join StringIds text on textId = text.id
+                   order by start, end desc"""
+            )
+        ]
+
+    def table(self, name: str) -> dict[str, Any]:
+        return dict(self.query(f"select * from {name}"))
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Iterator[Callable[..., Recorded]]:
+    """Run a function in a window and read the file."""
+    import pyprof
+
+    def run(body: Callable[[], object], **options: Any) -> Recorded:
+        path = tmp_path / "net.sqlite"
+        with pyprof.profile(str(path), **options):
+            body()
+        return Recorded(path)
+
+    yield run
+    pyprof.shutdown()
+
+
+@pytest.fixture
+def torch_seed() -> None:
+    import torch
+
+    torch.manual_seed(0)
