@@ -28,6 +28,7 @@ from pyprof.model import (
     Ints,
     Io,
     Launches,
+    Ops,
     Ranges,
     Steps,
     Trace,
@@ -55,7 +56,11 @@ class Nsys:
 
     @staticmethod
     def load(path: Path) -> Trace:
-        trace = load(path)
+        database = Database(path)
+        try:
+            trace = Reader(database).trace("nsys", empty_ops(), Steps(*(np.empty(0, np.int64) for _ in range(4))))
+        finally:
+            database.close()
         if not len(trace.gpu):
             raise FormatError(
                 f'{path}: no kernels found, {len(trace.ranges)} NVTX ranges. Record with "nsys profile -t cuda,nvtx".'
@@ -68,16 +73,7 @@ def is_sqlite(path: Path) -> bool:
         return file.read(16) == b"SQLite format 3\0"
 
 
-def load(path: Path, format_: str = "nsys") -> Trace:
-    """The tables of an export as a Trace; operators are in no such table and stay empty."""
-    database = Database(path)
-    try:
-        return _Reader(database).trace(format_)
-    finally:
-        database.close()
-
-
-class _Reader:
+class Reader:
     """What the tables share: names, threads, clock, and the count of what was lost."""
 
     def __init__(self, database: Database):
@@ -87,7 +83,8 @@ class _Reader:
         self.clock = Clock()
         self.lost: dict[str, int] = {}
 
-    def trace(self, format_: str) -> Trace:
+    def trace(self, format_: str, ops: Ops, steps: Steps) -> Trace:
+        """All tables of the export, with the operators and steps that only our own files have."""
         ranges = self._ranges()
         launches = self._launches()
         gpu = self._gpu(launches)
@@ -96,8 +93,8 @@ class _Reader:
         threads, processes = self.threads.finish({_process(key): name for key, name in pids.items() if type(key) is int})
         trace = Trace(
             path=str(self.database.path), format=format_, strings=self.names.strings, processes=processes,
-            threads=threads, ranges=ranges, ops=empty_ops(), launches=launches, gpu=gpu, io=io,
-            steps=Steps(*(np.empty(0, np.int64) for _ in range(4))), devices=self._devices(), meta=self._meta(),
+            threads=threads, ranges=ranges, ops=ops, launches=launches, gpu=gpu, io=io, steps=steps,
+            devices=self._devices(), meta=self._meta(),
             lost=self.lost,
         )  # fmt: skip
         self.clock.start_at_zero(trace)
@@ -150,19 +147,11 @@ class _Reader:
         for batch in self.database.read(_KERNELS, common + kernel):
             parts.append((batch, self.names.first(batch, kernel[:3]), KERNEL, self._process(batch, launches)))
         for batch in self.database.read("CUPTI_ACTIVITY_KIND_MEMCPY", (*common, "bytes", "copyKind")):
-            parts.append((batch, self._copy_names(batch), MEMCPY, self._process(batch, launches)))
+            parts.append((batch, copy_names(self.names, batch), MEMCPY, self._process(batch, launches)))
         for batch in self.database.read("CUPTI_ACTIVITY_KIND_MEMSET", (*common, "bytes")):
             code = self.names.strings.code("memset")
             parts.append((batch, np.full(batch.rows, code, np.int32), MEMSET, self._process(batch, launches)))
         return gpu_table(parts, self.lost)
-
-    def _copy_names(self, batch: Batch) -> Ints:
-        labels = dict(_COPY_KINDS)
-        out = np.full(batch.rows, self.names.strings.code("memcpy"), np.int32)
-        kind = batch.column("copyKind")
-        for number, label in labels.items():
-            out[kind.mask() & (kind.values == number)] = self.names.strings.code(f"memcpy {label}")
-        return out
 
     def _process(self, batch: Batch, launches: Launches) -> Ints:
         """Process of each GPU event; -1 where the file does not say and several are possible."""
@@ -200,6 +189,15 @@ class _Reader:
         if start and start[0][0] is not None:
             meta["session_start_unix_ns"] = start[0][0]
         return {str(name): str(value) for name, value in sorted(meta.items(), key=str)}
+
+
+def copy_names(names: Names, batch: Batch) -> Ints:
+    """A name for each copy by its copyKind."""
+    out = np.full(batch.rows, names.strings.code("memcpy"), np.int32)
+    kind = batch.column("copyKind")
+    for number, label in _COPY_KINDS.items():
+        out[kind.mask() & (kind.values == number)] = names.strings.code(f"memcpy {label}")
+    return out
 
 
 def _process(global_pid: int) -> int:

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that PyProf's own capture writes: the tables of an Nsight Systems export plus PYPROF_*.
+
+PYPROF_OP has torch's RecordFunction events, PYPROF_STEP the marks of the training loop, PYPROF_META facts of the run,
+PYPROF_LOST what the capture could not keep.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from pyprof.errors import FormatError
+from pyprof.model import Column, Ops, Steps, Trace
+from pyprof.parse.database import Database, concat, required
+from pyprof.parse.formats import FORMATS
+from pyprof.parse.formats.nsys import Reader, is_sqlite
+
+VERSION = "1"
+
+
+@FORMATS.register("capture")
+class Capture:
+    @staticmethod
+    def sniff(path: Path) -> bool:
+        return is_sqlite(path) and "PYPROF_META" in Database(path).tables
+
+    @staticmethod
+    def load(path: Path) -> Trace:
+        database = Database(path)
+        try:
+            reader = Reader(database)
+            facts = {str(name): str(value) for name, value in database.rows("PYPROF_META", ("name", "value"))}
+            version = facts.get("format_version", VERSION)
+            if version != VERSION:
+                raise FormatError(
+                    f'{path} was written in format {version}, this PyProf reads {VERSION}. '
+                    'Upgrade with "pip install -U torch-pyprof".'
+                )
+            ops, steps = _ops(reader), _steps(reader)
+            trace = reader.trace("capture", ops, steps)
+            trace.meta.update(facts)
+            for reason, number in database.rows("PYPROF_LOST", ("reason", "count")):
+                trace.drop(str(reason), int(number or 0))
+        finally:
+            database.close()
+        if not len(trace.ops) and not len(trace.gpu):
+            raise FormatError(
+                f"{path}: {len(trace.ranges)} calls but no operators and no kernels were recorded "
+                f"({facts.get('layers', 'sites only')}). Record without another profiler running."
+            )
+        return trace
+
+
+def _ops(reader: Reader) -> Ops:
+    columns = ("start", "end", "globalTid", "nameId", "scope", "textId", "seq", "forwardGlobalTid")
+    batches = list(reader.database.read("PYPROF_OP", columns))
+    column = {name: concat([batch.column(name) for batch in batches]) for name in columns}
+    forward = column["forwardGlobalTid"]
+    known = forward.mask()
+    forward_thread = np.zeros(len(forward.values), np.int32)
+    forward_thread[known] = reader.threads.index(forward.values[known])
+    start = required(column["start"])
+    return Ops(
+        thread=reader.threads.index(required(column["globalTid"])),
+        start=start,
+        end=np.maximum(required(column["end"]), start),
+        scope=required(column["scope"]),
+        name=reader.names.codes(column["nameId"]),
+        text=reader.names.codes(column["textId"]),
+        seq=column["seq"],
+        forward_thread=Column(forward_thread, known),
+    )
+
+
+def _steps(reader: Reader) -> Steps:
+    columns = ("globalTid", "number", "start", "end")
+    rows = sorted(row for row in reader.database.rows("PYPROF_STEP", columns) if all(type(cell) is int for cell in row))
+    table = np.array(rows, np.int64).reshape(-1, 4)
+    return Steps(reader.threads.process(table[:, 0]), table[:, 1], table[:, 2], table[:, 3])
+

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Databases of nvprof (`nvprof -o net.sql`), up to CUDA 11.
+
+Kernels stand in CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, or in CUPTI_ACTIVITY_KIND_KERNEL when nvprof collected metrics.
+A range is two rows of the marker table with one id, flags 2 where it starts and 4 where it ends; its thread is a binary
+value: process (4 bytes) and thread (8 bytes), little-endian. Launch records hold the low 32 bits of the thread.
+Source: cupti_activity.h (CUpti_ActivityMarker2, CUpti_ActivityObjectKindId).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from pyprof.errors import FormatError
+from pyprof.model import KERNEL, MARK, MEMCPY, MEMSET, PUSH_POP, Column, Device, Gpu, Ints, Launches, Ranges, Steps, Trace
+from pyprof.parse.assemble import (
+    Clock,
+    Names,
+    Threads,
+    empty_ops,
+    gpu_table,
+    io_table,
+    launch_table,
+    range_table,
+)
+from pyprof.parse.database import Batch, Database, required
+from pyprof.parse.formats import FORMATS
+from pyprof.parse.formats.nsys import copy_names, is_sqlite
+
+_MARKER = "CUPTI_ACTIVITY_KIND_MARKER"
+_KERNELS = ("CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL", "CUPTI_ACTIVITY_KIND_KERNEL")
+_INSTANT, _START, _END = 1, 2, 4  # flags of a marker
+_TID = 0xFFFFFFFF
+
+
+@FORMATS.register("nvprof")
+class Nvprof:
+    @staticmethod
+    def sniff(path: Path) -> bool:
+        return is_sqlite(path) and "StringTable" in Database(path).tables
+
+    @staticmethod
+    def load(path: Path) -> Trace:
+        database = Database(path)
+        try:
+            trace = _Reader(database).trace()
+        finally:
+            database.close()
+        if not len(trace.gpu):
+            raise FormatError(f'{path}: no kernels found. Record with "nvprof -f -o net.sql -- python SCRIPT".')
+        return trace
+
+
+class _Reader:
+    def __init__(self, database: Database):
+        self.database = database
+        self.names = Names(database, "StringTable", "_id_", "value")
+        self.threads = Threads(tid_bits=32, pid_bits=31)
+        self.lost: dict[str, int] = {}
+
+    def trace(self) -> Trace:
+        ranges, launches = self._ranges(), self._launches()
+        gpu = self._gpu(launches)
+        threads, processes = self.threads.finish({})
+        trace = Trace(
+            path=str(self.database.path), format="nvprof", strings=self.names.strings, processes=processes,
+            threads=threads, ranges=ranges, ops=empty_ops(), launches=launches, gpu=gpu, io=io_table([], self.lost),
+            steps=Steps(*(np.empty(0, np.int64) for _ in range(4))), devices=self._devices(), lost=self.lost,
+        )  # fmt: skip
+        Clock().start_at_zero(trace)
+        return trace
+
+    def _ranges(self) -> Ranges:
+        """Starts and ends joined on the id; an id may be used again once its range has ended."""
+        keys, columns = [], []
+        for batch in self.database.read(_MARKER, ("flags", "timestamp", "id", "name"), (), ("objectId",)):
+            keys.append(self._thread(batch.text("objectId")))
+            columns.append([required(batch.column(name)) for name in ("flags", "timestamp", "id", "name")])
+        if not columns:
+            return range_table([], self.lost)
+        flags, time, number, name = (np.concatenate(parts) for parts in zip(*columns))
+        thread = self.threads.index(np.concatenate(keys))
+        order = np.lexsort((flags, time, number))
+        order = order[np.isin(flags[order], (_INSTANT, _START, _END))]
+        flag = flags[order]
+        is_start = np.flatnonzero(flag != _END)
+        after = np.minimum(is_start + 1, len(order) - 1)
+        closes = (is_start + 1 < len(order)) & (flag[after] == _END) & (number[order[after]] == number[order[is_start]])
+        start = order[is_start]
+        mark = flag[is_start] == _INSTANT
+        end = Column(np.where(mark, time[start], time[order[after]]), closes | mark)
+        self.lost.update({"markers that end a range nobody began": n} if (n := int((flag == _END).sum() - closes.sum())) else {})
+        split = self.names.split_texts().take(self.names.place(name[start]))
+        kind = np.where(mark, MARK, PUSH_POP).astype(np.int8)
+        return range_table([(thread[start], time[start], end, split, kind)], self.lost)
+
+    @staticmethod
+    def _thread(object_ids: pa.Array) -> Ints:
+        """Thread keys of hexadecimal object ids."""
+        code, distinct = pd.factorize(object_ids.to_numpy(zero_copy_only=False))
+        keys = []
+        for text in distinct:
+            raw = bytes.fromhex(text)
+            pid, tid = int.from_bytes(raw[:4], "little"), int.from_bytes(raw[4:12], "little")
+            keys.append((pid & 0x7FFFFFFF) << 32 | tid & _TID)
+        return np.array(keys, np.int64)[code]
+
+    def _launches(self) -> Launches:
+        parts = []
+        for table, api in (("CUPTI_ACTIVITY_KIND_RUNTIME", "runtime"), ("CUPTI_ACTIVITY_KIND_DRIVER", "driver")):
+            for batch in self.database.read(table, ("start", "end", "processId", "threadId", "correlationId")):
+                pid, tid = required(batch.column("processId")), required(batch.column("threadId"))
+                thread = self.threads.index((pid & 0x7FFFFFFF) << 32 | tid & _TID)
+                parts.append((thread, batch, np.full(batch.rows, self.names.strings.code(api), np.int32)))
+        return launch_table(parts, self.lost)
+
+    def _gpu(self, launches: Launches) -> Gpu:
+        """Both kernel tables, copies and sets. nvprof records one process: the one that launched."""
+        parts: list[tuple[Batch, Ints, int, Ints]] = []
+        common = ("start", "end", "deviceId", "contextId", "streamId", "correlationId")
+        kernel = ("name", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "registersPerThread",
+                  "staticSharedMemory", "dynamicSharedMemory")  # fmt: skip
+        for table in _KERNELS:
+            for batch in self.database.read(table, common + kernel):
+                parts.append((batch, self.names.codes(batch.column("name")), KERNEL, self._owner(batch, launches)))
+        for batch in self.database.read("CUPTI_ACTIVITY_KIND_MEMCPY", (*common, "bytes", "copyKind")):
+            parts.append((batch, copy_names(self.names, batch), MEMCPY, self._owner(batch, launches)))
+        for batch in self.database.read("CUPTI_ACTIVITY_KIND_MEMSET", (*common, "bytes")):
+            code = np.full(batch.rows, self.names.strings.code("memset"), np.int32)
+            parts.append((batch, code, MEMSET, self._owner(batch, launches)))
+        return gpu_table(parts, self.lost)
+
+    def _owner(self, batch: Batch, launches: Launches) -> Ints:
+        return self.threads.process_of_correlation(launches, batch.column("correlationId"))
+
+    def _devices(self) -> list[Device]:
+        columns = ("id", "name", "numMultiprocessors", "computeCapabilityMajor", "computeCapabilityMinor", "globalMemorySize")
+        out = []
+        for index, name, sms, major, minor, memory in self.database.rows("CUPTI_ACTIVITY_KIND_DEVICE", columns):
+            code = self.names.codes(Column(np.array([name or 0])))[0]
+            out.append(Device(int(index or 0), self.names.strings[code], sms, f"{major}.{minor}", memory))
+        return out

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Turn a recording into net.dict, one line per kernel: python parse.py net.sqlite > net.dict
+
+Reads exports of Nsight Systems, databases of nvprof and files of pyprof. Only data goes to stdout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+if not __package__:  # run by path: the repository's root takes the place of this file's folder
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+    __package__ = "pyprof.parse"
+
+from pyprof import netdict
+from pyprof.errors import FormatError, PyProfError
+from pyprof.parse import formats
+from pyprof.parse.rows import rows
+
+_FORMATS = {"dict": netdict.lines, "jsonl": netdict.json_lines}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="parse.py", description="Example: parse.py net.sqlite > net.dict")
+    parser.add_argument("file", help="recording: .sqlite of nsys or pyprof, .sql of nvprof, .nsys-rep where nsys is installed")
+    parser.add_argument("-o", metavar="FILE", help="write there, whole or not at all; default: stdout")
+    parser.add_argument("--format", choices=tuple(_FORMATS), default="dict", help="Python literals or JSON; default: %(default)s")
+    parser.add_argument("--memory", action="store_true", help="with copies and sets; default: kernels only")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        trace = formats.load(arguments.file)
+        found = rows(trace, arguments.memory)
+        lines = _FORMATS[arguments.format](found)
+        if arguments.o:
+            _write(Path(arguments.o), lines)
+        else:
+            sys.stdout.writelines(line + "\n" for line in lines)
+            sys.stdout.flush()
+        for reason, count in sorted(found.lost.items()):
+            print(f"{arguments.file}: {count} {reason}", file=sys.stderr)
+    except PyProfError as error:
+        print(f"parse.py: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
+    return 0
+
+
+def _write(path: Path, lines: Iterator[str]) -> None:
+    """Write beside the target and rename, so that nobody ever sees half a file."""
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=path.name, delete=False) as out:
+            temporary = out.name
+            out.writelines(line + "\n" for line in lines)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+        temporary = None
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be written ({error.strerror}); give another -o.") from error
+    finally:
+        if temporary is not None:
+            os.unlink(temporary)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,410 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From calls to rows: which kernel carries the cost of a call.
+
+The cost belongs to the call and is worked out once per distinct call. Among the kernels of one call and direction:
+
+* the *principal* carries the whole cost, the others carry 0. It is the kernel whose kind fits the operator (a GEMM
+  kernel for `linear`), else the longest. Several that fit share in proportion to their time; the shares are integers
+  and add up to the cost.
+* in the backward of a product (matrix product, convolution) the two gradients are two products: each kernel that fits
+  carries one. A kernel of which only the name tells (dgrad, wgrad) carries that one. The longest reduction carries the
+  bias gradient. dgrad and wgrad touch the same three operands and cost the same; more kernels than products share.
+* without a GPU the rows are operator events with shapes of their own. The innermost event that has a formula carries:
+  the call's cost in forward, its own cost in backward (its shapes are the evidence), and its own cost where the call
+  has no formula (`multi_head_attention_forward`, an optimizer's step).
+
+A row of an unknown operator has unknown cost; a row that stands around or beside what carries the cost has 0.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from pyprof import intervals
+from pyprof.model import (
+    BPROP,
+    FPROP,
+    KERNEL,
+    MEMCPY,
+    MEMSET,
+    OPERATOR,
+    Bools,
+    Call,
+    Column,
+    Cost,
+    Ints,
+    Rows,
+    Site,
+)
+from pyprof.prof import kernels
+from pyprof.prof.cost import UNKNOWN, find, lookup
+
+BASES = ("formula", "view", "default", "unknown")
+_FORMULA, _VIEW, _DEFAULT, _UNKNOWN = range(4)
+_PRODUCTS = ("gemm", "conv")  # families whose backward is two products of the forward's size
+USED, NOT_USED, NOT_APPLICABLE, TC_UNKNOWN = 1, 0, 2, 3
+
+
+class Costs(NamedTuple):
+    """Per row: FLOPs, bytes, where the figures come from (index in BASES), tensor cores, and the call they belong to.
+
+    `call` indexes `calls`, -1 for a row without arguments. `principal` marks the rows that carry a cost.
+    """
+
+    flops: Column
+    bytes: Column
+    basis: Ints
+    tensor_cores: Ints
+    call: Ints
+    calls: list[Call]
+    principal: Bools
+
+
+class _Signature(NamedTuple):
+    """What a site says about cost: the call that owns it, and the operator event."""
+
+    owner: Call | None
+    outermost: bool  # the owner is the outermost call
+    event: Call | None
+
+
+def is_event(call: Call) -> bool:
+    """Whether a call of a site is the operator event itself, not what the user wrote."""
+    return call.mod in ("aten", "autograd")
+
+
+def signature(site: Site) -> _Signature:
+    """The outermost call with a formula owns the cost."""
+    event = site.calls[-1] if site.calls and is_event(site.calls[-1]) else None
+    users = [call for call in site.calls if not is_event(call)]
+    for i, call in enumerate(users):
+        if lookup(call).basis != "unknown":
+            return _Signature(call, i == 0, event)
+    return _Signature(None, False, event)
+
+
+def attribute(rows: Rows) -> Costs:
+    """The cost of every row. The sum over the rows of a call and direction is the cost of the call."""
+    signatures = [signature(site) for site in rows.sites]
+    n = len(rows)
+    work = _Work(rows, signatures)
+    cpu = rows.kind == OPERATOR
+    if cpu.any():
+        _operators(work, np.flatnonzero(cpu))
+    gpu = np.flatnonzero(rows.kind == KERNEL)
+    if len(gpu):
+        _kernels(work, gpu)
+    work.flops[(rows.kind == MEMCPY) | (rows.kind == MEMSET)] = 0  # a copy computes nothing; its bytes are not in a row
+    return Costs(
+        Column(work.flops, work.flops >= 0),
+        Column(work.bytes, work.bytes >= 0),
+        work.basis,
+        _tensor_cores(rows, work),
+        work.shown[rows.site] if n else np.empty(0, np.int64),
+        work.calls,
+        work.principal,
+    )
+
+
+class _Work:
+    """The columns that are being filled. -1 is unknown."""
+
+    def __init__(self, rows: Rows, signatures: list[_Signature]):
+        n = len(rows)
+        self.rows = rows
+        self.signatures = signatures
+        self.flops, self.bytes = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
+        self.basis = np.full(n, _UNKNOWN, np.int8)
+        self.principal = np.zeros(n, bool)
+        self.calls: list[Call] = []
+        numbers: dict[Call, int] = {}
+        shown = []
+        for site, sign in zip(rows.sites, signatures):
+            users = [call for call in site.calls if not is_event(call)]
+            call = sign.owner or (sign.event if sign.event is not None else users[0] if users else None)
+            if call is None:
+                shown.append(-1)
+                continue
+            if call not in numbers:
+                numbers[call] = len(self.calls)
+                self.calls.append(call)
+            shown.append(numbers[call])
+        self.shown = np.array(shown, np.int64)
+        self.direction = np.array([site.direction for site in rows.sites], np.int64)[rows.site]
+
+
+def family(call: Call | None) -> str:
+    """The family of a call's formula, '' if it has none."""
+    found = find(call.mod, call.op) if call is not None else None
+    return found[0].family if found is not None else ""
+
+
+def parts(cost: Cost) -> list[Cost]:
+    """The parts of a backward that the formula knows."""
+    return [part for part in (cost.dgrad, cost.wgrad, cost.bgrad) if part is not None]
+
+
+def add(costs: list[Cost]) -> Cost:
+    """Sum of costs; unknown if one is, or if there is none.
+
+    >>> add([Cost(1, 2), Cost(3, None)])
+    Cost(flops=4, bytes=None)
+    """
+    if not costs:
+        return UNKNOWN
+    flops, size = [c.flops for c in costs], [c.bytes for c in costs]
+    return Cost(
+        None if None in flops else sum(f for f in flops if f is not None),
+        None if None in size else sum(s for s in size if s is not None),
+    )
+
+
+def share(cost: int | None, weights: list[int]) -> list[int]:
+    """Split a cost in proportion, exactly: the shares add up. -1 for an unknown cost.
+
+    >>> share(10, [1, 1, 1]), share(7, [0, 0]), share(None, [1])
+    ([3, 3, 4], [3, 4], [-1])
+    """
+    if cost is None:
+        return [-1] * len(weights)
+    if not sum(weights):
+        weights = [1] * len(weights)
+    total, done, out = sum(weights), 0, []
+    for upto in np.cumsum(np.array(weights, object)).tolist():
+        out.append(cost * upto // total - done)
+        done += out[-1]
+    return out
+
+
+# Which part of a group's cost a row carries; rows of one group and slot share it.
+_HELPER, _WHOLE, _DGRAD, _WGRAD, _BOTH, _EITHER, _BGRAD = range(7)
+
+
+def _groups(work: _Work, index: Ints, owners: list[Call | None]) -> Ints:
+    """A number per row: rows of one call, direction and owner share it; a row without a call is alone."""
+    rows, site = work.rows, work.rows.site[index]
+    numbers: dict[Call | None, int] = {}
+    owner = np.array([numbers.setdefault(call, len(numbers)) for call in owners], np.int64)[site]
+    outermost = np.array([sign.outermost for sign in work.signatures], bool)[site]
+    # Calls inside the outermost one have no number of their own: their sequence numbers tell instances apart.
+    first_id = np.array([s.seq_ids[0] if s.seq_ids else 0 for s in rows.sites], np.int64)[site]
+    seq = np.where(~outermost & rows.seq.mask()[index], rows.seq.values[index] + first_id, -1)
+    call = np.where(rows.call.mask()[index], rows.call.values[index], -1 - np.arange(len(index)))
+    group = pd.factorize(call)[0] * 4 + work.direction[index]
+    for extra in (owner, seq):
+        code, distinct = pd.factorize(extra)
+        group = pd.factorize(group * len(distinct) + code)[0]
+    return group
+
+
+def _longest(group: Ints, duration: Ints, candidates: Bools) -> Bools:
+    """The longest candidate of each group, the first of equals."""
+    index = np.flatnonzero(candidates)
+    order = index[np.lexsort((index, -duration[index], group[index]))]
+    out = np.zeros(len(group), bool)
+    if len(order):
+        out[order[np.r_[True, group[order][1:] != group[order][:-1]]]] = True
+    return out
+
+
+def _kernels(work: _Work, index: Ints) -> None:
+    """GPU rows: principal and helpers by the kind of kernel."""
+    rows = work.rows
+    site, name, duration = rows.site[index], rows.name[index], rows.duration[index]
+    owners = [sign.owner or sign.event for sign in work.signatures]
+    known = np.array([owner is not None and lookup(owner).basis != "unknown" for owner in owners], bool)[site]
+    group = _groups(work, index, owners)
+    kinds = [kernels.kind(text) for text in rows.names]
+    fits = _fits(owners, kinds)[site, name]
+    is_product = np.array([_is_product(s, o) for s, o in zip(rows.sites, owners)], bool)[site]
+    reduces = np.array([kind == "reduction" for kind in kinds], bool)[name]
+    part = np.array([_PART[kernels.part(text)] for text in rows.names], np.int8)[name]
+    slot = _slots(group, duration, fits, is_product, reduces, part)
+    helper = known & (slot == _HELPER)
+    work.flops[index[helper]], work.bytes[index[helper]], work.basis[index[helper]] = 0, 0, _FORMULA
+    work.principal[index] = slot != _HELPER
+    carriers = np.flatnonzero(known & (slot != _HELPER))
+    _share_out(work, index, carriers, group, slot, owners)
+
+
+_PART = {None: _HELPER, "dgrad": _DGRAD, "wgrad": _WGRAD, "bgrad": _BGRAD}
+
+
+def _fits(owners: list[Call | None], kinds: list[str]) -> Bools:
+    """Per site and kernel name: whether the kernel's kind fits the operator's family."""
+    columns = {kind: np.array([k == kind for k in kinds], bool) for kind in set(kinds)}
+    out = np.zeros((len(owners), len(kinds)), bool)
+    for i, owner in enumerate(owners):
+        for kind in kernels.FITS.get(family(owner), ()):
+            if kind in columns:
+                out[i] |= columns[kind]
+    return out
+
+
+def _is_product(site: Site, owner: Call | None) -> bool:
+    """Whether this is the backward of a product: an input and a weight gradient, two products of one size."""
+    if site.direction != BPROP or owner is None or is_event(owner) or family(owner) not in _PRODUCTS:
+        return False
+    cost = lookup(owner)
+    return cost.dgrad is not None and cost.wgrad is not None
+
+
+def _slots(group: Ints, duration: Ints, fits: Bools, is_product: Bools, reduces: Bools, part: Ints) -> Ints:
+    """What each row carries."""
+    n = int(group.max()) + 1
+
+    def in_group(rows: Bools) -> Ints:
+        return np.bincount(group, rows, n).astype(np.int64)[group]
+
+    slot = np.zeros(len(group), np.int8)
+    products = is_product & (fits | (part == _DGRAD) | (part == _WGRAD)) & (part != _BGRAD)
+    named = products & (part != _HELPER)
+    slot[named] = part[named]
+    unnamed = products & ~named
+    left = 2 - (in_group(named & (part == _DGRAD)) > 0) - (in_group(named & (part == _WGRAD)) > 0)
+    slot[unnamed & (left > 0)] = _BOTH
+    slot[unnamed & (left > 0) & (in_group(unnamed) <= left)] = _EITHER
+    bias = _longest(group, duration, is_product & ~products & (reduces | (part == _BGRAD)))
+    slot[bias] = _BGRAD
+    simple = ~is_product & fits
+    slot[simple] = _WHOLE
+    slot[_longest(group, duration, in_group(slot != _HELPER) == 0)] = _WHOLE
+    return slot
+
+
+def _cost_of(site: Site, owner: Call, slot: int) -> Cost:
+    """What a slot of a group costs."""
+    cost = lookup(owner)
+    if slot == _WHOLE:
+        return add(parts(cost)) if site.direction == BPROP and not is_event(owner) else cost
+    dgrad, wgrad = cost.dgrad or UNKNOWN, cost.wgrad or UNKNOWN
+    if slot == _EITHER:  # one of two products of one size; should they differ, what differs is unknown
+        same_flops, same_bytes = dgrad.flops == wgrad.flops, dgrad.bytes == wgrad.bytes
+        return Cost(dgrad.flops if same_flops else None, dgrad.bytes if same_bytes else None)
+    return {_DGRAD: dgrad, _WGRAD: wgrad, _BOTH: add([dgrad, wgrad]), _BGRAD: cost.bgrad or Cost(0, 0)}[slot]
+
+
+def _share_out(work: _Work, index: Ints, carriers: Ints, group: Ints, slot: Ints, owners: list[Call | None]) -> None:
+    """Give every carrier its cost, or its share of it."""
+    site = work.rows.site[index]
+    code, keys = pd.factorize(site[carriers] * 8 + slot[carriers])
+    table = [
+        _cost_of(work.rows.sites[key // 8], owner, key % 8) if (owner := owners[key // 8]) is not None else UNKNOWN
+        for key in keys.tolist()
+    ]
+    team = np.where(slot[carriers] == _EITHER, -1 - np.arange(len(carriers)), group[carriers] * 8 + slot[carriers])
+    team_code = pd.factorize(team)[0]
+    size = np.bincount(team_code)[team_code] if len(carriers) else team_code
+    alone = size == 1
+    costs = np.array([[-1 if c.flops is None else c.flops, -1 if c.bytes is None else c.bytes] for c in table], np.int64)
+    basis = np.array([BASES.index(c.basis) for c in table], np.int8)
+    target = index[carriers]
+    work.basis[target] = basis[code] if len(table) else work.basis[target]
+    work.flops[target[alone]], work.bytes[target[alone]] = costs[code[alone]].T if len(table) else (0, 0)
+    together = np.flatnonzero(~alone)
+    order = together[np.argsort(team_code[together], kind="stable")]
+    bounds = np.flatnonzero(np.r_[True, np.diff(team_code[order]) != 0, True]).tolist() if len(order) else []
+    weights = work.rows.duration[target].tolist()
+    for begin, end in zip(bounds, bounds[1:]):
+        members = order[begin:end].tolist()
+        cost = table[code[members[0]]]
+        mine = [weights[i] for i in members]
+        work.flops[target[members]] = share(cost.flops, mine)
+        work.bytes[target[members]] = share(cost.bytes, mine)
+
+
+def _operators(work: _Work, index: Ints) -> None:
+    """Operator events: the innermost one that has a formula carries the cost."""
+    rows = work.rows
+    own = [lookup(s.event) if s.event is not None else UNKNOWN for s in work.signatures]
+    site = rows.site[index]
+    known = np.array([cost.basis != "unknown" for cost in own], bool)[site]
+    moves = known & np.array([cost.basis != "view" for cost in own], bool)[site]
+    around_known, around_moving = _contains(rows, index, known), _contains(rows, index, moves)
+    candidate = moves & ~around_moving
+    _write(work, index[candidate], own, _FORMULA)
+    _write(work, index[known & ~moves & ~around_moving], own, _VIEW)
+    zero = around_moving | (around_known & ~known)
+    work.flops[index[zero]], work.bytes[index[zero]], work.basis[index[zero]] = 0, 0, _FORMULA
+    work.principal[index[candidate]] = True
+    _calls_of_operators(work, index, candidate)
+
+
+def _write(work: _Work, index: Ints, costs: list[Cost], basis: int) -> None:
+    """The event's own cost."""
+    table = np.array([[-1 if c.flops is None else c.flops, -1 if c.bytes is None else c.bytes] for c in costs], np.int64)
+    work.flops[index], work.bytes[index] = table[work.rows.site[index]].T if len(index) else (0, 0)
+    work.basis[index] = basis
+
+
+def _contains(rows: Rows, index: Ints, marked: Bools) -> Bools:
+    """Whether an event has a marked event inside it, on its thread."""
+    out = np.zeros(len(index), bool)
+    thread = pd.factorize(rows.pid[index] * (1 << 32) + rows.tid.values[index])[0]
+    for number in range(int(thread.max()) + 1 if len(thread) else 0):
+        mine = np.flatnonzero(thread == number)
+        start, end = rows.start[index[mine]], rows.end[index[mine]]
+        order = intervals.nesting_order(start, end, -np.arange(len(mine)))
+        begin, (finish, _) = start[order], intervals.clip(start[order], end[order])
+        nest = intervals.Nesting(begin, finish)
+        inside = np.zeros(len(mine), bool)
+        for members in reversed(nest.levels[1:]):
+            hit = members[(marked[mine[order]] | inside)[members]]
+            inside[nest.parent[hit]] = True
+        out[mine[order]] = inside
+    return out
+
+
+def _calls_of_operators(work: _Work, index: Ints, candidate: Bools) -> None:
+    """Forward calls that have a formula: their cost goes to the candidate of their family, else to all candidates."""
+    rows, site = work.rows, work.rows.site[index]
+    owners = [sign.owner for sign in work.signatures]
+    owned = np.array([o is not None for o in owners], bool)[site] & (work.direction[index] == FPROP)
+    if not owned.any():
+        return
+    group = _groups(work, index, owners)
+    families = {name: i for i, name in enumerate({family(s.event) for s in work.signatures} | {family(o) for o in owners})}
+    fits = np.array([families[family(s.event)] == families[family(s.owner)] for s in work.signatures], bool)[site]
+    carries = owned & candidate
+    has_fit = np.bincount(group, carries & fits, int(group.max()) + 1)[group] > 0
+    carries &= fits | ~has_fit
+    lonely = owned & (np.bincount(group, owned & candidate, int(group.max()) + 1)[group] == 0)
+    carries |= _longest(group, rows.duration[index], lonely)
+    rest = owned & ~carries
+    own_flops, own_bytes = work.flops[index].copy(), work.bytes[index].copy()
+    work.flops[index[rest]], work.bytes[index[rest]], work.principal[index[rest]] = 0, 0, False
+    work.basis[index[rest & (work.basis[index] == _UNKNOWN)]] = _FORMULA
+    work.principal[index[carries]] = True
+    members = np.flatnonzero(carries)
+    order = members[np.argsort(group[members], kind="stable")]
+    bounds = np.flatnonzero(np.r_[True, np.diff(group[order]) != 0, True]).tolist() if len(order) else []
+    for begin, end in zip(bounds, bounds[1:]):
+        team = order[begin:end]
+        owner = owners[site[team[0]]]
+        cost = lookup(owner) if owner is not None else UNKNOWN
+        weights = [max(0, f or b) for f, b in zip(own_flops[team].tolist(), own_bytes[team].tolist())]
+        work.flops[index[team]] = share(cost.flops, weights)
+        work.bytes[index[team]] = share(cost.bytes, weights)
+        work.basis[index[team]] = BASES.index(cost.basis)
+
+
+def _tensor_cores(rows: Rows, work: _Work) -> Ints:
+    """Used, not used though the kernel is of a kind that could, not applicable, unknown."""
+    out = np.full(len(rows), TC_UNKNOWN, np.int8)
+    verdicts = []
+    for name in rows.names:
+        used, kind = kernels.tensor_core(name), kernels.kind(name)
+        could = kind in kernels.PRODUCTS
+        verdicts.append(USED if used else (NOT_USED if used is False else TC_UNKNOWN) if could else NOT_APPLICABLE)
+    gpu = rows.kind == KERNEL
+    if gpu.any():
+        out[gpu] = np.array(verdicts, np.int8)[rows.name[gpu]]
+        # A kernel of no known kind that carries a product may well use them.
+        other = np.array([kernels.kind(name) == "other" and kernels.tensor_core(name) is None for name in rows.names], bool)
+        product = np.array([family(s.owner) in (*_PRODUCTS, "attention") for s in work.signatures], bool)
+        out[gpu & other[rows.name] & product[rows.site] & work.principal] = TC_UNKNOWN
+    out[(rows.kind == MEMCPY) | (rows.kind == MEMSET)] = NOT_APPLICABLE
+    return out

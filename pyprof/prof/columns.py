@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The columns of the table: one row of `COLUMNS` each, and everything that shows columns follows.
+
+Add a column: one function that takes a `View` and returns its cells, decorated with key, heading, width and unit. Its
+docstring is the documentation: `python -m pyprof.prof.columns` prints docs/columns.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from pyprof.model import DIRECTIONS, OPERATOR, PHASES, Column, Ints, Rows, Site
+from pyprof.prof.attribute import Costs, attribute
+from pyprof.prof.params import dtype, params
+from pyprof.registry import Registry
+
+
+@dataclass
+class View:
+    """Rows with their costs: what a column is computed from."""
+
+    rows: Rows
+
+    @cached_property
+    def costs(self) -> Costs:
+        return attribute(self.rows)
+
+
+class Texts(NamedTuple):
+    """A text per row: a code, and the distinct texts. None stands for unknown."""
+
+    codes: Ints
+    texts: list[str | None]
+
+
+class Reals(NamedTuple):
+    """A real number per row; nan stands for unknown."""
+
+    values: npt.NDArray[np.float64]
+
+
+Cells = Column | Texts | Reals
+
+
+class Spec(NamedTuple):
+    """A column: its key for -c, heading, width under -w (0: shares what is left), unit, cells, what no value prints."""
+
+    key: str
+    heading: str
+    width: int
+    unit: str
+    cells: Callable[[View], Cells]
+    none: str
+    doc: str
+
+
+COLUMNS: Registry[Spec] = Registry("column")
+_Getter = Callable[[View], Cells]
+
+
+def column(key: str, heading: str, width: int = 0, unit: str = "", none: str = "na") -> Callable[[_Getter], _Getter]:
+    """Decorator: the function computes the cells of a column."""
+
+    def add(getter: _Getter) -> _Getter:
+        doc = " ".join((getter.__doc__ or "").split())
+        COLUMNS.register(key)(Spec(key, heading, width, unit, getter, none, doc))
+        return getter
+
+    return add
+
+
+def of_site(view: View, text: Callable[[Site], str | None]) -> Texts:
+    """A text that depends on the site alone."""
+    return Texts(view.rows.site, [text(site) for site in view.rows.sites])
+
+
+@column("idx", "Idx", 7)
+def _idx(view: View) -> Cells:
+    """Number of the row, from 0, in the order in which kernels started."""
+    return Column(np.arange(len(view.rows)))
+
+
+def _numbers(view: View, offsets: Callable[[Site], tuple[int, ...]]) -> Cells:
+    rows = view.rows
+    ids = [offsets(site) for site in rows.sites]
+    if all(len(numbers) < 2 for numbers in ids):
+        first = np.array([numbers[0] if numbers else 0 for numbers in ids] or [0], np.int64)
+        some = np.array([bool(numbers) for numbers in ids] or [False], bool)
+        return Column(rows.seq.values + first[rows.site], rows.seq.mask() & some[rows.site])
+    base = np.where(rows.seq.mask(), rows.seq.values, 0)
+    base_code, bases = pd.factorize(base)
+    code, keys = pd.factorize(rows.site.astype(np.int64) * max(len(bases), 1) + base_code)
+    texts: list[str | None] = []
+    for key in keys.tolist():
+        site, number = divmod(key, max(len(bases), 1))
+        texts.append(",".join(str(bases[number] + offset) for offset in ids[site]) or None)
+    return Texts(code, texts)
+
+
+@column("seq", "SeqId", 7, none="-")
+def _seq(view: View) -> Cells:
+    """Autograd's sequence number of the node that the kernel's operator creates (fprop) or that runs (bprop); - if the
+    operator has none. The original printed the smallest number that was greater than the row before's: for a linear
+    layer that is the number of its transpose, which no GEMM of the backward carries. It also dropped the number 0."""
+    return _numbers(view, lambda site: site.seq_ids)
+
+
+@column("altseq", "AltSeqId", 7, none="-")
+def _altseq(view: View) -> Cells:
+    """The other sequence numbers of the ranges around the launch, in ascending order."""
+    return _numbers(view, lambda site: site.alt_seq_ids)
+
+
+@column("tid", "TId", 12)
+def _tid(view: View) -> Cells:
+    """System number of the thread that launched the kernel."""
+    return view.rows.tid
+
+
+@column("layer", "Layer", 10, none="-")
+def _layer(view: View) -> Cells:
+    """The user's names: nested `layer:` ranges around the call (of the forward call, in a backward row), joined by ":".
+    In recordings of DLProf's time, which name no layers, the classes of its function stack. - if there is none."""
+    return of_site(view, lambda site: ":".join(site.layer) or None)
+
+
+@column("trace", "Trace", 25)
+def _trace(view: View) -> Cells:
+    """The user's call stack as file:line, outermost first; frames of torch and PyProf are left out. Under -w the last
+    frame's file name and line. A backward row has the stack of its forward."""
+    return of_site(view, lambda site: ",".join(site.trace) or None)
+
+
+@column("dir", "Direction", 5)
+def _dir(view: View) -> Cells:
+    """fprop (forward, recomputation and optimizer), bprop (inside a range of the autograd engine), or na."""
+    return of_site(view, lambda site: DIRECTIONS[site.direction] if DIRECTIONS[site.direction] != "na" else None)
+
+
+@column("sub", "Sub", 3)
+def _sub(view: View) -> Cells:
+    """Number of the row within its call and direction, from 0. The original counted while sequence number and operator
+    stayed the same, across calls."""
+    return Column(view.rows.sub)
+
+
+@column("mod", "Module", 15)
+def _mod(view: View) -> Cells:
+    """Python namespace of the call as the user wrote it: torch, Tensor, torch.nn.functional, torch.optim; aten for an
+    operator that no call was recorded for. The module of the model is in ModulePath."""
+    return of_site(view, lambda site: site.mods[0] if site.mods and site.mods[0] != "na" else None)
+
+
+@column("op", "Op", 15)
+def _op(view: View) -> Cells:
+    """The outermost call the user's code made; for a backward row the forward call. accumulate_grad for the engine's
+    accumulation of a parameter's gradient. Where no call was recorded, the innermost operator range."""
+    return of_site(view, lambda site: site.ops[0] if site.ops else None)
+
+
+@column("kernel", "Kernel")
+def _kernel(view: View) -> Cells:
+    """Name of the kernel without template arguments; without a GPU the name of the operator event."""
+    return Texts(view.rows.name, list(view.rows.short_names))
+
+
+@column("params", "Params")
+def _params(view: View) -> Cells:
+    """Parameters of the call that owns the cost: letters for products and convolutions, else the arguments."""
+    return Texts(view.costs.call, [*map(params, view.costs.calls), None])
+
+
+@column("sil", "Sil(ns)", 10, "ns")
+def _sil(view: View) -> Cells:
+    """Time on the device; without a GPU the CPU time of the operator event less that of the events inside it."""
+    return Column(view.rows.duration)
+
+
+@column("tc", "TC", 2)
+def _tc(view: View) -> Cells:
+    """Tensor cores: 1 used, 0 not used by a kernel of a kind that could, - not applicable, na unknown. Read from the
+    kernel's name. The original's list of names ends with Volta and Turing."""
+    return Texts(view.costs.tensor_cores, ["0", "1", "-", None])
+
+
+@column("device", "Device", 3)
+def _device(view: View) -> Cells:
+    """Number of the GPU, or cpu."""
+    device = view.rows.device
+    numbers, distinct = pd.factorize(np.where(device.mask(), device.values, -1))
+    texts: list[str | None] = ["cpu" if number < 0 else str(number) for number in distinct.tolist()]
+    unknown = ~device.mask() & (view.rows.kind != OPERATOR)
+    return Texts(np.where(unknown, len(texts), numbers), [*texts, None])
+
+
+@column("stream", "Stream", 3)
+def _stream(view: View) -> Cells:
+    """Number of the stream; without a GPU the thread."""
+    return view.rows.stream
+
+
+def _triple(view: View, values: Ints) -> Texts:
+    wide = values.astype(np.int64)
+    code, keys = pd.factorize((wide[:, 0] << 42) + (wide[:, 1] << 21) + wide[:, 2])
+    place = np.zeros(len(keys), np.int64)
+    place[code] = np.arange(len(code))
+    texts: list[str | None] = [",".join(map(str, row)) for row in wide[place].tolist()]
+    return Texts(np.where(view.rows.shaped, code, len(texts)), [*texts, None])
+
+
+@column("grid", "Grid", 12)
+def _grid(view: View) -> Cells:
+    """Blocks in x, y, z."""
+    return _triple(view, view.rows.grid)
+
+
+@column("block", "Block", 12)
+def _block(view: View) -> Cells:
+    """Threads of a block in x, y, z."""
+    return _triple(view, view.rows.block)
+
+
+@column("flops", "FLOPs", 12, "count")
+def _flops(view: View) -> Cells:
+    """Floating-point operations that the call needs (a fused multiply-add is 2), on the row that carries them; the
+    call's other kernels have 0. na for an operator without a formula. An integer."""
+    return view.costs.flops
+
+
+@column("bytes", "Bytes", 12, "B")
+def _bytes(view: View) -> Cells:
+    """Bytes that the call must move if every input is read once and every output written once, on the same row."""
+    return view.costs.bytes
+
+
+@column("phase", "Phase", 9)
+def _phase(view: View) -> Cells:
+    """forward, backward, recompute (a checkpoint's second forward), optimizer, or none outside every operator."""
+    return of_site(view, lambda site: PHASES[site.phase])
+
+
+@column("module", "ModulePath", 20)
+def _module(view: View) -> Cells:
+    """Path of the nn.Module that made the call (of the forward call, in a backward row), as in named_modules()."""
+    return of_site(view, lambda site: site.module)
+
+
+@column("dtype", "DType", 8)
+def _dtype(view: View) -> Cells:
+    """Type of the first tensor argument of the call that owns the cost."""
+    return Texts(view.costs.call, [*map(dtype, view.costs.calls), None])
+
+
+@column("start", "Start(ns)", 13, "ns")
+def _start(view: View) -> Cells:
+    """Start of the kernel, from the recording's first event."""
+    return Column(view.rows.start)
+
+
+def _rate(view: View, amount: Column) -> Reals:
+    duration = view.rows.duration
+    known = amount.mask() & (duration > 0)
+    return Reals(np.where(known, amount.values / np.where(duration > 0, duration, 1), np.nan))
+
+
+@column("gflops", "GFLOP/s", 10, "1e9/s")
+def _gflops(view: View) -> Cells:
+    """FLOPs of the row divided by its time: the rate achieved."""
+    return _rate(view, view.costs.flops)
+
+
+@column("gbs", "GB/s", 8, "1e9 B/s")
+def _gbs(view: View) -> Cells:
+    """Bytes of the row divided by its time: the bandwidth achieved."""
+    return _rate(view, view.costs.bytes)
+
+
+def markdown() -> str:
+    """The reference page of the columns."""
+    lines = [
+        "# Columns of the table",
+        "",
+        "Generated by `python -m pyprof.prof.columns`. The first twenty are the original PyProf's, in its order.",
+        "`na` stands for unknown and for nothing else.",
+        "",
+        "| -c | heading | unit | meaning |",
+        "|---|---|---|---|",
+    ]
+    lines += [f"| `{c.key}` | {c.heading} | {c.unit or ' '} | {c.doc} |" for c in COLUMNS.values()]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parameters of a call as one short text without blanks.
+
+Matrix products and convolutions use the field's letters; every other call lists its arguments.
+
+>>> params(Call("torch.nn.functional", "linear", (Arg("", Tensor((64, 1024), "float16")), Arg("", Tensor((10, 1024), "float16")))))
+'M=64,N=10,K=1024,float16'
+>>> params(Call("torch", "sum", (Arg("", Tensor((2, 3), "float32")), Arg("dim", 1))))
+'[2,3]float32,dim=1'
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from pyprof.model import Arg, Call, Other, Tensor, Value
+
+_MATRIX = {"mm": 0, "matmul": 0, "__matmul__": 0, "bmm": 0, "addmm": 1, "addmm_": 1, "baddbmm": 1}  # first operand
+
+
+def params(call: Call) -> str:
+    """The parameters of a call; what has no letters of its own lists all arguments."""
+    name = call.op.rpartition("::")[2].partition(".")[0]
+    tensors = [arg.value for arg in call.args if isinstance(arg.value, Tensor)]
+    text = None
+    if name == "linear" and len(tensors) >= 2:
+        text = _product(tensors[0], Tensor(tensors[1].shape[::-1], tensors[1].dtype))
+    elif name in _MATRIX and len(tensors) >= _MATRIX[name] + 2:
+        text = _product(*tensors[_MATRIX[name] : _MATRIX[name] + 2])
+    elif name.startswith("conv") and len(tensors) >= 2 and "backward" not in name:
+        text = _convolution(name, call, *tensors[:2])
+    return text or ",".join(_argument(arg) for arg in call.args) or "-"
+
+
+def dtype(call: Call) -> str | None:
+    """The type of the first tensor of a call.
+
+    >>> dtype(Call("torch", "cat", (Arg("", (Tensor((2,), "bfloat16"),)),)))
+    'bfloat16'
+    """
+    for arg in call.args:
+        values = arg.value if isinstance(arg.value, tuple) and not isinstance(arg.value, (Tensor, Other)) else (arg.value,)
+        for value in values:
+            if isinstance(value, Tensor) and value.dtype:
+                return value.dtype
+    return None
+
+
+def _product(first: Tensor, second: Tensor) -> str | None:
+    """A (B, M, K) times B (B, K, N). None for shapes that are no product."""
+    if not first.shape or not second.shape or first.shape[-1] != second.shape[max(len(second.shape) - 2, 0)]:
+        return None
+    n = second.shape[-1] if len(second.shape) > 1 else 1
+    k, batch = first.shape[-1], second.shape[:-2]
+    rows = first.shape[:-1] or (1,)
+    letters = {"M": rows[-1], "N": n, "K": k} if batch else {"M": prod(rows), "N": n, "K": k}
+    if batch:
+        letters = {"B": prod(rows[:-1]) if len(rows) > len(batch) else prod(batch), **letters}
+    return _join(letters, first)
+
+
+def _convolution(name: str, call: Call, input: Tensor, weight: Tensor) -> str | None:
+    """N, C, spatial input H, W; K filters with kernel R, S; then the scalar arguments that are not the default."""
+    dims = len(weight.shape) - 2
+    if dims not in (1, 2, 3) or len(input.shape) not in (dims + 1, dims + 2):
+        return None
+    transposed = "transpose" in name
+    shape = input.shape if len(input.shape) == dims + 2 else (1, *input.shape)
+    letters = {"N": shape[0], "C": shape[1], **dict(zip("DHW"[3 - dims :], shape[2:]))}
+    letters["K"] = weight.shape[1] if transposed else weight.shape[0]
+    letters |= dict(zip("TRS"[3 - dims :], weight.shape[2:]))
+    rest = [arg for arg in call.args if not isinstance(arg.value, Tensor) and arg.value is not None]
+    return ",".join([_join(letters, input), *(_argument(arg) for arg in rest)])
+
+
+def _join(letters: dict[str, int], tensor: Tensor) -> str:
+    return ",".join([*(f"{letter}={size}" for letter, size in letters.items()), tensor.dtype or "na"])
+
+
+def _argument(arg: Arg) -> str:
+    text = _value(arg.value)
+    return f"{arg.name}={text}" if arg.name else text
+
+
+def _value(value: Value) -> str:
+    if isinstance(value, Tensor):
+        return "[" + ",".join(map(str, value.shape)) + "]" + (value.dtype or "na")
+    if isinstance(value, Other):
+        return "".join((value.text or value.type).split())
+    if isinstance(value, tuple):
+        return "(" + ",".join(_value(item) for item in value) + ")"
+    return "".join(str(value).split())

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Print the table of kernels: python prof.py --csv -c kernel,op,sil,tc,flops net.dict
+
+The input is a net.dict that parse.py wrote (or stdin), or a recording itself: then parse runs in the same process.
+The table goes to stdout, the coverage ledger to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+if not __package__:  # run by path: the repository's root takes the place of this file's folder
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+    __package__ = "pyprof.prof"
+
+from pyprof import netdict
+from pyprof.errors import FormatError, PyProfError
+from pyprof.model import Rows
+from pyprof.prof import ledger, table
+from pyprof.prof.columns import COLUMNS, View
+
+
+def _parser() -> argparse.ArgumentParser:
+    columns = "\n".join(f"  {c.key:<8} {c.heading:<11} {c.doc.split('. ')[0]}" for c in COLUMNS.values())
+    parser = argparse.ArgumentParser(
+        prog="prof.py",
+        description="Example: prof.py --csv -c kernel,op,sil,tc,flops net.dict > table.csv",
+        epilog=f"columns:\n{columns}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", nargs="?", help="net.dict or a recording; default: net.dict from stdin")
+    parser.add_argument("-c", metavar="COLUMNS", default=",".join(table.DEFAULT), help="columns, comma-separated; default: %(default)s")
+    style = parser.add_mutually_exclusive_group()
+    style.add_argument("--csv", action="store_true", help="comma-separated, every field quoted")
+    style.add_argument("-w", metavar="N", type=int, help="fixed width of N characters; default: fields separated by one blank")
+    parser.add_argument("--memory", action="store_true", help="with copies and sets; for a recording as input")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        specs = table.select(arguments.c)
+        rows, name = _rows(arguments.file, arguments.memory)
+        view = View(rows)
+        style = "csv" if arguments.csv else "width" if arguments.w is not None else "blank"
+        for line in table.lines(view, specs, style, arguments.w or 0):
+            sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+        print(ledger.text(view, name), file=sys.stderr)
+    except PyProfError as error:
+        print(f"prof.py: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
+    return 0
+
+
+def _rows(file: str | None, memory: bool) -> tuple[Rows, str]:
+    if file is None:
+        sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+        return netdict.read(sys.stdin, "stdin"), "stdin"
+    path = Path(file)
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(1)
+            is_text = head in (b"{", b" ", b"\n", b"\r", b"\t")
+        if not is_text:
+            from pyprof.session import load
+
+            return load(path, memory=memory).rows, file
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            return netdict.read(lines, file), file
+    except IsADirectoryError:
+        raise FormatError(f"{file}: is a directory; give a net.dict or a recording.") from None
+    except OSError as error:
+        raise FormatError(f"{file}: cannot be read ({error.strerror}); give a net.dict or a recording.") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

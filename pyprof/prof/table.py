@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns as text (CSV, fixed width, blank-separated) and as a data frame.
+
+CSV quotes every field. The fixed width cuts texts and aligns numbers. Without either, fields hold no blanks, so that
+awk and cut work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+
+from pyprof.errors import UsageError
+from pyprof.model import Column
+from pyprof.prof.columns import COLUMNS, Cells, Reals, Spec, Texts, View
+
+DEFAULT = ("idx", "dir", "sub", "mod", "op", "kernel", "params", "sil")
+_BLOCK = 65536
+
+
+def select(keys: str) -> list[Spec]:
+    """Columns by their comma-separated keys. Raises UsageError for one that does not exist or comes twice."""
+    chosen = [key.strip() for key in keys.split(",")]
+    for key in chosen:
+        if key not in COLUMNS:
+            raise UsageError(f"column {key!r} does not exist; choose from {','.join(COLUMNS)}.")
+    if len(set(chosen)) < len(chosen):
+        raise UsageError(f"a column is named twice in {keys!r}.")
+    return [COLUMNS[key] for key in chosen]
+
+
+def texts(spec: Spec, cells: Cells, block: slice) -> list[str]:
+    """The cells of some rows as text."""
+    if isinstance(cells, Column):
+        out = cells.values[block].astype(object)
+        if cells.present is not None:
+            out[~cells.present[block]] = spec.none
+        return [str(value) for value in out.tolist()]
+    if isinstance(cells, Reals):
+        return [spec.none if value != value else f"{value:.1f}" for value in cells.values[block].tolist()]
+    table = np.array([spec.none if text is None else text for text in cells.texts], object)
+    return list(table[cells.codes[block]].tolist())
+
+
+def lines(view: View, specs: Sequence[Spec], style: str, width: int = 0) -> Iterator[str]:
+    """Heading and rows. `style` is csv, width or blank. Raises UsageError for a width that is too small."""
+    cells = [spec.cells(view) for spec in specs]
+    widths = _widths(specs, width) if style == "width" else []
+    yield _join([spec.heading for spec in specs], specs, style, widths)
+    for first in range(0, len(view.rows), _BLOCK):
+        block = slice(first, first + _BLOCK)
+        columns = [texts(spec, column, block) for spec, column in zip(specs, cells)]
+        if style == "csv":
+            quoted = [[f'"{text}"' if '"' not in text else _quote(text) for text in column] for column in columns]
+            yield from map(",".join, zip(*quoted))
+        elif style == "blank":
+            yield from map(" ".join, zip(*([_no_blanks(text) for text in column] for column in columns)))
+        else:
+            fixed = [_fix(spec, column, size) for spec, column, size in zip(specs, columns, widths)]
+            yield from map(" ".join, zip(*fixed))
+
+
+def _quote(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _no_blanks(text: str) -> str:
+    return "_".join(text.split()) if not text.isalnum() else text
+
+
+def _join(headings: list[str], specs: Sequence[Spec], style: str, widths: list[int]) -> str:
+    if style == "csv":
+        return ",".join(map(_quote, headings))
+    if style == "blank":
+        return " ".join(headings)
+    return " ".join(heading[:size].ljust(size) for heading, size in zip(headings, widths))
+
+
+def _widths(specs: Sequence[Spec], width: int) -> list[int]:
+    """What is left of the width is shared by the columns that have none of their own."""
+    fixed = sum(spec.width + 1 for spec in specs)
+    flexible = sum(spec.width == 0 for spec in specs)
+    least = fixed + 8 * flexible
+    if width < least:
+        raise UsageError(f"-w {width} is too small for these columns; they need at least {least}.")
+    share = (width - fixed) // flexible if flexible else 0
+    return [spec.width or share for spec in specs]
+
+
+def _fix(spec: Spec, column: list[str], size: int) -> list[str]:
+    if spec.key == "trace":
+        column = [text.rpartition(",")[2].rpartition("/")[2] for text in column]
+    right = bool(spec.unit) or spec.key in ("idx", "sub", "tid", "device", "stream")
+    return [text[:size].rjust(size) if right else text[:size].ljust(size) for text in column]
+
+
+def frame(view: View, specs: Sequence[Spec]) -> pd.DataFrame:
+    """The columns as a data frame: nullable integers, floats, categories for texts."""
+    out = {}
+    for spec in specs:
+        cells = spec.cells(view)
+        if isinstance(cells, Column):
+            out[spec.key] = pd.arrays.IntegerArray(cells.values.astype(np.int64), ~cells.mask())
+        elif isinstance(cells, Reals):
+            out[spec.key] = cells.values
+        else:
+            out[spec.key] = _categories(cells)
+    return pd.DataFrame(out)
+
+
+def _categories(cells: Texts) -> pd.Categorical:
+    known = list(dict.fromkeys(text for text in cells.texts if text is not None))
+    place = {text: i for i, text in enumerate(known)}
+    codes = np.array([-1 if text is None else place[text] for text in cells.texts], np.int64)
+    return pd.Categorical.from_codes(codes[cells.codes] if len(codes) else np.empty(0, np.int64), categories=known)
