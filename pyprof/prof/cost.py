@@ -163,5 +163,6 @@ def bytes_of(*tensors: Tensor | None) -> int | None:
 
 
 __all__ = [
-    "UNKNOWN", "VIEW", "Arg", "Call", "Cost", "Formula", "Tensor", "bytes_of", "cost", "find", "formulas", "lookup", "total",
+    "UNKNOWN", "VIEW", "Arg", "Call", "Cost", "Formula", "Tensor", "bytes_of", "cost", "find", "formulas", "lookup",
+    "total",
 ]  # fmt: skip

@@ -46,7 +46,7 @@ KINDS = [
     (r"classnll|nll_loss|cross_?entropy|ctc_loss|mse_(kernel|backward)|smooth_l1|huber|kl_div", "loss"),  # [s] [t]
     # Convolution.
     (r"convolve|[sh]\d*cudnn|winograd|fft2d_|[fdwb]grad|fprop|bprop|bwd_(weight|data)", "conv"),  # [s] [o]
-    (r"conv\dd|convolution|conv_(fwd|bwd|depthwise)|depthwise|conv1x1|naive_conv|miopenconv|gcnasm", "conv"),  # [s] [r]
+    (r"conv\dd|convolution|conv_(fwd|bwd|depthwise)|depthwise|conv1x1|naive_conv|miopenconv|gcnasm", "conv"),  # [r]
     (r"implicit_gemm|implicitgemm|first_layer_(fwd|wgrad)|direct_group|igemm_(fwd|bwd|wrw)", "conv"),  # [s] [o] [r]
     # Optimizers, random numbers, tables.
     (r"lpnormfunctor", "reduction"),  # [t] ForeachReduceOp.cu
@@ -57,11 +57,11 @@ KINDS = [
     (r"(radix|segmented|merge)_?sort|bitonic|sort_?kernel|top_?k|unique|sortkeyvalue|thrust::.*sort", "sort"),  # [t]
     (r"max_?pool|avg_?pool|average_?pool|pooling|adaptive\w*pool", "pooling"),  # [s] [t] [r]
     # Products.
-    (r"gemm|gemv|\bdot_kernel|nvjet|cijk_|cutlass.*tensorop|cublas(lt)?::|matmul|\bbmm_|_mm_kernel", "gemm"),  # [s] [r]
+    (r"(?<!fb)gemm|gemv|\bdot_kernel|nvjet|cijk_|tensorop|cublas(lt)?::|matmul|\bbmm_|_mm_kernel", "gemm"),  # [s]
     (r"[shibcd](884|1688|16816|16832|161616)|xmma|wgmma|mma_\w*kernel|\bger_kernel|\bsyrk|\btrsm", "gemm"),  # [o] [c]
     # Copies and moves by index.
-    (r"direct_copy|copy_device|catarraybatchedcopy|copy_kernel|copyfunctor|reshape_and_cache|transpose", "copy"),  # [s] [v]
-    (r"gather|scatter|index_(elementwise|put|copy|fill|add|kernel)|indexfunc|flip_kernel", "copy"),  # [s] [t]
+    (r"direct_copy|copy_device|catarraybatched|copy_kernel|copyfunctor|reshape_and_cache|transpose", "copy"),  # [s]
+    (r"gather|scatter|index_(elementwise|put|copy|fill|add|kernel)|indexfunc|indexing_|flip_kernel|permute_", "copy"),  # [t]
     # What is left says how it runs.
     (r"reduce|reduction|^triton_(red|per)_|scan|cumsum|cumprod|argm(ax|in)|segment", "reduction"),  # [s] [t] [o]
     (r"elementwise|pointwise|functor|^triton_|upsample|masked_|where|_kernel_impl|activation", "pointwise"),  # [s] [t]
@@ -112,6 +112,7 @@ FITS: dict[str, frozenset[str]] = {
     "indexing": frozenset({"copy", "embedding", "pointwise"}),
     "joining": frozenset({"copy"}),
     "loss": frozenset({"loss", "softmax", "reduction", "pointwise"}),
+    "masking": frozenset({"copy", "pointwise"}),
     "norm": frozenset({"norm"}),
     "optimizer": frozenset({"optimizer", "pointwise"}),
     "pointwise": frozenset({"pointwise", "copy"}),

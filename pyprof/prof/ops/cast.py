@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Casts and copies: no FLOPs; bytes: what is read and what is written. The gradient goes the same way back.
+
+A cast to the dtype that a tensor already has does nothing. Whether `to` moves to another device is not recorded:
+with a device but no new dtype the bytes are unknown.
+
+>>> to(Tensor((4, 8), "float32"), Other("dtype", "torch.float16"))  # 128 + 64
+Cost(flops=0, bytes=192)
+>>> to(Tensor((4, 8), "float32"), "float32").basis
+'view'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from pyprof.model import Cost, Other, Tensor, Value
+from pyprof.prof.cost import VIEW, bytes_of, cost
+from pyprof.prof.ops.shapes import (
+    as_tensor,
+    broadcast,
+    chosen_dtype,
+    dtype_of,
+    is_float,
+    like,
+    require,
+    sizes,
+)
+
+# The methods that are named after a dtype. Source: torch.Tensor.
+CASTS = {
+    "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "byte": "uint8", "char": "int8",
+    "short": "int16", "int": "int32", "long": "int64", "bool": "bool", "cfloat": "complex64", "cdouble": "complex128",
+    "chalf": "complex32",
+}  # fmt: skip
+
+
+def copied(input: Tensor, dtype: str | None) -> Cost:
+    """Reads a tensor and writes it with another dtype or place."""
+    output = Tensor(input.shape, dtype)
+    dgrad = Cost(0, bytes_of(output, like(input))) if is_float(input.dtype) and is_float(dtype) else None
+    return Cost(0, bytes_of(input, output), dgrad=dgrad)
+
+
+def _cast(dtype: str) -> Callable[..., Cost]:
+    def cast(input: Tensor, *parameters: Value) -> Cost:
+        return VIEW if as_tensor(input).dtype == dtype else copied(input, dtype)
+
+    return cast
+
+
+for _name, _dtype in CASTS.items():
+    cost(_name)(_cast(_dtype))
+
+
+@cost("to", "type", "type_as")
+def to(
+    input: Tensor,
+    *args: Value,
+    dtype: Value = None,
+    device: Value = None,
+    other: Value = None,
+    copy: Value = False,
+) -> Cost:
+    """to(dtype), to(device), to(device, dtype), to(other), type(dtype), type_as(other). Source: torch.Tensor.to.
+
+    >>> to(Tensor((4,), "float16"), Tensor((1,), "float32")), to(Tensor((4,), "float16"), "cuda:0")
+    (Cost(flops=0, bytes=24), Cost(flops=0, bytes=None))
+    """
+    given = [
+        value for value in (*args, dtype, device, other) if value is not None and not isinstance(value, bool)
+    ]
+    flags = [value for value in args if isinstance(value, bool)]  # non_blocking, copy
+    wanted = [found for value in given if (found := _named_dtype(value)) is not None]
+    return _converted(input, wanted, copy is True or flags[1:2] == [True], len(given) > len(wanted))
+
+
+def _named_dtype(value: Value) -> str | None:
+    """The dtype of `other`, or the one that is named. "torch.cuda.HalfTensor" names float16; a number is a device."""
+    if isinstance(value, Tensor):
+        return value.dtype
+    if isinstance(value, str) and value.endswith("Tensor"):
+        value = value.rsplit(".", 1)[-1].removesuffix("Tensor").lower()
+    return dtype_of(value) if isinstance(value, (str, Other)) else None
+
+
+def _converted(input: Tensor, wanted: list[str], copy: bool, moves: bool) -> Cost:
+    dtype = wanted[-1] if wanted else as_tensor(input).dtype
+    if dtype != input.dtype or copy:
+        return copied(input, dtype)
+    return Cost(0, None) if moves else VIEW
+
+
+@cost("aten::to")
+def dispatched_to(input: Tensor, *args: Value) -> Cost:
+    """The number of arguments tells the overload: 4 (dtype or other, non_blocking, copy, memory_format), 5 with a
+    device in front, 7 (dtype, layout, device, pin_memory, non_blocking, copy, memory_format). Source: aten::to.
+
+    >>> dispatched_to(Tensor((4,), "float32"), 5, False, False, None)
+    Cost(flops=0, bytes=24)
+    """
+    require(len(args) in (4, 5, 7), "an overload of aten::to")
+    dtype = args[1 if len(args) == 5 else 0]
+    wanted = dtype.dtype if isinstance(dtype, Tensor) else chosen_dtype(dtype, as_tensor(input).dtype)
+    require(wanted is not None, f"no dtype {dtype!r}")
+    assert wanted is not None
+    return _converted(input, [wanted], args[-2] is True, len(args) > 4)
+
+
+@cost("cuda", "cpu")
+def moved(input: Tensor, *parameters: Value) -> Cost:
+    """To another device, or nothing if it is there: the bytes are unknown. Source: torch.Tensor.cuda.
+
+    >>> moved(Tensor((4,), "float32"))
+    Cost(flops=0, bytes=None)
+    """
+    as_tensor(input)
+    return Cost(0, None)
+
+
+@cost("_to_copy")
+def to_copy(input: Tensor, dtype: Value = None, *parameters: Value) -> Cost:
+    """What `to` calls if there is something to do. Source: aten::_to_copy.
+
+    >>> to_copy(Tensor((4,), "float32"), 15)
+    Cost(flops=0, bytes=24)
+    """
+    return copied(input, chosen_dtype(dtype, input.dtype))
+
+
+@cost(
+    "clone",
+    "lift_fresh_copy",
+    "detach_copy",
+    "pin_memory",
+    "roll",
+    "flip",
+    "fliplr",
+    "flipud",
+    "rot90",
+    "tril",
+    "triu",
+)
+def clone(input: Tensor, *parameters: Value) -> Cost:
+    """As many elements as the input has, in another place or order. Source: torch.clone.
+
+    >>> clone(Tensor((4, 8), "float32", (0, 1)))  # 8 stored, 32 written
+    Cost(flops=0, bytes=160)
+    """
+    return copied(input, input.dtype)
+
+
+@cost("copy")
+def copy(input: Tensor, src: Value, *parameters: Value) -> Cost:
+    """copy_ overwrites its destination, which is not read; the source may be broadcast. Source: torch.Tensor.copy_.
+
+    >>> copy(Tensor((4, 8), "float16"), Tensor((8,), "float32"))  # 32 + 64
+    Cost(flops=0, bytes=96)
+    """
+    source = (src,) if isinstance(src, Tensor) else ()
+    require(broadcast(input.shape, *(t.shape for t in source)) == input.shape, "the source does not fit")
+    return Cost(0, bytes_of(*source, input), dgrad=Cost(0, bytes_of(like(input), *map(like, source))))
+
+
+@cost("repeat", "tile", "expand_copy")
+def repeat(input: Tensor, *repeats: Value) -> Cost:
+    """Reads the input once, writes every repetition; the backward adds them up. Source: torch.Tensor.repeat.
+
+    >>> repeat(Tensor((4,), "float32"), 3, 2)  # 4·4 + 24·4
+    Cost(flops=0, bytes=112)
+    """
+    times = sizes(repeats)
+    require(all(n >= 0 for n in times), "negative repeats")
+    output = Tensor((input.numel * prod(times),), input.dtype)
+    return Cost(0, bytes_of(input, output), dgrad=Cost(output.numel, bytes_of(output, like(input))))
+
+
+@cost(
+    "pad", "constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "replication_pad1d", "replication_pad2d"
+)
+def pad(input: Tensor, pad: Value, mode: Value = None, value: Value = None) -> Cost:
+    """Sizes grow by pairs from the last dimension on. Source: torch.nn.functional.pad.
+
+    >>> pad(Tensor((2, 3), "float32"), (1, 1))  # 6·4 + 10·4
+    Cost(flops=0, bytes=64)
+    """
+    edges = sizes((pad,))
+    require(len(edges) % 2 == 0 and len(edges) <= 2 * len(input.shape), "pairs of edges are expected")
+    shape = list(input.shape)
+    for i, edge in enumerate(edges):
+        shape[-1 - i // 2] += edge
+    require(min(shape, default=0) >= 0, "nothing is left")
+    output = Tensor(tuple(shape), input.dtype)
+    return Cost(0, bytes_of(input, output), dgrad=Cost(0, bytes_of(output, like(input))))

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What optimizers run: `_foreach_*` operators over lists of tensors, and the fused steps.
+
+A foreach operator is its elementwise namesake over every tensor of the lists: each list is read once and the first is
+written (or a result as large). A fused step reads and writes parameters and state, and reads the gradients:
+SGD 2 FLOPs per parameter, with momentum 4; Adam 13, AdamW 14, one more with amsgrad. No backward.
+
+>>> p = (Tensor((10,), "float32"), Tensor((2, 5), "float32"))
+>>> fused_adamw(p, p, p, p, (), (Tensor((), "float32"),) * 2)  # 14·20; (4 read + 3 written)·80 + 2·4
+Cost(flops=280, bytes=568)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyprof.model import Cost, Tensor, Value
+from pyprof.prof.cost import bytes_of, cost
+from pyprof.prof.ops.pointwise import BINARY, FLOAT_UNARY, SAME_UNARY
+from pyprof.prof.ops.shapes import like, require, tensors_in
+
+# FLOPs per element of the operators whose row is not in the tables of pointwise.
+FOREACH = {
+    "add": 1, "sub": 1, "div": 1, "addcmul": 3, "addcdiv": 3, "lerp": 3, "zero": 0, "copy": 0,
+    "clamp_min": 1, "clamp_max": 1, "minimum": 1, "maximum": 1,
+    **{name: row[0] for name, row in (FLOAT_UNARY | SAME_UNARY).items()},
+    **{name: row[0] for name, row in BINARY.items() if not name.startswith("__")},
+}  # fmt: skip
+OVERWRITTEN = ("zero", "copy")  # the first list is not read
+
+
+def _foreach(flops: int, overwrites: bool) -> Callable[..., Cost]:
+    def foreach(tensors: tuple[Tensor, ...], *operands: Value, alpha: Value = 1, **more: Value) -> Cost:
+        first = tensors_in((tensors,))
+        others = tensors_in((*operands, *more.values()))
+        require(isinstance(tensors, tuple) and bool(first), "a list of tensors is expected")
+        lists = [
+            value for value in (*operands, *more.values()) if isinstance(value, tuple) and tensors_in(value)
+        ]
+        require(
+            all(len(tensors_in(value)) == len(first) for value in lists), "lists of one length are expected"
+        )
+        read = others if overwrites else [*first, *others]
+        return Cost(flops * sum(t.numel for t in first), bytes_of(*read, *map(like, first)))
+
+    return foreach
+
+
+for _name, _flops in FOREACH.items():
+    cost(f"_foreach_{_name}")(_foreach(_flops, _name in OVERWRITTEN))
+
+
+@cost("_foreach_norm", "_foreach_max")
+def foreach_norm(tensors: tuple[Tensor, ...], *parameters: Value) -> Cost:
+    """Power and addition per element, a root and a number written per tensor. Source: aten::_foreach_norm.
+
+    >>> foreach_norm((Tensor((10,), "float32"), Tensor((2, 5), "float32")))
+    Cost(flops=42, bytes=88)
+    """
+    parts = tensors_in((tensors,))
+    require(bool(parts), "a list of tensors is expected")
+    results = [Tensor((), t.dtype) for t in parts]
+    return Cost(2 * sum(t.numel for t in parts) + len(parts), bytes_of(*parts, *results))
+
+
+def _step(flops: int, params: Value, grads: Value, state: list[Value], steps: Value = ()) -> Cost:
+    """`state` is read and written like the parameters, `steps` are read."""
+    weights, gradients = tensors_in((params,)), tensors_in((grads,))
+    kept = tensors_in(state)
+    require(0 < len(weights) == len(gradients), "lists of one length are expected")
+    written = [like(t) for t in (*weights, *kept)]
+    total = sum(t.numel for t in weights)
+    return Cost(flops * total, bytes_of(*weights, *gradients, *kept, *written, *tensors_in((steps,))))
+
+
+@cost("_fused_adamw")
+def fused_adamw(
+    params: Value, grads: Value, exp_avgs: Value, exp_avg_sqs: Value, max_exp_avg_sqs: Value = (),
+    state_steps: Value = (), *settings: Value, amsgrad: Value = False, **more: Value,
+) -> Cost:  # fmt: skip
+    """Two moments (3 + 4), their corrections and the root (4), update 2 and decay 1. Source: aten::_fused_adamw_.
+
+    >>> p = (Tensor((10,), "float16"),)
+    >>> fused_adamw(p, p, p, p)
+    Cost(flops=140, bytes=140)
+    """
+    flops = 15 if tensors_in((max_exp_avg_sqs,)) else 14
+    return _step(flops, params, grads, [exp_avgs, exp_avg_sqs, max_exp_avg_sqs], state_steps)
+
+
+@cost("_fused_adam")
+def fused_adam(
+    params: Value, grads: Value, exp_avgs: Value, exp_avg_sqs: Value, max_exp_avg_sqs: Value = (),
+    state_steps: Value = (), *settings: Value, **more: Value,
+) -> Cost:  # fmt: skip
+    """One less than AdamW: no decay. Source: aten::_fused_adam_.
+
+    >>> p = (Tensor((10,), "float16"),)
+    >>> fused_adam(p, p, p, p)
+    Cost(flops=130, bytes=140)
+    """
+    flops = 14 if tensors_in((max_exp_avg_sqs,)) else 13
+    return _step(flops, params, grads, [exp_avgs, exp_avg_sqs, max_exp_avg_sqs], state_steps)
+
+
+@cost("_fused_sgd")
+def fused_sgd(
+    params: Value, grads: Value, momentum_buffer_list: Value = (), *settings: Value, **more: Value
+) -> Cost:
+    """Scale and subtract; momentum scales and adds to its buffer first. Source: aten::_fused_sgd_.
+
+    >>> p = (Tensor((10,), "float32"),)
+    >>> fused_sgd(p, p), fused_sgd(p, p, p)
+    (Cost(flops=20, bytes=120), Cost(flops=40, bytes=200))
+    """
+    flops = 4 if tensors_in((momentum_buffer_list,)) else 2
+    return _step(flops, params, grads, [momentum_buffer_list])
+
+
+@cost("_fused_adagrad")
+def fused_adagrad(
+    params: Value, grads: Value, state_sums: Value, state_steps: Value = (), *settings: Value, **more: Value
+) -> Cost:
+    """Square, add, root, add eps, divide, scale, subtract: 7. Source: aten::_fused_adagrad_.
+
+    >>> p = (Tensor((10,), "float32"),)
+    >>> fused_adagrad(p, p, p)
+    Cost(flops=70, bytes=200)
+    """
+    return _step(7, params, grads, [state_sums], state_steps)
