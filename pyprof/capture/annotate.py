@@ -186,12 +186,7 @@ def _optimizer_begins(self: Any, name: str) -> None:
     frame = sys._getframe(
         4
     )  # who called step: between are two functions of this module, and torch's around step
-    back = frame.f_back
-    outer = (id(back.f_code), back.f_lasti) if back is not None else ()
-    place = (id(frame.f_code), frame.f_lasti, *outer, state.context)
-    site = recorder.stacks.by_key.get(place)
-    if site is None:
-        site = recorder.stacks.add_site(place, frame, state.context)
+    site = recorder.stacks.site(frame, state.context)
     self._pyprof_call = (state, _optimizer_function(name.split("#", 1)[1]), site, state.layer, time_ns())
     state.busy = True
 
@@ -210,7 +205,7 @@ def _record_function_ends(self: Any) -> None:
     call = self.__dict__.pop("_pyprof_call", None)
     if call is not None:
         state, number, site, layer, start = call
-        state.calls.append((number, site, ((), ()), layer, start, time_ns()))
+        state.calls += (number, site, -1, layer, start, time_ns())
         state.busy = False
     elif self.__dict__.pop("_pyprof_open", False):
         pop()

@@ -5,7 +5,7 @@
 value is called at once, and reaches nothing else, may get something that records the call.
 
 From Python 3.11 on each instruction knows the range of source text that it stands for. The access `F.conv2d` is a
-callee when the smallest larger range that starts at the same place belongs to a call. Where the ranges are missing
+callee when the smallest larger range that starts at the same place is first of all a call. Where the ranges are missing
 (Python 3.10, `-X no_debug_ranges`) only the instruction made for method calls counts; the others are seen as
 operators. A value that is stored first (pytest rewrites asserts that way) does not count.
 """
@@ -61,12 +61,13 @@ def _is_method_load(load: _Instruction) -> bool:
 
 
 def _is_callee(end: tuple[int, int], same_start: list[_Instruction]) -> bool:
-    """Among what starts where the load starts, the next larger range must be made by a call alone."""
-    larger = [other for other in same_start if other.end is not None and other.end > end]
-    if not larger:
-        return False
-    nearest = min(other.end for other in larger if other.end is not None)
-    return all(other.opcode in _CALLS for other in larger if other.end == nearest)
+    """The next larger range that starts where the load starts must be a call (what drops its result comes after)."""
+    larger = [
+        (other.end, other.offset, other.opcode)
+        for other in same_start
+        if other.end is not None and other.end > end
+    ]
+    return bool(larger) and min(larger)[2] in _CALLS
 
 
 def _instructions(code: CodeType) -> list[_Instruction]:

@@ -20,11 +20,13 @@ from pyprof.model import Arg, Other, Tensor, Value
 
 Key = tuple[Any, ...]
 
-_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
+_Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _SCALARS = frozenset({int, float, bool, str, complex})
 _ATOMS = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format, type(...)})
 _LIMIT = 512  # elements of a sequence that are looked at
 # Tensors that stand for others while a program is traced or compiled: such a call computes nothing.
+_modes = torch._C._len_torch_function_stack
 _TRACED = frozenset({"FakeTensor", "FunctionalTensor", "Proxy", "MetaProxy", "ShapeProxy"})
 _real_tensor: dict[type, bool] = {}
 
@@ -33,35 +35,41 @@ class Traced(Exception):
     """An argument is a stand-in of a tracer: the call is not to be recorded."""
 
 
+def key_of(args: Sequence[Any], kwargs: Mapping[str, Any], alone: bool = False) -> Key:
+    """The key of a call's arguments, flat: a tensor is its torch.Size, dtype and stride, all else one entry.
+
+    Raises Traced if one of them is a stand-in.
+    """
+    if _modes() and not alone:
+        # A mode of the user (torch.device as a context, say) would be told of each x.shape below.
+        with torch._C.DisableTorchFunction():
+            return key_of(args, kwargs, True)
+    out: list[Any] = []
+    for value in args:
+        kind = type(value)
+        if kind is _Tensor or kind is _Parameter:
+            try:
+                out += (value.shape, value.dtype, value.stride())
+            except Exception:  # sparse and nested tensors have no strides, or not even a shape
+                out.append(_tensor(value))
+        else:
+            out.append(_item(value, kind, 0))
+    if kwargs:
+        for name, value in kwargs.items():
+            out.append(_Named((name, _item(value, type(value), 0))))
+    return tuple(out)
+
+
 class _TensorKey(tuple[Any, ...]):
     """(shape, dtype, stride or None) of a tensor; its own type, so that no tuple of the user is taken for it."""
 
     __slots__ = ()
 
 
-def key_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Key:
-    """The key of a call's arguments. Raises Traced if one of them is a stand-in."""
-    if torch._C._len_torch_function_stack():
-        # A mode of the user (torch.device as a context, say) would be told of each x.shape below.
-        with torch._C.DisableTorchFunction():
-            return _key(args, kwargs)
-    return _key(args, kwargs)
+class _Named(tuple[Any, ...]):
+    """(name, entry) of a keyword argument."""
 
-
-def _key(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Key:
-    out: list[Any] = []
-    for value in args:
-        kind = type(value)
-        if kind in _PLAIN:
-            try:
-                out.append(_TensorKey((value.shape, value.dtype, value.stride())))
-            except Exception:  # sparse and nested tensors have no strides, or not even a shape
-                out.append(_tensor(value))
-        else:
-            out.append(_item(value, kind, 0))
-    if kwargs:
-        return (tuple(out), tuple((name, _item(value, type(value), 0)) for name, value in kwargs.items()))
-    return (tuple(out), ())
+    __slots__ = ()
 
 
 def _item(value: Any, kind: type, depth: int) -> Any:
@@ -76,7 +84,7 @@ def _item(value: Any, kind: type, depth: int) -> Any:
             return (kind, Other, len(value))
         return (tuple, tuple(_item(item, type(item), depth + 1) for item in value))
     if kind is slice:
-        return (slice, repr((_scalar(value.start), _scalar(value.stop), _scalar(value.step))))
+        return (slice, ":".join(_bound(bound) for bound in (value.start, value.stop, value.step)))
     real = _real_tensor.get(kind)
     if real is None:
         if kind.__name__ in _TRACED:
@@ -88,8 +96,11 @@ def _item(value: Any, kind: type, depth: int) -> Any:
     return (kind,)
 
 
-def _scalar(value: Any) -> Any:
-    return value if isinstance(value, (int, type(None))) else type(value).__name__
+def _bound(value: Any) -> str:
+    """One bound of a slice; a tensor's value is not read."""
+    if value is None:
+        return ""
+    return str(value) if type(value) is int else type(value).__name__
 
 
 def _tensor(value: torch.Tensor) -> Any:
@@ -106,9 +117,16 @@ def _tensor(value: torch.Tensor) -> Any:
 
 def arguments(key: Key) -> tuple[Arg, ...]:
     """The arguments that a key stands for."""
-    positional, named = key
-    unnamed = (Arg("", _value(item)) for item in positional)
-    return (*unnamed, *(Arg(name, _value(item)) for name, item in named))
+    out = []
+    entries = iter(key)
+    for entry in entries:
+        if type(entry) is torch.Size:
+            out.append(Arg("", _value(_TensorKey((entry, next(entries), next(entries))))))
+        elif type(entry) is _Named:
+            out.append(Arg(entry[0], _value(entry[1])))
+        else:
+            out.append(Arg("", _value(entry)))
+    return tuple(out)
 
 
 def _value(item: Any) -> Value:

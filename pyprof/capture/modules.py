@@ -53,7 +53,7 @@ def _call_module(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
     try:
         return _original(self, *args, **kwargs)
     finally:
-        state.modules.append((context, start, time_ns()))
+        state.modules += (context, start, time_ns())
         state.context, state.root = outside, root
 
 

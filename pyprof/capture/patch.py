@@ -69,7 +69,8 @@ class Registry:
 
 def recording(original: Function, number: int) -> Function:
     """A function that calls `original` and records the call as `recorder.functions[number]`, if it is the outermost."""
-    by_key = recorder.stacks.by_key
+    site_of = recorder.stacks.site
+    keys = recorder.keys
 
     def call(*args: Any, **kwargs: Any) -> Any:
         state = local.state
@@ -79,32 +80,25 @@ def recording(original: Function, number: int) -> Function:
             return original(*args, **kwargs)
         state.busy = True
         try:
-            frame = _getframe(1)
-            back = frame.f_back
-            place = (
-                (id(frame.f_code), frame.f_lasti, id(back.f_code), back.f_lasti, state.context)
-                if back is not None
-                else (id(frame.f_code), frame.f_lasti, state.context)
-            )
-            site = by_key.get(place)
-            if site is None:
-                site = recorder.stacks.add_site(place, frame, state.context)
+            site = site_of(_getframe(1), state.context)
             key = key_of(args, kwargs)
+            described = keys.get(key)
+            if described is None:
+                described = keys.setdefault(key, len(keys))
         except Traced:
             try:
                 return original(*args, **kwargs)
             finally:
                 state.busy = False
         except Exception as error:  # never into the user's code
-            site, key = -1, None
+            site = described = -1
             recorder.drop(f"call not described ({type(error).__name__})")
-        frame = back = None  # type: ignore[assignment]  # keeps no caller alive in a traceback
         start = time_ns()
         try:
             return original(*args, **kwargs)
         finally:
             calls = state.calls
-            calls.append((number, site, key, state.layer, start, time_ns()))
+            calls += (number, site, described, state.layer, start, time_ns())
             state.busy = False
             if len(calls) > recorder.limit:
                 _full()

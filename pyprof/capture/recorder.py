@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is recorded while a window is open: the state of each thread, and the tables that its records index.
 
-A wrapper appends one small tuple per call to its thread's list; texts are made when the file is written. No tensor and
-no frame is kept, only code objects, integers and shapes. Times are nanoseconds of the Unix epoch, as torch's own
-profiler reports them.
+A wrapper appends a few integers per call to its thread's flat list; texts are made when the file is written. No tensor
+and no frame is kept, only code objects, integers and shapes, and no container per call, which would wake the garbage
+collector. Times are nanoseconds of the Unix epoch, as torch's own profiler reports them.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from pyprof.capture.describe import Key
@@ -17,11 +17,11 @@ from pyprof.capture.stacks import Stacks
 
 
 class CallRecord(NamedTuple):
-    """One outermost patched call. `function` indexes `Recorder.functions`; site -1 and key None: could not be noted."""
+    """One outermost patched call. `function` indexes `Recorder.functions`, `args` its `keys`; -1: not noted."""
 
     function: int
     site: int
-    args: Key | None
+    args: int
     layer: str
     start: int
     end: int
@@ -58,9 +58,17 @@ class ThreadState:
         self.root: Callable[[], Any] | None = None  # weak reference to the outermost module that is running
         self.layer = ""  # names of the open layer: ranges, joined by ":"
         self.open: list[tuple[str, int, str, str]] = []  # open ranges: name, start, source, layer outside
-        self.calls: list[tuple[int, int, Key | None, str, int, int]] = []
-        self.modules: list[tuple[int, int, int]] = []
+        self.calls: list[Any] = []  # CallRecord after CallRecord, flat
+        self.modules: list[int] = []  # ModuleRecord after ModuleRecord, flat
         self.ranges: list[RangeRecord] = []
+
+    def call_records(self) -> Iterator[CallRecord]:
+        """The calls of this thread, by end."""
+        return map(CallRecord, *(self.calls[column::6] for column in range(6)))
+
+    def module_records(self) -> Iterator[ModuleRecord]:
+        """The module calls of this thread, by end."""
+        return map(ModuleRecord, *(self.modules[column::3] for column in range(3)))
 
 
 class _Local(threading.local):
@@ -74,17 +82,29 @@ class _Local(threading.local):
 class Recorder:
     """The switch that every wrapper reads first, and what the windows share."""
 
-    __slots__ = ("active", "counting", "excess", "functions", "limit", "lost", "on_full", "stacks", "threads")
+    __slots__ = (
+        "active",
+        "counting",
+        "excess",
+        "functions",
+        "keys",
+        "limit",
+        "lost",
+        "on_full",
+        "stacks",
+        "threads",
+    )
 
     def __init__(self) -> None:
         self.active = False
         self.counting = False  # the window is full: calls are only counted
         self.excess = 0
-        self.limit = 0  # calls of a thread after which `on_full` decides
+        self.limit = 0  # length of a thread's `calls` at which `on_full` decides
         self.on_full: Callable[[], None] = lambda: None
         self.threads: list[ThreadState] = []
         self.stacks = Stacks()
         self.functions: list[tuple[str, str]] = []  # (mod, op) of each wrapper
+        self.keys: dict[Key, int] = {}  # arguments, each distinct description once
         self.lost: dict[str, int] = {}
 
     def function(self, mod: str, op: str) -> int:

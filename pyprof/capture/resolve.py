@@ -9,18 +9,19 @@ accounts for them. Nor are those inside an optimizer's step, which is a call.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from pyprof.capture.annotate import LAYER
 from pyprof.capture.collectors.kineto import Operator, UserRange, mod_is_autograd
 from pyprof.capture.describe import arguments
-from pyprof.capture.recorder import CallRecord, ModuleRecord, RangeRecord, Recorder, ThreadState
+from pyprof.capture.recorder import CallRecord, RangeRecord, Recorder, ThreadState
 from pyprof.capture.targets import OPERATOR_NAMES
 from pyprof.marker import encode
 from pyprof.model import Call
 
+_NO_OPERATORS = frozenset({"TorchDynamo Cache Lookup"})  # events of torch that compute nothing
 _OPTIMIZER_RANGES = ("Optimizer.step#", "Optimizer.zero_grad#")
 
 
@@ -53,10 +54,10 @@ def resolve(
     texts = _Texts(recorder)
     calls: list[CallRow] = []
     for state in threads:
-        recorded = [CallRecord(*record) for record in state.calls]
+        recorded = list(state.call_records())
         calls.extend(texts.recorded(record, state.tid) for record in recorded)
         unseen = _unseen(by_thread.pop(state.tid, []), recorded)
-        modules = _Innermost((*record[1:], record[0]) for record in state.modules)
+        modules = _Innermost((record.start, record.end, record.context) for record in state.module_records())
         calls.extend(texts.operator(operator, modules, state.ranges) for operator in unseen)
     nowhere = _Innermost(())
     for rest in by_thread.values():  # threads that never ran a wrapper
@@ -76,7 +77,7 @@ def _range_rows(threads: Iterable[ThreadState], ranges: list[UserRange]) -> Iter
 
 
 def _unseen(operators: list[Operator], calls: list[CallRecord]) -> list[Operator]:
-    """The outermost forward operators of one thread that lie in no call. Both are sorted here by start."""
+    """The outermost forward operators of one thread that lie in no call, nor around one (compiled code, say)."""
     starts: list[int] = []
     ends: list[int] = []
     for call in sorted(calls, key=lambda call: call.start):
@@ -91,8 +92,10 @@ def _unseen(operators: list[Operator], calls: list[CallRecord]) -> list[Operator
         index = bisect_right(starts, operator.start) - 1
         if index >= 0 and operator.start < ends[index]:
             continue
-        covered_to = operator.end
-        if not mod_is_autograd(operator.call):
+        if mod_is_autograd(operator.call):
+            covered_to = operator.end
+        elif operator.call.op not in _NO_OPERATORS and bisect_left(starts, operator.end) == index + 1:
+            covered_to = operator.end
             out.append(operator)
     return out
 
@@ -128,6 +131,7 @@ class _Texts:
 
     def __init__(self, recorder: Recorder):
         self._recorder = recorder
+        self._keys = list(recorder.keys)
         self._known: dict[object, str] = {}
 
     def recorded(self, record: CallRecord, tid: int) -> CallRow:
@@ -136,7 +140,7 @@ class _Texts:
         if text is None:
             stacks = self._recorder.stacks
             mod, op = self._recorder.functions[record.function]
-            call = Call(mod, op, arguments(record.args) if record.args is not None else ())
+            call = Call(mod, op, arguments(self._keys[record.args]) if record.args >= 0 else ())
             path = stacks.contexts[stacks.sites[record.site][1]].path if record.site >= 0 else ""
             text = self._known[key] = encode(call, record.layer, stacks.trace(record.site), path or None)
         return CallRow(record.start, record.end, tid, text)
@@ -144,16 +148,26 @@ class _Texts:
     def operator(self, operator: Operator, modules: _Innermost, ranges: Iterable[RangeRecord]) -> CallRow:
         context = modules.at(operator.start)
         layer = _layer_at(ranges, operator.start)
-        key = (operator.call, context, layer)
+        key = (id(operator.call), context, layer)  # an object per distinct call; 1 and True are equal
         text = self._known.get(key)
         if text is None:
             stacks = self._recorder.stacks
-            mod, op = OPERATOR_NAMES.get(operator.call.op, ("aten", operator.call.op))
+            mod, op = OPERATOR_NAMES.get(operator.call.op) or _operator_name(operator.call.op)
             text = self._known[key] = encode(
                 Call(mod, op, operator.call.args), layer, stacks.context_trace(context),
                 stacks.contexts[context].path or None,
             )  # fmt: skip
         return CallRow(operator.start, operator.end, operator.tid, text)
+
+
+def _operator_name(op: str) -> tuple[str, str]:
+    """The namespace of an operator, and the whole name.
+
+    >>> _operator_name("aten::add"), _operator_name("Torch-Compiled Region: 0/0")
+    (('aten', 'aten::add'), ('torch', 'Torch-Compiled Region: 0/0'))
+    """
+    namespace, separator, _ = op.partition("::")
+    return (namespace if separator else "torch", op)
 
 
 def _layer_at(ranges: Iterable[RangeRecord], time: int) -> str:
@@ -164,4 +178,4 @@ def _layer_at(ranges: Iterable[RangeRecord], time: int) -> str:
     return ":".join(record.name[len(LAYER) :] for record in sorted(around, key=lambda record: record.start))
 
 
-__all__ = ["CallRow", "ModuleRecord", "RangeRow", "resolve"]
+__all__ = ["CallRow", "RangeRow", "resolve"]

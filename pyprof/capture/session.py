@@ -60,7 +60,7 @@ class Session:
         now = time_ns()
         self._first = self._first or now
         self._opened = self._step_start = now
-        recorder.excess, recorder.limit = 0, min(_ROTATE_CALLS, max(self.max_events // 8, 1))
+        recorder.excess, recorder.limit = 0, 6 * min(_ROTATE_CALLS, max(self.max_events // 8, 1))
         recorder.on_full = self._count
         recorder.active = True
         recorder.counting = False
@@ -133,7 +133,7 @@ class Session:
 
     def _count(self) -> None:
         """A thread has recorded `recorder.limit` calls: stop at the bound, else say when to look again."""
-        calls = sum(len(state.calls) for state in recorder.threads)
+        calls = sum(len(state.calls) // 6 for state in recorder.threads)
         if self._kineto.running:
             self._kineto.stop()
             self._kineto.start()
@@ -144,7 +144,7 @@ class Session:
             return
         per_call = max(events / max(calls, 1), 1.0)
         more = int((self.max_events - events) / per_call) + 1
-        recorder.limit += max(min(more, _ROTATE_CALLS), 1)
+        recorder.limit += 6 * max(min(more, _ROTATE_CALLS), 1)
 
     def write(self) -> str:
         """Write the file; one line on stderr says what is in it. Returns its name."""

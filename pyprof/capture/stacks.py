@@ -2,10 +2,9 @@
 """Where a call stands: the Python frames above it, without walking the whole stack each time.
 
 The stack above a call inside a module is the stack above the module's call plus the few frames in between. So a
-*context* is a chain of module calls, each with the frames that led to it, and a *site* is (code, instruction, the same
-of its caller, context): a dictionary hit. Only a new key walks frames, up to the innermost module call. Two calls that
-agree in two frames and the context but differ further out (a function of a function, called from two lines outside of
-any module) are told apart by a third frame only as far as the walk that made the key.
+*context* is a chain of module calls, each with the frames that led to it, and the key of a *site* is its context and
+(code, instruction) of the frames in between, of `KEY_FRAMES` at most: a dictionary hit. Only a new key walks further.
+Outside of modules, two calls that agree in that many frames and differ only further out are taken for one site.
 
 Frames are kept as (code object, instruction); file and line are looked up when the file is written. PyProf's own
 frames are left out, torch's stay: the reader filters.
@@ -17,7 +16,13 @@ import os
 from types import CodeType, FrameType
 from typing import NamedTuple
 
+import torch
+
 Frame = tuple[CodeType, int]
+Key = tuple[int, ...]
+KEY_FRAMES = 4
+_OUTER = tuple(range(KEY_FRAMES - 1))
+_CALL_IMPL = torch.nn.Module._call_impl.__code__
 # Frames outside of these are not the program's: the window's end of a stack, set by `run`.
 OUTERMOST: list[CodeType] = []
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -37,15 +42,24 @@ class Stacks:
     def __init__(self) -> None:
         self.contexts: list[Context] = [Context(0, (), "")]
         self.sites: list[tuple[tuple[Frame, ...], int]] = []
-        self.by_key: dict[tuple[int, ...], int] = {}
-        self._lines: dict[CodeType, list[tuple[int, int, int | None]]] = {}
+        self.by_key: dict[Key, int] = {}
         self._texts: dict[Frame, str] = {}
 
-    def add_site(self, key: tuple[int, ...], frame: FrameType, context: int) -> int:
-        """Walk the frames of a new site. The code objects are kept, so the ids in `key` stay theirs."""
-        self.sites.append((walk(frame), context))
-        self.by_key[key] = len(self.sites) - 1
-        return len(self.sites) - 1
+    def site(self, frame: FrameType, context: int) -> int:
+        """The number of the place where `frame` stands. The code objects are kept, so their ids stay theirs."""
+        key = [context, id(frame.f_code), frame.f_lasti]
+        outer = frame.f_back
+        for _ in _OUTER:
+            if outer is None or (code := outer.f_code) is _CALL_IMPL:
+                break  # above a module's forward stands what the context knows
+            key += (id(code), outer.f_lasti)
+            outer = outer.f_back
+        place = tuple(key)
+        site = self.by_key.get(place)
+        if site is None:
+            self.sites.append((walk(frame), context))
+            site = self.by_key[place] = len(self.sites) - 1
+        return site
 
     def add_context(self, parent: int, frame: FrameType, path: str) -> int:
         """A module that is called for the first time from here."""
