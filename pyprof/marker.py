@@ -43,6 +43,7 @@ CHECKPOINT_BACKWARD = "CheckpointFunctionBackward"
 SUFFIX = r"(?:, (?:seq|op_id) = -?[0-9]{1,18}|, (?:sizes|input_op_ids) = \[[^=]*\])+"
 SEQ = r", seq = (?P<seq>-?[0-9]+)"
 VARYING = r", (?:seq|op_id) = -?[0-9]+|, input_op_ids = \[[^=]*\]"  # numbers that no two calls share
+CALL_ID = r"'callid': (-?[0-9]+), "
 CALL_IDS = r"'callid': -?[0-9]+, |'input_callids': \[[^\]]*\], "
 _SUFFIX = re.compile(SUFFIX + r"\Z")
 _SEQ, _VARYING, _CALL_IDS = (re.compile(p) for p in (SEQ, VARYING, CALL_IDS))
@@ -111,6 +112,20 @@ def split(text: str) -> tuple[str, int | None, bool]:
         return text, None, False
     seq = _SEQ.search(suffix[0])
     return text[: suffix.start()] + _VARYING.sub("", suffix[0]), int(seq["seq"]) if seq else None, True
+
+
+def is_event(call: Call) -> bool:
+    """Whether this is the operator event itself, not what the user wrote."""
+    return call.mod in ("aten", "autograd")
+
+
+def with_call_id(text: str, number: str) -> str:
+    """A classic call's text with DLProf's `callid`, which tells two calls with the same arguments apart.
+
+    >>> with_call_id("{'mod': 'torch', 'op': 'mm', 'args': []}", "7")
+    "{'mod': 'torch', 'op': 'mm', 'callid': 7, 'args': []}"
+    """
+    return text.replace("'args': [", f"'callid': {number}, 'args': [", 1)
 
 
 def is_backward(name: str) -> bool:

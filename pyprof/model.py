@@ -350,7 +350,8 @@ class Rows:
     """Kernels (or, without a GPU, operator events) with the call that launched them, in output order.
 
     One row is one line of net.dict. `site` indexes `sites`; `name` indexes `names`; `duration` is the time on the
-    device, for an operator event its self time. `call` numbers the outermost call, one number per instance.
+    device, for an operator event its self time. `call` numbers the outermost call, one number per instance;
+    `inner_calls` number the recorded calls inside it, outermost first (none in our own captures).
     """
 
     names: list[str]  # full names
@@ -379,6 +380,7 @@ class Rows:
     seq: Column
     sub: Ints
     call: Column
+    inner_calls: list[Column]
     forward_thread: Column
     lost: dict[str, int] = field(default_factory=dict)
 

@@ -25,8 +25,8 @@ import numpy as np
 import pandas as pd
 
 from pyprof.errors import FormatError
-from pyprof.marker import CallMarker, decode, split
-from pyprof.model import BPROP, DIRECTIONS, FPROP, KINDS, OPERATOR, PHASES, Call, Column, Ints, Rows, Site
+from pyprof.marker import CALL_ID, CallMarker, decode, is_event, split, with_call_id
+from pyprof.model import BPROP, DIRECTIONS, FPROP, KINDS, OPERATOR, PHASES, Column, Ints, Rows, Site
 
 ORIGINAL_KEYS = (
     "kShortName", "kDuration", "layer", "trace", "reprMarkers", "marker", "seqMarker", "seqId", "subSeqId", "altSeqId",
@@ -38,6 +38,7 @@ OUR_KEYS = (
 )  # fmt: skip
 KEYS = ORIGINAL_KEYS + OUR_KEYS
 
+_SLOT = "@callid@"  # stands for the number of an inner call while a template is made
 _BLOCK = 32768  # rows formatted at a time: bounds the memory of a large file
 
 
@@ -79,7 +80,8 @@ def _format(rows: Rows, style: _Style) -> Iterator[str]:
             members = slice(bounds[number], bounds[number + 1])
             duration, sub, *rest = (column[members] for column in cells)
             before, after = ([(base[members] + n).tolist() for n in side] for side in template.offsets)
-            columns = (duration, *before, sub, *after, *rest)
+            inner = [column.values[block][order[members]].tolist() for column in rows.inner_calls[: template.inner]]
+            columns = (duration, *inner, *before, sub, *after, *rest)
             for place, line in zip(order[members].tolist(), map(template.text.__mod__, zip(*columns))):
                 out[place] = line
         yield from out
@@ -128,9 +130,11 @@ def _cells(rows: Rows, block: slice, order: Ints, style: _Style) -> list[list[An
 
 
 class _Template(NamedTuple):
-    """A line with %s where numbers go, and the offsets of its sequence numbers before and after subSeqId."""
+    """A line with %s where numbers go, the number of its inner calls, and the offsets of its sequence numbers before
+    and after subSeqId."""
 
     text: str
+    inner: int
     offsets: tuple[list[int], list[int]]
 
 
@@ -143,11 +147,16 @@ def _template(rows: Rows, name: int, site_code: int, kind: int, style: _Style) -
     def numbers(offsets: Iterable[int]) -> str:
         return "[" + ", ".join("%s" for _ in offsets) + "]"
 
+    # Calls inside the outermost one have no key of their own: their texts carry their numbers.
+    inner = max(sum(not is_event(call) for call in site.calls) - 1, 0)
+    inner = min(inner, len(rows.inner_calls))
+    markers = [with_call_id(text, _SLOT) if 1 <= i <= inner else text for i, text in enumerate(site.markers)]
+    inner = sum(_SLOT in text for text in markers)
     marked = [(text, offset) for text, offset in site.seq_names if offset is not None]
     seq_markers = ", ".join(constant(text + ", seq = ")[:-1] + "%s" + constant(text + ", seq = ")[-1] for text, _ in marked)
     values = {
         "kShortName": constant(rows.short_names[name]), "layer": constant(site.layer), "trace": constant(site.trace),
-        "reprMarkers": constant(site.reprs), "marker": constant(site.markers), "seqMarker": f"[{seq_markers}]",
+        "reprMarkers": constant(site.reprs), "marker": constant(markers).replace(_SLOT, "%s"), "seqMarker": f"[{seq_markers}]",
         "seqId": numbers(site.seq_ids), "altSeqId": numbers(site.alt_seq_ids),
         "dir": constant(None if site.direction not in (FPROP, BPROP) else DIRECTIONS[site.direction]).replace("None", style.none),
         "mod": constant(site.mods), "op": constant(site.ops), "kLongName": constant(rows.names[name]),
@@ -155,7 +164,7 @@ def _template(rows: Rows, name: int, site_code: int, kind: int, style: _Style) -
         "kind": constant(KINDS[kind]),
     }  # fmt: skip
     text = ", ".join(f"{style.text(key)}: {values.get(key, '%s')}" for key in KEYS)
-    return _Template(f"{{{text}}}", ([*(offset for _, offset in marked), *site.seq_ids], list(site.alt_seq_ids)))
+    return _Template(f"{{{text}}}", inner, ([*(offset for _, offset in marked), *site.seq_ids], list(site.alt_seq_ids)))
 
 
 def read(source: Iterable[str], name: str = "net.dict") -> Rows:
@@ -190,6 +199,7 @@ _LINE = re.compile(
 )
 _CONSTANT = ("kShortName", "layer", "trace", "reprMarkers", "marker", "dir", "mod", "op", "kLongName", "module", "phase", "kind")
 _SEQ = re.compile(r"(?<=, seq = )-?\d+(?=['\"])")
+_CALL_ID = re.compile(CALL_ID)
 _Triple = tuple[int, int, int] | None
 
 
@@ -203,6 +213,7 @@ class _Table:
         self.columns: dict[str, list[int | None]] = {key: [] for key in (*self._FIELDS, "device", "seq")}
         self.grid: list[_Triple] = []
         self.block: list[_Triple] = []
+        self.inner: list[tuple[int, ...]] = []
         self.name: list[int] = []
         self.site: list[int] = []
         self.kind: list[int] = []
@@ -229,6 +240,9 @@ class _Table:
         numbers = [int(text) for text in texts]
         base = numbers[0] if numbers else None
         offsets = tuple(number - numbers[0] for number in numbers)
+        inner = _CALL_ID.findall(found["marker"]) if "'callid': " in found["marker"] else ()
+        if inner:
+            found["marker"] = _CALL_ID.sub("", found["marker"])
         key = (*(found[k] for k in _CONSTANT), _SEQ.sub("", seq_marker), found["seqId"] == "[]", found["altSeqId"] == "[]", offsets)
         codes = self._known.get(key)
         if codes is None:
@@ -240,7 +254,7 @@ class _Table:
             self.columns[k].append(None if text == "None" else int(text))
         device = found["device"]
         self.columns["device"].append(int(device) if device.isdigit() else None)
-        self._end(base, codes, self._triple(found["grid"]), self._triple(found["block"]))
+        self._end(base, codes, self._triple(found["grid"]), self._triple(found["block"]), tuple(map(int, inner)))
 
     def _triple(self, text: str) -> tuple[int, int, int] | None:
         if text not in self._triples:
@@ -252,7 +266,8 @@ class _Table:
         for key in self._FIELDS:
             self.columns[key].append(_integer(fields.get(key)))
         self.columns["device"].append(_integer(fields.get("device")))
-        self._end(base, (codes[0], codes[1], codes[2]), _triple(fields.get("grid")), _triple(fields.get("block")))
+        inner = tuple(int(number) for text in _texts(fields.get("marker")) for number in _CALL_ID.findall(text))
+        self._end(base, (codes[0], codes[1], codes[2]), _triple(fields.get("grid")), _triple(fields.get("block")), inner)
 
     def _codes(self, fields: dict[Any, Any]) -> tuple[int | None, int, int, int]:
         """The first sequence number, and the codes of kernel name, site and kind."""
@@ -265,8 +280,11 @@ class _Table:
         name_code, site_code = self.names.setdefault(names, len(self.names)), self.sites.setdefault(site, len(self.sites))
         return base, name_code, site_code, KINDS.index(kind)
 
-    def _end(self, base: int | None, codes: tuple[int, int, int], grid: _Triple, block: _Triple) -> None:
+    def _end(
+        self, base: int | None, codes: tuple[int, int, int], grid: _Triple, block: _Triple, inner: tuple[int, ...]
+    ) -> None:
         self.columns["seq"].append(base)
+        self.inner.append(inner)
         self.grid.append(grid)
         self.block.append(block)
         for column, code in zip((self.name, self.site, self.kind), codes):
@@ -289,7 +307,7 @@ class _Table:
             context=column["context"], device=column["device"], stream=column["stream"], grid=grid, block=block,
             shaped=shaped, registers=column["registers"], shared_memory=column["sharedMemory"],
             graph=column["graph"], kind=np.array(self.kind, np.int8), seq=column["seq"], sub=column["subSeqId"].values,
-            call=column["call"], forward_thread=column["fwdThread"],
+            call=column["call"], inner_calls=_inner(self.inner), forward_thread=column["fwdThread"],
         )  # fmt: skip
         if not column["call"].mask().any():
             _pair_old(rows)
@@ -306,7 +324,7 @@ def _site(fields: dict[Any, Any]) -> tuple[int | None, Site]:
     numbers = [number for _, number in names if number is not None] + seq_ids + alt_ids
     base = numbers[0] if numbers else None
     zero = base or 0
-    markers = _texts(fields.get("marker"))
+    markers = tuple(split(text)[0] for text in _texts(fields.get("marker")))
     calls = [marker.call for text in markers if isinstance(marker := decode(text), CallMarker)]
     mods, ops = _texts(fields.get("mod")), _texts(fields.get("op"))
     direction, phase, module = fields.get("dir"), fields.get("phase"), fields.get("module")
@@ -325,6 +343,12 @@ def _site(fields: dict[Any, Any]) -> tuple[int | None, Site]:
         ops=ops,
         module=module if isinstance(module, str) else None,
     )
+
+
+def _inner(chains: list[tuple[int, ...]]) -> list[Column]:
+    """Numbers of inner calls, level by level."""
+    depth = max(map(len, chains), default=0)
+    return [_column([chain[level] if len(chain) > level else None for chain in chains]) for level in range(depth)]
 
 
 def _pair_old(rows: Rows) -> None:
@@ -386,4 +410,4 @@ def _triple(value: Any) -> tuple[int, int, int] | None:
     return None
 
 
-__all__ = ["KEYS", "ORIGINAL_KEYS", "Call", "json_lines", "lines", "read"]
+__all__ = ["KEYS", "ORIGINAL_KEYS", "OUR_KEYS", "json_lines", "lines", "read"]

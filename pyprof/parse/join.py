@@ -26,7 +26,8 @@ class Spans:
     """Nested ranges and operator events of all threads, ordered by thread, then start, the longer first.
 
     `event` is the row in `Trace.ops`, -1 for a range. `call`, `operator` and `boundary` are spans: the outermost call
-    and operator of the forward or backward that a span is part of, and the innermost backward range. `seq` is the
+    and operator of the forward or backward that a span is part of, and the innermost backward range; `inner_call` is
+    the innermost call, the span itself included. `seq` is the
     sequence number that counts inside the span, `own_seq` the one it carries, `base` that of its outermost numbered
     ancestor, to which the offsets in `Place` are relative. -1 stands for "no such span" in all of them.
     """
@@ -41,6 +42,7 @@ class Spans:
     parent: Ints
     path: Ints
     call: Ints
+    inner_call: Ints
     operator: Ints
     boundary: Ints
     role: Ints
@@ -67,7 +69,7 @@ def spans(trace: Trace) -> Spans:
     """Nest the ranges and operators of a recording. Spans that overlap are cut at their parent's end and counted."""
     thread, start, end, key, seq, event = _collect(trace)
     order, nests, end, parent, depth = _nest(trace, thread, start, end, key)
-    thread, start, end, event = thread[order], start[order], end[order], event[order]
+    thread, start, event = thread[order], start[order], event[order]
     seq = seq.take(order)
     code, distinct = pd.factorize(key[order])
     labels = [read(trace.strings[int(k) // 3], int(k) % 3) for k in distinct]
@@ -77,7 +79,7 @@ def spans(trace: Trace) -> Spans:
     base, offset = _offsets(seq, parent, levels)
     path, places, label_of_path = _paths(parent, levels, code, labels, offset)
     found = Spans(
-        thread, start, end, event, base, seq, base, parent, path, parent, parent, parent, role, places, labels,
+        thread, start, end, event, base, seq, base, parent, path, parent, parent, parent, parent, role, places, labels,
         label_of_path, nests,
     )  # fmt: skip
     _owners(found, levels)
@@ -204,7 +206,7 @@ def _pair(first: Ints, second: Ints) -> Ints:
 def _owners(found: Spans, levels: list[Ints]) -> None:
     """Call, operator, backward range and sequence number of every span, from the outermost in."""
     n = len(found)
-    found.call, found.operator, found.boundary = (np.full(n, _NONE, np.int64) for _ in range(3))
+    found.call, found.inner_call, found.operator, found.boundary = (np.full(n, _NONE, np.int64) for _ in range(4))
     direction = np.array([place.direction for place in found.places], np.int8)[found.path]
     restart = np.array([place.recompute_starts for place in found.places], bool)[found.path]
     numbered = np.array([place.seq is not None for place in found.places], bool)[found.path]
@@ -213,15 +215,18 @@ def _owners(found: Spans, levels: list[Ints]) -> None:
     for depth, members in enumerate(levels):
         if depth:
             above = found.parent[members]
-            for column in (found.call, found.operator, found.boundary):
+            for column in (found.call, found.inner_call, found.operator, found.boundary):
                 column[members] = column[above]
         role = found.role[members]
         starts = members[(role == BOUNDARY) | restart[members]]
-        found.call[starts], found.operator[starts], found.boundary[starts] = _NONE, _NONE, _NONE
+        for column in (found.call, found.inner_call, found.operator, found.boundary):
+            column[starts] = _NONE
         for column, kind in ((found.call, CALL), (found.operator, OPERATOR), (found.boundary, BOUNDARY)):
             mine = members[role == kind]
             mine = mine[column[mine] == _NONE]
             column[mine] = mine
+        calls = members[role == CALL]
+        found.inner_call[calls] = calls
     found.boundary[direction != BPROP] = _NONE
 
 

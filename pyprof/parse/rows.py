@@ -134,7 +134,7 @@ def _finish(
     source = np.where(paired, origin, at)  # where the call was made
     path = np.where(inside, found.path[at], 0)
     site_code, sites = _sites(found, path, np.where(paired, found.path[source], _NONE), outside)
-    call = _calls(trace, found, source, inside, np.where(paired, _NONE, boundary))
+    call, inner_calls = _calls(trace, found, source, inside, np.where(paired, _NONE, boundary))
     tables["name"], names, short_names, rank = _names(trace, tables["name"])
     tids = np.array([t.tid for t in trace.threads] + [0], np.int64)
     order = intervals.order_by(
@@ -144,6 +144,7 @@ def _finish(
     rows = Rows(
         names=names, short_names=short_names, sites=sites, site=site_code,
         seq=Column(found.base.values[at], inside & found.base.mask()[at]), sub=np.zeros(len(span), np.int64), call=call,
+        inner_calls=[column.take(order) for column in inner_calls],
         forward_thread=Column(tids[found.thread[source]], paired), lost=trace.lost, **tables,
     )  # fmt: skip
     for field, column in vars(rows).items():
@@ -165,7 +166,7 @@ def _no_spans() -> Spans:
     """One span that nothing is in, for a recording without ranges."""
     none, zero = np.full(1, _NONE, np.int64), np.zeros(1, np.int64)
     missing = Column.missing(1)
-    return Spans(zero, zero, zero, none, missing, missing, missing, none, zero, none, none, none, zero, [Place()], [], none, {})
+    return Spans(zero, zero, zero, none, missing, missing, missing, none, zero, none, none, none, none, zero, [Place()], [], none, {})
 
 
 def _sites(
@@ -183,21 +184,43 @@ def _sites(
     return code, sites
 
 
-def _calls(trace: Trace, found: Spans, source: Ints, inside: Ints, boundary: Ints) -> Column:
-    """Number of the call of each row: the outermost call, else operator, else the backward that found no forward."""
-    instance = np.where(found.call[source] >= 0, found.call[source], found.operator[source])
-    instance = np.where(inside, np.where(boundary >= 0, boundary, instance), _NONE)
-    known = instance >= 0
-    code, spans_used = pd.factorize(instance[known])
+def _calls(trace: Trace, found: Spans, source: Ints, inside: Ints, boundary: Ints) -> tuple[Column, list[Column]]:
+    """Numbers of the calls of each row, in the order of their starts.
+
+    First the outermost call, else operator, else the backward that found no forward; then the calls inside it.
+    """
+    outermost = np.where(found.call[source] >= 0, found.call[source], found.operator[source])
+    chains = [np.where(inside, np.where(boundary >= 0, boundary, outermost), _NONE)]
+    # From the innermost call up: what is not the outermost yet is a call inside it.
+    inner = np.where(inside & (boundary < 0), found.inner_call[source], _NONE)
+    nested = []
+    while (deeper := (inner >= 0) & (inner != chains[0])).any():
+        nested.append(np.where(deeper, inner, _NONE))
+        above = np.where(inner >= 0, found.parent[inner], _NONE)
+        inner = np.where(deeper & (above >= 0), found.inner_call[above], _NONE)
+    chains += _top_down(nested)
+    used = np.unique(np.concatenate(chains))
+    used = used[used >= 0]
     pids = np.array([trace.processes[t.process].pid for t in trace.threads] + [0], np.int64)
     tids = np.array([t.tid for t in trace.threads] + [0], np.int64)
-    thread = found.thread[spans_used]
-    order = intervals.order_by(found.start[spans_used], pids[thread], tids[thread])
-    number = np.empty(len(order), np.int64)
-    number[order] = np.arange(len(order))
-    values = np.zeros(len(source), np.int64)
-    values[known] = number[code]
-    return Column(values, known)
+    order = intervals.order_by(found.start[used], pids[found.thread[used]], tids[found.thread[used]], used)
+    number = np.zeros(len(found) + 1, np.int64)
+    number[used[order]] = np.arange(len(order))
+    columns = [Column(number[chain], chain >= 0) for chain in chains]
+    return columns[0], columns[1:]
+
+
+def _top_down(nested: list[Ints]) -> list[Ints]:
+    """Chains that were collected from the innermost up, as levels from the outermost down."""
+    if not nested:
+        return []
+    stack = np.stack(nested)
+    depth = (stack >= 0).sum(axis=0)
+    out = []
+    for level in range(len(nested)):
+        place = np.maximum(depth - 1 - level, 0)
+        out.append(np.where(depth > level, stack[place, np.arange(stack.shape[1])], _NONE))
+    return out
 
 
 def _names(trace: Trace, codes: Ints) -> tuple[Ints, list[str], list[str], Ints]:

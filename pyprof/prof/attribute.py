@@ -9,21 +9,23 @@ The cost belongs to the call and is worked out once per distinct call. Among the
 * in the backward of a product (matrix product, convolution) the two gradients are two products: each kernel that fits
   carries one. A kernel of which only the name tells (dgrad, wgrad) carries that one. The longest reduction carries the
   bias gradient. dgrad and wgrad touch the same three operands and cost the same; more kernels than products share.
-* without a GPU the rows are operator events with shapes of their own. The innermost event that has a formula carries:
-  the call's cost in forward, its own cost in backward (its shapes are the evidence), and its own cost where the call
-  has no formula (`multi_head_attention_forward`, an optimizer's step).
+* without a GPU the rows are operator events with shapes of their own. The innermost events that account for the work
+  carry: the call's cost in forward, their own cost in backward (their shapes are the evidence), and their own cost
+  where the call has no formula (`multi_head_attention_forward`, an optimizer's step).
 
 A row of an unknown operator has unknown cost; a row that stands around or beside what carries the cost has 0.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from pyprof import intervals
+from pyprof.marker import is_event
 from pyprof.model import (
     BPROP,
     FPROP,
@@ -67,13 +69,8 @@ class _Signature(NamedTuple):
     """What a site says about cost: the call that owns it, and the operator event."""
 
     owner: Call | None
-    outermost: bool  # the owner is the outermost call
+    level: int  # 0: the owner is the outermost call
     event: Call | None
-
-
-def is_event(call: Call) -> bool:
-    """Whether a call of a site is the operator event itself, not what the user wrote."""
-    return call.mod in ("aten", "autograd")
 
 
 def signature(site: Site) -> _Signature:
@@ -82,8 +79,8 @@ def signature(site: Site) -> _Signature:
     users = [call for call in site.calls if not is_event(call)]
     for i, call in enumerate(users):
         if lookup(call).basis != "unknown":
-            return _Signature(call, i == 0, event)
-    return _Signature(None, False, event)
+            return _Signature(call, i, event)
+    return _Signature(None, 0, event)
 
 
 def attribute(rows: Rows) -> Costs:
@@ -188,16 +185,13 @@ def _groups(work: _Work, index: Ints, owners: list[Call | None]) -> Ints:
     rows, site = work.rows, work.rows.site[index]
     numbers: dict[Call | None, int] = {}
     owner = np.array([numbers.setdefault(call, len(numbers)) for call in owners], np.int64)[site]
-    outermost = np.array([sign.outermost for sign in work.signatures], bool)[site]
-    # Calls inside the outermost one have no number of their own: their sequence numbers tell instances apart.
-    first_id = np.array([s.seq_ids[0] if s.seq_ids else 0 for s in rows.sites], np.int64)[site]
-    seq = np.where(~outermost & rows.seq.mask()[index], rows.seq.values[index] + first_id, -1)
+    level = np.array([sign.level for sign in work.signatures], np.int64)[site]
     call = np.where(rows.call.mask()[index], rows.call.values[index], -1 - np.arange(len(index)))
-    group = pd.factorize(call)[0] * 4 + work.direction[index]
-    for extra in (owner, seq):
-        code, distinct = pd.factorize(extra)
-        group = pd.factorize(group * len(distinct) + code)[0]
-    return group
+    for depth, inner in enumerate(rows.inner_calls, 1):
+        call = np.where((level == depth) & inner.mask()[index], inner.values[index], call)
+    code, distinct = pd.factorize(owner)
+    group = pd.factorize((pd.factorize(call)[0] * 4 + work.direction[index]) * len(distinct) + code)[0]
+    return np.asarray(group)
 
 
 def _longest(group: Ints, duration: Ints, candidates: Bools) -> Bools:
@@ -304,91 +298,109 @@ def _share_out(work: _Work, index: Ints, carriers: Ints, group: Ints, slot: Ints
     target = index[carriers]
     work.basis[target] = basis[code] if len(table) else work.basis[target]
     work.flops[target[alone]], work.bytes[target[alone]] = costs[code[alone]].T if len(table) else (0, 0)
-    together = np.flatnonzero(~alone)
-    order = together[np.argsort(team_code[together], kind="stable")]
-    bounds = np.flatnonzero(np.r_[True, np.diff(team_code[order]) != 0, True]).tolist() if len(order) else []
-    weights = work.rows.duration[target].tolist()
-    for begin, end in zip(bounds, bounds[1:]):
-        members = order[begin:end].tolist()
+    for members in _teams(team_code, np.flatnonzero(~alone)):
         cost = table[code[members[0]]]
-        mine = [weights[i] for i in members]
-        work.flops[target[members]] = share(cost.flops, mine)
-        work.bytes[target[members]] = share(cost.bytes, mine)
+        weights = work.rows.duration[target[members]].tolist()
+        work.flops[target[members]] = share(cost.flops, weights)
+        work.bytes[target[members]] = share(cost.bytes, weights)
 
 
 def _operators(work: _Work, index: Ints) -> None:
-    """Operator events: the innermost one that has a formula carries the cost."""
+    """Operator events: the innermost ones that account for the work carry it."""
     rows = work.rows
     own = [lookup(s.event) if s.event is not None else UNKNOWN for s in work.signatures]
-    site = rows.site[index]
-    known = np.array([cost.basis != "unknown" for cost in own], bool)[site]
-    moves = known & np.array([cost.basis != "view" for cost in own], bool)[site]
-    around_known, around_moving = _contains(rows, index, known), _contains(rows, index, moves)
-    candidate = moves & ~around_moving
-    _write(work, index[candidate], own, _FORMULA)
-    _write(work, index[known & ~moves & ~around_moving], own, _VIEW)
-    zero = around_moving | (around_known & ~known)
-    work.flops[index[zero]], work.bytes[index[zero]], work.basis[index[zero]] = 0, 0, _FORMULA
-    work.principal[index[candidate]] = True
-    _calls_of_operators(work, index, candidate)
+    table = np.array([[-1 if c.flops is None else c.flops, -1 if c.bytes is None else c.bytes] for c in own], np.int64)
+    bases = np.array([BASES.index(c.basis) for c in own], np.int8)
+    flops, size = table[rows.site[index]].T
+    basis = bases[rows.site[index]]
+    carries, around = _carriers(_Tree(rows, index), basis, flops, size)
+    beside = ~carries & ((basis != _UNKNOWN) | around)
+    work.flops[index], work.bytes[index] = np.where(beside, 0, flops), np.where(beside, 0, size)
+    work.basis[index] = np.where(beside & (basis != _VIEW), _FORMULA, basis)
+    work.principal[index] = carries
+    _forward_calls(work, index, carries, flops, size)
 
 
-def _write(work: _Work, index: Ints, costs: list[Cost], basis: int) -> None:
-    """The event's own cost."""
-    table = np.array([[-1 if c.flops is None else c.flops, -1 if c.bytes is None else c.bytes] for c in costs], np.int64)
-    work.flops[index], work.bytes[index] = table[work.rows.site[index]].T if len(index) else (0, 0)
-    work.basis[index] = basis
+class _Tree:
+    """Operator events inside one another, thread by thread: parent of each (-1: none) and the events of each depth."""
+
+    def __init__(self, rows: Rows, index: Ints):
+        self.parent = np.full(len(index), -1, np.int64)
+        depth = np.zeros(len(index), np.int64)
+        thread = pd.factorize(rows.pid[index] * (1 << 32) + rows.tid.values[index])[0]
+        for number in np.unique(thread).tolist():
+            mine = np.flatnonzero(thread == number)
+            start, end = rows.start[index[mine]], rows.end[index[mine]]
+            order = intervals.nesting_order(start, end, -np.arange(len(mine)))
+            nest = intervals.Nesting(start[order], intervals.clip(start[order], end[order])[0])
+            place = mine[order]
+            self.parent[place] = np.where(nest.parent >= 0, place[nest.parent], -1)
+            depth[place] = nest.depth
+        order = np.argsort(depth, kind="stable")
+        self.levels = np.split(order, np.cumsum(np.bincount(depth))[:-1])
 
 
-def _contains(rows: Rows, index: Ints, marked: Bools) -> Bools:
-    """Whether an event has a marked event inside it, on its thread."""
-    out = np.zeros(len(index), bool)
-    thread = pd.factorize(rows.pid[index] * (1 << 32) + rows.tid.values[index])[0]
-    for number in range(int(thread.max()) + 1 if len(thread) else 0):
-        mine = np.flatnonzero(thread == number)
-        start, end = rows.start[index[mine]], rows.end[index[mine]]
-        order = intervals.nesting_order(start, end, -np.arange(len(mine)))
-        begin, (finish, _) = start[order], intervals.clip(start[order], end[order])
-        nest = intervals.Nesting(begin, finish)
-        inside = np.zeros(len(mine), bool)
-        for members in reversed(nest.levels[1:]):
-            hit = members[(marked[mine[order]] | inside)[members]]
-            inside[nest.parent[hit]] = True
-        out[mine[order]] = inside
-    return out
+def _carriers(tree: _Tree, basis: Ints, flops: Ints, size: Ints) -> tuple[Bools, Bools]:
+    """Which events carry a cost, and which have an event of known cost inside them.
+
+    An event with a formula leaves its cost to the events inside it if those account for at least half of its FLOPs (of
+    its bytes, if it computes nothing): `aten::relu` to `aten::clamp_min`, but `aten::addmm` not to the copy of its bias.
+    """
+    n = len(basis)
+    computes = (basis == _FORMULA) | (basis == _DEFAULT)
+    flops, size = np.maximum(flops, 0), np.maximum(size, 0)
+    inner_flops, inner_size, inner = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, bool)
+    carries, around = np.zeros(n, bool), np.zeros(n, bool)
+    for members in reversed(tree.levels):
+        enough = np.where(flops[members] > 0, 2 * inner_flops[members] >= flops[members], 2 * inner_size[members] >= size[members])
+        mine = members[computes[members] & ~(inner[members] & enough)]
+        carries[mine] = True
+        inner_flops[mine], inner_size[mine], inner[mine] = flops[mine], size[mine], True
+        nested = members[tree.parent[members] >= 0]
+        above = tree.parent[nested]
+        np.add.at(inner_flops, above, inner_flops[nested])
+        np.add.at(inner_size, above, inner_size[nested])
+        inner[above[inner[nested]]] = True
+        around[above[around[nested] | (basis[nested] != _UNKNOWN)]] = True
+    covered = np.zeros(n, bool)
+    for members in tree.levels:  # below a carrier nothing else carries
+        nested = members[tree.parent[members] >= 0]
+        above = tree.parent[nested]
+        covered[nested] = covered[above] | carries[above]
+    return carries & ~covered, around
 
 
-def _calls_of_operators(work: _Work, index: Ints, candidate: Bools) -> None:
-    """Forward calls that have a formula: their cost goes to the candidate of their family, else to all candidates."""
-    rows, site = work.rows, work.rows.site[index]
+def _forward_calls(work: _Work, index: Ints, carries: Bools, flops: Ints, size: Ints) -> None:
+    """The cost of a forward call that has a formula goes to its carriers, in proportion to their own FLOPs or bytes."""
+    site = work.rows.site[index]
     owners = [sign.owner for sign in work.signatures]
-    owned = np.array([o is not None for o in owners], bool)[site] & (work.direction[index] == FPROP)
+    owned = np.array([owner is not None for owner in owners], bool)[site] & (work.direction[index] == FPROP)
     if not owned.any():
         return
     group = _groups(work, index, owners)
-    families = {name: i for i, name in enumerate({family(s.event) for s in work.signatures} | {family(o) for o in owners})}
-    fits = np.array([families[family(s.event)] == families[family(s.owner)] for s in work.signatures], bool)[site]
-    carries = owned & candidate
-    has_fit = np.bincount(group, carries & fits, int(group.max()) + 1)[group] > 0
-    carries &= fits | ~has_fit
-    lonely = owned & (np.bincount(group, owned & candidate, int(group.max()) + 1)[group] == 0)
-    carries |= _longest(group, rows.duration[index], lonely)
-    rest = owned & ~carries
-    own_flops, own_bytes = work.flops[index].copy(), work.bytes[index].copy()
-    work.flops[index[rest]], work.bytes[index[rest]], work.principal[index[rest]] = 0, 0, False
+    n = int(group.max()) + 1
+    lonely = owned & (np.bincount(group, owned & carries, n)[group] == 0)
+    team = (owned & carries) | _longest(group, work.rows.duration[index], lonely)
+    rest = owned & ~team
+    work.flops[index[rest]], work.bytes[index[rest]] = 0, 0
     work.basis[index[rest & (work.basis[index] == _UNKNOWN)]] = _FORMULA
-    work.principal[index[carries]] = True
-    members = np.flatnonzero(carries)
-    order = members[np.argsort(group[members], kind="stable")]
-    bounds = np.flatnonzero(np.r_[True, np.diff(group[order]) != 0, True]).tolist() if len(order) else []
-    for begin, end in zip(bounds, bounds[1:]):
-        team = order[begin:end]
-        owner = owners[site[team[0]]]
+    work.principal[index[team]] = True
+    for members in _teams(group, np.flatnonzero(team)):
+        owner = owners[site[members[0]]]
         cost = lookup(owner) if owner is not None else UNKNOWN
-        weights = [max(0, f or b) for f, b in zip(own_flops[team].tolist(), own_bytes[team].tolist())]
-        work.flops[index[team]] = share(cost.flops, weights)
-        work.bytes[index[team]] = share(cost.bytes, weights)
-        work.basis[index[team]] = BASES.index(cost.basis)
+        weights = np.maximum(flops[members], 0).tolist()
+        if not any(weights):
+            weights = np.maximum(size[members], 0).tolist()
+        work.flops[index[members]] = share(cost.flops, weights)
+        work.bytes[index[members]] = share(cost.bytes, weights)
+        work.basis[index[members]] = BASES.index(cost.basis)
+
+
+def _teams(group: Ints, members: Ints) -> Iterator[Ints]:
+    """The members of each group."""
+    order = members[np.argsort(group[members], kind="stable")]
+    if len(order):
+        yield from np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
 
 
 def _tensor_cores(rows: Rows, work: _Work) -> Ints:
