@@ -18,6 +18,7 @@ Cost(flops=160, bytes=132)
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, NamedTuple
@@ -47,7 +48,10 @@ DUNDERS = {
     "__len__": "size", "__contains__": "eq",
 }  # fmt: skip
 # Other names of an argument: the dispatcher's, and those that torch takes in numpy's manner.
-ALIASES = {"self": "input", "x": "input", "a": "input", "axis": "dim", "keepdims": "keepdim"}
+ALIASES = {
+    "self": "input", "x": "input", "a": "input", "axis": "dim", "keepdims": "keepdim", "exponent": "other",
+    "x1": "input", "x2": "other",
+}  # fmt: skip
 
 
 class Formula(NamedTuple):
@@ -57,6 +61,7 @@ class Formula(NamedTuple):
     family: str
     parameters: frozenset[str]
     takes_inplace: bool
+    positional: int  # how many arguments can stand without a name
 
 
 _FORMULAS: Registry[Formula] = Registry("cost formula")
@@ -66,10 +71,14 @@ def cost(*names: str) -> Callable[[Callable[..., Cost]], Callable[..., Cost]]:
     """Decorator: the function computes the cost of the calls with these names."""
 
     def add(function: Callable[..., Cost]) -> Callable[..., Cost]:
-        parameters = frozenset(inspect.signature(function).parameters)
+        found = inspect.signature(function).parameters
+        parameters = frozenset(found)
+        kinds = [p.kind for name, p in found.items() if name != "inplace"]
+        open_ended = inspect.Parameter.VAR_POSITIONAL in kinds
+        positional = sys.maxsize if open_ended else kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
         family = function.__module__.rsplit(".", 1)[-1]
         _FORMULAS.register(*names)(
-            Formula(function, family, parameters - {"inplace"}, "inplace" in parameters)
+            Formula(function, family, parameters - {"inplace"}, "inplace" in parameters, positional)
         )
         return function
 
@@ -120,6 +129,8 @@ def _lookup(call: Call, types: tuple[type, ...]) -> Cost:
         return UNKNOWN
     formula, inplace = found
     positional = [arg.value for arg in call.args if not arg.name]
+    if "::" in call.op and all(isinstance(value, Tensor) for value in positional[formula.positional :]):
+        del positional[formula.positional :]  # the `out` tensors of the dispatcher's forms
     keywords: dict[str, Any] = {}
     for arg in call.args:
         name = arg.name if arg.name in formula.parameters else ALIASES.get(arg.name, "")

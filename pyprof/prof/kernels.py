@@ -61,7 +61,7 @@ KINDS = [
     (r"[shibcd](884|1688|16816|16832|161616)|xmma|wgmma|mma_\w*kernel|\bger_kernel|\bsyrk|\btrsm", "gemm"),  # [o] [c]
     # Copies and moves by index.
     (r"direct_copy|copy_device|catarraybatched|copy_kernel|copyfunctor|reshape_and_cache|transpose", "copy"),  # [s]
-    (r"gather|scatter|index_(elementwise|put|copy|fill|add|kernel)|indexfunc|indexing_|flip_kernel|permute_", "copy"),  # [t]
+    (r"gather|scatter|index_(elementwise|put|copy|fill|add|kernel)|indexfunc|indexing_|flip_kernel|permute_", "copy"),
     # What is left says how it runs.
     (r"reduce|reduction|^triton_(red|per)_|scan|cumsum|cumprod|argm(ax|in)|segment", "reduction"),  # [s] [t] [o]
     (r"elementwise|pointwise|functor|^triton_|upsample|masked_|where|_kernel_impl|activation", "pointwise"),  # [s] [t]

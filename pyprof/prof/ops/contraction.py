@@ -77,6 +77,10 @@ def tensordot(a: Tensor, b: Tensor, dims: Value = 2, out: Value = None) -> Cost:
     >>> tensordot(Tensor((2, 3, 4), "float32"), Tensor((3, 4, 5), "float32"))  # 2·2·5·12; (24 + 60 + 10)·4
     Cost(flops=240, bytes=376)
     """
+    if isinstance(out, tuple) and not isinstance(
+        out, Tensor
+    ):  # the dispatcher gives the two lists by themselves
+        dims = (dims, out)
     if isinstance(dims, tuple):
         first, second = (tuple(as_int(d) for d in side) for side in dims if isinstance(side, tuple))
     else:

@@ -135,6 +135,7 @@ def addmm(
     >>> addmm(Tensor((5,), "float32"), Tensor((2, 3), "float32"), Tensor((3, 5), "float32"))  # (5 + 6 + 15 + 10)·4
     Cost(flops=60, bytes=144)
     """
+    require(use_gelu is None or isinstance(use_gelu, (bool, Tensor)), "the form with out_dtype")
     (m, k), (k2, n) = mat1.shape, mat2.shape
     require(k == k2 and broadcast(input.shape, (m, n)) == (m, n), "shapes do not fit")
     return product(2 * m * n * k, mat1, mat2, Tensor((m, n), mat1.dtype), _added(input, beta))
@@ -150,6 +151,7 @@ def baddbmm(
     >>> baddbmm(t(4, 2, 5), t(4, 2, 3), t(4, 3, 5))  # (40 + 24 + 60 + 40)·4
     Cost(flops=240, bytes=656)
     """
+    require(out is None or isinstance(out, Tensor), "the form with out_dtype")
     (b, m, k), (b2, k2, n) = batch1.shape, batch2.shape
     require((b, k) == (b2, k2) and broadcast(input.shape, (b, m, n)) == (b, m, n), "shapes do not fit")
     return product(2 * b * m * n * k, batch1, batch2, Tensor((b, m, n), batch1.dtype), _added(input, beta))

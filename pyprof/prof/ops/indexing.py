@@ -31,7 +31,7 @@ from pyprof.prof.ops.shapes import (
     tensors_in,
 )
 
-_SLICE = re.compile(r"slice\((None|-?\d+), (None|-?\d+), (None|-?\d+)\)")
+_SLICE = re.compile(r"(-?\d+)?:(-?\d+)?:(-?\d+)?")  # start:stop:step
 
 
 def picked(input: Tensor, count: int | None, *indices: Tensor) -> Cost:
@@ -193,7 +193,7 @@ def _selected(shape: Shape, items: tuple[Value, ...], none_is_all: bool) -> int 
             found = _SLICE.fullmatch(item.text)
             require(found is not None, f"an index of unknown kind, {item.text}")
             assert found is not None
-            start, stop, step = (None if text == "None" else int(text) for text in found.groups())
+            start, stop, step = (int(text) if text else None for text in found.groups())
             count *= len(range(*slice(start, stop, step).indices(shape[at])))
         else:
             as_int(item)
@@ -202,9 +202,7 @@ def _selected(shape: Shape, items: tuple[Value, ...], none_is_all: bool) -> int 
 
 
 def _is_dots(item: Value) -> bool:
-    return (
-        isinstance(item, Other) and item.text in ("Ellipsis", "...", "") and item.type.lower() == "ellipsis"
-    )
+    return isinstance(item, Other) and item.type == "ellipsis"
 
 
 def _items(index: Value) -> tuple[Value, ...]:
@@ -215,9 +213,9 @@ def _items(index: Value) -> tuple[Value, ...]:
 def getitem(input: Tensor, index: Value) -> Cost:
     """x[index]: a view for numbers and slices, else what the index tensors pick. Source: torch.Tensor.__getitem__.
 
-    >>> getitem(Tensor((4, 8), "float32"), (0, Other("slice", "slice(0, 4, None)"))).basis
+    >>> getitem(Tensor((4, 8), "float32"), (0, Other("slice", "0:4:"))).basis
     'view'
-    >>> getitem(Tensor((4, 8), "float32"), (Other("slice", "slice(0, 2, None)"), Tensor((3,), "int64")))  # 6 of 32
+    >>> getitem(Tensor((4, 8), "float32"), (Other("slice", "0:2:"), Tensor((3,), "int64")))  # 6 of 32
     Cost(flops=0, bytes=72)
     """
     items = _items(index)
@@ -279,7 +277,7 @@ def sort(
     return Cost(None, bytes_of(input, like(input), Tensor(input.shape, "int64")))
 
 
-@cost("topk", "kthvalue")
+@cost("topk")
 def topk(
     input: Tensor, k: Value, dim: Value = -1, largest: Value = True, sorted: Value = True, out: Value = None
 ) -> Cost:

@@ -75,14 +75,13 @@ def _elementwise(name: str, reduction: str, input: Tensor, target: Tensor, *more
 def _plain(name: str) -> tuple[Callable[..., Cost], Callable[..., Cost]]:
     def user(
         input: Tensor, target: Tensor, size_average: Value = None, reduce: Value = None, reduction: Value = "mean",
-        beta: Value = None, delta: Value = None, weight: Tensor | None = None,
+        last: Value = None, beta: Value = None, weight: Tensor | None = None,
     ) -> Cost:  # fmt: skip
+        # The last one by position is weight, beta or log_target. torch.kl_div has the dispatcher's order.
         if isinstance(size_average, int) and not isinstance(size_average, bool):
-            size_average, reduction = (
-                None,
-                size_average,
-            )  # torch.kl_div and other builtins of the dispatcher's order
-        return _elementwise(name, reduction_of(size_average, reduce, reduction), input, target, weight)
+            size_average, reduction = None, size_average
+        weights = last if isinstance(last, Tensor) else weight
+        return _elementwise(name, reduction_of(size_average, reduce, reduction), input, target, weights)
 
     def dispatched(input: Tensor, target: Tensor, reduction: Value = 1, *parameters: Value) -> Cost:
         return _elementwise(name, reduction_of(reduction=reduction), input, target)
@@ -94,6 +93,7 @@ for _name in ("mse_loss", "l1_loss", "smooth_l1_loss", "soft_margin_loss", "kl_d
     _user, _dispatched = _plain(_name)
     cost(_name)(_user)
     cost(f"aten::{_name}")(_dispatched)
+cost("aten::huber_loss")(_plain("huber_loss")[1])
 mse_loss = _plain("mse_loss")[0]
 
 

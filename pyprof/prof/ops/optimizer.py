@@ -30,10 +30,10 @@ OVERWRITTEN = ("zero", "copy")  # the first list is not read
 
 
 def _foreach(flops: int, overwrites: bool) -> Callable[..., Cost]:
-    def foreach(tensors: tuple[Tensor, ...], *operands: Value, alpha: Value = 1, **more: Value) -> Cost:
-        first = tensors_in((tensors,))
+    def foreach(input: tuple[Tensor, ...], *operands: Value, alpha: Value = 1, **more: Value) -> Cost:
+        first = tensors_in((input,))
         others = tensors_in((*operands, *more.values()))
-        require(isinstance(tensors, tuple) and bool(first), "a list of tensors is expected")
+        require(isinstance(input, tuple) and bool(first), "a list of tensors is expected")
         lists = [
             value for value in (*operands, *more.values()) if isinstance(value, tuple) and tensors_in(value)
         ]
@@ -51,21 +51,21 @@ for _name, _flops in FOREACH.items():
 
 
 @cost("_foreach_norm", "_foreach_max")
-def foreach_norm(tensors: tuple[Tensor, ...], *parameters: Value) -> Cost:
+def foreach_norm(input: tuple[Tensor, ...], *parameters: Value) -> Cost:
     """Power and addition per element, a root and a number written per tensor. Source: aten::_foreach_norm.
 
     >>> foreach_norm((Tensor((10,), "float32"), Tensor((2, 5), "float32")))
     Cost(flops=42, bytes=88)
     """
-    parts = tensors_in((tensors,))
+    parts = tensors_in((input,))
     require(bool(parts), "a list of tensors is expected")
     results = [Tensor((), t.dtype) for t in parts]
     return Cost(2 * sum(t.numel for t in parts) + len(parts), bytes_of(*parts, *results))
 
 
-def _step(flops: int, params: Value, grads: Value, state: list[Value], steps: Value = ()) -> Cost:
+def _step(flops: int, input: Value, grads: Value, state: list[Value], steps: Value = ()) -> Cost:
     """`state` is read and written like the parameters, `steps` are read."""
-    weights, gradients = tensors_in((params,)), tensors_in((grads,))
+    weights, gradients = tensors_in((input,)), tensors_in((grads,))
     kept = tensors_in(state)
     require(0 < len(weights) == len(gradients), "lists of one length are expected")
     written = [like(t) for t in (*weights, *kept)]
@@ -75,7 +75,7 @@ def _step(flops: int, params: Value, grads: Value, state: list[Value], steps: Va
 
 @cost("_fused_adamw")
 def fused_adamw(
-    params: Value, grads: Value, exp_avgs: Value, exp_avg_sqs: Value, max_exp_avg_sqs: Value = (),
+    input: Value, grads: Value, exp_avgs: Value, exp_avg_sqs: Value, max_exp_avg_sqs: Value = (),
     state_steps: Value = (), *settings: Value, amsgrad: Value = False, **more: Value,
 ) -> Cost:  # fmt: skip
     """Two moments (3 + 4), their corrections and the root (4), update 2 and decay 1. Source: aten::_fused_adamw_.
@@ -85,12 +85,12 @@ def fused_adamw(
     Cost(flops=140, bytes=140)
     """
     flops = 15 if tensors_in((max_exp_avg_sqs,)) else 14
-    return _step(flops, params, grads, [exp_avgs, exp_avg_sqs, max_exp_avg_sqs], state_steps)
+    return _step(flops, input, grads, [exp_avgs, exp_avg_sqs, max_exp_avg_sqs], state_steps)
 
 
 @cost("_fused_adam")
 def fused_adam(
-    params: Value, grads: Value, exp_avgs: Value, exp_avg_sqs: Value, max_exp_avg_sqs: Value = (),
+    input: Value, grads: Value, exp_avgs: Value, exp_avg_sqs: Value, max_exp_avg_sqs: Value = (),
     state_steps: Value = (), *settings: Value, **more: Value,
 ) -> Cost:  # fmt: skip
     """One less than AdamW: no decay. Source: aten::_fused_adam_.
@@ -100,12 +100,12 @@ def fused_adam(
     Cost(flops=130, bytes=140)
     """
     flops = 14 if tensors_in((max_exp_avg_sqs,)) else 13
-    return _step(flops, params, grads, [exp_avgs, exp_avg_sqs, max_exp_avg_sqs], state_steps)
+    return _step(flops, input, grads, [exp_avgs, exp_avg_sqs, max_exp_avg_sqs], state_steps)
 
 
 @cost("_fused_sgd")
 def fused_sgd(
-    params: Value, grads: Value, momentum_buffer_list: Value = (), *settings: Value, **more: Value
+    input: Value, grads: Value, momentum_buffer_list: Value = (), *settings: Value, **more: Value
 ) -> Cost:
     """Scale and subtract; momentum scales and adds to its buffer first. Source: aten::_fused_sgd_.
 
@@ -114,12 +114,12 @@ def fused_sgd(
     (Cost(flops=20, bytes=120), Cost(flops=40, bytes=200))
     """
     flops = 4 if tensors_in((momentum_buffer_list,)) else 2
-    return _step(flops, params, grads, [momentum_buffer_list])
+    return _step(flops, input, grads, [momentum_buffer_list])
 
 
 @cost("_fused_adagrad")
 def fused_adagrad(
-    params: Value, grads: Value, state_sums: Value, state_steps: Value = (), *settings: Value, **more: Value
+    input: Value, grads: Value, state_sums: Value, state_steps: Value = (), *settings: Value, **more: Value
 ) -> Cost:
     """Square, add, root, add eps, divide, scale, subtract: 7. Source: aten::_fused_adagrad_.
 
@@ -127,4 +127,4 @@ def fused_adagrad(
     >>> fused_adagrad(p, p, p)
     Cost(flops=70, bytes=200)
     """
-    return _step(7, params, grads, [state_sums], state_steps)
+    return _step(7, input, grads, [state_sums], state_steps)

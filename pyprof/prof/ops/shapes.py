@@ -250,6 +250,21 @@ def like(tensor: Tensor) -> Tensor:
     return Tensor(tensor.shape, tensor.dtype)
 
 
+def strides_of(tensor: Tensor) -> Shape:
+    """The recorded strides, or those of a contiguous tensor: capture leaves them out where they say nothing new.
+
+    >>> strides_of(Tensor((2, 3, 4), None))
+    (12, 4, 1)
+    """
+    if tensor.stride is not None and len(tensor.stride) == len(tensor.shape):
+        return tensor.stride
+    steps, step = [], 1
+    for size in reversed(tensor.shape):
+        steps.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(steps))
+
+
 def is_contiguous(shape: Shape, stride: Shape) -> bool:
     """Whether the elements lie in order without gaps."""
     expected = 1

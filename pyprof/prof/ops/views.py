@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What moves no data: views, allocation, metadata. Cost 0, basis "view".
 
-reshape, flatten and contiguous copy only where the strides demand it. With recorded strides the answer is exact;
-without, reshape and flatten are taken to be views and contiguous to be a copy, since each is most often called for
-that. Add a view: one name in the list.
+reshape, flatten and contiguous copy only where the strides demand it. A tensor without recorded strides is taken to be
+contiguous: our capture leaves those out. Add a view: one name in the list.
 
 >>> reshape(Tensor((4, 8), "float32", (1, 4)), -1), reshape(Tensor((4, 8), "float32", (8, 1)), -1).basis
 (Cost(flops=0, bytes=256), 'view')
@@ -15,7 +14,7 @@ from math import prod
 
 from pyprof.model import Cost, Other, Tensor, Value
 from pyprof.prof.cost import VIEW, bytes_of, cost
-from pyprof.prof.ops.shapes import Shape, as_tensor, dims, is_contiguous, like, require, sizes
+from pyprof.prof.ops.shapes import Shape, as_tensor, dims, is_contiguous, like, require, sizes, strides_of
 
 VIEWS = (
     "view", "view_as", "_unsafe_view", "_reshape_alias", "transpose", "swapaxes", "swapdims", "permute", "t", "T", "mT",
@@ -95,7 +94,7 @@ def reshape(input: Tensor, *shape: Value) -> Cost:
     if -1 in wanted:
         wanted = tuple(input.numel // known if n == -1 else n for n in wanted)
     require(prod(wanted) == input.numel, f"{input.shape} has no shape {wanted}")
-    if input.stride is None or viewable(input.shape, input.stride, wanted):
+    if viewable(input.shape, strides_of(input), wanted):
         return VIEW
     return _copied(input)
 
@@ -132,7 +131,7 @@ def contiguous(input: Tensor, memory_format: Value = None) -> Cost:
     ('view', Cost(flops=0, bytes=256))
     """
     as_tensor(input)
-    if input.stride is not None and _in_format(input.shape, input.stride, memory_format):
+    if _in_format(input.shape, strides_of(input), memory_format):
         return VIEW
     return _copied(input)
 
