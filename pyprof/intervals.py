@@ -18,15 +18,12 @@ loop over depths replace a walk with a stack.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-Int64s = npt.NDArray[np.int64]
+from pyprof.model import Ints
 
 
-def order_by(*keys: npt.NDArray[Any]) -> Int64s:
+def order_by(*keys: Ints) -> Ints:
     """Indices that sort by the first key, then the second ... ; fast when the first key has few ties.
 
     >>> order_by(np.array([2, 1, 2]), np.array([5, 0, 3])).tolist()
@@ -47,12 +44,12 @@ def order_by(*keys: npt.NDArray[Any]) -> Int64s:
     return order
 
 
-def nesting_order(start: Int64s, end: Int64s, tie: Int64s) -> Int64s:
+def nesting_order(start: Ints, end: Ints, tie: Ints) -> Ints:
     """The order that `Nesting` needs: by start, the longer first; `tie` (larger first) for equal intervals."""
     return order_by(start, -end, -tie)
 
 
-def clip(start: Int64s, end: Int64s) -> tuple[Int64s, int]:
+def clip(start: Ints, end: Ints) -> tuple[Ints, int]:
     """Cut intervals that outlive their parent at the parent's end; return the ends and how many were cut."""
     ends = end.tolist()
     stack: list[int] = []
@@ -71,7 +68,7 @@ def clip(start: Int64s, end: Int64s) -> tuple[Int64s, int]:
 class Nesting:
     """Depth and parent of each interval, ready to be asked what encloses a point. Raises ValueError if some overlap."""
 
-    def __init__(self, start: Int64s, end: Int64s):
+    def __init__(self, start: Ints, end: Ints):
         # An empty interval gets length 1 on a doubled time axis, so that it is its own but encloses no later start.
         self._start = start * 2
         self._sorted_end = np.where(end > start, end * 2, start * 2 + 1)
@@ -81,7 +78,7 @@ class Nesting:
         self.depth = np.arange(n) - np.searchsorted(self._sorted_end, self._start, side="right")
         if n and self.depth.min() < 0:
             raise ValueError("intervals end before they start")
-        self._levels: list[Int64s] = []
+        self._levels: list[Ints] = []
         self.parent = np.full(n, -1, np.int64)
         for depth in range(int(self.depth.max()) + 1 if n else 0):
             members = np.flatnonzero(self.depth == depth)
@@ -97,11 +94,11 @@ class Nesting:
             raise ValueError("intervals overlap")
 
     @property
-    def levels(self) -> list[Int64s]:
+    def levels(self) -> list[Ints]:
         """The intervals of each depth, outermost first, as indices."""
         return self._levels
 
-    def innermost(self, time: Int64s) -> Int64s:
+    def innermost(self, time: Ints) -> Ints:
         """Index of the innermost interval that contains each time, -1 where none does."""
         point = time * 2 + 1  # after what begins now, and after what is empty now
         begun = np.searchsorted(self._start, point, side="right")

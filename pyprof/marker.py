@@ -29,7 +29,7 @@ import ast
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from pyprof.model import Arg, Call, Other, Tensor, Value
 
@@ -248,7 +248,7 @@ def _decode_value(record: dict[Any, Any]) -> Value:
     return Other(str(kind), str(value))
 
 
-def _is_shape(value: Any) -> bool:
+def _is_shape(value: Any) -> TypeGuard[Sequence[int]]:
     return isinstance(value, (list, tuple)) and all(type(n) is int for n in value)
 
 
@@ -264,9 +264,7 @@ def _freeze(value: Any) -> Value:
     return Other(type(value).__name__, str(value))
 
 
-def encode(
-    call: Call, layer: str = "", trace: Iterable[str] = (), module: str | None = None
-) -> str:
+def encode(call: Call, layer: str = "", trace: Iterable[str] = (), module: str | None = None) -> str:
     """The text of a call in our form. `layer` is the user's nested names joined by ":", `trace` outermost first."""
     fields: dict[str, Any] = {"pyprof": VERSION, "mod": call.mod, "op": call.op}
     fields["args"] = [_record(arg.name, arg.value) for arg in call.args]
@@ -277,7 +275,9 @@ def encode(
     return str(fields)
 
 
-def encode_classic(call: Call, trace: Iterable[str], module: tuple[str, str] | None = None) -> tuple[str, ...]:
+def encode_classic(
+    call: Call, trace: Iterable[str], module: tuple[str, str] | None = None
+) -> tuple[str, ...]:
     """The nested texts of the original, outermost first: stack, module (class, extra_repr) if given, arguments."""
     records: list[dict[str, Any]] = []
     for arg in call.args:

@@ -100,7 +100,8 @@ class Cost(NamedTuple):
     """FLOPs and algorithmic bytes of one call, and of the parts of its backward. None means unknown.
 
     dgrad is the gradient of the first operand (or all of an undivided backward), wgrad of the weight or second
-    operand, bgrad of the bias. `basis` says where the figures come from: formula, view (no data moves), default, unknown.
+    operand, bgrad of the bias. `basis` says where the figures come from: formula, view (no data moves), default or
+    unknown.
     """
 
     flops: int | None
@@ -285,7 +286,7 @@ class Steps:
 class Device(NamedTuple):
     """A device of the recording."""
 
-    index: int
+    number: int
     name: str
     sm_count: int | None = None
     compute_capability: str | None = None

@@ -80,7 +80,9 @@ def _format(rows: Rows, style: _Style) -> Iterator[str]:
             members = slice(bounds[number], bounds[number + 1])
             duration, sub, *rest = (column[members] for column in cells)
             before, after = ([(base[members] + n).tolist() for n in side] for side in template.offsets)
-            inner = [column.values[block][order[members]].tolist() for column in rows.inner_calls[: template.inner]]
+            inner = [
+                column.values[block][order[members]].tolist() for column in rows.inner_calls[: template.inner]
+            ]
             columns = (duration, *inner, *before, sub, *after, *rest)
             for place, line in zip(order[members].tolist(), map(template.text.__mod__, zip(*columns))):
                 out[place] = line
@@ -153,18 +155,22 @@ def _template(rows: Rows, name: int, site_code: int, kind: int, style: _Style) -
     markers = [with_call_id(text, _SLOT) if 1 <= i <= inner else text for i, text in enumerate(site.markers)]
     inner = sum(_SLOT in text for text in markers)
     marked = [(text, offset) for text, offset in site.seq_names if offset is not None]
-    seq_markers = ", ".join(constant(text + ", seq = ")[:-1] + "%s" + constant(text + ", seq = ")[-1] for text, _ in marked)
+    seq_markers = ", ".join(
+        constant(text + ", seq = ")[:-1] + "%s" + constant(text + ", seq = ")[-1] for text, _ in marked
+    )
+    direction = constant(DIRECTIONS[site.direction]) if site.direction in (FPROP, BPROP) else style.none
     values = {
         "kShortName": constant(rows.short_names[name]), "layer": constant(site.layer), "trace": constant(site.trace),
-        "reprMarkers": constant(site.reprs), "marker": constant(markers).replace(_SLOT, "%s"), "seqMarker": f"[{seq_markers}]",
-        "seqId": numbers(site.seq_ids), "altSeqId": numbers(site.alt_seq_ids),
-        "dir": constant(None if site.direction not in (FPROP, BPROP) else DIRECTIONS[site.direction]).replace("None", style.none),
-        "mod": constant(site.mods), "op": constant(site.ops), "kLongName": constant(rows.names[name]),
+        "reprMarkers": constant(site.reprs), "marker": constant(markers).replace(_SLOT, "%s"),
+        "seqMarker": f"[{seq_markers}]", "seqId": numbers(site.seq_ids), "altSeqId": numbers(site.alt_seq_ids),
+        "dir": direction, "mod": constant(site.mods), "op": constant(site.ops), "kLongName": constant(rows.names[name]),
         "module": constant(site.module) if site.module else style.none, "phase": constant(PHASES[site.phase]),
         "kind": constant(KINDS[kind]),
     }  # fmt: skip
     text = ", ".join(f"{style.text(key)}: {values.get(key, '%s')}" for key in KEYS)
-    return _Template(f"{{{text}}}", inner, ([*(offset for _, offset in marked), *site.seq_ids], list(site.alt_seq_ids)))
+    return _Template(
+        f"{{{text}}}", inner, ([*(offset for _, offset in marked), *site.seq_ids], list(site.alt_seq_ids))
+    )
 
 
 def read(source: Iterable[str], name: str = "net.dict") -> Rows:
@@ -197,7 +203,20 @@ _PATTERNS = {
 _LINE = re.compile(
     r"\{" + ", ".join(f"'{key}': (?P<{key}>{_PATTERNS.get(key, _INTEGER)})" for key in KEYS) + r"\}\s*\Z"
 )
-_CONSTANT = ("kShortName", "layer", "trace", "reprMarkers", "marker", "dir", "mod", "op", "kLongName", "module", "phase", "kind")
+_CONSTANT = (
+    "kShortName",
+    "layer",
+    "trace",
+    "reprMarkers",
+    "marker",
+    "dir",
+    "mod",
+    "op",
+    "kLongName",
+    "module",
+    "phase",
+    "kind",
+)
 _SEQ = re.compile(r"(?<=, seq = )-?\d+(?=['\"])")
 _CALL_ID = re.compile(CALL_ID)
 _Triple = tuple[int, int, int] | None
@@ -206,8 +225,8 @@ _Triple = tuple[int, int, int] | None
 class _Table:
     """Rows while they are read."""
 
-    _FIELDS = ("kDuration", "subSeqId", "tid", "stream", "start", "end", "launchStart", "launchEnd", "correlation", "pid",
-               "context", "registers", "sharedMemory", "fwdThread", "graph", "call")  # fmt: skip
+    _FIELDS = ("kDuration", "subSeqId", "tid", "stream", "start", "end", "launchStart", "launchEnd", "correlation",
+               "pid", "context", "registers", "sharedMemory", "fwdThread", "graph", "call")  # fmt: skip
 
     def __init__(self) -> None:
         self.columns: dict[str, list[int | None]] = {key: [] for key in (*self._FIELDS, "device", "seq")}
@@ -243,18 +262,28 @@ class _Table:
         inner = _CALL_ID.findall(found["marker"]) if "'callid': " in found["marker"] else ()
         if inner:
             found["marker"] = _CALL_ID.sub("", found["marker"])
-        key = (*(found[k] for k in _CONSTANT), _SEQ.sub("", seq_marker), found["seqId"] == "[]", found["altSeqId"] == "[]", offsets)
+        key = (
+            *(found[k] for k in _CONSTANT),
+            _SEQ.sub("", seq_marker),
+            found["seqId"] == "[]",
+            found["altSeqId"] == "[]",
+            offsets,
+        )
         codes = self._known.get(key)
         if codes is None:
             quoted = (*_CONSTANT, "seqMarker", "seqId", "altSeqId")
-            base, *rest = self._codes({k: ast.literal_eval(found[k]) for k in quoted} | {"device": found["device"]})
+            base, *rest = self._codes(
+                {k: ast.literal_eval(found[k]) for k in quoted} | {"device": found["device"]}
+            )
             codes = self._known[key] = (rest[0], rest[1], rest[2])
         for k in self._FIELDS:
             text = found[k]
             self.columns[k].append(None if text == "None" else int(text))
         device = found["device"]
         self.columns["device"].append(int(device) if device.isdigit() else None)
-        self._end(base, codes, self._triple(found["grid"]), self._triple(found["block"]), tuple(map(int, inner)))
+        self._end(
+            base, codes, self._triple(found["grid"]), self._triple(found["block"]), tuple(map(int, inner))
+        )
 
     def _triple(self, text: str) -> tuple[int, int, int] | None:
         if text not in self._triples:
@@ -266,8 +295,16 @@ class _Table:
         for key in self._FIELDS:
             self.columns[key].append(_integer(fields.get(key)))
         self.columns["device"].append(_integer(fields.get("device")))
-        inner = tuple(int(number) for text in _texts(fields.get("marker")) for number in _CALL_ID.findall(text))
-        self._end(base, (codes[0], codes[1], codes[2]), _triple(fields.get("grid")), _triple(fields.get("block")), inner)
+        inner = tuple(
+            int(number) for text in _texts(fields.get("marker")) for number in _CALL_ID.findall(text)
+        )
+        self._end(
+            base,
+            (codes[0], codes[1], codes[2]),
+            _triple(fields.get("grid")),
+            _triple(fields.get("block")),
+            inner,
+        )
 
     def _codes(self, fields: dict[Any, Any]) -> tuple[int | None, int, int, int]:
         """The first sequence number, and the codes of kernel name, site and kind."""
@@ -277,11 +314,19 @@ class _Table:
         if kind not in KINDS:
             kind = "operator" if fields.get("device") == "cpu" else "kernel"
         base, site = _site(fields)
-        name_code, site_code = self.names.setdefault(names, len(self.names)), self.sites.setdefault(site, len(self.sites))
+        name_code, site_code = (
+            self.names.setdefault(names, len(self.names)),
+            self.sites.setdefault(site, len(self.sites)),
+        )
         return base, name_code, site_code, KINDS.index(kind)
 
     def _end(
-        self, base: int | None, codes: tuple[int, int, int], grid: _Triple, block: _Triple, inner: tuple[int, ...]
+        self,
+        base: int | None,
+        codes: tuple[int, int, int],
+        grid: _Triple,
+        block: _Triple,
+        inner: tuple[int, ...],
     ) -> None:
         self.columns["seq"].append(base)
         self.inner.append(inner)
@@ -293,7 +338,10 @@ class _Table:
     def rows(self) -> Rows:
         column = {key: _column(values) for key, values in self.columns.items()}
         shaped = np.array([g is not None and b is not None for g, b in zip(self.grid, self.block)], bool)
-        grid, block = (np.array([t or (0, 0, 0) for t in side], np.int32).reshape(-1, 3) for side in (self.grid, self.block))
+        grid, block = (
+            np.array([t or (0, 0, 0) for t in side], np.int32).reshape(-1, 3)
+            for side in (self.grid, self.block)
+        )
         duration = column["kDuration"].values
         start = column["start"]
         # Old files have no times: the order of the lines is all they say.
@@ -348,7 +396,9 @@ def _site(fields: dict[Any, Any]) -> tuple[int | None, Site]:
 def _inner(chains: list[tuple[int, ...]]) -> list[Column]:
     """Numbers of inner calls, level by level."""
     depth = max(map(len, chains), default=0)
-    return [_column([chain[level] if len(chain) > level else None for chain in chains]) for level in range(depth)]
+    return [
+        _column([chain[level] if len(chain) > level else None for chain in chains]) for level in range(depth)
+    ]
 
 
 def _pair_old(rows: Rows) -> None:
@@ -405,7 +455,11 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _triple(value: Any) -> tuple[int, int, int] | None:
-    if isinstance(value, (list, tuple)) and len(value) == 3 and all(type(v) is int and 0 <= v < 2**31 for v in value):
+    if (
+        isinstance(value, (list, tuple))
+        and len(value) == 3
+        and all(type(v) is int and 0 <= v < 2**31 for v in value)
+    ):
         return (value[0], value[1], value[2])
     return None
 

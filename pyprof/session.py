@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A recording as Python objects: what the commands and, later, the page stand on.
 
-    prof = pyprof.load("net.sqlite")
-    prof.kernels.groupby("op")["sil"].sum()
+prof = pyprof.load("net.sqlite")
+prof.kernels.groupby("op")["sil"].sum()
 """
 
 from __future__ import annotations

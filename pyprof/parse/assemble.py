@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,13 +14,16 @@ from pyprof.model import Bools, Column, Gpu, Ints, Io, Launches, Ops, Process, R
 from pyprof.parse import texts
 from pyprof.parse.database import Batch, Database, concat, required
 
+_Table = TypeVar("_Table", Ranges, Gpu)
+
 
 class Names:
     """The string table of a recording: ids to codes in `strings`, interned when they are first used."""
 
     def __init__(self, database: Database, table: str, id_column: str, value_column: str):
         self.strings = Strings()
-        ids, values = [np.empty(0, np.int64)], [pa.array([], pa.string())]
+        ids: list[Ints] = [np.empty(0, np.int64)]
+        values = [pa.array([], pa.string())]
         for batch in database.read(table, (id_column,), (value_column,)):
             ids.append(required(batch.column(id_column)))
             values.append(batch.text(value_column))
@@ -43,7 +46,9 @@ class Names:
         place = np.where(ids.mask(), self.place(ids.values), len(self._ids))
         used = np.unique(place)
         fresh = used[self._codes[used] < 0]
-        self._codes[fresh] = [self.strings.code(text) for text in self._values.take(pa.array(fresh)).to_pylist()]
+        self._codes[fresh] = [
+            self.strings.code(text) for text in self._values.take(pa.array(fresh)).to_pylist()
+        ]
         return self._codes[place]
 
     def first(self, batch: Batch, columns: Sequence[str]) -> Ints:
@@ -128,14 +133,18 @@ class Clock:
         for table in (*tables, trace.steps):
             table.start = table.start - trace.t0
             end = table.end
-            table.end = Column(end.values - trace.t0, end.present) if isinstance(end, Column) else end - trace.t0
+            table.end = (
+                Column(end.values - trace.t0, end.present) if isinstance(end, Column) else end - trace.t0
+            )
 
 
 def _cat(parts: list[Any], dtype: Any) -> Any:
     return np.concatenate(parts).astype(dtype, copy=False) if parts else np.empty(0, dtype)
 
 
-def range_table(parts: list[tuple[Ints, Ints, Column, texts.SplitTexts, Ints]], lost: dict[str, int]) -> Ranges:
+def range_table(
+    parts: Sequence[tuple[Ints, Ints, Column, texts.SplitTexts, Ints]], lost: dict[str, int]
+) -> Ranges:
     """Ranges from batches of (thread, start, end, text, kind)."""
     table = Ranges(
         thread=_cat([p[0] for p in parts], np.int32),
@@ -150,11 +159,11 @@ def range_table(parts: list[tuple[Ints, Ints, Column, texts.SplitTexts, Ints]], 
     if backwards.any():
         count(lost, "ranges that end before they start", int(backwards.sum()))
         keep = np.flatnonzero(~backwards)
-        table = Ranges(*(c.take(keep) if isinstance(c, Column) else c[keep] for c in vars(table).values()))
+        table = take(table, keep)
     return table
 
 
-def launch_table(parts: list[tuple[Ints, Batch, Ints]], lost: dict[str, int]) -> Launches:
+def launch_table(parts: Sequence[tuple[Ints, Batch, Ints]], lost: dict[str, int]) -> Launches:
     """Runtime and driver calls from batches of (thread, rows, name)."""
     starts = [batch.column("start") for _, batch, _ in parts]
     correlations = [batch.column("correlationId") for _, batch, _ in parts]
@@ -170,7 +179,7 @@ def launch_table(parts: list[tuple[Ints, Batch, Ints]], lost: dict[str, int]) ->
     )
 
 
-def gpu_table(parts: list[tuple[Batch, Ints, int, Ints]], lost: dict[str, int]) -> Gpu:
+def gpu_table(parts: Sequence[tuple[Batch, Ints, int, Ints]], lost: dict[str, int]) -> Gpu:
     """GPU events from batches of (rows, name, kind, process). Copies have no grid."""
     batches = [batch for batch, _, _, _ in parts]
 
@@ -206,11 +215,11 @@ def gpu_table(parts: list[tuple[Batch, Ints, int, Ints]], lost: dict[str, int]) 
     gpu.end = np.where(backwards, gpu.start, gpu.end)
     if not start.mask().all():
         keep = np.flatnonzero(start.mask())
-        gpu = Gpu(*(c.take(keep) if isinstance(c, Column) else c[keep] for c in vars(gpu).values()))
+        gpu = take(gpu, keep)
     return gpu
 
 
-def io_table(parts: list[tuple[Ints, Batch, Ints]], lost: dict[str, int]) -> Io:
+def io_table(parts: Sequence[tuple[Ints, Batch, Ints]], lost: dict[str, int]) -> Io:
     """Calls into the operating system from batches of (thread, rows, name)."""
     start = concat([batch.column("start") for _, batch, _ in parts])
     end = concat([batch.column("end") for _, batch, _ in parts])
@@ -221,6 +230,14 @@ def io_table(parts: list[tuple[Ints, Batch, Ints]], lost: dict[str, int]) -> Io:
         end.values[keep],
         _cat([name for _, _, name in parts], np.int32)[keep],
     )
+
+
+def take(table: _Table, index: Ints) -> _Table:
+    """The rows of a table at some places."""
+    columns: dict[str, Any] = {
+        k: c.take(index) if isinstance(c, Column) else c[index] for k, c in vars(table).items()
+    }
+    return type(table)(**columns)
 
 
 def empty_ops() -> Ops:

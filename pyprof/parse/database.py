@@ -74,10 +74,14 @@ class Database:
         except sqlite3.Error as error:
             raise self._damaged(table, error) from error
 
-    def read(self, table: str, numbers: Sequence[str], texts: Sequence[str] = (), hexes: Sequence[str] = ()) -> Iterator[Batch]:
+    def read(
+        self, table: str, numbers: Sequence[str], texts: Sequence[str] = (), hexes: Sequence[str] = ()
+    ) -> Iterator[Batch]:
         """The rows of a table in batches. `hexes` are binary columns, given as hexadecimal text."""
         have = self.tables.get(table, frozenset())
-        numbers, texts, hexes = ([name for name in names if name in have] for names in (numbers, texts, hexes))
+        numbers, texts, hexes = (
+            [name for name in names if name in have] for names in (numbers, texts, hexes)
+        )
         fields = [f'coalesce(cast("{name}" as integer), {_MISSING})' for name in numbers]
         fields += [f"coalesce(cast(\"{name}\" as text), '')" for name in texts]
         fields += [f'hex("{name}")' for name in hexes]
@@ -113,13 +117,17 @@ class Database:
 
     def _damaged(self, table: str, error: Exception) -> FormatError:
         reason = str(error).splitlines()[0]
-        return FormatError(f"{self.path}: table {table} is damaged ({reason}). Export or copy the file again.")
+        return FormatError(
+            f"{self.path}: table {table} is damaged ({reason}). Export or copy the file again."
+        )
 
 
 def _batch(columns: list[pa.Array], numbers: list[str], texts: list[str]) -> Batch:
     out: dict[str, Column] = {}
     for name, column in zip(numbers, columns):
-        values = column.to_numpy(zero_copy_only=False).astype(np.int64)  # a copy: a view would keep the batch alive
+        values = column.to_numpy(zero_copy_only=False).astype(
+            np.int64
+        )  # a copy: a view would keep the batch alive
         missing = values == _MISSING
         out[name] = Column(np.where(missing, 0, values), ~missing) if missing.any() else Column(values)
     return Batch(len(columns[0]), out, dict(zip(texts, columns[len(numbers) :])))

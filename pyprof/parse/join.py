@@ -91,7 +91,9 @@ def _collect(trace: Trace) -> tuple[Ints, Ints, Ints, Ints, Column, Ints]:
     ranges, ops = trace.ranges, trace.ops
     last = max((int(t.end.max()) for t in (trace.launches, trace.gpu, ops) if len(t)), default=0)
     if len(ranges):
-        last = max(last, int(ranges.start.max()), int(np.where(ranges.end.mask(), ranges.end.values, 0).max()))
+        last = max(
+            last, int(ranges.start.max()), int(np.where(ranges.end.mask(), ranges.end.values, 0).max())
+        )
     nested = np.flatnonzero(ranges.kind == PUSH_POP)
     closed = ranges.end.mask()[nested]
     trace.drop("ranges that were never closed (taken to last to the end)", int((~closed).sum()))
@@ -104,7 +106,8 @@ def _collect(trace: Trace) -> tuple[Ints, Ints, Ints, Ints, Column, Ints]:
         np.concatenate([end, ops.end]),
         np.concatenate([key, ops.text.astype(np.int64) * 3 + EVENT]),
         Column(
-            np.concatenate([range_seq.values, ops.seq.values]), np.concatenate([range_seq.mask(), ops.seq.mask()])
+            np.concatenate([range_seq.values, ops.seq.values]),
+            np.concatenate([range_seq.mask(), ops.seq.mask()]),
         ),
         np.concatenate([np.full(len(nested), _NONE), np.arange(len(ops))]),
     )
@@ -157,7 +160,9 @@ def _number_evaluations(seq: Column, parent: Ints, code: Ints, labels: list[Labe
     if not evaluate.any():
         return seq
     values, present = seq.values.copy(), seq.mask().copy()
-    child = np.flatnonzero((parent >= 0) & present & np.array([label.role == BOUNDARY for label in labels])[code])
+    child = np.flatnonzero(
+        (parent >= 0) & present & np.array([label.role == BOUNDARY for label in labels])[code]
+    )
     child = child[evaluate[code[parent[child]]] & ~present[parent[child]]]
     values[parent[child]], present[parent[child]] = values[child], True
     return Column(values, present)
@@ -179,7 +184,9 @@ def _paths(
     parent: Ints, levels: list[Ints], code: Ints, labels: list[Label], offset: Column
 ) -> tuple[Ints, list[Place], Ints]:
     """Number the distinct chains of (text, offset) and work out the place that each describes. Path 0 is empty."""
-    step_code, steps = pd.factorize(_pair(code, np.where(offset.mask(), offset.values, np.iinfo(np.int64).min)))
+    step_code, steps = pd.factorize(
+        _pair(code, np.where(offset.mask(), offset.values, np.iinfo(np.int64).min))
+    )
     sample = np.full(len(steps), -1, np.int64)
     sample[step_code] = np.arange(len(step_code))
     path = np.zeros(len(parent), np.int64)
@@ -206,7 +213,9 @@ def _pair(first: Ints, second: Ints) -> Ints:
 def _owners(found: Spans, levels: list[Ints]) -> None:
     """Call, operator, backward range and sequence number of every span, from the outermost in."""
     n = len(found)
-    found.call, found.inner_call, found.operator, found.boundary = (np.full(n, _NONE, np.int64) for _ in range(4))
+    found.call, found.inner_call, found.operator, found.boundary = (
+        np.full(n, _NONE, np.int64) for _ in range(4)
+    )
     direction = np.array([place.direction for place in found.places], np.int8)[found.path]
     restart = np.array([place.recompute_starts for place in found.places], bool)[found.path]
     numbered = np.array([place.seq is not None for place in found.places], bool)[found.path]
@@ -236,7 +245,9 @@ def link(gpu: Gpu, launches: Launches, process_of_thread: Ints) -> Ints:
     owner = process_of_thread[launches.thread] if len(launches) else np.empty(0, np.int64)
     for process in np.unique(owner).tolist():
         mine = np.flatnonzero(owner == process)
-        mine = mine[intervals.order_by(launches.start[mine], -launches.end[mine])][::-1]  # the earliest is written last
+        mine = mine[intervals.order_by(launches.start[mine], -launches.end[mine])][
+            ::-1
+        ]  # the earliest is written last
         events = np.flatnonzero((gpu.process == process) & gpu.correlation.mask())
         if not len(events):
             continue
@@ -282,4 +293,3 @@ def layers_outside(trace: Trace, thread: Ints, time: Ints) -> tuple[Ints, list[t
         here = np.flatnonzero(thread == number)
         out[here] = np.array(codes)[np.searchsorted(np.array(moments), time[here], side="right")]
     return out, list(sets)
-

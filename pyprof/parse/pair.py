@@ -76,7 +76,7 @@ def _last_before(found: Spans, forward: Ints, backward: Ints) -> Ints:
 def _choose(trace: Trace, found: Spans, backward: Ints, options: Ints) -> Ints:
     """One candidate per backward."""
     count = (options >= 0).sum(axis=1)
-    chosen = options.max(axis=1)
+    chosen: Ints = options.max(axis=1)
     ambiguous = np.flatnonzero(count > 1)
     unpaired = 0
     for i in ambiguous.tolist():
@@ -90,9 +90,9 @@ def _choose(trace: Trace, found: Spans, backward: Ints, options: Ints) -> Ints:
 def _decide(found: Spans, backward: int, candidates: list[int]) -> int:
     outer = _outer_backward(found, backward)
     for candidate in candidates:
-        if outer >= 0 and found.thread[candidate] == found.thread[backward]:
-            if found.start[candidate] >= found.start[outer]:
-                return candidate
+        same_thread = found.thread[candidate] == found.thread[backward]
+        if outer >= 0 and same_thread and found.start[candidate] >= found.start[outer]:
+            return candidate
     name = node_name(_name(found, backward))
     agreeing = [c for c in candidates if operator_name(_name(found, c)) == name]
     return agreeing[0] if len(agreeing) == 1 else _NONE

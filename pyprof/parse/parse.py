@@ -28,9 +28,16 @@ _FORMATS = {"dict": netdict.lines, "jsonl": netdict.json_lines}
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="parse.py", description="Example: parse.py net.sqlite > net.dict")
-    parser.add_argument("file", help="recording: .sqlite of nsys or pyprof, .sql of nvprof, .nsys-rep where nsys is installed")
+    parser.add_argument(
+        "file", help="recording: .sqlite of nsys or pyprof, .sql of nvprof, .nsys-rep where nsys is installed"
+    )
     parser.add_argument("-o", metavar="FILE", help="write there, whole or not at all; default: stdout")
-    parser.add_argument("--format", choices=tuple(_FORMATS), default="dict", help="Python literals or JSON; default: %(default)s")
+    parser.add_argument(
+        "--format",
+        choices=tuple(_FORMATS),
+        default="dict",
+        help="Python literals or JSON; default: %(default)s",
+    )
     parser.add_argument("--memory", action="store_true", help="with copies and sets; default: kernels only")
     return parser
 
@@ -61,7 +68,9 @@ def _write(path: Path, lines: Iterator[str]) -> None:
     """Write beside the target and rename, so that nobody ever sees half a file."""
     temporary = None
     try:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=path.name, delete=False) as out:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=path.parent, prefix=path.name, delete=False
+        ) as out:
             temporary = out.name
             out.writelines(line + "\n" for line in lines)
         os.chmod(temporary, 0o666 & ~_umask())

@@ -70,7 +70,9 @@ class Place(NamedTuple):
     reprs: tuple[str, ...] = ()
     calls: tuple[tuple[str, Call], ...] = ()
     event: tuple[str, Call] | None = None
-    names: tuple[tuple[str, int | None], ...] = ()  # operator ranges, with the offset of their sequence number
+    names: tuple[
+        tuple[str, int | None], ...
+    ] = ()  # operator ranges, with the offset of their sequence number
     seq: int | None = None  # offset of the sequence number that counts here
     module: str | None = None
     node: str | None = None  # the innermost backward range
@@ -105,7 +107,9 @@ def enter(place: Place, label: Label, offset: int | None) -> Place:
     if isinstance(marker, LayerMarker):
         return place._replace(layer=(*place.layer, marker.name))
     if isinstance(marker, TraceMarker):
-        return place._replace(frames=marker.frames or place.frames, functions=place.functions or marker.functions)
+        return place._replace(
+            frames=marker.frames or place.frames, functions=place.functions or marker.functions
+        )
     if isinstance(marker, ModuleMarker):
         return place._replace(reprs=(*place.reprs, label.text))
     if label.text.startswith(("Optimizer.step#", "Optimizer.zero_grad#")):
@@ -118,11 +122,20 @@ def _enter_call(place: Place, text: str, marker: CallMarker) -> Place:
     if place.direction == BPROP and _is_recompute(place, frames):
         # The forward runs again inside the backward: a forward call in its own right.
         place = place._replace(
-            direction=FPROP, phase=RECOMPUTE, calls=(), event=None, names=(), seq=None, node=None, recompute_starts=True
+            direction=FPROP,
+            phase=RECOMPUTE,
+            calls=(),
+            event=None,
+            names=(),
+            seq=None,
+            node=None,
+            recompute_starts=True,
         )
     elif place.direction == NO_DIRECTION:
         place = place._replace(direction=FPROP, phase=FORWARD)
-    if place.phase == FORWARD and (marker.call.mod.startswith("torch.optim") or any(map(_OPTIMIZER.search, frames))):
+    if place.phase == FORWARD and (
+        marker.call.mod.startswith("torch.optim") or any(map(_OPTIMIZER.search, frames))
+    ):
         place = place._replace(phase=OPTIMIZER)
     return place._replace(
         calls=(*place.calls, (text, marker.call)),
@@ -139,7 +152,7 @@ _OPTIMIZER = re.compile(r"(?:torch/optim|apex/optimizers)/\w+\.py")
 def _is_recompute(place: Place, frames: tuple[str, ...]) -> bool:
     """A call inside a backward recomputes a checkpoint, or it is a user's autograd.Function at work.
 
-    The stack tells; without one, the node does: only a hook of saved tensors can call into Python from a generated node.
+    The stack tells; without one, the node does: only a hook of saved tensors calls Python from a generated node.
     """
     if frames and frames != place.frames:
         return any(map(_CHECKPOINT.search, frames))

@@ -73,7 +73,11 @@ def _of_operators(trace: Trace, found: Spans, forward: Ints) -> Rows:
     """Without a GPU the rows are the operator events, the engine's own and the user's ranges left out."""
     ops = trace.ops
     engine = np.array([text.startswith(EVALUATE) for text in trace.strings.texts] or [False], bool)
-    is_row = (found.event >= 0) & ((ops.scope == 0) | (ops.scope == 1))[found.event] & ~engine[ops.name[found.event]]
+    is_row = (
+        (found.event >= 0)
+        & ((ops.scope == 0) | (ops.scope == 1))[found.event]
+        & ~engine[ops.name[found.event]]
+    )
     span = np.flatnonzero(is_row)
     n = len(span)
     thread = found.thread[span]
@@ -95,7 +99,8 @@ def _of_operators(trace: Trace, found: Spans, forward: Ints) -> Rows:
 def self_times(start: Ints, end: Ints, parent: Ints, counted: Bools) -> Ints:
     """Duration of each counted interval less that of the counted intervals nearest inside it.
 
-    >>> self_times(np.array([0, 1, 2]), np.array([9, 8, 4]), np.array([-1, 0, 1]), np.array([True, False, True])).tolist()
+    >>> counted = np.array([True, False, True])
+    >>> self_times(np.array([0, 1, 2]), np.array([9, 8, 4]), np.array([-1, 0, 1]), counted).tolist()
     [7, 0, 2]
     """
     owner = np.where(counted, np.arange(len(start)), _NONE)  # nearest counted interval, itself included
@@ -166,7 +171,26 @@ def _no_spans() -> Spans:
     """One span that nothing is in, for a recording without ranges."""
     none, zero = np.full(1, _NONE, np.int64), np.zeros(1, np.int64)
     missing = Column.missing(1)
-    return Spans(zero, zero, zero, none, missing, missing, missing, none, zero, none, none, none, none, zero, [Place()], [], none, {})
+    return Spans(
+        zero,
+        zero,
+        zero,
+        none,
+        missing,
+        missing,
+        missing,
+        none,
+        zero,
+        none,
+        none,
+        none,
+        none,
+        zero,
+        [Place()],
+        [],
+        none,
+        {},
+    )
 
 
 def _sites(
@@ -184,7 +208,9 @@ def _sites(
     return code, sites
 
 
-def _calls(trace: Trace, found: Spans, source: Ints, inside: Ints, boundary: Ints) -> tuple[Column, list[Column]]:
+def _calls(
+    trace: Trace, found: Spans, source: Ints, inside: Bools, boundary: Ints
+) -> tuple[Column, list[Column]]:
     """Numbers of the calls of each row, in the order of their starts.
 
     First the outermost call, else operator, else the backward that found no forward; then the calls inside it.
@@ -252,7 +278,7 @@ def demangle(name: str) -> str:
         import cxxfilt
 
         return str(cxxfilt.demangle(name))
-    except Exception:  # noqa: BLE001 - no libstdc++, or a symbol it refuses: the symbol itself still names the kernel
+    except Exception:
         return name
 
 

@@ -94,7 +94,9 @@ def attribute(rows: Rows) -> Costs:
     gpu = np.flatnonzero(rows.kind == KERNEL)
     if len(gpu):
         _kernels(work, gpu)
-    work.flops[(rows.kind == MEMCPY) | (rows.kind == MEMSET)] = 0  # a copy computes nothing; its bytes are not in a row
+    work.flops[(rows.kind == MEMCPY) | (rows.kind == MEMSET)] = (
+        0  # a copy computes nothing; its bytes are not in a row
+    )
     return Costs(
         Column(work.flops, work.flops >= 0),
         Column(work.bytes, work.bytes >= 0),
@@ -281,19 +283,27 @@ def _cost_of(site: Site, owner: Call, slot: int) -> Cost:
     return {_DGRAD: dgrad, _WGRAD: wgrad, _BOTH: add([dgrad, wgrad]), _BGRAD: cost.bgrad or Cost(0, 0)}[slot]
 
 
-def _share_out(work: _Work, index: Ints, carriers: Ints, group: Ints, slot: Ints, owners: list[Call | None]) -> None:
+def _share_out(
+    work: _Work, index: Ints, carriers: Ints, group: Ints, slot: Ints, owners: list[Call | None]
+) -> None:
     """Give every carrier its cost, or its share of it."""
     site = work.rows.site[index]
     code, keys = pd.factorize(site[carriers] * 8 + slot[carriers])
     table = [
-        _cost_of(work.rows.sites[key // 8], owner, key % 8) if (owner := owners[key // 8]) is not None else UNKNOWN
+        _cost_of(work.rows.sites[key // 8], owner, key % 8)
+        if (owner := owners[key // 8]) is not None
+        else UNKNOWN
         for key in keys.tolist()
     ]
-    team = np.where(slot[carriers] == _EITHER, -1 - np.arange(len(carriers)), group[carriers] * 8 + slot[carriers])
+    team = np.where(
+        slot[carriers] == _EITHER, -1 - np.arange(len(carriers)), group[carriers] * 8 + slot[carriers]
+    )
     team_code = pd.factorize(team)[0]
     size = np.bincount(team_code)[team_code] if len(carriers) else team_code
     alone = size == 1
-    costs = np.array([[-1 if c.flops is None else c.flops, -1 if c.bytes is None else c.bytes] for c in table], np.int64)
+    costs = np.array(
+        [[-1 if c.flops is None else c.flops, -1 if c.bytes is None else c.bytes] for c in table], np.int64
+    )
     basis = np.array([BASES.index(c.basis) for c in table], np.int8)
     target = index[carriers]
     work.basis[target] = basis[code] if len(table) else work.basis[target]
@@ -309,7 +319,9 @@ def _operators(work: _Work, index: Ints) -> None:
     """Operator events: the innermost ones that account for the work carry it."""
     rows = work.rows
     own = [lookup(s.event) if s.event is not None else UNKNOWN for s in work.signatures]
-    table = np.array([[-1 if c.flops is None else c.flops, -1 if c.bytes is None else c.bytes] for c in own], np.int64)
+    table = np.array(
+        [[-1 if c.flops is None else c.flops, -1 if c.bytes is None else c.bytes] for c in own], np.int64
+    )
     bases = np.array([BASES.index(c.basis) for c in own], np.int8)
     flops, size = table[rows.site[index]].T
     basis = bases[rows.site[index]]
@@ -343,8 +355,9 @@ class _Tree:
 def _carriers(tree: _Tree, basis: Ints, flops: Ints, size: Ints) -> tuple[Bools, Bools]:
     """Which events carry a cost, and which have an event of known cost inside them.
 
-    An event with a formula leaves its cost to the events inside it if those account for at least half of its FLOPs (of
-    its bytes, if it computes nothing): `aten::relu` to `aten::clamp_min`, but `aten::addmm` not to the copy of its bias.
+    An event with a formula leaves its cost to the events inside it if those account for at least half of its FLOPs
+    (of its bytes, if it computes nothing): `aten::relu` to `aten::clamp_min`, but `aten::addmm` not to the copy of
+    its bias.
     """
     n = len(basis)
     computes = (basis == _FORMULA) | (basis == _DEFAULT)
@@ -352,7 +365,11 @@ def _carriers(tree: _Tree, basis: Ints, flops: Ints, size: Ints) -> tuple[Bools,
     inner_flops, inner_size, inner = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, bool)
     carries, around = np.zeros(n, bool), np.zeros(n, bool)
     for members in reversed(tree.levels):
-        enough = np.where(flops[members] > 0, 2 * inner_flops[members] >= flops[members], 2 * inner_size[members] >= size[members])
+        enough = np.where(
+            flops[members] > 0,
+            2 * inner_flops[members] >= flops[members],
+            2 * inner_size[members] >= size[members],
+        )
         mine = members[computes[members] & ~(inner[members] & enough)]
         carries[mine] = True
         inner_flops[mine], inner_size[mine], inner[mine] = flops[mine], size[mine], True
@@ -410,12 +427,16 @@ def _tensor_cores(rows: Rows, work: _Work) -> Ints:
     for name in rows.names:
         used, kind = kernels.tensor_core(name), kernels.kind(name)
         could = kind in kernels.PRODUCTS
-        verdicts.append(USED if used else (NOT_USED if used is False else TC_UNKNOWN) if could else NOT_APPLICABLE)
+        verdicts.append(
+            USED if used else (NOT_USED if used is False else TC_UNKNOWN) if could else NOT_APPLICABLE
+        )
     gpu = rows.kind == KERNEL
     if gpu.any():
         out[gpu] = np.array(verdicts, np.int8)[rows.name[gpu]]
         # A kernel of no known kind that carries a product may well use them.
-        other = np.array([kernels.kind(name) == "other" and kernels.tensor_core(name) is None for name in rows.names], bool)
+        other = np.array(
+            [kernels.kind(name) == "other" and kernels.tensor_core(name) is None for name in rows.names], bool
+        )
         product = np.array([family(s.owner) in (*_PRODUCTS, "attention") for s in work.signatures], bool)
         out[gpu & other[rows.name] & product[rows.site] & work.principal] = TC_UNKNOWN
     out[(rows.kind == MEMCPY) | (rows.kind == MEMSET)] = NOT_APPLICABLE

@@ -65,7 +65,9 @@ COLUMNS: Registry[Spec] = Registry("column")
 _Getter = Callable[[View], Cells]
 
 
-def column(key: str, heading: str, width: int = 0, unit: str = "", none: str = "na") -> Callable[[_Getter], _Getter]:
+def column(
+    key: str, heading: str, width: int = 0, unit: str = "", none: str = "na"
+) -> Callable[[_Getter], _Getter]:
     """Decorator: the function computes the cells of a column."""
 
     def add(getter: _Getter) -> _Getter:
@@ -141,7 +143,9 @@ def _trace(view: View) -> Cells:
 @column("dir", "Direction", 5)
 def _dir(view: View) -> Cells:
     """fprop (forward, recomputation and optimizer), bprop (inside a range of the autograd engine), or na."""
-    return of_site(view, lambda site: DIRECTIONS[site.direction] if DIRECTIONS[site.direction] != "na" else None)
+    return of_site(
+        view, lambda site: DIRECTIONS[site.direction] if DIRECTIONS[site.direction] != "na" else None
+    )
 
 
 @column("sub", "Sub", 3)

@@ -47,7 +47,11 @@ def ledger(view: View) -> list[Entry]:
 
 def _has_shapes(call: object) -> bool:
     args = getattr(call, "args", ())
-    return any(isinstance(v, Tensor) for arg in args for v in (arg.value if type(arg.value) is tuple else (arg.value,)))
+    return any(
+        isinstance(v, Tensor)
+        for arg in args
+        for v in (arg.value if type(arg.value) is tuple else (arg.value,))
+    )
 
 
 def _split(view: View, what: str, known: Bools) -> Entry:
@@ -64,7 +68,9 @@ def text(view: View, name: str) -> str:
         what = "GPU events"
     lines = [f"{name}: {len(rows)} {what}, {total} ns; share of that time"]
     for entry in ledger(view):
-        parts = ", ".join(f"{part} {100 * ns / total if total else 0:.1f} %" for part, ns in entry.parts.items())
+        parts = ", ".join(
+            f"{part} {100 * ns / total if total else 0:.1f} %" for part, ns in entry.parts.items()
+        )
         lines.append(f"  {entry.what:<13} {parts}")
     lines += [f"  lost: {count} {reason}" for reason, count in sorted(rows.lost.items())]
     return "\n".join(lines)

@@ -3,7 +3,8 @@
 
 Matrix products and convolutions use the field's letters; every other call lists its arguments.
 
->>> params(Call("torch.nn.functional", "linear", (Arg("", Tensor((64, 1024), "float16")), Arg("", Tensor((10, 1024), "float16")))))
+>>> operands = Arg("", Tensor((64, 1024), "float16")), Arg("", Tensor((10, 1024), "float16"))
+>>> params(Call("torch.nn.functional", "linear", operands))
 'M=64,N=10,K=1024,float16'
 >>> params(Call("torch", "sum", (Arg("", Tensor((2, 3), "float32")), Arg("dim", 1))))
 '[2,3]float32,dim=1'
@@ -15,7 +16,15 @@ from math import prod
 
 from pyprof.model import Arg, Call, Other, Tensor, Value
 
-_MATRIX = {"mm": 0, "matmul": 0, "__matmul__": 0, "bmm": 0, "addmm": 1, "addmm_": 1, "baddbmm": 1}  # first operand
+_MATRIX = {
+    "mm": 0,
+    "matmul": 0,
+    "__matmul__": 0,
+    "bmm": 0,
+    "addmm": 1,
+    "addmm_": 1,
+    "baddbmm": 1,
+}  # first operand
 
 
 def params(call: Call) -> str:
@@ -39,7 +48,11 @@ def dtype(call: Call) -> str | None:
     'bfloat16'
     """
     for arg in call.args:
-        values = arg.value if isinstance(arg.value, tuple) and not isinstance(arg.value, (Tensor, Other)) else (arg.value,)
+        values = (
+            arg.value
+            if isinstance(arg.value, tuple) and not isinstance(arg.value, (Tensor, Other))
+            else (arg.value,)
+        )
         for value in values:
             if isinstance(value, Tensor) and value.dtype:
                 return value.dtype
@@ -69,8 +82,18 @@ def _convolution(name: str, call: Call, input: Tensor, weight: Tensor) -> str | 
     letters = {"N": shape[0], "C": shape[1], **dict(zip("DHW"[3 - dims :], shape[2:]))}
     letters["K"] = weight.shape[1] if transposed else weight.shape[0]
     letters |= dict(zip("TRS"[3 - dims :], weight.shape[2:]))
-    rest = [arg for arg in call.args if not isinstance(arg.value, Tensor) and arg.value is not None]
-    return ",".join([_join(letters, input), *(_argument(arg) for arg in rest)])
+    names = _TRANSPOSED if transposed else _CONVOLUTION
+    rest = [
+        Arg(arg.name or names[i], arg.value)
+        for i, arg in enumerate(call.args)
+        if 2 < i < len(names) or arg.name
+    ]
+    shown = [arg for arg in rest if not isinstance(arg.value, Tensor) and arg.value is not None]
+    return ",".join([_join(letters, input), *map(_argument, shown)])
+
+
+_CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
+_TRANSPOSED = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
 
 
 def _join(letters: dict[str, int], tensor: Tensor) -> str:

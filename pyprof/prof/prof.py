@@ -34,11 +34,23 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", nargs="?", help="net.dict or a recording; default: net.dict from stdin")
-    parser.add_argument("-c", metavar="COLUMNS", default=",".join(table.DEFAULT), help="columns, comma-separated; default: %(default)s")
+    parser.add_argument(
+        "-c",
+        metavar="COLUMNS",
+        default=",".join(table.DEFAULT),
+        help="columns, comma-separated; default: %(default)s",
+    )
     style = parser.add_mutually_exclusive_group()
     style.add_argument("--csv", action="store_true", help="comma-separated, every field quoted")
-    style.add_argument("-w", metavar="N", type=int, help="fixed width of N characters; default: fields separated by one blank")
-    parser.add_argument("--memory", action="store_true", help="with copies and sets; for a recording as input")
+    style.add_argument(
+        "-w",
+        metavar="N",
+        type=int,
+        help="fixed width of N characters; default: fields separated by one blank",
+    )
+    parser.add_argument(
+        "--memory", action="store_true", help="with copies and sets; for a recording as input"
+    )
     return parser
 
 
@@ -80,7 +92,9 @@ def _rows(file: str | None, memory: bool) -> tuple[Rows, str]:
     except IsADirectoryError:
         raise FormatError(f"{file}: is a directory; give a net.dict or a recording.") from None
     except OSError as error:
-        raise FormatError(f"{file}: cannot be read ({error.strerror}); give a net.dict or a recording.") from None
+        raise FormatError(
+            f"{file}: cannot be read ({error.strerror}); give a net.dict or a recording."
+        ) from None
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ awk and cut work.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -53,7 +54,9 @@ def lines(view: View, specs: Sequence[Spec], style: str, width: int = 0) -> Iter
         block = slice(first, first + _BLOCK)
         columns = [texts(spec, column, block) for spec, column in zip(specs, cells)]
         if style == "csv":
-            quoted = [[f'"{text}"' if '"' not in text else _quote(text) for text in column] for column in columns]
+            quoted = [
+                [f'"{text}"' if '"' not in text else _quote(text) for text in column] for column in columns
+            ]
             yield from map(",".join, zip(*quoted))
         elif style == "blank":
             yield from map(" ".join, zip(*([_no_blanks(text) for text in column] for column in columns)))
@@ -98,7 +101,7 @@ def _fix(spec: Spec, column: list[str], size: int) -> list[str]:
 
 def frame(view: View, specs: Sequence[Spec]) -> pd.DataFrame:
     """The columns as a data frame: nullable integers, floats, categories for texts."""
-    out = {}
+    out: dict[str, Any] = {}
     for spec in specs:
         cells = spec.cells(view)
         if isinstance(cells, Column):
@@ -110,8 +113,8 @@ def frame(view: View, specs: Sequence[Spec]) -> pd.DataFrame:
     return pd.DataFrame(out)
 
 
-def _categories(cells: Texts) -> pd.Categorical:
+def _categories(cells: Texts) -> Any:
     known = list(dict.fromkeys(text for text in cells.texts if text is not None))
     place = {text: i for i, text in enumerate(known)}
-    codes = np.array([-1 if text is None else place[text] for text in cells.texts], np.int64)
-    return pd.Categorical.from_codes(codes[cells.codes] if len(codes) else np.empty(0, np.int64), categories=known)
+    codes = np.array([-1 if text is None else place[text] for text in cells.texts] or [-1], np.int64)
+    return pd.Categorical.from_codes(codes[cells.codes], categories=pd.Index(known, dtype=object))

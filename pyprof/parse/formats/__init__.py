@@ -65,7 +65,9 @@ def _check_readable(path: Path) -> None:
         expected = int.from_bytes(head[28:32], "big") * (65536 if page == 1 else page)
         size = path.stat().st_size
         if size < expected:
-            raise FormatError(f"{path}: is cut off, {size} of {expected} bytes are there. Copy or export it again.")
+            raise FormatError(
+                f"{path}: is cut off, {size} of {expected} bytes are there. Copy or export it again."
+            )
 
 
 def _load_report(path: Path) -> Trace:
@@ -73,14 +75,19 @@ def _load_report(path: Path) -> Trace:
     nsys = shutil.which("nsys")
     command = "nsys export --type=sqlite --output FILE.sqlite"
     if nsys is None:
-        raise FormatError(f'{path}: a report of Nsight Systems, and no nsys is installed here; export it with "{command} {path.name}" where it is.')
+        raise FormatError(
+            f"{path}: a report of Nsight Systems, and no nsys is installed here; where it is, export the report with "
+            f'"{command} {path.name}".'
+        )
     with tempfile.TemporaryDirectory(prefix="pyprof-") as folder:
         out = Path(folder) / "report.sqlite"
         arguments = [nsys, "export", "--type=sqlite", "--force-overwrite=true", f"--output={out}", str(path)]
         done = subprocess.run(arguments, capture_output=True, text=True)
         if done.returncode or not out.exists():
             last = (done.stderr or done.stdout).strip().splitlines()
-            raise FormatError(f"{path}: nsys could not export it ({last[-1] if last else 'no message'}); try \"{command}\".")
+            raise FormatError(
+                f'{path}: nsys could not export it ({last[-1] if last else "no message"}); try "{command}".'
+            )
         trace = load(out)
     trace.path = str(path)
     return trace

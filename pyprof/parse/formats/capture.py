@@ -35,7 +35,7 @@ class Capture:
             version = facts.get("format_version", VERSION)
             if version != VERSION:
                 raise FormatError(
-                    f'{path} was written in format {version}, this PyProf reads {VERSION}. '
+                    f"{path} was written in format {version}, this PyProf reads {VERSION}. "
                     'Upgrade with "pip install -U torch-pyprof".'
                 )
             ops, steps = _ops(reader), _steps(reader)
@@ -76,7 +76,8 @@ def _ops(reader: Reader) -> Ops:
 
 def _steps(reader: Reader) -> Steps:
     columns = ("globalTid", "number", "start", "end")
-    rows = sorted(row for row in reader.database.rows("PYPROF_STEP", columns) if all(type(cell) is int for cell in row))
+    rows = sorted(
+        row for row in reader.database.rows("PYPROF_STEP", columns) if all(type(cell) is int for cell in row)
+    )
     table = np.array(rows, np.int64).reshape(-1, 4)
     return Steps(reader.threads.process(table[:, 0]), table[:, 1], table[:, 2], table[:, 3])
-

@@ -34,15 +34,41 @@ from pyprof.model import (
     Trace,
 )
 from pyprof.parse import texts
-from pyprof.parse.assemble import Clock, Names, Threads, empty_ops, gpu_table, io_table, launch_table, range_table
+from pyprof.parse.assemble import (
+    Clock,
+    Names,
+    Threads,
+    empty_ops,
+    gpu_table,
+    io_table,
+    launch_table,
+    range_table,
+)
 from pyprof.parse.database import Batch, Database, required
 from pyprof.parse.formats import FORMATS
 
 # eventType of NVTX_EVENTS; 70 and 71 are ranges imported from another process. Source: ENUM_NSYS_EVENT_TYPE.
 _RANGE_KINDS = {34: MARK, 59: PUSH_POP, 60: START_END, 70: PUSH_POP, 71: START_END}
-_COPY_KINDS = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
+_COPY_KINDS = {
+    1: "HtoD",
+    2: "DtoH",
+    3: "HtoA",
+    4: "AtoH",
+    5: "AtoA",
+    6: "AtoD",
+    7: "DtoA",
+    8: "DtoD",
+    9: "HtoH",
+    10: "PtoP",
+}
 _KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
-_MARKS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "TARGET_INFO_SESSION_START_TIME", "ANALYSIS_DETAILS", _KERNELS)
+_MARKS = (
+    "CUPTI_ACTIVITY_KIND_RUNTIME",
+    "NVTX_EVENTS",
+    "TARGET_INFO_SESSION_START_TIME",
+    "ANALYSIS_DETAILS",
+    _KERNELS,
+)
 
 
 @FORMATS.register("nsys")
@@ -52,13 +78,17 @@ class Nsys:
         if not is_sqlite(path):
             return False
         tables = Database(path).tables
-        return "StringIds" in tables and any(name in tables for name in _MARKS) and "PYPROF_META" not in tables
+        return (
+            "StringIds" in tables and any(name in tables for name in _MARKS) and "PYPROF_META" not in tables
+        )
 
     @staticmethod
     def load(path: Path) -> Trace:
         database = Database(path)
         try:
-            trace = Reader(database).trace("nsys", empty_ops(), Steps(*(np.empty(0, np.int64) for _ in range(4))))
+            trace = Reader(database).trace(
+                "nsys", empty_ops(), Steps(*(np.empty(0, np.int64) for _ in range(4)))
+            )
         finally:
             database.close()
         if not len(trace.gpu):
@@ -90,7 +120,9 @@ class Reader:
         gpu = self._gpu(launches)
         io = self._io()
         pids = dict(self.database.rows("PROCESSES", ("globalPid", "name")))
-        threads, processes = self.threads.finish({_process(key): name for key, name in pids.items() if type(key) is int})
+        threads, processes = self.threads.finish(
+            {_process(key): name for key, name in pids.items() if type(key) is int}
+        )
         trace = Trace(
             path=str(self.database.path), format=format_, strings=self.names.strings, processes=processes,
             threads=threads, ranges=ranges, ops=ops, launches=launches, gpu=gpu, io=io, steps=steps,
@@ -141,7 +173,16 @@ class Reader:
 
     def _gpu(self, launches: Launches) -> Gpu:
         parts: list[tuple[Batch, Ints, int, Ints]] = []
-        common = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "graphNodeId")
+        common = (
+            "start",
+            "end",
+            "deviceId",
+            "contextId",
+            "streamId",
+            "correlationId",
+            "globalPid",
+            "graphNodeId",
+        )
         kernel = ("demangledName", "shortName", "mangledName", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ",
                   "registersPerThread", "staticSharedMemory", "dynamicSharedMemory")  # fmt: skip
         for batch in self.database.read(_KERNELS, common + kernel):
@@ -172,9 +213,20 @@ class Reader:
         return io_table(parts, self.lost)
 
     def _devices(self) -> list[Device]:
-        columns = ("id", "name", "smCount", "numMultiprocessors", "computeMajor", "computeMinor", "totalMemory", "cuDevice")
+        columns = (
+            "id",
+            "name",
+            "smCount",
+            "numMultiprocessors",
+            "computeMajor",
+            "computeMinor",
+            "totalMemory",
+            "cuDevice",
+        )
         out = []
-        for index, name, sms, sms2, major, minor, memory, cuda in self.database.rows("TARGET_INFO_GPU", columns):
+        for index, name, sms, sms2, major, minor, memory, cuda in self.database.rows(
+            "TARGET_INFO_GPU", columns
+        ):
             number = cuda if isinstance(cuda, int) else index
             capability = f"{major}.{minor}" if major is not None and minor is not None else None
             if isinstance(number, int):
@@ -206,4 +258,3 @@ def _process(global_pid: int) -> int:
 
 def _int(value: Any) -> int | None:
     return value if isinstance(value, int) else None
-

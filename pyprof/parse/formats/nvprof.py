@@ -16,7 +16,21 @@ import pandas as pd
 import pyarrow as pa
 
 from pyprof.errors import FormatError
-from pyprof.model import KERNEL, MARK, MEMCPY, MEMSET, PUSH_POP, Column, Device, Gpu, Ints, Launches, Ranges, Steps, Trace
+from pyprof.model import (
+    KERNEL,
+    MARK,
+    MEMCPY,
+    MEMSET,
+    PUSH_POP,
+    Column,
+    Device,
+    Gpu,
+    Ints,
+    Launches,
+    Ranges,
+    Steps,
+    Trace,
+)
 from pyprof.parse.assemble import (
     Clock,
     Names,
@@ -51,7 +65,9 @@ class Nvprof:
         finally:
             database.close()
         if not len(trace.gpu):
-            raise FormatError(f'{path}: no kernels found. Record with "nvprof -f -o net.sql -- python SCRIPT".')
+            raise FormatError(
+                f'{path}: no kernels found. Record with "nvprof -f -o net.sql -- python SCRIPT".'
+            )
         return trace
 
 
@@ -89,11 +105,19 @@ class _Reader:
         flag = flags[order]
         is_start = np.flatnonzero(flag != _END)
         after = np.minimum(is_start + 1, len(order) - 1)
-        closes = (is_start + 1 < len(order)) & (flag[after] == _END) & (number[order[after]] == number[order[is_start]])
+        closes = (
+            (is_start + 1 < len(order))
+            & (flag[after] == _END)
+            & (number[order[after]] == number[order[is_start]])
+        )
         start = order[is_start]
         mark = flag[is_start] == _INSTANT
         end = Column(np.where(mark, time[start], time[order[after]]), closes | mark)
-        self.lost.update({"markers that end a range nobody began": n} if (n := int((flag == _END).sum() - closes.sum())) else {})
+        self.lost.update(
+            {"markers that end a range nobody began": n}
+            if (n := int((flag == _END).sum() - closes.sum()))
+            else {}
+        )
         split = self.names.split_texts().take(self.names.place(name[start]))
         kind = np.where(mark, MARK, PUSH_POP).astype(np.int8)
         return range_table([(thread[start], time[start], end, split, kind)], self.lost)
@@ -111,8 +135,13 @@ class _Reader:
 
     def _launches(self) -> Launches:
         parts = []
-        for table, api in (("CUPTI_ACTIVITY_KIND_RUNTIME", "runtime"), ("CUPTI_ACTIVITY_KIND_DRIVER", "driver")):
-            for batch in self.database.read(table, ("start", "end", "processId", "threadId", "correlationId")):
+        for table, api in (
+            ("CUPTI_ACTIVITY_KIND_RUNTIME", "runtime"),
+            ("CUPTI_ACTIVITY_KIND_DRIVER", "driver"),
+        ):
+            for batch in self.database.read(
+                table, ("start", "end", "processId", "threadId", "correlationId")
+            ):
                 pid, tid = required(batch.column("processId")), required(batch.column("threadId"))
                 thread = self.threads.index((pid & 0x7FFFFFFF) << 32 | tid & _TID)
                 parts.append((thread, batch, np.full(batch.rows, self.names.strings.code(api), np.int32)))
@@ -126,7 +155,9 @@ class _Reader:
                   "staticSharedMemory", "dynamicSharedMemory")  # fmt: skip
         for table in _KERNELS:
             for batch in self.database.read(table, common + kernel):
-                parts.append((batch, self.names.codes(batch.column("name")), KERNEL, self._owner(batch, launches)))
+                parts.append(
+                    (batch, self.names.codes(batch.column("name")), KERNEL, self._owner(batch, launches))
+                )
         for batch in self.database.read("CUPTI_ACTIVITY_KIND_MEMCPY", (*common, "bytes", "copyKind")):
             parts.append((batch, copy_names(self.names, batch), MEMCPY, self._owner(batch, launches)))
         for batch in self.database.read("CUPTI_ACTIVITY_KIND_MEMSET", (*common, "bytes")):
@@ -138,9 +169,18 @@ class _Reader:
         return self.threads.process_of_correlation(launches, batch.column("correlationId"))
 
     def _devices(self) -> list[Device]:
-        columns = ("id", "name", "numMultiprocessors", "computeCapabilityMajor", "computeCapabilityMinor", "globalMemorySize")
+        columns = (
+            "id",
+            "name",
+            "numMultiprocessors",
+            "computeCapabilityMajor",
+            "computeCapabilityMinor",
+            "globalMemorySize",
+        )
         out = []
-        for index, name, sms, major, minor, memory in self.database.rows("CUPTI_ACTIVITY_KIND_DEVICE", columns):
+        for index, name, sms, major, minor, memory in self.database.rows(
+            "CUPTI_ACTIVITY_KIND_DEVICE", columns
+        ):
             code = self.names.codes(Column(np.array([name or 0])))[0]
             out.append(Device(int(index or 0), self.names.strings[code], sms, f"{major}.{minor}", memory))
         return out

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `pyprof` command and its sub-commands.
+
+pyprof run train.py --epochs 1     profile a script, write net.sqlite
+pyprof parse net.sqlite -o net.dict
+pyprof prof --csv net.dict
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from pyprof import __version__
+from pyprof.errors import PyProfError
+
+_MAX_EVENTS = 2_000_000
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pyprof", description="Example: pyprof run train.py, then pyprof prof net.sqlite"
+    )
+    parser.add_argument("--version", action="version", version=f"pyprof {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    run = commands.add_parser(
+        "run", help="profile a script", description="Example: pyprof run -o net.sqlite train.py --epochs 1"
+    )
+    run.add_argument(
+        "-o", "--output", metavar="FILE", default="net.sqlite", help="file to write; default: %(default)s"
+    )
+    run.add_argument(
+        "--max-events", metavar="N", type=int, default=_MAX_EVENTS,
+        help="operators and calls to keep, the rest is counted as lost; default: %(default)s",
+    )  # fmt: skip
+    run.add_argument("script", help="Python script")
+    run.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    commands.add_parser("parse", help="turn a recording into net.dict", add_help=False)
+    commands.add_parser("prof", help="print the table of kernels", add_help=False)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a sub-command; returns the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["parse"]:
+        from pyprof.parse.parse import main as parse
+
+        return parse(words[1:])
+    if words[:1] == ["prof"]:
+        from pyprof.prof.prof import main as prof
+
+        return prof(words[1:])
+    arguments = _parser().parse_args(words)
+    try:
+        from pyprof.capture.run import run
+
+        return run(arguments.script, arguments.arguments, arguments.output, arguments.max_events)
+    except PyProfError as error:
+        print(f"pyprof: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
