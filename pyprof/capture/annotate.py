@@ -159,10 +159,27 @@ def _install_nvtx(registry: Registry) -> None:
     follow("end_range", lambda result, handle: end(("nvtx", handle)))
     follow("mark", lambda result, *a, **k: mark(text(*a, **k)))
 
-    def opened(self: Any) -> None:
-        push(str(getattr(getattr(self, "attributes", None), "message", None) or ""), "nvtx")
+    _follow_class(
+        registry, nvtx.annotate, lambda self: push(str(self.init_args[0] or ""), "nvtx"), lambda self: pop()
+    )
+    decorate = nvtx.annotate.__call__  # without a tool it gives the function back as it is
 
-    _follow_class(registry, nvtx.annotate, opened, lambda self: pop())
+    @functools.wraps(decorate)
+    def __call__(self: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+        decorated = decorate(self, function)
+        name = str(self.init_args[0] or getattr(function, "__name__", ""))
+
+        @functools.wraps(function)
+        def inner(*args: Any, **kwargs: Any) -> Any:
+            push(name, "nvtx")
+            try:
+                return decorated(*args, **kwargs)
+            finally:
+                pop()
+
+        return inner
+
+    registry.replace(nvtx.annotate, "__call__", __call__)
 
 
 def _install_record_function(registry: Registry) -> None:

@@ -167,7 +167,7 @@ class Session:
         if len(starts) <= self.max_events:
             return
         limit = sorted(starts)[self.max_events]
-        reason = f"events after the first {self.max_events}"
+        reason = f"operators, calls and ranges after the first {self.max_events} events"
         self._calls = [row for row in self._calls if row.start < limit]
         self._ranges = [row for row in self._ranges if row.start < limit]
         self._operators = [row for row in self._operators if row.start < limit]

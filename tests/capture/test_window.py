@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When PyProf records: windows, steps, bounds, threads, forks, and the user's own profiler."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import pyprof
+
+from .conftest import Recorded
+
+Record = Callable[..., Recorded]
+x = torch.ones(2, 2)
+
+
+@pytest.fixture(autouse=True)
+def _shutdown() -> object:
+    yield
+    pyprof.shutdown()
+
+
+def loop(profile: pyprof.profile, steps: int) -> None:
+    for _ in range(steps):
+        torch.tanh(x)
+        profile.step()
+
+
+@pytest.mark.parametrize(
+    ("options", "numbers", "calls"),
+    [
+        ({}, [0, 1, 2, 3, 4, 5], 6),
+        ({"active": 2}, [0, 1], 2),
+        ({"wait": 2, "active": 2}, [2, 3], 2),
+        ({"wait": 1, "warmup": 1, "active": 2}, [2, 3], 2),
+        ({"warmup": 2}, [2, 3, 4, 5], 4),
+        ({"wait": 3}, [3, 4, 5], 3),
+        ({"wait": 9}, [], 0),
+    ],
+)
+def test_steps_of_a_schedule(options: dict[str, int], numbers: list[int], calls: int, tmp_path: Path) -> None:
+    path = tmp_path / "net.sqlite"
+    with pyprof.profile(str(path), **options) as p:
+        loop(p, 6)
+    recorded = Recorded(path)
+    assert [number for number, *_ in recorded.query("select * from PYPROF_STEP")] == numbers
+    assert recorded.names == ["torch.tanh"] * calls
+    for call, (start, end) in zip(recorded.calls, recorded.query("select start, end from PYPROF_STEP")):
+        assert start <= call.start < call.end <= end
+
+
+def test_file_is_there_when_the_last_active_step_ends(tmp_path: Path) -> None:
+    path = tmp_path / "net.sqlite"
+    with pyprof.profile(str(path), active=1) as p:
+        p.step()
+        assert path.exists()
+        before = path.read_bytes()
+        loop(p, 2)
+    assert path.read_bytes() == before
+
+
+def test_start_step_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "net.sqlite")
+    pyprof.start(path)
+    torch.tanh(x)
+    pyprof.step()
+    assert pyprof.stop() == path
+    assert Recorded(Path(path)).names == ["torch.tanh"]
+    assert capsys.readouterr().err == f"{path}: 1 operator, 1 call, 1 step\n"
+
+
+def test_file_is_written_when_the_body_raises(tmp_path: Path) -> None:
+    path = tmp_path / "net.sqlite"
+
+    def body() -> None:
+        torch.tanh(x)
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"), pyprof.profile(str(path)):
+        body()
+    assert Recorded(path).names == ["torch.tanh"]
+
+
+def test_a_second_window_inside_the_first_is_one_clear_error(tmp_path: Path) -> None:
+    with pyprof.profile(str(tmp_path / "a.sqlite")):
+        with pytest.raises(pyprof.PyProfError, match="recording already"):
+            pyprof.start()
+        with pytest.raises(pyprof.PyProfError, match="recording already"), pyprof.profile():
+            pass
+        torch.tanh(x)
+    assert Recorded(tmp_path / "a.sqlite").names == ["torch.tanh"]
+    with pytest.raises(pyprof.PyProfError, match="not recording"):
+        pyprof.stop()
+
+
+def test_windows_after_each_other_are_files_of_their_own(tmp_path: Path) -> None:
+    for name, function in (("a", "tanh"), ("b", "exp")):
+        with pyprof.profile(str(tmp_path / f"{name}.sqlite")):
+            getattr(torch, function)(x)
+            x.log2() if name == "a" else x.sqrt()
+    assert Recorded(tmp_path / "a.sqlite").names == ["aten.aten::tanh", "Tensor.log2"]
+    assert Recorded(tmp_path / "b.sqlite").names == ["aten.aten::exp", "Tensor.sqrt"]
+
+
+def test_init_and_shutdown_twice_are_harmless() -> None:
+    pyprof.init()
+    pyprof.init()
+    pyprof.shutdown()
+    pyprof.shutdown()
+    assert torch.add(x, x).sum().item() == 8
+
+
+def test_switches_of_other_profilers_do_nothing_without_cuda() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("they do something here")
+    pyprof.init()
+    with torch.autograd.profiler.emit_nvtx(record_shapes=True) as entered, torch.cuda.profiler.profile():
+        torch.cuda.profiler.start()
+        torch.cuda.profiler.stop()
+    assert isinstance(entered, torch.autograd.profiler.emit_nvtx)
+
+
+def test_bound_on_events_is_kept_and_the_excess_counted(tmp_path: Path) -> None:
+    path = tmp_path / "net.sqlite"
+    with pyprof.profile(str(path), max_events=100):
+        for _ in range(300):
+            torch.tanh(x)
+    recorded = Recorded(path)
+    kept = len(recorded.calls) + len(recorded.ops)
+    assert 98 <= kept <= 100
+    lost = recorded.table("PYPROF_LOST")
+    assert sum(lost.values()) >= 300 - len(recorded.calls)
+    assert all("100 events" in reason for reason in lost)
+
+
+def test_calls_of_all_threads_are_recorded_with_their_thread(record: Record) -> None:
+    tids = []
+
+    def work() -> None:
+        tids.append(threading.get_native_id())
+        weight = torch.ones(2, 2, requires_grad=True)
+        with pyprof.annotate("layer:work"):
+            torch.mm(x, weight).sum().backward()
+
+    def body() -> None:
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    recorded = record(body)
+    calls = [call for call in recorded.calls if call.name == "torch.mm"]
+    assert sorted(call.tid for call in calls) == sorted(os.getpid() << 24 | tid for tid in tids)
+    assert all(call.marker.layer == ("work",) for call in calls)
+    nodes = [op for op in recorded.ops if op.name == "MmBackward0"]
+    assert sorted(op.forward or 0 for op in nodes) == sorted(call.tid for call in calls)
+
+
+def test_function_imported_before_the_window_is_a_call_of_the_module_that_ran_it(record: Record) -> None:
+    early_add, early_conv = torch.add, F.conv2d
+
+    class Net(nn.Module):
+        def forward(self, image: torch.Tensor) -> torch.Tensor:
+            return early_add(early_conv(image, image), 1)
+
+    net = nn.Sequential(Net())
+    recorded = record(lambda: net(torch.ones(1, 1, 2, 2)))
+    assert recorded.names[-2:] == ["torch.nn.functional.conv2d", "aten.aten::add"]
+    conv = recorded.call("torch.nn.functional.conv2d")
+    assert conv.shapes == [(1, 1, 2, 2), (1, 1, 2, 2)]
+    assert conv.marker.module == "0"
+    assert conv.user_lines[-1].startswith(f"{__file__}:")
+
+
+def test_attention_module_shows_its_products_and_the_attention(record: Record) -> None:
+    net = nn.MultiheadAttention(8, 2, batch_first=True)
+    y = torch.randn(2, 3, 8)
+    names = record(lambda: net(y, y, y, need_weights=False)).names
+    assert names.count("torch.nn.functional.linear") == 2
+    assert names.count("torch.nn.functional.scaled_dot_product_attention") == 1
+
+
+def test_custom_function_is_one_call(record: Record) -> None:
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, value: torch.Tensor) -> torch.Tensor:
+            return value.add(value)
+
+        @staticmethod
+        def backward(ctx: object, grad: torch.Tensor) -> torch.Tensor:
+            return grad * 2
+
+    names = record(lambda: Twice.apply(torch.ones(2, requires_grad=True))).names
+    assert names == ["torch.ones", "torch.autograd.Twice.apply"]
+
+
+def test_wrap_names_a_function_of_the_user(record: Record) -> None:
+    class Extension:
+        @staticmethod
+        def fused(a: torch.Tensor, scale: float) -> torch.Tensor:
+            return a * scale + 1
+
+    pyprof.wrap(Extension, "fused")
+    call = record(lambda: Extension.fused(x, scale=2.0)).calls[0]
+    assert call.name.endswith("Extension.fused")
+    assert call.marker.call.args[1] == ("scale", 2.0)
+    assert record(lambda: Extension.fused(x, 1.0)).names == [call.name]
+
+
+@pytest.mark.parametrize("order", ["around", "inside"])
+def test_the_users_profiler_keeps_its_trace_whole(
+    order: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "net.sqlite"
+
+    def work() -> None:
+        for _ in range(5):
+            torch.tanh(x)
+
+    if order == "around":
+        with torch.profiler.profile(acc_events=True) as theirs, pyprof.profile(str(path)):
+            work()
+    else:
+        with pyprof.profile(str(path)), torch.profiler.profile(acc_events=True) as theirs:
+            work()
+    assert [event.name for event in theirs.events()].count("aten::tanh") == 5
+    recorded = Recorded(path)
+    assert recorded.names == ["torch.tanh"] * 5
+    assert recorded.ops == []
+    assert recorded.table("PYPROF_META")["layers"] == "sites"
+    assert capsys.readouterr().err.count("torch.profiler") == 1
+    with pyprof.profile(str(path)):  # and it is over when theirs is over
+        torch.tanh(x)
+    assert [op.name for op in Recorded(path).ops] == ["aten::tanh"]
+
+
+def test_kineto_prints_nothing(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pyprof.profile(str(tmp_path / "net.sqlite")):
+        torch.tanh(x)
+    assert capfd.readouterr().err == f"{tmp_path}/net.sqlite: 1 operator, 1 call\n"
+
+
+def test_forked_child_is_quiet(tmp_path: Path) -> None:
+    path = tmp_path / "net.sqlite"
+    with pyprof.profile(str(path)):
+        torch.tanh(x)
+        child = os.fork()
+        if not child:
+            torch.tanh(x)
+            os._exit(0 if type(torch).__name__ == "module" and "mul" not in vars(torch.Tensor) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        torch.tanh(x)
+    assert Recorded(path).names == ["torch.tanh"] * 2
