@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules compiled by torch.jit: one scripted, one traced. PyProf sees their operators, not their Python lines.
+"""Modules compiled by torch.jit, one scripted and one traced: TorchScript runs their operators, not their Python lines.
 
     pyprof run examples/jit.py
 
-Look at: rows inside a compiled module have the operator and the shapes; their source line is the one that called
-the module, because TorchScript does not run Python.
+Look at: `linear` names the line that called the compiled module. What has no function of torch.nn.functional of
+its own, like the sigmoid, has operator and shapes but no line.
 """
 
 import warnings

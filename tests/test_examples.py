@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examples run alone and under `pyprof run`, and their tables say what their docstrings promise.
+
+FLOPs are derived here by hand from the shapes in the scripts (a fused multiply-add is 2), never from our own output.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
+TRAINED = {"lenet.py", "transformer.py", "resnet50.py"}  # those with an optimizer
+COLUMNS = ("idx", "dir", "phase", "mod", "op", "module", "trace", "layer", "params", "sil", "flops", "bytes")
+
+
+def python(*args: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "CUDA_VISIBLE_DEVICES": "",
+    }  # figures below are those of a CPU
+    return subprocess.run(
+        [sys.executable, *map(str, args)],
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def line_of(name: str, text: str) -> str:
+    """FILE:LINE of the one line of an example that contains a text."""
+    lines = (ROOT / "examples" / name).read_text(encoding="utf-8").splitlines()
+    (number,) = [number for number, line in enumerate(lines, 1) if text in line]
+    return f"{name}:{number}"
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """Record an example, parse the recording and return the rows of prof as dictionaries; each once."""
+    done: dict[str, list[dict[str, str]]] = {}
+
+    def rows(name: str) -> list[dict[str, str]]:
+        if name not in done:
+            folder = tmp_path_factory.mktemp("example")
+            run = python("-m", "pyprof", "run", "-o", "net.sqlite", ROOT / "examples" / name, cwd=folder)
+            assert run.returncode == 0, run.stderr
+            parse = python(ROOT / "pyprof/parse/parse.py", "net.sqlite", "-o", "net.dict", cwd=folder)
+            assert parse.returncode == 0, parse.stderr
+            prof = python(
+                ROOT / "pyprof/prof/prof.py", "--csv", "-c", ",".join(COLUMNS), "net.dict", cwd=folder
+            )
+            assert prof.returncode == 0, prof.stderr
+            _, *lines = csv.reader(prof.stdout.splitlines())
+            done[name] = [dict(zip(COLUMNS, line, strict=True)) for line in lines]
+        return done[name]
+
+    return rows
+
+
+def flops(rows: list[dict[str, str]], **where: str) -> list[int]:
+    """FLOPs of the rows that agree with `where`, without the helpers that carry none."""
+    found = [
+        int(row["flops"]) for row in rows if all(row[column] == value for column, value in where.items())
+    ]
+    return [count for count in found if count]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_runs_alone(name, tmp_path):
+    run = python(ROOT / "examples" / name, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith(f"{name.removesuffix('.py')} on cpu: ")
+    assert not [
+        line for line in run.stderr.splitlines() if not line.startswith("pyprof: nothing was recorded.")
+    ]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_table_has_every_direction(name, table):
+    rows = table(name)
+    phases = Counter((row["dir"], row["phase"]) for row in rows)
+    assert phases["fprop", "forward"] > 0
+    assert phases["bprop", "backward"] > 0
+    assert (phases["fprop", "optimizer"] > 0) == (name in TRAINED)
+    for row in rows:
+        assert row["dir"] in ("fprop", "bprop", "na")
+        assert int(row["sil"]) >= 0
+    for row in rows:
+        if row["op"] in ("linear", "conv2d"):
+            assert name in row["trace"]
+
+
+def test_simple_is_one_product_forward_and_two_backward(table):
+    rows = table("simple.py")
+    product = 2 * 64 * 1024 * 512
+    assert flops(rows, op="linear", dir="fprop") == [product]
+    assert [count for count in flops(rows, op="linear", dir="bprop") if count >= product] == [
+        product,
+        product,
+    ]
+    lines = {row["trace"].split(",")[-1].rsplit("/", 1)[-1] for row in rows if row["op"] == "linear"}
+    assert lines == {line_of("simple.py", "F.linear(")}
+
+
+BATCH = 32
+LENET = [  # module, forward FLOPs, products in each backward row, additions for the gradient of the bias
+    ("conv1", 2 * BATCH * 6 * 28 * 28 * 1 * 5 * 5, [1], BATCH * 6 * 28 * 28),  # the images need no gradient
+    (
+        "conv2",
+        2 * BATCH * 16 * 10 * 10 * 6 * 5 * 5,
+        [2],
+        BATCH * 16 * 10 * 10,
+    ),  # one operator for both on a CPU
+    ("fc1", 2 * BATCH * 400 * 120, [1, 1], BATCH * 120),
+    ("fc2", 2 * BATCH * 120 * 84, [1, 1], BATCH * 84),
+    ("fc3", 2 * BATCH * 84 * 10, [1, 1], BATCH * 10),
+]
+
+
+@pytest.mark.parametrize(("module", "forward", "products", "bias"), LENET, ids=[case[0] for case in LENET])
+def test_lenet_flops_by_hand(module, forward, products, bias, table):
+    op = "conv2d" if module.startswith("conv") else "linear"
+    rows = table("lenet.py")
+    assert flops(rows, module=module, op=op, dir="fprop") == [forward]
+    backward = [forward * n for n in products]
+    if op == "conv2d":
+        backward[0] += bias  # convolution_backward computes it with the rest
+    else:
+        backward.append(bias)  # a sum of its own
+    assert flops(rows, module=module, op=op, dir="bprop") == backward
+    lines = {
+        row["trace"].split(",")[-1].rsplit("/", 1)[-1]
+        for row in rows
+        if (row["module"], row["op"]) == (module, op)
+    }
+    assert lines == {line_of("lenet.py", f"self.{module}(")}
+
+
+def test_transformer_names_the_layers(table):
+    rows = table("transformer.py")
+    attention = [row for row in rows if row["op"] == "scaled_dot_product_attention"]
+    for direction in ("fprop", "bprop"):
+        modules = {row["module"] for row in attention if row["dir"] == direction}
+        assert modules == {"encoder.layers.0.self_attn", "encoder.layers.1.self_attn"}
+    vocabulary = 2 * (8 * 64) * 128 * 1000
+    assert flops(rows, module="head", op="linear", dir="fprop") == [vocabulary]
+    assert flops(rows, module="head", op="linear", dir="bprop")[:2] == [vocabulary, vocabulary]
+
+
+def test_resnet50_forward_agrees_with_torch(table):
+    """The figure is what torch.utils.flop_counter says of this network and 4 images of 64x64."""
+    rows = table("resnet50.py")
+    counted = 2_685_534_208
+    assert sum(flops(rows, op="conv2d", dir="fprop") + flops(rows, op="linear", dir="fprop")) == counted
+    assert len(flops(rows, op="conv2d", dir="fprop")) == 53
+
+
+def test_user_names_nest_and_follow_the_backward(table):
+    rows = table("user_annotation.py")
+    names = {f"block{n}:{part}" for n in (0, 1) for part in ("attention", "feed_forward")}
+    for direction in ("fprop", "bprop"):
+        assert names <= {row["layer"] for row in rows if row["dir"] == direction}
+        assert {row["op"] for row in rows if row["layer"] == "loss" and row["dir"] == direction} == {
+            "square",
+            "mean",
+        }
+
+
+def test_wrapped_function_is_one_operator(table):
+    rows = table("custom_function.py")
+    for direction in ("fprop", "bprop"):
+        wrapped = [row for row in rows if row["op"] == "fused_gelu" and row["dir"] == direction]
+        assert wrapped
+        for row in wrapped:
+            assert line_of("custom_function.py", "y = fused_gelu(") in row["trace"]
+    square = line_of("custom_function.py", "Square.apply(")
+    assert {row["dir"] for row in rows if square in row["trace"]} == {"fprop", "bprop"}
+
+
+def test_compiled_modules_name_the_line_that_called_them(table):
+    rows = table("jit.py")
+    product = 2 * 32 * 128 * 128
+    assert flops(rows, op="linear", dir="fprop").count(product) == 4
+    lines = {row["trace"].split(",")[-1].rsplit("/", 1)[-1] for row in rows if row["op"] == "linear"}
+    assert lines == {line_of("jit.py", "y = scripted(x)"), line_of("jit.py", "z = traced(y)")}
