@@ -22,11 +22,12 @@ from pyprof.errors import CaptureError, UsageError
 
 def run(script: str, args: list[str], output: str, max_events: int) -> int:
     """Run a script under capture. Returns the exit code that python would end with."""
-    code = _compile(script)
+    path = os.path.abspath(script)  # as python names a script to itself and in tracebacks
+    code = _compile(script, path)
     sys.argv = [script, *args]
-    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    sys.path[0] = os.path.dirname(path)
     main = ModuleType("__main__")
-    main.__dict__.update(__file__=script, __builtins__=builtins, __cached__=None)
+    main.__dict__.update(__file__=path, __builtins__=builtins, __cached__=None)
     replaced = sys.modules["__main__"]
     sys.modules["__main__"] = main
     window.init_only()
@@ -41,14 +42,14 @@ def run(script: str, args: list[str], output: str, max_events: int) -> int:
             sys.modules["__main__"] = replaced
 
 
-def _compile(script: str) -> CodeType:
+def _compile(script: str, path: str) -> CodeType:
     try:
         with open(script, "rb") as file:
             source = file.read()
     except OSError as error:
         raise UsageError(f"{script}: cannot be read ({error.strerror}). Name a Python script.") from error
     try:
-        return compile(source, script, "exec", dont_inherit=True)
+        return compile(source, path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         raise CaptureError(f"{script}: is not a Python script ({error}).") from error
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 import threading
@@ -180,6 +181,7 @@ class Session:
             "torch": torch.__version__,
             "python": platform.python_version(),
             "command": " ".join(sys.argv),
+            "folder": os.getcwd(),
             "device": "cuda" if torch.cuda.is_available() else "cpu",
             "layers": "sites+operators" if recorded_operators else "sites",
         }

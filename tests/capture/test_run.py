@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scripts as their authors wrote them: alone, and under `pyprof run`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import pyprof
+
+from .conftest import Recorded
+
+# The story of the original's README: capture one iteration of a loop.
+ORIGINAL = """\
+import torch
+import torch.cuda.profiler as profiler
+import pyprof
+pyprof.init()
+
+net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(144, 5))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+criterion = torch.nn.CrossEntropyLoss()
+images, labels = torch.randn(2, 3, 8, 8), torch.tensor([1, 2])
+iters, iter_to_capture = 4, 2
+with torch.autograd.profiler.emit_nvtx():
+    for iter in range(iters):
+        if iter == iter_to_capture:
+            profiler.start()
+        output = net(images)
+        loss = criterion(output, labels)
+        loss.backward()
+        optimizer.step()
+        if iter == iter_to_capture:
+            profiler.stop()
+print("trained")
+"""
+ROOT = Path(__file__).parents[2]
+RUN = "import sys; from pyprof.capture.run import run; sys.exit(run(sys.argv[1], sys.argv[2:], 'net.sqlite', 10**6))"
+
+
+class Done(NamedTuple):
+    """How a run ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Run = Callable[..., Done]
+
+
+def python(folder: Path, *args: str, **environment: str) -> Done:
+    """A process of its own; slow to start."""
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    done = subprocess.run(
+        [sys.executable, *args], cwd=folder, env=variables, capture_output=True, text=True, timeout=120
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Run a text as the script net.py under capture, in this process, into net.sqlite."""
+    from pyprof.capture.run import run as run_script
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["pyprof"])
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+
+    def call(source: str, *args: str) -> Done:
+        Path("net.py").write_text(source)
+        code = run_script("net.py", list(args), "net.sqlite", 10**6)
+        return Done(code, *capsys.readouterr())
+
+    yield call
+    pyprof.shutdown()
+
+
+def test_original_script_alone_runs_and_says_how_to_record(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(ORIGINAL)
+    done = python(tmp_path, "net.py")
+    assert (done.returncode, done.stdout) == (0, "trained\n")
+    assert done.stderr.count("\n") == 1
+    assert "pyprof run SCRIPT" in done.stderr
+    assert os.listdir(tmp_path) == ["net.py"]
+
+
+@pytest.mark.parametrize("way", ["run", "environment"])
+def test_original_script_recorded_is_its_window(way: str, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(ORIGINAL)
+    if way == "run":
+        done = python(tmp_path, "-c", RUN, "net.py")
+    else:
+        done = python(tmp_path, "net.py", PYPROF_OUTPUT="net.sqlite")
+    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
+    recorded = Recorded(tmp_path / "net.sqlite")
+    assert recorded.names == [
+        "torch.nn.functional.conv2d",
+        "torch.nn.functional.relu",
+        "Tensor.flatten",
+        "torch.nn.functional.linear",
+        "torch.nn.functional.cross_entropy",
+        "torch.ones_like",
+        "torch.optim.SGD.step",
+    ]
+    assert recorded.calls[0].user_lines == [f"{tmp_path}/net.py:15"]
+    assert {op.name for op in recorded.ops} >= {"aten::mkldnn_convolution", "ConvolutionBackward0"}
+    assert done.stderr.startswith("net.sqlite: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_without_a_window_of_its_own_the_whole_script_is_recorded(tmp_path: Path, run: Run) -> None:
+    done = run("import torch\ntorch.ones(2).exp()\n")
+    assert done.returncode == 0
+    recorded = Recorded(tmp_path / "net.sqlite")
+    assert recorded.names == ["torch.ones", "Tensor.exp"]
+    assert recorded.calls[0].marker.trace == (f"{tmp_path}/net.py:2",)
+    assert done.stderr.startswith("net.sqlite: ")
+
+
+def test_script_sees_what_python_would_give_it(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "beside.py").write_text("value = 7\n")
+    source = (
+        "import pickle, sys, __main__, beside\n"
+        "class A: pass\n"
+        "assert type(pickle.loads(pickle.dumps(A()))) is A\n"
+        "print(__name__, __file__, sys.argv, __main__.A.__module__, beside.value)\n"
+    )
+    done = run(source, "--lr", "1")
+    assert done.stdout == f"__main__ {tmp_path}/net.py ['net.py', '--lr', '1'] __main__ 7\n"
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "error"),
+    [
+        ("sys.exit(3)", 3, ""),
+        ("sys.exit()", 0, ""),
+        ("sys.exit('gone wrong')", 1, "gone wrong\n"),
+        ("raise ValueError('mine')", 1, "ValueError: mine\n"),
+        ("def f(): raise KeyboardInterrupt\nf()", 130, "KeyboardInterrupt\n"),
+    ],
+)
+def test_the_script_ends_as_it_would_and_the_file_is_written(
+    ending: str, code: int, error: str, tmp_path: Path, run: Run
+) -> None:
+    done = run(f"import sys, torch\ntorch.ones(2)\n{ending}\n")
+    assert done.returncode == code
+    assert error in done.stderr
+    assert "pyprof/capture" not in done.stderr
+    assert Recorded(tmp_path / "net.sqlite").names == ["torch.ones"]
+
+
+def test_traceback_is_the_scripts_own(tmp_path: Path, run: Run) -> None:
+    source = "def f(x):\n    return x + '1'\nf(2)\n"
+    (tmp_path / "net.py").write_text(source)
+    plain = python(tmp_path, "net.py").stderr
+    assert run(source).stderr.startswith(plain)
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("with pyprof.profile():\n    torch.ones(2)\ntorch.zeros(2)", ["torch.ones"]),
+        ("pyprof.start()\ntorch.ones(2)\npyprof.stop()\ntorch.zeros(2)", ["torch.ones"]),
+        (
+            "torch.ones(2)\npyprof.step()\ntorch.zeros(2)\npyprof.step()",
+            ["torch.eye", "torch.ones", "torch.zeros"],
+        ),
+        (
+            "import torch.cuda.profiler as p\np.start()\ntorch.ones(2)\np.stop()\ntorch.rand(2)\n"
+            "p.start()\ntorch.zeros(2)\np.stop()",
+            ["torch.ones", "torch.zeros"],
+        ),
+    ],
+)
+def test_a_window_of_the_script_replaces_the_whole_run(
+    source: str, names: list[str], tmp_path: Path, run: Run
+) -> None:
+    done = run(f"import pyprof, torch\ntorch.eye(2)\n{source}\n")
+    assert done.returncode == 0, done.stderr
+    recorded = Recorded(tmp_path / "net.sqlite")
+    assert recorded.names == names
+    assert len(recorded.query("select * from PYPROF_STEP")) == source.count("step()")
+    assert os.listdir(tmp_path).count("net.sqlite") == 1
+
+
+def test_script_with_its_own_profiler_keeps_its_trace(tmp_path: Path, run: Run) -> None:
+    source = (
+        "import torch\nwith torch.profiler.profile(acc_events=True) as p:\n    torch.ones(2).exp()\n"
+        "print(sum(e.name == 'aten::exp' for e in p.events()))\ntorch.zeros(2)\n"
+    )
+    done = run(source)
+    assert done.stdout == "1\n"
+    assert "its own torch.profiler" in done.stderr
+    recorded = Recorded(tmp_path / "net.sqlite")
+    assert recorded.names == ["torch.ones", "Tensor.exp", "torch.zeros"]
+    assert recorded.table("PYPROF_META")["layers"] == "sites"
+
+
+def test_workers_of_a_data_loader_are_quiet(tmp_path: Path, run: Run) -> None:
+    source = (
+        "import torch\n"
+        "class D(torch.utils.data.Dataset):\n"
+        "    def __len__(self): return 4\n"
+        "    def __getitem__(self, i): return torch.ones(2) * i\n"
+        "if __name__ == '__main__':\n"
+        "    for batch in torch.utils.data.DataLoader(D(), 2, num_workers=1): batch.exp()\n"
+    )
+    done = run(source)
+    assert done.returncode == 0, done.stderr
+    names = Recorded(tmp_path / "net.sqlite").names
+    assert names.count("Tensor.exp") == 2
+    assert "Tensor.__mul__" not in names
+    assert done.stderr.count("\n") == 1
+
+
+def test_missing_script_is_a_usage_error() -> None:
+    from pyprof.capture.run import run as run_script
+    from pyprof.errors import UsageError
+
+    with pytest.raises(UsageError, match=r"nowhere\.py: cannot be read"):
+        run_script("nowhere.py", [], "net.sqlite", 10)
