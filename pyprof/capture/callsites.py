@@ -22,6 +22,11 @@ _LOADS = {dis.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD") if name in di
 _METHOD = dis.opmap.get("LOAD_METHOD")
 _CALLS = {code for name, code in dis.opmap.items() if name.startswith("CALL") and "INTRINSIC" not in name}
 _ASIDE = {code for name, code in dis.opmap.items() if name.startswith(("PRECALL", "KW_NAMES", "CACHE"))}
+_GATHERS = {
+    code
+    for name, code in dis.opmap.items()
+    if name.startswith(("BUILD_", "LIST_", "DICT_", "PUSH_NULL", "LOAD_CONST"))
+}
 _STORES = {
     code for name, code in dis.opmap.items() if name.startswith(("STORE_", "COPY", "DUP_", "SWAP", "ROT_"))
 }
@@ -61,12 +66,12 @@ def _is_method_load(load: _Instruction) -> bool:
 
 
 def _is_callee(end: tuple[int, int], same_start: list[_Instruction]) -> bool:
-    """The next larger range that starts where the load starts must be a call (what drops its result comes after)."""
-    larger = [
-        (other.end, other.offset, other.opcode)
-        for other in same_start
-        if other.end is not None and other.end > end
-    ]
+    """The next larger range that starts where the load starts must be a call.
+
+    What gathers its arguments (`f(*args, **kwargs)`) has the same range and comes before, what drops its result after.
+    """
+    after = (other for other in same_start if other.end is not None and other.end > end)
+    larger = [(other.end, other.offset, other.opcode) for other in after if other.opcode not in _GATHERS]
     return bool(larger) and min(larger)[2] in _CALLS
 
 

@@ -75,7 +75,7 @@ def _enter(
             _name_children(root)
         path = _known_path(module)
     if path is None:
-        path = f"{recorder.stacks.contexts[state.context].path}.{type(module).__name__}"
+        path = f"{recorder.stacks.contexts[state.context].path}.{_class(module)}"
         _paths[id(module)] = reference, path
     context = recorder.stacks.add_context(state.context, frame, path)
     _contexts[key] = context, reference
@@ -87,10 +87,16 @@ def _known_path(module: torch.nn.Module) -> str | None:
     return known[1] if known is not None and known[0]() is module else None
 
 
+def _class(module: torch.nn.Module) -> str:
+    """The class; of a scripted module the one it was made from."""
+    original = getattr(module, "original_name", None)
+    return original if isinstance(original, str) else type(module).__name__
+
+
 def _name_children(root: torch.nn.Module) -> None:
     """Give every module of a model its path. A larger model overrides what a part of it was called by itself."""
     for name, child in root.named_modules():
-        _paths[id(child)] = weakref.ref(child), name or _known_path(root) or type(root).__name__
+        _paths[id(child)] = weakref.ref(child), name or _known_path(root) or _class(root)
 
 
 def install(registry: Registry) -> None:

@@ -88,7 +88,7 @@ SKIPPED: dict[str, str] = {
         ("register_hook", "register_post_accumulate_grad_hook", "retain_grad", "requires_grad_", "record_stream",
          "share_memory_", "as_subclass"), _HOOK),
     **dict.fromkeys(("map_", "map2_", "apply_"), "runs a Python function per element"),
-    **dict.fromkeys(("detach", "is_grad_enabled", "autocast"), _NEVER_CALLED),
+    **dict.fromkeys(("is_grad_enabled", "autocast"), _NEVER_CALLED),
     "backward": "the backward is seen as autograd nodes; as a call it would swallow them",
     "multi_head_attention_forward": "several products and an attention: each is a call of its own",
     "sym_float": _PREDICATE, "sym_int": _PREDICATE, "sym_ite": _PREDICATE, "sym_max": _PREDICATE,
