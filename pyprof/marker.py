@@ -41,7 +41,7 @@ CHECKPOINT_BACKWARD = "CheckpointFunctionBackward"
 
 # The suffixes that emit_nvtx appends (torch/csrc/profiler/util.cpp, getNvtxStr); RE2 and re read these alike.
 SUFFIX = r"(?:, (?:seq|op_id) = -?[0-9]{1,18}|, (?:sizes|input_op_ids) = \[[^=]*\])+"
-SEQ = r", seq = (?P<seq>-?[0-9]+)"
+SEQ = r", seq = (?P<seq>[0-9]+)"  # -1 stands for none
 VARYING = r", (?:seq|op_id) = -?[0-9]+|, input_op_ids = \[[^=]*\]"  # numbers that no two calls share
 CALL_ID = r"'callid': (-?[0-9]+), "
 CALL_IDS = r"'callid': -?[0-9]+, |'input_callids': \[[^\]]*\], "
