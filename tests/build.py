@@ -379,7 +379,8 @@ def _nsys_tables(what: Recording, registered: bool, lean: bool) -> _Tables:
     for kernel in what.kernels:
         common = dict(
             start=kernel.start, end=kernel.end, deviceId=kernel.device, contextId=kernel.context,
-            streamId=kernel.stream, correlationId=kernel.correlation, globalPid=_global(kernel.process), graphNodeId=kernel.graph,
+            streamId=kernel.stream, correlationId=kernel.correlation, globalPid=_global(kernel.process),
+            graphNodeId=kernel.graph,
         )  # fmt: skip
         if kernel.size is not None:
             if kernel.copy_kind is None:

@@ -315,6 +315,11 @@ def test_p15_reentrant_checkpoint_recomputes_and_runs_a_backward_inside(parse, s
     assert found["beside"]["call"] == found["forward"]["call"]
 
 
+AGAIN = call(
+    "torch.nn.functional.linear", (2, 3), (3, 3), trace=["/x/torch/utils/checkpoint.py:9", "net.py:8"]
+)
+
+
 def test_p15_checkpoint_without_reentry_recomputes_inside_a_node(parse):
     found = parse(f"""
         {call("torch.nn.functional.linear", (2, 3), (3, 3), trace=["net.py:8"])}
@@ -326,7 +331,7 @@ def test_p15_checkpoint_without_reentry_recomputes_inside_a_node(parse):
         thread 2
         autograd::engine::evaluate_function: ReluBackward0
             ReluBackward0, seq = 5
-                {call("torch.nn.functional.linear", (2, 3), (3, 3), trace=["torch/utils/checkpoint.py:9", "net.py:8"])}
+                {AGAIN}
                     aten::addmm, seq = 1
                         > 3 again
                 aten::threshold_backward
