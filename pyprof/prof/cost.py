@@ -41,11 +41,12 @@ DUNDERS = {
     "__and__": "bitwise_and", "__iand__": "bitwise_and", "__rand__": "bitwise_and",
     "__or__": "bitwise_or", "__ior__": "bitwise_or", "__ror__": "bitwise_or",
     "__xor__": "bitwise_xor", "__ixor__": "bitwise_xor", "__rxor__": "bitwise_xor",
-    "__lshift__": "bitwise_left_shift", "__rshift__": "bitwise_right_shift",
+    "__lshift__": "bitwise_left_shift", "__ilshift__": "bitwise_left_shift", "__rlshift__": "bitwise_left_shift",
+    "__rshift__": "bitwise_right_shift", "__irshift__": "bitwise_right_shift", "__rrshift__": "bitwise_right_shift",
     "__getitem__": "getitem", "__setitem__": "setitem",
     # The host asks for a value; these are not the casts of the same name.
     "__bool__": "item", "__int__": "item", "__float__": "item", "__complex__": "item", "__index__": "item",
-    "__len__": "size", "__contains__": "eq",
+    "__len__": "size", "__contains__": "eq", "__reversed__": "flip",
 }  # fmt: skip
 # Other names of an argument: the dispatcher's, and those that torch takes in numpy's manner.
 ALIASES = {

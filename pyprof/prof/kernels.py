@@ -120,6 +120,7 @@ FITS: dict[str, frozenset[str]] = {
     "reduction": frozenset({"reduction"}),
     "rnn": frozenset({"gemm"}),
     "softmax": frozenset({"softmax"}),
+    "sorting": frozenset({"sort"}),
     "views": frozenset({"copy"}),
 }
 

@@ -28,8 +28,8 @@ def batch_norm(
     return dispatched_batch_norm(input, weight, bias, running_mean, running_var, training)
 
 
-@cost("batch_norm", "_batch_norm_impl_index", "native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm",
-      "miopen_batch_norm")  # fmt: skip
+@cost("batch_norm", "_batch_norm_impl_index", "native_batch_norm", "_native_batch_norm_legit",
+      "_native_batch_norm_legit_functional", "cudnn_batch_norm", "miopen_batch_norm")  # fmt: skip
 def dispatched_batch_norm(
     input: Tensor, weight: Stat, bias: Stat, running_mean: Value = None, running_var: Value = None,
     training: Value = False, *parameters: Value,

@@ -97,6 +97,9 @@ def dispatched_to(input: Tensor, *args: Value) -> Cost:
     """The number of arguments tells the overload: 4 (dtype or other, non_blocking, copy, memory_format), 5 with a
     device in front, 7 (dtype, layout, device, pin_memory, non_blocking, copy, memory_format). Source: aten::to.
 
+    Without a change of dtype the operator itself does nothing: another device is reached through _to_copy, an
+    operator of its own.
+
     >>> dispatched_to(Tensor((4,), "float32"), 5, False, False, None)
     Cost(flops=0, bytes=24)
     """
@@ -105,7 +108,7 @@ def dispatched_to(input: Tensor, *args: Value) -> Cost:
     wanted = dtype.dtype if isinstance(dtype, Tensor) else chosen_dtype(dtype, as_tensor(input).dtype)
     require(wanted is not None, f"no dtype {dtype!r}")
     assert wanted is not None
-    return _converted(input, [wanted], args[-2] is True, len(args) > 4)
+    return _converted(input, [wanted], args[-2] is True, False)
 
 
 @cost("cuda", "cpu")

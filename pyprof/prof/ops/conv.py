@@ -219,10 +219,33 @@ def convolution_backward(
     if isinstance(transposed, tuple):  # shifted by the bias_sizes that is not there
         shifted = (bias_sizes, stride, padding, dilation, transposed, output_padding, groups)
         stride, padding, dilation, transposed, output_padding, groups, output_mask = shifted
-    mask = output_mask if isinstance(output_mask, tuple) else (True, True, True)
+    return _parts(
+        grad_output, input, weight, output_mask, stride, padding, dilation, transposed, output_padding, groups
+    )
+
+
+def _parts(grad_output: Tensor, input: Tensor, weight: Tensor, output_mask: Value, *settings: Value) -> Cost:
+    mask = (
+        output_mask if isinstance(output_mask, tuple) and not isinstance(output_mask, Tensor) else (True,) * 3
+    )
     require(len(mask) == 3, "output_mask has three parts")
-    whole = convolve(input, weight, None, stride, padding, dilation, transposed, output_padding, groups)
+    whole = convolve(input, weight, None, *settings)
     bias = Tensor((grad_output.shape[1 - len(weight.shape)],), weight.dtype)
     bgrad = Cost(grad_output.numel, bytes_of(grad_output, bias))
-    parts = [part if on else None for part, on in zip((whole.dgrad, whole.wgrad, bgrad), mask)]
-    return backward_sum(*parts)
+    return backward_sum(*(part for part, on in zip((whole.dgrad, whole.wgrad, bgrad), mask) if on))
+
+
+@cost("_slow_conv2d_backward")
+def slow_conv2d_backward(
+    grad_output: Tensor, input: Tensor, weight: Tensor, kernel_size: Value, stride: Value, padding: Value,
+    output_mask: Value = None, grad_weight: Value = None, grad_bias: Value = None,
+) -> Cost:  # fmt: skip
+    """Source: aten::_slow_conv2d_backward; another form has the three gradients to write in place of the mask.
+
+    >>> x, w, g = (Tensor(s, "float32") for s in [(1, 2, 5, 5), (4, 2, 3, 3), (1, 4, 3, 3)])
+    >>> slow_conv2d_backward(g, x, w, (3, 3), (1, 1), (0, 0), (True, True, False))
+    Cost(flops=2592, bytes=1264)
+    """
+    if isinstance(output_mask, Tensor) or isinstance(grad_weight, Tensor) or isinstance(grad_bias, Tensor):
+        output_mask = tuple(isinstance(t, Tensor) for t in (output_mask, grad_weight, grad_bias))
+    return _parts(grad_output, input, weight, output_mask, stride, padding)

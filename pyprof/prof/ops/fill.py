@@ -40,6 +40,16 @@ def full(size: Value, fill_value: Value, dtype: Value = None, *parameters: Value
     return _written(sizes((size,)), chosen_dtype(dtype, own))
 
 
+@cost("scalar_tensor")
+def scalar_tensor(s: Value, dtype: Value = None, *parameters: Value) -> Cost:
+    """One element. Source: aten::scalar_tensor.
+
+    >>> scalar_tensor(1.0)
+    Cost(flops=0, bytes=4)
+    """
+    return _written((), chosen_dtype(dtype, DEFAULT))
+
+
 @cost("zeros_like", "ones_like", "rand_like", "randn_like")
 def ones_like(input: Tensor, dtype: Value = None, *parameters: Value) -> Cost:
     """Source: torch.ones_like.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elements picked or placed by index or mask: gather, scatter, index, index_put, masked_fill, x[i], sort, topk.
+"""Elements picked or placed by index or mask: gather, scatter, index, index_put, x[i].
 
 No FLOPs, but one per element that is added to its destination. Bytes: what is picked is read, not the whole source;
 the indices; what is written. In place, scattered elements are written (read too, if added); the other form copies the
@@ -263,29 +263,3 @@ def index_put(
     require(bool(found), "index tensors are expected")
     count = _selected(input.shape, _items(indices), True)
     return placed(input, tuple(found), count, values, inplace, accumulate is True)
-
-
-@cost("sort", "argsort", "msort")
-def sort(
-    input: Tensor, *parameters: Value, dim: Value = -1, descending: Value = False, stable: Value = None
-) -> Cost:
-    """Comparisons depend on the algorithm: FLOPs unknown. Values and int64 indices are written. Source: torch.sort.
-
-    >>> sort(Tensor((4, 8), "float32"))
-    Cost(flops=None, bytes=512)
-    """
-    return Cost(None, bytes_of(input, like(input), Tensor(input.shape, "int64")))
-
-
-@cost("topk")
-def topk(
-    input: Tensor, k: Value, dim: Value = -1, largest: Value = True, sorted: Value = True, out: Value = None
-) -> Cost:
-    """k values and int64 indices per row; FLOPs unknown. Source: torch.topk.
-
-    >>> topk(Tensor((4, 8), "float32"), 2)  # 128 + 8·4 + 8·8
-    Cost(flops=None, bytes=224)
-    """
-    (along,) = dims(as_int(dim), len(input.shape))
-    count = input.numel // input.shape[along] * as_int(k)
-    return Cost(None, bytes_of(input, Tensor((count,), input.dtype), Tensor((count,), "int64")))

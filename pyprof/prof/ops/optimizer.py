@@ -128,3 +128,18 @@ def fused_adagrad(
     Cost(flops=70, bytes=200)
     """
     return _step(7, input, grads, [state_sums], state_steps)
+
+
+@cost("fused_adam_cuda.adam")
+def apex_adam(p: Tensor, out_p: Tensor, m: Tensor, v: Tensor, g: Tensor, *settings: Value) -> Cost:
+    """apex's fused Adam; `out_p` is a copy in half precision, or empty. Source: apex, csrc/fused_adam_cuda.cpp.
+
+    >>> p, g = Tensor((10,), "float32"), Tensor((10,), "float16")
+    >>> apex_adam(p, g, p, p, g, 0.1)  # 3·40 read and written, 20 read, 20 written
+    Cost(flops=130, bytes=280)
+    """
+    cost_of_step = _step(13, p, g, [m, v])
+    copy = out_p.bytes
+    return Cost(
+        cost_of_step.flops, None if cost_of_step.bytes is None or copy is None else cost_of_step.bytes + copy
+    )

@@ -182,6 +182,10 @@ def add(input: Value, other: Value, alpha: Value = 1, out: Value = None, inplace
     >>> add(Tensor((3, 4), "float32"), Tensor((4,), "float32")).dgrad  # sum over 3 rows: 12 read, 4 written
     Cost(flops=12, bytes=64)
     """
+    if isinstance(alpha, Tensor) and not isinstance(
+        other, Tensor
+    ):  # add(input, alpha, other), torch before 1.5
+        other, alpha = alpha, other
     scaled = int(not isinstance(alpha, Tensor) and alpha not in (1, None))
     return elementwise((input, other), 1 + scaled, None, Derivative((0, scaled)), inplace)
 
@@ -226,7 +230,13 @@ def addcmul(
     >>> addcmul(Tensor((4,), "float32"), Tensor((4,), "float32"), Tensor((4,), "float32"))
     Cost(flops=12, bytes=64)
     """
-    return elementwise((input, tensor1, tensor2), 3, None, Derivative((0, 2, 2), (1, 2)), inplace)
+    if isinstance(value, Tensor) and not isinstance(
+        tensor1, Tensor
+    ):  # (input, value, tensor1, tensor2), before 1.5
+        tensor1, tensor2, value = tensor2, value, tensor1
+    return elementwise(
+        (input, as_tensor(tensor1), as_tensor(tensor2)), 3, None, Derivative((0, 2, 2), (1, 2)), inplace
+    )
 
 
 @cost("lerp")

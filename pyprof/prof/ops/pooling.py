@@ -2,7 +2,7 @@
 """Pooling: as many FLOPs per result as its window has elements (comparisons, or additions and the division).
 
 Bytes: input, result, and the indices (int64) where an operator returns them. The backward, in dgrad, adds every
-gradient to the element it came from (max) or to its window (average); it reads the gradient (and for max the input)
+gradient to the element it came from (max) or to its window (average); it reads the gradient (and for max the indices)
 and writes a gradient as large as the input.
 
 >>> max_pool(Tensor((1, 4, 8, 8), "float32"), 2)  # 64 results of 4; (256 + 64)·4
@@ -40,9 +40,9 @@ def _sizes(
 
 def _max(n: int, input: Tensor, indices: bool, *settings: Value) -> Cost:
     output, window = _sizes(n, input, *settings)
-    more = [Tensor(output.shape, "int64")] if indices else []
-    dgrad = Cost(output.numel, bytes_of(output, input, like(input)))
-    return Cost(output.numel * window, bytes_of(input, output, *more), dgrad=dgrad)
+    where = Tensor(output.shape, "int64")
+    dgrad = _max_pool_backward(output, input)
+    return Cost(output.numel * window, bytes_of(input, output, *([where] if indices else [])), dgrad=dgrad)
 
 
 def _max_pool(n: int) -> Callable[..., Cost]:
@@ -128,8 +128,7 @@ def _adaptive_max_pool(n: int) -> Callable[..., Cost]:
     def adaptive_max_pool(input: Tensor, output_size: Value, return_indices: Value = False) -> Cost:
         output, seen = _adaptive_sizes(n, input, output_size)
         more = [Tensor(output.shape, "int64")] if return_indices is True else []
-        dgrad = Cost(output.numel, bytes_of(output, input, like(input)))
-        return Cost(seen, bytes_of(input, output, *more), dgrad=dgrad)
+        return Cost(seen, bytes_of(input, output, *more), dgrad=_max_pool_backward(output, input))
 
     return adaptive_max_pool
 

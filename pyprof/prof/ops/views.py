@@ -37,7 +37,7 @@ NOTHING = (
     "sym_stride", "_debug_has_internal_overlap", "record_stream",
     "_fused_sdp_choice", "broadcast_shapes", "storage_offset", "data_ptr", "element_size", "get_device",
     "register_hook",
-    "use_deterministic_algorithms", "is_grad_enabled",
+    "_nnpack_available", "use_deterministic_algorithms", "is_grad_enabled",
 )  # fmt: skip
 
 
