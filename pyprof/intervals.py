@@ -71,32 +71,27 @@ class Nesting:
     def __init__(self, start: Ints, end: Ints):
         # An empty interval gets length 1 on a doubled time axis, so that it is its own but encloses no later start.
         self._start = start * 2
-        self._sorted_end = np.where(end > start, end * 2, start * 2 + 1)
-        ends = self._sorted_end
+        ends = np.where(end > start, end * 2, self._start + 1)
         self._sorted_end = np.sort(ends)
         n = len(start)
-        self.depth = np.arange(n) - np.searchsorted(self._sorted_end, self._start, side="right")
+        ended = np.searchsorted(self._sorted_end, self._start, side="right")
+        self.depth = (np.arange(n) - ended).astype(np.int32)
         if n and self.depth.min() < 0:
             raise ValueError("intervals end before they start")
-        self._levels: list[Ints] = []
-        self.parent = np.full(n, -1, np.int64)
+        self.levels: list[Ints] = []  # the intervals of each depth, outermost first, as indices
+        self.parent = np.full(n, -1, np.int32)
         for depth in range(int(self.depth.max()) + 1 if n else 0):
-            members = np.flatnonzero(self.depth == depth)
+            members = np.flatnonzero(self.depth == depth).astype(np.int32)
             if depth:
-                above = self._levels[-1]
+                above = self.levels[-1]
                 place = np.searchsorted(above, members) - 1
                 if len(place) and place.min() < 0:
                     raise ValueError("intervals overlap")
                 self.parent[members] = above[place]
-            self._levels.append(members)
+            self.levels.append(members)
         inner = self.parent >= 0
         if (ends[inner] > ends[self.parent[inner]]).any():
             raise ValueError("intervals overlap")
-
-    @property
-    def levels(self) -> list[Ints]:
-        """The intervals of each depth, outermost first, as indices."""
-        return self._levels
 
     def innermost(self, time: Ints) -> Ints:
         """Index of the innermost interval that contains each time, -1 where none does."""
@@ -104,7 +99,7 @@ class Nesting:
         begun = np.searchsorted(self._start, point, side="right")
         depth = begun - np.searchsorted(self._sorted_end, point, side="right") - 1
         out = np.full(len(time), -1, np.int64)
-        for level, members in enumerate(self._levels):
+        for level, members in enumerate(self.levels):
             here = np.flatnonzero(depth == level)
             if len(here):
                 out[here] = members[np.searchsorted(members, begun[here]) - 1]

@@ -226,7 +226,6 @@ class Launches:
     start: Ints
     end: Ints
     correlation: Ints
-    api: Ints
 
     def __len__(self) -> int:
         return len(self.start)
@@ -297,7 +296,7 @@ class Device(NamedTuple):
 class Trace:
     """One recording of any origin, as columns. A table that the recording lacks is empty.
 
-    Columns that end in a code (`text`, `name`, `api`, `domain`) index `strings`; `thread` indexes `threads`.
+    The columns `text` and `name` index `strings`; `thread` indexes `threads`.
     `lost` counts what was dropped, by reason.
     """
 

@@ -14,7 +14,7 @@ from pyprof.model import Bools, Column, Gpu, Ints, Io, Launches, Ops, Process, R
 from pyprof.parse import texts
 from pyprof.parse.database import Batch, Database, concat, required
 
-_Table = TypeVar("_Table", Ranges, Gpu)
+_Table = TypeVar("_Table", Ranges, Launches, Gpu)
 
 
 class Names:
@@ -50,17 +50,6 @@ class Names:
             self.strings.code(text) for text in self._values.take(pa.array(fresh)).to_pylist()
         ]
         return self._codes[place]
-
-    def first(self, batch: Batch, columns: Sequence[str]) -> Ints:
-        """Code of the first of several name columns that has a name."""
-        empty = self.strings.code("")
-        out = np.full(batch.rows, empty, np.int32)
-        for name in columns:
-            missing = out == empty
-            if not missing.any():
-                break
-            out = np.where(missing, self.codes(batch.column(name)), out)
-        return out
 
     @cached_property
     def _split(self) -> texts.SplitTexts:
@@ -163,20 +152,19 @@ def range_table(
     return table
 
 
-def launch_table(parts: Sequence[tuple[Ints, Batch, Ints]], lost: dict[str, int]) -> Launches:
-    """Runtime and driver calls from batches of (thread, rows, name)."""
-    starts = [batch.column("start") for _, batch, _ in parts]
-    correlations = [batch.column("correlationId") for _, batch, _ in parts]
-    start, correlation = concat(starts), concat(correlations)
-    end = concat([batch.column("end") for _, batch, _ in parts])
-    keep = np.flatnonzero(start.mask() & correlation.mask())
-    return Launches(
-        thread=_cat([thread for thread, _, _ in parts], np.int32)[keep],
-        start=start.values[keep],
-        end=np.where(end.mask(), np.maximum(end.values, start.values), start.values)[keep],
-        correlation=correlation.values[keep],
-        api=_cat([name for _, _, name in parts], np.int32)[keep],
+def launch_table(parts: Sequence[tuple[Ints, Batch]]) -> Launches:
+    """Runtime and driver calls from batches of (thread, rows)."""
+    start, end, correlation = (
+        concat([b.drop(name) for _, b in parts]) for name in ("start", "end", "correlationId")
     )
+    launches = Launches(
+        thread=_cat([thread for thread, _ in parts], np.int32),
+        start=start.values,
+        end=np.where(end.mask(), np.maximum(end.values, start.values), start.values),
+        correlation=correlation.values,
+    )
+    usable = start.mask() & correlation.mask()
+    return launches if usable.all() else take(launches, np.flatnonzero(usable))
 
 
 def gpu_table(parts: Sequence[tuple[Batch, Ints, int, Ints]], lost: dict[str, int]) -> Gpu:
@@ -184,7 +172,7 @@ def gpu_table(parts: Sequence[tuple[Batch, Ints, int, Ints]], lost: dict[str, in
     batches = [batch for batch, _, _, _ in parts]
 
     def column(name: str, dtype: Any = np.int64) -> Column:
-        return concat([batch.column(name) for batch in batches], dtype)
+        return concat([batch.drop(name) for batch in batches], dtype)
 
     start, end = column("start"), column("end")
     grid, block = ([column(f"{what}{axis}", np.int32) for axis in "XYZ"] for what in ("grid", "block"))

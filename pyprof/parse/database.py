@@ -33,10 +33,21 @@ class Batch:
         self._numbers = numbers
         self._texts = texts
 
+    def drop(self, name: str) -> Column:
+        """Take a column out, so that its memory is free once the caller lets go of it."""
+        return self._numbers.pop(name, None) or Column.missing(self.rows)
+
     def column(self, name: str) -> Column:
         """A number per row; all missing if the table has no such column."""
         found = self._numbers.get(name)
         return Column.missing(self.rows) if found is None else found
+
+    def narrow(self) -> Batch:
+        """Hold the numbers that fit in 32 bits: for batches that are kept until the table is read."""
+        for name, (values, present) in self._numbers.items():
+            if len(values) and values.min() >= -(2**31) and values.max() < 2**31:
+                self._numbers[name] = Column(values.astype(np.int32), present)
+        return self
 
     def text(self, name: str) -> pa.Array:
         found = self._texts.get(name)
@@ -75,22 +86,30 @@ class Database:
             raise self._damaged(table, error) from error
 
     def read(
-        self, table: str, numbers: Sequence[str], texts: Sequence[str] = (), hexes: Sequence[str] = ()
+        self,
+        table: str,
+        numbers: Sequence[str | tuple[str, ...]],
+        texts: Sequence[str] = (),
+        hexes: Sequence[str] = (),
     ) -> Iterator[Batch]:
-        """The rows of a table in batches. `hexes` are binary columns, given as hexadecimal text."""
+        """The rows of a table in batches. `hexes` are binary columns, given as hexadecimal text.
+
+        Of several columns in a tuple the first that is not NULL counts; the batch has it under the first name.
+        """
         have = self.tables.get(table, frozenset())
-        numbers, texts, hexes = (
-            [name for name in names if name in have] for names in (numbers, texts, hexes)
-        )
-        fields = [f'coalesce(cast("{name}" as integer), {_MISSING})' for name in numbers]
+        groups = [(name,) if isinstance(name, str) else name for name in numbers]
+        found = {group[0]: [f'cast("{c}" as integer)' for c in group if c in have] for group in groups}
+        found = {name: columns for name, columns in found.items() if columns}
+        texts, hexes = ([name for name in names if name in have] for names in (texts, hexes))
+        fields = [f"coalesce({', '.join(columns)}, {_MISSING})" for columns in found.values()]
         fields += [f"coalesce(cast(\"{name}\" as text), '')" for name in texts]
         fields += [f'hex("{name}")' for name in hexes]
         if not fields:
             return
         query = f'select {", ".join(fields)} from "{table}"'
         try:
-            for columns in self._batches(query, len(numbers)):
-                yield _batch(columns, list(numbers), [*texts, *hexes])
+            for columns in self._batches(query, len(found)):
+                yield _batch(columns, list(found), [*texts, *hexes])
         except (sqlite3.Error, pa.ArrowInvalid, UnicodeDecodeError) as error:
             raise self._damaged(table, error) from error
 
@@ -137,9 +156,11 @@ def concat(columns: Sequence[Column], dtype: Any = np.int64) -> Column:
     """Join the pieces of a column that batches brought."""
     if not columns:
         return Column(np.empty(0, dtype))
-    values = np.concatenate([c.values for c in columns]).astype(dtype, copy=False)
+    values = np.concatenate([c.values for c in columns], dtype=dtype)
     if all(c.present is None for c in columns):
         return Column(values)
+    if not any(c.present is None or c.present.any() for c in columns):
+        return Column.missing(len(values))
     return Column(values, np.concatenate([c.mask() for c in columns]))
 
 

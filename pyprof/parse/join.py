@@ -16,6 +16,8 @@ import pandas as pd
 from pyprof import intervals
 from pyprof.marker import EVALUATE
 from pyprof.model import BPROP, PUSH_POP, START_END, Column, Gpu, Ints, Launches, Trace
+from pyprof.parse.assemble import take
+from pyprof.parse.database import concat
 from pyprof.parse.paths import BOUNDARY, CALL, EVENT, OPERATOR, PLAIN, SUFFIXED, Label, Place, enter, read
 
 _NONE = -1
@@ -28,16 +30,16 @@ class Spans:
     `event` is the row in `Trace.ops`, -1 for a range. `call`, `operator` and `boundary` are spans: the outermost call
     and operator of the forward or backward that a span is part of, and the innermost backward range; `inner_call` is
     the innermost call, the span itself included. `seq` is the
-    sequence number that counts inside the span, `own_seq` the one it carries, `base` that of its outermost numbered
-    ancestor, to which the offsets in `Place` are relative. -1 stands for "no such span" in all of them.
+    sequence number that the span carries, `base` that of its outermost numbered ancestor, to which the offsets in
+    `Place` are relative. -1 stands for "no such span" in all of them.
     """
 
     thread: Ints
     start: Ints
     end: Ints
+    depth: Ints
     event: Ints
     seq: Column
-    own_seq: Column
     base: Column
     parent: Ints
     path: Ints
@@ -69,7 +71,8 @@ def spans(trace: Trace) -> Spans:
     """Nest the ranges and operators of a recording. Spans that overlap are cut at their parent's end and counted."""
     thread, start, end, key, seq, event = _collect(trace)
     order, nests, end, parent, depth = _nest(trace, thread, start, end, key)
-    thread, start, event = thread[order], start[order], event[order]
+    thread, start = thread[order], start[order]
+    event = event[order] if len(trace.ops) else event
     seq = seq.take(order)
     code, distinct = pd.factorize(key[order])
     labels = [read(trace.strings[int(k) // 3], int(k) % 3) for k in distinct]
@@ -79,8 +82,9 @@ def spans(trace: Trace) -> Spans:
     base, offset = _offsets(seq, parent, levels)
     path, places, label_of_path = _paths(parent, levels, code, labels, offset)
     found = Spans(
-        thread, start, end, event, base, seq, base, parent, path, parent, parent, parent, parent, role, places, labels,
-        label_of_path, nests,
+        thread=thread, start=start, end=end, depth=depth, event=event, seq=seq, base=base, parent=parent,
+        path=path, call=parent, inner_call=parent, operator=parent, boundary=parent, role=role, places=places,
+        labels=labels, label_of_path=label_of_path, nests=nests,
     )  # fmt: skip
     _owners(found, levels)
     return found
@@ -89,28 +93,32 @@ def spans(trace: Trace) -> Spans:
 def _collect(trace: Trace) -> tuple[Ints, Ints, Ints, Ints, Column, Ints]:
     """Ranges that can nest, and operator events, one after the other."""
     ranges, ops = trace.ranges, trace.ops
-    last = max((int(t.end.max()) for t in (trace.launches, trace.gpu, ops) if len(t)), default=0)
-    if len(ranges):
-        last = max(
-            last, int(ranges.start.max()), int(np.where(ranges.end.mask(), ranges.end.values, 0).max())
+    if not (ranges.kind == PUSH_POP).all():
+        ranges = take(ranges, np.flatnonzero(ranges.kind == PUSH_POP))
+    end = ranges.end.values
+    if not ranges.end.mask().all():
+        tables = (trace.ranges, trace.launches, trace.gpu, ops)
+        last = max(int(table.start.max()) for table in tables if len(table)) + 1
+        trace.drop(
+            "ranges that were never closed (taken to last to the end)", int((~ranges.end.mask()).sum())
         )
-    nested = np.flatnonzero(ranges.kind == PUSH_POP)
-    closed = ranges.end.mask()[nested]
-    trace.drop("ranges that were never closed (taken to last to the end)", int((~closed).sum()))
-    end = np.where(closed, ranges.end.values[nested], last + 1)
-    key = ranges.text[nested].astype(np.int64) * 3 + np.where(ranges.operator[nested], SUFFIXED, PLAIN)
-    range_seq = ranges.seq.take(nested)
-    return (
-        np.concatenate([ranges.thread[nested], ops.thread]),
-        np.concatenate([ranges.start[nested], ops.start]),
-        np.concatenate([end, ops.end]),
-        np.concatenate([key, ops.text.astype(np.int64) * 3 + EVENT]),
-        Column(
-            np.concatenate([range_seq.values, ops.seq.values]),
-            np.concatenate([range_seq.mask(), ops.seq.mask()]),
-        ),
-        np.concatenate([np.full(len(nested), _NONE), np.arange(len(ops))]),
+        end = np.where(ranges.end.mask(), end, max(last, int(end.max())))
+    key = ranges.text.astype(np.int64) * 3 + np.where(ranges.operator, SUFFIXED, PLAIN)
+    columns = ranges.thread, ranges.start, end, key, ranges.seq, np.broadcast_to(np.int32(_NONE), len(ranges))
+    if not len(ops):
+        return columns
+    events = (
+        ops.thread,
+        ops.start,
+        ops.end,
+        ops.text.astype(np.int64) * 3 + EVENT,
+        ops.seq,
+        np.arange(len(ops), dtype=np.int32),
     )
+    thread, start, end, key, event = (
+        np.concatenate(pair) for pair in zip(*(c[:4] + c[5:] for c in (columns, events)))
+    )
+    return thread, start, end, key, concat([ranges.seq, ops.seq]), event
 
 
 def _nest(
@@ -125,7 +133,7 @@ def _nest(
     orders, parents, depths, ends = [], [], [], []
     nests: dict[int, tuple[int, intervals.Nesting]] = {}
     first = 0
-    for number in np.unique(thread).tolist():
+    for number in np.flatnonzero(np.bincount(thread)).tolist() if len(thread) else ():
         members = np.flatnonzero(thread == number)
         members = members[intervals.nesting_order(start[members], end[members], tie[members])]
         begin, finish = start[members], end[members]
@@ -189,7 +197,7 @@ def _paths(
     )
     sample = np.full(len(steps), -1, np.int64)
     sample[step_code] = np.arange(len(step_code))
-    path = np.zeros(len(parent), np.int64)
+    path = np.zeros(len(parent), np.int32)
     places, label_of_path = [Place()], [-1]
     for depth, members in enumerate(levels):
         above = path[parent[members]] if depth else np.zeros(len(members), np.int64)
@@ -211,16 +219,13 @@ def _pair(first: Ints, second: Ints) -> Ints:
 
 
 def _owners(found: Spans, levels: list[Ints]) -> None:
-    """Call, operator, backward range and sequence number of every span, from the outermost in."""
+    """Call, operator and backward range of every span, from the outermost in."""
     n = len(found)
     found.call, found.inner_call, found.operator, found.boundary = (
-        np.full(n, _NONE, np.int64) for _ in range(4)
+        np.full(n, _NONE, np.int32) for _ in range(4)
     )
     direction = np.array([place.direction for place in found.places], np.int8)[found.path]
     restart = np.array([place.recompute_starts for place in found.places], bool)[found.path]
-    numbered = np.array([place.seq is not None for place in found.places], bool)[found.path]
-    offset = np.array([place.seq or 0 for place in found.places], np.int64)[found.path]
-    found.seq = Column(found.base.values + offset, numbered)
     for depth, members in enumerate(levels):
         if depth:
             above = found.parent[members]

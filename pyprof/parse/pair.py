@@ -26,11 +26,11 @@ _NONE = -1
 def pair(trace: Trace, found: Spans) -> Ints:
     """For every backward range with a number the span of the operator that created its node; -1 for all else."""
     out = np.full(len(found), _NONE, np.int64)
-    numbered = found.own_seq.mask()
+    numbered = found.seq.mask()
     backward = np.flatnonzero((found.role == BOUNDARY) & numbered)
     direction = np.array([place.direction for place in found.places], np.int8)[found.path]
     # Old versions of torch print "seq = 0" for operators that create no node inside a backward.
-    creates = (found.role == OPERATOR) & numbered & ((direction != BPROP) | (found.own_seq.values > 0))
+    creates = (found.role == OPERATOR) & numbered & ((direction != BPROP) | (found.seq.values > 0))
     forward = np.flatnonzero(creates)
     if not len(backward) or not len(forward):
         return out
@@ -59,7 +59,7 @@ def _forward_threads(trace: Trace, found: Spans, backward: Ints) -> Ints:
 
 def _last_before(found: Spans, forward: Ints, backward: Ints) -> Ints:
     """The last forward of one thread that has the backward's number and starts before it."""
-    number = np.concatenate([found.own_seq.values[forward], found.own_seq.values[backward]])
+    number = np.concatenate([found.seq.values[forward], found.seq.values[backward]])
     start = np.concatenate([found.start[forward], found.start[backward]])
     by_time = np.argsort(start, kind="stable")  # forwards stand first among equals
     order = by_time[np.argsort(number[by_time], kind="stable")]

@@ -41,32 +41,35 @@ def _of_gpu(trace: Trace, found: Spans, forward: Ints, memory: bool) -> Rows:
     chosen = np.arange(len(gpu)) if memory else np.flatnonzero(gpu.kind == KERNEL)
     process_of_thread = np.array([thread.process for thread in trace.threads], np.int64)
     launch = link(gpu, launches, process_of_thread)[chosen]
+    name, names, short_names, rank = _names(trace, gpu.name[chosen])
+    pid = np.array([process.pid for process in trace.processes] + [0], np.int64)[gpu.process[chosen]]
+    order = intervals.order_by(
+        gpu.start[chosen], _key(gpu.device.take(chosen)), _key(gpu.stream.take(chosen)), pid,
+        np.r_[launches.start, -1][launch], _key(gpu.correlation.take(chosen)), -gpu.end[chosen], rank[name],
+    )  # fmt: skip
+    chosen, launch = chosen[order], launch[order]
     launched = launch >= 0
-    first = np.where(launched, launch, 0)
 
     def of_launch(column: Ints) -> Column:
-        return Column(column[first] if len(column) else np.zeros(len(chosen), np.int64), launched)
+        return Column(np.r_[column, 0][launch], launched)
 
     start, end = gpu.start[chosen], gpu.end[chosen]
-    launch_start, launch_end = of_launch(launches.start), of_launch(launches.end)
+    launch_start, thread = of_launch(launches.start), of_launch(launches.thread)
     early = launched & (launch_start.values > start)
     trace.drop("GPU events that start before their launch (clock skew, kept)", int(early.sum()))
     trace.drop("GPU events without a launch record (kept)", int((~launched).sum()))
-    thread = of_launch(launches.thread)
-    span = np.full(len(chosen), _NONE, np.int64)
-    span[launched] = found.enclosing(thread.values[launched], launch_start.values[launched])
-    outside = layers_outside(trace, np.where(launched, thread.values, -1), launch_start.values)
-    pids = np.array([process.pid for process in trace.processes] + [0], np.int64)
+    where = np.where(launched, thread.values, _NONE)
     tids = np.array([t.tid for t in trace.threads] + [0], np.int64)
     tables = dict(
-        name=gpu.name[chosen], start=start, end=end, duration=end - start, launch_start=launch_start,
-        launch_end=launch_end, correlation=gpu.correlation.take(chosen), pid=pids[gpu.process[chosen]],
-        tid=Column(tids[thread.values], launched), context=gpu.context.take(chosen), device=gpu.device.take(chosen),
-        stream=gpu.stream.take(chosen), grid=gpu.grid[chosen], block=gpu.block[chosen], shaped=gpu.shaped[chosen],
-        registers=gpu.registers.take(chosen), shared_memory=gpu.shared_memory.take(chosen),
+        name=name[order], names=names, short_names=short_names, start=start, end=end, duration=end - start,
+        launch_start=launch_start, launch_end=of_launch(launches.end), correlation=gpu.correlation.take(chosen),
+        pid=pid[order], tid=Column(tids[thread.values], launched), context=gpu.context.take(chosen),
+        device=gpu.device.take(chosen), stream=gpu.stream.take(chosen), grid=gpu.grid[chosen], block=gpu.block[chosen],
+        shaped=gpu.shaped[chosen], registers=gpu.registers.take(chosen), shared_memory=gpu.shared_memory.take(chosen),
         graph=gpu.graph_node.take(chosen), kind=gpu.kind[chosen],
     )  # fmt: skip
-    return _finish(trace, found, forward, span, outside, tables)
+    span = found.enclosing(where, launch_start.values)
+    return _finish(trace, found, forward, span, layers_outside(trace, where, launch_start.values), tables)
 
 
 def _of_operators(trace: Trace, found: Spans, forward: Ints) -> Rows:
@@ -79,21 +82,24 @@ def _of_operators(trace: Trace, found: Spans, forward: Ints) -> Rows:
         & ~engine[ops.name[found.event]]
     )
     span = np.flatnonzero(is_row)
-    n = len(span)
-    thread = found.thread[span]
+    name, names, short_names, rank = _names(trace, ops.name[found.event[span]])
     pids = np.array([trace.processes[t.process].pid for t in trace.threads] + [0], np.int64)
     tids = np.array([t.tid for t in trace.threads] + [0], np.int64)
+    thread = found.thread[span]
+    order = intervals.order_by(
+        found.start[span], tids[thread], pids[thread], -found.end[span], found.depth[span], rank[name]
+    )
+    span, thread, n = span[order], thread[order], len(span)
     missing = Column.missing(n)
     tables = dict(
-        name=ops.name[found.event[span]], start=found.start[span], end=found.end[span],
+        name=name[order], names=names, short_names=short_names, start=found.start[span], end=found.end[span],
         duration=self_times(found.start, found.end, found.parent, is_row)[span],
         launch_start=Column(found.start[span]), launch_end=Column(found.end[span]), correlation=missing,
         pid=pids[thread], tid=Column(tids[thread]), context=missing, device=missing, stream=Column(tids[thread]),
         grid=np.zeros((n, 3), np.int32), block=np.zeros((n, 3), np.int32), shaped=np.zeros(n, bool),
         registers=missing, shared_memory=missing, graph=missing, kind=np.full(n, OPERATOR, np.int8),
     )  # fmt: skip
-    outside = layers_outside(trace, thread, found.start[span])
-    return _finish(trace, found, forward, span, outside, tables)
+    return _finish(trace, found, forward, span, layers_outside(trace, thread, found.start[span]), tables)
 
 
 def self_times(start: Ints, end: Ints, parent: Ints, counted: Bools) -> Ints:
@@ -126,12 +132,10 @@ def _finish(
     outside: tuple[Ints, list[tuple[str, ...]]],
     tables: dict[str, Any],
 ) -> Rows:
-    """Sites, calls and order: what rows of both kinds share. `span` is -1 for a row that nothing encloses."""
+    """Sites and calls: what rows of both kinds share, in output order. `span` is -1 where nothing encloses a row."""
     inside = span >= 0
     if not len(found):
-        span = np.zeros(len(span), np.int64)
-        found = _no_spans()
-        forward = np.full(1, _NONE, np.int64)
+        found, forward = _no_spans(), np.full(1, _NONE, np.int64)
     at = np.where(inside, span, 0)
     boundary = np.where(inside, found.boundary[at], _NONE)
     origin = np.where(boundary >= 0, forward[boundary], _NONE)
@@ -140,26 +144,13 @@ def _finish(
     path = np.where(inside, found.path[at], 0)
     site_code, sites = _sites(found, path, np.where(paired, found.path[source], _NONE), outside)
     call, inner_calls = _calls(trace, found, source, inside, np.where(paired, _NONE, boundary))
-    tables["name"], names, short_names, rank = _names(trace, tables["name"])
     tids = np.array([t.tid for t in trace.threads] + [0], np.int64)
-    order = intervals.order_by(
-        tables["start"], _key(tables["device"]), _key(tables["stream"]), tables["pid"], _key(tables["launch_start"]),
-        _key(tables["correlation"]), -tables["end"], rank[tables["name"]],
-    )  # fmt: skip
-    rows = Rows(
-        names=names, short_names=short_names, sites=sites, site=site_code,
-        seq=Column(found.base.values[at], inside & found.base.mask()[at]), sub=np.zeros(len(span), np.int64), call=call,
-        inner_calls=[column.take(order) for column in inner_calls],
+    direction = np.array([s.direction for s in sites], np.int64)[site_code]
+    return Rows(
+        sites=sites, site=site_code, seq=Column(found.base.values[at], inside & found.base.mask()[at]),
+        sub=_sub(call, direction), call=call, inner_calls=inner_calls,
         forward_thread=Column(tids[found.thread[source]], paired), lost=trace.lost, **tables,
     )  # fmt: skip
-    for field, column in vars(rows).items():
-        if isinstance(column, Column):
-            setattr(rows, field, column.take(order))
-        elif isinstance(column, np.ndarray):
-            setattr(rows, field, column[order])
-    direction = np.array([s.direction for s in sites], np.int64)[rows.site]
-    rows.sub = _sub(rows.call, direction)
-    return rows
 
 
 def _key(column: Column) -> Ints:
@@ -169,28 +160,12 @@ def _key(column: Column) -> Ints:
 
 def _no_spans() -> Spans:
     """One span that nothing is in, for a recording without ranges."""
-    none, zero = np.full(1, _NONE, np.int64), np.zeros(1, np.int64)
-    missing = Column.missing(1)
+    none, zero, missing = np.full(1, _NONE, np.int64), np.zeros(1, np.int64), Column.missing(1)
     return Spans(
-        zero,
-        zero,
-        zero,
-        none,
-        missing,
-        missing,
-        missing,
-        none,
-        zero,
-        none,
-        none,
-        none,
-        none,
-        zero,
-        [Place()],
-        [],
-        none,
-        {},
-    )
+        thread=zero, start=zero, end=zero, depth=zero, event=none, seq=missing, base=missing,
+        parent=none, path=zero, call=none, inner_call=none, operator=none, boundary=none, role=zero, places=[Place()],
+        labels=[], label_of_path=none, nests={},
+    )  # fmt: skip
 
 
 def _sites(
@@ -225,8 +200,10 @@ def _calls(
         above = np.where(inner >= 0, found.parent[inner], _NONE)
         inner = np.where(deeper & (above >= 0), found.inner_call[above], _NONE)
     chains += _top_down(nested)
-    used = np.unique(np.concatenate(chains))
-    used = used[used >= 0]
+    marked = np.zeros(len(found) + 1, bool)
+    for chain in chains:
+        marked[chain] = True
+    used = np.flatnonzero(marked[:-1])
     pids = np.array([trace.processes[t.process].pid for t in trace.threads] + [0], np.int64)
     tids = np.array([t.tid for t in trace.threads] + [0], np.int64)
     order = intervals.order_by(found.start[used], pids[found.thread[used]], tids[found.thread[used]], used)

@@ -18,7 +18,6 @@ A row of an unknown operator has unknown cost; a row that stands around or besid
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -161,21 +160,35 @@ def add(costs: list[Cost]) -> Cost:
     )
 
 
-def share(cost: int | None, weights: list[int]) -> list[int]:
-    """Split a cost in proportion, exactly: the shares add up. -1 for an unknown cost.
+def share(cost: Ints, team: Ints, weight: Ints) -> Ints:
+    """Split costs in proportion to weights, exactly: the shares of a team add up to its cost. -1 is unknown.
 
-    >>> share(10, [1, 1, 1]), share(7, [0, 0]), share(None, [1])
-    ([3, 3, 4], [3, 4], [-1])
+    `team` numbers the teams, sorted; `cost` holds the team's cost at each member.
+
+    >>> share(np.array([10, 10, 10, 7, 7, -1]), np.array([0, 0, 0, 1, 1, 2]), np.array([1, 1, 1, 0, 0, 5])).tolist()
+    [3, 3, 4, 3, 4, -1]
     """
-    if cost is None:
-        return [-1] * len(weights)
-    if not sum(weights):
-        weights = [1] * len(weights)
-    total, done, out = sum(weights), 0, []
-    for upto in np.cumsum(np.array(weights, object)).tolist():
-        out.append(cost * upto // total - done)
-        done += out[-1]
-    return out
+    if not len(team):
+        return cost
+    first = np.r_[True, team[1:] != team[:-1]]
+    begin = np.flatnonzero(first)
+    number = np.cumsum(first) - 1
+    weight = np.where(np.add.reduceat(weight, begin)[number] == 0, 1, weight)
+    total = np.add.reduceat(weight, begin)[number]
+    upto = np.cumsum(weight)
+    upto = upto - (upto - weight)[begin][number]
+    whole, rest = np.divmod(cost, total)
+    if int(total.max()) < 2**31:
+        done = whole * upto + rest * upto // total  # rest < total, so nothing overflows
+    else:
+        done = np.array([c * u // t for c, u, t in zip(cost.tolist(), upto.tolist(), total.tolist())], np.int64)
+    before = np.where(first, 0, np.r_[0, done[:-1]])
+    return np.where(cost < 0, -1, done - before)
+
+
+def _table(costs: list[Cost]) -> Ints:
+    """FLOPs and bytes of costs, (n, 2); -1 is unknown."""
+    return np.array([[-1 if c.flops is None else c.flops, -1 if c.bytes is None else c.bytes] for c in costs], np.int64)
 
 
 # Which part of a group's cost a row carries; rows of one group and slot share it.
@@ -287,6 +300,8 @@ def _share_out(
     work: _Work, index: Ints, carriers: Ints, group: Ints, slot: Ints, owners: list[Call | None]
 ) -> None:
     """Give every carrier its cost, or its share of it."""
+    if not len(carriers):
+        return
     site = work.rows.site[index]
     code, keys = pd.factorize(site[carriers] * 8 + slot[carriers])
     table = [
@@ -299,29 +314,24 @@ def _share_out(
         slot[carriers] == _EITHER, -1 - np.arange(len(carriers)), group[carriers] * 8 + slot[carriers]
     )
     team_code = pd.factorize(team)[0]
-    size = np.bincount(team_code)[team_code] if len(carriers) else team_code
-    alone = size == 1
-    costs = np.array(
-        [[-1 if c.flops is None else c.flops, -1 if c.bytes is None else c.bytes] for c in table], np.int64
-    )
+    alone = np.bincount(team_code)[team_code] == 1
+    costs = _table(table)
     basis = np.array([BASES.index(c.basis) for c in table], np.int8)
     target = index[carriers]
-    work.basis[target] = basis[code] if len(table) else work.basis[target]
-    work.flops[target[alone]], work.bytes[target[alone]] = costs[code[alone]].T if len(table) else (0, 0)
-    for members in _teams(team_code, np.flatnonzero(~alone)):
-        cost = table[code[members[0]]]
-        weights = work.rows.duration[target[members]].tolist()
-        work.flops[target[members]] = share(cost.flops, weights)
-        work.bytes[target[members]] = share(cost.bytes, weights)
+    work.basis[target] = basis[code]
+    work.flops[target[alone]], work.bytes[target[alone]] = costs[code[alone]].T
+    together = np.flatnonzero(~alone)
+    together = together[np.argsort(team_code[together], kind="stable")]
+    team, weight = team_code[together], work.rows.duration[target[together]]
+    work.flops[target[together]] = share(costs[code[together], 0], team, weight)
+    work.bytes[target[together]] = share(costs[code[together], 1], team, weight)
 
 
 def _operators(work: _Work, index: Ints) -> None:
     """Operator events: the innermost ones that account for the work carry it."""
     rows = work.rows
     own = [lookup(s.event) if s.event is not None else UNKNOWN for s in work.signatures]
-    table = np.array(
-        [[-1 if c.flops is None else c.flops, -1 if c.bytes is None else c.bytes] for c in own], np.int64
-    )
+    table = _table(own)
     bases = np.array([BASES.index(c.basis) for c in own], np.int8)
     flops, size = table[rows.site[index]].T
     basis = bases[rows.site[index]]
@@ -402,22 +412,15 @@ def _forward_calls(work: _Work, index: Ints, carries: Bools, flops: Ints, size: 
     work.flops[index[rest]], work.bytes[index[rest]] = 0, 0
     work.basis[index[rest & (work.basis[index] == _UNKNOWN)]] = _FORMULA
     work.principal[index[team]] = True
-    for members in _teams(group, np.flatnonzero(team)):
-        owner = owners[site[members[0]]]
-        cost = lookup(owner) if owner is not None else UNKNOWN
-        weights = np.maximum(flops[members], 0).tolist()
-        if not any(weights):
-            weights = np.maximum(size[members], 0).tolist()
-        work.flops[index[members]] = share(cost.flops, weights)
-        work.bytes[index[members]] = share(cost.bytes, weights)
-        work.basis[index[members]] = BASES.index(cost.basis)
-
-
-def _teams(group: Ints, members: Ints) -> Iterator[Ints]:
-    """The members of each group."""
-    order = members[np.argsort(group[members], kind="stable")]
-    if len(order):
-        yield from np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
+    members = np.flatnonzero(team)
+    members = members[np.argsort(group[members], kind="stable")]
+    weight, other = np.maximum(flops[members], 0), np.maximum(size[members], 0)
+    computes = np.bincount(group[members], weight, n)[group[members]] > 0
+    own = [lookup(owner) if owner is not None else UNKNOWN for owner in owners]
+    table, who = _table(own), site[members]
+    work.flops[index[members]] = share(table[who, 0], group[members], np.where(computes, weight, other))
+    work.bytes[index[members]] = share(table[who, 1], group[members], np.where(computes, weight, other))
+    work.basis[index[members]] = np.array([BASES.index(cost.basis) for cost in own], np.int8)[who]
 
 
 def _tensor_cores(rows: Rows, work: _Work) -> Ints:

@@ -61,6 +61,7 @@ _COPY_KINDS = {
     9: "HtoH",
     10: "PtoP",
 }
+_NAMES = ("demangledName", "shortName", "mangledName")
 _KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 _MARKS = (
     "CUPTI_ACTIVITY_KIND_RUNTIME",
@@ -163,13 +164,12 @@ class Reader:
         )  # fmt: skip
 
     def _launches(self) -> Launches:
-        numbers = ("start", "end", "globalTid", "correlationId", "nameId")
+        numbers = ("start", "end", "globalTid", "correlationId")
         parts = []
         for table in ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER"):
             for batch in self.database.read(table, numbers):
-                thread = self.threads.index(required(batch.column("globalTid")))
-                parts.append((thread, batch, self.names.codes(batch.column("nameId"))))
-        return launch_table(parts, self.lost)
+                parts.append((self.threads.index(required(batch.drop("globalTid"))), batch))
+        return launch_table(parts)
 
     def _gpu(self, launches: Launches) -> Gpu:
         parts: list[tuple[Batch, Ints, int, Ints]] = []
@@ -183,10 +183,11 @@ class Reader:
             "globalPid",
             "graphNodeId",
         )
-        kernel = ("demangledName", "shortName", "mangledName", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ",
-                  "registersPerThread", "staticSharedMemory", "dynamicSharedMemory")  # fmt: skip
+        kernel = (_NAMES, "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "registersPerThread",
+                  "staticSharedMemory", "dynamicSharedMemory")  # fmt: skip
         for batch in self.database.read(_KERNELS, common + kernel):
-            parts.append((batch, self.names.first(batch, kernel[:3]), KERNEL, self._process(batch, launches)))
+            name = self.names.codes(batch.drop(_NAMES[0]))
+            parts.append((batch.narrow(), name, KERNEL, self._process(batch, launches)))
         for batch in self.database.read("CUPTI_ACTIVITY_KIND_MEMCPY", (*common, "bytes", "copyKind")):
             parts.append((batch, copy_names(self.names, batch), MEMCPY, self._process(batch, launches)))
         for batch in self.database.read("CUPTI_ACTIVITY_KIND_MEMSET", (*common, "bytes")):
@@ -196,7 +197,7 @@ class Reader:
 
     def _process(self, batch: Batch, launches: Launches) -> Ints:
         """Process of each GPU event; -1 where the file does not say and several are possible."""
-        key = batch.column("globalPid")
+        key = batch.drop("globalPid")
         out = np.full(batch.rows, -1, np.int32)
         known = key.mask()
         out[known] = self.threads.process(key.values[known])

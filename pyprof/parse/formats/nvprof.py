@@ -135,17 +135,13 @@ class _Reader:
 
     def _launches(self) -> Launches:
         parts = []
-        for table, api in (
-            ("CUPTI_ACTIVITY_KIND_RUNTIME", "runtime"),
-            ("CUPTI_ACTIVITY_KIND_DRIVER", "driver"),
-        ):
+        for table in ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER"):
             for batch in self.database.read(
                 table, ("start", "end", "processId", "threadId", "correlationId")
             ):
                 pid, tid = required(batch.column("processId")), required(batch.column("threadId"))
-                thread = self.threads.index((pid & 0x7FFFFFFF) << 32 | tid & _TID)
-                parts.append((thread, batch, np.full(batch.rows, self.names.strings.code(api), np.int32)))
-        return launch_table(parts, self.lost)
+                parts.append((self.threads.index((pid & 0x7FFFFFFF) << 32 | tid & _TID), batch))
+        return launch_table(parts)
 
     def _gpu(self, launches: Launches) -> Gpu:
         """Both kernel tables, copies and sets. nvprof records one process: the one that launched."""
@@ -155,9 +151,8 @@ class _Reader:
                   "staticSharedMemory", "dynamicSharedMemory")  # fmt: skip
         for table in _KERNELS:
             for batch in self.database.read(table, common + kernel):
-                parts.append(
-                    (batch, self.names.codes(batch.column("name")), KERNEL, self._owner(batch, launches))
-                )
+                name = self.names.codes(batch.drop("name"))
+                parts.append((batch.narrow(), name, KERNEL, self._owner(batch, launches)))
         for batch in self.database.read("CUPTI_ACTIVITY_KIND_MEMCPY", (*common, "bytes", "copyKind")):
             parts.append((batch, copy_names(self.names, batch), MEMCPY, self._owner(batch, launches)))
         for batch in self.database.read("CUPTI_ACTIVITY_KIND_MEMSET", (*common, "bytes")):
