@@ -25,6 +25,7 @@ Options of a kernel: stream, device, process, context, grid, block, registers, s
 from __future__ import annotations
 
 import ast
+import os
 import random
 import sqlite3
 import struct
@@ -33,6 +34,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hypothesis import settings
+
 from pyprof import netdict
 from pyprof.marker import CallMarker, decode, encode, encode_classic, is_backward
 from pyprof.model import Arg, Call, Tensor
@@ -40,6 +43,14 @@ from pyprof.parse import formats
 from pyprof.parse.rows import rows
 from pyprof.prof.columns import COLUMNS, View
 from pyprof.prof.table import lines, select
+
+LONG = os.environ.get("PYPROF_LONG", "") not in ("", "0")
+
+
+def examples(count: int) -> settings:
+    """Settings of a property test: how many examples, ten times as many with PYPROF_LONG=1; no time limit for one."""
+    return settings(max_examples=count * (10 if LONG else 1), deadline=None)
+
 
 PROCESS, VM = 100, 1 << 48
 PUSH_POP, START_END, MARK = 59, 60, 34
