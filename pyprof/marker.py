@@ -13,8 +13,8 @@
 
 An argument is a record `{'name': '', 'type': 'tensor', 'shape': (2, 3), 'dtype': 'float32'}`: `name` is empty for a
 positional one; a tensor may carry its `stride`; a scalar or a sequence of scalars has `value`; a sequence that holds
-tensors has `items`, a list of records (classic markers flatten it instead). inf and nan are written as text, so that
-the whole is a Python literal. Nothing is ever evaluated: reading is `ast.literal_eval`.
+more than that has `items`, a list of records (classic markers flatten it instead). inf and nan are written as text, so
+that the whole is a Python literal. Nothing is ever evaluated: reading is `ast.literal_eval`.
 
 >>> text = encode(Call("torch", "relu", (Arg("", Tensor((2, 3), "float32")),)), layer="encoder", trace=("a.py:7",))
 >>> decode(text).call.op, decode(text).layer, decode(text).trace
@@ -296,6 +296,8 @@ def _classic_records(name: str, value: Value) -> list[dict[str, Any]]:
         return [{"name": name, "type": "tensor", "shape": value.shape, "dtype": value.dtype}]
     if isinstance(value, tuple) and any(isinstance(item, (Tensor, tuple)) for item in value):
         return [record for item in value for record in _classic_records(name, item)]
+    if isinstance(value, tuple):
+        value = tuple(map(_literal_scalar, value))
     return [_record(name, value)]
 
 
@@ -308,13 +310,17 @@ def _record(name: str, value: Value) -> dict[str, Any]:
     elif isinstance(value, Other):
         record.update(type=value.type, value=value.text)
     elif isinstance(value, tuple):
-        if all(item is None or isinstance(item, (bool, int, float, str)) for item in value):
-            record.update(type="list", value=tuple(_literal_scalar(item) for item in value))
+        if all(map(_is_literal, value)):
+            record.update(type="list", value=value)
         else:
             record.update(type="list", items=[_record("", item) for item in value])
     else:
         record.update(type=type(value).__name__, value=_literal_scalar(value))
     return record
+
+
+def _is_literal(value: Value) -> bool:
+    return not isinstance(value, tuple) and _literal_scalar(value) is value
 
 
 def _literal_scalar(value: Any) -> Any:
