@@ -18,15 +18,17 @@ def _written(shape: tuple[int, ...], dtype: str | None) -> Cost:
 
 
 @cost("zeros", "ones", "rand", "randn")
-def zeros(*size: Value, dtype: Value = None) -> Cost:
+def zeros(*sizes_: Value, size: Value = None, dtype: Value = None) -> Cost:
     """The size is one sequence or several numbers. The dispatcher's dtype follows a sequence. Source: torch.zeros.
 
     >>> zeros((4, 8), 4, None, None, False)  # aten::zeros, int64
     Cost(flops=0, bytes=256)
     """
-    if len(size) > 1 and isinstance(size[0], tuple):
-        dtype = size[1]
-    return _written(sizes(size), chosen_dtype(dtype, DEFAULT))
+    given = sizes_ if size is None else (size,)
+    require(bool(given), "a size is expected")
+    if len(given) > 1 and isinstance(given[0], tuple):
+        dtype = given[1]
+    return _written(sizes(given), chosen_dtype(dtype, DEFAULT))
 
 
 @cost("full")
@@ -81,15 +83,17 @@ def randint_like(input: Tensor, high: Value, *parameters: Value, dtype: Value = 
 
 
 @cost("new_zeros", "new_ones")
-def new_zeros(input: Tensor, *size: Value, dtype: Value = None) -> Cost:
+def new_zeros(input: Tensor, *sizes_: Value, size: Value = None, dtype: Value = None) -> Cost:
     """The dtype of a tensor, another size. Source: torch.Tensor.new_zeros.
 
     >>> new_zeros(Tensor((1,), "float16"), 4, 8), new_zeros(Tensor((1,), "float16"), (4, 8), 6, None, None, None)
     (Cost(flops=0, bytes=64), Cost(flops=0, bytes=128))
     """
-    if len(size) > 1 and isinstance(size[0], tuple):
-        dtype = size[1]
-    return _written(sizes(size), chosen_dtype(dtype, as_tensor(input).dtype))
+    given = sizes_ if size is None else (size,)
+    require(bool(given), "a size is expected")
+    if len(given) > 1 and isinstance(given[0], tuple):
+        dtype = given[1]
+    return _written(sizes(given), chosen_dtype(dtype, as_tensor(input).dtype))
 
 
 @cost("new_full")
