@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from pyprof.model import Bools, Column, Gpu, Ints, Io, Launches, Ops, Process, Ranges, Strings, Thread, Trace
 from pyprof.parse import texts
-from pyprof.parse.database import Batch, Database, concat, required
+from pyprof.parse.database import Batch, Database, required
 
 _Table = TypeVar("_Table", Ranges, Launches, Gpu)
 
@@ -78,9 +79,10 @@ class Threads:
 
     @staticmethod
     def _number(keys: Ints, known: dict[int, int]) -> Ints:
-        distinct, inverse = np.unique(keys, return_inverse=True)
-        numbers = [known.setdefault(int(key), len(known)) for key in distinct]
-        return np.array(numbers, np.int32)[inverse] if len(numbers) else np.empty(0, np.int32)
+        inverse, distinct = pd.factorize(keys)
+        for key in sorted(distinct.tolist()):
+            known.setdefault(key, len(known))
+        return np.array([known[key] for key in distinct.tolist()] or [0], np.int32)[inverse]
 
     def process_of_thread(self) -> Ints:
         """Index of the process of each thread index."""
@@ -127,97 +129,141 @@ class Clock:
             )
 
 
-def _cat(parts: list[Any], dtype: Any) -> Any:
-    return np.concatenate(parts).astype(dtype, copy=False) if parts else np.empty(0, dtype)
+class Table:
+    """Columns of one table, filled batch by batch into arrays of their final size: nothing is held twice.
+
+    A column that no batch brings costs nothing but its mask.
+    """
+
+    def __init__(self, capacity: int, **dtypes: Any):
+        self.rows = 0
+        self._values = {name: np.zeros(capacity, dtype) for name, dtype in dtypes.items()}
+        self._present: dict[str, Bools] = {}
+
+    def add(self, rows: int, keep: Ints | None = None, **columns: Column | Ints | Bools) -> None:
+        """Some rows, of which `keep` are wanted (None: all)."""
+        here = slice(self.rows, self.rows + (rows if keep is None else len(keep)))
+        for name, column in columns.items():
+            values, present = column if isinstance(column, Column) else (column, None)
+            if present is not None:
+                if name not in self._present:
+                    self._present[name] = np.ones(len(self._values[name]), bool)
+                self._present[name][here] = present if keep is None else present[keep]
+            if values.strides != (0,):  # Column.missing: the zeros are there
+                self._values[name][here] = values if keep is None else values[keep]
+        self.rows = here.stop
+
+    def values(self, name: str) -> Any:
+        return self._values[name][: self.rows]
+
+    def column(self, name: str) -> Column:
+        present = self._present.get(name)
+        return Column(self.values(name), None if present is None else present[: self.rows])
 
 
 def range_table(
-    parts: Sequence[tuple[Ints, Ints, Column, texts.SplitTexts, Ints]], lost: dict[str, int]
+    parts: Iterable[tuple[Ints, Ints, Column, texts.SplitTexts, Ints]], capacity: int, lost: dict[str, int]
 ) -> Ranges:
-    """Ranges from batches of (thread, start, end, text, kind)."""
-    table = Ranges(
-        thread=_cat([p[0] for p in parts], np.int32),
-        start=_cat([p[1] for p in parts], np.int64),
-        end=concat([p[2] for p in parts]),
-        text=_cat([p[3].code for p in parts], np.int32),
-        operator=_cat([p[3].operator for p in parts], bool),
-        kind=_cat([p[4] for p in parts], np.int8),
-        seq=concat([p[3].seq for p in parts]),
-    )
-    backwards = table.end.mask() & (table.end.values < table.start)
-    if backwards.any():
-        count(lost, "ranges that end before they start", int(backwards.sum()))
-        keep = np.flatnonzero(~backwards)
-        table = take(table, keep)
-    return table
+    """Ranges from batches of (thread, start, end, text, kind), `capacity` rows at most; kind -1 is no range."""
+    table = Table(
+        capacity, thread=np.int32, start=np.int64, end=np.int64, text=np.int32, operator=bool, kind=np.int8,
+        seq=np.int64,
+    )  # fmt: skip
+    dropped = 0
+    for thread, start, end, text, kind in parts:
+        backwards = (end.values < start) & (kind >= 0)
+        if end.present is not None:
+            backwards &= end.present
+        dropped += int(np.count_nonzero(backwards))
+        wrong = backwards | (kind < 0)
+        keep = np.flatnonzero(~wrong) if wrong.any() else None
+        table.add(
+            len(start), keep, thread=thread, start=start, end=end, text=text.code, operator=text.operator, kind=kind,
+            seq=text.seq,
+        )  # fmt: skip
+    count(lost, "ranges that end before they start", dropped)
+    return Ranges(
+        thread=table.values("thread"), start=table.values("start"), end=table.column("end"), text=table.values("text"),
+        operator=table.values("operator"), kind=table.values("kind"), seq=table.column("seq"),
+    )  # fmt: skip
 
 
-def launch_table(parts: Sequence[tuple[Ints, Batch]]) -> Launches:
-    """Runtime and driver calls from batches of (thread, rows)."""
-    start, end, correlation = (
-        concat([b.drop(name) for _, b in parts]) for name in ("start", "end", "correlationId")
-    )
-    launches = Launches(
-        thread=_cat([thread for thread, _ in parts], np.int32),
-        start=start.values,
-        end=np.where(end.mask(), np.maximum(end.values, start.values), start.values),
-        correlation=correlation.values,
-    )
-    usable = start.mask() & correlation.mask()
-    return launches if usable.all() else take(launches, np.flatnonzero(usable))
+def launch_table(parts: Iterable[tuple[Ints, Batch]], capacity: int) -> Launches:
+    """Runtime and driver calls from batches of (thread, rows), `capacity` rows at most."""
+    table = Table(capacity, thread=np.int32, start=np.int64, end=np.int64, correlation=np.int64)
+    for thread, batch in parts:
+        start, end, correlation = (batch.column(key) for key in ("start", "end", "correlationId"))
+        known = start.mask() & correlation.mask()
+        table.add(
+            batch.rows, None if known.all() else np.flatnonzero(known), thread=thread, start=start.values,
+            end=np.where(end.mask(), np.maximum(end.values, start.values), start.values),
+            correlation=correlation.values,
+        )  # fmt: skip
+    return Launches(*(table.values(name) for name in ("thread", "start", "end", "correlation")))
 
 
-def gpu_table(parts: Sequence[tuple[Batch, Ints, int, Ints]], lost: dict[str, int]) -> Gpu:
-    """GPU events from batches of (rows, name, kind, process). Copies have no grid."""
-    batches = [batch for batch, _, _, _ in parts]
-
-    def column(name: str, dtype: Any = np.int64) -> Column:
-        return concat([batch.drop(name) for batch in batches], dtype)
-
-    start, end = column("start"), column("end")
-    grid, block = ([column(f"{what}{axis}", np.int32) for axis in "XYZ"] for what in ("grid", "block"))
-    static, dynamic = column("staticSharedMemory"), column("dynamicSharedMemory")
-    shaped: Bools = np.logical_and.reduce([axis.mask() for axis in (*grid, *block)])
-    graph = column("graphNodeId")
-    gpu = Gpu(
-        process=_cat([process for _, _, _, process in parts], np.int32),
-        device=column("deviceId", np.int32),
-        context=column("contextId", np.int32),
-        stream=column("streamId"),
-        start=start.values,
-        end=np.where(end.mask(), end.values, start.values),
-        kind=_cat([np.full(batch.rows, kind, np.int8) for batch, _, kind, _ in parts], np.int8),
-        name=_cat([name for _, name, _, _ in parts], np.int32),
-        grid=np.stack([required(axis) for axis in grid], axis=1) if batches else np.empty((0, 3), np.int32),
-        block=np.stack([required(axis) for axis in block], axis=1) if batches else np.empty((0, 3), np.int32),
-        shaped=shaped,
-        registers=column("registersPerThread", np.int32),
-        shared_memory=Column(static.values + dynamic.values, static.mask() & dynamic.mask()),
-        correlation=column("correlationId"),
-        bytes=column("bytes"),
-        graph_node=Column(graph.values, graph.mask() & (graph.values != 0)),
-    )
-    count(lost, "GPU events without a start", int((~start.mask()).sum()))
-    backwards = gpu.end < gpu.start
-    count(lost, "GPU events that end before they start (kept, time 0)", int((backwards & start.mask()).sum()))
-    gpu.end = np.where(backwards, gpu.start, gpu.end)
-    if not start.mask().all():
-        keep = np.flatnonzero(start.mask())
-        gpu = take(gpu, keep)
-    return gpu
+# Columns of an export that a GPU event has as they are.
+_PLAIN = {"device": "deviceId", "context": "contextId", "stream": "streamId", "registers": "registersPerThread",
+          "correlation": "correlationId", "bytes": "bytes"}  # fmt: skip
 
 
-def io_table(parts: Sequence[tuple[Ints, Batch, Ints]], lost: dict[str, int]) -> Io:
-    """Calls into the operating system from batches of (thread, rows, name)."""
-    start = concat([batch.column("start") for _, batch, _ in parts])
-    end = concat([batch.column("end") for _, batch, _ in parts])
-    keep = np.flatnonzero(start.mask() & end.mask())
-    return Io(
-        _cat([thread for thread, _, _ in parts], np.int32)[keep],
-        start.values[keep],
-        end.values[keep],
-        _cat([name for _, _, name in parts], np.int32)[keep],
-    )
+def gpu_table(parts: Iterable[tuple[Batch, Ints, int, Ints]], capacity: int, lost: dict[str, int]) -> Gpu:
+    """GPU events from batches of (rows, name, kind, process), `capacity` rows at most. Copies have no grid."""
+    table = Table(
+        capacity, process=np.int32, device=np.int32, context=np.int32, stream=np.int64, start=np.int64, end=np.int64,
+        kind=np.int8, name=np.int32, grid=(np.int32, 3), block=(np.int32, 3), shaped=bool, registers=np.int32,
+        shared_memory=np.int64, correlation=np.int64, bytes=np.int64, graph_node=np.int64,
+    )  # fmt: skip
+    for batch, name, kind, process in parts:
+        start, end = batch.column("start"), batch.column("end")
+        known = start.mask()
+        ends = np.where(end.mask(), end.values, start.values)
+        backwards = ends < start.values
+        count(lost, "GPU events without a start", int(np.count_nonzero(~known)))
+        count(
+            lost,
+            "GPU events that end before they start (kept, time 0)",
+            int(np.count_nonzero(backwards & known)),
+        )
+        axes = [batch.column(f"{what}{axis}") for what in ("grid", "block") for axis in "XYZ"]
+        shape = np.stack([required(axis) for axis in axes], axis=1)
+        table.add(
+            batch.rows, None if known.all() else np.flatnonzero(known), process=process, start=start.values,
+            end=np.where(backwards, start.values, ends), kind=np.full(batch.rows, kind, np.int8), name=name,
+            grid=shape[:, :3], block=shape[:, 3:], shaped=np.logical_and.reduce([axis.mask() for axis in axes]),
+            shared_memory=_sum(batch.column("staticSharedMemory"), batch.column("dynamicSharedMemory")),
+            graph_node=_not_zero(batch.column("graphNodeId")),
+            **{name: batch.column(column) for name, column in _PLAIN.items()},
+        )  # fmt: skip
+    return Gpu(
+        process=table.values("process"), start=table.values("start"), end=table.values("end"),
+        kind=table.values("kind"), name=table.values("name"), grid=table.values("grid"), block=table.values("block"),
+        shaped=table.values("shaped"), shared_memory=table.column("shared_memory"),
+        graph_node=table.column("graph_node"), **{name: table.column(name) for name in _PLAIN},
+    )  # fmt: skip
+
+
+def _not_zero(column: Column) -> Column:
+    """0 stands for "none" in a column of ids."""
+    if column.values.strides == (0,):
+        return column
+    return Column(column.values, column.mask() & (column.values != 0))
+
+
+def _sum(first: Column, second: Column) -> Column:
+    if first.present is None and second.present is None:
+        return Column(first.values + second.values)
+    return Column(first.values + second.values, first.mask() & second.mask())
+
+
+def io_table(parts: Iterable[tuple[Ints, Batch, Ints]], capacity: int, lost: dict[str, int]) -> Io:
+    """Calls into the operating system from batches of (thread, rows, name), `capacity` rows at most."""
+    table = Table(capacity, thread=np.int32, start=np.int64, end=np.int64, name=np.int32)
+    for thread, batch, name in parts:
+        start, end = batch.column("start"), batch.column("end")
+        keep = np.flatnonzero(start.mask() & end.mask())
+        table.add(batch.rows, keep, thread=thread, start=start.values, end=end.values, name=name)
+    return Io(*(table.values(name) for name in ("thread", "start", "end", "name")))
 
 
 def take(table: _Table, index: Ints) -> _Table:

@@ -33,21 +33,10 @@ class Batch:
         self._numbers = numbers
         self._texts = texts
 
-    def drop(self, name: str) -> Column:
-        """Take a column out, so that its memory is free once the caller lets go of it."""
-        return self._numbers.pop(name, None) or Column.missing(self.rows)
-
     def column(self, name: str) -> Column:
         """A number per row; all missing if the table has no such column."""
         found = self._numbers.get(name)
         return Column.missing(self.rows) if found is None else found
-
-    def narrow(self) -> Batch:
-        """Hold the numbers that fit in 32 bits: for batches that are kept until the table is read."""
-        for name, (values, present) in self._numbers.items():
-            if len(values) and values.min() >= -(2**31) and values.max() < 2**31:
-                self._numbers[name] = Column(values.astype(np.int32), present)
-        return self
 
     def text(self, name: str) -> pa.Array:
         found = self._texts.get(name)
@@ -84,6 +73,16 @@ class Database:
             return self._connection.execute(f'select {wanted} from "{table}"').fetchall()
         except sqlite3.Error as error:
             raise self._damaged(table, error) from error
+
+    def count(self, *tables: str) -> int:
+        """Rows of some tables together; those that do not exist have none."""
+        try:
+            found = (
+                self._connection.execute(f'select count(*) from "{t}"') for t in tables if t in self.tables
+            )
+            return sum(cursor.fetchone()[0] for cursor in found)
+        except sqlite3.Error as error:
+            raise self._damaged(tables[0], error) from error
 
     def read(
         self,

@@ -133,6 +133,7 @@ def _finish(
     tables: dict[str, Any],
 ) -> Rows:
     """Sites and calls: what rows of both kinds share, in output order. `span` is -1 where nothing encloses a row."""
+    found.nests.clear()  # no more questions; as large as the ranges themselves
     inside = span >= 0
     if not len(found):
         found, forward = _no_spans(), np.full(1, _NONE, np.int64)

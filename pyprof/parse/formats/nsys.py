@@ -9,6 +9,7 @@ Source: https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite Sch
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,8 @@ _COPY_KINDS = {
 }
 _NAMES = ("demangledName", "shortName", "mangledName")
 _KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
+_COPIES, _SETS = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
+_LAUNCHES = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
 _MARKS = (
     "CUPTI_ACTIVITY_KIND_RUNTIME",
     "NVTX_EVENTS",
@@ -134,19 +137,18 @@ class Reader:
         return trace
 
     def _ranges(self) -> Ranges:
+        return range_table(self._range_parts(), self.database.count("NVTX_EVENTS"), self.lost)
+
+    def _range_parts(self) -> Iterator[tuple[Ints, Ints, Column, texts.SplitTexts, Ints]]:
         numbers = ("start", "end", "eventType", "globalTid", "textId")
-        parts = []
         for batch in self.database.read("NVTX_EVENTS", numbers, ("text",)):
-            event = required(batch.column("eventType"), 59)
+            event, start = required(batch.column("eventType"), 59), batch.column("start")
             kind = np.full(batch.rows, -1, np.int8)
             for number, meaning in _RANGE_KINDS.items():
                 kind[event == number] = meaning
-            keep = np.flatnonzero((kind >= 0) & batch.column("start").mask())
-            split = self._text(batch)
+            kind[~start.mask()] = -1
             thread = self.threads.index(required(batch.column("globalTid")))
-            start, end = batch.column("start").values[keep], batch.column("end").take(keep)
-            parts.append((thread[keep], start, end, split.take(keep), kind[keep]))
-        return range_table(parts, self.lost)
+            yield thread, start.values, batch.column("end"), self._text(batch), kind
 
     def _text(self, batch: Batch) -> texts.SplitTexts:
         """The text of each range: its own, else the registered one."""
@@ -164,15 +166,17 @@ class Reader:
         )  # fmt: skip
 
     def _launches(self) -> Launches:
-        numbers = ("start", "end", "globalTid", "correlationId")
-        parts = []
-        for table in ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER"):
-            for batch in self.database.read(table, numbers):
-                parts.append((self.threads.index(required(batch.drop("globalTid"))), batch))
-        return launch_table(parts)
+        return launch_table(self._launch_parts(), self.database.count(*_LAUNCHES))
+
+    def _launch_parts(self) -> Iterator[tuple[Ints, Batch]]:
+        for table in _LAUNCHES:
+            for batch in self.database.read(table, ("start", "end", "globalTid", "correlationId")):
+                yield self.threads.index(required(batch.column("globalTid"))), batch
 
     def _gpu(self, launches: Launches) -> Gpu:
-        parts: list[tuple[Batch, Ints, int, Ints]] = []
+        return gpu_table(self._gpu_parts(launches), self.database.count(_KERNELS, _COPIES, _SETS), self.lost)
+
+    def _gpu_parts(self, launches: Launches) -> Iterator[tuple[Batch, Ints, int, Ints]]:
         common = (
             "start",
             "end",
@@ -186,18 +190,17 @@ class Reader:
         kernel = (_NAMES, "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "registersPerThread",
                   "staticSharedMemory", "dynamicSharedMemory")  # fmt: skip
         for batch in self.database.read(_KERNELS, common + kernel):
-            name = self.names.codes(batch.drop(_NAMES[0]))
-            parts.append((batch.narrow(), name, KERNEL, self._process(batch, launches)))
-        for batch in self.database.read("CUPTI_ACTIVITY_KIND_MEMCPY", (*common, "bytes", "copyKind")):
-            parts.append((batch, copy_names(self.names, batch), MEMCPY, self._process(batch, launches)))
-        for batch in self.database.read("CUPTI_ACTIVITY_KIND_MEMSET", (*common, "bytes")):
+            name = self.names.codes(batch.column(_NAMES[0]))
+            yield batch, name, KERNEL, self._process(batch, launches)
+        for batch in self.database.read(_COPIES, (*common, "bytes", "copyKind")):
+            yield batch, copy_names(self.names, batch), MEMCPY, self._process(batch, launches)
+        for batch in self.database.read(_SETS, (*common, "bytes")):
             code = self.names.strings.code("memset")
-            parts.append((batch, np.full(batch.rows, code, np.int32), MEMSET, self._process(batch, launches)))
-        return gpu_table(parts, self.lost)
+            yield batch, np.full(batch.rows, code, np.int32), MEMSET, self._process(batch, launches)
 
     def _process(self, batch: Batch, launches: Launches) -> Ints:
         """Process of each GPU event; -1 where the file does not say and several are possible."""
-        key = batch.drop("globalPid")
+        key = batch.column("globalPid")
         out = np.full(batch.rows, -1, np.int32)
         known = key.mask()
         out[known] = self.threads.process(key.values[known])
@@ -207,11 +210,12 @@ class Reader:
         return out
 
     def _io(self) -> Io:
-        parts = []
+        return io_table(self._io_parts(), self.database.count("OSRT_API"), self.lost)
+
+    def _io_parts(self) -> Iterator[tuple[Ints, Batch, Ints]]:
         for batch in self.database.read("OSRT_API", ("start", "end", "globalTid", "nameId")):
             thread = self.threads.index(required(batch.column("globalTid")))
-            parts.append((thread, batch, self.names.codes(batch.column("nameId"))))
-        return io_table(parts, self.lost)
+            yield thread, batch, self.names.codes(batch.column("nameId"))
 
     def _devices(self) -> list[Device]:
         columns = (

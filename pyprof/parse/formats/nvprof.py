@@ -9,6 +9,7 @@ Source: cupti_activity.h (CUpti_ActivityMarker2, CUpti_ActivityObjectKindId).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,7 @@ from pyprof.parse.formats import FORMATS
 from pyprof.parse.formats.nsys import copy_names, is_sqlite
 
 _MARKER = "CUPTI_ACTIVITY_KIND_MARKER"
+_COPIES, _SETS = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
 _KERNELS = ("CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL", "CUPTI_ACTIVITY_KIND_KERNEL")
 _INSTANT, _START, _END = 1, 2, 4  # flags of a marker
 _TID = 0xFFFFFFFF
@@ -84,7 +86,7 @@ class _Reader:
         threads, processes = self.threads.finish({})
         trace = Trace(
             path=str(self.database.path), format="nvprof", strings=self.names.strings, processes=processes,
-            threads=threads, ranges=ranges, ops=empty_ops(), launches=launches, gpu=gpu, io=io_table([], self.lost),
+            threads=threads, ranges=ranges, ops=empty_ops(), launches=launches, gpu=gpu, io=io_table([], 0, self.lost),
             steps=Steps(*(np.empty(0, np.int64) for _ in range(4))), devices=self._devices(), lost=self.lost,
         )  # fmt: skip
         Clock().start_at_zero(trace)
@@ -97,7 +99,7 @@ class _Reader:
             keys.append(self._thread(batch.text("objectId")))
             columns.append([required(batch.column(name)) for name in ("flags", "timestamp", "id", "name")])
         if not columns:
-            return range_table([], self.lost)
+            return range_table([], 0, self.lost)
         flags, time, number, name = (np.concatenate(parts) for parts in zip(*columns))
         thread = self.threads.index(np.concatenate(keys))
         order = np.lexsort((flags, time, number))
@@ -120,7 +122,7 @@ class _Reader:
         )
         split = self.names.split_texts().take(self.names.place(name[start]))
         kind = np.where(mark, MARK, PUSH_POP).astype(np.int8)
-        return range_table([(thread[start], time[start], end, split, kind)], self.lost)
+        return range_table([(thread[start], time[start], end, split, kind)], len(start), self.lost)
 
     @staticmethod
     def _thread(object_ids: pa.Array) -> Ints:
@@ -141,24 +143,24 @@ class _Reader:
             ):
                 pid, tid = required(batch.column("processId")), required(batch.column("threadId"))
                 parts.append((self.threads.index((pid & 0x7FFFFFFF) << 32 | tid & _TID), batch))
-        return launch_table(parts)
+        return launch_table(parts, sum(batch.rows for _, batch in parts))
 
     def _gpu(self, launches: Launches) -> Gpu:
+        return gpu_table(self._gpu_parts(launches), self.database.count(*_KERNELS, _COPIES, _SETS), self.lost)
+
+    def _gpu_parts(self, launches: Launches) -> Iterator[tuple[Batch, Ints, int, Ints]]:
         """Both kernel tables, copies and sets. nvprof records one process: the one that launched."""
-        parts: list[tuple[Batch, Ints, int, Ints]] = []
         common = ("start", "end", "deviceId", "contextId", "streamId", "correlationId")
         kernel = ("name", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "registersPerThread",
                   "staticSharedMemory", "dynamicSharedMemory")  # fmt: skip
         for table in _KERNELS:
             for batch in self.database.read(table, common + kernel):
-                name = self.names.codes(batch.drop("name"))
-                parts.append((batch.narrow(), name, KERNEL, self._owner(batch, launches)))
-        for batch in self.database.read("CUPTI_ACTIVITY_KIND_MEMCPY", (*common, "bytes", "copyKind")):
-            parts.append((batch, copy_names(self.names, batch), MEMCPY, self._owner(batch, launches)))
-        for batch in self.database.read("CUPTI_ACTIVITY_KIND_MEMSET", (*common, "bytes")):
+                yield batch, self.names.codes(batch.column("name")), KERNEL, self._owner(batch, launches)
+        for batch in self.database.read(_COPIES, (*common, "bytes", "copyKind")):
+            yield batch, copy_names(self.names, batch), MEMCPY, self._owner(batch, launches)
+        for batch in self.database.read(_SETS, (*common, "bytes")):
             code = np.full(batch.rows, self.names.strings.code("memset"), np.int32)
-            parts.append((batch, code, MEMSET, self._owner(batch, launches)))
-        return gpu_table(parts, self.lost)
+            yield batch, code, MEMSET, self._owner(batch, launches)
 
     def _owner(self, batch: Batch, launches: Launches) -> Ints:
         return self.threads.process_of_correlation(launches, batch.column("correlationId"))
