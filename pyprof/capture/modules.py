@@ -99,6 +99,13 @@ def _name_children(root: torch.nn.Module) -> None:
         _paths[id(child)] = weakref.ref(child), name or _known_path(root) or _class(root)
 
 
+def forget() -> None:
+    """Drop what is known of modules; `recorder.forget` goes before."""
+    if len(recorder.stacks.contexts) == 1:
+        _contexts.clear()
+        _paths.clear()
+
+
 def install(registry: Registry) -> None:
     """See module calls until the registry is undone."""
     global _original

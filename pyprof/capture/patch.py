@@ -84,7 +84,7 @@ def recording(original: Function, number: int) -> Function:
             key = key_of(args, kwargs)
             described = keys.get(key)
             if described is None:
-                described = keys.setdefault(key, len(keys))
+                described = recorder.describe(key)
         except Traced:
             try:
                 return original(*args, **kwargs)
@@ -194,6 +194,8 @@ class Patches:
 
     def remove(self) -> None:
         """Undo `install`."""
+        _offsets.clear()
+        _codes.clear()
         for module, plain, watched in self._classes or ():
             if type(module) is watched:
                 module.__class__ = plain

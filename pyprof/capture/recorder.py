@@ -112,15 +112,28 @@ class Recorder:
         self.functions.append((mod, op))
         return len(self.functions) - 1
 
+    def describe(self, key: Key) -> int:
+        """The number of a description of arguments that was not met before."""
+        with self.stacks.lock:
+            return self.keys.setdefault(key, len(self.keys))
+
     def drop(self, reason: str, count: int = 1) -> None:
         """Count something that could not be recorded."""
         self.lost[reason] = self.lost.get(reason, 0) + count
 
     def clear(self) -> None:
         """Forget what was recorded; open ranges and running modules stay as they are."""
+        alive = {thread.native_id for thread in threading.enumerate()}
+        self.threads[:] = [state for state in self.threads if state.tid in alive]
         for state in self.threads:
             state.calls, state.modules, state.ranges = [], [], []
         self.lost = {}
+
+    def forget(self) -> None:
+        """Drop the tables as well, unless a thread is inside a module and needs its context."""
+        if not any(state.context for state in self.threads):
+            self.keys.clear()
+            self.stacks.clear()
 
 
 recorder = Recorder()

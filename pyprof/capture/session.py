@@ -20,7 +20,9 @@ from pyprof.capture.resolve import CallRow, RangeRow, resolve
 from pyprof.capture.writer import Recording, StepRow, write
 
 DEFAULT_MAX_EVENTS = 1_000_000
-_ROTATE_CALLS = 20_000  # calls of a thread after which the operators are counted for the first time
+# torch's records take 4 kB each until they are read: they are read whenever about this many have come together.
+_READ_EVENTS = 50_000
+_FIRST_CALLS = 4_000  # calls of a thread before their number is known
 _patches = Patches()
 
 
@@ -45,6 +47,7 @@ class Session:
         self._steps: list[StepRow] = []
         self._lost: dict[str, int] = {}
         self._threads: dict[int, str] = {}
+        self._pauses = self._paused_ns = 0
 
     def open(self) -> None:
         """Open a window; nothing if it is open."""
@@ -61,7 +64,7 @@ class Session:
         now = time_ns()
         self._first = self._first or now
         self._opened = self._step_start = now
-        recorder.excess, recorder.limit = 0, 6 * min(_ROTATE_CALLS, max(self.max_events // 8, 1))
+        recorder.excess, recorder.limit = 0, 6 * min(_FIRST_CALLS, max(self.max_events // 8, 1))
         recorder.on_full = self._count
         recorder.active = True
         recorder.counting = False
@@ -76,10 +79,11 @@ class Session:
             state.ranges.extend(annotate.open_ranges(state))
             if state.calls or state.ranges or state.modules:
                 self._threads[state.tid] = state.name
-        calls, ranges = resolve(recorder, recorder.threads, self._kineto.operators, self._kineto.ranges)
+        operators = self._kineto.operators()
+        calls, ranges = resolve(recorder, recorder.threads, operators, self._kineto.ranges)
         self._calls += calls
         self._ranges += ranges
-        self._operators += self._kineto.operators
+        self._operators += operators
         if recorder.excess:
             recorder.drop(f"calls after the first {self.max_events} events", recorder.excess)
         for reason, count in recorder.lost.items():
@@ -94,6 +98,11 @@ class Session:
         recorder.clear()
         self._kineto.clear()
         self._reset()
+
+    def forget(self) -> None:
+        """After the file is written: keep nothing of the program."""
+        recorder.forget()
+        modules.forget()
 
     def abandon(self) -> None:
         """In a forked child: be quiet. The profiler belongs to the parent and is not touched."""
@@ -133,19 +142,25 @@ class Session:
         )
 
     def _count(self) -> None:
-        """A thread has recorded `recorder.limit` calls: stop at the bound, else say when to look again."""
-        calls = sum(len(state.calls) // 6 for state in recorder.threads)
+        """A thread has recorded `recorder.limit` calls: read torch's records, stop at the bound or go on."""
+        if torch._C._current_graph_task_id() >= 0:  # inside a backward, whose events are still open
+            recorder.limit += 6
+            return
+        began = time_ns()
         if self._kineto.running:
             self._kineto.stop()
             self._kineto.start()
-        events = calls + len(self._kineto.operators)
+        calls = sum(len(state.calls) // 6 for state in recorder.threads)
+        events = calls + len(self._kineto)
         if events >= self.max_events:
             self._kineto.stop()
             recorder.active, recorder.counting = False, True
             return
-        per_call = max(events / max(calls, 1), 1.0)
-        more = int((self.max_events - events) / per_call) + 1
-        recorder.limit += 6 * max(min(more, _ROTATE_CALLS), 1)
+        per_call = events / max(calls, 1)
+        more = int(min(self.max_events - events + 1, _READ_EVENTS) / per_call)
+        recorder.limit += 6 * max(more, 1)
+        self._pauses += 1
+        self._paused_ns += time_ns() - began
 
     def write(self) -> str:
         """Write the file; one line on stderr says what is in it. Returns its name."""
@@ -185,6 +200,8 @@ class Session:
             "device": "cuda" if torch.cuda.is_available() else "cpu",
             "layers": "sites+operators" if recorded_operators else "sites",
         }
+        if self._pauses:
+            meta["pauses"], meta["pauses_ns"] = str(self._pauses), str(self._paused_ns)
         if self.operators_given_up:
             meta["operators"] = "none while the program's own torch.profiler was used, nor after"
         operators = sorted(self._operators, key=lambda operator: (operator.start, -operator.end))

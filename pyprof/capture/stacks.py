@@ -13,6 +13,7 @@ frames are left out, torch's stay: the reader filters.
 from __future__ import annotations
 
 import os
+import threading
 from types import CodeType, FrameType
 from typing import NamedTuple
 
@@ -44,6 +45,9 @@ class Stacks:
         self.sites: list[tuple[tuple[Frame, ...], int]] = []
         self.by_key: dict[Key, int] = {}
         self._texts: dict[Frame, str] = {}
+        self.lock = (
+            threading.RLock()
+        )  # for what is met for the first time; a signal handler may come in between
 
     def site(self, frame: FrameType, context: int) -> int:
         """The number of the place where `frame` stands. The code objects are kept, so their ids stay theirs."""
@@ -57,14 +61,25 @@ class Stacks:
         place = tuple(key)
         site = self.by_key.get(place)
         if site is None:
-            self.sites.append((walk(frame), context))
-            site = self.by_key[place] = len(self.sites) - 1
+            frames = walk(frame)
+            with self.lock:
+                self.sites.append((frames, context))
+                site = self.by_key[place] = len(self.sites) - 1
         return site
+
+    def clear(self) -> None:
+        """Forget all places, and let go of their code objects."""
+        del self.contexts[1:]
+        self.sites.clear()
+        self.by_key.clear()
+        self._texts.clear()
 
     def add_context(self, parent: int, frame: FrameType, path: str) -> int:
         """A module that is called for the first time from here."""
-        self.contexts.append(Context(parent, walk(frame), path))
-        return len(self.contexts) - 1
+        frames = walk(frame)
+        with self.lock:
+            self.contexts.append(Context(parent, frames, path))
+            return len(self.contexts) - 1
 
     def trace(self, site: int) -> list[str]:
         """The frames of a site as `path:line`, outermost first."""

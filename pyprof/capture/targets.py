@@ -12,7 +12,7 @@ or a library compares by identity (`F.scaled_dot_product_attention` in the atten
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import ModuleType
+from types import BuiltinFunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -53,13 +53,9 @@ PRIVATE = {
     "_scaled_grouped_mm": "mixture of experts",
 }
 
-# Functions that make a tensor: torch does not list them as overridable, but each runs a kernel.
-CREATION = (
-    "arange", "as_tensor", "bartlett_window", "blackman_window", "empty", "empty_strided", "eye", "from_numpy", "full",
-    "hamming_window", "hann_window", "linspace", "logspace", "normal", "ones", "rand", "rand_like", "randint",
-    "randint_like", "randn", "randn_like", "randperm", "range", "scalar_tensor", "tensor", "tril_indices",
-    "triu_indices", "zeros",
-)  # fmt: skip
+# Functions that make a tensor: torch does not list them as overridable, but each runs a kernel. (Most others are in
+# the same list of the dispatcher as the operators.)
+CREATION = ("as_tensor", "asarray", "from_numpy", "tensor", "vander")
 
 RNN = ("lstm", "lstm_cell", "gru", "gru_cell", "rnn_tanh", "rnn_tanh_cell", "rnn_relu", "rnn_relu_cell")
 
@@ -88,11 +84,11 @@ SKIPPED: dict[str, str] = {
         ("register_hook", "register_post_accumulate_grad_hook", "retain_grad", "requires_grad_", "record_stream",
          "share_memory_", "as_subclass"), _HOOK),
     **dict.fromkeys(("map_", "map2_", "apply_"), "runs a Python function per element"),
-    **dict.fromkeys(("is_grad_enabled", "autocast"), _NEVER_CALLED),
+    **dict.fromkeys(
+        ("autocast", "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic",
+         "assert_int_or_pair", "init_num_threads", "cudnn_is_acceptable", "get_default_dtype"), _NEVER_CALLED),
     "backward": "the backward is seen as autograd nodes; as a call it would swallow them",
     "multi_head_attention_forward": "several products and an attention: each is a call of its own",
-    "sym_float": _PREDICATE, "sym_int": _PREDICATE, "sym_ite": _PREDICATE, "sym_max": _PREDICATE,
-    "sym_min": _PREDICATE, "sym_not": _PREDICATE, "sym_sum": _PREDICATE,
 }  # fmt: skip
 
 
@@ -100,7 +96,7 @@ def reason_skipped(name: str) -> str | None:
     """Why a name is not seen as a call, None if it is."""
     if name in SKIPPED:
         return SKIPPED[name]
-    if name.startswith("is_") or name in ("is_nonzero", "equal_sizes"):
+    if name.startswith(("is_", "sym_")):
         return _PREDICATE
     if name.startswith("_") and not (name.startswith("__") and name.endswith("__")):
         return None if name.startswith(tuple(PRIVATE)) else "private"
@@ -131,8 +127,10 @@ def functions(namespace: Namespace) -> list[tuple[str, str]]:
     if module is torch._C._nn:
         names: Iterable[str] = (name for name in dir(module) if not name.startswith("_"))
     elif module is torch:
-        private = (name for name in dir(torch._C._VariableFunctions) if name.startswith(tuple(PRIVATE)))
-        names = [*_overridable(module), *CREATION, *private]
+        dispatched = (name for name in dir(torch._C._VariableFunctions) if name in vars(torch))
+        names = [*_overridable(module), *dispatched, *CREATION]
+    elif module is torch.nn.functional:
+        names = [*_overridable(module), *(name for name, value in vars(module).items() if _belongs(value))]
     else:
         names = _overridable(module)
     out = {}
@@ -141,6 +139,11 @@ def functions(namespace: Namespace) -> list[tuple[str, str]]:
         if reason_skipped(attribute) is None and callable(getattr(module, attribute, None)):
             out[attribute] = attribute
     return list(out.items())
+
+
+def _belongs(value: Any) -> bool:
+    """Whether something in torch.nn.functional is a function of it, and not one that it imported for its own use."""
+    return isinstance(value, BuiltinFunctionType) or getattr(value, "__module__", "") == "torch.nn.functional"
 
 
 def tensor_methods() -> list[str]:

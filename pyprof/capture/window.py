@@ -33,7 +33,8 @@ class _Control:
     def __init__(self) -> None:
         self.hooks: Registry | None = None
         self.session: Session | None = None
-        self.implicit = False  # the session records the whole run until the script says what it wants
+        self.whole_run = False  # the session is not the script's own: torch.cuda.profiler may narrow it
+        self.implicit = False  # and has not done so yet
         self.output = DEFAULT_OUTPUT
         self.recorded = False
         self.pid = os.getpid()
@@ -45,14 +46,14 @@ class _Control:
     def cuda_profiler(self, start: bool) -> None:
         """The script's own window replaces the whole run; several windows go to one file."""
         session = self.session
-        if session is None or os.getpid() != self.pid:
+        if session is None or not self.whole_run or os.getpid() != self.pid:
             return
         if start:
             if self.implicit:
                 session.discard()
                 self.implicit = False
             session.open()
-        elif not self.implicit:
+        elif not self.implicit:  # a stop without a start is none
             session.close()
 
     def user_profiler(self, running: bool) -> None:
@@ -84,7 +85,7 @@ def record_run(output: str, max_events: int = DEFAULT_MAX_EVENTS) -> None:
     """Record from now until `finish`, unless the script chooses its own window."""
     if _control.session is not None:
         raise CaptureError("PyProf is recording already: one window at a time.")
-    _control.output, _control.implicit = output, True
+    _control.output, _control.whole_run, _control.implicit = output, True, True
     _control.session = Session(output, max_events)
     _control.session.open()
 
@@ -92,11 +93,14 @@ def record_run(output: str, max_events: int = DEFAULT_MAX_EVENTS) -> None:
 def finish() -> str | None:
     """End the recording, if there is one, and write its file. Returns the file's name."""
     session, _control.session = _control.session, None
-    _control.implicit = False
+    _control.whole_run = _control.implicit = False
     if session is None:
         return None
     session.close()
-    path = session.write()
+    try:
+        path = session.write()
+    finally:
+        session.forget()
     _control.recorded = True
     return path
 
@@ -153,7 +157,7 @@ def _choose_window() -> None:
             "PyProf is recording already: end that window with pyprof.stop() or leave profile() first."
         )
     _control.session.discard()
-    _control.session, _control.implicit = None, False
+    _control.session, _control.whole_run, _control.implicit = None, False, False
 
 
 class profile:
@@ -181,6 +185,7 @@ class profile:
     def __enter__(self) -> profile:
         _choose_window()
         init_only()
+        self.number = 0
         session = _control.session = self._session = Session(self.output or _control.output, self.max_events)
         session.on_step = self._stepped
         if not self.wait:

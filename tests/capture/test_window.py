@@ -259,3 +259,35 @@ def test_forked_child_is_quiet(tmp_path: Path) -> None:
         assert os.waitpid(child, 0)[1] == 0
         torch.tanh(x)
     assert Recorded(path).names == ["torch.tanh"] * 2
+
+
+def test_cuda_profiler_does_not_narrow_a_window_of_the_script(record: Record) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("calls the real one")
+
+    def body() -> None:
+        torch.tanh(x)
+        torch.cuda.profiler.start()
+        torch.cuda.profiler.stop()
+        torch.exp(x)
+
+    assert record(body).names == ["torch.tanh", "torch.exp"]
+
+
+def test_nothing_of_the_program_is_kept_after_a_window(record: Record) -> None:
+    from pyprof.capture.recorder import recorder
+
+    thread = threading.Thread(target=lambda: torch.tanh(x))
+
+    def body() -> None:
+        nn.Sequential(nn.Linear(2, 2))(x)
+        thread.start()
+        thread.join()
+
+    record(body)
+    assert recorder.keys == {}
+    assert recorder.stacks.sites == []
+    assert len(recorder.stacks.contexts) == 1
+    assert [state for state in recorder.threads if state.calls or state.modules or state.ranges] == []
+    record(lambda: None)
+    assert thread.name not in [state.name for state in recorder.threads]

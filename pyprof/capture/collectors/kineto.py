@@ -9,7 +9,9 @@ Kineto serves one profiler at a time: while the user's own torch.profiler runs, 
 
 from __future__ import annotations
 
+import gc
 import os
+from array import array
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -22,6 +24,7 @@ from pyprof.model import Arg, Call, Other, Value
 
 FUNCTION, BACKWARD_FUNCTION, USER_SCOPE = 0, 1, 7  # at::RecordScope
 _SILENT = "99"
+_FIELDS = 7  # start, end, thread, call, scope, sequence number, forward thread; -1: none
 
 # torch's C++ type names -> dtype names; others lose their namespace (c10::Float8_e4m3fn -> float8_e4m3fn).
 DTYPES = {
@@ -59,13 +62,18 @@ class UserRange(NamedTuple):
 
 
 class Kineto:
-    """torch's profiler as a collector of operators. `operators` and `ranges` grow with each `stop`."""
+    """torch's profiler as a collector of operators. What it holds grows with each `stop`, until `clear`."""
 
     def __init__(self) -> None:
         self.running = False
-        self.operators: list[Operator] = []
         self.ranges: list[UserRange] = []
-        self._calls: dict[Any, Call] = {}
+        # Flat columns of `_FIELDS` integers per event: a million tuples would slow the program's garbage collector.
+        self._events = array("q")
+        self._calls: list[Call] = []
+        self._numbers: dict[Any, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._events) // _FIELDS
 
     def start(self) -> None:
         """Begin to record the operators of all threads."""
@@ -91,12 +99,22 @@ class Kineto:
             return
         self.running = False
         result = torch._C._autograd._disable_profiler()
-        events = result.events()
+        collecting = gc.isenabled()
+        gc.disable()  # many small objects come and go, and none is garbage in a cycle
+        try:
+            self._read(result)
+        finally:
+            if collecting:
+                gc.enable()
+
+    def _read(self, result: Any) -> None:
+        events = [
+            event for event in result.events() if event.activity_type() in ("cpu_op", "user_annotation")
+        ]
+        # Kineto counts threads from 1; the resource of an event on the CPU is the system's number of its thread.
+        tids = {event.start_thread_id(): event.device_resource_id() for event in events}
         lists = _list_dtypes(result) if any("TensorList" in event.dtypes() for event in events) else {}
-        tids = {event.start_thread_id(): event.device_resource_id() for event in events if _on_cpu(event)}
         for event in events:
-            if not _on_cpu(event):
-                continue
             scope = event.scope()
             if scope == USER_SCOPE:
                 self.ranges.append(
@@ -106,41 +124,50 @@ class Kineto:
                 self._add(event, scope, tids, lists)
 
     def _add(self, event: Any, scope: int, tids: dict[int, int], lists: ListDtypes) -> None:
-        name = event.name()
+        name, start = event.name(), event.start_ns()
         if name.startswith("profiler::"):
             return  # how record_function enters and leaves
-        dtypes = event.dtypes()
-        in_lists = lists.get((event.start_ns(), name), ()) if "TensorList" in dtypes else ()
+        dtypes = tuple(event.dtypes())
+        in_lists = lists.get((start, name), ()) if "TensorList" in dtypes else ()
         key = (
-            name, scope, tuple(dtypes), repr(event.structured_input_shapes()), repr(event.structured_input_strides()),
-            repr(event.concrete_inputs()),
+            name,
+            scope,
+            dtypes,
+            repr(
+                (event.structured_input_shapes(), event.structured_input_strides(), event.concrete_inputs())
+            ),
             in_lists,
-        )  # fmt: skip
-        call = self._calls.get(key)
-        if call is None:
+        )
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._calls)
             mod = "autograd" if scope == BACKWARD_FUNCTION or name.startswith(EVALUATE) else "aten"
-            call = self._calls[key] = Call(mod, name, arguments(event, in_lists))
+            self._calls.append(Call(mod, name, arguments(event, in_lists)))
         seq = event.sequence_nr()
-        forward = tids.get(event.fwd_thread_id()) if seq >= 0 and mod_is_autograd(call) else None
-        self.operators.append(
-            Operator(
-                event.start_ns(), event.end_ns(), event.device_resource_id(), call, scope,
-                seq if seq >= 0 else None, forward,
-            )
-        )  # fmt: skip
+        backward = seq >= 0 and mod_is_autograd(self._calls[number])
+        forward = tids.get(event.fwd_thread_id(), -1) if backward else -1
+        self._events.extend((start, event.end_ns(), event.device_resource_id(), number, scope, seq, forward))
+
+    def operators(self) -> list[Operator]:
+        """The operators so far, in the order torch gives them."""
+        columns = [self._events[index::_FIELDS] for index in range(_FIELDS)]
+        return [
+            Operator(start, end, tid, self._calls[number], scope, _known(seq), _known(forward))
+            for start, end, tid, number, scope, seq, forward in zip(*columns)
+        ]
 
     def clear(self) -> None:
         """Forget what was recorded."""
-        self.operators, self.ranges = [], []
+        self.ranges, self._events, self._calls, self._numbers = [], array("q"), [], {}
+
+
+def _known(number: int) -> int | None:
+    return number if number >= 0 else None
 
 
 def mod_is_autograd(call: Call) -> bool:
     """Whether an operator is an autograd node, or the engine's range around one."""
     return call.mod == "autograd"
-
-
-def _on_cpu(event: Any) -> bool:
-    return bool(event.activity_type() in ("cpu_op", "user_annotation"))
 
 
 def _list_dtypes(result: Any) -> ListDtypes:
