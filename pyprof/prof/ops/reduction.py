@@ -5,8 +5,7 @@ FLOPs per input element as their table says, plus what is done per result. Bytes
 an integer sum is an int64. The backward, in dgrad, reads and writes what its row says.
 Add a reduction: one row.
 
->>> total = REDUCTIONS["sum"]
->>> reduce(Tensor((4, 8), "float32"), total, -1)
+>>> reduce(Tensor((4, 8), "float32"), REDUCTIONS["sum"], -1)
 Cost(flops=32, bytes=144)
 """
 
@@ -47,9 +46,7 @@ REDUCTIONS = {
     "count_nonzero": Reduction(2, 0, "int64"),  # compare, add
     "logsumexp": Reduction(4, 1, "float", 3, True),  # max, subtract, exp, add; log
     "var": Reduction(4, 1, None, 2, True),  # mean, subtract, square, add
-    "std": Reduction(4, 2, None, 2, True),
     "norm": Reduction(2, 1, None, 2, True),  # power, add; root
-    "linalg_vector_norm": Reduction(2, 1, None, 2, True),
 }
 
 
@@ -95,14 +92,15 @@ def _dispatched(row: Reduction) -> Callable[..., Cost]:
         """(input, dtype) or (input, dim, keepdim, dtype, out): the number of arguments tells."""
         if len(args) == 1:
             return reduce(input, row, dtype=args[0])
-        dim, keepdim, dtype = (*args, dim, keepdim, dtype)[:3] if not args else (*args, None, None)[:3]
+        if args:
+            dim, keepdim, dtype = (*args, None)[:3]
         return reduce(input, row, dim, keepdim, dtype)
 
     return dispatched
 
 
 for _name, _row in REDUCTIONS.items():
-    if _name not in ("var", "std", "norm", "linalg_vector_norm"):
+    if _name not in ("var", "norm"):  # their arguments stand otherwise
         cost(_name)(_over_dims(_row))
 for _name in ("sum", "mean", "prod"):
     cost(f"aten::{_name}")(_dispatched(REDUCTIONS[_name]))
