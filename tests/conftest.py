@@ -11,10 +11,23 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LONG = os.environ.get("PYPROF_LONG", "") not in ("", "0")
+
+# The test processes share the cores: threads of torch would only wait for each other. Before anything imports torch.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Time is no property of the code under test: no deadline, no complaint about a slow machine.
+hypothesis.settings.register_profile(
+    "pyprof",
+    deadline=None,
+    max_examples=2000 if LONG else 100,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("pyprof")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
