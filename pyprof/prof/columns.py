@@ -116,7 +116,9 @@ def _seq(view: View) -> Cells:
 
 @column("altseq", "AltSeqId", 7, none="-")
 def _altseq(view: View) -> Cells:
-    """The other sequence numbers of the ranges around the launch, in ascending order."""
+    """The other sequence numbers of the ranges around the launch, in ascending order: of operators that contain the
+    kernel's (linear around addmm). The original's held what its choice of seq left over, and looked in vain for the
+    alternative markers that it is named after."""
     return _numbers(view, lambda site: site.alt_seq_ids)
 
 
@@ -190,7 +192,8 @@ def _sil(view: View) -> Cells:
 @column("tc", "TC", 2)
 def _tc(view: View) -> Cells:
     """Tensor cores: 1 used, 0 not used by a kernel of a kind that could, - not applicable, na unknown. Read from the
-    kernel's name. The original's list of names ends with Volta and Turing."""
+    kernel's name, so that 1 needs no profile of counters. The original printed - for every kernel that used none of the names it
+    knew, and 1 for some fp32 kernels; its list ends with Ampere's first libraries."""
     return Texts(view.costs.tensor_cores, ["0", "1", "-", None])
 
 
