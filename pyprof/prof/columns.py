@@ -85,8 +85,8 @@ def of_site(view: View, text: Callable[[Site], str | None]) -> Texts:
 
 @column("idx", "Idx", 7)
 def _idx(view: View) -> Cells:
-    """Number of the row, from 0, in the order in which kernels started."""
-    return Column(np.arange(len(view.rows)))
+    """Number of the row, from 1, in the order in which kernels started."""
+    return Column(np.arange(1, len(view.rows) + 1))
 
 
 def _numbers(view: View, offsets: Callable[[Site], tuple[int, ...]]) -> Cells:
