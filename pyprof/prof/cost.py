@@ -106,7 +106,8 @@ def find(mod: str, op: str) -> tuple[Formula, bool] | None:
     inplace = name.startswith("__i") and name != "__invert__"
     if name.endswith("_") and not name.endswith("__"):
         bare, inplace = name[:-1], True
-    for key in (f"{mod}.{op}", op.split(".", 1)[0], name, bare):
+    plain = bare.removeprefix("special_").removeprefix("linalg_")  # torch.special.erf and torch.erf are one
+    for key in (f"{mod}.{op}", op.split(".", 1)[0], name, bare, plain):
         formula = known.get(key)
         if formula is not None:
             return formula, inplace

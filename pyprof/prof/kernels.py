@@ -121,6 +121,7 @@ FITS: dict[str, frozenset[str]] = {
     "rnn": frozenset({"gemm"}),
     "softmax": frozenset({"softmax"}),
     "sorting": frozenset({"sort"}),
+    "upsampling": frozenset({"pointwise"}),
     "views": frozenset({"copy"}),
 }
 

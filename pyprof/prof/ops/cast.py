@@ -132,19 +132,8 @@ def to_copy(input: Tensor, dtype: Value = None, *parameters: Value) -> Cost:
     return copied(input, chosen_dtype(dtype, input.dtype))
 
 
-@cost(
-    "clone",
-    "lift_fresh_copy",
-    "detach_copy",
-    "pin_memory",
-    "roll",
-    "flip",
-    "fliplr",
-    "flipud",
-    "rot90",
-    "tril",
-    "triu",
-)
+@cost("clone", "lift_fresh_copy", "detach_copy", "pin_memory", "roll", "flip", "fliplr", "flipud", "rot90", "tril",
+      "triu", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle")  # fmt: skip
 def clone(input: Tensor, *parameters: Value) -> Cost:
     """As many elements as the input has, in another place or order. Source: torch.clone.
 

@@ -90,7 +90,7 @@ def _times(flops: int, reads: int = 0) -> Derivative:
 # name: FLOPs per element, backward. Derivatives: PyTorch, tools/autograd/derivatives.yaml.
 # Those with values between the integers turn integers into floats.
 FLOAT_UNARY: dict[str, tuple[int, Derivative | None]] = {
-    "exp": (1, OUT), "exp2": (1, _times(2, -1)), "expm1": (1, _times(2, -1)), "special_expm1": (1, _times(2, -1)),
+    "exp": (1, OUT), "exp2": (1, _times(2, -1)), "expm1": (1, _times(2, -1)),
     "log": (1, IN), "log2": (1, _times(2)), "log10": (1, _times(2)), "log1p": (1, _times(2)),
     "sqrt": (1, _times(2, -1)), "rsqrt": (1, _times(3, -1)), "reciprocal": (1, _times(3, -1)),
     "sin": (1, _times(2)), "cos": (1, _times(3)), "tan": (1, _times(3, -1)),
@@ -100,7 +100,7 @@ FLOAT_UNARY: dict[str, tuple[int, Derivative | None]] = {
     "asinh": (1, _times(4)), "acosh": (1, _times(4)), "atanh": (1, _times(3)),
     "arcsinh": (1, _times(4)), "arccosh": (1, _times(4)), "arctanh": (1, _times(3)),
     "erf": (1, _times(4)), "erfc": (1, _times(4)), "erfinv": (1, _times(4, -1)),
-    "sigmoid": (1, _times(3, -1)), "special_expit": (1, _times(3, -1)), "logit": (3, _times(3)),
+    "sigmoid": (1, _times(3, -1)), "expit": (1, _times(3, -1)), "logit": (3, _times(3)),
     "digamma": (1, _times(2)), "lgamma": (1, _times(2)), "mvlgamma": (1, _times(2)), "sinc": (3, _times(5)),
     "i0": (1, _times(2)), "angle": (1, None), "deg2rad": (1, FREE), "rad2deg": (1, FREE),
 }  # fmt: skip

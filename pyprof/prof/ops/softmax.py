@@ -22,7 +22,7 @@ def _softmax(input: Tensor, dim: Value, dtype: Value) -> Cost:
     return Cost(5 * input.numel, bytes_of(input, output), dgrad=dgrad)
 
 
-@cost("softmax", "log_softmax", "softmin", "special_softmax", "special_log_softmax", "_safe_softmax")
+@cost("softmax", "log_softmax", "softmin", "_safe_softmax")
 def softmax(input: Tensor, dim: Value = None, dtype: Value = None, out: Value = None) -> Cost:
     """Source: torch.softmax.
 

@@ -17,27 +17,25 @@ from pyprof.prof.cost import VIEW, bytes_of, cost
 from pyprof.prof.ops.shapes import Shape, as_tensor, dims, is_contiguous, like, require, sizes, strides_of
 
 VIEWS = (
-    "view", "view_as", "_unsafe_view", "_reshape_alias", "transpose", "swapaxes", "swapdims", "permute", "t", "T", "mT",
-    "H", "mH", "adjoint", "movedim", "moveaxis", "expand", "expand_as", "broadcast_to", "broadcast_tensors",
+    "view", "view_as", "_unsafe_view", "_reshape_alias", "transpose", "swapaxes", "swapdims", "permute", "t", "T",
+    "mT", "H", "mH", "adjoint", "movedim", "moveaxis", "expand", "expand_as", "broadcast_to", "broadcast_tensors",
     "squeeze", "unsqueeze", "select", "slice", "narrow", "as_strided", "unflatten", "detach", "alias", "unbind",
     "split", "split_with_sizes", "chunk", "tensor_split", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk",
-    "hsplit", "vsplit", "dsplit", "diagonal", "real", "imag", "view_as_real", "view_as_complex",
-    "_conj", "conj", "_neg_view", "resolve_conj", "resolve_neg", "atleast_1d", "atleast_2d", "atleast_3d",
+    "hsplit", "vsplit", "dsplit", "diagonal", "real", "imag", "view_as_real", "view_as_complex", "_conj", "conj",
+    "_neg_view", "resolve_conj", "resolve_neg", "meshgrid", "atleast_1d", "atleast_2d", "atleast_3d",
     "Tensor.unfold", "aten::unfold", "lift", "lift_fresh", "values", "indices", "_indices", "_values",
 )  # fmt: skip
 # Allocation without writing, and questions that the host answers from metadata. `item` and its like wait for a value:
 # their time is a wait, not work.
 NOTHING = (
-    "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "resize", "resize_as",
-    "set", "item", "_local_scalar_dense", "tolist", "numpy", "from_numpy", "size", "stride", "dim",
-    "numel", "is_nonzero", "is_floating_point", "is_complex", "is_signed", "is_contiguous", "is_pinned", "is_inference",
-    "is_same_size", "is_tensor", "is_storage", "result_type", "promote_types", "can_cast", "requires_grad",
-    "retain_grad",
-    "has_torch_function", "cudnn_is_acceptable", "_has_compatible_shallow_copy_type", "sym_size", "sym_numel",
-    "sym_stride", "_debug_has_internal_overlap", "record_stream",
-    "_fused_sdp_choice", "broadcast_shapes", "storage_offset", "data_ptr", "element_size", "get_device",
-    "register_hook",
-    "_nnpack_available", "use_deterministic_algorithms", "is_grad_enabled",
+    "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "resize",
+    "resize_as", "set", "item", "_local_scalar_dense", "tolist", "numpy", "from_numpy", "size", "stride", "dim",
+    "numel", "nelement", "ndimension", "is_nonzero", "is_floating_point", "is_complex", "is_signed",
+    "is_contiguous", "is_pinned", "is_inference", "is_same_size", "is_tensor", "is_storage", "result_type",
+    "promote_types", "can_cast", "requires_grad", "retain_grad", "has_torch_function", "cudnn_is_acceptable",
+    "_has_compatible_shallow_copy_type", "sym_size", "sym_numel", "sym_stride", "_debug_has_internal_overlap",
+    "record_stream", "_fused_sdp_choice", "broadcast_shapes", "storage_offset", "data_ptr", "element_size",
+    "get_device", "register_hook", "_nnpack_available", "use_deterministic_algorithms", "is_grad_enabled",
 )  # fmt: skip
 
 
