@@ -143,3 +143,22 @@ def test_changelog_has_unreleased_on_top():
 def test_public_names_have_a_home():
     for name, home in pyprof._HOME.items():
         assert importlib.util.find_spec(home), f"{name}: no module {home}"
+
+
+def test_links_between_pages_lead_somewhere():
+    """Relative links of every page, and the headings they name."""
+    anchors = {}
+    pages = [path for path in tracked() if path.suffix == ".md"]
+    for page in pages:
+        headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.M)
+        anchors[page.resolve()] = {
+            re.sub(r"[^\w\- ]", "", text).lower().replace(" ", "-") for text in headings
+        }
+    broken = []
+    for page in pages:
+        for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text(encoding="utf-8")):
+            name, _, anchor = link.partition("#")
+            target = (page.parent / name).resolve() if name else page.resolve()
+            if not target.exists() or (anchor and anchor not in anchors.get(target, ())):
+                broken.append(f"{page.relative_to(ROOT)}: {link}")
+    assert not broken
