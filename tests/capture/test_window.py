@@ -215,7 +215,7 @@ def test_wrap_names_a_function_of_the_user(record: Record) -> None:
     assert record(lambda: Extension.fused(x, 1.0)).names == [call.name]
 
 
-@pytest.mark.parametrize("order", ["around", "inside"])
+@pytest.mark.parametrize("order", ["around", "inside", "overlapping"])
 def test_the_users_profiler_keeps_its_trace_whole(
     order: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -228,14 +228,28 @@ def test_the_users_profiler_keeps_its_trace_whole(
     if order == "around":
         with torch.profiler.profile(acc_events=True) as theirs, pyprof.profile(str(path)):
             work()
-    else:
+    elif order == "inside":
         with pyprof.profile(str(path)), torch.profiler.profile(acc_events=True) as theirs:
             work()
+    else:
+        pyprof.start(str(path))
+        torch.exp(x)
+        with torch.profiler.profile(acc_events=True) as theirs:
+            torch.tanh(x)
+            pyprof.stop()
+            for _ in range(4):
+                torch.tanh(x)
     assert [event.name for event in theirs.events()].count("aten::tanh") == 5
     recorded = Recorded(path)
-    assert recorded.names == ["torch.tanh"] * 5
-    assert recorded.ops == []
-    assert recorded.table("PYPROF_META")["layers"] == "sites"
+    meta = recorded.table("PYPROF_META")
+    if order == "overlapping":  # what came before theirs is kept
+        assert recorded.names == ["torch.exp", "torch.tanh"]
+        assert [op.name for op in recorded.ops] == ["aten::exp"]
+        assert "torch.profiler" in meta["operators"]
+    else:
+        assert recorded.names == ["torch.tanh"] * 5
+        assert recorded.ops == []
+        assert meta["layers"] == "sites"
     assert capsys.readouterr().err.count("torch.profiler") == 1
     with pyprof.profile(str(path)):  # and it is over when theirs is over
         torch.tanh(x)
