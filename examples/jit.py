@@ -4,7 +4,7 @@
     pyprof run examples/jit.py
 
 Look at: `linear` names the line that called the compiled module. What has no function of torch.nn.functional of
-its own, like the sigmoid, has operator and shapes but no line.
+its own, like the sigmoid, has operator and shapes but no line. The backward of the scripted module is one graph.
 """
 
 import warnings

@@ -4,7 +4,7 @@
     pyprof run examples/transformer.py
 
 Look at: scaled_dot_product_attention inside layers.0.self_attn, layers.1.self_attn; the matrix products of the
-feed-forward part; the rows of the optimizer, in which no layer has a share.
+feed-forward part; the rows of the optimizer, which belong to no module.
 """
 
 import torch
