@@ -43,7 +43,7 @@ CHECKPOINT_BACKWARD = "CheckpointFunctionBackward"
 SUFFIX = r"(?:, (?:seq|op_id) = -?[0-9]{1,18}|, (?:sizes|input_op_ids) = \[[^=]*\])+"
 SEQ = r", seq = (?P<seq>[0-9]+)"  # -1 stands for none
 VARYING = r", (?:seq|op_id) = -?[0-9]+|, input_op_ids = \[[^=]*\]"  # numbers that no two calls share
-CALL_ID = r"'callid': (-?[0-9]+), "
+CALL_ID = r"'callid': (-?[0-9]{1,18}), "
 CALL_IDS = r"'callid': -?[0-9]+, |'input_callids': \[[^\]]*\], "
 _SUFFIX = re.compile(SUFFIX + r"\Z")
 _SEQ, _VARYING, _CALL_IDS = (re.compile(p) for p in (SEQ, VARYING, CALL_IDS))

@@ -38,7 +38,6 @@ OUR_KEYS = (
 )  # fmt: skip
 KEYS = ORIGINAL_KEYS + OUR_KEYS
 
-_SLOT = "@callid@"  # stands for the number of an inner call while a template is made
 _BLOCK = 32768  # rows formatted at a time: bounds the memory of a large file
 
 
@@ -114,12 +113,9 @@ def _cells(rows: Rows, block: slice, order: Ints, style: _Style) -> list[list[An
         return list(boxed.tolist())
 
     def triple(values: Ints) -> list[str]:
-        cut = values[block][order].astype(np.int64)
-        code, keys = pd.factorize((cut[:, 0] << 42) + (cut[:, 1] << 21) + cut[:, 2])
-        places = np.zeros(len(keys), np.int64)
-        places[code] = np.arange(len(code))
-        texts = np.array([style.triple % tuple(row) for row in cut[places].tolist()] + [style.none], object)
-        return list(texts[np.where(rows.shaped[block][order], code, len(keys))].tolist())
+        code, distinct = distinct_triples(values[block][order])
+        texts = np.array([style.triple % tuple(row) for row in distinct.tolist()] + [style.none], object)
+        return list(texts[np.where(rows.shaped[block][order], code, len(distinct))].tolist())
 
     cpu = style.text("cpu") if (rows.kind[block] == OPERATOR).all() else style.none
     return [
@@ -129,6 +125,21 @@ def _cells(rows: Rows, block: slice, order: Ints, style: _Style) -> list[list[An
         column(rows.registers), column(rows.shared_memory), column(rows.forward_thread), column(rows.graph),
         column(rows.call),
     ]  # fmt: skip
+
+
+def distinct_triples(values: Ints) -> tuple[Ints, Ints]:
+    """A code per row of an (n, 3) array, and the distinct rows. x of a grid has 31 bits: 64 do not hold all three.
+
+    >>> code, distinct = distinct_triples(np.array([[1, 1, 1], [2**22 + 1, 1, 1], [1, 1, 1]]))
+    >>> code.tolist(), distinct.tolist()
+    ([0, 1, 0], [[1, 1, 1], [4194305, 1, 1]])
+    """
+    wide = values.astype(np.int64)
+    plane, planes = pd.factorize((wide[:, 1] << 31) + wide[:, 2])
+    code, keys = pd.factorize(pd.factorize(wide[:, 0])[0] * max(len(planes), 1) + plane)
+    place = np.zeros(len(keys), np.int64)
+    place[code] = np.arange(len(code))
+    return code, values[place]
 
 
 class _Template(NamedTuple):
@@ -152,8 +163,11 @@ def _template(rows: Rows, name: int, site_code: int, kind: int, style: _Style) -
     # Calls inside the outermost one have no key of their own: their texts carry their numbers.
     inner = max(sum(not is_event(call) for call in site.calls) - 1, 0)
     inner = min(inner, len(rows.inner_calls))
-    markers = [with_call_id(text, _SLOT) if 1 <= i <= inner else text for i, text in enumerate(site.markers)]
-    inner = sum(_SLOT in text for text in markers)
+    slot = "@callid@"  # where the number goes
+    while any(slot in text for text in site.markers):
+        slot += "@"
+    markers = [with_call_id(text, slot) if 1 <= i <= inner else text for i, text in enumerate(site.markers)]
+    inner = sum(slot in text for text in markers)
     marked = [(text, offset) for text, offset in site.seq_names if offset is not None]
     seq_markers = ", ".join(
         constant(text + ", seq = ")[:-1] + "%s" + constant(text + ", seq = ")[-1] for text, _ in marked
@@ -161,7 +175,7 @@ def _template(rows: Rows, name: int, site_code: int, kind: int, style: _Style) -
     direction = constant(DIRECTIONS[site.direction]) if site.direction in (FPROP, BPROP) else style.none
     values = {
         "kShortName": constant(rows.short_names[name]), "layer": constant(site.layer), "trace": constant(site.trace),
-        "reprMarkers": constant(site.reprs), "marker": constant(markers).replace(_SLOT, "%s"),
+        "reprMarkers": constant(site.reprs), "marker": constant(markers).replace(slot, "%s"),
         "seqMarker": f"[{seq_markers}]", "seqId": numbers(site.seq_ids), "altSeqId": numbers(site.alt_seq_ids),
         "dir": direction, "mod": constant(site.mods), "op": constant(site.ops), "kLongName": constant(rows.names[name]),
         "module": constant(site.module) if site.module else style.none, "phase": constant(PHASES[site.phase]),
@@ -191,12 +205,13 @@ def read(source: Iterable[str], name: str = "net.dict") -> Rows:
 
 _STRING = r"""(?:'[^'\\\n]*(?:\\.[^'\\\n]*)*'|"[^"\\\n]*(?:\\.[^"\\\n]*)*")"""
 _STRINGS = rf"\[(?:{_STRING}(?:, {_STRING})*)?\]"
-_INTEGER, _INTEGERS = r"(?:-?\d+|None)", r"\[(?:-?\d+(?:, -?\d+)*)?\]"
+_NUMBER = r"-?\d{1,18}"  # fits 64 bits; a longer one is no number of ours
+_INTEGER, _INTEGERS = rf"(?:{_NUMBER}|None)", rf"\[(?:{_NUMBER}(?:, {_NUMBER})*)?\]"
 _TRIPLE = r"(?:\(\d+, \d+, \d+\)|None)"
 _PATTERNS = {
     "kShortName": _STRING, "layer": _STRINGS, "trace": _STRINGS, "reprMarkers": _STRINGS, "marker": _STRINGS,
     "seqMarker": _STRINGS, "seqId": _INTEGERS, "altSeqId": _INTEGERS, "dir": rf"(?:{_STRING}|None)", "mod": _STRINGS,
-    "op": _STRINGS, "device": rf"(?:{_INTEGER}|'cpu')", "grid": _TRIPLE, "block": _TRIPLE, "kLongName": _STRING,
+    "op": _STRINGS, "device": r"(?:\d{1,9}|None|'cpu')", "grid": _TRIPLE, "block": _TRIPLE, "kLongName": _STRING,
     "module": rf"(?:{_STRING}|None)", "phase": _STRING, "kind": _STRING,
 }  # fmt: skip
 # Our own lines: every key in its place. Quoted text is matched as a whole, so no text can pose as a key.
@@ -217,7 +232,7 @@ _CONSTANT = (
     "phase",
     "kind",
 )
-_SEQ = re.compile(r"(?<=, seq = )-?\d+(?=['\"])")
+_SEQ = re.compile(rf"(?<=, seq = ){_NUMBER}(?=['\"])")
 _CALL_ID = re.compile(CALL_ID)
 _Triple = tuple[int, int, int] | None
 
@@ -294,7 +309,8 @@ class _Table:
         base, *codes = self._codes(fields)
         for key in self._FIELDS:
             self.columns[key].append(_integer(fields.get(key)))
-        self.columns["device"].append(_integer(fields.get("device")))
+        device = _integer(fields.get("device"))
+        self.columns["device"].append(None if device is None or device < 0 else device)
         inner = tuple(
             int(number) for text in _texts(fields.get("marker")) for number in _CALL_ID.findall(text)
         )
@@ -404,11 +420,14 @@ def _inner(chains: list[tuple[int, ...]]) -> list[Column]:
 def _pair_old(rows: Rows) -> None:
     """Files without call numbers: number the calls, and give a backward row the forward that it names.
 
-    The forward is the last row above with the sequence number, as the original does it. A call of the original ends
-    where its sub sequence number starts again from 0.
+    The forward is the last row above with the sequence number, as the original does it. A call ends where the
+    outermost marker changes, or where a kernel of the call comes again from the same operator in it: subSeqId does not
+    tell, it counts from 0 for every operator inside a call, and on across calls that create no node.
     """
     forwards: dict[int, int] = {}
     number = -1
+    call: Any = None  # what the rows of the current call share
+    seen: set[Any] = set()
     calls = np.zeros(len(rows), np.int64)
     sites: dict[Site, int] = {site: i for i, site in enumerate(rows.sites)}
     for i in range(len(rows)):
@@ -423,14 +442,19 @@ def _pair_old(rows: Rows) -> None:
                     trace=source.trace, reprs=source.reprs, module=source.module,
                 )  # fmt: skip
                 rows.site[i] = sites.setdefault(paired, len(sites))
-                rows.sites = list(sites)
                 calls[i] = calls[origin]
+                call = None
                 continue
-        if rows.sub[i] == 0 or i == 0:
+        here = (site.direction, site.markers[:1], site.trace, site.layer)
+        kernel = (site.markers, int(rows.name[i]))
+        if here != call or kernel in seen or not site.markers:
             number += 1
+            call, seen = here, set()
+        seen.add(kernel)
         calls[i] = number
         if site.direction == FPROP:
             forwards.update(dict.fromkeys(ids, i))
+    rows.sites = list(sites)
     rows.call = Column(calls)
 
 
@@ -447,7 +471,9 @@ def _integer(value: Any) -> int | None:
 
 
 def _integers(value: Any) -> list[int]:
-    return [item for item in value if type(item) is int] if isinstance(value, (list, tuple)) else []
+    """The numbers of a list that a sequence number can be: they are added to and subtracted from one another."""
+    items = value if isinstance(value, (list, tuple)) else ()
+    return [item for item in items if type(item) is int and abs(item) < 10**18]
 
 
 def _texts(value: Any) -> tuple[str, ...]:
@@ -464,4 +490,4 @@ def _triple(value: Any) -> tuple[int, int, int] | None:
     return None
 
 
-__all__ = ["KEYS", "ORIGINAL_KEYS", "OUR_KEYS", "json_lines", "lines", "read"]
+__all__ = ["KEYS", "ORIGINAL_KEYS", "OUR_KEYS", "distinct_triples", "json_lines", "lines", "read"]

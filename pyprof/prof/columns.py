@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from pyprof.model import DIRECTIONS, OPERATOR, PHASES, Column, Ints, Rows, Site
+from pyprof.netdict import distinct_triples
 from pyprof.prof.attribute import Costs, attribute
 from pyprof.prof.params import dtype, params
 from pyprof.registry import Registry
@@ -192,8 +193,8 @@ def _sil(view: View) -> Cells:
 @column("tc", "TC", 2)
 def _tc(view: View) -> Cells:
     """Tensor cores: 1 used, 0 not used by a kernel of a kind that could, - not applicable, na unknown. Read from the
-    kernel's name, so that 1 needs no profile of counters. The original printed - for every kernel that used none of the names it
-    knew, and 1 for some fp32 kernels; its list ends with Ampere's first libraries."""
+    kernel's name, so that 1 needs no profile of counters. The original printed - for every kernel that used none of
+    the names it knew, and 1 for some fp32 kernels; its list ends with Ampere's first libraries."""
     return Texts(view.costs.tensor_cores, ["0", "1", "-", None])
 
 
@@ -214,11 +215,8 @@ def _stream(view: View) -> Cells:
 
 
 def _triple(view: View, values: Ints) -> Texts:
-    wide = values.astype(np.int64)
-    code, keys = pd.factorize((wide[:, 0] << 42) + (wide[:, 1] << 21) + wide[:, 2])
-    place = np.zeros(len(keys), np.int64)
-    place[code] = np.arange(len(code))
-    texts: list[str | None] = [",".join(map(str, row)) for row in wide[place].tolist()]
+    code, distinct = distinct_triples(values)
+    texts: list[str | None] = [",".join(map(str, row)) for row in distinct.tolist()]
     return Texts(np.where(view.rows.shaped, code, len(texts)), [*texts, None])
 
 
