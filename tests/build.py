@@ -29,12 +29,13 @@ import os
 import random
 import sqlite3
 import struct
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from pyprof import netdict
 from pyprof.marker import CallMarker, decode, encode, encode_classic, is_backward
@@ -49,7 +50,8 @@ LONG = os.environ.get("PYPROF_LONG", "") not in ("", "0")
 
 def examples(count: int) -> settings:
     """Settings of a property test: how many examples, ten times as many with PYPROF_LONG=1; no time limit for one."""
-    return settings(max_examples=count * (10 if LONG else 1), deadline=None)
+    slow = (HealthCheck.too_slow,)  # a busy machine is no fault
+    return settings(max_examples=count * (10 if LONG else 1), deadline=None, suppress_health_check=slow)
 
 
 PROCESS, VM = 100, 1 << 48
@@ -537,3 +539,11 @@ def table(path: Path, columns: str = "") -> str:
     """What `prof.py --csv` prints of a recording; all columns if none are named."""
     view = View(rows(formats.load(path)))
     return "".join(f"{line}\n" for line in lines(view, select(columns or ",".join(COLUMNS)), "csv"))
+
+
+def scratch() -> str:
+    """A new empty folder, gone when the test run ends: property tests need one per example."""
+    return tempfile.mkdtemp(dir=_FOLDER.name)
+
+
+_FOLDER = tempfile.TemporaryDirectory(prefix="pyprof-test-")
