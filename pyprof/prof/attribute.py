@@ -41,7 +41,7 @@ from pyprof.model import (
     Site,
 )
 from pyprof.prof import kernels
-from pyprof.prof.cost import UNKNOWN, find, lookup
+from pyprof.prof.cost import UNKNOWN, VIEW, find, lookup
 
 BASES = ("formula", "view", "default", "unknown")
 _FORMULA, _VIEW, _DEFAULT, _UNKNOWN = range(4)
@@ -181,14 +181,18 @@ def share(cost: Ints, team: Ints, weight: Ints) -> Ints:
     if int(total.max()) < 2**31:
         done = whole * upto + rest * upto // total  # rest < total, so nothing overflows
     else:
-        done = np.array([c * u // t for c, u, t in zip(cost.tolist(), upto.tolist(), total.tolist())], np.int64)
+        done = np.array(
+            [c * u // t for c, u, t in zip(cost.tolist(), upto.tolist(), total.tolist())], np.int64
+        )
     before = np.where(first, 0, np.r_[0, done[:-1]])
     return np.where(cost < 0, -1, done - before)
 
 
 def _table(costs: list[Cost]) -> Ints:
     """FLOPs and bytes of costs, (n, 2); -1 is unknown."""
-    return np.array([[-1 if c.flops is None else c.flops, -1 if c.bytes is None else c.bytes] for c in costs], np.int64)
+    return np.array(
+        [[-1 if c.flops is None else c.flops, -1 if c.bytes is None else c.bytes] for c in costs], np.int64
+    )
 
 
 # Which part of a group's cost a row carries; rows of one group and slot share it.
@@ -255,7 +259,7 @@ def _fits(owners: list[Call | None], kinds: list[str]) -> Bools:
 
 def _is_product(site: Site, owner: Call | None) -> bool:
     """Whether this is the backward of a product: an input and a weight gradient, two products of one size."""
-    if site.direction != BPROP or owner is None or is_event(owner) or family(owner) not in _PRODUCTS:
+    if site.direction != BPROP or owner is None or is_event(owner):
         return False
     cost = lookup(owner)
     return cost.dgrad is not None and cost.wgrad is not None
@@ -330,7 +334,7 @@ def _share_out(
 def _operators(work: _Work, index: Ints) -> None:
     """Operator events: the innermost ones that account for the work carry it."""
     rows = work.rows
-    own = [lookup(s.event) if s.event is not None else UNKNOWN for s in work.signatures]
+    own = [_of_event(sign.event) for sign in work.signatures]
     table = _table(own)
     bases = np.array([BASES.index(c.basis) for c in own], np.int8)
     flops, size = table[rows.site[index]].T
@@ -341,6 +345,13 @@ def _operators(work: _Work, index: Ints) -> None:
     work.basis[index] = np.where(beside & (basis != _VIEW), _FORMULA, basis)
     work.principal[index] = carries
     _forward_calls(work, index, carries, flops, size)
+
+
+def _of_event(event: Call | None) -> Cost:
+    """The cost of an operator event by itself. An autograd node only calls operators, which are events inside it."""
+    if event is None:
+        return UNKNOWN
+    return VIEW if event.mod == "autograd" else lookup(event)
 
 
 class _Tree:

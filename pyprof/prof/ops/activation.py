@@ -63,7 +63,7 @@ OTHER_BACKWARD = {"sigmoid_backward": 3, "tanh_backward": 3, "logit_backward": 3
 
 def _forward(flops: int, backward: int) -> Callable[..., Cost]:
     def activation(input: Tensor, *parameters: Value, inplace: bool = False) -> Cost:
-        return elementwise((input,), flops, None, Derivative((backward,), (0,)), inplace)
+        return elementwise((input,), flops, None, Derivative((backward,), ((0,),)), inplace)
 
     return activation
 

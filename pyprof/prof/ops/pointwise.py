@@ -24,13 +24,13 @@ from pyprof.prof.ops.shapes import as_tensor, broadcast, floating, is_float, lik
 
 
 class Derivative(NamedTuple):
-    """What a backward does per element of the result: FLOPs for each operand, and the operands it reads again.
+    """What a backward does per element of the result, for the gradient of each operand: FLOPs, and what it reads again.
 
-    `reads` holds positions of operands; -1 is the result. A row without one has no gradient.
+    `reads` holds, per operand, positions of operands; -1 is the result. A row without one has no gradient.
     """
 
     flops: tuple[int, ...]
-    reads: tuple[int, ...] = ()
+    reads: tuple[tuple[int, ...], ...] = ()
 
 
 def elementwise(
@@ -42,7 +42,7 @@ def elementwise(
 
     >>> elementwise((Tensor((8,), "float16"), 2.0), 1)
     Cost(flops=8, bytes=32)
-    >>> elementwise((Tensor((8,), "float16"), Tensor((1,), "float16")), 1, derivative=Derivative((1, 1), (0, 1))).dgrad
+    >>> elementwise((Tensor((8,), "float16"), Tensor((1,), "float16")), 1, derivative=MUL).dgrad
     Cost(flops=24, bytes=52)
     """
     tensors = [x for x in operands if isinstance(x, Tensor)]
@@ -62,29 +62,33 @@ def elementwise(
 
 
 def _backward(operands: tuple[Value, ...], output: Tensor, derivative: Derivative) -> Cost:
-    """The gradients of all floating operands. One that neither computes nor sums passes the gradient on for free."""
+    """The gradients of all floating operands. One that neither computes nor sums passes the gradient on for free.
+
+    >>> _backward((Tensor((8,), "float32"), 2.0), Tensor((8,), "float32"), MUL)  # gradient in, gradient out
+    Cost(flops=8, bytes=64)
+    """
     flops, written = 0, []
-    for operand, each in zip(operands, derivative.flops):
+    positions: set[int] = set()
+    for i, (operand, each) in enumerate(zip(operands, derivative.flops)):
         if isinstance(operand, Tensor) and is_float(operand.dtype):
             summed = int(operand.shape != output.shape)
             flops += (each + summed) * output.numel
             if each or summed:
                 written.append(like(operand))
+            positions.update(derivative.reads[i] if each and i < len(derivative.reads) else ())
     if not written:
         return Cost(0, 0, basis="view")
-    reads = [output if i < 0 else operands[i] for i in derivative.reads if i < len(operands)]
+    reads = [output if i < 0 else operands[i] for i in sorted(positions) if i < len(operands)]
     return Cost(flops, bytes_of(output, *(t for t in reads if isinstance(t, Tensor)), *written))
 
 
-IN, OUT = (
-    Derivative((1,), (0,)),
-    Derivative((1,), (-1,)),
-)  # derivative times gradient; it needs the operand, the result
-FREE = Derivative((1,))  # needs neither
+# Derivative times gradient; it needs the operand, or the result, or neither.
+IN, OUT = Derivative((1,), ((0,),)), Derivative((1,), ((-1,),))
+FREE = Derivative((1,))
 
 
 def _times(flops: int, reads: int = 0) -> Derivative:
-    return Derivative((flops,), (reads,))
+    return Derivative((flops,), ((reads,),))
 
 
 # name: FLOPs per element, backward. Derivatives: PyTorch, tools/autograd/derivatives.yaml.
@@ -115,27 +119,29 @@ SAME_UNARY: dict[str, tuple[int, Derivative | None]] = {
 # Truth values.
 BOOL_UNARY = ("isnan", "isinf", "isfinite", "isposinf", "isneginf", "isreal", "logical_not", "signbit")
 
-ADD, MUL = Derivative((0, 0)), Derivative((1, 1), (0, 1))
+ADD, MUL = Derivative((0, 0)), Derivative((1, 1), ((1,), (0,)))
+DIV = Derivative((1, 3), ((1,), (0, 1)))
+_BOTH = ((0, 1), (0, 1))
 # name: FLOPs per element, backward, whether integers become floats.
 BINARY: dict[str, tuple[int, Derivative | None, bool]] = {
     "mul": (1, MUL, False), "multiply": (1, MUL, False),
-    "true_divide": (1, Derivative((1, 3), (0, 1)), True), "rdiv": (1, Derivative((3, 1), (0, 1)), True),
+    "true_divide": (1, DIV, True), "rdiv": (1, Derivative((3, 1), ((0, 1), (0,))), True),
     "floor_divide": (2, None, False), "rfloor_divide": (2, None, False),
-    "remainder": (3, Derivative((0, 2), (0, 1)), False), "fmod": (3, Derivative((0, 2), (0, 1)), False),
-    "pow": (1, Derivative((3, 3), (0, 1, -1)), False), "rpow": (1, Derivative((2, 2), (0, 1, -1)), False),
-    "float_power": (1, Derivative((3, 3), (0, 1, -1)), True),
-    "atan2": (1, Derivative((5, 5), (0, 1)), True), "arctan2": (1, Derivative((5, 5), (0, 1)), True),
-    "maximum": (1, Derivative((2, 2), (0, 1)), False), "minimum": (1, Derivative((2, 2), (0, 1)), False),
-    "fmax": (1, Derivative((2, 2), (0, 1)), False), "fmin": (1, Derivative((2, 2), (0, 1)), False),
-    "hypot": (4, Derivative((2, 2), (0, 1, -1)), True), "logaddexp": (5, Derivative((3, 3), (0, 1)), True),
-    "logaddexp2": (5, Derivative((3, 3), (0, 1)), True), "xlogy": (2, Derivative((2, 2), (0, 1)), True),
-    "copysign": (1, Derivative((2, 0), (0, -1)), True), "nextafter": (1, None, False), "ldexp": (2, FREE, True),
+    "remainder": (3, Derivative((0, 2), ((), (0, 1))), False), "fmod": (3, Derivative((0, 2), ((), (0, 1))), False),
+    "pow": (1, Derivative((3, 3), ((0, 1), (0, -1))), False), "rpow": (1, Derivative((2, 2), ((1, -1), (0, 1))), False),
+    "float_power": (1, Derivative((3, 3), ((0, 1), (0, -1))), True),
+    "atan2": (1, Derivative((5, 5), _BOTH), True), "arctan2": (1, Derivative((5, 5), _BOTH), True),
+    "maximum": (1, Derivative((2, 2), _BOTH), False), "minimum": (1, Derivative((2, 2), _BOTH), False),
+    "fmax": (1, Derivative((2, 2), _BOTH), False), "fmin": (1, Derivative((2, 2), _BOTH), False),
+    "hypot": (4, Derivative((2, 2), ((0, -1), (1, -1))), True), "logaddexp": (5, Derivative((3, 3), _BOTH), True),
+    "logaddexp2": (5, Derivative((3, 3), _BOTH), True), "xlogy": (2, Derivative((2, 2), ((1,), (0, 1))), True),
+    "copysign": (1, Derivative((2, 0), ((0, -1), ())), True), "nextafter": (1, None, False), "ldexp": (2, FREE, True),
     "heaviside": (2, None, False), "gcd": (1, None, False), "lcm": (1, None, False),
     "bitwise_and": (1, None, False), "bitwise_or": (1, None, False), "bitwise_xor": (1, None, False),
     "bitwise_left_shift": (1, None, False), "bitwise_right_shift": (1, None, False),
     "__and__": (1, None, False), "__or__": (1, None, False), "__xor__": (1, None, False),
     "__lshift__": (1, None, False), "__rshift__": (1, None, False),
-    "clamp_min": (1, Derivative((2,), (0,)), False), "clamp_max": (1, Derivative((2,), (0,)), False),
+    "clamp_min": (1, Derivative((2,), ((0, 1),)), False), "clamp_max": (1, Derivative((2,), ((0, 1),)), False),
 }  # fmt: skip
 COMPARISON = (
     "eq", "ne", "lt", "le", "gt", "ge", "not_equal", "less", "less_equal", "greater", "greater_equal",
@@ -201,7 +207,7 @@ def div(
     """
     if isinstance(rounding_mode, str):
         return elementwise((input, other), 2, None, None, inplace)
-    return elementwise((input, other), 1, None, Derivative((1, 3), (0, 1)), inplace, floats=True)
+    return elementwise((input, other), 1, None, DIV, inplace, floats=True)
 
 
 @cost("isclose")
@@ -235,7 +241,11 @@ def addcmul(
     ):  # (input, value, tensor1, tensor2), before 1.5
         tensor1, tensor2, value = tensor2, value, tensor1
     return elementwise(
-        (input, as_tensor(tensor1), as_tensor(tensor2)), 3, None, Derivative((0, 2, 2), (1, 2)), inplace
+        (input, as_tensor(tensor1), as_tensor(tensor2)),
+        3,
+        None,
+        Derivative((0, 2, 2), ((), (2,), (1,))),
+        inplace,
     )
 
 
@@ -246,7 +256,7 @@ def lerp(input: Tensor, end: Tensor, weight: Value, out: Value = None, inplace: 
     >>> lerp(Tensor((4,), "float32"), Tensor((4,), "float32"), 0.1)
     Cost(flops=12, bytes=48)
     """
-    return elementwise((input, end, weight), 3, None, Derivative((2, 1, 2), (0, 1, 2)), inplace)
+    return elementwise((input, end, weight), 3, None, Derivative((2, 1, 2), ((2,), (2,), (0, 1))), inplace)
 
 
 @cost("where", "_s_where")
@@ -256,7 +266,9 @@ def where(condition: Tensor, input: Value, other: Value, out: Value = None) -> C
     >>> where(Tensor((4,), "bool"), Tensor((4,), "float32"), 0.0)  # 4 + 16 + 16
     Cost(flops=4, bytes=36)
     """
-    return elementwise((condition, input, other), 1, result_dtype(input, other), Derivative((0, 1, 1), (0,)))
+    return elementwise(
+        (condition, input, other), 1, result_dtype(input, other), Derivative((0, 1, 1), ((), (0,), (0,)))
+    )
 
 
 @cost("Tensor.where", "Tensor.__where__")
@@ -279,4 +291,4 @@ def clamp(
     Cost(flops=8, bytes=32)
     """
     bounds = (min is not None) + (max is not None)
-    return elementwise((input, min, max), bounds, None, Derivative((bounds + 1,), (0,)), inplace)
+    return elementwise((input, min, max), bounds, None, Derivative((bounds + 1,), ((0,),)), inplace)

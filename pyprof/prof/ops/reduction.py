@@ -162,7 +162,7 @@ def extreme(
     """
     second = other if other is not None else dim
     if isinstance(second, Tensor):
-        return elementwise((input, second), 1, None, Derivative((2, 2), (0, 1)))
+        return elementwise((input, second), 1, None, Derivative((2, 2), ((0, 1), (0, 1))))
     whole = reduce(input, REDUCTIONS["amax"], dim, keepdim)
     if dim is None:
         return whole
