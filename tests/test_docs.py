@@ -28,8 +28,8 @@ def test_every_column_is_documented(spec):
 def test_the_twenty_columns_of_the_original_come_first_with_its_headings():
     original = (
         "idx Idx, seq SeqId, altseq AltSeqId, tid TId, layer Layer, trace Trace, dir Direction, sub Sub, mod Module, "
-        "op Op, kernel Kernel, params Params, sil Sil(ns), tc TC, device Device, stream Stream, grid Grid, block Block, "
-        "flops FLOPs, bytes Bytes"
+        "op Op, kernel Kernel, params Params, sil Sil(ns), tc TC, device Device, stream Stream, grid Grid, "
+        "block Block, flops FLOPs, bytes Bytes"
     )
     assert ", ".join(f"{spec.key} {spec.heading}" for spec in list(COLUMNS.values())[:20]) == original
     assert len({spec.heading for spec in COLUMNS.values()}) == len(COLUMNS)

@@ -55,7 +55,7 @@ def unknown(row: Row) -> bool:
 # The first that fits counts.
 REASONS = [
     Reason(COLUMNS, lambda r: r.op == _ACCUMULATE,
-           "AccumulateGrad is backward: its range has no sequence number, and the original takes only numbered ranges "
+           "AccumulateGrad is backward: its range has no sequence number, and the original takes numbered ranges only "
            "for backward. It names no operator of the user's, so the cost of its addition is unknown (na, not 0)."),
     Reason(("seq",), lambda r: r.op in ("sum", "add"),
            "The range says `seq = 0`; the original drops the number 0, which is the number of a thread's first node."),
@@ -68,7 +68,7 @@ REASONS = [
            "The forward of this node is `Tensor.chunk` inside multi_head_attention_forward; the original looks for the "
            "number of the node among smallest numbers only and finds no forward."),
     Reason(COSTS, unknown,
-           "No range or call gives the shapes (or no formula covers the operator): unknown is na; the original prints 0."),
+           "No range or call gives the shapes (or no formula covers the operator): unknown is na, not 0."),
     Reason(("flops",), lambda r: r.op == "linear" and r.theirs["op"] == "bias",
            "Bias adds are an epilogue of the product and are not counted; the product is on the GEMM's row."),
     Reason(("bytes",), lambda r: r.op == "linear" and r.theirs["op"] == "bias",
@@ -83,8 +83,8 @@ REASONS = [
     Reason(("flops",), lambda r: r.op == "add_",
            "x += alpha * y is two operations per element; the original counts 1.5."),
     Reason(("flops",), lambda r: r.op == "dropout",
-           "3 per element: one comparison with a random number, one product with the mask, one with the scale (2 in the "
-           "backward); the original says 5 for both and no source."),
+           "3 per element: one comparison with a random number, one product with the mask, one with the scale (2 in "
+           "the backward); the original says 5 for both and no source."),
     Reason(COSTS, lambda r: r.op in ("layer_norm", "cross_entropy"),
            "The original has no formula and prints 0. Kernels of one kind share the cost of the call by their time."),
     Reason(COSTS, lambda r: r.op == "log_softmax",
@@ -138,8 +138,8 @@ def page(all_rows: list[Row]) -> str:
         "# A recording of 2020, and where we differ from the tools of 2020",
         "",
         "One training step of a transformer language model on a V100 (nvprof, CUDA 10.1, classic PyProf markers; "
-        "josiahdavis/profiling-lm, Apache-2.0): 160 kernels, 7 296 770 ns. The tools of 2020 made a net.dict and a CSV of "
-        "it. Kernels, times, grids and blocks are the same in both. Every other difference is listed here; na is unknown.",
+        "josiahdavis/profiling-lm, Apache-2.0): 160 kernels, 7 296 770 ns. The tools of 2020 made a net.dict and a CSV "
+        "of it. Kernels, times, grids and blocks are the same. Every other difference is listed here; na is unknown.",
         "",
         "The tools of 2020 counted 118 fprop and 42 bprop rows, we count 102 and 58: the 16 rows of AccumulateGrad "
         "(reason 1).",
