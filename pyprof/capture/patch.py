@@ -134,6 +134,8 @@ def _lookup(namespace: dict[str, Any], name: str, original: Function, wrapper: F
     offsets_of = _offsets.get
 
     def get(module: ModuleType) -> Any:
+        if local.state.busy:  # inside a recorded call nothing is recorded
+            return namespace.get(name, original)
         frame = _getframe(_ASKING)
         code = frame.f_code
         offsets = offsets_of(id(code))
@@ -158,13 +160,18 @@ def _lookup(namespace: dict[str, Any], name: str, original: Function, wrapper: F
 class _Method:
     """A method of torch.Tensor: the original through the class, a bound wrapper through a tensor."""
 
-    __slots__ = ("original", "wrapper")
+    __slots__ = ("bind", "original", "wrapper")
 
-    def __init__(self, original: Function, wrapper: Function):
+    def __init__(self, original: Any, wrapper: Function):
         self.original, self.wrapper = original, wrapper
+        self.bind = original.__get__
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self.original if instance is None else MethodType(self.wrapper, instance)
+        if instance is None:
+            return self.original
+        if local.state.busy:  # inside a recorded call nothing is recorded
+            return self.bind(instance)
+        return MethodType(self.wrapper, instance)
 
 
 class Patches:

@@ -160,6 +160,54 @@ def checkpointed() -> torch.Tensor:
     return x.grad
 
 
+def exported() -> torch.Tensor:
+    program = torch.export.export(nn.Sequential(nn.Linear(3, 3), nn.GELU()), (torch.ones(2, 3),))
+    return program.module()(torch.randn(2, 3))  # type: ignore[no-any-return]
+
+
+def proxies() -> torch.Tensor:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    def body(x: torch.Tensor) -> torch.Tensor:
+        return F.relu(torch.add(x, x).mul(2))
+
+    graph = torch.fx.symbolic_trace(body)
+    assert [node.target for node in graph.graph.nodes][1:4] == [torch.add, "mul", F.relu]
+    return graph(make_fx(body, tracing_mode="fake")(torch.randn(3)))  # type: ignore[no-any-return]
+
+
+def autocast() -> torch.Tensor:
+    scaler = torch.amp.GradScaler("cpu")
+    weight = torch.ones(3, 3, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        scaler.scale(torch.mm(weight, torch.randn(3, 3)).float().sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    return weight
+
+
+def double_backward() -> torch.Tensor:
+    x = torch.randn(3, requires_grad=True)
+    (grad,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+    grad.sum().backward()
+    assert x.grad is not None
+    return x.grad
+
+
+def layouts() -> torch.Tensor:
+    nested = torch.nested.nested_tensor([torch.randn(2, 3), torch.randn(1, 3)])
+    sparse = torch.eye(3).to_sparse() @ torch.randn(3, 2)
+    with torch.device("meta"), torch.inference_mode():
+        torch.ones(2, 3).matmul(torch.ones(3, 1))
+    return torch.cat([(nested + nested).to_padded_tensor(0.0).flatten(), sparse.flatten()])
+
+
+def inner_models() -> torch.Tensor:
+    module = torch.jit.script(nn.TransformerEncoderLayer(8, 2, 8, dropout=0.0).eval())
+    return copy.deepcopy(module)(torch.randn(2, 1, 8))  # type: ignore[no-any-return]
+
+
 class Logged(torch.Tensor):
     """A subclass that handles functions through a table keyed by the functions themselves."""
 
@@ -197,6 +245,12 @@ MODELS: dict[str, Callable[[], torch.Tensor]] = {
     "vmap of grad": functional_transforms,
     "checkpoint": checkpointed,
     "subclass with a table": subclass,
+    "export": exported,
+    "fx and make_fx": proxies,
+    "autocast and GradScaler": autocast,
+    "double backward": double_backward,
+    "nested, sparse, meta": layouts,
+    "scripted encoder layer": inner_models,
 }
 
 
