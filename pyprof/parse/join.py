@@ -29,9 +29,9 @@ class Spans:
 
     `event` is the row in `Trace.ops`, -1 for a range. `call`, `operator` and `boundary` are spans: the outermost call
     and operator of the forward or backward that a span is part of, and the innermost backward range; `inner_call` is
-    the innermost call, the span itself included. `seq` is the
-    sequence number that the span carries, `base` that of its outermost numbered ancestor, to which the offsets in
-    `Place` are relative. -1 stands for "no such span" in all of them.
+    the innermost call, the span itself included. -1 stands for "no such span" in all of them. `seq` is the sequence
+    number that the span carries, `base` that of its outermost numbered ancestor, to which the offsets in `Place` are
+    relative.
     """
 
     thread: Ints
@@ -201,7 +201,7 @@ def _paths(
     places, label_of_path = [Place()], [-1]
     for depth, members in enumerate(levels):
         above = path[parent[members]] if depth else np.zeros(len(members), np.int64)
-        number, keys = pd.factorize(above * max(len(steps), 1) + step_code[members])
+        number, keys = pd.factorize(above.astype(np.int64) * max(len(steps), 1) + step_code[members])
         path[members] = number + len(places)
         for key in keys.tolist():
             span = sample[key % len(steps)]

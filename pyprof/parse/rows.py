@@ -7,8 +7,7 @@ the operator events inside it, so the rows of a thread add up to the time it spe
 
 from __future__ import annotations
 
-import re
-from functools import cache
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from pyprof.errors import FormatError
 from pyprof.marker import EVALUATE
 from pyprof.model import KERNEL, OPERATOR, Bools, Column, Ints, Rows, Site, Trace
 from pyprof.parse.join import Spans, layers_outside, link, spans
+from pyprof.parse.names import demangle, short_name
 from pyprof.parse.pair import pair
 from pyprof.parse.paths import Place, site
 
@@ -27,6 +27,7 @@ _NONE = -1
 
 def rows(trace: Trace, memory: bool = False) -> Rows:
     """Join and pair a recording. `memory`: with copies and sets. Raises FormatError if nothing was recorded."""
+    trace = replace(trace, lost=dict(trace.lost))  # what is lost here is told by the rows
     found = spans(trace)
     forward = pair(trace, found)
     if len(trace.gpu):
@@ -142,7 +143,7 @@ def _finish(
     origin = np.where(boundary >= 0, forward[boundary], _NONE)
     paired = origin >= 0
     source = np.where(paired, origin, at)  # where the call was made
-    path = np.where(inside, found.path[at], 0)
+    path = np.where(inside, found.path[at], 0).astype(np.int64)
     site_code, sites = _sites(found, path, np.where(paired, found.path[source], _NONE), outside)
     call, inner_calls = _calls(trace, found, source, inside, np.where(paired, _NONE, boundary))
     tids = np.array([t.tid for t in trace.threads] + [0], np.int64)
@@ -241,36 +242,3 @@ def _sub(call: Column, direction: Ints) -> Ints:
     group = pd.Series(np.where(call.mask(), call.values * 4 + direction, _NONE))
     number = group.groupby(group, sort=False).cumcount().to_numpy()
     return np.where(call.mask(), number, 0)
-
-
-@cache
-def demangle(name: str) -> str:
-    """A C++ symbol in readable form; anything else, and any symbol nobody can read, as it is.
-
-    >>> demangle("_ZN2at6native4reluEv"), demangle("volta_sgemm_128x64_nn")
-    ('at::native::relu()', 'volta_sgemm_128x64_nn')
-    """
-    if not name.startswith("_Z"):
-        return name
-    try:
-        import cxxfilt
-
-        return str(cxxfilt.demangle(name))
-    except Exception:
-        return name
-
-
-def short_name(name: str) -> str:
-    """The kernel's function name without its namespaces of torch, template arguments and parameters.
-
-    >>> short_name("void at::native::(anonymous namespace)::softmax_warp_forward<float, 8>(float*, int)")
-    'softmax_warp_forward'
-    >>> short_name("cudnn::gemm::computeOffsetsKernel(cudnn::gemm::ComputeOffsetsParams)")
-    'cudnn::gemm::computeOffsetsKernel'
-    """
-    if re.match(r"^\w+::\w+$", name):
-        return name  # an operator: aten::mm
-    name = name.replace("(anonymous namespace)::", "").replace("<unnamed>::", "").split("<", 1)[0]
-    for prefix in ("void ", "at::", "cuda::", "native::"):
-        name = name.replace(prefix, "")
-    return name.split("(", 1)[0]
