@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import os
 import sys
+import threading
 import traceback
 from types import CodeType, ModuleType
 from typing import Any
@@ -55,14 +56,23 @@ def _compile(script: str, path: str) -> CodeType:
 
 
 def _execute(code: CodeType, namespace: dict[str, Any]) -> int:
+    before = threading.enumerate()
     try:
         exec(code, namespace)
+        _join(before)
     except SystemExit as leave:
         return _exit_code(leave.code)
     except BaseException as error:
         _print_traceback(error, code)
         return 130 if isinstance(error, KeyboardInterrupt) else 1
     return 0
+
+
+def _join(before: list[threading.Thread]) -> None:
+    """Python waits for the threads that a script leaves behind; what they run belongs to the recording."""
+    for thread in threading.enumerate():
+        if not thread.daemon and thread not in before:
+            thread.join()
 
 
 OUTERMOST.append(_execute.__code__)  # stacks end here: the command's own frames are no part of the program

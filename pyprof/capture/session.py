@@ -17,7 +17,7 @@ from pyprof.capture.collectors.kineto import Kineto, Operator
 from pyprof.capture.patch import Patches, Registry
 from pyprof.capture.recorder import recorder
 from pyprof.capture.resolve import CallRow, RangeRow, resolve
-from pyprof.capture.writer import Recording, StepRow, write
+from pyprof.capture.writer import Recording, StepRow, check_folder, write
 
 DEFAULT_MAX_EVENTS = 1_000_000
 # torch's records take 4 kB each until they are read: they are read whenever about this many have come together.
@@ -30,6 +30,7 @@ class Session:
     """A recording into one file. Windows of one session follow each other; only one session exists at a time."""
 
     def __init__(self, output: str, max_events: int = DEFAULT_MAX_EVENTS):
+        check_folder(output)
         self.output, self.max_events = output, max_events
         self.on_step: Callable[[Session], None] | None = None
         self.next_step = 0
@@ -80,7 +81,9 @@ class Session:
             if state.calls or state.ranges or state.modules:
                 self._threads[state.tid] = state.name
         operators = self._kineto.operators()
-        calls, ranges = resolve(recorder, recorder.threads, operators, self._kineto.ranges)
+        # Torch's own record of a record_function range is complete only if torch's profiler was ours to the end.
+        scopes = [] if self.operators_given_up else self._kineto.ranges
+        calls, ranges = resolve(recorder, recorder.threads, operators, scopes)
         self._calls += calls
         self._ranges += ranges
         self._operators += operators
@@ -162,8 +165,8 @@ class Session:
         self._pauses += 1
         self._paused_ns += time_ns() - began
 
-    def write(self) -> str:
-        """Write the file; one line on stderr says what is in it. Returns its name."""
+    def write(self) -> None:
+        """Write the file; one line on stderr says what is in it."""
         self._bound()
         write(self.output, self._recording(), " ".join(sys.argv[:1]) or "python")
         steps = f", {_plural(len(self._steps), 'step')}" if self._steps else ""
@@ -173,7 +176,6 @@ class Session:
             + (f", {lost} not recorded" if lost else ""),
             file=sys.stderr,
         )
-        return self.output
 
     def _bound(self) -> None:
         """Keep the first `max_events` events, by the time they began."""

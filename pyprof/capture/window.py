@@ -91,18 +91,22 @@ def record_run(output: str, max_events: int = DEFAULT_MAX_EVENTS) -> None:
 
 
 def finish() -> str | None:
-    """End the recording, if there is one, and write its file. Returns the file's name."""
+    """End the recording, if there is one, and write its file. Returns the file's name.
+
+    A file that cannot be written is one line on stderr: it must not end a training.
+    """
     session, _control.session = _control.session, None
     _control.whole_run = _control.implicit = False
     if session is None:
         return None
     session.close()
     try:
-        path = session.write()
-    finally:
-        session.forget()
+        session.write()
+    except CaptureError as error:
+        print(f"pyprof: {error}", file=sys.stderr)
+    session.forget()
     _control.recorded = True
-    return path
+    return session.output
 
 
 def shutdown() -> None:
@@ -239,6 +243,7 @@ def _forget() -> None:
     if _control.session is not None:
         _control.session.abandon()
     _control.session = None
+    _control.pid, _control.recorded = os.getpid(), True
 
 
 def recorded() -> bool:

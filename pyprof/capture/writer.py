@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
+from time import time_ns
 from typing import NamedTuple
 
 import pyprof
@@ -75,30 +75,34 @@ class Recording(NamedTuple):
 
 
 def write(path: str, recording: Recording, process_name: str) -> None:
-    """Write the file. Raises CaptureError when the folder cannot be written to."""
+    """Write the file. Raises CaptureError when that fails; then there is none."""
     try:
         with _renamed(path) as name:
             _fill(name, recording, process_name)
     except (OSError, sqlite3.Error) as error:
-        raise CaptureError(
-            f"{path}: the recording cannot be written ({error}). Name another file."
-        ) from error
+        raise CaptureError(f"{path}: the recording could not be written ({error}).") from error
+
+
+def check_folder(path: str) -> None:
+    """Raise CaptureError if a file cannot be written there: better before the training than after it."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise CaptureError(f"{path}: the folder does not exist. Make it, or name another file.")
+    if not os.access(folder, os.W_OK) or os.path.isdir(path):
+        raise CaptureError(f"{path}: cannot be written. Name another file.")
 
 
 @contextmanager
 def _renamed(path: str) -> Iterator[str]:
-    """A temporary file beside `path` that takes its place when all went well."""
-    folder = os.path.dirname(os.path.abspath(path))
-    handle, name = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", suffix=".part", dir=folder)
-    os.close(handle)
+    """A temporary name beside `path` that takes its place when all went well."""
+    folder, base = os.path.split(os.path.abspath(path))
+    name = os.path.join(folder, f".{base}.{os.getpid()}.{time_ns()}.part")
     try:
         yield name
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)  # mkstemp makes it private
         os.replace(name, path)
     except BaseException:
-        os.unlink(name)
+        with suppress(FileNotFoundError):
+            os.unlink(name)
         raise
 
 

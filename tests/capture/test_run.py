@@ -203,6 +203,16 @@ def test_script_with_its_own_profiler_keeps_its_trace(tmp_path: Path, run: Run) 
     assert recorded.table("PYPROF_META")["layers"] == "sites"
 
 
+def test_threads_that_the_script_leaves_behind_are_recorded(tmp_path: Path, run: Run) -> None:
+    source = (
+        "import threading, time, torch\n"
+        "def work():\n    time.sleep(0.1)\n    torch.ones(2).exp()\n"
+        "threading.Thread(target=work).start()\n"
+    )
+    assert run(source).returncode == 0
+    assert Recorded(tmp_path / "net.sqlite").names == ["torch.ones", "Tensor.exp"]
+
+
 def test_workers_of_a_data_loader_are_quiet(tmp_path: Path, run: Run) -> None:
     source = (
         "import torch\n"

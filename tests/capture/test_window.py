@@ -233,9 +233,11 @@ def test_the_users_profiler_keeps_its_trace_whole(
             work()
     else:
         pyprof.start(str(path))
-        torch.exp(x)
+        with torch.profiler.record_function("before"):
+            torch.exp(x)
         with torch.profiler.profile(acc_events=True) as theirs:
-            torch.tanh(x)
+            with torch.profiler.record_function("after"):
+                torch.tanh(x)
             pyprof.stop()
             for _ in range(4):
                 torch.tanh(x)
@@ -245,6 +247,7 @@ def test_the_users_profiler_keeps_its_trace_whole(
     if order == "overlapping":  # what came before theirs is kept
         assert recorded.names == ["torch.exp", "torch.tanh"]
         assert [op.name for op in recorded.ops] == ["aten::exp"]
+        assert recorded.ranges == [("before", 59), ("after", 59)]
         assert "torch.profiler" in meta["operators"]
     else:
         assert recorded.names == ["torch.tanh"] * 5
