@@ -48,13 +48,17 @@ class Database:
 
     def __init__(self, path: Path):
         self.path = path
-        self._uri = f"file:{quote(str(path.resolve()))}?mode=ro"
+        file = path.resolve()
+        self._uri = f"file:{quote(str(file))}?mode=ro"
+        if not any(file.with_name(file.name + end).exists() for end in ("-wal", "-journal")):
+            self._uri += "&immutable=1"  # nobody writes it: no lock, and no files beside it
         try:
             self._connection = sqlite3.connect(self._uri, uri=True)
+            self._connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
             names = self._connection.execute("select name from sqlite_master where type = 'table'").fetchall()
+            self.tables = {name: self._columns(name) for (name,) in names}
         except sqlite3.Error as error:
             raise FormatError(f"{path}: SQLite cannot read it ({error}). Export or copy it again.") from error
-        self.tables = {name: self._columns(name) for (name,) in names}
 
     def _columns(self, table: str) -> frozenset[str]:
         quoted = table.replace('"', '""')
@@ -148,7 +152,17 @@ def _batch(columns: list[pa.Array], numbers: list[str], texts: list[str]) -> Bat
         )  # a copy: a view would keep the batch alive
         missing = values == _MISSING
         out[name] = Column(np.where(missing, 0, values), ~missing) if missing.any() else Column(values)
-    return Batch(len(columns[0]), out, dict(zip(texts, columns[len(numbers) :])))
+    return Batch(len(columns[0]), out, dict(zip(texts, map(_utf8, columns[len(numbers) :]))))
+
+
+def _utf8(column: pa.Array) -> pa.Array:
+    """A text may be in any encoding, a path for instance: what is not UTF-8 is replaced."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = column.cast(pa.binary()).to_pylist()
+        return pa.array([text.decode("utf-8", "replace") for text in raw], pa.string())
+    return column
 
 
 def concat(columns: Sequence[Column], dtype: Any = np.int64) -> Column:
