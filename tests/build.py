@@ -482,52 +482,36 @@ WRITERS = {
 }
 
 
-def rewrite(
-    source: Path,
-    target: Path,
-    table: str = "",
-    columns: dict[str, str] | None = None,
-    seed: int | None = None,
-) -> Path:
+Changes = dict[str, dict[str, str]]
+
+
+def rewrite(source: Path, target: Path, changes: Changes | None = None, seed: int | None = None) -> Path:
     """Copy a database, its rows in another order if there is a `seed`.
 
-    `columns` says what stands for some columns of a table: an SQL expression, "" for nothing, "as NAME" for a new name.
+    `changes` says by table what stands for some of its columns: an SQL expression, "" for nothing, "as NAME" for a new
+    name. A table of which no column is left is left out.
     """
-    origin = sqlite3.connect(f"file:{source}?mode=ro", uri=True)
-    out = sqlite3.connect(target)
+    out = sqlite3.connect(target, uri=True)
     out.execute("pragma journal_mode = off")
-    names = [
-        n
-        for (n,) in origin.execute(
-            "select name from sqlite_master where type = 'table' and name not like 'sqlite_%'"
-        )
-    ]
-    for name in names:
-        every = [row[1] for row in origin.execute(f'pragma table_info("{name}")')]
-        change = columns if name == table and columns else {}
-        chosen = []
-        for c in every:
-            expression = change.get(c, f'"{c}"')
+    out.execute("attach ? as source", [f"{source.resolve().as_uri()}?mode=ro"])
+    out.create_function("place", 1, lambda row: random.Random(f"{seed} {row}").random())
+    names = out.execute(
+        "select name from source.sqlite_master where type = 'table' and name not like 'sqlite_%'"
+    )
+    for (name,) in names.fetchall():
+        fields = []
+        for column in [row[1] for row in out.execute(f'pragma source.table_info("{name}")')]:
+            expression = (changes or {}).get(name, {}).get(column, f'"{column}"')
             if expression.startswith("as "):
-                c, expression = expression[3:], f'"{c}"'
-            if expression:
-                chosen.append((c, expression))
-        if not chosen:
-            continue
-        fields = ", ".join(expression for _, expression in chosen)
-        rows = origin.execute(f'select {fields} from "{name}"').fetchall()
-        if seed is not None:
-            random.Random(f"{seed} {name}").shuffle(rows)
-        out.execute(f'create table "{name}" ({", ".join(_quoted(c) for c, _ in chosen)})')
-        out.executemany(f'insert into "{name}" values ({", ".join("?" * len(chosen))})', rows)
+                fields.append(f'"{column}" as "{expression[3:]}"')
+            elif expression:
+                fields.append(f'{expression} as "{column}"')
+        if fields:
+            order = "order by place(rowid)" if seed is not None else ""
+            out.execute(f'create table "{name}" as select {", ".join(fields)} from source."{name}" {order}')
     out.commit()
     out.close()
-    origin.close()
     return target
-
-
-def _quoted(name: str) -> str:
-    return '"' + name + '"'
 
 
 def read(path: Path, memory: bool = False) -> list[dict[str, Any]]:

@@ -78,8 +78,8 @@ def test_p3_text_stands_in_the_range_or_in_the_string_table(own, tmp_path):
     text = "aten::relu, seq = 5\n  > 3 relu"
     plain = build.write_nsys(tmp_path / "plain", recording(text))
     ids = build.write_nsys(tmp_path / "ids", recording(text), registered=True)
-    old = build.rewrite(ids, tmp_path / "old", "NVTX_EVENTS", {"text": "''" if own == "" else "null"})
-    zero = build.rewrite(plain, tmp_path / "zero", "NVTX_EVENTS", {"textId": "0"})
+    old = build.rewrite(ids, tmp_path / "old", {"NVTX_EVENTS": {"text": "''" if own == "" else "null"}})
+    zero = build.rewrite(plain, tmp_path / "zero", {"NVTX_EVENTS": {"textId": "0"}})
     assert build.read(plain) == build.read(ids) == build.read(old) == build.read(zero)
     assert build.read(old)[0]["op"] == ["aten::relu"]
 
