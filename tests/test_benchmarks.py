@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmarks run. What they measure is for docs/measurements.md: no figure is claimed here."""
+
+from __future__ import annotations
+
+import filecmp
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def run(root: Path, script: str, *arguments: str) -> str:
+    """What a script of benchmarks/ prints."""
+    command = [sys.executable, str(root / "benchmarks" / script), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_each_stage_of_parse_is_measured(root: Path, tmp_path: Path) -> None:
+    printed = run(
+        root, "parse.py", "--sizes", "1000", "--variants", "0", "--rounds", "1", "--folder", str(tmp_path)
+    )
+    for stage in (
+        "SQLite's own walk",
+        "formats.load",
+        "spans, link, enclosing, pair",
+        "parse + prof into columns",
+    ):
+        assert stage in printed
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.long
+def test_each_variant_of_a_recording_is_measured(root: Path) -> None:
+    printed = run(root, "parse.py", "--sizes", "1000", "--variants", "1000", "--rounds", "1")
+    for variant in ("new markers", "string ids", "distinct", "distinct shapes"):
+        assert variant in printed
+
+
+def test_each_mode_of_capture_is_measured(root: Path) -> None:
+    printed = run(root, "capture.py", "--rounds", "1", "--scale", "0.02")
+    for mode in ("init, not recording", "sites", "sites + operators", "original's method"):
+        assert mode in printed
+
+
+def test_the_same_options_generate_the_same_file(root: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.sqlite", tmp_path / "second.sqlite"
+    for path in (first, second):
+        run(root, "gen_nsys.py", str(path), "--kernels", "1000", "--markers", "new")
+    assert filecmp.cmp(first, second, shallow=False)
+
+
+@pytest.mark.parametrize("option", ["--distinct", "--distinct-shapes", "--string-ids"])
+def test_variants_differ_in_their_texts_only(root: Path, tmp_path: Path, option: str) -> None:
+    plain, variant = tmp_path / "plain.sqlite", tmp_path / "variant.sqlite"
+    run(root, "gen_nsys.py", str(plain), "--kernels", "2000")
+    run(root, "gen_nsys.py", str(variant), "--kernels", "2000", option)
+    times = "select start, end, globalTid from NVTX_EVENTS"
+    assert (
+        sqlite3.connect(plain).execute(times).fetchall() == sqlite3.connect(variant).execute(times).fetchall()
+    )
+    texts = "select coalesce(text, value) from NVTX_EVENTS left join StringIds on id = textId"
+    own = [text for (text,) in sqlite3.connect(variant).execute(texts) if not text.startswith("layer:")]
+    if option == "--distinct":
+        assert len(set(own)) == len(own)
+    elif option == "--distinct-shapes":
+        calls = [text for text in own if "'shape'" in text]
+        assert len(set(calls)) == len(calls)
+    else:
+        assert own == [t for (t,) in sqlite3.connect(plain).execute(texts) if not t.startswith("layer:")]
