@@ -37,7 +37,7 @@ class Traced(Exception):
 
 
 def key_of(args: Sequence[Any], kwargs: Mapping[str, Any], alone: bool = False) -> Key:
-    """The key of a call's arguments, flat: a tensor is its torch.Size, dtype and stride, all else one entry.
+    """The key of a call's arguments, flat: a contiguous tensor is its torch.Size and dtype, all else is one entry.
 
     Raises Traced if one of them is a stand-in.
     """
@@ -52,8 +52,12 @@ def key_of(args: Sequence[Any], kwargs: Mapping[str, Any], alone: bool = False) 
         kind = type(value)
         if kind is _Tensor or kind is _Parameter:
             try:
-                out += (value.shape, value.dtype, value.stride())
-            except Exception:  # sparse and nested tensors have no strides, or not even a shape
+                plain = value.is_contiguous()
+            except RuntimeError:  # of a sparse or nested tensor
+                plain = False
+            if plain:
+                out += (value.shape, value.dtype)
+            else:
                 out.append(_tensor(value))
         else:
             out.append(_item(value, kind, 0))
@@ -108,14 +112,11 @@ def _bound(value: Any) -> str:
 
 def _tensor(value: torch.Tensor) -> Any:
     try:
-        shape = tuple(value.shape)
-    except Exception:
+        shape, dtype = tuple(value.shape), value.dtype
+        stride = value.stride() if value.layout is torch.strided else None
+    except RuntimeError:  # a nested tensor has no shape
         return (type(value),)
-    try:
-        stride = value.stride()
-    except Exception:
-        stride = None
-    return _TensorKey((shape, value.dtype, stride))
+    return _TensorKey((shape, dtype, stride))
 
 
 def arguments(key: Key) -> tuple[Arg, ...]:
@@ -124,7 +125,7 @@ def arguments(key: Key) -> tuple[Arg, ...]:
     entries = iter(key)
     for entry in entries:
         if type(entry) is torch.Size:
-            out.append(Arg("", _value(_TensorKey((entry, next(entries), next(entries))))))
+            out.append(Arg("", _value(_TensorKey((entry, next(entries), None)))))
         elif type(entry) is _Named:
             out.append(Arg(entry[0], _value(entry[1])))
         else:

@@ -3,8 +3,8 @@
 
 The stack above a call inside a module is the stack above the module's call plus the few frames in between. So a
 *context* is a chain of module calls, each with the frames that led to it, and the key of a *site* is its context and
-(code, instruction) of the frames in between, of `KEY_FRAMES` at most: a dictionary hit. Only a new key walks further.
-Outside of modules, two calls that agree in that many frames and differ only further out are taken for one site.
+(code, instruction) of the frames in between, of four at most: a dictionary hit. Only a new key walks further.
+Outside of modules, two calls that agree in four frames and differ only further out are taken for one site.
 
 Frames are kept as (code object, instruction); file and line are looked up when the file is written. PyProf's own
 frames are left out, torch's stay: the reader filters.
@@ -21,8 +21,6 @@ import torch
 
 Frame = tuple[CodeType, int]
 Key = tuple[int, ...]
-KEY_FRAMES = 4
-_OUTER = tuple(range(KEY_FRAMES - 1))
 _CALL_IMPL = torch.nn.Module._call_impl.__code__
 # Frames outside of these are not the program's: the window's end of a stack, set by `run`.
 OUTERMOST: list[CodeType] = []
@@ -51,14 +49,7 @@ class Stacks:
 
     def site(self, frame: FrameType, context: int) -> int:
         """The number of the place where `frame` stands. The code objects are kept, so their ids stay theirs."""
-        key = [context, id(frame.f_code), frame.f_lasti]
-        outer = frame.f_back
-        for _ in _OUTER:
-            if outer is None or (code := outer.f_code) is _CALL_IMPL:
-                break  # above a module's forward stands what the context knows
-            key += (id(code), outer.f_lasti)
-            outer = outer.f_back
-        place = tuple(key)
+        place = _place(frame, context)
         site = self.by_key.get(place)
         if site is None:
             frames = walk(frame)
@@ -104,6 +95,30 @@ class Stacks:
             code, instruction = frame
             text = self._texts[frame] = f"{code.co_filename}:{_line(code, instruction)}"
         return text
+
+
+def _place(frame: FrameType, context: int) -> Key:
+    """The key of a site: four frames at most, written out, since a loop costs twice as much."""
+    second = frame.f_back
+    if second is None or (code2 := second.f_code) is _CALL_IMPL:
+        return (context, id(frame.f_code), frame.f_lasti)
+    third = second.f_back
+    if third is None or (code3 := third.f_code) is _CALL_IMPL:
+        return (context, id(frame.f_code), frame.f_lasti, id(code2), second.f_lasti)
+    fourth = third.f_back
+    if fourth is None or (code4 := fourth.f_code) is _CALL_IMPL:
+        return (context, id(frame.f_code), frame.f_lasti, id(code2), second.f_lasti, id(code3), third.f_lasti)
+    outer = (id(code4), fourth.f_lasti)
+    return (
+        context,
+        id(frame.f_code),
+        frame.f_lasti,
+        id(code2),
+        second.f_lasti,
+        id(code3),
+        third.f_lasti,
+        *outer,
+    )
 
 
 def walk(frame: FrameType | None) -> tuple[Frame, ...]:
