@@ -52,12 +52,8 @@ def key_of(args: Sequence[Any], kwargs: Mapping[str, Any], alone: bool = False) 
         kind = type(value)
         if kind is _Tensor or kind is _Parameter:
             try:
-                plain = value.is_contiguous()
-            except RuntimeError:  # of a sparse or nested tensor
-                plain = False
-            if plain:
-                out += (value.shape, value.dtype)
-            else:
+                out += (value.shape, value.dtype) if value.is_contiguous() else (_tensor(value),)
+            except RuntimeError:  # a sparse or nested tensor does not know
                 out.append(_tensor(value))
         else:
             out.append(_item(value, kind, 0))
