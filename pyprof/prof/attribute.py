@@ -277,9 +277,11 @@ def _slots(group: Ints, duration: Ints, fits: Bools, is_product: Bools, reduces:
     named = products & (part != _HELPER)
     slot[named] = part[named]
     unnamed = products & ~named
-    left = 2 - (in_group(named & (part == _DGRAD)) > 0) - (in_group(named & (part == _WGRAD)) > 0)
-    slot[unnamed & (left > 0)] = _BOTH
-    slot[unnamed & (left > 0) & (in_group(unnamed) <= left)] = _EITHER
+    has_dgrad, has_wgrad = (in_group(named & (part == which)) > 0 for which in (_DGRAD, _WGRAD))
+    slot[unnamed & ~has_dgrad] = _DGRAD
+    slot[unnamed & ~has_wgrad] = _WGRAD
+    either = unnamed & ~has_dgrad & ~has_wgrad
+    slot[either] = np.where(in_group(unnamed)[either] <= 2, _EITHER, _BOTH)
     bias = _longest(group, duration, is_product & ~products & (reduces | (part == _BGRAD)))
     slot[bias] = _BGRAD
     simple = ~is_product & fits
