@@ -95,8 +95,14 @@ def _widths(specs: Sequence[Spec], width: int) -> list[int]:
 def _fix(spec: Spec, column: list[str], size: int) -> list[str]:
     if spec.key == "trace":
         column = [text.rpartition(",")[2].rpartition("/")[2] for text in column]
+    column = [text if text.isprintable() else _printable(text) for text in column]
     right = bool(spec.unit) or spec.key in ("idx", "sub", "tid", "device", "stream")
     return [text[:size].rjust(size) if right else text[:size].ljust(size) for text in column]
+
+
+def _printable(text: str) -> str:
+    """A line break or an escape sequence in a name would end the row, or play with the terminal."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def frame(view: View, specs: Sequence[Spec]) -> pd.DataFrame:
