@@ -49,37 +49,54 @@ def _split_distinct(values: pa.Array, strings: Strings) -> SplitTexts:
     """What torch itself writes is cut at plain substrings, a tenth of the cost of a regular expression with groups;
     all else goes through `marker`'s patterns."""
     n = len(values)
-    code, seq, present, operator = (
-        np.zeros(n, np.int32),
-        np.zeros(n, np.int64),
-        np.zeros(n, bool),
-        np.zeros(n, bool),
-    )
-    has_suffix = pc.and_not(pc.match_substring(values, " = "), pc.starts_with(values, "{"))
-    suffixed = np.flatnonzero(has_suffix.to_numpy(zero_copy_only=False))
-    if len(suffixed):
-        head, rest = _cut(values.take(pa.array(suffixed)), ", seq = ")
-        usual = pc.and_(pc.match_substring_regex(rest, _USUAL), pc.invert(pc.match_substring(head, " = ")))
-        usual = pc.and_(usual, pc.not_equal(head, "")).to_numpy(zero_copy_only=False)
-        places = suffixed[usual]
-        chosen = pa.array(np.flatnonzero(usual))
-        head, rest = head.take(chosen), rest.take(chosen)
-        number, more = _cut(rest, ",")
-        if pc.any(pc.match_substring(more, " sizes = ")).as_py():
-            shapes, _ = _cut(_cut(more, " sizes = ")[1], ", input_op_ids = ")
-            tail = pc.if_else(pc.equal(shapes, ""), "", pc.binary_join_element_wise(", sizes = ", shapes, ""))
-            head = pc.binary_join_element_wise(head, tail, "")
-        code[places], operator[places], present[places] = intern(head, strings), True, True
-        seq[places] = pc.cast(number, pa.int64()).to_numpy(zero_copy_only=False)
-    others = np.flatnonzero(~operator)
-    if len(others):
-        slow = _split_by_pattern(values.take(pa.array(others)), strings)
-        code[others], operator[others] = slow.code, slow.operator
-        seq[others], present[others] = slow.seq.values, slow.seq.mask()
+    code, seq = np.zeros(n, np.int32), np.zeros(n, np.int64)
+    present, operator = np.zeros(n, bool), np.zeros(n, bool)
+    is_literal = _bools(pc.starts_with(values, "{"))
+    others = np.flatnonzero(~is_literal)
+    has_suffix = _bools(pc.match_substring(values.take(pa.array(others)), " = "))
+    plain, left = others[~has_suffix], others[has_suffix]
+    for first in ("seq", "op_id"):
+        if not len(left):
+            break
+        head, number, tail, usual = _cut_usual(values.take(pa.array(left)), f", {first} = ")
+        places, left = left[usual], left[~usual]
+        code[places], operator[places] = intern(pc.binary_join_element_wise(head, tail, ""), strings), True
+        if first == "seq":
+            seq[places], present[places] = pc.cast(number, pa.int64()).to_numpy(zero_copy_only=False), True
+    if len(left):
+        slow = _split_by_pattern(values.take(pa.array(left)), strings)
+        code[left], operator[left], seq[left], present[left] = (
+            slow.code,
+            slow.operator,
+            slow.seq.values,
+            slow.seq.mask(),
+        )
+    code[plain] = intern(values.take(pa.array(plain)), strings)
+    literals = values.filter(pa.array(is_literal))
+    if pc.any(pc.match_substring(literals, "callid")).as_py():
+        literals = pc.replace_substring_regex(literals, CALL_IDS, "")
+    code[is_literal] = intern(literals, strings)
     return SplitTexts(code, Column(seq, present), operator)
 
 
 _USUAL = r"\A[0-9]{1,18}(?:, op_id = [0-9]{1,18})?(?:, sizes = \[[^=]+\])?(?:, input_op_ids = \[[^=]*\])?\z"
+
+
+def _bools(values: pa.Array) -> Bools:
+    out: Bools = values.to_numpy(zero_copy_only=False)
+    return out
+
+
+def _cut_usual(values: pa.Array, separator: str) -> tuple[pa.Array, pa.Array, pa.Array, Bools]:
+    """Name, number after the separator and ", sizes = .." of the texts that torch's own code writes, and which are."""
+    head, rest = _cut(values, separator)
+    usual = pc.and_(pc.match_substring_regex(rest, _USUAL), pc.invert(pc.match_substring(head, " = ")))
+    usual = pc.and_(usual, pc.not_equal(head, ""))
+    head, rest = head.filter(usual), rest.filter(usual)
+    number, more = _cut(rest, ",")
+    shapes, _ = _cut(_cut(more, " sizes = ")[1], ", input_op_ids = ")
+    tail = pc.if_else(pc.equal(shapes, ""), "", pc.binary_join_element_wise(", sizes = ", shapes, ""))
+    return head, number, tail, _bools(usual)
 
 
 def _cut(values: pa.Array, separator: str) -> tuple[pa.Array, pa.Array]:
@@ -92,11 +109,10 @@ def _cut(values: pa.Array, separator: str) -> tuple[pa.Array, pa.Array]:
 
 
 def _split_by_pattern(values: pa.Array, strings: Strings) -> SplitTexts:
+    """By the patterns themselves: texts whose keys stand in another order, or that only look alike."""
     n = len(values)
-    operator, seq, base = np.zeros(n, bool), Column.missing(n), values
-    if pc.any(pc.match_substring(values, " = ")).as_py():
-        parts = pc.extract_regex(values, _PARTS)
-        operator = pc.is_valid(parts).to_numpy(zero_copy_only=False)
+    parts = pc.extract_regex(values, _PARTS)
+    operator, seq, base = _bools(pc.is_valid(parts)), Column.missing(n), values
     if operator.any():
         tail = pc.struct_field(parts, "tail")
         cut = pc.replace_substring_regex(tail, VARYING, "")
@@ -105,7 +121,4 @@ def _split_by_pattern(values: pa.Array, strings: Strings) -> SplitTexts:
         present = pc.is_valid(digits).to_numpy(zero_copy_only=False)
         numbers = pc.fill_null(pc.cast(digits, pa.int64()), 0).to_numpy(zero_copy_only=False)
         seq = Column(numbers, present)
-    if pc.any(pc.match_substring(values, "callid")).as_py():
-        literal = pc.starts_with(values, "{")
-        base = pc.if_else(literal, pc.replace_substring_regex(base, CALL_IDS, ""), base)
     return SplitTexts(intern(base, strings), seq, operator)
