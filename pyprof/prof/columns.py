@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from pyprof.model import DIRECTIONS, OPERATOR, PHASES, Column, Ints, Rows, Site
-from pyprof.netdict import distinct_triples
+from pyprof.netdict.write import distinct_triples
 from pyprof.prof.attribute import Costs, attribute
 from pyprof.prof.params import dtype, params
 from pyprof.registry import Registry

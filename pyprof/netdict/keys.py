@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The keys of a line, in their order."""
+
+ORIGINAL_KEYS = (
+    "kShortName", "kDuration", "layer", "trace", "reprMarkers", "marker", "seqMarker", "seqId", "subSeqId", "altSeqId",
+    "dir", "mod", "op", "tid", "device", "stream", "grid", "block", "kLongName",
+)  # fmt: skip
+OUR_KEYS = (
+    "start", "end", "launchStart", "launchEnd", "correlation", "pid", "context", "registers", "sharedMemory", "module",
+    "fwdThread", "graph", "phase", "kind", "call",
+)  # fmt: skip
+KEYS = ORIGINAL_KEYS + OUR_KEYS
