@@ -18,6 +18,7 @@ A call through a name that was imported earlier (`from torch import add`) is see
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 import sys
 from collections.abc import Callable
@@ -32,6 +33,7 @@ from pyprof.capture import targets
 from pyprof.capture.callsites import callee_offsets
 from pyprof.capture.describe import Traced, key_of
 from pyprof.capture.recorder import local, recorder
+from pyprof.errors import UsageError
 
 log = logging.getLogger(__name__)
 Function = Callable[..., Any]
@@ -247,7 +249,13 @@ def wrap(module: Any, name: str) -> None:
 
     `module` is a module or a class. The attribute stays replaced until `shutdown`.
     """
-    original = getattr(module, name)
+    if isinstance(getattr(module, name), type):
+        raise UsageError(
+            f"{name} is a class: wrap a function, or a method with pyprof.wrap({name}, 'method')."
+        )
+    held = inspect.getattr_static(module, name)
+    kind = type(held) if isinstance(held, (staticmethod, classmethod)) else None
+    original = held.__func__ if kind is not None else getattr(module, name)
     if getattr(original, "_pyprof_wrapper", False):
         return
     mod = str(getattr(module, "__qualname__", None) or getattr(module, "__name__", type(module).__name__))
@@ -260,7 +268,7 @@ def wrap(module: Any, name: str) -> None:
         return record(*args, **kwargs)
 
     call.__dict__["_pyprof_wrapper"] = True
-    _wrapped.replace(module, name, call)
+    _wrapped.replace(module, name, kind(call) if kind is not None else call)
 
 
 def unwrap_all() -> None:

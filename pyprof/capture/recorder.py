@@ -83,6 +83,7 @@ class Recorder:
     """The switch that every wrapper reads first, and what the windows share."""
 
     __slots__ = (
+        "_numbers",
         "active",
         "counting",
         "excess",
@@ -104,13 +105,17 @@ class Recorder:
         self.threads: list[ThreadState] = []
         self.stacks = Stacks()
         self.functions: list[tuple[str, str]] = []  # (mod, op) of each wrapper
+        self._numbers: dict[tuple[str, str], int] = {}
         self.keys: dict[Key, int] = {}  # arguments, each distinct description once
         self.lost: dict[str, int] = {}
 
     def function(self, mod: str, op: str) -> int:
         """Register what a wrapper stands for; returns its number."""
-        self.functions.append((mod, op))
-        return len(self.functions) - 1
+        with self.stacks.lock:
+            number = self._numbers.setdefault((mod, op), len(self.functions))
+            if number == len(self.functions):
+                self.functions.append((mod, op))
+            return number
 
     def describe(self, key: Key) -> int:
         """The number of a description of arguments that was not met before."""

@@ -34,13 +34,13 @@ class Session:
         self.output, self.max_events = output, max_events
         self.on_step: Callable[[Session], None] | None = None
         self.next_step = 0
-        self.operators_given_up = False
         self._registry = Registry()
         self._kineto = Kineto()
         self._open = False
         self._reset()
 
     def _reset(self) -> None:
+        self.operators_given_up = False
         self._first = self._last = 0
         self._calls: list[CallRow] = []
         self._ranges: list[RangeRow] = []
@@ -61,10 +61,17 @@ class Session:
         if hooks.user_profiler_runs():
             self._give_up_operators()
         if not self.operators_given_up:
-            self._kineto.start()
+            try:
+                self._kineto.start()
+            except RuntimeError as error:
+                self.operators_given_up = True
+                print(
+                    f"pyprof: torch's profiler does not start ({error}); call sites are recorded.",
+                    file=sys.stderr,
+                )
         now = time_ns()
         self._first = self._first or now
-        self._opened = self._step_start = now
+        self._step_start = now
         recorder.excess, recorder.limit = 0, 6 * min(_FIRST_CALLS, max(self.max_events // 8, 1))
         recorder.on_full = self._count
         recorder.active = True
@@ -205,7 +212,7 @@ class Session:
         if self._pauses:
             meta["pauses"], meta["pauses_ns"] = str(self._pauses), str(self._paused_ns)
         if self.operators_given_up:
-            meta["operators"] = "none while the program's own torch.profiler was used, nor after"
+            meta["operators"] = "none since the program's own torch.profiler began, or torch's did not start"
         operators = sorted(self._operators, key=lambda operator: (operator.start, -operator.end))
         for operator in operators:
             self._threads.setdefault(operator.tid, "")

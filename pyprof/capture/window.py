@@ -9,6 +9,8 @@ once): they go to one file.
 from __future__ import annotations
 
 import atexit
+import logging
+import multiprocessing
 import os
 import sys
 from types import TracebackType
@@ -18,6 +20,7 @@ from pyprof.capture.patch import Registry, unwrap_all
 from pyprof.capture.session import DEFAULT_MAX_EVENTS, Session
 from pyprof.errors import CaptureError
 
+log = logging.getLogger(__name__)
 DEFAULT_OUTPUT = "net.sqlite"
 _HINT = (
     "pyprof: nothing was recorded. Record with `pyprof run SCRIPT`, `pyprof.profile()` around the loop, "
@@ -76,9 +79,15 @@ def init(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS) -> Non
             _control.at_exit = True
             atexit.register(_at_exit)
             os.register_at_fork(after_in_child=_forget)
-    output = output or os.environ.get("PYPROF_OUTPUT")
+    if output is None and not _is_worker():
+        output = os.environ.get("PYPROF_OUTPUT")
     if output and _control.session is None:
         record_run(output, max_events)
+
+
+def _is_worker() -> bool:
+    """Whether this process was started by multiprocessing: a worker that imports the script again stays quiet."""
+    return multiprocessing.parent_process() is not None
 
 
 def record_run(output: str, max_events: int = DEFAULT_MAX_EVENTS) -> None:
@@ -99,11 +108,17 @@ def finish() -> str | None:
     _control.whole_run = _control.implicit = False
     if session is None:
         return None
-    session.close()
     try:
+        session.close()
         session.write()
     except CaptureError as error:
         print(f"pyprof: {error}", file=sys.stderr)
+    except Exception as error:  # a fault of ours: the program goes on
+        log.debug("the recording is lost", exc_info=True)
+        print(
+            f"pyprof: the recording is lost ({type(error).__name__}: {error}). Please report this.",
+            file=sys.stderr,
+        )
     session.forget()
     _control.recorded = True
     return session.output
@@ -225,17 +240,16 @@ class profile:
 def _at_exit() -> None:
     if os.getpid() != _control.pid:
         return
-    try:
-        if _control.session is not None:
-            finish()
-        elif (
-            _control.hooks is not None
-            and not _control.recorded
-            and not any(name in os.environ for name in _TOOLS)
-        ):
-            print(_HINT, file=sys.stderr)
-    except CaptureError as error:
-        print(f"pyprof: {error}", file=sys.stderr)
+    silent = (
+        _control.hooks is None
+        or _control.recorded
+        or _is_worker()
+        or any(name in os.environ for name in _TOOLS)
+    )
+    if _control.session is not None:
+        finish()
+    elif not silent:
+        print(_HINT, file=sys.stderr)
 
 
 def _forget() -> None:

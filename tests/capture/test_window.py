@@ -202,17 +202,43 @@ def test_custom_function_is_one_call(record: Record) -> None:
     assert names == ["torch.ones", "torch.autograd.Twice.apply"]
 
 
-def test_wrap_names_a_function_of_the_user(record: Record) -> None:
-    class Extension:
-        @staticmethod
-        def fused(a: torch.Tensor, scale: float) -> torch.Tensor:
-            return a * scale + 1
+class Extension:
+    @staticmethod
+    def fused(a: torch.Tensor, scale: float) -> torch.Tensor:
+        return a * scale + 1
 
-    pyprof.wrap(Extension, "fused")
-    call = record(lambda: Extension.fused(x, scale=2.0)).calls[0]
-    assert call.name.endswith("Extension.fused")
-    assert call.marker.call.args[1] == ("scale", 2.0)
-    assert record(lambda: Extension.fused(x, 1.0)).names == [call.name]
+    @classmethod
+    def made(cls, a: torch.Tensor) -> tuple[type, torch.Tensor]:
+        return cls, a + 1
+
+    def method(self, a: torch.Tensor) -> torch.Tensor:
+        return a + 2
+
+
+class Derived(Extension):
+    pass
+
+
+def test_wrap_names_a_function_of_the_user(record: Record) -> None:
+    before = dict(vars(Extension))
+    for name in ("fused", "made", "method", "fused"):
+        pyprof.wrap(Extension, name)
+
+    def body() -> None:
+        Extension.fused(x, scale=2.0)
+        Extension().fused(x, 1.0)
+        assert Derived.made(x)[0] is Derived
+        Extension().method(x)
+
+    first, *others = record(body).calls
+    assert first.name == "Extension.fused"
+    assert first.marker.call.args[1] == ("scale", 2.0)
+    assert [call.name for call in others] == ["Extension.fused", "Extension.made", "Extension.method"]
+    assert first.user_lines[-1].startswith(f"{__file__}:")
+    with pytest.raises(pyprof.PyProfError, match="is a class"):
+        pyprof.wrap(torch.nn, "Linear")
+    pyprof.shutdown()
+    assert dict(vars(Extension)) == before
 
 
 @pytest.mark.parametrize("order", ["around", "inside", "overlapping"])
@@ -289,6 +315,22 @@ def test_cuda_profiler_does_not_narrow_a_window_of_the_script(record: Record) ->
         torch.exp(x)
 
     assert record(body).names == ["torch.tanh", "torch.exp"]
+
+
+def test_a_fault_of_ours_never_reaches_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pyprof.capture import session
+
+    def broken(*args: object) -> None:
+        raise ValueError("mine")
+
+    monkeypatch.setattr(session, "resolve", broken)
+    with pyprof.profile(str(tmp_path / "net.sqlite")):
+        torch.tanh(x)
+    assert "the recording is lost (ValueError: mine)" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == []
+    assert type(F).__dict__.get("relu") is None
 
 
 def test_nothing_of_the_program_is_kept_after_a_window(record: Record) -> None:
