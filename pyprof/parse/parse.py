@@ -52,6 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.o:
             _write(Path(arguments.o), lines)
         else:
+            # Data is UTF-8 wherever it goes; a file name that is none stands in a stack as half a character.
+            sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
             sys.stdout.writelines(line + "\n" for line in lines)
             sys.stdout.flush()
         for reason, count in sorted(found.lost.items()):
@@ -69,7 +71,7 @@ def _write(path: Path, lines: Iterator[str]) -> None:
     temporary = None
     try:
         with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=path.name, delete=False
+            "w", encoding="utf-8", errors="backslashreplace", dir=path.parent, prefix=path.name, delete=False
         ) as out:
             temporary = out.name
             out.writelines(line + "\n" for line in lines)
