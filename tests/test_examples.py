@@ -114,17 +114,17 @@ def test_simple_is_one_product_forward_and_two_backward(table):
 
 
 BATCH = 32
-LENET = [  # module, forward FLOPs, products in each backward row, additions for the gradient of the bias
-    ("conv1", 2 * BATCH * 6 * 28 * 28 * 1 * 5 * 5, [1], BATCH * 6 * 28 * 28),  # the images need no gradient
+LENET = [  # module, forward FLOPs, FLOPs of each row of the backward in units of the forward, additions for the bias
     (
-        "conv2",
-        2 * BATCH * 16 * 10 * 10 * 6 * 5 * 5,
-        [2],
-        BATCH * 16 * 10 * 10,
-    ),  # one operator for both on a CPU
-    ("fc1", 2 * BATCH * 400 * 120, [1, 1], BATCH * 120),
-    ("fc2", 2 * BATCH * 120 * 84, [1, 1], BATCH * 84),
-    ("fc3", 2 * BATCH * 84 * 10, [1, 1], BATCH * 10),
+        "conv1",
+        2 * BATCH * 6 * 28 * 28 * 1 * 5 * 5,
+        [1],
+        [],
+    ),  # the images need no gradient: that of the weight alone
+    ("conv2", 2 * BATCH * 16 * 10 * 10 * 6 * 5 * 5, [2], []),  # one operator computes both gradients on a CPU
+    ("fc1", 2 * BATCH * 400 * 120, [1, 1], [BATCH * 120]),
+    ("fc2", 2 * BATCH * 120 * 84, [1, 1], [BATCH * 84]),
+    ("fc3", 2 * BATCH * 84 * 10, [1, 1], [BATCH * 10]),
 ]
 
 
@@ -133,11 +133,7 @@ def test_lenet_flops_by_hand(module, forward, products, bias, table):
     op = "conv2d" if module.startswith("conv") else "linear"
     rows = table("lenet.py")
     assert flops(rows, module=module, op=op, dir="fprop") == [forward]
-    backward = [forward * n for n in products]
-    if op == "conv2d":
-        backward[0] += bias  # convolution_backward computes it with the rest
-    else:
-        backward.append(bias)  # a sum of its own
+    backward = [forward * n for n in products] + bias
     assert flops(rows, module=module, op=op, dir="bprop") == backward
     lines = {
         row["trace"].split(",")[-1].rsplit("/", 1)[-1]
