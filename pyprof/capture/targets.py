@@ -113,10 +113,6 @@ OPERATOR_NAMES = {
         "gelu", "scaled_dot_product_attention",
     )
 }  # fmt: skip
-OPERATOR_NAMES |= {
-    "aten::conv_transpose2d.input": ("torch.nn.functional", "conv_transpose2d"),
-    "aten::conv_transpose3d.input": ("torch.nn.functional", "conv_transpose3d"),
-}
 
 
 def functions(namespace: Namespace) -> list[tuple[str, str]]:
