@@ -29,6 +29,8 @@ __all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "nvtx":  # the original's pyprof.nvtx.init and pyprof.nvtx.wrap
+        return import_module("pyprof.nvtx")
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'pyprof' has no attribute {name!r}")

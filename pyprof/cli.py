@@ -13,9 +13,8 @@ import sys
 from collections.abc import Sequence
 
 from pyprof import __version__
+from pyprof.capture import DEFAULT_MAX_EVENTS
 from pyprof.errors import PyProfError
-
-_MAX_EVENTS = 2_000_000
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -31,7 +30,7 @@ def _parser() -> argparse.ArgumentParser:
         "-o", "--output", metavar="FILE", default="net.sqlite", help="file to write; default: %(default)s"
     )
     run.add_argument(
-        "--max-events", metavar="N", type=int, default=_MAX_EVENTS,
+        "--max-events", metavar="N", type=int, default=DEFAULT_MAX_EVENTS,
         help="operators and calls to keep, the rest is counted as lost; default: %(default)s",
     )  # fmt: skip
     run.add_argument("script", help="Python script")

@@ -5,3 +5,5 @@ Three layers, joined by thread and time: call sites (`patch`, `modules`, `stacks
 device records (not on a machine without a GPU). `window` says when, `session` gathers, `resolve` joins, `writer`
 writes, `run` runs a script.
 """
+
+DEFAULT_MAX_EVENTS = 1_000_000  # operators, calls and ranges that one recording keeps

@@ -20,6 +20,7 @@ import torch
 
 from pyprof.capture.patch import Registry
 from pyprof.capture.recorder import ThreadState, local, recorder
+from pyprof.capture.stacks import ENDS
 
 _getframe = sys._getframe
 _paths: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}  # id of a module -> itself, its path
@@ -57,7 +58,7 @@ def _call_module(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         state.context, state.root = outside, root
 
 
-BOUNDARY = _call_module.__code__  # where the walk of a stack ends
+ENDS.append(_call_module.__code__)  # the frames outside are those of the module's context
 
 
 def _enter(

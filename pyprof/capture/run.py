@@ -17,7 +17,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from pyprof.capture import window
-from pyprof.capture.stacks import OUTERMOST
+from pyprof.capture.stacks import ENDS
 from pyprof.errors import CaptureError, UsageError
 
 
@@ -75,7 +75,7 @@ def _join(before: list[threading.Thread]) -> None:
             thread.join()
 
 
-OUTERMOST.append(_execute.__code__)  # stacks end here: the command's own frames are no part of the program
+ENDS.append(_execute.__code__)  # stacks end here: the command's own frames are no part of the program
 
 
 def _print_traceback(error: BaseException, code: CodeType) -> None:

@@ -12,14 +12,13 @@ from time import time_ns
 
 import torch
 
-from pyprof.capture import annotate, hooks, modules
+from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, hooks, modules
 from pyprof.capture.collectors.kineto import Kineto, Operator
 from pyprof.capture.patch import Patches, Registry
 from pyprof.capture.recorder import recorder
 from pyprof.capture.resolve import CallRow, RangeRow, resolve
 from pyprof.capture.writer import Recording, StepRow, check_folder, write
 
-DEFAULT_MAX_EVENTS = 1_000_000
 # torch's records take 4 kB each until they are read: they are read whenever about this many have come together.
 _READ_EVENTS = 50_000
 _FIRST_CALLS = 4_000  # calls of a thread before their number is known

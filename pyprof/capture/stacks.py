@@ -23,7 +23,9 @@ Frame = tuple[CodeType, int]
 Key = tuple[int, ...]
 _CALL_IMPL = torch.nn.Module._call_impl.__code__
 # Frames outside of these are not the program's: the window's end of a stack, set by `run`.
-OUTERMOST: list[CodeType] = []
+ENDS: list[
+    CodeType
+] = []  # where a walk stops: modules.py and run.py add what stands around the user's frames
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -123,12 +125,10 @@ def _place(frame: FrameType, context: int) -> Key:
 
 def walk(frame: FrameType | None) -> tuple[Frame, ...]:
     """Frames from the innermost outwards, up to the innermost module call or the end."""
-    from pyprof.capture.modules import BOUNDARY
-
     frames = []
     while frame is not None:
         code = frame.f_code
-        if code is BOUNDARY or code in OUTERMOST:
+        if code in ENDS:
             break
         if not code.co_filename.startswith(_OWN):
             frames.append((code, frame.f_lasti))

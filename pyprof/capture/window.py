@@ -15,9 +15,9 @@ import os
 import sys
 from types import TracebackType
 
-from pyprof.capture import hooks
+from pyprof.capture import DEFAULT_MAX_EVENTS, hooks
 from pyprof.capture.patch import Registry, unwrap_all
-from pyprof.capture.session import DEFAULT_MAX_EVENTS, Session
+from pyprof.capture.session import Session
 from pyprof.errors import CaptureError
 
 log = logging.getLogger(__name__)

@@ -23,6 +23,9 @@ from pyprof.model import Column, Ints
 BATCH = 65536
 # Stands for NULL in a column of integers while it is read: no time, id or size can have this value.
 _MISSING = -(2**63)
+# Columns of times, and what can be one in ns: 1933 to 2079 from the epoch, so that twice a difference fits 64 bits.
+_TIMES = ("start", "end", "timestamp")
+_FIRST_TIME, _LAST_TIME = -(2**60), 3 * 2**60
 
 
 class Batch:
@@ -57,7 +60,10 @@ class Database:
             self._connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
             names = self._connection.execute("select name from sqlite_master where type = 'table'").fetchall()
             self.tables = {name: self._columns(name) for (name,) in names}
-        except sqlite3.Error as error:
+        except (
+            sqlite3.Error,
+            UnicodeDecodeError,
+        ) as error:  # the second: a message that quotes a damaged name
             raise FormatError(f"{path}: SQLite cannot read it ({error}). Export or copy it again.") from error
 
     def _columns(self, table: str) -> frozenset[str]:
@@ -151,6 +157,8 @@ def _batch(columns: list[pa.Array], numbers: list[str], texts: list[str]) -> Bat
             np.int64
         )  # a copy: a view would keep the batch alive
         missing = values == _MISSING
+        if name in _TIMES:
+            missing |= (values < _FIRST_TIME) | (values >= _LAST_TIME)
         out[name] = Column(np.where(missing, 0, values), ~missing) if missing.any() else Column(values)
     return Batch(len(columns[0]), out, dict(zip(texts, map(_utf8, columns[len(numbers) :]))))
 

@@ -178,6 +178,7 @@ class _Reader:
         for index, name, sms, major, minor, memory in self.database.rows(
             "CUPTI_ACTIVITY_KIND_DEVICE", columns
         ):
-            code = self.names.codes(Column(np.array([name or 0])))[0]
-            out.append(Device(int(index or 0), self.names.strings[code], sms, f"{major}.{minor}", memory))
+            if type(index) is int and type(name) is int:
+                code = self.names.codes(Column(np.array([name], np.int64)))[0]
+                out.append(Device(index, self.names.strings[code], sms, f"{major}.{minor}", memory))
         return out
