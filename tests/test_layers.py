@@ -21,11 +21,11 @@ CORE = {"model", "marker", "intervals", "registry", "errors", "netdict"}
 STANDS_ON = {
     "parse": CORE,
     "prof": CORE,
-    "capture": CORE | {"prof"},  # estimate prints what prof computes
+    "capture": CORE,
     "nvtx": {"capture"},  # the original's spelling of init and wrap
     "session": CORE | {"parse", "prof"},
     "cli": CORE | {"parse", "prof", "capture", "session"},
-    "__init__": CORE | {"capture", "session"},
+    "__init__": CORE | {"capture", "nvtx", "session"},
     "__main__": {"cli"},
 }
 # Only the command `prof.py FILE.sqlite` goes both stages, and only when it is asked to: inside a function.
