@@ -64,7 +64,9 @@ class Database:
             sqlite3.Error,
             UnicodeDecodeError,
         ) as error:  # the second: a message that quotes a damaged name
-            raise FormatError(f"{path}: SQLite cannot read it ({error}). Export or copy it again.") from error
+            raise FormatError(
+                f"{path}: SQLite cannot read it ({_reason(error)}). Export or copy it again."
+            ) from error
 
     def _columns(self, table: str) -> frozenset[str]:
         quoted = table.replace('"', '""')
@@ -144,10 +146,14 @@ class Database:
             yield [pa.array(c, pa.int64() if i < numbers else pa.string()) for i, c in enumerate(columns)]
 
     def _damaged(self, table: str, error: Exception) -> FormatError:
-        reason = str(error).splitlines()[0]
         return FormatError(
-            f"{self.path}: table {table} is damaged ({reason}). Export or copy the file again."
+            f"{self.path}: table {table} is damaged ({_reason(error)}). Export or copy the file again."
         )
+
+
+def _reason(error: Exception) -> str:
+    """What SQLite says, in one line: it quotes names, and a damaged file has any."""
+    return ascii(" ".join(str(error).split())[:120])[1:-1]
 
 
 def _batch(columns: list[pa.Array], numbers: list[str], texts: list[str]) -> Batch:
