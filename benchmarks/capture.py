@@ -217,8 +217,8 @@ def works(scale: float) -> dict[str, Work]:
         return max(1, round(count * scale))
 
     return {
-        "tiny calls, stack depth 5": Work(tiny_calls(5), times(10), "call"),
-        "tiny calls, stack depth 45": Work(tiny_calls(45), times(10), "call"),
+        "tiny calls, stack depth 5": Work(tiny_calls(5), times(8), "call"),
+        "tiny calls, stack depth 45": Work(tiny_calls(45), times(8), "call"),
         "LeNet, batch 16": Work(lenet(), times(10), "step"),
         "transformer, 4 layers of 64": Work(transformer(), times(5), "step"),
     }
