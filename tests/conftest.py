@@ -25,7 +25,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 hypothesis.settings.register_profile(
     "pyprof",
     deadline=None,
-    max_examples=2000 if LONG else 100,
+    max_examples=1000 if LONG else 100,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("pyprof")
