@@ -199,7 +199,7 @@ def test_bytes_that_changed_on_the_way(format_, attempt, tmp_path):
         attempt(path)
 
 
-ODD = ["null", "'text'", "''", "x'00ff'", "1e300", "-1", "9223372036854775807", "-9223372036854775807", "0.5"]
+ODD = ["null", "9223372036854775807", "'text'", "-9223372036854775807", "x'00ff'", "-1", "1e300", "''", "0.5"]
 
 
 @pytest.mark.parametrize("format_", WRITERS)
@@ -243,6 +243,24 @@ def test_kernels_without_a_start_are_counted(tmp_path, capsys):
     captured = capsys.readouterr()
     assert len(captured.out.splitlines()) == 1
     assert captured.err == f"{path}: 1 GPU events without a start\n"
+
+
+def test_times_that_no_clock_shows_are_as_good_as_missing(tmp_path, capsys):
+    """Differences of such times would not fit 64 bits, and turn into other times."""
+    path = build.write_nsys(tmp_path / "f", recording("layer:x\n  > 5 kept\n> 5 far\n> 5 before"))
+    database(
+        path,
+        f"update NVTX_EVENTS set end = {2**63 - 1}",
+        f"update CUPTI_ACTIVITY_KIND_KERNEL set start = {2**63 - 9}, end = {2**63 - 1} where rowid = 2",
+        f"update CUPTI_ACTIVITY_KIND_KERNEL set start = {-(2**63) + 9} where rowid = 3",
+    )
+    (row,) = build.read(path)
+    assert (row["layer"], row["kDuration"], row["start"]) == (["x"], 5, 25)
+    assert parse.main([str(path)]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        f"{path}: 2 GPU events without a start",
+        f"{path}: 1 ranges that were never closed (taken to last to the end)",
+    ]
 
 
 def test_times_before_zero_only_move_the_origin(tmp_path):

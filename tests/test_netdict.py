@@ -55,6 +55,13 @@ def column(draw: st.DrawFn, n: int) -> Column:
     )
 
 
+def triples(draw: st.DrawFn, n: int) -> np.ndarray:
+    """Grids: up to 2**31 - 1 blocks in x, 2**16 - 1 in y and z."""
+    axis = st.sampled_from([0, 1, 2, 2**15, 2**16 - 1])
+    grid = st.tuples(axis | st.sampled_from([2**22, 2**22 + 1, 2**31 - 1]), axis, axis)
+    return np.array(draw(st.lists(grid, min_size=n, max_size=n)), np.int64)
+
+
 @st.composite
 def tables(draw: st.DrawFn) -> Rows:
     """Rows as parse makes them, with any text and any number missing."""
@@ -72,8 +79,8 @@ def tables(draw: st.DrawFn) -> Rows:
         name=integers(0, len(kernels) - 1), site=integers(0, len(all_sites) - 1), start=integers(0, 2**62),
         end=integers(0, 2**62), duration=integers(0, 2**62), launch_start=column(draw, n), launch_end=column(draw, n),
         correlation=column(draw, n), pid=integers(0, 2**24), tid=column(draw, n), context=column(draw, n),
-        device=column(draw, n), stream=column(draw, n), grid=integers(0, 2)[:, None] * [2**22, 1, 2**16],
-        block=integers(0, 2)[:, None] * [1, 2**10, 1], shaped=present, registers=column(draw, n),
+        device=column(draw, n), stream=column(draw, n), grid=triples(draw, n), block=triples(draw, n),
+        shaped=present, registers=column(draw, n),
         shared_memory=column(draw, n), graph=column(draw, n), kind=np.full(n, KERNEL), seq=Column(seq),
         sub=integers(0, 9), call=Column(integers(0, 9)), inner_calls=[], forward_thread=column(draw, n),
     )  # fmt: skip

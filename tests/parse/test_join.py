@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests import build
 from tests.build import Kernel, Launch, Range, Recording, call, classic, examples
 
-PLACES = [(1, 100), (2, 100), (1, 200)]  # thread, process
+PLACES = [(1, 100), (1, 100), (1, 100), (2, 100), (1, 200)]  # thread, process; most on one, to nest deeply
 times = st.integers(0, 40)
 places = st.sampled_from(PLACES)
 
@@ -21,7 +21,7 @@ places = st.sampled_from(PLACES)
 def recordings(draw: st.DrawFn) -> Recording:
     """Ranges that overlap, touch, coincide and are empty; correlation numbers that processes share."""
     out = Recording()
-    spans = draw(st.lists(st.tuples(times, st.integers(0, 25), places, st.integers(0, 2)), max_size=12))
+    spans = draw(st.lists(st.tuples(times, st.integers(0, 40), places, st.integers(0, 2)), max_size=12))
     for number, (start, length, (thread, process), kind) in enumerate(spans):
         text = (f"aten::r{number}, seq = {number}", call(f"m.f{number}"), classic(f"m.f{number}"))[kind]
         out.ranges.append(Range(text, start, start + length, thread, process))
@@ -29,10 +29,10 @@ def recordings(draw: st.DrawFn) -> Recording:
     for start, (thread, process), correlation in launches:
         out.launches.append(Launch(start, start + 1, correlation, thread, process))
     wanted = draw(
-        st.lists(st.tuples(st.integers(1, 7), st.sampled_from([100, 200])), min_size=1, max_size=12)
+        st.lists(st.tuples(st.integers(1, 7), places, st.integers(50, 52)), min_size=1, max_size=12)
     )
-    for number, (correlation, process) in enumerate(wanted):
-        out.kernels.append(Kernel(f"k{number}", 50 + number, 51 + number, correlation, process))
+    for number, (correlation, (_, process), start) in enumerate(wanted):
+        out.kernels.append(Kernel(f"k{number}", start, 53, correlation, process))
     return out
 
 

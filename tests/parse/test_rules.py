@@ -425,6 +425,8 @@ def test_classic_markers_give_stack_module_layer_and_call(parse):
 def test_marks_and_ranges_of_others_name_nothing(parse):
     row = parse("""
         mark iteration 3
+        mark layer:now
+        mark aten::mm, seq = 3
         forward pass
             > 3 kernel
     """)["kernel"]
