@@ -6,8 +6,9 @@ Importing this package imports neither torch nor pandas: each public name is loa
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
+
+from pyprof.registry import load_module
 
 __version__ = "4.0.0"
 
@@ -30,11 +31,11 @@ __all__ = ["__version__", *_HOME]
 
 def __getattr__(name: str) -> Any:
     if name == "nvtx":  # the original's pyprof.nvtx.init and pyprof.nvtx.wrap
-        return import_module("pyprof.nvtx")
+        return load_module("pyprof.nvtx")
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'pyprof' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    return getattr(load_module(home), name)
 
 
 def __dir__() -> list[str]:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pyprof import __version__
 from pyprof.capture import DEFAULT_MAX_EVENTS
 from pyprof.errors import PyProfError
+from pyprof.registry import load_module
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -53,9 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return prof(words[1:])
     arguments = _parser().parse_args(words)
     try:
-        from pyprof.capture.run import run
-
-        return run(arguments.script, arguments.arguments, arguments.output, arguments.max_events)
+        run = load_module("pyprof.capture.run").run
+        return int(run(arguments.script, arguments.arguments, arguments.output, arguments.max_events))
     except PyProfError as error:
         print(f"pyprof: {error}", file=sys.stderr)
         return error.exit_code

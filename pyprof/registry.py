@@ -16,7 +16,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
 from typing import Generic, TypeVar
+
+from pyprof.errors import CaptureError
 
 T = TypeVar("T")
 
@@ -55,3 +58,15 @@ def load_folder(package: str) -> None:
     paths = importlib.import_module(package).__path__
     for info in sorted(pkgutil.iter_modules(paths), key=lambda info: info.name):
         importlib.import_module(f"{package}.{info.name}")
+
+
+def load_module(name: str) -> ModuleType:
+    """Import one of our modules that needs torch; CaptureError, one sentence, where there is none."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise CaptureError(
+            "PyProf records PyTorch programs, and this Python has no torch: install it, or run the Python that has it."
+        ) from None

@@ -162,3 +162,15 @@ def test_links_between_pages_lead_somewhere():
             if not target.exists() or (anchor and anchor not in anchors.get(target, ())):
                 broken.append(f"{page.relative_to(ROOT)}: {link}")
     assert not broken
+
+
+def test_capture_without_torch_is_one_sentence(root, tmp_path):
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(root)])}
+    for words in (["-m", "pyprof", "run", "x.py"], ["-c", "import pyprof; pyprof.init()"]):
+        done = subprocess.run(
+            [sys.executable, *words], capture_output=True, text=True, env=environment, cwd=tmp_path
+        )
+        assert done.returncode == 1
+        assert "this Python has no torch" in done.stderr.splitlines()[-1]
+    assert "Traceback" in done.stderr  # Python's own, for a program; the command has printed none

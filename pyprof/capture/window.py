@@ -23,8 +23,8 @@ from pyprof.errors import CaptureError
 log = logging.getLogger(__name__)
 DEFAULT_OUTPUT = "net.sqlite"
 _HINT = (
-    "pyprof: nothing was recorded. Record with `pyprof run SCRIPT`, `pyprof.profile()` around the loop, "
-    "or `nsys profile -t cuda,nvtx python SCRIPT`."
+    "pyprof: nothing was recorded. Record with `pyprof run SCRIPT`, with `pyprof.profile()` around the loop, "
+    "or with `pyprof.init(output=FILE)`."
 )
 # Set by the tools that listen to NVTX in a process they started.
 _TOOLS = ("NSYS_PROFILING_SESSION_ID", "NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH", "NVPROF_ID")

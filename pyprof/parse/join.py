@@ -125,11 +125,12 @@ def _nest(
     trace: Trace, thread: Ints, start: Ints, end: Ints, key: Ints
 ) -> tuple[Ints, dict[int, tuple[int, intervals.Nesting]], Ints, Ints, Ints]:
     """Order of the spans; nesting per thread; ends, parents and depths in that order."""
-    # Of equal intervals the outer one is the one whose text sorts later: dictionaries of markers, then operators.
+    # Of equal intervals a range is around an operator event; of ranges the one whose text sorts later is around the
+    # other: dictionaries of markers, then names of operators.
     texts = trace.strings.texts
     rank = np.empty(len(texts), np.int64)
     rank[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
-    tie = rank[key // 3] * 3 - key % 3 if len(texts) else key
+    tie = rank[key // 3] + np.where(key % 3 == EVENT, 0, len(texts)) if len(texts) else key
     orders, parents, depths, ends = [], [], [], []
     nests: dict[int, tuple[int, intervals.Nesting]] = {}
     first = 0

@@ -9,6 +9,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyprof import marker
+from pyprof.model import Call
 from tests import build
 from tests.build import Kernel, Launch, Range, Recording, call, classic, examples
 
@@ -140,3 +142,11 @@ def test_a_backward_belongs_to_the_last_forward_of_its_thread_with_its_number(wh
             assert row["op"][0] == (expected or inside)
             assert row["fwdThread"] == (event.forward if expected else None)
             assert (row["dir"], row["seqId"]) == ("bprop", [event.seq])
+
+
+def test_a_call_of_the_interval_of_its_operator_is_around_it(tmp_path):
+    """Calls that no wrapper saw are made from their operator and have its times, whatever their texts."""
+    text = marker.encode(Call("aten", "aten::sigmoid"), trace=["train.py:9"], module="net.gate")
+    what = Recording(ranges=[Range(text, 10, 20)], ops=[build.Op(call("aten::sigmoid"), 10, 20)])
+    (row,) = build.read(build.write_capture(tmp_path / "file", what))
+    assert (row["module"], row["trace"], row["call"]) == ("net.gate", ["train.py:9"], 0)

@@ -13,6 +13,7 @@ import gc
 import os
 from array import array
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -86,7 +87,7 @@ class Kineto:
             False,
             False,
             False,
-            _ExperimentalConfig(profile_all_threads=True),
+            _ExperimentalConfig(profile_all_threads=True, capture_overload_names=True),
         )
         profiler = torch._C._autograd
         profiler._prepare_profiler(config, {ProfilerActivity.CPU})
@@ -129,15 +130,8 @@ class Kineto:
             return  # how record_function enters and leaves
         dtypes = tuple(event.dtypes())
         in_lists = lists.get((start, name), ()) if "TensorList" in dtypes else ()
-        key = (
-            name,
-            scope,
-            dtypes,
-            repr(
-                (event.structured_input_shapes(), event.structured_input_strides(), event.concrete_inputs())
-            ),
-            in_lists,
-        )
+        inputs = event.structured_input_shapes(), event.structured_input_strides(), event.concrete_inputs()
+        key = (name, event.overload_name(), scope, dtypes, repr(inputs), in_lists)
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._calls)
@@ -191,9 +185,12 @@ def _list_dtypes(result: Any) -> ListDtypes:
 def arguments(event: Any, in_lists: Sequence[tuple[str, ...] | None] = ()) -> tuple[Arg, ...]:
     """Inputs of an event in the order of the operator's schema; what Kineto does not tell is None."""
     shapes, strides = event.structured_input_shapes(), event.structured_input_strides()
-    concrete = event.concrete_inputs()
+    concrete, kinds = event.concrete_inputs(), event.dtypes()
+    arity = _arity(event.name(), event.overload_name())
+    # An operator of TorchScript's interpreter is announced with the whole stack; its own inputs lie on top.
+    first = max(len(kinds) - arity, 0) if arity is not None else 0
     out = []
-    for index, kind in enumerate(event.dtypes()):
+    for index, kind in list(enumerate(kinds))[first:]:
         shape = shapes[index] if index < len(shapes) else []
         stride = strides[index] if index < len(strides) else []
         scalar = concrete[index] if index < len(concrete) else None
@@ -203,6 +200,15 @@ def arguments(event: Any, in_lists: Sequence[tuple[str, ...] | None] = ()) -> tu
         else:
             out.append(Arg("", _value(kind, shape, stride, scalar)))
     return tuple(out)
+
+
+@cache
+def _arity(name: str, overload: str) -> int | None:
+    """How many arguments the dispatcher's schema of an operator has, None for what is no operator."""
+    try:
+        return len(torch._C._get_schema(name, overload).arguments)
+    except RuntimeError:
+        return None
 
 
 def _tensors(shapes: Any, strides: Any, dtypes: Sequence[str]) -> Value:
