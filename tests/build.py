@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 
 from pyprof import netdict
 from pyprof.marker import CallMarker, decode, encode, encode_classic, is_backward
@@ -49,9 +49,8 @@ LONG = os.environ.get("PYPROF_LONG", "") not in ("", "0")
 
 
 def examples(count: int) -> settings:
-    """Settings of a property test: how many examples, ten times as many with PYPROF_LONG=1; no time limit for one."""
-    slow = (HealthCheck.too_slow,)  # a busy machine is no fault
-    return settings(max_examples=count * (10 if LONG else 1), deadline=None, suppress_health_check=slow)
+    """Settings of a property test that is not cheap: how many examples, ten times as many with PYPROF_LONG=1."""
+    return settings(max_examples=count * (10 if LONG else 1))
 
 
 PROCESS, VM = 100, 1 << 48

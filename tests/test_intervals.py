@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof.intervals import Nesting, clip, nesting_order, order_by
-from tests.build import examples
 
 # Few distinct times, so that intervals touch, coincide and vanish all the time.
 pairs = st.lists(
@@ -35,7 +34,6 @@ def encloses(start: int, end: int, time: int) -> bool:
     return start <= time < end
 
 
-@examples(100)
 @given(pairs)
 def test_clip_cuts_at_the_end_of_what_is_open(intervals):
     start, end = arrays(intervals)
@@ -44,7 +42,6 @@ def test_clip_cuts_at_the_end_of_what_is_open(intervals):
     assert count == int((clipped != end).sum())
 
 
-@examples(100)
 @given(pairs)
 def test_innermost_is_the_last_that_began_and_has_not_ended(intervals):
     start, end = arrays(intervals)
@@ -56,7 +53,6 @@ def test_innermost_is_the_last_that_began_and_has_not_ended(intervals):
     assert Nesting(start, end).innermost(times).tolist() == expected
 
 
-@examples(100)
 @given(pairs)
 def test_parent_and_depth(intervals):
     start, end = arrays(intervals)
@@ -76,7 +72,6 @@ def test_parent_and_depth(intervals):
     assert sorted(np.concatenate([*nest.levels, np.empty(0, int)]).tolist()) == list(range(len(start)))
 
 
-@examples(100)
 @given(pairs)
 def test_overlap_is_refused_not_misread(intervals):
     start, end = arrays(intervals)
@@ -94,7 +89,6 @@ def test_an_interval_that_ends_where_the_next_begins_does_not_enclose_it():
     assert nest.innermost(np.array([4, 5, 9])).tolist() == [0, 1, -1]
 
 
-@examples(100)
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3), st.integers(-3, 3)), max_size=20))
 def test_order_by_is_a_stable_sort(rows):
     keys = np.array(rows, np.int64).reshape(-1, 3)

@@ -26,7 +26,6 @@ from pyprof.marker import (
 )
 from pyprof.model import Arg, Call, Other, Strings, Tensor
 from pyprof.parse import texts
-from tests.build import examples
 
 # Text that looks like parts of a marker, beside what hypothesis thinks of.
 HOSTILE = [
@@ -56,7 +55,6 @@ def comparable(value: object) -> object:
     return repr(value)
 
 
-@examples(100)
 @given(
     calls,
     st.lists(words.filter(lambda w: ":" not in w and w), max_size=3),
@@ -70,7 +68,6 @@ def test_a_call_reads_as_it_was_written(call, layer, trace, module):
     assert (marker.layer, marker.trace, marker.module) == (tuple(layer), tuple(trace), module or None)
 
 
-@examples(100)
 @given(calls)
 def test_what_is_written_is_a_python_literal(call):
     assert ast.literal_eval(encode(call))["pyprof"] == 1
@@ -83,7 +80,6 @@ def test_infinity_and_nan_stay_numbers_at_any_depth(number, wrap):
     assert comparable(decode(encode(call)).call) == comparable(call)
 
 
-@examples(100)
 @given(calls, st.lists(words, max_size=3), words)
 def test_the_three_texts_of_the_original(call, trace, text):
     stack, module, arguments = map(decode, encode_classic(call, trace, ("LSTM", text)))
@@ -94,7 +90,6 @@ def test_the_three_texts_of_the_original(call, trace, text):
     assert (arguments.call.mod, arguments.call.op) == (call.mod, call.op)
 
 
-@examples(100)
 @given(words)
 def test_text_of_a_stranger_is_never_an_error(text):
     for candidate in (
@@ -107,7 +102,6 @@ def test_text_of_a_stranger_is_never_an_error(text):
         decode(split(candidate)[0], operator=True)
 
 
-@examples(100)
 @given(calls, st.integers(0, 400))
 def test_a_marker_cut_off_is_somebody_elses_text(call, length):
     text = encode(call)[:-1][: length + 1]
@@ -143,7 +137,6 @@ def test_marker(text, marker):
     assert decode(text, operator=text.startswith("aten")) == marker
 
 
-@examples(100)
 @given(st.integers(0, 2**40), st.lists(st.integers(), max_size=3))
 def test_numbers_of_dlprof_are_cut_off(number, inputs):
     classic = "{'mod': 'torch', 'op': 'mm', 'args': []}"
@@ -166,7 +159,6 @@ ranges = st.builds(
 )
 
 
-@examples(100)
 @given(st.lists(ranges, max_size=12))
 def test_columns_of_texts_are_split_as_single_texts_are(column):
     strings = Strings()
@@ -179,7 +171,6 @@ def test_columns_of_texts_are_split_as_single_texts_are(column):
     assert found == [split(text) for text in column]
 
 
-@examples(100)
 @given(
     st.permutations([", seq = 12", ", op_id = 40", ", sizes = [[2, 3], []]", ", input_op_ids = [[7,0],[]]"])
 )

@@ -248,7 +248,7 @@ def trainings(draw: st.DrawFn) -> build.Recording:
     return recording("\n".join(lines))
 
 
-@examples(80)
+@examples(50)
 @given(trainings())
 def test_the_sum_over_the_kernels_of_a_call_and_direction_is_its_cost(what):
     found = rows(formats.load(build.write_nsys(Path(build.scratch()) / "f", what)))
@@ -331,7 +331,7 @@ def forests(draw: st.DrawFn) -> str:
     return "\n".join(lines)
 
 
-@examples(80)
+@examples(50)
 @given(forests())
 def test_own_times_of_operator_events_add_up_to_the_time_of_their_thread(text):
     what = recording(text + "\nthread 3\nop aten::end\n")
