@@ -45,9 +45,10 @@ VARIANT_AIM = 1.5  # times the CPU-seconds of classic
 
 
 class Figure(NamedTuple):
-    """One measurement: CPU-seconds, peak resident bytes, kernels."""
+    """One measurement: CPU-seconds, of which the kernel's, peak resident bytes, kernels."""
 
     seconds: float
+    system: float
     peak: int
     kernels: int
 
@@ -56,15 +57,26 @@ class Figure(NamedTuple):
         return self.kernels / self.seconds if self.seconds else float("inf")
 
 
-# Measurements. Each takes a path and returns (CPU-seconds, kernels); imports happen before the clock starts.
+class Clock:
+    """CPU time of this process from its making to `stop`, and how many kernels were handled."""
+
+    def __init__(self) -> None:
+        self.seconds = self.system = 0.0
+        self.kernels = 0
+        self._begin = resource.getrusage(resource.RUSAGE_SELF)
+
+    def stop(self, kernels: int) -> Clock:
+        now = resource.getrusage(resource.RUSAGE_SELF)
+        self.system = now.ru_stime - self._begin.ru_stime
+        self.seconds = now.ru_utime - self._begin.ru_utime + self.system
+        self.kernels = kernels
+        return self
 
 
-def _cpu() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
+# Measurements. Each takes a path and returns its clock; imports happen before that starts.
 
 
-def measure_sqlite(path: Path) -> tuple[float, int]:
+def measure_sqlite(path: Path) -> Clock:
     columns = {
         "NVTX_EVENTS": ("start", "end", "eventType", "globalTid", "textId", "text"),
         "CUPTI_ACTIVITY_KIND_RUNTIME": ("start", "end", "globalTid", "correlationId"),
@@ -75,7 +87,7 @@ def measure_sqlite(path: Path) -> tuple[float, int]:
         ),
         "StringIds": ("id", "value"),
     }  # fmt: skip
-    begin = _cpu()
+    clock = Clock()
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     kernels = 0
     for table, names in columns.items():
@@ -83,19 +95,19 @@ def measure_sqlite(path: Path) -> tuple[float, int]:
         cells = [f"sum(length({n}))" if n in ("text", "value") else f"total({n})" for n in names]
         count = connection.execute(f"select count(*), {', '.join(cells)} from {table}").fetchone()[0]
         kernels = count if table.endswith("KERNEL") else kernels
-    return _cpu() - begin, kernels
+    return clock.stop(kernels)
 
 
-def measure_read(path: Path) -> tuple[float, int]:
+def measure_read(path: Path) -> Clock:
     from pyprof.parse import formats
 
     _load_all()
-    begin = _cpu()
+    clock = Clock()
     trace = formats.load(path)
-    return _cpu() - begin, len(trace.gpu)
+    return clock.stop(len(trace.gpu))
 
 
-def measure_join(path: Path) -> tuple[float, int]:
+def measure_join(path: Path) -> Clock:
     import numpy as np
 
     from pyprof.parse import formats
@@ -105,27 +117,27 @@ def measure_join(path: Path) -> tuple[float, int]:
     _load_all()
     trace = formats.load(path)
     process = np.array([thread.process for thread in trace.threads], np.int64)
-    begin = _cpu()
+    clock = Clock()
     found = spans(trace)
     launch = link(trace.gpu, trace.launches, process)
     launch = launch[launch >= 0]
     found.enclosing(trace.launches.thread[launch], trace.launches.start[launch])
     pair(trace, found)
-    return _cpu() - begin, len(trace.gpu)
+    return clock.stop(len(trace.gpu))
 
 
-def measure_rows(path: Path) -> tuple[float, int]:
+def measure_rows(path: Path) -> Clock:
     from pyprof.parse import formats
     from pyprof.parse.rows import rows
 
     _load_all()
     trace = formats.load(path)
-    begin = _cpu()
+    clock = Clock()
     found = rows(trace)
-    return _cpu() - begin, len(found)
+    return clock.stop(len(found))
 
 
-def measure_text(path: Path) -> tuple[float, int]:
+def measure_text(path: Path) -> Clock:
     from pyprof import netdict
     from pyprof.parse import formats
     from pyprof.parse.rows import rows
@@ -133,37 +145,38 @@ def measure_text(path: Path) -> tuple[float, int]:
     _load_all()
     found = rows(formats.load(path))
     with open(os.devnull, "w", encoding="utf-8") as out:
-        begin = _cpu()
+        clock = Clock()
         out.writelines(line + "\n" for line in netdict.lines(found))
-        return _cpu() - begin, len(found)
+        return clock.stop(len(found))
 
 
-def measure_parse(path: Path) -> tuple[float, int]:
+def measure_parse(path: Path) -> Clock:
     from pyprof.parse import parse
 
     _load_all()
     with open(os.devnull, "w", encoding="utf-8") as out:
         sys.stdout, stdout = out, sys.stdout
-        begin = _cpu()
+        clock = Clock()
         code = parse.main([str(path)])
-        seconds = _cpu() - begin
+        clock.stop(0)
         sys.stdout = stdout
     if code:
         raise SystemExit(code)
     count = sqlite3.connect(path).execute("select count(*) from CUPTI_ACTIVITY_KIND_KERNEL").fetchone()[0]
-    return seconds, int(count)
+    clock.kernels = int(count)
+    return clock
 
 
-def measure_columns(path: Path) -> tuple[float, int]:
+def measure_columns(path: Path) -> Clock:
     from pyprof import session
     from pyprof.prof.columns import COLUMNS, View
 
     _load_all()
-    begin = _cpu()
+    clock = Clock()
     view = View(session.load(path).rows)
     for column in COLUMNS.values():
         column.cells(view)
-    return _cpu() - begin, len(view.rows)
+    return clock.stop(len(view.rows))
 
 
 def _load_all() -> None:
@@ -179,7 +192,7 @@ def _load_all() -> None:
         import adbc_driver_sqlite.dbapi  # noqa: F401
 
 
-MEASURES: dict[str, tuple[str, Callable[[Path], tuple[float, int]]]] = {
+MEASURES: dict[str, tuple[str, Callable[[Path], Clock]]] = {
     "sqlite": ("SQLite's own walk", measure_sqlite),
     "read": ("read: formats.load", measure_read),
     "join": ("join: spans, link, enclosing, pair", measure_join),
@@ -200,13 +213,14 @@ def run(measure: str, path: Path, rounds: int) -> Figure:
             raise SystemExit(f"{measure} of {path.name} failed:\n{done.stderr}")
         figures.append(Figure(**json.loads(done.stdout.splitlines()[-1])))
     best = min(figures)
-    return Figure(best.seconds, max(f.peak for f in figures), best.kernels)
+    return Figure(best.seconds, best.system, max(f.peak for f in figures), best.kernels)
 
 
 def child(measure: str, path: Path) -> None:
-    seconds, kernels = MEASURES[measure][1](path)
+    clock = MEASURES[measure][1](path)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"seconds": seconds, "peak": peak, "kernels": kernels}))
+    figure = Figure(clock.seconds, clock.system, peak, clock.kernels)
+    print(json.dumps(figure._asdict()))
 
 
 # The report.
@@ -215,9 +229,10 @@ def child(measure: str, path: Path) -> None:
 def table(kernels: int, figures: dict[str, Figure]) -> str:
     """What one recording took."""
     floor = figures["sqlite"].seconds
-    lines = [f"{'':36}{'CPU s':>8}{'kernels/CPU-s':>16}{'x SQLite':>10}{'peak MB':>9}  aim"]
+    lines = [f"{'':36}{'CPU s':>8}{'system':>8}{'kernels/CPU-s':>16}{'x SQLite':>10}{'peak MB':>9}  aim"]
     for name, figure in figures.items():
-        row = f"{MEASURES[name][0]:36}{figure.seconds:8.2f}{figure.rate:16,.0f}{figure.seconds / floor:10.1f}"
+        row = f"{MEASURES[name][0]:36}{figure.seconds:8.2f}{figure.system:8.2f}{figure.rate:16,.0f}"
+        row += f"{figure.seconds / floor:10.1f}"
         lines.append(f"{row}{figure.peak / 1e6:9.0f}  {_aim(name, kernels, figure)}".rstrip())
     return "\n".join(lines)
 
