@@ -251,7 +251,7 @@ def link(gpu: Gpu, launches: Launches, process_of_thread: Ints) -> Ints:
     owner = process_of_thread[launches.thread] if len(launches) else np.empty(0, np.int64)
     for process in np.unique(owner).tolist():
         mine = np.flatnonzero(owner == process)
-        mine = mine[intervals.order_by(launches.start[mine], -launches.end[mine])][
+        mine = mine[intervals.order_by(launches.start[mine], -launches.end[mine], launches.thread[mine])][
             ::-1
         ]  # the earliest is written last
         events = np.flatnonzero((gpu.process == process) & gpu.correlation.mask())
