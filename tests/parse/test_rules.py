@@ -449,6 +449,35 @@ def test_start_end_ranges_need_not_nest(tmp_path):
     assert [row["layer"] for row in found] == [["first"], ["first", "second"], ["second"]]
 
 
+def test_the_outermost_call_numbers_the_rows_of_all_calls_inside_it(parse):
+    linear = call("torch.nn.functional.linear", (8, 4), (5, 4))
+    found = parse(f"""
+        {call("mine.block", (8, 4))}
+            > 1 before
+            {linear}
+                > 1 inside
+            {linear}
+                > 1 twice
+        {call("mine.block", (8, 4))}
+            > 1 other
+    """)
+    assert [found[k]["subSeqId"] for k in ("before", "inside", "twice", "other")] == [0, 1, 2, 0]
+    assert (
+        found["before"]["call"] == found["inside"]["call"] == found["twice"]["call"] != found["other"]["call"]
+    )
+
+
+def test_launches_that_coincide_in_all_but_their_thread_are_taken_by_thread(tmp_path):
+    what = recording("thread 2\naten::b\n  > 3 kernel")
+    (launch,) = what.launches
+    what.ranges.append(build.Range("aten::a", what.ranges[0].start, what.ranges[0].end, thread=1))
+    what.launches.insert(0, build.Launch(launch.start, launch.end, launch.correlation, thread=1))
+    path = build.write_nsys(tmp_path / "f", what)
+    for seed in range(4):
+        (row,) = build.read(build.rewrite(path, tmp_path / f"{seed}", seed=seed))
+        assert (row["tid"], row["op"]) == (1, ["aten::a"])
+
+
 def test_launches_of_runtime_and_driver_with_one_correlation_are_one_launch(tmp_path):
     what = recording("aten::mm\n  > 3 kernel")
     first = what.launches[0]
