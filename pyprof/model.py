@@ -233,7 +233,7 @@ class Launches:
 
 @dataclass
 class Gpu:
-    """Kernels, copies and sets on a device. `grid` and `block` are (n, 3); `shaped` says where they were recorded."""
+    """Kernels, copies and sets on a device. `process` is -1 where it is unknown; `grid` and `block` are (n, 3)."""
 
     process: Ints
     device: Column
@@ -243,9 +243,8 @@ class Gpu:
     end: Ints
     kind: Ints
     name: Ints
-    grid: Ints
-    block: Ints
-    shaped: Bools
+    grid: Column
+    block: Column
     registers: Column
     shared_memory: Column  # bytes per block, static and dynamic
     correlation: Column
@@ -365,14 +364,13 @@ class Rows:
     launch_start: Column
     launch_end: Column
     correlation: Column
-    pid: Ints
+    pid: Column
     tid: Column
     context: Column
     device: Column  # missing: the CPU
     stream: Column
-    grid: Ints
-    block: Ints
-    shaped: Bools
+    grid: Column
+    block: Column
     registers: Column
     shared_memory: Column
     graph: Column

@@ -78,9 +78,10 @@ def tables(draw: st.DrawFn) -> Rows:
         names=[long for long, _ in kernels], short_names=[short for _, short in kernels], sites=all_sites,
         name=integers(0, len(kernels) - 1), site=integers(0, len(all_sites) - 1), start=integers(0, 2**62),
         end=integers(0, 2**62), duration=integers(0, 2**62), launch_start=column(draw, n), launch_end=column(draw, n),
-        correlation=column(draw, n), pid=integers(0, 2**24), tid=column(draw, n), context=column(draw, n),
-        device=column(draw, n), stream=column(draw, n), grid=triples(draw, n), block=triples(draw, n),
-        shaped=present, registers=column(draw, n),
+        correlation=column(draw, n), pid=column(draw, n), tid=column(draw, n), context=column(draw, n),
+        device=column(draw, n), stream=column(draw, n),
+        grid=Column(triples(draw, n), present), block=Column(triples(draw, n), ~present),
+        registers=column(draw, n),
         shared_memory=column(draw, n), graph=column(draw, n), kind=np.full(n, KERNEL), seq=Column(seq),
         sub=integers(0, 9), call=Column(integers(0, 9)), inner_calls=[], forward_thread=column(draw, n),
     )  # fmt: skip
@@ -187,7 +188,8 @@ def test_a_line_edited_by_hand(tmp_path):
     assert rows.short_names == ["relu", "", "x"]
     assert rows.duration.tolist() == [7, 0, 0]
     assert [row["seqId"] for row in map(ast.literal_eval, lines(rows))] == [[], [], [3]]
-    assert not rows.shaped.any()
+    assert not rows.grid.mask().any()
+    assert not rows.block.mask().any()
 
 
 @pytest.mark.parametrize(

@@ -186,11 +186,6 @@ class _Table:
 
     def rows(self) -> Rows:
         column = {key: _column(values) for key, values in self.columns.items()}
-        shaped = np.array([g is not None and b is not None for g, b in zip(self.grid, self.block)], bool)
-        grid, block = (
-            np.array([t or (0, 0, 0) for t in side], np.int32).reshape(-1, 3)
-            for side in (self.grid, self.block)
-        )
         duration = column["kDuration"].values
         start = column["start"]
         # Old files have no times: the order of the lines is all they say.
@@ -200,9 +195,10 @@ class _Table:
             names=[long for long, _ in self.names], short_names=[short for _, short in self.names],
             sites=list(self.sites), name=np.array(self.name, np.int64), site=np.array(self.site, np.int64), start=begin,
             end=end, duration=duration, launch_start=column["launchStart"], launch_end=column["launchEnd"],
-            correlation=column["correlation"], pid=column["pid"].values, tid=column["tid"],
-            context=column["context"], device=column["device"], stream=column["stream"], grid=grid, block=block,
-            shaped=shaped, registers=column["registers"], shared_memory=column["sharedMemory"],
+            correlation=column["correlation"], pid=column["pid"], tid=column["tid"],
+            context=column["context"], device=column["device"], stream=column["stream"],
+            grid=_triples(self.grid), block=_triples(self.block), registers=column["registers"],
+            shared_memory=column["sharedMemory"],
             graph=column["graph"], kind=np.array(self.kind, np.int8), seq=column["seq"], sub=column["subSeqId"].values,
             call=column["call"], inner_calls=_inner(self.inner), forward_thread=column["fwdThread"],
         )  # fmt: skip
@@ -295,6 +291,11 @@ def _column(values: list[int | None]) -> Column:
     present = np.array([value is not None for value in values], bool)
     numbers = np.array([value or 0 for value in values], np.int64)
     return Column(numbers, None if present.all() else present)
+
+
+def _triples(values: list[_Triple]) -> Column:
+    present = np.array([value is not None for value in values], bool)
+    return Column(np.array([value or (0, 0, 0) for value in values], np.int32).reshape(-1, 3), present)
 
 
 def _integer(value: Any) -> int | None:

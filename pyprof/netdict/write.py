@@ -88,10 +88,10 @@ def _cells(rows: Rows, block: slice, order: Ints, style: _Style) -> list[list[An
         boxed[~values.present[block][order]] = absent
         return list(boxed.tolist())
 
-    def triple(values: Ints) -> list[str]:
-        code, distinct = distinct_triples(values[block][order])
+    def triple(values: Column) -> list[str]:
+        code, distinct = distinct_triples(values.values[block][order])
         texts = np.array([style.triple % tuple(row) for row in distinct.tolist()] + [style.none], object)
-        return list(texts[np.where(rows.shaped[block][order], code, len(distinct))].tolist())
+        return list(texts[np.where(values.mask()[block][order], code, len(distinct))].tolist())
 
     cpu = style.text("cpu") if (rows.kind[block] == OPERATOR).all() else style.none
     return [

@@ -211,7 +211,7 @@ def gpu_table(parts: Iterable[tuple[Batch, Ints, int, Ints]], capacity: int, los
     """GPU events from batches of (rows, name, kind, process), `capacity` rows at most. Copies have no grid."""
     table = Table(
         capacity, process=np.int32, device=np.int32, context=np.int32, stream=np.int64, start=np.int64, end=np.int64,
-        kind=np.int8, name=np.int32, grid=(np.int32, 3), block=(np.int32, 3), shaped=bool, registers=np.int32,
+        kind=np.int8, name=np.int32, grid=(np.int32, 3), block=(np.int32, 3), registers=np.int32,
         shared_memory=np.int64, correlation=np.int64, bytes=np.int64, graph_node=np.int64,
     )  # fmt: skip
     for batch, name, kind, process in parts:
@@ -225,22 +225,29 @@ def gpu_table(parts: Iterable[tuple[Batch, Ints, int, Ints]], capacity: int, los
             "GPU events that end before they start (kept, time 0)",
             int(np.count_nonzero(backwards & known)),
         )
-        axes = [batch.column(f"{what}{axis}") for what in ("grid", "block") for axis in "XYZ"]
-        shape = np.stack([required(axis) for axis in axes], axis=1)
         table.add(
             batch.rows, None if known.all() else np.flatnonzero(known), process=process, start=start.values,
             end=np.where(backwards, start.values, ends), kind=np.full(batch.rows, kind, np.int8), name=name,
-            grid=shape[:, :3], block=shape[:, 3:], shaped=np.logical_and.reduce([axis.mask() for axis in axes]),
+            grid=_triple(batch, "grid"), block=_triple(batch, "block"),
             shared_memory=_sum(batch.column("staticSharedMemory"), batch.column("dynamicSharedMemory")),
             graph_node=_not_zero(batch.column("graphNodeId")),
             **{name: batch.column(column) for name, column in _PLAIN.items()},
         )  # fmt: skip
     return Gpu(
         process=table.values("process"), start=table.values("start"), end=table.values("end"),
-        kind=table.values("kind"), name=table.values("name"), grid=table.values("grid"), block=table.values("block"),
-        shaped=table.values("shaped"), shared_memory=table.column("shared_memory"),
+        kind=table.values("kind"), name=table.values("name"), grid=table.column("grid"), block=table.column("block"),
+        shared_memory=table.column("shared_memory"),
         graph_node=table.column("graph_node"), **{name: table.column(name) for name in _PLAIN},
     )  # fmt: skip
+
+
+def _triple(batch: Batch, what: str) -> Column:
+    """Three columns as one, known where all three are."""
+    axes = [batch.column(f"{what}{axis}") for axis in "XYZ"]
+    values = np.stack([required(axis) for axis in axes], axis=1)
+    if all(axis.present is None for axis in axes):
+        return Column(values)
+    return Column(values, np.logical_and.reduce([axis.mask() for axis in axes]))
 
 
 def _not_zero(column: Column) -> Column:

@@ -27,6 +27,7 @@ from pyprof.marker import (
     OperatorMarker,
     TraceMarker,
     decode,
+    encode,
     is_backward,
     is_builtin_node,
     user_frames,
@@ -40,8 +41,11 @@ from pyprof.model import (
     NO_PHASE,
     OPTIMIZER,
     RECOMPUTE,
+    Arg,
     Call,
+    Other,
     Site,
+    Tensor,
 )
 
 # Where a text comes from: a range, a range with a suffix of emit_nvtx, an operator event of our own capture.
@@ -189,7 +193,18 @@ def _enter_operator(place: Place, label: Label, offset: int | None) -> Place:
 
 
 def _event(label: Label) -> tuple[str, Call] | None:
-    return (label.text, label.marker.call) if isinstance(label.marker, CallMarker) else None
+    """The operator event that a label is, with what it says of the inputs: emit_nvtx gives the shapes of tensors."""
+    marker = label.marker
+    if isinstance(marker, CallMarker):
+        return label.text, marker.call
+    if isinstance(marker, OperatorMarker) and label.role == OPERATOR and any(marker.sizes or ()):
+        # An empty list is a number, a list of numbers, None or a tensor without dimensions.
+        shapes = marker.sizes or ()
+        call = Call(
+            "aten", marker.name, tuple(Arg("", Tensor(s, None) if s else Other("unknown")) for s in shapes)
+        )
+        return encode(call), call
+    return None
 
 
 def site(place: Place, forward: Place | None, layers: tuple[str, ...] = ()) -> Site:
@@ -206,7 +221,8 @@ def site(place: Place, forward: Place | None, layers: tuple[str, ...] = ()) -> S
     elif not calls and source.names:
         # No call was recorded: the innermost operator names the row.
         name = source.names[-1][0].removeprefix(EVALUATE)
-        mods, ops = (name.rpartition("::")[0].partition("::")[0] or "na", *mods), (name, *ops)
+        if ops[:1] != (name,):
+            mods, ops = (name.rpartition("::")[0].partition("::")[0] or "na", *mods), (name, *ops)
     module = source.module or _class_path(source.functions)
     numbers = sorted({offset for _, offset in place.names if offset is not None})
     return Site(

@@ -43,7 +43,7 @@ def _of_gpu(trace: Trace, found: Spans, forward: Ints, memory: bool) -> Rows:
     process_of_thread = np.array([thread.process for thread in trace.threads], np.int64)
     launch = link(gpu, launches, process_of_thread)[chosen]
     name, names, short_names, rank = _names(trace, gpu.name[chosen])
-    pid = np.array([process.pid for process in trace.processes] + [0], np.int64)[gpu.process[chosen]]
+    pid = np.array([process.pid for process in trace.processes] + [-1], np.int64)[gpu.process[chosen]]
     order = intervals.order_by(
         gpu.start[chosen], _key(gpu.device.take(chosen)), _key(gpu.stream.take(chosen)), pid,
         np.r_[launches.start, -1][launch], _key(gpu.correlation.take(chosen)), -gpu.end[chosen], rank[name],
@@ -64,10 +64,10 @@ def _of_gpu(trace: Trace, found: Spans, forward: Ints, memory: bool) -> Rows:
     tables = dict(
         name=name[order], names=names, short_names=short_names, start=start, end=end, duration=end - start,
         launch_start=launch_start, launch_end=of_launch(launches.end), correlation=gpu.correlation.take(chosen),
-        pid=pid[order], tid=Column(tids[thread.values], launched), context=gpu.context.take(chosen),
-        device=gpu.device.take(chosen), stream=gpu.stream.take(chosen), grid=gpu.grid[chosen], block=gpu.block[chosen],
-        shaped=gpu.shaped[chosen], registers=gpu.registers.take(chosen), shared_memory=gpu.shared_memory.take(chosen),
-        graph=gpu.graph_node.take(chosen), kind=gpu.kind[chosen],
+        pid=Column(pid[order], pid[order] >= 0), tid=Column(tids[thread.values], launched),
+        context=gpu.context.take(chosen), device=gpu.device.take(chosen), stream=gpu.stream.take(chosen),
+        grid=gpu.grid.take(chosen), block=gpu.block.take(chosen), registers=gpu.registers.take(chosen),
+        shared_memory=gpu.shared_memory.take(chosen), graph=gpu.graph_node.take(chosen), kind=gpu.kind[chosen],
     )  # fmt: skip
     span = found.enclosing(where, launch_start.values)
     return _finish(trace, found, forward, span, layers_outside(trace, where, launch_start.values), tables)
@@ -92,13 +92,14 @@ def _of_operators(trace: Trace, found: Spans, forward: Ints) -> Rows:
     )
     span, thread, n = span[order], thread[order], len(span)
     missing = Column.missing(n)
+    nowhere = Column(np.broadcast_to(np.int32(0), (n, 3)), missing.present)
     tables = dict(
         name=name[order], names=names, short_names=short_names, start=found.start[span], end=found.end[span],
         duration=self_times(found.start, found.end, found.parent, is_row)[span],
         launch_start=Column(found.start[span]), launch_end=Column(found.end[span]), correlation=missing,
-        pid=pids[thread], tid=Column(tids[thread]), context=missing, device=missing, stream=Column(tids[thread]),
-        grid=np.zeros((n, 3), np.int32), block=np.zeros((n, 3), np.int32), shaped=np.zeros(n, bool),
-        registers=missing, shared_memory=missing, graph=missing, kind=np.full(n, OPERATOR, np.int8),
+        pid=Column(pids[thread]), tid=Column(tids[thread]), context=missing, device=missing,
+        stream=Column(tids[thread]), grid=nowhere, block=nowhere, registers=missing, shared_memory=missing,
+        graph=missing, kind=np.full(n, OPERATOR, np.int8),
     )  # fmt: skip
     return _finish(trace, found, forward, span, layers_outside(trace, thread, found.start[span]), tables)
 

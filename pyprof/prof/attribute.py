@@ -362,7 +362,7 @@ class _Tree:
     def __init__(self, rows: Rows, index: Ints):
         self.parent = np.full(len(index), -1, np.int64)
         depth = np.zeros(len(index), np.int64)
-        thread = pd.factorize(rows.pid[index] * (1 << 32) + rows.tid.values[index])[0]
+        thread = pd.factorize(rows.pid.values[index] * (1 << 32) + rows.tid.values[index])[0]
         for number in np.unique(thread).tolist():
             mine = np.flatnonzero(thread == number)
             start, end = rows.start[index[mine]], rows.end[index[mine]]
@@ -449,11 +449,13 @@ def _tensor_cores(rows: Rows, work: _Work) -> Ints:
     gpu = rows.kind == KERNEL
     if gpu.any():
         out[gpu] = np.array(verdicts, np.int8)[rows.name[gpu]]
-        # A kernel of no known kind that carries a product may well use them.
-        other = np.array(
-            [kernels.kind(name) == "other" and kernels.tensor_core(name) is None for name in rows.names], bool
-        )
-        product = np.array([family(s.owner) in (*_PRODUCTS, "attention") for s in work.signatures], bool)
-        out[gpu & other[rows.name] & product[rows.site] & work.principal] = TC_UNKNOWN
+        # A kernel of no known kind may well use them if it carries a product, or if nobody knows what it does.
+        nameless = [
+            kernels.kind(name) == "other" and kernels.tensor_core(name) is None for name in rows.names
+        ]
+        families = [family(sign.owner or sign.event) for sign in work.signatures]
+        product = np.array([name in (*_PRODUCTS, "attention") for name in families], bool)[rows.site]
+        idle = np.array([name == "" for name in families], bool)[rows.site]
+        out[gpu & np.array(nameless, bool)[rows.name] & (product & work.principal | idle)] = TC_UNKNOWN
     out[(rows.kind == MEMCPY) | (rows.kind == MEMSET)] = NOT_APPLICABLE
     return out

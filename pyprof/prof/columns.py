@@ -214,22 +214,22 @@ def _stream(view: View) -> Cells:
     return view.rows.stream
 
 
-def _triple(view: View, values: Ints) -> Texts:
-    code, distinct = distinct_triples(values)
+def _triple(column: Column) -> Texts:
+    code, distinct = distinct_triples(column.values)
     texts: list[str | None] = [",".join(map(str, row)) for row in distinct.tolist()]
-    return Texts(np.where(view.rows.shaped, code, len(texts)), [*texts, None])
+    return Texts(np.where(column.mask(), code, len(texts)), [*texts, None])
 
 
 @column("grid", "Grid", 12)
 def _grid(view: View) -> Cells:
     """Blocks in x, y, z."""
-    return _triple(view, view.rows.grid)
+    return _triple(view.rows.grid)
 
 
 @column("block", "Block", 12)
 def _block(view: View) -> Cells:
     """Threads of a block in x, y, z."""
-    return _triple(view, view.rows.block)
+    return _triple(view.rows.block)
 
 
 @column("flops", "FLOPs", 12, "count")

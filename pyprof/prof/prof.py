@@ -9,6 +9,7 @@ The table goes to stdout, the coverage ledger to stderr.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -62,6 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows, name = _rows(arguments.file, arguments.memory)
         view = View(rows)
         style = "csv" if arguments.csv else "width" if arguments.w is not None else "blank"
+        if isinstance(sys.stdout, io.TextIOWrapper):  # names in a recording are in any language
+            sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
         for line in table.lines(view, specs, style, arguments.w or 0):
             sys.stdout.write(line + "\n")
         sys.stdout.flush()

@@ -47,8 +47,8 @@ def texts(spec: Spec, cells: Cells, block: slice) -> list[str]:
 
 def lines(view: View, specs: Sequence[Spec], style: str, width: int = 0) -> Iterator[str]:
     """Heading and rows. `style` is csv, width or blank. Raises UsageError for a width that is too small."""
-    cells = [spec.cells(view) for spec in specs]
     widths = _widths(specs, width) if style == "width" else []
+    cells = [spec.cells(view) for spec in specs]
     yield _join([spec.heading for spec in specs], specs, style, widths)
     for first in range(0, len(view.rows), _BLOCK):
         block = slice(first, first + _BLOCK)

@@ -87,13 +87,12 @@ RANGES = {
 }  # fmt: skip
 LAUNCH = RANGES | {"tid", "launchStart", "launchEnd", "pid"}
 ANY = LAUNCH | {"kDuration", "start", "end", "kShortName", "kLongName", "stream", "kind", "correlation"}
-SHAPE = {"grid", "block"}  # known together or not at all
 GPU = {
     "start": ANY, "end": {"kDuration", "end"}, "deviceId": {"device"}, "contextId": {"context"},
     "streamId": {"stream"}, "correlationId": LAUNCH | {"correlation"},
     "registersPerThread": {"registers"}, "staticSharedMemory": {"sharedMemory"},
     "dynamicSharedMemory": {"sharedMemory"},
-    **{f"{what}{axis}": SHAPE for what in ("grid", "block") for axis in "XYZ"},
+    **{f"{what}{axis}": {what} for what in ("grid", "block") for axis in "XYZ"},
 }  # fmt: skip
 # A time can be the recording's first, from which all others count; and without times a table has no rows.
 NSYS = {

@@ -8,10 +8,12 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from pyprof.parse import formats
 from pyprof.parse.rows import rows
+from pyprof.session import load
 from tests import build
 from tests.build import call, classic, recording, stack
 
@@ -503,3 +505,18 @@ def test_copies_and_sets_come_only_when_asked_for(tmp_path):
             ("kernel", "kernel", (1, 1, 1)), ("memcpy", "memcpy HtoD", None), ("memset", "memset", None),
         ]  # fmt: skip
         path.unlink()
+
+
+def test_shapes_of_emit_nvtx_give_flops_but_no_bytes(tmp_path):
+    """record_shapes names no types: 2*64*10*32 FLOPs are known, bytes are not; a stride that is not told is unknown."""
+    text = """
+        aten::mm, seq = 3, op_id = 9, sizes = [[64, 32], [32, 10]]
+          > 5 sgemm
+        aten::conv2d, op_id = 10, sizes = [[1, 2, 8, 8], [4, 2, 3, 3], [], [], [], [], []]
+          > 5 convolve
+    """
+    frame = load(build.write_nsys(tmp_path / "f", recording(text))).kernels.set_index("kernel")
+    assert frame.loc["sgemm", "flops"] == 40960
+    assert frame.loc["sgemm", "params"] == "M=64,N=10,K=32,na"
+    assert frame["bytes"].isna().all()
+    assert pd.isna(frame.loc["convolve", "flops"])
