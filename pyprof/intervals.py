@@ -18,6 +18,8 @@ loop over depths replace a walk with a stack.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from pyprof.model import Ints
@@ -29,24 +31,32 @@ def order_by(*keys: Ints) -> Ints:
     >>> order_by(np.array([2, 1, 2]), np.array([5, 0, 3])).tolist()
     [1, 2, 0]
     """
-    first = keys[0]
+    return _order(keys[0], lambda some: [key[some] for key in keys[1:]])
+
+
+def nesting_order(start: Ints, end: Ints, tie: Callable[[Ints], Ints]) -> Ints:
+    """The order that `Nesting` needs: by start, the longer first.
+
+    Of equal intervals the one with the larger `tie` comes first; it is asked for those alone, by their indices.
+    """
+    return _order(start, lambda some: [-end[some], -tie(some)])
+
+
+def _order(first: Ints, rest: Callable[[Ints], Sequence[Ints]]) -> Ints:
+    """Indices that sort by `first`; `rest` gives the other keys of some elements, those that are equal in it."""
     order = np.argsort(first, kind="stable")
-    if len(order) < 2 or len(keys) == 1:
+    if len(order) < 2:
         return order
-    same = first[order[1:]] == first[order[:-1]]
+    inner = first[order]
+    same = inner[1:] == inner[:-1]
     if same.any():
         tied = np.zeros(len(order), bool)
         tied[1:] |= same
         tied[:-1] |= same
         places = np.flatnonzero(tied)
         group = order[places]
-        order[places] = group[np.lexsort(tuple(key[group] for key in reversed(keys)))]
+        order[places] = group[np.lexsort((*reversed(rest(group)), inner[places]))]
     return order
-
-
-def nesting_order(start: Ints, end: Ints, tie: Ints) -> Ints:
-    """The order that `Nesting` needs: by start, the longer first; `tie` (larger first) for equal intervals."""
-    return order_by(start, -end, -tie)
 
 
 def clip(start: Ints, end: Ints) -> tuple[Ints, int]:
@@ -70,28 +80,29 @@ class Nesting:
 
     def __init__(self, start: Ints, end: Ints):
         # An empty interval gets length 1 on a doubled time axis, so that it is its own but encloses no later start.
-        self._start = start * 2
-        ends = np.where(end > start, end * 2, self._start + 1)
-        self._sorted_end = np.sort(ends)
         n = len(start)
-        ended = np.searchsorted(self._sorted_end, self._start, side="right")
-        self.depth = (np.arange(n) - ended).astype(np.int32)
+        self._start = start * 2
+        ends = end * 2
+        ends += end <= start
+        self._sorted_end = np.sort(ends)
+        self.depth = np.arange(n, dtype=np.int32)
+        self.depth -= np.searchsorted(self._sorted_end, self._start, side="right").astype(np.int32)
         if n and self.depth.min() < 0:
             raise ValueError("intervals end before they start")
         self.levels: list[Ints] = []  # the intervals of each depth, outermost first, as indices
         self.parent = np.full(n, -1, np.int32)
         for depth in range(int(self.depth.max()) + 1 if n else 0):
-            members = np.flatnonzero(self.depth == depth).astype(np.int32)
+            members = np.flatnonzero(self.depth == depth)
             if depth:
                 above = self.levels[-1]
-                place = np.searchsorted(above, members) - 1
+                place = np.searchsorted(above, members.astype(np.int32)) - 1
                 if len(place) and place.min() < 0:
                     raise ValueError("intervals overlap")
-                self.parent[members] = above[place]
-            self.levels.append(members)
-        inner = self.parent >= 0
-        if (ends[inner] > ends[self.parent[inner]]).any():
-            raise ValueError("intervals overlap")
+                parent = above[place]
+                if (ends[members] > ends[parent]).any():
+                    raise ValueError("intervals overlap")
+                self.parent[members] = parent
+            self.levels.append(members.astype(np.int32))
 
     def innermost(self, time: Ints) -> Ints:
         """Index of the innermost interval that contains each time, -1 where none does."""

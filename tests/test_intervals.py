@@ -18,7 +18,7 @@ pairs = st.lists(
 
 def arrays(intervals: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
     table = np.array(intervals, np.int64).reshape(-1, 2)
-    order = nesting_order(table[:, 0], table[:, 1], -np.arange(len(table)))
+    order = nesting_order(table[:, 0], table[:, 1], np.negative)
     return table[order, 0], table[order, 1]
 
 

@@ -70,17 +70,20 @@ class Spans:
 def spans(trace: Trace) -> Spans:
     """Nest the ranges and operators of a recording. Spans that overlap are cut at their parent's end and counted."""
     thread, start, end, key, seq, event = _collect(trace)
-    order, nests, end, parent, depth = _nest(trace, thread, start, end, key)
-    thread, start = thread[order], start[order]
+    order, nests, start, end, parent, depth = _nest(trace, thread, start, end, key)
+    thread = np.repeat(np.array(list(nests), np.int32), [len(nest.depth) for _, nest in nests.values()])
     event = event[order] if len(trace.ops) else event
     seq = seq.take(order)
     code, distinct = pd.factorize(key[order])
-    labels = [read(trace.strings[int(k) // 3], int(k) % 3) for k in distinct]
+    del order, key
+    code = code.astype(np.int32)
+    labels = [read(trace.strings[k // 3], k % 3) for k in distinct.tolist()]
     role = np.array([label.role for label in labels], np.int8)[code] if len(labels) else np.empty(0, np.int8)
     seq = _number_evaluations(seq, parent, code, labels)
-    levels = _levels(depth)
+    levels = _levels(nests)
     base, offset = _offsets(seq, parent, levels)
     path, places, label_of_path = _paths(parent, levels, code, labels, offset)
+    del code, offset
     found = Spans(
         thread=thread, start=start, end=end, depth=depth, event=event, seq=seq, base=base, parent=parent,
         path=path, call=parent, inner_call=parent, operator=parent, boundary=parent, role=role, places=places,
@@ -103,7 +106,8 @@ def _collect(trace: Trace) -> tuple[Ints, Ints, Ints, Ints, Column, Ints]:
             "ranges that were never closed (taken to last to the end)", int((~ranges.end.mask()).sum())
         )
         end = np.where(ranges.end.mask(), end, max(last, int(end.max())))
-    key = ranges.text.astype(np.int64) * 3 + np.where(ranges.operator, SUFFIXED, PLAIN)
+    key = ranges.text * 3
+    key += np.where(ranges.operator, np.int32(SUFFIXED), np.int32(PLAIN))
     columns = ranges.thread, ranges.start, end, key, ranges.seq, np.broadcast_to(np.int32(_NONE), len(ranges))
     if not len(ops):
         return columns
@@ -111,7 +115,7 @@ def _collect(trace: Trace) -> tuple[Ints, Ints, Ints, Ints, Column, Ints]:
         ops.thread,
         ops.start,
         ops.end,
-        ops.text.astype(np.int64) * 3 + EVENT,
+        ops.text.astype(np.int32) * 3 + EVENT,
         ops.seq,
         np.arange(len(ops), dtype=np.int32),
     )
@@ -123,21 +127,27 @@ def _collect(trace: Trace) -> tuple[Ints, Ints, Ints, Ints, Column, Ints]:
 
 def _nest(
     trace: Trace, thread: Ints, start: Ints, end: Ints, key: Ints
-) -> tuple[Ints, dict[int, tuple[int, intervals.Nesting]], Ints, Ints, Ints]:
-    """Order of the spans; nesting per thread; ends, parents and depths in that order."""
+) -> tuple[Ints, dict[int, tuple[int, intervals.Nesting]], Ints, Ints, Ints, Ints]:
+    """Order of the spans; nesting per thread; starts, ends, parents and depths in that order."""
     # Of equal intervals a range is around an operator event; of ranges the one whose text sorts later is around the
     # other: dictionaries of markers, then names of operators.
     texts = trace.strings.texts
     rank = np.empty(len(texts), np.int64)
     rank[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
-    tie = rank[key // 3] + np.where(key % 3 == EVENT, 0, len(texts)) if len(texts) else key
-    orders, parents, depths, ends = [], [], [], []
+    n, first = len(thread), 0
+    order, starts, ends = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    parents, depths = np.empty(n, np.int32), np.empty(n, np.int32)
     nests: dict[int, tuple[int, intervals.Nesting]] = {}
-    first = 0
-    for number in np.flatnonzero(np.bincount(thread)).tolist() if len(thread) else ():
+    for number in np.flatnonzero(np.bincount(thread)).tolist() if n else ():
         members = np.flatnonzero(thread == number)
-        members = members[intervals.nesting_order(start[members], end[members], tie[members])]
+
+        def tie(some: Ints, members: Ints = members) -> Ints:
+            keys = key[members[some]].astype(np.int64)
+            return rank[keys // 3] + np.where(keys % 3 == EVENT, 0, len(texts))
+
         begin, finish = start[members], end[members]
+        inner = intervals.nesting_order(begin, finish, tie)
+        begin, finish = begin[inner], finish[inner]
         try:
             nest = intervals.Nesting(begin, finish)
         except ValueError:
@@ -145,22 +155,26 @@ def _nest(
             trace.drop("ranges that overlap their parent's end (cut there)", cut)
             nest = intervals.Nesting(begin, finish)
         nests[number] = (first, nest)
-        orders.append(members)
-        ends.append(finish)
-        parents.append(np.where(nest.parent >= 0, nest.parent + first, _NONE))
-        depths.append(nest.depth)
+        here = slice(first, first + len(members))
+        order[here], starts[here], ends[here], depths[here] = members[inner], begin, finish, nest.depth
+        parents[here] = np.where(nest.parent >= 0, nest.parent + np.int32(first), np.int32(_NONE))
         first += len(members)
-    none = [np.empty(0, np.int64)]
-    order, end, parent, depth = (np.concatenate(parts or none) for parts in (orders, ends, parents, depths))
-    return order, nests, end, parent, depth
+    return order, nests, starts, ends, parents, depths
 
 
-def _levels(depth: Ints) -> list[Ints]:
+def _levels(nests: dict[int, tuple[int, intervals.Nesting]]) -> list[Ints]:
     """The spans of each depth, outermost first."""
-    if not len(depth):
-        return []
-    order = np.argsort(depth, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(depth))[:-1])
+    deepest = max((len(nest.levels) for _, nest in nests.values()), default=0)
+    return [
+        np.concatenate(
+            [
+                nest.levels[depth] + np.int64(first)
+                for first, nest in nests.values()
+                if depth < len(nest.levels)
+            ]
+        )
+        for depth in range(deepest)
+    ]
 
 
 def _number_evaluations(seq: Column, parent: Ints, code: Ints, labels: list[Label]) -> Column:
@@ -186,7 +200,9 @@ def _offsets(seq: Column, parent: Ints, levels: list[Ints]) -> tuple[Column, Col
         inherits = based[above]
         base[members] = np.where(inherits, base[above], base[members])
         based[members] |= inherits
-    return Column(base, based), Column(np.where(has, own - base, 0), has)
+    offset = own - base
+    offset[~has] = 0
+    return Column(base, based), Column(offset, has)
 
 
 def _paths(
@@ -216,26 +232,22 @@ def _paths(
 def _pair(first: Ints, second: Ints) -> Ints:
     """One number per distinct pair."""
     codes, distinct = pd.factorize(second)
-    return first.astype(np.int64) * max(len(distinct), 1) + codes
+    codes += first * np.int64(max(len(distinct), 1))
+    return codes
 
 
 def _owners(found: Spans, levels: list[Ints]) -> None:
     """Call, operator and backward range of every span, from the outermost in."""
     n = len(found)
-    found.call, found.inner_call, found.operator, found.boundary = (
-        np.full(n, _NONE, np.int32) for _ in range(4)
-    )
+    owners = np.full((n, 4), _NONE, np.int32)  # side by side: one gather brings all four of a span
+    found.call, found.inner_call, found.operator, found.boundary = owners.T
     direction = np.array([place.direction for place in found.places], np.int8)[found.path]
     restart = np.array([place.recompute_starts for place in found.places], bool)[found.path]
     for depth, members in enumerate(levels):
         if depth:
-            above = found.parent[members]
-            for column in (found.call, found.inner_call, found.operator, found.boundary):
-                column[members] = column[above]
+            owners[members] = owners[found.parent[members]]
         role = found.role[members]
-        starts = members[(role == BOUNDARY) | restart[members]]
-        for column in (found.call, found.inner_call, found.operator, found.boundary):
-            column[starts] = _NONE
+        owners[members[(role == BOUNDARY) | restart[members]]] = _NONE
         for column, kind in ((found.call, CALL), (found.operator, OPERATOR), (found.boundary, BOUNDARY)):
             mine = members[role == kind]
             mine = mine[column[mine] == _NONE]

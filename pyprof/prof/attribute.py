@@ -366,7 +366,7 @@ class _Tree:
         for number in np.unique(thread).tolist():
             mine = np.flatnonzero(thread == number)
             start, end = rows.start[index[mine]], rows.end[index[mine]]
-            order = intervals.nesting_order(start, end, -np.arange(len(mine)))
+            order = intervals.nesting_order(start, end, np.negative)
             nest = intervals.Nesting(start[order], intervals.clip(start[order], end[order])[0])
             place = mine[order]
             self.parent[place] = np.where(nest.parent >= 0, place[nest.parent], -1)
