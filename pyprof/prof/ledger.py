@@ -16,10 +16,11 @@ from pyprof.prof.columns import View
 
 
 class Entry(NamedTuple):
-    """One line: what is covered, and parts of the total time in ns by name. The parts add up to the total."""
+    """One line: what is covered; by part the time in ns and the number of rows. Both add up to those of the table."""
 
     what: str
     parts: dict[str, int]
+    counts: dict[str, int]
 
 
 def ledger(view: View) -> list[Entry]:
@@ -40,8 +41,8 @@ def ledger(view: View) -> list[Entry]:
         _split(view, "source line", by_site([bool(site.trace) for site in sites])),
         _split(view, "module", by_site([bool(site.module) for site in sites])),
         _split(view, "launch record", launched),
-        Entry("FLOPs", {base: int(rows.duration[flops == i].sum()) for i, base in enumerate(BASES)}),
-        Entry("bytes", {base: int(rows.duration[size == i].sum()) for i, base in enumerate(BASES)}),
+        _entry(view, "FLOPs", {base: flops == i for i, base in enumerate(BASES)}),
+        _entry(view, "bytes", {base: size == i for i, base in enumerate(BASES)}),
     ]
 
 
@@ -55,8 +56,12 @@ def _has_shapes(call: object) -> bool:
 
 
 def _split(view: View, what: str, known: Bools) -> Entry:
-    duration = view.rows.duration
-    return Entry(what, {"known": int(duration[known].sum()), "unknown": int(duration[~known].sum())})
+    return _entry(view, what, {"known": known, "unknown": ~known})
+
+
+def _entry(view: View, what: str, parts: dict[str, Bools]) -> Entry:
+    times = {part: int(view.rows.duration[rows].sum()) for part, rows in parts.items()}
+    return Entry(what, times, {part: int(rows.sum()) for part, rows in parts.items()})
 
 
 def text(view: View, name: str) -> str:
@@ -71,6 +76,8 @@ def text(view: View, name: str) -> str:
         parts = ", ".join(
             f"{part} {100 * ns / total if total else 0:.1f} %" for part, ns in entry.parts.items()
         )
+        unknown = entry.counts["unknown"]
+        parts += f" ({unknown} row{'s' * (unknown != 1)})" if unknown else ""
         lines.append(f"  {entry.what:<13} {parts}")
     lines += [f"  lost: {count} {reason}" for reason, count in sorted(rows.lost.items())]
     return "\n".join(lines)

@@ -47,7 +47,7 @@ def test_each_line_says_what_share_of_the_time_is_known(view):
 def test_the_text_names_the_file_the_total_and_what_was_lost(view):
     found = text(view, "net.sqlite").splitlines()
     assert found[0] == "net.sqlite: 5 kernels, 100 ns; share of that time"
-    assert "  operator      known 95.0 %, unknown 5.0 %" in found
+    assert "  operator      known 95.0 %, unknown 5.0 % (1 row)" in found
     assert found[-1] == "  lost: 1 GPU events without a launch record (kept)"
 
 
@@ -61,3 +61,4 @@ def test_the_parts_close(what):
     found = View(rows(formats.load(build.write_nsys(Path(build.scratch()) / "f", what))))
     total = int(found.rows.duration.sum())
     assert {sum(entry.parts.values()) for entry in ledger(found)} == {total}
+    assert {sum(entry.counts.values()) for entry in ledger(found)} == {len(found.rows)}
