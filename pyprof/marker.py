@@ -29,6 +29,7 @@ import ast
 import math
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeGuard
 
 from pyprof.model import Arg, Call, Other, Tensor, Value
@@ -327,10 +328,11 @@ def _literal_scalar(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def user_frames(frames: Sequence[str]) -> tuple[str, ...]:
+@lru_cache(maxsize=65536)
+def user_frames(frames: tuple[str, ...]) -> tuple[str, ...]:
     """The frames outside torch and PyProf, outermost first.
 
-    >>> user_frames(["train.py:9", "/env/lib/python3.11/site-packages/torch/nn/modules/linear.py:134"])
+    >>> user_frames(("train.py:9", "/env/lib/python3.11/site-packages/torch/nn/modules/linear.py:134"))
     ('train.py:9',)
     """
     return tuple(frame for frame in frames if not _NOT_USER.search(frame))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -157,7 +158,17 @@ def _template(rows: Rows, name: int, site_code: int, kind: int, style: _Style) -
         "module": constant(site.module) if site.module else style.none, "phase": constant(PHASES[site.phase]),
         "kind": constant(KINDS[kind]),
     }  # fmt: skip
-    text = ", ".join(f"{style.text(key)}: {values.get(key, '%s')}" for key in KEYS)
-    return _Template(
-        f"{{{text}}}", inner, ([*(offset for _, offset in marked), *site.seq_ids], list(site.alt_seq_ids))
-    )
+    offsets = [*(offset for _, offset in marked), *site.seq_ids], list(site.alt_seq_ids)
+    return _Template(_frame(style) % values, inner, offsets)
+
+
+@cache
+def _frame(style: _Style) -> str:
+    """A line with its constants by key, for one template after the other."""
+    cells = (f"{style.text(key)}: " + (f"%({key})s" if key in _CONSTANTS else "%%s") for key in KEYS)
+    return "{" + ", ".join(cells) + "}"
+
+
+# Keys whose value is the same for all rows of a kernel and site, sequence numbers apart.
+_CONSTANTS = {"kShortName", "layer", "trace", "reprMarkers", "marker", "seqMarker", "seqId", "altSeqId", "dir", "mod",
+              "op", "kLongName", "module", "phase", "kind"}  # fmt: skip
