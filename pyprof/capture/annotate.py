@@ -18,11 +18,13 @@ from contextlib import ContextDecorator
 from time import time_ns
 from typing import Any
 
+from pyprof.capture.collectors import nvtx as ranges
 from pyprof.capture.patch import Registry
 from pyprof.capture.recorder import RangeRecord, ThreadState, local, recorder
 
 LAYER = "layer:"
 PUSH_POP, START_END, MARK = 59, 60, 34  # NVTX event types in an Nsight Systems export
+WRITTEN = "annotate, written"  # as an NVTX range too
 _OPTIMIZER = ("Optimizer.step#", "Optimizer.zero_grad#")
 
 
@@ -38,11 +40,16 @@ class annotate(ContextDecorator):
         self.name = name
 
     def __enter__(self) -> annotate:
-        push(self.name, "annotate")
+        written = recorder.ranges is not None and ranges.push_user(self.name)
+        push(self.name, WRITTEN if written else "annotate")
         return self
 
     def __exit__(self, *error: object) -> None:
+        opened = local.state.open
+        written = bool(opened) and opened[-1][2] == WRITTEN
         pop()
+        if written:
+            ranges.pop_user()
 
 
 def push(name: str, source: str) -> int:
@@ -61,14 +68,14 @@ def pop() -> int:
     if not state.open:
         return -1
     name, start, source, state.layer = state.open.pop()
-    if recorder.active:
+    if recorder.keeping:
         state.ranges.append(RangeRecord(PUSH_POP, name, start, time_ns(), source))
     return len(state.open)
 
 
 def mark(name: str) -> None:
     """An instant."""
-    if recorder.active:
+    if recorder.keeping:
         now = time_ns()
         local.state.ranges.append(RangeRecord(MARK, name, now, now, "nvtx"))
 
@@ -84,7 +91,7 @@ def begin(handle: Any, name: str) -> None:
 def end(handle: Any) -> None:
     """The end of such a range; a handle that we did not see begin is none of ours."""
     opened = _started.pop(handle, None)
-    if opened is not None and recorder.active:
+    if opened is not None and recorder.keeping:
         local.state.ranges.append(RangeRecord(START_END, *opened, time_ns(), "nvtx"))
 
 
@@ -204,7 +211,10 @@ def _optimizer_begins(self: Any, name: str) -> None:
         4
     )  # who called step: between are two functions of this module, and torch's around step
     site = recorder.stacks.site(frame, state.context)
-    self._pyprof_call = (state, _optimizer_function(name.split("#", 1)[1]), site, state.layer, time_ns())
+    number = _optimizer_function(name.split("#", 1)[1])
+    writer = recorder.ranges
+    depth = writer.push(state, number, site, -1, None) if writer is not None else 0
+    self._pyprof_call = (state, number, site, state.layer, time_ns(), writer, depth)
     state.busy = True
 
 
@@ -221,8 +231,11 @@ def _optimizer_function(name: str) -> int:
 def _record_function_ends(self: Any) -> None:
     call = self.__dict__.pop("_pyprof_call", None)
     if call is not None:
-        state, number, site, layer, start = call
-        state.calls += (number, site, -1, layer, start, time_ns())
+        state, number, site, layer, start, writer, depth = call
+        if depth:
+            writer.pop(depth)
+        if recorder.keeping:
+            state.calls += (number, site, -1, layer, start, time_ns())
         state.busy = False
     elif self.__dict__.pop("_pyprof_open", False):
         pop()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What PyProf changes from `init` to `shutdown`, windows or not: switches of other profilers that a script contains.
 
-* `torch.autograd.profiler.emit_nvtx` does nothing without CUDA (it would raise), and while PyProf records.
+* `torch.autograd.profiler.emit_nvtx` does nothing without CUDA (it would raise), and while PyProf records or has
+  entered it itself.
 * `torch.cuda.profiler.start` and `stop` open and close the window; without CUDA they do nothing else.
 * torch.profiler of the user: torch serves one profiler at a time and would silently cancel the first, so ours gives
   way before it begins, whichever starts first.
@@ -23,7 +24,7 @@ class Listener(Protocol):
     """What a script's own switches call."""
 
     def recording(self) -> bool:
-        """Whether PyProf records, or is told to."""
+        """Whether PyProf records into a file, or is told to, or has emit_nvtx running."""
 
     def cuda_profiler(self, start: bool) -> None:
         """torch.cuda.profiler.start or stop was called."""

@@ -54,7 +54,8 @@ def _call_module(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
     try:
         return _original(self, *args, **kwargs)
     finally:
-        state.modules += (context, start, time_ns())
+        if recorder.keeping:
+            state.modules += (context, start, time_ns())
         state.context, state.root = outside, root
 
 

@@ -105,6 +105,57 @@ def recording(original: Function, number: int) -> Function:
             if len(calls) > recorder.limit:
                 _full()
 
+    return _named_like(call, original)
+
+
+def emitting(original: Function, number: int) -> Function:
+    """The same where calls are written as NVTX ranges: `recording` stays free of that, and as fast as it is."""
+    site_of = recorder.stacks.site
+    keys = recorder.keys
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        state = local.state
+        writer = recorder.ranges
+        if state.busy or not recorder.active or writer is None:
+            return original(*args, **kwargs)
+        state.busy = True
+        key = None
+        try:
+            site = site_of(_getframe(1), state.context)
+            key = key_of(args, kwargs)
+            described = keys.get(key)
+            if described is None:
+                described = recorder.describe(key) if recorder.keeping or not writer.full else -1
+        except Traced:
+            try:
+                return original(*args, **kwargs)
+            finally:
+                state.busy = False
+        except Exception as error:  # never into the user's code
+            site = described = -1
+            recorder.drop(f"call not described ({type(error).__name__})")
+        depth = start = 0
+        try:
+            depth = writer.push(state, number, site, described, key)
+            start = time_ns()
+            return original(*args, **kwargs)
+        finally:
+            end = time_ns()
+            if depth:
+                writer.pop(depth)
+            if recorder.keeping:
+                calls = state.calls
+                calls += (number, site, described, state.layer, start or end, end)
+                if len(calls) > recorder.limit:
+                    _full()
+            elif recorder.counting:
+                recorder.excess += 1
+            state.busy = False
+
+    return _named_like(call, original)
+
+
+def _named_like(call: Function, original: Function) -> Function:
     for name in ("__name__", "__qualname__", "__doc__", "__module__"):
         with suppress(AttributeError, TypeError):  # builtins lack some of these
             setattr(call, name, getattr(original, name))
@@ -177,9 +228,10 @@ class _Method:
 
 
 class Patches:
-    """Everything that is in the way of calls while a window is open."""
+    """Everything that is in the way of calls while a window is open. `wrapper` makes a wrapper, as `recording` does."""
 
-    def __init__(self) -> None:
+    def __init__(self, wrapper: Callable[[Function, int], Function] = recording) -> None:
+        self._wrapper = wrapper
         self._classes: list[tuple[ModuleType, type, type]] | None = None
         self._methods: list[tuple[str, _Method]] = []
         self._registry = Registry()
@@ -187,16 +239,17 @@ class Patches:
     def install(self) -> None:
         """Put the wrappers in the way. They are made once and kept for the next window."""
         if self._classes is None:
-            self._classes = [_module_class(namespace) for namespace in targets.namespaces()]
+            self._classes = [_module_class(namespace, self._wrapper) for namespace in targets.namespaces()]
             for name in targets.tensor_methods():
                 original = getattr(torch.Tensor, name)
-                wrapper = recording(original, recorder.function("Tensor", name))
+                wrapper = self._wrapper(original, recorder.function("Tensor", name))
                 self._methods.append((name, _Method(original, wrapper)))
         for name, method in self._methods:
             if getattr(torch.Tensor, name) is method.original:
                 self._registry.replace(torch.Tensor, name, method)
         function = torch.autograd.Function
-        self._registry.replace(function, "apply", classmethod(_apply(vars(function)["apply"].__func__)))
+        apply = _apply(vars(function)["apply"].__func__, self._wrapper)
+        self._registry.replace(function, "apply", classmethod(apply))
         for module, plain, watched in self._classes:
             if type(module) is plain:
                 module.__class__ = watched
@@ -211,20 +264,22 @@ class Patches:
         self._registry.undo()
 
 
-def _module_class(namespace: targets.Namespace) -> tuple[ModuleType, type, type]:
+def _module_class(
+    namespace: targets.Namespace, make: Callable[[Function, int], Function]
+) -> tuple[ModuleType, type, type]:
     module = namespace.module
     plain = type(module)
     body: dict[str, Any] = {}
     for attribute, op in targets.functions(namespace):
         original = getattr(module, attribute)
-        wrapper = recording(original, recorder.function(namespace.mod, op))
+        wrapper = make(original, recorder.function(namespace.mod, op))
         body[attribute] = _lookup(vars(module), attribute, original, wrapper)
     if _BYPASSED:
         body["__getattribute__"] = lambda self, name: plain.__getattribute__(self, name)
     return module, plain, type(plain.__name__, (plain,), body)
 
 
-def _apply(original: Function) -> Function:
+def _apply(original: Function, make: Callable[[Function, int], Function]) -> Function:
     """`apply` of autograd.Function: the operator is the user's class."""
     numbers: dict[type, Function] = {}
 
@@ -235,7 +290,7 @@ def _apply(original: Function) -> Function:
         call = numbers.get(cls)
         if call is None:
             number = recorder.function("torch.autograd", f"{cls.__name__}.apply")
-            call = numbers[cls] = recording(functools.partial(original, cls), number)
+            call = numbers[cls] = make(functools.partial(original, cls), number)
         return call(*args, **kwargs)
 
     return apply
@@ -259,13 +314,14 @@ def wrap(module: Any, name: str) -> None:
     if getattr(original, "_pyprof_wrapper", False):
         return
     mod = str(getattr(module, "__qualname__", None) or getattr(module, "__name__", type(module).__name__))
-    record = recording(original, recorder.function(mod, name))
+    number = recorder.function(mod, name)
+    record, emit = recording(original, number), emitting(original, number)
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_dynamo_compiling() or not recorder.active:
             return original(*args, **kwargs)
-        return record(*args, **kwargs)
+        return record(*args, **kwargs) if recorder.ranges is None else emit(*args, **kwargs)
 
     call.__dict__["_pyprof_wrapper"] = True
     _wrapped.replace(module, name, kind(call) if kind is not None else call)

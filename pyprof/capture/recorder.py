@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from pyprof.capture.describe import Key
 from pyprof.capture.stacks import Stacks
@@ -45,10 +45,34 @@ class RangeRecord(NamedTuple):
     source: str  # which entry point: nvtx, annotate, record_function
 
 
+class Ranges(Protocol):
+    """Who writes calls as NVTX ranges while they run: `collectors/nvtx.py`."""
+
+    full: bool
+
+    def push(self, state: ThreadState, number: int, site: int, described: int, key: Key | None) -> int:
+        """Open the ranges of a call; returns how many."""
+
+    def pop(self, depth: int) -> None:
+        """Close them."""
+
+
 class ThreadState:
     """What one thread is doing, and what it has recorded."""
 
-    __slots__ = ("busy", "calls", "context", "layer", "modules", "name", "open", "ranges", "root", "tid")
+    __slots__ = (
+        "attributes",
+        "busy",
+        "calls",
+        "context",
+        "layer",
+        "modules",
+        "name",
+        "open",
+        "ranges",
+        "root",
+        "tid",
+    )
 
     def __init__(self) -> None:
         self.tid = threading.get_native_id()
@@ -61,6 +85,7 @@ class ThreadState:
         self.calls: list[Any] = []  # CallRecord after CallRecord, flat
         self.modules: list[int] = []  # ModuleRecord after ModuleRecord, flat
         self.ranges: list[RangeRecord] = []
+        self.attributes: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # of the NVTX ranges of its calls
 
     def call_records(self) -> Iterator[CallRecord]:
         """The calls of this thread, by end."""
@@ -76,7 +101,7 @@ class _Local(threading.local):
 
     def __init__(self) -> None:
         self.state = ThreadState()
-        recorder.threads.append(self.state)
+        recorder.add(self.state)
 
 
 class Recorder:
@@ -88,16 +113,20 @@ class Recorder:
         "counting",
         "excess",
         "functions",
+        "keeping",
         "keys",
         "limit",
         "lost",
         "on_full",
+        "ranges",
         "stacks",
         "threads",
     )
 
     def __init__(self) -> None:
         self.active = False
+        self.keeping = False  # active, and what is seen goes to a file
+        self.ranges: Ranges | None = None  # calls are also, or only, written as NVTX ranges
         self.counting = False  # the window is full: calls are only counted
         self.excess = 0
         self.limit = 0  # length of a thread's `calls` at which `on_full` decides
@@ -126,19 +155,32 @@ class Recorder:
         """Count something that could not be recorded."""
         self.lost[reason] = self.lost.get(reason, 0) + count
 
-    def clear(self) -> None:
-        """Forget what was recorded; open ranges and running modules stay as they are."""
+    def add(self, state: ThreadState) -> None:
+        """A thread that is seen for the first time. Where nothing is recorded, those that ended are let go."""
+        if not self.keeping and len(self.threads) >= 256:
+            self._drop_ended()
+        self.threads.append(state)
+
+    def _drop_ended(self) -> None:
         alive = {thread.native_id for thread in threading.enumerate()}
         self.threads[:] = [state for state in self.threads if state.tid in alive]
+
+    def clear(self) -> None:
+        """Forget what was recorded; open ranges and running modules stay as they are."""
+        self._drop_ended()
         for state in self.threads:
             state.calls, state.modules, state.ranges = [], [], []
         self.lost = {}
 
-    def forget(self) -> None:
-        """Drop the tables as well, unless a thread is inside a module and needs its context."""
-        if not any(state.context for state in self.threads):
-            self.keys.clear()
-            self.stacks.clear()
+    def forget(self) -> bool:
+        """Drop the tables as well, unless a thread is inside a module and needs its context. Returns whether."""
+        if any(state.context for state in self.threads):
+            return False
+        self.keys.clear()
+        self.stacks.clear()
+        for state in self.threads:
+            state.attributes.clear()
+        return True
 
 
 recorder = Recorder()

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One recording, from its first window to its file: switches the layers on and off, and gathers what they hold."""
+"""One recording, from its first window to its file: switches the layers on and off, and gathers what they hold.
+
+Without a file it writes NVTX ranges alone: nothing is kept, torch's profiler is not started.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ from time import time_ns
 import torch
 
 from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, hooks, modules
+from pyprof.capture.collectors import nvtx
 from pyprof.capture.collectors.kineto import Kineto, Operator
-from pyprof.capture.patch import Patches, Registry
+from pyprof.capture.patch import Patches, Registry, emitting
 from pyprof.capture.recorder import recorder
 from pyprof.capture.resolve import CallRow, RangeRow, resolve
 from pyprof.capture.writer import Recording, StepRow, check_folder, write
@@ -23,14 +27,21 @@ from pyprof.capture.writer import Recording, StepRow, check_folder, write
 _READ_EVENTS = 50_000
 _FIRST_CALLS = 4_000  # calls of a thread before their number is known
 _patches = Patches()
+_emitting_patches = Patches(emitting)
 
 
 class Session:
-    """A recording into one file. Windows of one session follow each other; only one session exists at a time."""
+    """A recording into one file. Windows of one session follow each other; only one session exists at a time.
 
-    def __init__(self, output: str, max_events: int = DEFAULT_MAX_EVENTS):
-        check_folder(output)
+    `output` None: only NVTX ranges; then `operators` says whether torch's own are wanted as well.
+    """
+
+    def __init__(self, output: str | None, max_events: int = DEFAULT_MAX_EVENTS, operators: bool = False):
+        if output is not None:
+            check_folder(output)
         self.output, self.max_events = output, max_events
+        self._emit_nvtx = nvtx.Operators() if output is None and operators else None
+        self._patches = _patches
         self.on_step: Callable[[Session], None] | None = None
         self.next_step = 0
         self._registry = Registry()
@@ -55,8 +66,18 @@ class Session:
             return
         self._open = True
         recorder.clear()
-        _patches.install()
-        modules.install(self._registry)
+        recorder.ranges = nvtx.plan.writer
+        self._patches = _patches if recorder.ranges is None else _emitting_patches
+        if self.output is not None or recorder.ranges is not None:
+            self._patches.install()
+            modules.install(self._registry)
+        if self.output is None:
+            if self._emit_nvtx is not None:
+                self._emit_nvtx.start()
+            self._step_start = time_ns()
+            recorder.counting = recorder.keeping = False
+            recorder.active = recorder.ranges is not None
+            return
         if hooks.user_profiler_runs():
             self._give_up_operators()
         if not self.operators_given_up:
@@ -73,7 +94,7 @@ class Session:
         self._step_start = now
         recorder.excess, recorder.limit = 0, 6 * min(_FIRST_CALLS, max(self.max_events // 8, 1))
         recorder.on_full = self._count
-        recorder.active = True
+        recorder.active = recorder.keeping = True
         recorder.counting = False
 
     def close(self) -> None:
@@ -81,6 +102,9 @@ class Session:
         if not self._open:
             return
         self._stop()
+        if self.output is None:
+            recorder.clear()
+            return
         self._last = time_ns()
         for state in recorder.threads:
             state.ranges.extend(annotate.open_ranges(state))
@@ -110,26 +134,31 @@ class Session:
 
     def forget(self) -> None:
         """After the file is written: keep nothing of the program."""
-        recorder.forget()
+        if recorder.forget() and nvtx.plan.writer is not None:
+            nvtx.plan.writer.forget()
         modules.forget()
 
     def abandon(self) -> None:
         """In a forked child: be quiet. The profiler belongs to the parent and is not touched."""
-        recorder.active = False
-        _patches.remove()
+        recorder.active = recorder.keeping = False
+        recorder.ranges = None
+        self._patches.remove()
         self._registry.undo()
         recorder.clear()
 
     def _stop(self) -> None:
         self._open = False
-        recorder.active = recorder.counting = False
+        recorder.active = recorder.keeping = recorder.counting = False
+        recorder.ranges = None
+        if self._emit_nvtx is not None:
+            self._emit_nvtx.stop()
         self._kineto.stop()
         self._registry.undo()
-        _patches.remove()
+        self._patches.remove()
 
     def step(self) -> None:
         """Mark the end of a step."""
-        if self._open:
+        if self._open and self.output is not None:
             now = time_ns()
             self._steps.append(StepRow(self.next_step, self._step_start, now, threading.get_native_id()))
             self._step_start = now
@@ -139,7 +168,9 @@ class Session:
 
     def give_way(self) -> None:
         """The user's own torch.profiler begins: its trace must be whole, so we keep to the sites."""
-        if not self.operators_given_up:
+        if self._emit_nvtx is not None:
+            self._emit_nvtx.stop()
+        if self.output is not None and not self.operators_given_up:
             self._give_up_operators()
             self._kineto.stop()
 
@@ -163,7 +194,7 @@ class Session:
         events = calls + len(self._kineto)
         if events >= self.max_events:
             self._kineto.stop()
-            recorder.active, recorder.counting = False, True
+            recorder.active, recorder.keeping, recorder.counting = recorder.ranges is not None, False, True
             return
         per_call = events / max(calls, 1)
         more = int(min(self.max_events - events + 1, _READ_EVENTS) / per_call)
@@ -171,8 +202,15 @@ class Session:
         self._pauses += 1
         self._paused_ns += time_ns() - began
 
+    @property
+    def emits_operators(self) -> bool:
+        """Whether torch's own NVTX ranges are written by us."""
+        return self._emit_nvtx is not None and self._emit_nvtx.running
+
     def write(self) -> None:
         """Write the file; one line on stderr says what is in it."""
+        if self.output is None:
+            return
         self._bound()
         write(self.output, self._recording(), " ".join(sys.argv[:1]) or "python")
         steps = f", {_plural(len(self._steps), 'step')}" if self._steps else ""

@@ -4,6 +4,9 @@
 `init` sets the hooks of `hooks.py`; what slows a call down is in place only while a window is open. `profile` and
 `start` call it themselves. A recording can have several windows (torch.cuda.profiler.start and stop, called more than
 once): they go to one file.
+
+Where calls are written as NVTX ranges (`collectors/nvtx.py`), `init` opens a window without a file until the end of the
+program; the script's own windows interrupt it. Under a tool that records the process no window has a file.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import sys
 from types import TracebackType
 
 from pyprof.capture import DEFAULT_MAX_EVENTS, hooks
+from pyprof.capture.collectors import nvtx as ranges
 from pyprof.capture.patch import Registry, unwrap_all
 from pyprof.capture.session import Session
 from pyprof.errors import CaptureError
@@ -26,8 +30,6 @@ _HINT = (
     "pyprof: nothing was recorded. Record with `pyprof run SCRIPT`, with `pyprof.profile()` around the loop, "
     "or with `pyprof.init(output=FILE)`."
 )
-# Set by the tools that listen to NVTX in a process they started.
-_TOOLS = ("NSYS_PROFILING_SESSION_ID", "NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH", "NVPROF_ID")
 
 
 class _Control:
@@ -36,15 +38,35 @@ class _Control:
     def __init__(self) -> None:
         self.hooks: Registry | None = None
         self.session: Session | None = None
+        self.ranges: Session | None = None  # the window of `init` that writes NVTX ranges alone
         self.whole_run = False  # the session is not the script's own: torch.cuda.profiler may narrow it
         self.implicit = False  # and has not done so yet
         self.output = DEFAULT_OUTPUT
         self.recorded = False
         self.pid = os.getpid()
         self.at_exit = False
+        self.until_exit = False  # NVTX ranges are written whenever no other window is open
 
     def recording(self) -> bool:
-        return self.session is not None
+        session = self.session
+        return session is not None and (session.output is not None or session.emits_operators)
+
+    def background(self) -> bool:
+        """Whether the open window is the one of `init`, which gives way to any other."""
+        return self.until_exit and self.session is not None and self.session is self.ranges
+
+    def resume(self) -> None:
+        """Open the window of `init` again, after another one."""
+        if self.until_exit and self.session is None and os.getpid() == self.pid:
+            self.session = self.ranges = Session(None)
+            self.session.open()
+
+    def interrupt(self) -> None:
+        """Close the window of `init` for another one."""
+        if self.background():
+            assert self.session is not None
+            self.session.close()
+            self.session = self.ranges = None
 
     def cuda_profiler(self, start: bool) -> None:
         """The script's own window replaces the whole run; several windows go to one file."""
@@ -67,11 +89,29 @@ class _Control:
 _control = _Control()
 
 
-def init(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS) -> None:
+def init(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS, nvtx: str | None = None) -> None:
     """Set PyProf up. With `output` (or PYPROF_OUTPUT) record from now to the end of the program into that file.
 
-    A second call changes nothing, except that it may begin such a recording.
+    `nvtx` (or PYPROF_NVTX): calls as NVTX ranges, `auto` where a tool listens, `registered` or `classic` always,
+    `off` never. A second call changes nothing, except that it may begin such a recording or name another `nvtx`.
     """
+    if _control.hooks is None or nvtx is not None:
+        _configure(nvtx)
+    _install()
+    _control.until_exit = ranges.plan.writer is not None
+    if output is None and not _is_worker():
+        output = os.environ.get("PYPROF_OUTPUT")
+    if output and (_control.session is None or _control.background()):
+        record_run(output, max_events)
+    _control.resume()
+
+
+def _configure(nvtx: str | None) -> None:
+    _control.interrupt()
+    ranges.plan.configure(nvtx)
+
+
+def _install() -> None:
     if _control.hooks is None:
         _control.hooks = Registry()
         hooks.install(_control.hooks, _control)
@@ -79,10 +119,6 @@ def init(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS) -> Non
             _control.at_exit = True
             atexit.register(_at_exit)
             os.register_at_fork(after_in_child=_forget)
-    if output is None and not _is_worker():
-        output = os.environ.get("PYPROF_OUTPUT")
-    if output and _control.session is None:
-        record_run(output, max_events)
 
 
 def _is_worker() -> bool:
@@ -92,19 +128,49 @@ def _is_worker() -> bool:
 
 def record_run(output: str, max_events: int = DEFAULT_MAX_EVENTS) -> None:
     """Record from now until `finish`, unless the script chooses its own window."""
+    _control.interrupt()
     if _control.session is not None:
         raise CaptureError("PyProf is recording already: one window at a time.")
-    _control.output, _control.whole_run, _control.implicit = output, True, True
-    _control.session = Session(output, max_events)
-    _control.session.open()
+    session = _session(output, max_events)
+    if session.output is not None:
+        _control.output, _control.whole_run = output, True
+    _control.implicit = True
+    _control.session = session
+    session.open()
 
 
-def finish() -> str | None:
+def _session(output: str, max_events: int) -> Session:
+    """A session into a file; under a tool that records this process, one that writes NVTX ranges for it."""
+    if ranges.plan.tool is None:
+        try:
+            return Session(output, max_events)
+        except CaptureError:
+            _control.resume()
+            raise
+    ranges.plan.say_no_file()
+    _control.recorded = True
+    return Session(None, operators=True)
+
+
+def finish(last: bool = False) -> str | None:
     """End the recording, if there is one, and write its file. Returns the file's name.
 
-    A file that cannot be written is one line on stderr: it must not end a training.
+    A file that cannot be written is one line on stderr: it must not end a training. NVTX ranges that `init` asked for
+    go on, unless it is the `last`.
     """
+    if last:
+        _control.until_exit = False
+    elif _control.background():
+        return None
+    try:
+        return _finish()
+    finally:
+        _control.resume()
+
+
+def _finish() -> str | None:
     session, _control.session = _control.session, None
+    _control.ranges = None
     _control.whole_run = _control.implicit = False
     if session is None:
         return None
@@ -120,14 +186,15 @@ def finish() -> str | None:
             file=sys.stderr,
         )
     session.forget()
-    _control.recorded = True
+    _control.recorded = _control.recorded or session.output is not None
     return session.output
 
 
 def shutdown() -> None:
     """Stop recording and put everything back as it was before `init`."""
-    finish()
+    finish(last=True)
     unwrap_all()
+    ranges.plan.reset()
     if _control.hooks is not None:
         _control.hooks.undo()
         _control.hooks = None
@@ -137,17 +204,15 @@ def start(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS) -> No
     """Begin to record; `stop` writes the file. Raises CaptureError while another window is open."""
     _choose_window()
     init_only()
-    _control.session = Session(output or _control.output, max_events)
+    _control.session = _session(output or _control.output, max_events)
     _control.session.open()
 
 
 def stop() -> str:
-    """End the recording of `start` and write its file. Returns the file's name."""
-    if _control.session is None:
+    """End the recording of `start` and write its file. Returns the file's name, "" under a tool that has it instead."""
+    if _control.session is None or _control.background():
         raise CaptureError("PyProf is not recording: call pyprof.start() first.")
-    path = finish()
-    assert path is not None
-    return path
+    return finish() or ""
 
 
 def step() -> None:
@@ -157,18 +222,15 @@ def step() -> None:
 
 
 def init_only() -> None:
-    """`init` without the recording that PYPROF_OUTPUT may ask for."""
+    """`init` without the window that it may open."""
     if _control.hooks is None:
-        saved = os.environ.pop("PYPROF_OUTPUT", None)
-        try:
-            init()
-        finally:
-            if saved is not None:
-                os.environ["PYPROF_OUTPUT"] = saved
+        _configure(None)
+        _install()
 
 
 def _choose_window() -> None:
     """The script opens a window of its own: what was recorded of the whole run so far is dropped."""
+    _control.interrupt()
     if _control.session is None:
         return
     if not _control.implicit:
@@ -205,9 +267,10 @@ class profile:
         _choose_window()
         init_only()
         self.number = 0
-        session = _control.session = self._session = Session(self.output or _control.output, self.max_events)
+        background = _control.until_exit
+        session = _control.session = self._session = _session(self.output or _control.output, self.max_events)
         session.on_step = self._stepped
-        if not self.wait:
+        if not self.wait or (background and session.output is None):
             session.open()
         return self
 
@@ -244,10 +307,10 @@ def _at_exit() -> None:
         _control.hooks is None
         or _control.recorded
         or _is_worker()
-        or any(name in os.environ for name in _TOOLS)
+        or any(name in os.environ for name in ranges.TOOLS)
     )
     if _control.session is not None:
-        finish()
+        finish(last=True)
     elif not silent:
         print(_HINT, file=sys.stderr)
 
@@ -256,7 +319,8 @@ def _forget() -> None:
     """In a forked child: a worker records nothing and says nothing."""
     if _control.session is not None:
         _control.session.abandon()
-    _control.session = None
+    _control.session = _control.ranges = None
+    _control.until_exit = False
     _control.pid, _control.recorded = os.getpid(), True
 
 
