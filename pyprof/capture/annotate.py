@@ -18,6 +18,7 @@ from contextlib import ContextDecorator
 from time import time_ns
 from typing import Any
 
+from pyprof.capture import facts
 from pyprof.capture.collectors import nvtx as ranges
 from pyprof.capture.patch import Registry
 from pyprof.capture.recorder import RangeRecord, ThreadState, local, recorder
@@ -26,6 +27,9 @@ LAYER = "layer:"
 PUSH_POP, START_END, MARK = 59, 60, 34  # NVTX event types in an Nsight Systems export
 WRITTEN = "annotate, written"  # as an NVTX range too
 _OPTIMIZER = ("Optimizer.step#", "Optimizer.zero_grad#")
+_STEP, _NEXT = _OPTIMIZER[0], "enumerate(DataLoader)#"
+# Called with the optimizer after each step of one, when somebody counts them.
+on_optimizer_step: list[Callable[[Any], None]] = []
 
 
 class annotate(ContextDecorator):
@@ -197,6 +201,8 @@ def _install_record_function(registry: Registry) -> None:
         if name.startswith(_OPTIMIZER):
             _optimizer_begins(self, name)
         else:
+            if recorder.active and name.startswith(_NEXT):
+                facts.met_loader(sys._getframe(3).f_locals.get("self"))
             push(name, "record_function")
             self._pyprof_open = True
 
@@ -204,9 +210,13 @@ def _install_record_function(registry: Registry) -> None:
 
 
 def _optimizer_begins(self: Any, name: str) -> None:
+    if on_optimizer_step and name.startswith(_STEP):
+        self._pyprof_stepped = sys._getframe(4).f_locals.get("self")
     state = local.state
     if state.busy or not recorder.active:
         return
+    if name.startswith(_STEP):
+        facts.met_optimizer(sys._getframe(4).f_locals.get("self"))
     frame = sys._getframe(
         4
     )  # who called step: between are two functions of this module, and torch's around step
@@ -239,6 +249,10 @@ def _record_function_ends(self: Any) -> None:
         state.busy = False
     elif self.__dict__.pop("_pyprof_open", False):
         pop()
+    stepped = self.__dict__.pop("_pyprof_stepped", None)
+    if stepped is not None:
+        for follow in on_optimizer_step:
+            follow(stepped)
 
 
 def _follow_class(

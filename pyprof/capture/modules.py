@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from pyprof.capture import facts
 from pyprof.capture.patch import Registry
 from pyprof.capture.recorder import ThreadState, local, recorder
 from pyprof.capture.stacks import ENDS
@@ -67,6 +68,9 @@ def _enter(
 ) -> tuple[int, weakref.ref[torch.nn.Module]]:
     """The first call of a module from this place in this context."""
     reference = weakref.ref(module)
+    facts.met_autocast()
+    if not state.context:
+        facts.met_model(module)
     path = _known_path(module)
     if path is None and not state.context:
         _name_children(module)

@@ -7,7 +7,6 @@ Without a file it writes NVTX ranges alone: nothing is kept, torch's profiler is
 from __future__ import annotations
 
 import os
-import platform
 import sys
 import threading
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from time import time_ns
 
 import torch
 
-from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, hooks, modules
+from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, facts, hooks, modules, overhead
 from pyprof.capture.collectors import nvtx
 from pyprof.capture.collectors.kineto import Kineto, Operator
 from pyprof.capture.patch import Patches, Registry, emitting
@@ -59,6 +58,13 @@ class Session:
         self._lost: dict[str, int] = {}
         self._threads: dict[int, str] = {}
         self._pauses = self._paused_ns = 0
+        self._facts: dict[str, str] = {}
+        # What the overhead is estimated from: recorded calls and module calls, those of them in steps, and the time.
+        self._recorded = [0, 0]
+        self._recorded_in_steps = [0, 0]
+        self._windows = self._window_ns = 0
+        self._first_step = 0  # of this window, in _steps
+        facts.clear()
 
     def open(self) -> None:
         """Open a window; nothing if it is open."""
@@ -91,7 +97,8 @@ class Session:
                 )
         now = time_ns()
         self._first = self._first or now
-        self._step_start = now
+        self._step_start = self._opened = now
+        self._first_step = len(self._steps)
         recorder.excess, recorder.limit = 0, 6 * min(_FIRST_CALLS, max(self.max_events // 8, 1))
         recorder.on_full = self._count
         recorder.active = recorder.keeping = True
@@ -106,6 +113,9 @@ class Session:
             recorder.clear()
             return
         self._last = time_ns()
+        self._windows += 1
+        self._window_ns += self._last - self._opened
+        self._count_recorded()
         for state in recorder.threads:
             state.ranges.extend(annotate.open_ranges(state))
             if state.calls or state.ranges or state.modules:
@@ -117,6 +127,7 @@ class Session:
         self._calls += calls
         self._ranges += ranges
         self._operators += operators
+        self._facts.update(facts.gather())
         if recorder.excess:
             recorder.drop(f"calls after the first {self.max_events} events", recorder.excess)
         for reason, count in recorder.lost.items():
@@ -137,6 +148,7 @@ class Session:
         if recorder.forget() and nvtx.plan.writer is not None:
             nvtx.plan.writer.forget()
         modules.forget()
+        facts.clear()
 
     def abandon(self) -> None:
         """In a forked child: be quiet. The profiler belongs to the parent and is not touched."""
@@ -207,6 +219,29 @@ class Session:
         """Whether torch's own NVTX ranges are written by us."""
         return self._emit_nvtx is not None and self._emit_nvtx.running
 
+    def _count_recorded(self) -> None:
+        """Calls and module calls of this window, and those that began in its steps."""
+        steps = self._steps[self._first_step :]
+        for state in recorder.threads:
+            for which, starts in enumerate((state.calls[4::6], state.modules[1::3])):
+                self._recorded[which] += len(starts)
+                if steps:
+                    within = sum(steps[0].start <= start < steps[-1].end for start in starts)
+                    self._recorded_in_steps[which] += within
+
+    def _overhead(self) -> dict[str, str]:
+        """What recording cost, estimated; without the part of torch's own profiler."""
+        costs = overhead.calibrate()
+        (calls, modules_), (step_calls, step_modules) = self._recorded, self._recorded_in_steps
+        out = {"calls": calls, "modules": modules_, "window_ns": self._window_ns, "windows": self._windows}
+        if costs is not None:
+            out["per_call_ns"], out["per_module_ns"] = costs
+            out["sites_ns"] = calls * costs.call + modules_ * costs.module
+            if self._steps:
+                in_steps = step_calls * costs.call + step_modules * costs.module
+                out["sites_per_step_ns"] = in_steps // len(self._steps)
+        return {f"overhead.{name}": str(value) for name, value in out.items()}
+
     def write(self) -> None:
         """Write the file; one line on stderr says what is in it."""
         if self.output is None:
@@ -239,9 +274,9 @@ class Session:
     def _recording(self) -> Recording:
         recorded_operators = bool(self._operators) or not self.operators_given_up
         meta = {
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "command": " ".join(sys.argv),
+            **self._facts,
+            **facts.gather_seen(self._operators),
+            **self._overhead(),
             "folder": os.getcwd(),
             "device": "cuda" if torch.cuda.is_available() else "cpu",
             "layers": "sites+operators" if recorded_operators else "sites",

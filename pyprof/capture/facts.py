@@ -1,0 +1,438 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts of the run, for advice later: the machine, the versions, torch's switches, models, optimizers, loaders.
+
+Switches are read when the window closes; models, optimizers and loaders are described when a hook that is there anyway
+first meets them in the window, and are known by weak reference. A fact is read from a description (shape, dtype, flag),
+never from a tensor's data, nothing initialises or waits for a device, and one that cannot be read is left out. Of the
+environment only the variables of `SWITCHES` are looked at. Add a fact: a line in a table here and in docs/capture.md.
+
+>>> memory_format((2, 3, 4, 5), (60, 1, 15, 3)), memory_format((2, 3, 4, 5), None)
+('channels_last', 'contiguous')
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+import torch
+
+import pyprof
+from pyprof.capture.collectors.kineto import FUNCTION, Operator
+from pyprof.model import Tensor
+
+# The only variables of the environment that are recorded: what changes speed, memory or numerics.
+SWITCHES = (
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "KMP_AFFINITY", "KMP_BLOCKTIME", "CUDA_LAUNCH_BLOCKING",
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_MODULE_LOADING", "CUBLAS_WORKSPACE_CONFIG",
+    "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING", "NVIDIA_TF32_OVERRIDE",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "TORCH_CUDNN_V8_API_DISABLED", "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE",
+    "TORCH_NCCL_BLOCKING_WAIT", "TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_DISTRIBUTED_DEBUG", "NCCL_DEBUG", "NCCL_ALGO",
+    "NCCL_PROTO", "NCCL_P2P_DISABLE", "NCCL_IB_DISABLE", "NCCL_SHM_DISABLE",
+)  # fmt: skip
+_LONGEST = 500  # characters of a value
+_MOST = 64  # models, optimizers, loaders
+_SECRET = re.compile(r"(?i)(key|token|secret|passw|passphrase|credential|auth)")
+_backends: Any = torch.backends
+_WITH_PASSWORD = re.compile(r"(?<=://)[^/@\s]+@")
+
+
+@cache
+def _cpu_name() -> str:
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.startswith(("model name", "Hardware", "cpu model")):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+# One fact each, read when the window closes.
+_SINGLE: dict[str, Callable[[], Any]] = {
+    "python": platform.python_version,
+    "torch": lambda: torch.__version__,
+    "cuda": lambda: torch.version.cuda,
+    "hip": lambda: torch.version.hip,
+    "cudnn": lambda: _backends.cudnn.version() if _uses_cuda() else None,
+    "pyprof": lambda: pyprof.__version__,
+    "command": lambda: command(sys.argv),
+    "host.system": platform.platform,
+    "cpu.name": _cpu_name,
+    "cpu.count": os.cpu_count,
+    "cpu.usable": lambda: len(os.sched_getaffinity(0)),
+    "cpu.memory_bytes": lambda: os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+    "gpu.count": torch.cuda.device_count,
+    "threads.intraop": torch.get_num_threads,
+    "threads.interop": torch.get_num_interop_threads,
+    "default_dtype": torch.get_default_dtype,
+    "matmul.precision": torch.get_float32_matmul_precision,
+    "matmul.tf32": lambda: torch.backends.cuda.matmul.allow_tf32,
+    "matmul.fp16_reduced_precision": lambda: (
+        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction
+    ),
+    "matmul.bf16_reduced_precision": lambda: (
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
+    ),
+    "cudnn.tf32": lambda: torch.backends.cudnn.allow_tf32,
+    "cudnn.benchmark": lambda: torch.backends.cudnn.benchmark,
+    "cudnn.deterministic": lambda: torch.backends.cudnn.deterministic,
+    "cudnn.enabled": lambda: torch.backends.cudnn.enabled,
+    "deterministic": torch.are_deterministic_algorithms_enabled,
+    "anomaly_mode": torch.is_anomaly_enabled,
+    "compile.frames": lambda: _compiled_frames(),
+}
+
+
+class _Known:
+    """Objects of the program that a hook has met, by weak reference, each with its facts."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[weakref.ref[Any], dict[str, Any]]] = {}
+
+    def add(self, item: Any, describe: Callable[[Any], dict[str, Any]]) -> None:
+        """Describe an object that was not met before."""
+        known = self._found.get(id(item))
+        if known is not None and known[0]() is item:
+            return
+        if len(self._found) >= _MOST:
+            return
+        if known is not None:  # it died meanwhile and its id came back: it keeps its facts under another key
+            self._found[-len(self._found)] = known
+        self._found[id(item)] = weakref.ref(item), {}
+        with suppress(Exception):
+            self._found[id(item)][1].update(describe(item))
+
+    def __iter__(self) -> Any:
+        return iter(list(self._found.values()))
+
+    def clear(self) -> None:
+        self._found.clear()
+
+
+_models, _optimizers, _loaders = _Known(), _Known(), _Known()
+_autocast: dict[str, str] = {}  # device -> dtype, where autocast was on when a module was met
+
+
+def met_model(module: torch.nn.Module) -> None:
+    """A module runs for the first time; one that is called from outside any other is a model."""
+    _models.add(module, _model)
+
+
+def met_autocast() -> None:
+    """Note the autocast state where a module is entered for the first time."""
+    for device in _autocast_devices():
+        if torch.is_autocast_enabled(device):
+            _autocast[device] = _text(torch.get_autocast_dtype(device))
+
+
+def met_optimizer(optimizer: Any) -> None:
+    """An optimizer is about to step: now the gradients are there."""
+    if isinstance(optimizer, torch.optim.Optimizer):
+        _optimizers.add(optimizer, _optimizer)
+
+
+def met_loader(iterator: Any) -> None:
+    """A DataLoader is asked for its next batch."""
+    _loaders.add(iterator, _loader)
+
+
+def clear() -> None:
+    """Forget everything that was met."""
+    for known in (_models, _optimizers, _loaders):
+        known.clear()
+    _autocast.clear()
+
+
+def gather() -> dict[str, str]:
+    """The facts by their dotted names, as text. Never raises; a fact that cannot be read is not there."""
+    out: dict[str, str] = {}
+    for name, read in _SINGLE.items():
+        with suppress(Exception):
+            _put(out, name, read())
+    for group in (_switches, _gpus, _distributed, _amp, _objects):
+        with suppress(Exception):
+            for name, value in group().items():
+                _put(out, name, value)
+    return out
+
+
+def gather_seen(operators: Iterable[Operator]) -> dict[str, str]:
+    """Facts that the recorded operators tell; empty if there are none."""
+    with suppress(Exception):
+        return {name: _text(value) for name, value in _seen_in(operators).items()}
+    return {}
+
+
+def _put(out: dict[str, str], name: str, value: Any) -> None:
+    if value is not None:
+        out[name] = _text(value)
+
+
+def _text(value: Any) -> str:
+    """A value as text: yes and no, a dtype without `torch.`, all else as Python writes it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value).removeprefix("torch.")[:_LONGEST]
+
+
+def command(words: Sequence[str]) -> str:
+    """A command line without what looks like a secret.
+
+    >>> command(["train.py", "--lr", "1", "--api-key=abc", "--token", "xyz", "s3://me:pw@host/data"])
+    'train.py --lr 1 --api-key=*** --token *** s3://***@host/data'
+    """
+    out: list[str] = []
+    hide = False
+    for word in words:
+        name, separator, _ = word.partition("=")
+        secret = bool(_SECRET.search(name)) and word.startswith("-")
+        if hide and not word.startswith("-"):
+            out.append("***")
+        elif separator and _SECRET.search(name) and (secret or "/" not in name):  # also api_key=abc
+            out.append(f"{name}=***")
+        else:
+            out.append(_WITH_PASSWORD.sub("***@", word))
+        hide = secret and not separator
+    return " ".join(out)
+
+
+def _uses_cuda() -> bool:
+    """Whether the program has initialised CUDA; we never do."""
+    initialised: Any = torch.cuda.is_initialized
+    return bool(initialised())
+
+
+def _compiled_frames() -> int:
+    """How many frames torch.compile has compiled so far; asked only if something imported it."""
+    utils: Any = sys.modules.get("torch._dynamo.utils")
+    return int(utils.counters["frames"]["total"]) if utils is not None else 0
+
+
+def _switches() -> dict[str, Any]:
+    return {f"switch.{name}": os.environ[name] for name in SWITCHES if name in os.environ}
+
+
+def _gpus() -> dict[str, Any]:
+    """The properties of a device are asked for only if the program uses CUDA: asking would initialise it."""
+    out: dict[str, Any] = {}
+    if not _uses_cuda():
+        return out
+    for number in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(number)
+        out[f"gpu.{number}.name"] = properties.name
+        out[f"gpu.{number}.memory_bytes"] = properties.total_memory
+        out[f"gpu.{number}.sm_count"] = properties.multi_processor_count
+        out[f"gpu.{number}.compute_capability"] = f"{properties.major}.{properties.minor}"
+        with suppress(Exception):
+            out[f"gpu.{number}.peak_allocated_bytes"] = torch.cuda.max_memory_allocated(number)
+    out["gpu.current"] = torch.cuda.current_device()
+    with suppress(Exception):
+        extension: Any = torch._C
+        out["cuda.driver"] = extension._cuda_getDriverVersion()
+    return out
+
+
+def _distributed() -> dict[str, Any]:
+    distributed: Any = torch.distributed
+    if not distributed.is_available() or not distributed.is_initialized():
+        return {}
+    local = os.environ.get("LOCAL_RANK", "")
+    return {
+        "distributed.rank": distributed.get_rank(),
+        "distributed.world_size": distributed.get_world_size(),
+        "distributed.backend": distributed.get_backend(),
+        "distributed.local_rank": local if local.isdigit() else None,
+    }
+
+
+def _autocast_devices() -> tuple[str, ...]:
+    return ("cpu", "cuda") if _uses_cuda() else ("cpu",)
+
+
+def _amp() -> dict[str, Any]:
+    """What the closing thread is in, and what modules of the window ran in."""
+    out: dict[str, Any] = {}
+    for device in _autocast_devices():
+        enabled = torch.is_autocast_enabled(device)
+        out[f"autocast.{device}.at_end"] = enabled
+        dtype = _autocast.get(device) or (torch.get_autocast_dtype(device) if enabled else None)
+        out[f"autocast.{device}.seen"] = enabled or device in _autocast
+        out[f"autocast.{device}.dtype"] = dtype
+    return out
+
+
+def _objects() -> dict[str, Any]:
+    """Models, optimizers and loaders, numbered as they were met; a module inside another model is none."""
+    alive = [module for module in (reference() for reference, _ in _models) if module is not None]
+    inner = {id(child) for root in alive for child in root.modules() if child is not root}
+    models = []
+    for reference, found in _models:
+        module = reference()
+        if module is not None and id(module) in inner:
+            continue
+        if module is not None and found.get("gradients") in (None, 0):
+            found.update(_gradients(module.parameters()))
+        if found.get("parameters"):  # a loss function has none
+            models.append(found)
+    out: dict[str, Any] = {}
+    groups = (
+        ("model", models),
+        ("optimizer", [found for _, found in _optimizers]),
+        ("loader", _distinct(found for _, found in _loaders)),
+    )
+    for kind, items in groups:
+        for number, found in enumerate(items):
+            out.update({f"{kind}.{number}.{name}": value for name, value in found.items()})
+    return out
+
+
+def _distinct(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each once: a loader makes an iterator per epoch."""
+    out: list[dict[str, Any]] = []
+    for item in items:
+        if item not in out:
+            out.append(item)
+    return out
+
+
+def _model(module: torch.nn.Module) -> dict[str, Any]:
+    buffers = _Total()
+    for buffer in module.buffers():
+        buffers.add(buffer)
+    parameters, trainable, dtypes = _Total(), _Total(), set()
+    for parameter in module.parameters():
+        if parameters.add(parameter):
+            dtypes.add(_text(parameter.dtype))
+            if parameter.requires_grad:
+                trainable.add(parameter)
+    return {
+        "class": getattr(module, "original_name", None) or type(module).__name__,
+        "training": module.training,
+        "parameters": parameters.count,
+        "parameters_bytes": parameters.bytes,
+        "parameter_tensors": parameters.tensors,
+        "trainable": trainable.count,
+        "trainable_bytes": trainable.bytes,
+        "buffers_bytes": buffers.bytes,
+        "dtypes": ",".join(sorted(dtypes)),
+    }
+
+
+class _Total:
+    """Tensors, elements and bytes, by description; a tensor that has none (not yet initialised) is passed over."""
+
+    def __init__(self) -> None:
+        self.tensors = self.count = self.bytes = 0
+
+    def add(self, tensor: torch.Tensor) -> bool:
+        try:
+            with torch._C.DisableTorchFunction():
+                count, size = int(tensor.numel()), int(tensor.element_size())
+        except Exception:
+            return False
+        self.tensors, self.count, self.bytes = self.tensors + 1, self.count + count, self.bytes + count * size
+        return True
+
+
+def _gradients(parameters: Iterable[torch.Tensor]) -> dict[str, Any]:
+    total = _Total()
+    for parameter in parameters:
+        # A tensor that is no leaf would warn when it is asked for its gradient.
+        gradient = parameter.grad if parameter.is_leaf else None
+        if gradient is not None:
+            total.add(gradient)
+    return {"gradients": total.count, "gradients_bytes": total.bytes}
+
+
+# Numbers of a group are its recipe (lr, betas, eps), not how it is carried out.
+def _optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    groups = optimizer.param_groups
+    parameters = [parameter for group in groups for parameter in group["params"]]
+    total = _Total()
+    for parameter in parameters:
+        total.add(parameter)
+    flags: dict[str, Any] = {}
+    for name in groups[0] if groups else ():
+        values = {group.get(name) for group in groups if type(group.get(name)) in (bool, type(None))}
+        if values and len(values) == 1 and type(groups[0][name]) in (bool, type(None)):
+            flags[name] = "default" if groups[0][name] is None else groups[0][name]
+        elif len(values) > 1:
+            flags[name] = "mixed"
+    for reference, found in _models:
+        module = reference()
+        if module is not None and found.get("gradients") in (None, 0):
+            found.update(_gradients(module.parameters()))
+    kind = type(optimizer)
+    return {
+        "class": kind.__name__ if kind.__module__.startswith("torch.optim") else f"{kind.__module__}.{kind.__name__}",
+        **flags,
+        "groups": len(groups),
+        "parameter_tensors": total.tensors,
+        "parameters_bytes": total.bytes,
+        **_gradients(parameters),
+    }  # fmt: skip
+
+
+def _loader(iterator: Any) -> dict[str, Any]:
+    """The settings of a DataLoader as its iterator holds them; it has no way back to the loader."""
+    workers = getattr(iterator, "_num_workers", None)
+    return {
+        "num_workers": workers,
+        "pin_memory": getattr(iterator, "_pin_memory", None),
+        "persistent_workers": getattr(iterator, "_persistent_workers", None),
+        "prefetch_factor": getattr(iterator, "_prefetch_factor", None) if workers else None,
+        "batch_size": getattr(getattr(iterator, "_index_sampler", None), "batch_size", None),
+        "drop_last": getattr(iterator, "_drop_last", None),
+        "dataset": type(getattr(iterator, "_dataset", None)).__name__,
+    }
+
+
+def _seen_in(operators: Iterable[Operator]) -> dict[str, Any]:
+    """What the operators say: memory formats of the inputs of convolutions, and regions of torch.compile."""
+    found: Counter[str] = Counter()
+    formats: dict[int, str | None] = {}  # by the identity of a call: operators share them
+    for operator in operators:
+        call = operator.call
+        if id(call) not in formats:
+            formats[id(call)] = _counted(operator)
+        name = formats[id(call)]
+        if name is not None:
+            found[name] += 1
+    if formats:
+        found.setdefault("compile.regions", 0)
+    return dict(found)
+
+
+def _counted(operator: Operator) -> str | None:
+    call = operator.call
+    if call.op.startswith("Torch-Compiled Region"):
+        return "compile.regions"
+    if call.op != "aten::convolution" or operator.scope != FUNCTION or not call.args:
+        return None
+    value = call.args[0].value
+    format_ = memory_format(value.shape, value.stride) if isinstance(value, Tensor) else None
+    return f"convolution.inputs.{format_}" if format_ else None
+
+
+def memory_format(shape: Sequence[int], stride: Sequence[int] | None) -> str | None:
+    """The layout of an image (N, C, H, W) or volume; stride None is contiguous. None for other tensors.
+
+    A tensor with one channel, or of one pixel, is laid out either way: it counts as contiguous.
+    """
+    if len(shape) not in (4, 5):
+        return None
+    if stride is None:
+        return "contiguous"
+    expected = 1
+    for place in (1, *range(len(shape) - 1, 1, -1), 0):
+        if shape[place] != 1 and stride[place] != expected:
+            return "other"
+        expected *= shape[place]
+    return "channels_last" if len(shape) == 4 else "channels_last_3d"
