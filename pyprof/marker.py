@@ -97,6 +97,12 @@ class UserMarker(NamedTuple):
     name: str
 
 
+class Listed(tuple[Value, ...]):
+    """A sequence that was a list: the classic form tells it from a tuple. Equal to the tuple in all else."""
+
+    __slots__ = ()
+
+
 Marker = CallMarker | TraceMarker | ModuleMarker | LayerMarker | OperatorMarker | UserMarker
 
 
@@ -298,7 +304,8 @@ def _classic_records(name: str, value: Value) -> list[dict[str, Any]]:
     if isinstance(value, tuple) and any(isinstance(item, (Tensor, tuple)) for item in value):
         return [record for item in value for record in _classic_records(name, item)]
     if isinstance(value, tuple):
-        value = tuple(map(_literal_scalar, value))
+        kind = list if isinstance(value, Listed) else tuple
+        return [{"name": name, "type": kind.__name__, "value": kind(map(_literal_scalar, value))}]
     return [_record(name, value)]
 
 

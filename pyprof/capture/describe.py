@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from pyprof.marker import Listed
 from pyprof.model import Arg, Other, Tensor, Value
 
 Key = tuple[Any, ...]
@@ -85,7 +86,10 @@ def _item(value: Any, kind: type, depth: int) -> Any:
     if kind is list or kind is tuple or kind is torch.Size:
         if len(value) > _LIMIT or depth > 3:
             return (kind, Other, len(value))
-        return (tuple, tuple(_item(item, type(item), depth + 1) for item in value))
+        return (
+            list if kind is list else tuple,
+            tuple(_item(item, type(item), depth + 1) for item in value),
+        )
     if kind is slice:
         return (slice, ":".join(_bound(bound) for bound in (value.start, value.stop, value.step)))
     real = _real_tensor.get(kind)
@@ -136,8 +140,9 @@ def _value(item: Any) -> Value:
         shape, dtype, stride = item
         return tensor(tuple(shape), str(dtype).removeprefix("torch."), stride)
     kind = item[0]
-    if kind is tuple and len(item) == 2:
-        return tuple(_value(inner) for inner in item[1])
+    if (kind is tuple or kind is list) and len(item) == 2:
+        items = tuple(_value(inner) for inner in item[1])
+        return items if kind is tuple else Listed(items)
     if len(item) == 3:
         return Other(kind.__name__, f"{item[2]} items")
     if len(item) == 1:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from pyprof.capture.describe import Traced, arguments, key_of
+from pyprof.marker import Listed
 from pyprof.model import Other, Tensor
 
 x = torch.zeros(2, 3)
@@ -27,8 +28,8 @@ F32 = Tensor((2, 3), "float32")
         (torch.nn.Parameter(x), F32),
         (x.to_sparse(), F32),
         (torch.zeros(2, 3, device="meta"), F32),
-        ([x, (x, 1)], (F32, (F32, 1))),
-        ([], ()),
+        ([x, (x, 1)], Listed((F32, (F32, 1)))),
+        ([], Listed()),
         ((1, 2), (1, 2)),
         (torch.Size([4]), (4,)),
         (None, None),

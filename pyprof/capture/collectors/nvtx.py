@@ -180,11 +180,15 @@ class Plan:
         if self._said:
             return
         self._said = True
+        begin = f"a profiler is attached ({self.tool})"
         if self.writer is not None:
-            what = "calls are written as NVTX ranges for it, and there is no file of PyProf's own"
+            _say(
+                f"{begin}: calls are NVTX ranges for it, and there is no file. PYPROF_NVTX=off writes the file."
+            )
         else:
-            what = "but it takes no NVTX ranges, so nothing of PyProf is recorded: add nvtx to its options"
-        _say(f"a profiler is attached ({self.tool}); {what} (PYPROF_NVTX=off writes one).")
+            _say(
+                f"{begin} that takes no NVTX ranges: add nvtx to its options, or write a file with PYPROF_NVTX=off."
+            )
 
 
 def _say(sentence: str) -> None:
