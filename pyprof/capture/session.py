@@ -110,6 +110,7 @@ class Session:
             return
         self._stop()
         if self.output is None:
+            nvtx.say_lost()
             recorder.clear()
             return
         self._last = time_ns()

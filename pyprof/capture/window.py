@@ -107,6 +107,7 @@ def init(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS, nvtx: 
 
 
 def _configure(nvtx: str | None) -> None:
+    ranges.check(nvtx)
     _control.interrupt()
     ranges.plan.configure(nvtx)
 

@@ -478,7 +478,7 @@ def test_nothing_grows_with_calls(tool: Tool) -> None:
     assert sizes == [[0, 0, 0, len(STEP)]] * 4
 
 
-def test_texts_are_bounded(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_are_bounded(tool: Tool, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setattr(ranges, "MAX_TEXTS", 10)
     pyprof.init()
     for number in range(50):
@@ -487,9 +487,10 @@ def test_texts_are_bounded(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(tool.domains["pyprof"].registered) == 11
     assert tool.calls[-1].call.args == ()
     assert tool.calls[-1].trace == tool.calls[0].trace
+    assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_a_broken_backend_does_not_reach_the_program(tool: Tool) -> None:
+def test_a_broken_backend_does_not_reach_the_program(tool: Tool, capsys: Any) -> None:
     def broken(*_: Any, **__: Any) -> Any:
         raise OSError("gone")
 
@@ -501,6 +502,10 @@ def test_a_broken_backend_does_not_reach_the_program(tool: Tool) -> None:
     ranges.plan.writer._push = ranges.plan.writer._pop = broken  # type: ignore[union-attr]
     with pyprof.annotate("layer:a"):
         assert torch.equal(torch.exp(x), x.exp())
+    pyprof.shutdown()
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "NVTX range not written (OSError)" in said
 
 
 class Setting(NamedTuple):
@@ -535,9 +540,12 @@ def test_who_decides(setting: Setting, tool: Tool, monkeypatch: pytest.MonkeyPat
     assert ("none of auto" in capsys.readouterr().err) == (setting.variable == "nonsense")
 
 
-def test_an_unknown_mode_is_a_sentence() -> None:
+def test_an_unknown_mode_is_a_sentence(tool: Tool) -> None:
+    pyprof.init()
     with pytest.raises(pyprof.PyProfError, match="'auto', 'registered', 'classic', 'off'"):
         pyprof.init(nvtx="on")
+    torch.exp(x)
+    assert tool.names == ["torch.exp"]
 
 
 def test_modes_work_without_a_listener(tmp_path: Path) -> None:

@@ -52,7 +52,6 @@ class Writer:
         self._texts: dict[tuple[Any, ...], tuple[str, ...]] = {}
         self._made = 0
         self._lock = threading.RLock()
-        self.shortened = 0
 
     def push(self, state: ThreadState, number: int, site: int, described: int, key: Key | None) -> int:
         """Open the ranges of a call; returns how many. `described` is the number of its arguments, `key`."""
@@ -93,13 +92,16 @@ class Writer:
             texts = self._texts.get(known)
             if texts is None:
                 if self.full:
-                    self.shortened += 1
                     known, key = (*known[:2], -1, ""), None
                     texts = self._texts.get(known)
                 if texts is None:
                     texts = self._texts[known] = self._make(known, key)
                     self._made += 1
-                    self.full = self._made >= MAX_TEXTS
+                    if self._made == MAX_TEXTS:
+                        self.full = True
+                        _say(
+                            f"{MAX_TEXTS} different NVTX texts: new ones leave arguments and layer out from now on."
+                        )
             ranges = state.attributes.get(known)
             if ranges is None:
                 make = self._domain.get_event_attributes
@@ -145,9 +147,7 @@ class Plan:
         self._said = False
 
     def configure(self, mode: str | None) -> None:
-        """Choose by argument, else PYPROF_NVTX, else `auto`. Raises UsageError for an argument that is no mode."""
-        if mode is not None and mode not in MODES:
-            raise UsageError(f"init(nvtx={mode!r}): use one of {', '.join(map(repr, MODES))}.")
+        """Choose by argument, else PYPROF_NVTX, else `auto`."""
         if mode is None:
             mode = os.environ.get("PYPROF_NVTX") or "auto"
             if mode not in MODES:
@@ -189,6 +189,18 @@ class Plan:
             _say(
                 f"{begin} that takes no NVTX ranges: add nvtx to its options, or write a file with PYPROF_NVTX=off."
             )
+
+
+def check(mode: str | None) -> None:
+    """Raise UsageError for an argument of `init` that is no mode."""
+    if mode is not None and mode not in MODES:
+        raise UsageError(f"init(nvtx={mode!r}): use one of {', '.join(map(repr, MODES))}.")
+
+
+def say_lost() -> None:
+    """One line after a window without a file, which would hold the counts."""
+    if recorder.lost:
+        _say("; ".join(f"{reason}: {count}" for reason, count in recorder.lost.items()) + ".")
 
 
 def _say(sentence: str) -> None:
