@@ -34,6 +34,16 @@ def _parser() -> argparse.ArgumentParser:
         "--max-events", metavar="N", type=int, default=DEFAULT_MAX_EVENTS,
         help="operators and calls to keep, the rest is counted as lost; default: %(default)s",
     )  # fmt: skip
+    run.add_argument(
+        "--steps", metavar="A:B",
+        help="record steps A to B-1: pyprof.step() ends one, else the first optimizer's step(); default: all",
+    )  # fmt: skip
+    run.add_argument(
+        "--delay", metavar="SECONDS", type=float, help="begin so long after the script's start; default: 0"
+    )
+    run.add_argument(
+        "--duration", metavar="SECONDS", type=float, help="record so long; default: to the end of the script"
+    )
     run.add_argument("script", help="Python script")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     commands.add_parser("parse", help="turn a recording into net.dict", add_help=False)
@@ -55,7 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(words)
     try:
         run = load_module("pyprof.capture.run").run
-        return int(run(arguments.script, arguments.arguments, arguments.output, arguments.max_events))
+        plan = load_module("pyprof.capture.plan").plan(arguments.steps, arguments.delay, arguments.duration)
+        return int(run(arguments.script, arguments.arguments, arguments.output, arguments.max_events, plan))
     except PyProfError as error:
         print(f"pyprof: {error}", file=sys.stderr)
         return error.exit_code

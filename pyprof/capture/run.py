@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`pyprof run SCRIPT [ARGS]`: run a script as `python SCRIPT ARGS` would, recorded.
 
-The whole run is recorded, up to a number of events, unless the script opens a window of its own
-(torch.cuda.profiler.start and stop, pyprof.profile, pyprof.start). Its exit code, its exceptions and their tracebacks
-are its own; the file is written in each case.
+The whole run is recorded, up to a number of events, unless the command line names a part of it (`plan.py`) or the
+script opens a window of its own (torch.cuda.profiler.start and stop, pyprof.profile, pyprof.start). Its exit code, its
+exceptions and their tracebacks are its own; the file is written in each case.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from pyprof.capture import window
+from pyprof.capture.plan import Plan
 from pyprof.capture.stacks import ENDS
 from pyprof.errors import CaptureError, UsageError
 
 
-def run(script: str, args: list[str], output: str, max_events: int) -> int:
+def run(script: str, args: list[str], output: str, max_events: int, plan: Plan | None = None) -> int:
     """Run a script under capture. Returns the exit code that python would end with."""
     path = os.path.abspath(script)  # as python names a script to itself and in tracebacks
     code = _compile(script, path)
@@ -32,7 +33,7 @@ def run(script: str, args: list[str], output: str, max_events: int) -> int:
     replaced = sys.modules["__main__"]
     sys.modules["__main__"] = main
     window.init_only()
-    window.record_run(output, max_events)
+    window.record_run(output, max_events, plan)
     try:
         return _execute(code, main.__dict__)
     finally:

@@ -46,6 +46,7 @@ class Session:
         self._registry = Registry()
         self._kineto = Kineto()
         self._open = False
+        self.reading = False  # torch's records, in the middle of a window: not the moment to close it
         self._reset()
 
     def _reset(self) -> None:
@@ -170,14 +171,22 @@ class Session:
         self._patches.remove()
 
     def step(self) -> None:
-        """Mark the end of a step."""
+        """The program marks the end of a step."""
+        self.mark()
+        if self.on_step is not None:
+            self.on_step(self)
+
+    def mark(self) -> None:
+        """Note the end of a step."""
         if self._open and self.output is not None:
             now = time_ns()
             self._steps.append(StepRow(self.next_step, self._step_start, now, threading.get_native_id()))
             self._step_start = now
         self.next_step += 1
-        if self.on_step is not None:
-            self.on_step(self)
+
+    def forget_steps(self) -> None:
+        """What was marked before the last mark was no step: that one began with the window."""
+        self._steps = [step._replace(number=0, start=self._first) for step in self._steps[-1:]]
 
     def give_way(self) -> None:
         """The user's own torch.profiler begins: its trace must be whole, so we keep to the sites."""
@@ -200,8 +209,19 @@ class Session:
             recorder.limit += 6
             return
         began = time_ns()
+        self.reading = True
+        try:
+            self._read()
+        finally:
+            self.reading = False
+        self._pauses += 1
+        self._paused_ns += time_ns() - began
+
+    def _read(self) -> None:
         if self._kineto.running:
             self._kineto.stop()
+            if not self._open:  # another thread closed the window meanwhile
+                return
             self._kineto.start()
         calls = sum(len(state.calls) // 6 for state in recorder.threads)
         events = calls + len(self._kineto)
@@ -212,8 +232,6 @@ class Session:
         per_call = events / max(calls, 1)
         more = int(min(self.max_events - events + 1, _READ_EVENTS) / per_call)
         recorder.limit += 6 * max(more, 1)
-        self._pauses += 1
-        self._paused_ns += time_ns() - began
 
     @property
     def emits_operators(self) -> bool:

@@ -18,11 +18,12 @@ import os
 import sys
 from types import TracebackType
 
-from pyprof.capture import DEFAULT_MAX_EVENTS, hooks
+from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, hooks
 from pyprof.capture.collectors import nvtx as ranges
 from pyprof.capture.patch import Registry, unwrap_all
+from pyprof.capture.plan import Plan
 from pyprof.capture.session import Session
-from pyprof.errors import CaptureError
+from pyprof.errors import CaptureError, UsageError
 
 log = logging.getLogger(__name__)
 DEFAULT_OUTPUT = "net.sqlite"
@@ -41,7 +42,10 @@ class _Control:
         self.ranges: Session | None = None  # the window of `init` that writes NVTX ranges alone
         self.whole_run = False  # the session is not the script's own: torch.cuda.profiler may narrow it
         self.implicit = False  # and has not done so yet
+        self.plan: Plan | None = None  # of the command line: the script's own windows are passed over
+        self.passed_over = False  # one of them, and a line on stderr said so
         self.output = DEFAULT_OUTPUT
+        self.written: set[str] = set()  # files of this run
         self.recorded = False
         self.pid = os.getpid()
         self.at_exit = False
@@ -101,7 +105,7 @@ def init(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS, nvtx: 
     _control.until_exit = ranges.plan.writer is not None
     if output is None and not _is_worker():
         output = os.environ.get("PYPROF_OUTPUT")
-    if output and (_control.session is None or _control.background()):
+    if output and _control.plan is None and (_control.session is None or _control.background()):
         record_run(output, max_events)
     _control.resume()
 
@@ -127,17 +131,20 @@ def _is_worker() -> bool:
     return multiprocessing.parent_process() is not None
 
 
-def record_run(output: str, max_events: int = DEFAULT_MAX_EVENTS) -> None:
-    """Record from now until `finish`, unless the script chooses its own window."""
+def record_run(output: str, max_events: int = DEFAULT_MAX_EVENTS, plan: Plan | None = None) -> None:
+    """Record from now until `finish`, unless the script chooses its own window. With a plan, what that says."""
     _control.interrupt()
     if _control.session is not None:
         raise CaptureError("PyProf is recording already: one window at a time.")
     session = _session(output, max_events)
     if session.output is not None:
-        _control.output, _control.whole_run = output, True
-    _control.implicit = True
-    _control.session = session
-    session.open()
+        _control.output, _control.whole_run = output, plan is None
+    _control.implicit = plan is None
+    _control.session, _control.plan = session, plan
+    if plan is None:
+        session.open()
+    else:
+        plan.begin(session, finish)
 
 
 def _session(output: str, max_events: int) -> Session:
@@ -159,6 +166,8 @@ def finish(last: bool = False) -> str | None:
     A file that cannot be written is one line on stderr: it must not end a training. NVTX ranges that `init` asked for
     go on, unless it is the `last`.
     """
+    if _control.plan is not None:
+        _control.plan.end()
     if last:
         _control.until_exit = False
     elif _control.background():
@@ -175,9 +184,15 @@ def _finish() -> str | None:
     _control.whole_run = _control.implicit = False
     if session is None:
         return None
+    if _control.plan is not None and not _control.plan.reached:
+        session.forget()
+        _control.recorded = True
+        print(f"pyprof: nothing was recorded: {_control.plan.missed()}.", file=sys.stderr)
+        return None
     try:
         session.close()
         session.write()
+        _control.written.add(os.path.abspath(session.output or ""))
     except CaptureError as error:
         print(f"pyprof: {error}", file=sys.stderr)
     except Exception as error:  # a fault of ours: the program goes on
@@ -196,6 +211,7 @@ def shutdown() -> None:
     finish(last=True)
     unwrap_all()
     ranges.plan.reset()
+    _control.plan, _control.passed_over = None, False
     if _control.hooks is not None:
         _control.hooks.undo()
         _control.hooks = None
@@ -203,6 +219,8 @@ def shutdown() -> None:
 
 def start(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS) -> None:
     """Begin to record; `stop` writes the file. Raises CaptureError while another window is open."""
+    if _passed_over():
+        return
     _choose_window()
     init_only()
     _control.session = _session(output or _control.output, max_events)
@@ -211,6 +229,8 @@ def start(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS) -> No
 
 def stop() -> str:
     """End the recording of `start` and write its file. Returns the file's name, "" under a tool that has it instead."""
+    if _control.plan is not None:
+        return _control.output
     if _control.session is None or _control.background():
         raise CaptureError("PyProf is not recording: call pyprof.start() first.")
     return finish() or ""
@@ -227,6 +247,15 @@ def init_only() -> None:
     if _control.hooks is None:
         _configure(None)
         _install()
+
+
+def _passed_over() -> bool:
+    """Whether the command line has chosen the window, so that the script cannot."""
+    if _control.plan is not None and not _control.passed_over:
+        _control.passed_over = True
+        print("pyprof: the command line says what is recorded, the script's own windows are passed over.",
+              file=sys.stderr)  # fmt: skip
+    return _control.plan is not None
 
 
 def _choose_window() -> None:
@@ -247,7 +276,8 @@ class profile:
 
     With `active` the loop calls `p.step()` after each step: the first `wait` steps are left alone, the next `warmup`
     are recorded and thrown away, `active` are kept, and the file is written then. With `wait` and `warmup` alone
-    everything after them is kept. When the body raises, the file is written and the error goes on.
+    everything after them is kept. With `repeat` all this happens so many times, one file each: net.sqlite,
+    net.1.sqlite, net.2.sqlite. When the body raises, the file is written and the error goes on.
     """
 
     def __init__(
@@ -256,49 +286,87 @@ class profile:
         wait: int = 0,
         warmup: int = 0,
         active: int = 0,
+        repeat: int = 1,
         max_events: int = DEFAULT_MAX_EVENTS,
     ):
+        if min(wait, warmup, active) < 0 or repeat < 1:
+            raise UsageError("profile(): wait, warmup and active are numbers of steps, repeat is 1 or more.")
+        if repeat > 1 and not active:
+            raise UsageError("profile(): repeat needs active, the number of steps that each file holds.")
         self.output = output
-        self.wait, self.warmup, self.active = wait, warmup, active
+        self.wait, self.warmup, self.active, self.repeat = wait, warmup, active, repeat
         self.max_events = max_events
         self.number = 0
         self._session: Session | None = None
 
     def __enter__(self) -> profile:
-        _choose_window()
-        init_only()
-        self.number = 0
+        self.number = self._window = 0
+        if not _passed_over():
+            _choose_window()
+            init_only()
+            self._begin(self.output or _control.output)
+        return self
+
+    def _begin(self, output: str) -> None:
+        """Wait for the next window, or open it."""
+        self._first = self.number
         background = _control.until_exit
-        session = _control.session = self._session = _session(self.output or _control.output, self.max_events)
-        session.on_step = self._stepped
+        session = _control.session = self._session = _session(output, self.max_events)
+        session.on_step, session.next_step = self._stepped, self.number
         if not self.wait or (background and session.output is None):
             session.open()
-        return self
 
     def step(self) -> None:
         """Mark the end of a step."""
-        if self._session is not None and _control.session is self._session:
+        if _control.plan is not None:
+            step()
+        elif self._session is not None and _control.session is self._session:
             self._session.step()
 
     def _stepped(self, session: Session) -> None:
         """After the session has marked a step: open, empty or close the window."""
         self.number += 1
         session.next_step = self.number
-        first = self.wait + self.warmup
-        if self.number == self.wait:
+        first, steps = self.wait + self.warmup, self.number - self._first
+        if steps == self.wait:
             session.open()
-        if self.number == first and self.warmup:
+        if steps == first and self.warmup:
             session.discard()
             session.open()
-        if self.active and self.number == first + self.active:
+        if self.active and steps == first + self.active:
             finish()
+            self._window += 1
+            if self._window < self.repeat:
+                self._begin_again()
+
+    def _begin_again(self) -> None:
+        _control.interrupt()
+        try:
+            self._begin(_numbered(self.output or _control.output, self._window))
+        except CaptureError as error:  # in the middle of a training
+            print(f"pyprof: {error}", file=sys.stderr)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._session is not None and _control.session is self._session:
+        session, self._session = self._session, None
+        if session is None or _control.session is not session:
+            return
+        if self._window and self.number - self._first <= self.wait + self.warmup:  # a window without a step
+            _control.session = None
+            session.discard()
+            session.forget()
+            _control.resume()
+        else:
             finish()
-        self._session = None
+
+
+def _numbered(path: str, number: int) -> str:
+    """The file of a later window: `net.1.sqlite`, or the next number that this run has not used."""
+    root, extension = os.path.splitext(path)
+    while os.path.abspath(name := f"{root}.{number}{extension}") in _control.written:
+        number += 1
+    return name
 
 
 def _at_exit() -> None:
@@ -322,6 +390,7 @@ def _forget() -> None:
         _control.session.abandon()
     _control.session = _control.ranges = None
     _control.until_exit = False
+    annotate.on_optimizer_step.clear()
     _control.pid, _control.recorded = os.getpid(), True
 
 

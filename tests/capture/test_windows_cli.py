@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Windows of the command line and repeated ones: which part of a run stands in which file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import pyprof
+from pyprof.capture.plan import Plan, Steps, Times, plan
+from pyprof.cli import main
+
+from .conftest import Recorded
+
+ROOT = Path(__file__).parents[2]
+x = torch.ones(2, 2)
+
+
+@pytest.fixture(autouse=True)
+def _shutdown() -> Iterator[None]:
+    yield
+    pyprof.shutdown()
+
+
+Run = Callable[..., "tuple[int, str]"]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """`pyprof run OPTIONS net.py` in this process, which is faster; returns the exit code and stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def start(source: str, *options: str) -> tuple[int, str]:
+        (tmp_path / "net.py").write_text(f"import pyprof, time, torch\nx = torch.ones(2, 2)\n{source}")
+        code = main(["run", *options, "net.py"])
+        return code, capfd.readouterr().err
+
+    return start
+
+
+def numbers(path: Path) -> list[int]:
+    return [number for (number,) in Recorded(path).query("select number from PYPROF_STEP order by start")]
+
+
+def powers(path: Path) -> list[float]:
+    """Which turns of a loop were recorded: the exponent of each torch.pow."""
+    calls = [call for call in Recorded(path).calls if call.name == "torch.pow"]
+    return [call.marker.call.args[1].value for call in calls]  # type: ignore[misc]
+
+
+MARKED = "for i in range(6):\n    torch.pow(x, i)\n    pyprof.step()\n"
+TRAINED = """\
+w = torch.ones(2, requires_grad=True)
+one, two = torch.optim.SGD([w], lr=.1), torch.optim.SGD([w], lr=.1)
+for i in range(6):
+    torch.pow(x, i)
+    w.sum().backward()
+    one.step()
+    two.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "loop", [MARKED, TRAINED, MARKED.replace("    pyp", "    w.sum().backward(); one.step(); pyp")]
+)
+@pytest.mark.parametrize(
+    ("steps", "wanted"),
+    [
+        ("2:4", [2, 3]),
+        (":2", [0, 1]),
+        ("4:", [4, 5]),
+        ("0:1", [0]),
+        ("3:99", [3, 4, 5]),
+        (":", [0, 1, 2, 3, 4, 5]),
+    ],
+)
+def test_steps_are_counted_by_marks_or_by_the_first_optimizer(
+    steps: str, wanted: list[int], loop: str, tmp_path: Path, run: Run
+) -> None:
+    if "one.step(); pyp" in loop:  # both: the script's own marks count
+        loop = TRAINED.split("for", 1)[0] + loop
+    code, error = run(loop, "--steps", steps)
+    assert code == 0, error
+    assert powers(tmp_path / "net.sqlite") == wanted
+    assert numbers(tmp_path / "net.sqlite") == wanted
+    assert os.listdir(tmp_path).count("net.sqlite") == 1
+    assert error.count("\n") == 1
+
+
+def test_several_marks_per_optimizer_step_and_the_other_way_round(tmp_path: Path, run: Run) -> None:
+    marks = "for i in range(6):\n    torch.pow(x, i)\n    pyprof.step()\n    if i % 2: w.sum().backward(); one.step()\n"
+    run(TRAINED.split("for", 1)[0] + marks, "--steps", "2:4")
+    assert powers(tmp_path / "net.sqlite") == [2, 3]
+    several = MARKED.replace("    pyp", "    w.sum().backward(); one.step(); one.step(); pyp")
+    run(TRAINED.split("for", 1)[0] + several, "--steps", "2:4")
+    assert powers(tmp_path / "net.sqlite") == [2, 3]
+    assert numbers(tmp_path / "net.sqlite") == [2, 3]
+
+
+def test_a_window_that_is_never_reached_is_one_line_and_no_file(tmp_path: Path, run: Run) -> None:
+    code, error = run(MARKED, "--steps", "50:60")
+    assert code == 0
+    assert error == "pyprof: nothing was recorded: the script ended before step 50: 6 steps were counted.\n"
+    code, error = run(MARKED, "--delay", "1000")
+    assert error == "pyprof: nothing was recorded: the script ended within the --delay of 1000 seconds.\n"
+    assert os.listdir(tmp_path) == ["net.py"]
+
+
+def test_the_script_ends_as_it_would_when_its_window_was_not_reached(tmp_path: Path, run: Run) -> None:
+    code, error = run("raise SystemExit(3)", "--steps", "1:2")
+    assert code == 3
+    assert "0 steps were counted" in error
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        "with pyprof.profile('own.sqlite', wait=1, active=1) as p:\n    for i in range(6):\n        torch.pow(x, i)\n"
+        "        p.step()\n",
+        "pyprof.start('own.sqlite')\n" + MARKED + "print(pyprof.stop())\n",
+    ],
+)
+def test_the_command_line_overrules_the_script(own: str, tmp_path: Path, run: Run) -> None:
+    code, error = run(own, "--steps", "3:5")
+    assert code == 0, error
+    assert powers(tmp_path / "net.sqlite") == [3, 4]
+    assert error.count("passed over") == 1
+    assert not (tmp_path / "own.sqlite").exists()
+
+
+def test_cuda_profiler_does_not_narrow_the_command_lines_window(tmp_path: Path, run: Run) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("calls the real one")
+    around = MARKED.replace("    pyp", "    torch.cuda.profiler.start(); torch.cuda.profiler.stop(); pyp")
+    run(around, "--steps", "3:5")
+    assert powers(tmp_path / "net.sqlite") == [3, 4]
+
+
+CLOCK = """\
+began = time.time()
+with open("began", "w") as file:
+    file.write(str(began))
+while time.time() < began + {seconds}:
+    torch.tanh(x)
+    time.sleep({pause})
+"""
+
+
+def span(path: Path, began: float) -> tuple[float, float]:
+    """From when to when calls were recorded, in seconds since the script began."""
+    ((epoch,),) = Recorded(path).query("select utcEpochNs from TARGET_INFO_SESSION_START_TIME")
+    times = [epoch + time for call in Recorded(path).calls for time in (call.start, call.end)]
+    return min(times) / 1e9 - began, max(times) / 1e9 - began
+
+
+@pytest.mark.parametrize(
+    ("options", "start", "end"),
+    [
+        (["--delay", "0.2"], 0.2, 0.9),
+        (["--duration", "0.2"], 0, 0.2),
+        (["--delay", "0.2", "--duration", "0.2"], 0.2, 0.4),
+        (["--delay", "0", "--duration", "1000"], 0, 0.9),
+    ],
+)
+def test_delay_and_duration_are_seconds_of_the_script(
+    options: list[str], start: float, end: float, tmp_path: Path, run: Run
+) -> None:
+    code, error = run(CLOCK.format(seconds=0.9, pause=0.001), *options)
+    assert code == 0, error
+    first, last = span(tmp_path / "net.sqlite", float((tmp_path / "began").read_text()))
+    assert start - 0.05 <= first <= start + 0.3  # it takes a while to open a window
+    assert end - 0.1 <= last <= end + 0.4
+    assert error.count("\n") == 1
+    assert "mul" not in vars(torch.Tensor)
+
+
+def test_a_window_is_not_closed_while_torchs_records_are_read(tmp_path: Path, run: Run) -> None:
+    """They are read after 4000 calls; closing inside of that left torch's profiler running, and half the operators."""
+    code, error = run(
+        CLOCK.format(seconds=0.6, pause=0).replace("    time.sleep(0)\n", ""), "--duration", "0.3"
+    )
+    assert code == 0, error
+    recorded = Recorded(tmp_path / "net.sqlite")
+    assert len(recorded.calls) > 4000
+    assert abs(len(recorded.ops) - len(recorded.calls)) < 10
+    assert not torch._C._autograd._profiler_enabled()
+
+
+def test_a_main_thread_that_only_waits_does_not_hold_up_the_window(tmp_path: Path, run: Run) -> None:
+    source = (
+        "import threading\n"
+        "def work():\n    end = time.time() + 2\n    while time.time() < end: torch.tanh(x); time.sleep(0.01)\n"
+        "thread = threading.Thread(target=work); thread.start(); thread.join()\n"
+    )
+    code, error = run(source, "--delay", "0.1")
+    assert code == 0, error
+    assert set(Recorded(tmp_path / "net.sqlite").names) == {"torch.tanh"}
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--steps", "1:2", "--delay", "1"], "give one of the two kinds"),
+        (["--steps", "1:2", "--duration", "1"], "give one of the two kinds"),
+        (["--steps", "5:5"], "--steps 5:5: holds no step"),
+        (["--steps", "5:2"], "--steps 5:2: holds no step"),
+        (["--steps", "5"], "--steps 5: expected FIRST:END"),
+        (["--steps=-3:-1"], "--steps -3:-1: expected FIRST:END"),
+        (["--steps", "1:9:2"], "expected FIRST:END"),
+        (["--delay=-1"], "--delay -1: expected seconds, 0 or more"),
+        (["--delay", "nan"], "--delay nan: expected seconds"),
+        (["--delay", "inf"], "--delay inf: expected seconds"),
+        (["--duration", "0"], "--duration 0: expected seconds, more than 0"),
+        (["--delay", "0", "--duration", "0"], "--duration 0: expected seconds, more than 0"),
+        (["--duration=-2"], "--duration -2: expected seconds"),
+    ],
+)
+def test_options_that_do_not_fit_are_one_sentence(
+    options: list[str], sentence: str, tmp_path: Path, run: Run
+) -> None:
+    code, error = run("open('ran', 'w')", *options)
+    assert code == 2
+    assert error.startswith("pyprof: ")
+    assert error.count("\n") == 1
+    assert sentence in error
+    assert os.listdir(tmp_path) == ["net.py"]
+
+
+def test_plan_of_no_options_is_none() -> None:
+    assert plan(None, None, None) is None
+    found: list[Plan | None] = [plan("1:", None, None), plan(None, 0.0, None), plan(None, None, 1.0)]
+    assert [type(item) for item in found] == [Steps, Times, Times]
+
+
+def loop(profile: pyprof.profile, steps: int) -> None:
+    for number in range(steps):
+        torch.pow(x, number)
+        profile.step()
+
+
+def files(folder: Path) -> dict[str, list[float]]:
+    return {name: powers(folder / name) for name in sorted(os.listdir(folder))}
+
+
+def test_each_repeated_window_has_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "net.sqlite"
+    with pyprof.profile(str(path), wait=1, warmup=1, active=2, repeat=3) as p:
+        loop(p, 20)
+    assert files(tmp_path) == {"net.1.sqlite": [6, 7], "net.2.sqlite": [10, 11], "net.sqlite": [2, 3]}
+    assert numbers(tmp_path / "net.1.sqlite") == [6, 7]
+    assert numbers(tmp_path / "net.2.sqlite") == [10, 11]
+
+
+@pytest.mark.parametrize(
+    ("steps", "wanted"),
+    [
+        (4, {"net.sqlite": [2, 3]}),
+        (6, {"net.sqlite": [2, 3]}),  # the second window has not begun
+        (7, {"net.sqlite": [2, 3], "net.1.sqlite": [6]}),
+    ],
+)
+def test_a_loop_that_ends_early_leaves_no_empty_file(
+    steps: int, wanted: dict[str, list[float]], tmp_path: Path
+) -> None:
+    with pyprof.profile(str(tmp_path / "net.sqlite"), wait=1, warmup=1, active=2, repeat=3) as p:
+        loop(p, steps)
+    assert files(tmp_path) == wanted
+    assert "mul" not in vars(torch.Tensor)
+
+
+def test_windows_without_a_pause_follow_each_other(tmp_path: Path) -> None:
+    with pyprof.profile(str(tmp_path / "net.sqlite"), active=2, repeat=2) as p:
+        loop(p, 5)
+    assert files(tmp_path) == {"net.sqlite": [0, 1], "net.1.sqlite": [2, 3]}
+
+
+def test_a_later_window_takes_no_name_that_this_run_has_used(tmp_path: Path) -> None:
+    with pyprof.profile(str(tmp_path / "net.1.sqlite")):
+        torch.pow(x, 77)
+    with pyprof.profile(str(tmp_path / "net.sqlite"), active=1, repeat=2) as p:
+        loop(p, 2)
+    assert files(tmp_path) == {"net.sqlite": [0], "net.1.sqlite": [77], "net.2.sqlite": [1]}
+
+
+def test_folder_that_vanishes_between_windows_does_not_stop_the_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    with pyprof.profile(str(folder / "net.sqlite"), active=1, repeat=3) as p:
+        folder.rmdir()
+        loop(p, 4)
+    assert "the folder does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [{"repeat": 2}, {"repeat": 0}, {"wait": -1}, {"active": -1}])
+def test_schedules_that_do_not_fit_are_one_sentence(options: dict[str, int]) -> None:
+    with pytest.raises(pyprof.PyProfError, match=r"profile\(\)"):
+        pyprof.profile(**options)  # type: ignore[arg-type]
+
+
+def test_runs_into_one_folder_do_not_collide(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("import torch\nfor i in range(200): torch.tanh(torch.ones(2))\n")
+    command = [sys.executable, "-m", "pyprof", "run", "-o"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    names = ["a.sqlite", "same.sqlite", "same.sqlite"]
+    runs = [
+        subprocess.Popen([*command, name, "net.py"], cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
+        for name in names
+    ]
+    assert [process.wait() for process in runs] == [0] * 3
+    assert sorted(os.listdir(tmp_path)) == ["a.sqlite", "net.py", "same.sqlite"]
+    for name in set(names):
+        recorded = Recorded(tmp_path / name)
+        assert recorded.query("pragma integrity_check") == [("ok",)]
+        assert recorded.names.count("torch.tanh") == 200
