@@ -113,6 +113,7 @@ class Session:
         if self.output is None:
             nvtx.say_lost()
             recorder.clear()
+            facts.clear()
             return
         self._last = time_ns()
         self._windows += 1
