@@ -4,6 +4,7 @@
 pyprof run train.py --epochs 1     profile a script, write net.sqlite
 pyprof parse net.sqlite -o net.dict
 pyprof prof --csv net.dict
+pyprof info net.sqlite              what a recording holds
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     commands.add_parser("parse", help="turn a recording into net.dict", add_help=False)
     commands.add_parser("prof", help="print the table of kernels", add_help=False)
+    commands.add_parser("info", help="say what a recording holds", add_help=False)
     return parser
 
 
@@ -62,6 +64,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from pyprof.prof.prof import main as prof
 
         return prof(words[1:])
+    if words[:1] == ["info"]:
+        from pyprof.info import main as info
+
+        return info(words[1:])
     arguments = _parser().parse_args(words)
     try:
         run = load_module("pyprof.capture.run").run

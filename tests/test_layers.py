@@ -24,7 +24,8 @@ STANDS_ON = {
     "capture": CORE,
     "nvtx": {"capture"},  # the original's spelling of init and wrap
     "session": CORE | {"parse", "prof"},
-    "cli": CORE | {"parse", "prof", "capture", "session"},
+    "info": CORE | {"parse"},
+    "cli": CORE | {"parse", "prof", "capture", "session", "info"},
     "__init__": CORE | {"capture", "nvtx", "session"},
     "__main__": {"cli"},
 }
@@ -147,6 +148,6 @@ def test_import_of_the_package_is_light():
     assert not loaded_by("import pyprof") & heavy
 
 
-@pytest.mark.parametrize("module", ["parse.parse", "prof.prof", "session", "cli"])
+@pytest.mark.parametrize("module", ["parse.parse", "prof.prof", "session", "info", "cli"])
 def test_offline_parts_never_load_torch(module):
     assert "torch" not in loaded_by(f"import pyprof.{module}")

@@ -296,3 +296,10 @@ def test_a_real_call_costs_no_less_than_the_estimate_says(tmp_path: Path) -> Non
         recorded = min(_seconds(loop) for _ in range(5))
     pyprof.shutdown()
     assert (recorded - plain) / 300 * 1e9 > costs.call / 4
+
+
+@pytest.mark.parametrize(
+    "name", sorted({*facts._SINGLE, "switch", "model", "optimizer", "loader", "overhead"})
+)
+def test_every_fact_is_documented(name: str) -> None:
+    assert f"`{name}" in (ROOT / "docs" / "capture.md").read_text(encoding="utf-8")

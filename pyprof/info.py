@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pyprof info FILE`: what a recording holds, before anything is made of it.
+
+Counts, span, devices, facts of the run, what recording cost and what was lost, as text or with --json as one object.
+What the recording does not say is not there: a file of nsys has no facts of torch, and none of overhead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+
+from pyprof.errors import PyProfError
+from pyprof.marker import CallMarker, decode
+from pyprof.model import KERNEL, MARK, MEMCPY, MEMSET, Trace
+from pyprof.parse import formats
+
+# What stands in the head, not among the facts.
+_HEAD = ("EXPORT_", "format_version", "session_start_unix_ns", "overhead.")
+
+
+def summary(trace: Trace) -> dict[str, Any]:
+    """The content of the page; every time is in ns, unknown is left out."""
+    meta = trace.meta
+    start, end = _span(trace)
+    out: dict[str, Any] = {
+        "file": trace.path,
+        "format": trace.format,
+        "format_version": meta.get("format_version") or meta.get("EXPORT_SCHEMA_VERSION"),
+        "written_by": _product(meta),
+        "started_unix_ns": _integer(meta.get("session_start_unix_ns")),
+        "span_ns": end - start if end >= start else None,
+        "processes": [process._asdict() for process in trace.processes],
+        "threads": len(trace.threads),
+        "devices": [device._asdict() for device in trace.devices] or _devices(meta),
+        "counts": counts(trace),
+        "facts": {name: value for name, value in meta.items() if not name.startswith(_HEAD)},
+        "overhead": {
+            name.removeprefix("overhead."): _integer(value)
+            for name, value in meta.items()
+            if name.startswith("overhead.")
+        },
+        "lost": trace.lost,
+    }
+    for process in out["processes"]:
+        for name in [name for name, value in process.items() if value is None]:
+            del process[name]
+    return {name: value for name, value in out.items() if value is not None}
+
+
+def counts(trace: Trace) -> dict[str, int]:
+    """How many rows of each kind. A call is a range that PyProf wrote, classic ones included."""
+    ranges = trace.ranges
+    per_text = (
+        np.bincount(ranges.text, minlength=len(trace.strings)) if len(ranges) else np.zeros(0, np.int64)
+    )
+    texts = np.flatnonzero(per_text)
+    calls = sum(int(per_text[code]) for code in texts if _is_call(trace.strings[int(code)]))
+    marks = int(np.count_nonzero(ranges.kind == MARK))
+    kinds = {name: int(np.count_nonzero(trace.gpu.kind == kind)) for name, kind in _GPU.items()}
+    return {
+        **kinds,
+        "launches": len(trace.launches),
+        "operators": len(trace.ops),
+        "calls": calls,
+        "ranges": len(ranges) - calls - marks,
+        "marks": marks,
+        "io": len(trace.io),
+        "steps": len(trace.steps),
+    }
+
+
+_GPU = {"kernels": KERNEL, "copies": MEMCPY, "sets": MEMSET}
+
+
+def _is_call(text: str) -> bool:
+    return text.startswith("{") and isinstance(decode(text), CallMarker)
+
+
+def _span(trace: Trace) -> tuple[int, int]:
+    """From the first start to the last end of anything; (0, -1) of nothing."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for table in (trace.ops, trace.gpu, trace.launches, trace.ranges, trace.steps, trace.io):
+        if not len(table):
+            continue
+        end = table.end
+        last = end if isinstance(end, np.ndarray) else end.values[end.mask()]
+        starts.append(int(table.start.min()))
+        ends += [int(table.start.max()), *([int(last.max())] if len(last) else [])]
+    return (min(starts), max(ends)) if starts else (0, -1)
+
+
+def _product(meta: Mapping[str, str]) -> str | None:
+    version = meta.get("EXPORT_PRODUCT_VERSION")
+    name = meta.get("EXPORT_PRODUCT_NAME", "Nsight Systems" if version else None)
+    return " ".join(part for part in (name, version) if part) or None
+
+
+def _integer(text: str | None) -> int | None:
+    try:
+        return int(text or "")
+    except ValueError:
+        return None
+
+
+def _devices(meta: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The devices that the facts name: GPUs, or the processor where there is none."""
+    out: list[dict[str, Any]] = []
+    for number in range(_integer(meta.get("gpu.count")) or 0):
+        name = meta.get(f"gpu.{number}.name")
+        if name is not None:
+            memory = _integer(meta.get(f"gpu.{number}.memory_bytes"))
+            out.append({"number": number, "name": name, "memory_bytes": memory})
+    if not out and "cpu.name" in meta:
+        out.append({"name": meta["cpu.name"]})
+    return out
+
+
+def lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """The summary as text: a section per part, aligned."""
+    yield _plain(found["file"])
+    head: list[tuple[str, str]] = [
+        ("format", " ".join(part for part in (found["format"], found.get("format_version")) if part))
+    ]
+    if "written_by" in found:
+        head.append(("written by", found["written_by"]))
+    if "started_unix_ns" in found:
+        started = datetime.fromtimestamp(found["started_unix_ns"] / 1e9, timezone.utc)
+        head.append(("started", f"{started:%Y-%m-%d %H:%M:%S} UTC"))
+    head.append(("span", _time(found["span_ns"]) if "span_ns" in found else "na"))
+    head += [("process", _process(process)) for process in found["processes"]]
+    head.append(("threads", str(found["threads"])))
+    head += [("device", _device(device)) for device in found["devices"]]
+    yield from _aligned(head)
+    yield ""
+    yield "counts"
+    yield from _aligned((name, f"{count:,}") for name, count in found["counts"].items())
+    if found["facts"]:
+        yield ""
+        yield "facts"
+        yield from _aligned(found["facts"].items())
+    if found["overhead"]:
+        yield ""
+        yield "overhead, estimated; torch's own profiler is not in it"
+        yield from _aligned(_overhead(found["overhead"]))
+    yield ""
+    yield "lost"
+    yield from _aligned((reason, f"{count:,}") for reason, count in sorted(found["lost"].items()))
+    if not found["lost"]:
+        yield "  nothing"
+
+
+def _overhead(costs: Mapping[str, int | None]) -> Iterator[tuple[str, str]]:
+    for name, value in costs.items():
+        if value is not None:
+            yield name.removesuffix("_ns"), _time(value) if name.endswith("_ns") else f"{value:,}"
+    sites, window = costs.get("sites_ns"), costs.get("window_ns")
+    if sites is not None and window:
+        yield "share of window", f"{100 * sites / window:.1f} %"
+
+
+def _aligned(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+    rows = [(_plain(name), _plain(value)) for name, value in pairs]
+    width = max((len(name) for name, _ in rows), default=0)
+    for name, value in rows:
+        yield f"  {name:{width}}  {value}".rstrip()
+
+
+def _time(ns: int) -> str:
+    """
+    >>> _time(950), _time(12_345), _time(12_345_678), _time(61_000_000_000)
+    ('950 ns', '12.3 us', '12.3 ms', '61.0 s')
+    """
+    for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
+        if ns >= size:
+            return f"{ns / size:.1f} {unit}"
+    return f"{ns} ns"
+
+
+def _process(process: Mapping[str, Any]) -> str:
+    words = [str(process["pid"]), process.get("name") or ""]
+    words += [f"{name} {process[name]}" for name in ("rank", "host") if name in process]
+    return " ".join(word for word in words if word)
+
+
+def _device(device: Mapping[str, Any]) -> str:
+    memory = device.get("memory_bytes")
+    words = [str(device["number"]) if "number" in device else "cpu", device["name"]]
+    return " ".join(words) + (f", {memory / 2**30:.1f} GiB" if memory else "")
+
+
+def _plain(text: object) -> str:
+    """Text of a recording as one line: what would steer a terminal is shown as a question mark."""
+    return "".join(character if character.isprintable() else "?" for character in str(text))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="pyprof info", description="Example: pyprof info net.sqlite")
+    parser.add_argument("file", help="recording, as for parse")
+    parser.add_argument("--json", action="store_true", help="one JSON object; default: text")
+    arguments = parser.parse_args(argv)
+    try:
+        found = summary(formats.load(arguments.file))
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+        text = json.dumps(found, indent=1) if arguments.json else "\n".join(lines(found))
+        print(text, flush=True)
+    except PyProfError as error:
+        print(f"pyprof: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
