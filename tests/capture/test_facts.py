@@ -226,9 +226,10 @@ def test_nothing_that_was_met_is_kept_alive(tmp_path: Path) -> None:
     pyprof.shutdown()
 
 
-def test_distributed_rank_and_size(record: Record) -> None:
+def test_distributed_rank_and_size(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch.distributed as distributed
 
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # which the next line replaces
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     try:
         meta = record(lambda: torch.ones(2)).table("PYPROF_META")
