@@ -101,8 +101,8 @@ class _Known:
         known = self._found.get(id(item))
         if known is not None and known[0]() is item:
             return
-        if len(self._found) >= _MOST:
-            return
+        if len(self._found) >= _MOST or torch._C._get_tracing_state() is not None:
+            return  # sizes that are read while torch.jit.trace runs become part of the traced graph
         if known is not None:  # it died meanwhile and its id came back: it keeps its facts under another key
             self._found[-len(self._found)] = known
         self._found[id(item)] = weakref.ref(item), {}
@@ -334,8 +334,10 @@ class _Total:
     def add(self, tensor: torch.Tensor) -> bool:
         try:
             with torch._C.DisableTorchFunction():
-                count, size = int(tensor.numel()), int(tensor.element_size())
+                count, size = tensor.numel(), tensor.element_size()
         except Exception:
+            return False
+        if type(count) is not int:  # a symbol of a tracer: to make a number of it would fix the traced size
             return False
         self.tensors, self.count, self.bytes = self.tensors + 1, self.count + count, self.bytes + count * size
         return True

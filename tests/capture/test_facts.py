@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -270,33 +269,8 @@ def test_calibration_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> N
     before = state()
     assert overhead.calibrate() is not None
     assert state() == before
-    best = min(_seconds(overhead.calibrate) for _ in range(5))
-    assert best < 0.05  # a few ms where nothing else runs
     monkeypatch.setattr(overhead, "_call", lambda *_: 1 // 0)
     assert overhead.calibrate() is None
-
-
-def _seconds(function: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
-
-
-def test_a_real_call_costs_no_less_than_the_estimate_says(tmp_path: Path) -> None:
-    """Torch's profiler comes on top; a factor of four is left for what else the machine is doing."""
-    costs = overhead.calibrate()
-    assert costs is not None
-    x = torch.ones(2, 2, device="meta")
-
-    def loop() -> None:
-        for _ in range(300):
-            torch.nn.functional.hardshrink(x)
-
-    plain = min(_seconds(loop) for _ in range(5))
-    with pyprof.profile(str(tmp_path / "net.sqlite")):
-        recorded = min(_seconds(loop) for _ in range(5))
-    pyprof.shutdown()
-    assert (recorded - plain) / 300 * 1e9 > costs.call / 4
 
 
 @pytest.mark.parametrize(
