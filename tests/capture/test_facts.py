@@ -85,6 +85,28 @@ def test_model_is_counted_once_with_its_gradients_as_the_optimizer_met_them(meta
     assert "model.1.class" not in meta  # the loss function has no parameters, the layers are parts
 
 
+def test_a_part_that_is_called_by_itself_is_no_model_beside_the_whole(record: Record) -> None:
+    net = Net()
+
+    def body() -> None:
+        net.conv(torch.ones(1, 3, 8, 8))
+        net(torch.ones(1, 3, 8, 8))
+
+    meta = record(body).table("PYPROF_META")
+    assert [value for name, value in meta.items() if name.startswith("model.") and "class" in name] == ["Net"]
+    assert meta["model.0.gradients"] == "0"
+
+
+def test_symbolic_sizes_are_not_counted() -> None:
+    class Symbolic(torch.Tensor):
+        def numel(self) -> Any:
+            return "s0"
+
+    total = facts._Total()
+    assert not total.add(torch.ones(2).as_subclass(Symbolic))
+    assert total.count == 0
+
+
 def test_optimizer_has_its_flags_and_not_its_recipe(meta: dict[str, str]) -> None:
     found = part(meta, "optimizer.0.")
     wanted = {"class": "Adam", "amsgrad": "yes", "foreach": "no", "fused": "default", "capturable": "no"}
