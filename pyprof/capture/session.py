@@ -20,6 +20,7 @@ from pyprof.capture.collectors.kineto import Kineto, Operator
 from pyprof.capture.patch import Patches, Registry, emitting
 from pyprof.capture.recorder import recorder
 from pyprof.capture.resolve import CallRow, RangeRow, resolve
+from pyprof.capture.signals import held
 from pyprof.capture.writer import Recording, StepRow, check_folder, write
 
 # torch's records take 4 kB each until they are read: they are read whenever about this many have come together.
@@ -67,6 +68,7 @@ class Session:
         self._first_step = 0  # of this window, in _steps
         facts.clear()
 
+    @held()
     def open(self) -> None:
         """Open a window; nothing if it is open."""
         if self._open:
@@ -105,6 +107,7 @@ class Session:
         recorder.active = recorder.keeping = True
         recorder.counting = False
 
+    @held()
     def close(self) -> None:
         """Close the window and keep what it recorded."""
         if not self._open:
@@ -138,6 +141,7 @@ class Session:
         recorder.clear()
         self._kineto.clear()
 
+    @held()
     def discard(self) -> None:
         """Close the window and forget everything so far."""
         if self._open:
@@ -189,6 +193,7 @@ class Session:
         """What was marked before the last mark was no step: that one began with the window."""
         self._steps = [step._replace(number=0, start=self._first) for step in self._steps[-1:]]
 
+    @held()
     def give_way(self) -> None:
         """The user's own torch.profiler begins: its trace must be whole, so we keep to the sites."""
         if self._emit_nvtx is not None:
@@ -209,14 +214,15 @@ class Session:
         if torch._C._current_graph_task_id() >= 0:  # inside a backward, whose events are still open
             recorder.limit += 6
             return
-        began = time_ns()
-        self.reading = True
-        try:
-            self._read()
-        finally:
-            self.reading = False
-        self._pauses += 1
-        self._paused_ns += time_ns() - began
+        with held():
+            began = time_ns()
+            self.reading = True
+            try:
+                self._read()
+            finally:
+                self.reading = False
+                self._pauses += 1
+                self._paused_ns += time_ns() - began
 
     def _read(self) -> None:
         if self._kineto.running:

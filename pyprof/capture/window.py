@@ -23,6 +23,7 @@ from pyprof.capture.collectors import nvtx as ranges
 from pyprof.capture.patch import Registry, unwrap_all
 from pyprof.capture.plan import Plan
 from pyprof.capture.session import Session
+from pyprof.capture.signals import held
 from pyprof.errors import CaptureError, UsageError
 
 log = logging.getLogger(__name__)
@@ -178,6 +179,7 @@ def finish(last: bool = False) -> str | None:
         _control.resume()
 
 
+@held()
 def _finish() -> str | None:
     session, _control.session = _control.session, None
     _control.ranges = None
