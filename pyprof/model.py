@@ -320,6 +320,10 @@ class Trace:
         if count:
             self.lost[reason] = self.lost.get(reason, 0) + int(count)
 
+    def told(self) -> str:
+        """What was dropped, to go on with in a sentence: ", 3 GPU events without a start"; "" if nothing was."""
+        return "".join(f", {count} {reason}" for reason, count in self.lost.items())
+
 
 class Site(NamedTuple):
     """What the ranges and operators around a launch say: where a kernel comes from.

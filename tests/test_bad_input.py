@@ -88,6 +88,18 @@ def database(path: Path, *statements: str) -> Path:
     return path
 
 
+def without_starts(copies: int) -> Callable[[Path], None]:
+    """An export whose kernel has no start, with some copies."""
+
+    def make(path: Path) -> None:
+        what = recording("layer:x\n  > 5 kernel")
+        what.kernels += [build.Kernel("copy", 900, 950, 1, size=4096, copy_kind=1) for _ in range(copies)]
+        build.write_nsys(path, what)
+        database(path, "alter table CUPTI_ACTIVITY_KIND_KERNEL rename column start to begin")
+
+    return make
+
+
 def contents(data: bytes) -> Callable[[Path], None]:
     return lambda path: path.write_bytes(data) and None
 
@@ -105,6 +117,12 @@ NO_RECORDINGS = {
     "SQLite without tables": (lambda path: database(path, "create table x (a)", "drop table x"), "not a recording"),
     "nsys without kernels": (
         lambda path: build.write_nsys(path, recording("layer:x\n  wait 5")), "no kernels found, 1 NVTX ranges",
+    ),
+    "nsys whose kernels have no start": (
+        without_starts(0), "no kernels found, 1 NVTX ranges, 1 GPU events without a start. Record",
+    ),
+    "nsys with copies alone": (
+        without_starts(2), "no kernels found, 2 copies and sets, 1 GPU events without a start. --memory",
     ),
     "nvprof without kernels": (lambda path: build.write_nvprof(path, recording("layer:x\n  wait 5")), "no kernels"),
     "capture without operators": (

@@ -40,6 +40,10 @@ def rows(trace: Trace, memory: bool = False) -> Rows:
 def _of_gpu(trace: Trace, found: Spans, forward: Ints, memory: bool) -> Rows:
     gpu, launches = trace.gpu, trace.launches
     chosen = np.arange(len(gpu)) if memory else np.flatnonzero(gpu.kind == KERNEL)
+    if not len(chosen):
+        raise FormatError(
+            f"{trace.path}: no kernels found, {len(gpu)} copies and sets{trace.told()}. --memory lists those."
+        )
     process_of_thread = np.array([thread.process for thread in trace.threads], np.int64)
     launch = link(gpu, launches, process_of_thread)[chosen]
     name, names, short_names, rank = _names(trace, gpu.name[chosen])

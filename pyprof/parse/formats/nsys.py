@@ -97,7 +97,8 @@ class Nsys:
             database.close()
         if not len(trace.gpu):
             raise FormatError(
-                f'{path}: no kernels found, {len(trace.ranges)} NVTX ranges. Record with "nsys profile -t cuda,nvtx".'
+                f"{path}: no kernels found, {len(trace.ranges)} NVTX ranges{trace.told()}. "
+                'Record with "nsys profile -t cuda,nvtx".'
             )
         return trace
 

@@ -68,7 +68,7 @@ class Nvprof:
             database.close()
         if not len(trace.gpu):
             raise FormatError(
-                f'{path}: no kernels found. Record with "nvprof -f -o net.sql -- python SCRIPT".'
+                f'{path}: no kernels found{trace.told()}. Record with "nvprof -f -o net.sql -- python SCRIPT".'
             )
         return trace
 
