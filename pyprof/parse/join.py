@@ -209,9 +209,12 @@ def _paths(
     parent: Ints, levels: list[Ints], code: Ints, labels: list[Label], offset: Column
 ) -> tuple[Ints, list[Place], Ints]:
     """Number the distinct chains of (text, offset) and work out the place that each describes. Path 0 is empty."""
-    step_code, steps = pd.factorize(
-        _pair(code, np.where(offset.mask(), offset.values, np.iinfo(np.int64).min))
-    )
+    # Most spans have no offset: those are numbered by their text alone.
+    numbered = np.flatnonzero(offset.mask())
+    pairs = code.astype(np.int64)
+    offsets, _ = pd.factorize(offset.values[numbered])
+    pairs[numbered] += (offsets + 1) * np.int64(len(labels))
+    step_code, steps = pd.factorize(pairs)
     sample = np.full(len(steps), -1, np.int64)
     sample[step_code] = np.arange(len(step_code))
     path = np.zeros(len(parent), np.int32)
@@ -227,13 +230,6 @@ def _paths(
             places.append(enter(places[key // len(steps)], labels[label], number_offset))
             label_of_path.append(label)
     return path, places, np.array(label_of_path, np.int64)
-
-
-def _pair(first: Ints, second: Ints) -> Ints:
-    """One number per distinct pair."""
-    codes, distinct = pd.factorize(second)
-    codes += first * np.int64(max(len(distinct), 1))
-    return codes
 
 
 def _owners(found: Spans, levels: list[Ints]) -> None:
@@ -261,11 +257,12 @@ def link(gpu: Gpu, launches: Launches, process_of_thread: Ints) -> Ints:
     """The launch of each GPU event, -1 where the recording has none: same process, same correlation, the earliest."""
     out = np.full(len(gpu), _NONE, np.int64)
     owner = process_of_thread[launches.thread] if len(launches) else np.empty(0, np.int64)
-    for process in np.unique(owner).tolist():
+    for process in np.flatnonzero(np.bincount(owner)).tolist() if len(owner) else ():
         mine = np.flatnonzero(owner == process)
-        mine = mine[intervals.order_by(launches.start[mine], -launches.end[mine], launches.thread[mine])][
-            ::-1
-        ]  # the earliest is written last
+        begin = launches.start[mine]
+        if (begin[1:] <= begin[:-1]).any():
+            mine = mine[intervals.order_by(begin, -launches.end[mine], launches.thread[mine])]
+        mine = mine[::-1]  # the earliest is written last
         events = np.flatnonzero((gpu.process == process) & gpu.correlation.mask())
         if not len(events):
             continue
