@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from pyprof.capture import facts
+from pyprof.capture import compiling, facts, parameters
 from pyprof.capture.patch import Registry
 from pyprof.capture.recorder import ThreadState, local, recorder
 from pyprof.capture.stacks import ENDS
@@ -68,6 +68,7 @@ def _enter(
 ) -> tuple[int, weakref.ref[torch.nn.Module]]:
     """The first call of a module from this place in this context."""
     reference = weakref.ref(module)
+    compiling.install()  # torch imports its compiler when it is first wanted
     facts.met_autocast()
     if not state.context:
         facts.met_model(module)
@@ -80,6 +81,8 @@ def _enter(
         if root is not None:  # a module that was added to the model after its first call
             _name_children(root)
         path = _known_path(module)
+    if not state.context and recorder.keeping:
+        parameters.met(module, _known_path)
     if path is None:
         path = f"{recorder.stacks.contexts[state.context].path}.{_class(module)}"
         _paths[id(module)] = reference, path

@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 
-from pyprof.capture import targets
+from pyprof.capture import compiling, targets
 from pyprof.capture.callsites import callee_offsets
 from pyprof.capture.describe import Traced, key_of
 from pyprof.capture.recorder import local, recorder
@@ -274,6 +274,8 @@ def _module_class(
         original = getattr(module, attribute)
         wrapper = make(original, recorder.function(namespace.mod, op))
         body[attribute] = _lookup(vars(module), attribute, original, wrapper)
+    if module is torch:
+        body["compile"] = _lookup(vars(torch), "compile", torch.compile, compiling.following(torch.compile))
     if _BYPASSED:
         body["__getattribute__"] = lambda self, name: plain.__getattribute__(self, name)
     return module, plain, type(plain.__name__, (plain,), body)

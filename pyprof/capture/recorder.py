@@ -65,6 +65,7 @@ class ThreadState:
         "busy",
         "calls",
         "context",
+        "gradients",
         "layer",
         "modules",
         "name",
@@ -84,6 +85,7 @@ class ThreadState:
         self.open: list[tuple[str, int, str, str]] = []  # open ranges: name, start, source, layer outside
         self.calls: list[Any] = []  # CallRecord after CallRecord, flat
         self.modules: list[int] = []  # ModuleRecord after ModuleRecord, flat
+        self.gradients: list[int] = []  # time and number of each parameter that got one, flat
         self.ranges: list[RangeRecord] = []
         self.attributes: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # of the NVTX ranges of its calls
 
@@ -169,7 +171,7 @@ class Recorder:
         """Forget what was recorded; open ranges and running modules stay as they are."""
         self._drop_ended()
         for state in self.threads:
-            state.calls, state.modules, state.ranges = [], [], []
+            state.calls, state.modules, state.gradients, state.ranges = [], [], [], []
         self.lost = {}
 
     def forget(self) -> bool:

@@ -14,7 +14,16 @@ from time import time_ns
 
 import torch
 
-from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, facts, hooks, modules, overhead
+from pyprof.capture import (
+    DEFAULT_MAX_EVENTS,
+    annotate,
+    compiling,
+    facts,
+    hooks,
+    modules,
+    overhead,
+    parameters,
+)
 from pyprof.capture.collectors import nvtx
 from pyprof.capture.collectors.kineto import Kineto, Operator
 from pyprof.capture.patch import Patches, Registry, emitting
@@ -80,6 +89,7 @@ class Session:
         if self.output is not None or recorder.ranges is not None:
             self._patches.install()
             modules.install(self._registry)
+            parameters.install()
         if self.output is None:
             if self._emit_nvtx is not None:
                 self._emit_nvtx.start()
@@ -106,6 +116,7 @@ class Session:
         recorder.on_full = self._count
         recorder.active = recorder.keeping = True
         recorder.counting = False
+        compiling.install()
 
     @held()
     def close(self) -> None:
@@ -127,6 +138,7 @@ class Session:
             if state.calls or state.ranges or state.modules:
                 self._threads[state.tid] = state.name
         operators = self._kineto.operators()
+        parameters.name(operators, recorder.threads)
         # Torch's own record of a record_function range is complete only if torch's profiler was ours to the end.
         scopes = [] if self.operators_given_up else self._kineto.ranges
         calls, ranges = resolve(recorder, recorder.threads, operators, scopes)
@@ -155,6 +167,7 @@ class Session:
         if recorder.forget() and nvtx.plan.writer is not None:
             nvtx.plan.writer.forget()
         modules.forget()
+        parameters.forget()
         facts.clear()
 
     def abandon(self) -> None:
@@ -174,6 +187,8 @@ class Session:
         self._kineto.stop()
         self._registry.undo()
         self._patches.remove()
+        parameters.remove()
+        compiling.remove()
 
     def step(self) -> None:
         """The program marks the end of a step."""

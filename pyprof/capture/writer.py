@@ -208,7 +208,9 @@ def _operators(connection: sqlite3.Connection, recording: Recording, strings: _S
         for operator in recording.operators:
             text = texts.get(id(operator.call))
             if text is None:
-                text = texts[id(operator.call)] = strings.code(encode(operator.call))
+                text = texts[id(operator.call)] = strings.code(
+                    encode(operator.call, module=operator.module or None)
+                )
             forward = None if operator.forward_tid is None else process | operator.forward_tid
             yield (
                 operator.start - recording.start, operator.end - recording.start, process | operator.tid,

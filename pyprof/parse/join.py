@@ -18,7 +18,19 @@ from pyprof.marker import EVALUATE
 from pyprof.model import BPROP, PUSH_POP, START_END, Column, Gpu, Ints, Launches, Trace
 from pyprof.parse.assemble import take
 from pyprof.parse.database import concat
-from pyprof.parse.paths import BOUNDARY, CALL, EVENT, OPERATOR, PLAIN, SUFFIXED, Label, Place, enter, read
+from pyprof.parse.paths import (
+    BOUNDARY,
+    CALL,
+    EVENT,
+    OPERATOR,
+    OTHER,
+    PLAIN,
+    SUFFIXED,
+    Label,
+    Place,
+    enter,
+    read,
+)
 
 _NONE = -1
 
@@ -234,6 +246,9 @@ def _paths(
 
 def _owners(found: Spans, levels: list[Ints]) -> None:
     """Call, operator and backward range of every span, from the outermost in."""
+    # While torch.compile is at work nothing is a forward or a backward of the program.
+    compiling = np.array([place.compiling for place in found.places], bool)[found.path]
+    found.role[compiling & (found.role != CALL)] = OTHER
     n = len(found)
     owners = np.full((n, 4), _NONE, np.int32)  # side by side: one gather brings all four of a span
     found.call, found.inner_call, found.operator, found.boundary = owners.T

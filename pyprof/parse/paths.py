@@ -81,6 +81,7 @@ class Place(NamedTuple):
     module: str | None = None
     node: str | None = None  # the innermost backward range
     recompute_starts: bool = False
+    compiling: bool = False  # torch.compile is at work: what runs is no part of the program
 
 
 @lru_cache(maxsize=65536)
@@ -99,6 +100,8 @@ def read(text: str, source: int) -> Label:
 
 def enter(place: Place, label: Label, offset: int | None) -> Place:
     """The place inside a range. `offset`: its sequence number less that of the outermost range that has one."""
+    if place.compiling:
+        return place._replace(recompute_starts=False, event=_event(label) or place.event)
     place = place._replace(recompute_starts=False)
     marker = label.marker
     if label.role == CALL:
@@ -123,6 +126,11 @@ def enter(place: Place, label: Label, offset: int | None) -> Place:
 
 def _enter_call(place: Place, text: str, marker: CallMarker) -> Place:
     frames = marker.trace or place.frames
+    if (marker.call.mod, marker.call.op) == COMPILE:
+        return Place(
+            layer=place.layer or marker.layer, frames=frames, calls=((text, marker.call),), module=marker.module,
+            recompute_starts=True, compiling=True,
+        )  # fmt: skip
     if place.direction == BPROP and _is_recompute(place, frames):
         # The forward runs again inside the backward: a forward call in its own right.
         place = place._replace(
@@ -149,6 +157,7 @@ def _enter_call(place: Place, text: str, marker: CallMarker) -> Place:
     )
 
 
+COMPILE = ("torch", "compile")
 _CHECKPOINT = re.compile(r"torch/utils/checkpoint\.py")
 _OPTIMIZER = re.compile(r"(?:torch/optim|apex/optimizers)/\w+\.py")
 
@@ -168,13 +177,15 @@ def _enter_backward(place: Place, label: Label, offset: int | None) -> Place:
     inside = place.node is not None and place.direction == BPROP
     of_node = inside and label.name != ACCUMULATE and not label.name.startswith(EVALUATE)
     seq = offset if offset is not None else (place.seq if of_node else None)
+    # Our own capture knows whose gradient is added up: that is the call of what runs inside, and its module.
+    named = label.marker if isinstance(label.marker, CallMarker) and label.marker.module else None
     return place._replace(
         direction=BPROP,
         phase=BACKWARD,
-        calls=(),
+        calls=((label.text, named.call),) if named else (),
         reprs=(),
-        module=None,
-        event=_event(label) or place.event,
+        module=named.module if named else None,
+        event=None if named else _event(label) or place.event,
         names=(*(place.names if inside else ()), (label.name, offset)),
         seq=seq,
         node=label.name.removeprefix(EVALUATE),
@@ -217,7 +228,8 @@ def site(place: Place, forward: Place | None, layers: tuple[str, ...] = ()) -> S
     chain = [*calls, *([place.event] if place.event else [])]
     mods, ops = tuple(c.mod for _, c in chain), tuple(c.op for _, c in chain)
     if place.direction == BPROP and place.node == ACCUMULATE:
-        mods, ops = ("torch.autograd", *mods), ("accumulate_grad", *ops)
+        named = len(calls)  # the event itself, with its parameter
+        mods, ops = ("torch.autograd", *mods[named:]), ("accumulate_grad", *ops[named:])
     elif not calls and source.names:
         # No call was recorded: the innermost operator names the row.
         name = source.names[-1][0].removeprefix(EVALUATE)

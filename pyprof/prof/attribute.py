@@ -31,6 +31,7 @@ from pyprof.model import (
     KERNEL,
     MEMCPY,
     MEMSET,
+    NO_DIRECTION,
     OPERATOR,
     Bools,
     Call,
@@ -336,7 +337,7 @@ def _share_out(
 def _operators(work: _Work, index: Ints) -> None:
     """Operator events: the innermost ones that account for the work carry it."""
     rows = work.rows
-    own = [_of_event(sign.event) for sign in work.signatures]
+    own = [_of_event(site, sign) for site, sign in zip(rows.sites, work.signatures)]
     table = _table(own)
     bases = np.array([BASES.index(c.basis) for c in own], np.int8)
     flops, size = table[rows.site[index]].T
@@ -349,11 +350,16 @@ def _operators(work: _Work, index: Ints) -> None:
     _forward_calls(work, index, carries, flops, size)
 
 
-def _of_event(event: Call | None) -> Cost:
-    """The cost of an operator event by itself. An autograd node only calls operators, which are events inside it."""
-    if event is None:
+def _of_event(site: Site, sign: _Signature) -> Cost:
+    """The cost of an operator event by itself. An autograd node only calls operators, which are events inside it.
+
+    What has a call but no direction runs while torch.compile is at work, on tensors without data.
+    """
+    if sign.owner is not None and site.direction == NO_DIRECTION:
+        return lookup(sign.owner)
+    if sign.event is None:
         return UNKNOWN
-    return VIEW if event.mod == "autograd" else lookup(event)
+    return VIEW if sign.event.mod == "autograd" else lookup(sign.event)
 
 
 class _Tree:

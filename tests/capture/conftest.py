@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,6 +14,10 @@ import pytest
 
 from pyprof.marker import CallMarker, decode
 from pyprof.model import Tensor
+
+
+# torch reads this at its first profile, and some tests let the program's own profiler be that.
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
 
 class CallRow(NamedTuple):

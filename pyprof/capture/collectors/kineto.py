@@ -51,6 +51,7 @@ class Operator(NamedTuple):
     scope: int
     seq: int | None
     forward_tid: int | None
+    module: str = ""  # of the parameter whose gradient is added up (parameters.py)
 
 
 class UserRange(NamedTuple):

@@ -26,7 +26,7 @@ VIEWS = (
     "Tensor.unfold", "aten::unfold", "lift", "lift_fresh", "values", "indices", "_indices", "_values",
 )  # fmt: skip
 # Allocation without writing, and questions that the host answers from metadata. `item` and its like wait for a value:
-# their time is a wait, not work.
+# their time is a wait, not work. torch.compile runs operators on tensors without data.
 NOTHING = (
     "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "resize",
     "resize_as", "set", "item", "_local_scalar_dense", "tolist", "numpy", "from_numpy", "size", "stride", "dim",
@@ -36,6 +36,7 @@ NOTHING = (
     "_has_compatible_shallow_copy_type", "sym_size", "sym_numel", "sym_stride", "_debug_has_internal_overlap",
     "record_stream", "_fused_sdp_choice", "broadcast_shapes", "storage_offset", "data_ptr", "element_size",
     "get_device", "register_hook", "_nnpack_available", "use_deterministic_algorithms", "is_grad_enabled",
+    "torch.compile",
 )  # fmt: skip
 
 
