@@ -341,12 +341,15 @@ def user_frames(frames: tuple[str, ...]) -> tuple[str, ...]:
 
     >>> user_frames(("train.py:9", "/env/lib/python3.11/site-packages/torch/nn/modules/linear.py:134"))
     ('train.py:9',)
+    >>> user_frames(("<stdin>:1", "<string>:3"))  # what is typed is the user's, what is generated is not
+    ('<stdin>:1',)
     """
     return tuple(frame for frame in frames if not _NOT_USER.search(frame))
 
 
 # Frames that carry a call from the user's code into torch: torch's own files, PyProf's wrappers, generated code.
 _NOT_USER = re.compile(
-    r"(?:site|dist)-packages/torch/|^<|<frozen |<string>|/pyprof2?/(?:capture|nvtx)/|apex/(?:pyprof|optimizers)/|"
+    r"(?:site|dist)-packages/torch/|^<(?!stdin>|ipython-input)|<frozen |<string>|"
+    r"/pyprof2?/(?:capture|nvtx)/|apex/(?:pyprof|optimizers)/|"
     r"/torch/(?:nn|optim|autograd|cuda|utils|fx|jit|distributed|amp|_[a-z_]+|functional\.py|overrides\.py|tensor\.py)"
 )

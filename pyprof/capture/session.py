@@ -23,6 +23,7 @@ from pyprof.capture import (
     modules,
     overhead,
     parameters,
+    sources,
 )
 from pyprof.capture.collectors import nvtx
 from pyprof.capture.collectors.kineto import Kineto, Operator
@@ -70,6 +71,7 @@ class Session:
         self._threads: dict[int, str] = {}
         self._pauses = self._paused_ns = 0
         self._facts: dict[str, str] = {}
+        self._files: set[str] = set()  # that the stacks name
         # What the overhead is estimated from: recorded calls and module calls, those of them in steps, and the time.
         self._recorded = [0, 0]
         self._recorded_in_steps = [0, 0]
@@ -145,6 +147,7 @@ class Session:
         self._calls += calls
         self._ranges += ranges
         self._operators += operators
+        self._files |= recorder.stacks.files()
         self._facts.update(facts.gather())
         if recorder.excess:
             recorder.drop(f"calls after the first {self.max_events} events", recorder.excess)
@@ -326,6 +329,10 @@ class Session:
             meta["pauses"], meta["pauses_ns"] = str(self._pauses), str(self._paused_ns)
         if self.operators_given_up:
             meta["operators"] = "none since the program's own torch.profiler began, or torch's did not start"
+        texts, left_out = sources.read(self._files)
+        meta["sources"] = str(len(texts))
+        if left_out:
+            meta["sources.left_out"] = str(left_out)
         operators = sorted(self._operators, key=lambda operator: (operator.start, -operator.end))
         for operator in operators:
             self._threads.setdefault(operator.tid, "")
@@ -340,6 +347,7 @@ class Session:
             self._threads,
             meta,
             self._lost,
+            texts,
         )
 
 

@@ -44,7 +44,9 @@ class Stacks:
         self.contexts: list[Context] = [Context(0, (), "")]
         self.sites: list[tuple[tuple[Frame, ...], int]] = []
         self.by_key: dict[Key, int] = {}
-        self._texts: dict[Frame, str] = {}
+        # By identity: code objects that differ in nothing but their file are equal. Frames keep them alive.
+        self._texts: dict[tuple[int, int], str] = {}
+        self._files: set[str] = set()
         self.lock = (
             threading.RLock()
         )  # for what is met for the first time; a signal handler may come in between
@@ -66,6 +68,7 @@ class Stacks:
         self.sites.clear()
         self.by_key.clear()
         self._texts.clear()
+        self._files.clear()
 
     def add_context(self, parent: int, frame: FrameType, path: str) -> int:
         """A module that is called for the first time from here."""
@@ -81,6 +84,10 @@ class Stacks:
         frames, context = self.sites[site]
         return [*self.context_trace(context), *(self.text(frame) for frame in reversed(frames))]
 
+    def files(self) -> set[str]:
+        """The files that the traces so far name."""
+        return set(self._files)
+
     def context_trace(self, context: int) -> list[str]:
         """The frames that lead to a module call, outermost first."""
         parts: list[list[str]] = []
@@ -92,10 +99,11 @@ class Stacks:
 
     def text(self, frame: Frame) -> str:
         """`path:line` of the instruction that the frame was executing."""
-        text = self._texts.get(frame)
+        code, instruction = frame
+        text = self._texts.get((id(code), instruction))
         if text is None:
-            code, instruction = frame
-            text = self._texts[frame] = f"{code.co_filename}:{_line(code, instruction)}"
+            text = self._texts[id(code), instruction] = f"{code.co_filename}:{_line(code, instruction)}"
+            self._files.add(code.co_filename)
         return text
 
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import pyprof
 from pyprof.capture.collectors.kineto import Operator
 from pyprof.capture.resolve import CallRow, RangeRow
+from pyprof.capture.sources import Source
 from pyprof.errors import CaptureError
 from pyprof.marker import encode
 
@@ -48,6 +49,9 @@ create table PYPROF_STEP (number integer, start integer, end integer, globalTid 
 create table PYPROF_META (name text, value text);
 -- What was not recorded, by reason.
 create table PYPROF_LOST (reason text, count integer);
+-- Files of the program that its stacks name, each distinct text once.
+create table PYPROF_SOURCE (path text, sha256 text);
+create table PYPROF_SOURCE_TEXT (sha256 text, text text);
 """
 
 
@@ -72,6 +76,7 @@ class Recording(NamedTuple):
     threads: dict[int, str]
     meta: dict[str, str]
     lost: dict[str, int]
+    sources: list[Source]
 
 
 def write(path: str, recording: Recording, process_name: str) -> None:
@@ -164,6 +169,12 @@ def _facts(
         "insert into PYPROF_META values (?, ?)", {"format_version": FORMAT_VERSION, **recording.meta}.items()
     )
     connection.executemany("insert into PYPROF_LOST values (?, ?)", recording.lost.items())
+    connection.executemany(
+        "insert into PYPROF_SOURCE values (?, ?)",
+        ((source.path, source.sha256) for source in recording.sources),
+    )
+    texts = {source.sha256: source.text for source in recording.sources}
+    connection.executemany("insert into PYPROF_SOURCE_TEXT values (?, ?)", texts.items())
 
 
 def _ranges(connection: sqlite3.Connection, recording: Recording, strings: _Strings, process: int) -> None:

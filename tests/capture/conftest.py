@@ -15,7 +15,6 @@ import pytest
 from pyprof.marker import CallMarker, decode
 from pyprof.model import Tensor
 
-
 # torch reads this at its first profile, and some tests let the program's own profiler be that.
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 

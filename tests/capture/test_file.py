@@ -172,6 +172,7 @@ def test_file_has_the_tables_of_an_export_and_ours(step: Recorded) -> None:
     assert tables == {
         "META_DATA_EXPORT", "StringIds", "ThreadNames", "PROCESSES", "TARGET_INFO_SESSION_START_TIME",
         "ANALYSIS_DETAILS", "NVTX_EVENTS", "PYPROF_OP", "PYPROF_STEP", "PYPROF_META", "PYPROF_LOST",
+        "PYPROF_SOURCE", "PYPROF_SOURCE_TEXT",
     }  # fmt: skip
     assert [row[1] for row in step.query("pragma table_info(NVTX_EVENTS)")] == NVTX_COLUMNS
     assert [row[1] for row in step.query("pragma table_info(PYPROF_OP)")] == [
