@@ -3,6 +3,7 @@
 
 SQLite, written under a temporary name in the same folder and renamed, so it is whole or absent. Times are ns since
 the start of the session. Each distinct text stands once in StringIds. `globalTid` is pid << 24 | tid, as in an export.
+The tables of device events are in `device_tables.py`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from time import time_ns
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyprof
+from pyprof.capture import device_tables
+from pyprof.capture.collectors.device import Records
 from pyprof.capture.collectors.kineto import Operator
 from pyprof.capture.resolve import CallRow, RangeRow
 from pyprof.capture.sources import Source
@@ -77,6 +80,8 @@ class Recording(NamedTuple):
     meta: dict[str, str]
     lost: dict[str, int]
     sources: list[Source]
+    device: Records = Records()  # nothing is ever added to this one
+    gpus: tuple[dict[str, Any], ...] = ()  # rows of TARGET_INFO_GPU
 
 
 def write(path: str, recording: Recording, process_name: str) -> None:
@@ -128,6 +133,9 @@ def _fill(name: str, recording: Recording, process_name: str) -> None:
         _facts(connection, recording, process_name, strings, pid)
         _ranges(connection, recording, strings, pid << 24)
         _operators(connection, recording, strings, pid << 24)
+        device_tables.write(
+            connection, recording.device, list(recording.gpus), recording.start, pid << 24, strings.code
+        )
         connection.executemany(
             "insert into PYPROF_STEP values (?, ?, ?, ?)",
             (

@@ -2,7 +2,8 @@
 """Operators, from torch's own profiler (Kineto), read from memory: no trace file is written.
 
 One event per RecordFunction: name, times (ns, Unix epoch), thread, sequence number, the thread of the forward, and
-inputs as shapes, dtypes, strides and scalars. `device_resource_id` of a CPU event is the system's thread id.
+inputs as shapes, dtypes, strides and scalars. `device_resource_id` of a CPU event is the system's thread id. With
+`devices` Kineto records what runs on the GPU as well (`kineto_device.py`).
 
 Kineto serves one profiler at a time: while the user's own torch.profiler runs, we do not (`hooks.py`).
 """
@@ -19,6 +20,9 @@ from typing import Any, NamedTuple
 import torch
 from torch._C._profiler import ProfilerActivity, ProfilerConfig, ProfilerState, _ExperimentalConfig
 
+from pyprof.capture.collectors import kineto_device
+from pyprof.capture.collectors.device import Records
+from pyprof.capture.collectors.gpus import finish_kernels
 from pyprof.capture.describe import tensor
 from pyprof.marker import EVALUATE
 from pyprof.model import Arg, Call, Other, Value
@@ -68,6 +72,8 @@ class Kineto:
 
     def __init__(self) -> None:
         self.running = False
+        self.devices = False  # to be set before `start`
+        self.records = Records()
         self.ranges: list[UserRange] = []
         # Flat columns of `_FIELDS` integers per event: a million tuples would slow the program's garbage collector.
         self._events = array("q")
@@ -75,10 +81,10 @@ class Kineto:
         self._numbers: dict[Any, int] = {}
 
     def __len__(self) -> int:
-        return len(self._events) // _FIELDS
+        return len(self._events) // _FIELDS + len(self.records)
 
     def start(self) -> None:
-        """Begin to record the operators of all threads."""
+        """Begin to record the operators of all threads, and the GPUs if `devices` says so."""
         # The library reads this once, at its first start, and would print two lines per window on stderr.
         os.environ.setdefault("KINETO_LOG_LEVEL", _SILENT)
         config = ProfilerConfig(
@@ -88,11 +94,14 @@ class Kineto:
             False,
             False,
             False,
-            _ExperimentalConfig(profile_all_threads=True, capture_overload_names=True),
+            _ExperimentalConfig(
+                profile_all_threads=True, capture_overload_names=True, enable_cuda_sync_events=self.devices
+            ),
         )
+        activities = {ProfilerActivity.CPU, ProfilerActivity.CUDA} if self.devices else {ProfilerActivity.CPU}
         profiler = torch._C._autograd
-        profiler._prepare_profiler(config, {ProfilerActivity.CPU})
-        profiler._enable_profiler(config, {ProfilerActivity.CPU})
+        profiler._prepare_profiler(config, activities)
+        profiler._enable_profiler(config, activities)
         self.running = True
 
     def stop(self) -> None:
@@ -100,11 +109,15 @@ class Kineto:
         if not self.running:
             return
         self.running = False
+        if self.devices:
+            finish_kernels()
         result = torch._C._autograd._disable_profiler()
         collecting = gc.isenabled()
         gc.disable()  # many small objects come and go, and none is garbage in a cycle
         try:
             self._read(result)
+            if self.devices:
+                self.records.extend(kineto_device.decode(kineto_device.events(result)))
         finally:
             if collecting:
                 gc.enable()
@@ -154,6 +167,7 @@ class Kineto:
     def clear(self) -> None:
         """Forget what was recorded."""
         self.ranges, self._events, self._calls, self._numbers = [], array("q"), [], {}
+        self.records = Records()
 
 
 def _known(number: int) -> int | None:

@@ -2,7 +2,7 @@
 """Files that PyProf's own capture writes: the tables of an Nsight Systems export plus PYPROF_*.
 
 PYPROF_OP has torch's RecordFunction events, PYPROF_STEP the marks of the training loop, PYPROF_META facts of the run,
-PYPROF_LOST what the capture could not keep.
+PYPROF_LOST what the capture could not keep, PYPROF_KERNEL what no column of the export's table of kernels holds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from pyprof.errors import FormatError
-from pyprof.model import Column, Ops, Steps, Trace
+from pyprof.model import KERNEL, Column, Ops, Steps, Trace
 from pyprof.parse.database import Database, concat, required
 from pyprof.parse.formats import FORMATS
 from pyprof.parse.formats.nsys import Reader, is_sqlite
@@ -40,6 +40,7 @@ class Capture:
                 )
             ops, steps = _ops(reader), _steps(reader)
             trace = reader.trace("capture", ops, steps)
+            _shared_memory(database, trace)
             trace.meta.update(facts)
             for reason, number in database.rows("PYPROF_LOST", ("reason", "count")):
                 trace.drop(str(reason), int(number or 0))
@@ -72,6 +73,24 @@ def _ops(reader: Reader) -> Ops:
         seq=column["seq"],
         forward_thread=Column(forward_thread, known),
     )
+
+
+def _shared_memory(database: Database, trace: Trace) -> None:
+    """Shared memory of kernels, where the recording has static and dynamic only together."""
+    column = trace.gpu.shared_memory
+    kernels = np.flatnonzero(trace.gpu.kind == KERNEL)
+    if column.mask()[kernels].all() or len(kernels) != database.count("CUPTI_ACTIVITY_KIND_KERNEL"):
+        return
+    batches = list(database.read("PYPROF_KERNEL", ("kernelId", "sharedMemory")))
+    number, size = (
+        concat([batch.column(name) for batch in batches]) for name in ("kernelId", "sharedMemory")
+    )
+    known = number.mask() & size.mask() & (number.values > 0) & (number.values <= len(kernels))
+    values, present = column.values.copy(), column.mask().copy()
+    at = kernels[number.values[known] - 1]
+    fresh = ~present[at]
+    values[at[fresh]], present[at[fresh]] = size.values[known][fresh], True
+    trace.gpu.shared_memory = Column(values, present)
 
 
 def _steps(reader: Reader) -> Steps:

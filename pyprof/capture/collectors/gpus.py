@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GPUs of this process: rows of TARGET_INFO_GPU, what their multiprocessors have, the end of their work."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+from pyprof.capture.collectors.occupancy import Chip
+
+# Column of the export -> attribute of torch.cuda.get_device_properties.
+_PROPERTIES = {
+    "name": "name", "totalMemory": "total_memory", "smCount": "multi_processor_count", "computeMajor": "major",
+    "computeMinor": "minor", "threadsPerWarp": "warp_size", "l2CacheSize": "L2_cache_size",
+    "maxRegistersPerSm": "regs_per_multiprocessor", "maxShmemPerSm": "shared_memory_per_multiprocessor",
+}  # fmt: skip
+COLUMNS = (
+    "id", "name", "l2CacheSize", "totalMemory", "smCount", "uuid", "cuDevice", "maxShmemPerSm", "maxRegistersPerSm",
+    "threadsPerWarp", "maxWarpsPerSm", "computeMajor", "computeMinor",
+)  # fmt: skip
+
+
+_NEEDED = ("computeMajor", "computeMinor", "smCount", "maxWarpsPerSm", "maxRegistersPerSm", "maxShmemPerSm")
+
+
+def initialized() -> bool:
+    """Whether the program has used CUDA. Nothing here makes it do so."""
+    cuda: Any = torch.cuda
+    return bool(cuda.is_initialized())
+
+
+def gpus() -> list[dict[str, Any]]:
+    """A row per GPU that torch sees; none before the program has used CUDA."""
+    if not initialized():
+        return []
+    return [
+        row(number, torch.cuda.get_device_properties(number)) for number in range(torch.cuda.device_count())
+    ]
+
+
+def row(number: int, properties: Any) -> dict[str, Any]:
+    """One row; a property that this torch does not have is None."""
+    out = {column: getattr(properties, name, None) for column, name in _PROPERTIES.items()}
+    uuid = getattr(properties, "uuid", None)
+    threads = getattr(properties, "max_threads_per_multi_processor", None)
+    warps = threads // out["threadsPerWarp"] if threads and out["threadsPerWarp"] else None
+    return {
+        "id": number, "cuDevice": number, "uuid": None if uuid is None else f"GPU-{uuid}",
+        "maxWarpsPerSm": warps, **out,
+    }  # fmt: skip
+
+
+def chip(gpu: dict[str, Any]) -> Chip | None:
+    """What occupancy is estimated from; None where torch does not tell, and on GPUs that are not NVIDIA's."""
+    if torch.version.hip is not None or gpu.get("threadsPerWarp") != 32:
+        return None
+    if any(gpu.get(name) is None for name in _NEEDED):
+        return None
+    major, minor, multiprocessors, warps, registers, shared = (gpu[name] for name in _NEEDED)
+    return Chip(major, minor, multiprocessors, 32 * warps, registers, shared)
+
+
+# A device that never finishes, one that waits for another rank for instance, must not hold the program.
+_LONGEST_S = 10.0
+
+
+def finish_kernels() -> None:
+    """When a window has ended: let the kernels that were launched in it finish, for at most ten seconds.
+
+    What still runs when a collector stops is not in its records. Inside a window nothing waits for a device. Where
+    a CUDA graph is being captured nothing does at all: it would make the capture fail.
+    """
+    if not initialized() or torch.cuda.is_current_stream_capturing():
+        return
+    thread = threading.Thread(target=_synchronize, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # the interpreter is at its end, where CUDA waits for its kernels in any case
+        _synchronize()
+    else:
+        thread.join(_LONGEST_S)
+
+
+def _synchronize() -> None:
+    extension: Any = torch._C
+    for number in range(torch.cuda.device_count()):
+        with suppress(Exception):  # an error of a kernel is the program's own and meets it at its next call
+            if extension._cuda_hasPrimaryContext(number):
+                torch.cuda.synchronize(number)
