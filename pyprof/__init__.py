@@ -22,6 +22,7 @@ _HOME = {
     "profile": "pyprof.capture.window",
     "annotate": "pyprof.capture.annotate",
     "wrap": "pyprof.capture.patch",
+    "available": "pyprof.capture.collectors.layer",
     "load": "pyprof.session",
     "PyProfError": "pyprof.errors",
 }

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from pyprof import __version__
-from pyprof.capture import DEFAULT_MAX_EVENTS
+from pyprof.capture import COLLECTORS, DEFAULT_MAX_EVENTS
 from pyprof.errors import PyProfError
 from pyprof.registry import load_module
 
@@ -45,6 +45,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--duration", metavar="SECONDS", type=float, help="record so long; default: to the end of the script"
     )
+    run.add_argument(
+        "--collector", choices=COLLECTORS, default="auto",
+        help="who records the GPU: torch's profiler, CUPTI itself, or nobody; default: %(default)s (kineto on a GPU)",
+    )  # fmt: skip
     run.add_argument("script", help="Python script")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     commands.add_parser("parse", help="turn a recording into net.dict", add_help=False)
@@ -72,7 +76,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         run = load_module("pyprof.capture.run").run
         plan = load_module("pyprof.capture.plan").plan(arguments.steps, arguments.delay, arguments.duration)
-        return int(run(arguments.script, arguments.arguments, arguments.output, arguments.max_events, plan))
+        return int(
+            run(
+                arguments.script,
+                arguments.arguments,
+                arguments.output,
+                arguments.max_events,
+                plan,
+                arguments.collector,
+            )
+        )
     except PyProfError as error:
         print(f"pyprof: {error}", file=sys.stderr)
         return error.exit_code

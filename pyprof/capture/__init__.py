@@ -2,8 +2,9 @@
 """Capture: what a PyTorch program does, recorded inside its process. The only package that imports torch.
 
 Three layers, joined by thread and time: call sites (`patch`, `modules`, `stacks`), operators (`collectors.kineto`),
-device records (not on a machine without a GPU). `window` says when, `session` gathers, `resolve` joins, `writer`
-writes, `run` runs a script.
+device records (`collectors.layer`; none on a machine without a GPU). `window` says when, `session` gathers, `resolve`
+joins, `writer` writes, `run` runs a script.
 """
 
 DEFAULT_MAX_EVENTS = 1_000_000  # operators, calls and ranges that one recording keeps
+COLLECTORS = ("auto", "kineto", "cupti", "none")  # who records the GPU

@@ -22,7 +22,14 @@ from pyprof.capture.stacks import ENDS
 from pyprof.errors import CaptureError, UsageError
 
 
-def run(script: str, args: list[str], output: str, max_events: int, plan: Plan | None = None) -> int:
+def run(
+    script: str,
+    args: list[str],
+    output: str,
+    max_events: int,
+    plan: Plan | None = None,
+    collector: str | None = None,
+) -> int:
     """Run a script under capture. Returns the exit code that python would end with."""
     path = os.path.abspath(script)  # as python names a script to itself and in tracebacks
     code = _compile(script, path)
@@ -33,7 +40,7 @@ def run(script: str, args: list[str], output: str, max_events: int, plan: Plan |
     replaced = sys.modules["__main__"]
     sys.modules["__main__"] = main
     window.init_only()
-    window.record_run(output, max_events, plan)
+    window.record_run(output, max_events, plan, collector)
     try:
         return _execute(code, main.__dict__)
     finally:

@@ -26,7 +26,10 @@ from pyprof.capture import (
     sources,
 )
 from pyprof.capture.collectors import nvtx
+from pyprof.capture.collectors.device import KERNEL
+from pyprof.capture.collectors.gpus import gpus
 from pyprof.capture.collectors.kineto import Kineto, Operator
+from pyprof.capture.collectors.layer import Layer
 from pyprof.capture.patch import Patches, Registry, emitting
 from pyprof.capture.recorder import recorder
 from pyprof.capture.resolve import CallRow, RangeRow, resolve
@@ -46,7 +49,13 @@ class Session:
     `output` None: only NVTX ranges; then `operators` says whether torch's own are wanted as well.
     """
 
-    def __init__(self, output: str | None, max_events: int = DEFAULT_MAX_EVENTS, operators: bool = False):
+    def __init__(
+        self,
+        output: str | None,
+        max_events: int = DEFAULT_MAX_EVENTS,
+        operators: bool = False,
+        collector: str = "auto",
+    ):
         if output is not None:
             check_folder(output)
         self.output, self.max_events = output, max_events
@@ -56,6 +65,7 @@ class Session:
         self.next_step = 0
         self._registry = Registry()
         self._kineto = Kineto()
+        self._device = Layer(collector, self._kineto)
         self._open = False
         self.reading = False  # torch's records, in the middle of a window: not the moment to close it
         self._reset()
@@ -101,6 +111,7 @@ class Session:
             return
         if hooks.user_profiler_runs():
             self._give_up_operators()
+        self._device.start(held=self.operators_given_up)
         if not self.operators_given_up:
             try:
                 self._kineto.start()
@@ -141,6 +152,7 @@ class Session:
                 self._threads[state.tid] = state.name
         operators = self._kineto.operators()
         parameters.name(operators, recorder.threads)
+        self._device.keep()
         # Torch's own record of a record_function range is complete only if torch's profiler was ours to the end.
         scopes = [] if self.operators_given_up else self._kineto.ranges
         calls, ranges = resolve(recorder, recorder.threads, operators, scopes)
@@ -162,6 +174,7 @@ class Session:
         if self._open:
             self._stop()
         recorder.clear()
+        self._device.forget()
         self._kineto.clear()
         self._reset()
 
@@ -188,6 +201,7 @@ class Session:
         if self._emit_nvtx is not None:
             self._emit_nvtx.stop()
         self._kineto.stop()
+        self._device.stop()
         self._registry.undo()
         self._patches.remove()
         parameters.remove()
@@ -219,6 +233,7 @@ class Session:
         if self.output is not None and not self.operators_given_up:
             self._give_up_operators()
             self._kineto.stop()
+            self._device.stop()
 
     def _give_up_operators(self) -> None:
         self.operators_given_up = True
@@ -291,9 +306,12 @@ class Session:
         if self.output is None:
             return
         self._bound()
+        self._device.say_empty()
         write(self.output, self._recording(), " ".join(sys.argv[:1]) or "python")
         steps = f", {_plural(len(self._steps), 'step')}" if self._steps else ""
         lost = sum(self._lost.values())
+        kernels = self._device.records.count(KERNEL)
+        steps = (f", {_plural(kernels, 'kernel')}" if kernels else "") + steps
         print(
             f"{self.output}: {_plural(len(self._operators), 'operator')}, {_plural(len(self._calls), 'call')}{steps}"
             + (f", {lost} not recorded" if lost else ""),
@@ -314,6 +332,7 @@ class Session:
         self._operators = [row for row in self._operators if row.start < limit]
         kept = len(self._calls) + len(self._ranges) + len(self._operators)
         self._lost[reason] = self._lost.get(reason, 0) + len(starts) - kept
+        self._device.cut(limit, f"device events after the first {self.max_events} events")
 
     def _recording(self) -> Recording:
         recorded_operators = bool(self._operators) or not self.operators_given_up
@@ -321,6 +340,7 @@ class Session:
             **self._facts,
             **facts.gather_seen(self._operators),
             **self._overhead(),
+            **self._device.facts(),
             "folder": os.getcwd(),
             "device": "cuda" if torch.cuda.is_available() else "cpu",
             "layers": "sites+operators" if recorded_operators else "sites",
@@ -336,6 +356,8 @@ class Session:
         operators = sorted(self._operators, key=lambda operator: (operator.start, -operator.end))
         for operator in operators:
             self._threads.setdefault(operator.tid, "")
+        for reason, count in self._device.records.lost.items():
+            self._lost[reason] = self._lost.get(reason, 0) + count
         first = min([self._first, *(row.start for row in operators[:1])])
         return Recording(
             first,
@@ -348,6 +370,8 @@ class Session:
             meta,
             self._lost,
             texts,
+            self._device.records,
+            tuple(gpus()),
         )
 
 

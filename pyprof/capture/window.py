@@ -19,6 +19,7 @@ import sys
 from types import TracebackType
 
 from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, hooks
+from pyprof.capture.collectors import layer
 from pyprof.capture.collectors import nvtx as ranges
 from pyprof.capture.patch import Registry, unwrap_all
 from pyprof.capture.plan import Plan
@@ -46,6 +47,7 @@ class _Control:
         self.plan: Plan | None = None  # of the command line: the script's own windows are passed over
         self.passed_over = False  # one of them, and a line on stderr said so
         self.output = DEFAULT_OUTPUT
+        self.collector = "auto"  # of sessions that name none
         self.written: set[str] = set()  # files of this run
         self.recorded = False
         self.pid = os.getpid()
@@ -94,12 +96,20 @@ class _Control:
 _control = _Control()
 
 
-def init(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS, nvtx: str | None = None) -> None:
+def init(
+    output: str | None = None,
+    max_events: int = DEFAULT_MAX_EVENTS,
+    nvtx: str | None = None,
+    collector: str | None = None,
+) -> None:
     """Set PyProf up. With `output` (or PYPROF_OUTPUT) record from now to the end of the program into that file.
 
     `nvtx` (or PYPROF_NVTX): calls as NVTX ranges, `auto` where a tool listens, `registered` or `classic` always,
-    `off` never. A second call changes nothing, except that it may begin such a recording or name another `nvtx`.
+    `off` never. `collector`: who records the GPU in recordings that name none, `auto`, `kineto`, `cupti` or `none`.
+    A second call changes nothing, except that it may begin such a recording or name another `nvtx` or `collector`.
     """
+    layer.check(collector)
+    _control.collector = collector or _control.collector
     if _control.hooks is None or nvtx is not None:
         _configure(nvtx)
     _install()
@@ -132,11 +142,17 @@ def _is_worker() -> bool:
     return multiprocessing.parent_process() is not None
 
 
-def record_run(output: str, max_events: int = DEFAULT_MAX_EVENTS, plan: Plan | None = None) -> None:
+def record_run(
+    output: str,
+    max_events: int = DEFAULT_MAX_EVENTS,
+    plan: Plan | None = None,
+    collector: str | None = None,
+) -> None:
     """Record from now until `finish`, unless the script chooses its own window. With a plan, what that says."""
     _control.interrupt()
     if _control.session is not None:
         raise CaptureError("PyProf is recording already: one window at a time.")
+    _control.collector = collector or _control.collector
     session = _session(output, max_events)
     if session.output is not None:
         _control.output, _control.whole_run = output, plan is None
@@ -148,11 +164,11 @@ def record_run(output: str, max_events: int = DEFAULT_MAX_EVENTS, plan: Plan | N
         plan.begin(session, finish)
 
 
-def _session(output: str, max_events: int) -> Session:
+def _session(output: str, max_events: int, collector: str | None = None) -> Session:
     """A session into a file; under a tool that records this process, one that writes NVTX ranges for it."""
     if ranges.plan.tool is None:
         try:
-            return Session(output, max_events)
+            return Session(output, max_events, collector=collector or _control.collector)
         except CaptureError:
             _control.resume()
             raise
@@ -214,18 +230,22 @@ def shutdown() -> None:
     unwrap_all()
     ranges.plan.reset()
     _control.plan, _control.passed_over = None, False
+    _control.collector = "auto"
     if _control.hooks is not None:
         _control.hooks.undo()
         _control.hooks = None
 
 
-def start(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS) -> None:
+def start(
+    output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS, collector: str | None = None
+) -> None:
     """Begin to record; `stop` writes the file. Raises CaptureError while another window is open."""
+    layer.check(collector)
     if _passed_over():
         return
     _choose_window()
     init_only()
-    _control.session = _session(output or _control.output, max_events)
+    _control.session = _session(output or _control.output, max_events, collector)
     _control.session.open()
 
 
@@ -290,14 +310,16 @@ class profile:
         active: int = 0,
         repeat: int = 1,
         max_events: int = DEFAULT_MAX_EVENTS,
+        collector: str | None = None,
     ):
+        layer.check(collector)
         if min(wait, warmup, active) < 0 or repeat < 1:
             raise UsageError("profile(): wait, warmup and active are numbers of steps, repeat is 1 or more.")
         if repeat > 1 and not active:
             raise UsageError("profile(): repeat needs active, the number of steps that each file holds.")
         self.output = output
         self.wait, self.warmup, self.active, self.repeat = wait, warmup, active, repeat
-        self.max_events = max_events
+        self.max_events, self.collector = max_events, collector
         self.number = 0
         self._session: Session | None = None
 
@@ -313,7 +335,7 @@ class profile:
         """Wait for the next window, or open it."""
         self._first = self.number
         background = _control.until_exit
-        session = _control.session = self._session = _session(output, self.max_events)
+        session = _control.session = self._session = _session(output, self.max_events, self.collector)
         session.on_step, session.next_step = self._stepped, self.number
         if not self.wait or (background and session.output is None):
             session.open()

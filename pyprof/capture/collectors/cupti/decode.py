@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CUPTI's buffers of activity records to the columns of `device.py`.
+
+A buffer is walked once, record by record, only for the places of the records of each kind (two loads and an append
+each); the fields are then gathered with numpy, a column at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pyprof.capture.collectors.cupti import records
+from pyprof.capture.collectors.cupti.records import DRIVER, KERNEL, MEMCPY, MEMSET, PEER_COPY, RUNTIME, SYNC
+from pyprof.capture.collectors.device import COPY, LAUNCH, MISSING, SET, Array, Records
+from pyprof.capture.collectors.device import DRIVER as DRIVER_CALL
+from pyprof.capture.collectors.device import KERNEL as KERNELS
+from pyprof.capture.collectors.device import RUNTIME as RUNTIME_CALL
+from pyprof.capture.collectors.device import SYNC as SYNCS
+from pyprof.errors import CaptureError
+
+Bytes = npt.NDArray[np.uint8]
+Rows = npt.NDArray[np.void]
+# Where a record ends, as the library sees it: buffer, valid bytes, place of the record -> place of the next, or None.
+NextRecord = Callable[[Bytes, int, int], int | None]
+
+_INVALID = 0xFFFFFFFF  # CUPTI_SYNCHRONIZATION_INVALID_VALUE
+
+
+class Buffer(NamedTuple):
+    """One buffer that CUPTI has filled."""
+
+    data: Bytes
+    valid: int  # bytes
+
+
+class Names(NamedTuple):
+    """Texts that a record only points to."""
+
+    kernel: Callable[[int], str]  # by the address of a C string
+    call: Callable[[bool, int], str]  # of the driver's API (else the runtime's), number of the function
+
+
+class Walk:
+    """Finds the records in buffers. `sizes` is a table by kind; what `next_record` says replaces its entry."""
+
+    def __init__(self, sizes: dict[int, int], next_record: NextRecord | None = None):
+        self.lost: dict[str, int] = {}
+        self._table = sizes
+        self._next_record = next_record
+        self._steps: dict[int, int] = (
+            {} if next_record is not None else {k: size // 4 for k, size in sizes.items()}
+        )
+
+    def places(self, buffer: Buffer) -> dict[int, list[int]]:
+        """Places of the records of each kind, in units of four bytes. Raises CaptureError for one that is too short."""
+        data: Any = buffer.data
+        kinds = memoryview(data)[: buffer.valid // 4 * 4].cast("i")
+        end, at, steps = len(kinds), 0, self._steps
+        out: dict[int, list[int]] = {}
+        while at < end:
+            kind = kinds[at]
+            step = steps.get(kind) or self._learn(kind, buffer, at)
+            if not step:
+                self._drop("bytes of activity records of an unknown kind", 4 * (end - at))
+                break
+            if at + step > end:
+                self._drop("activity records cut off at the end of a buffer")
+                break
+            try:
+                out[kind].append(at)
+            except KeyError:
+                out[kind] = [at]
+            at += step
+        return out
+
+    def size(self, kind: int) -> int:
+        """Bytes of a record."""
+        return 4 * self._steps[kind] if kind in self._steps else self._table[kind]
+
+    def _learn(self, kind: int, buffer: Buffer, at: int) -> int:
+        """The step over a kind that was not met before: once, the library is asked. 0 if nobody knows."""
+        following = self._next_record(buffer.data, buffer.valid, 4 * at) if self._next_record else None
+        if following is None:  # the last of its buffer: the table counts, and the next one is asked about
+            return self._table.get(kind, 0) // 4
+        size = following - 4 * at
+        if size <= 0 or size % 8 or (kind in records.NAMES and size < records.required(kind)):
+            raise CaptureError(
+                f"CUPTI's record {records.NAMES.get(kind, kind)} has {size} bytes, at least "
+                f"{records.required(kind) if kind in records.NAMES else 8} were expected: this version of CUPTI cannot "
+                "be read. Use the collector kineto."
+            )
+        self._steps[kind] = size // 4
+        return size // 4
+
+    def _drop(self, reason: str, count: int = 1) -> None:
+        self.lost[reason] = self.lost.get(reason, 0) + count
+
+
+def decode(
+    buffers: Iterable[Buffer],
+    sizes: dict[int, int],
+    names: Names,
+    clock: Callable[[Array], Array] = lambda times: times,
+    next_record: NextRecord | None = None,
+) -> Records:
+    """All rows of the buffers. `clock` turns CUPTI's times into ns of the epoch."""
+    walk = Walk(sizes, next_record)
+    rows: dict[int, list[Rows]] = {kind: [] for kind in records.NAMES}
+    for buffer in buffers:
+        for kind, places in walk.places(buffer).items():
+            if kind in rows:
+                rows[kind].append(_gather(buffer, records.dtype(kind, walk.size(kind)), places))
+    out = Records()
+    for reason, count in walk.lost.items():
+        out.drop(reason, count)
+    for kind, table, read in _READ:
+        for part in rows[kind]:
+            out.add(table, read(_timed(part, out), out, names, clock))
+    _calls(rows, out, names, clock)
+    return out
+
+
+def _gather(buffer: Buffer, dtype: np.dtype[np.void], places: list[int]) -> Rows:
+    """The records at some places, as one array. Records begin at multiples of eight bytes."""
+    count = (len(buffer.data) - dtype.itemsize) // 8 + 1
+    every: Rows = np.ndarray((count,), dtype, buffer.data, strides=(8,))
+    return every[np.array(places, np.int64) // 2]
+
+
+def _timed(part: Rows, out: Records) -> Rows:
+    """Those with both times: CUPTI leaves 0 where it has none, and what still runs has no end."""
+    started, ended = part["start"] != 0, part["end"] != 0
+    out.drop("device events without times", int(np.count_nonzero(~started)))
+    out.drop(
+        "device events that had not ended when the window was closed", int(np.count_nonzero(started & ~ended))
+    )
+    return part if (started & ended).all() else part[started & ended]
+
+
+def _where(part: Rows, clock: Callable[[Array], Array]) -> dict[str, Array]:
+    return {
+        "start": clock(part["start"].astype(np.int64)), "end": clock(part["end"].astype(np.int64)),
+        "deviceId": _ints(part["device_id"]), "contextId": _ints(part["context_id"]),
+        "streamId": _ints(part["stream_id"]), "correlationId": _ints(part["correlation_id"]),
+        "graphNodeId": _not_zero(part["graph_node_id"]),
+    }  # fmt: skip
+
+
+# Columns of a kernel that are in the record as they are.
+_AS_THEY_ARE = {
+    "registersPerThread": "registers_per_thread", "gridX": "grid_x", "gridY": "grid_y", "gridZ": "grid_z",
+    "blockX": "block_x", "blockY": "block_y", "blockZ": "block_z", "staticSharedMemory": "static_shared_memory",
+    "dynamicSharedMemory": "dynamic_shared_memory", "localMemoryPerThread": "local_memory_per_thread",
+    "localMemoryTotal": "local_memory_total_v2", "gridId": "grid_id",
+    "sharedMemoryExecuted": "shared_memory_executed", "clusterX": "cluster_x", "clusterY": "cluster_y",
+    "clusterZ": "cluster_z", "clusterSchedulingPolicy": "cluster_scheduling_policy",
+    "maxPotentialClusterSize": "max_potential_cluster_size", "maxActiveClusters": "max_active_clusters",
+}  # fmt: skip
+
+
+def _kernels(part: Rows, out: Records, names: Names, clock: Callable[[Array], Array]) -> dict[str, Array]:
+    pointers, inverse = np.unique(part["name"], return_inverse=True)
+    mangled = [names.kernel(int(pointer)) for pointer in pointers]
+    raw = np.array([out.name(name) for name in mangled] or [0], np.int64)[inverse]
+    readable = np.array([out.name(_demangle(name)) for name in mangled] or [0], np.int64)[inverse]
+    return {
+        **_where(part, clock), "demangledName": readable, "mangledName": raw,
+        "launchType": part["launch_type"].astype(np.int64) + 1,  # CUPTI counts from regular, an export from unknown
+        "graphId": _not_zero(part["graph_id"]),
+        **{column: _ints(part[name]) for column, name in _AS_THEY_ARE.items()},
+    }  # fmt: skip
+
+
+def _copies(part: Rows, out: Records, names: Names, clock: Callable[[Array], Array]) -> dict[str, Array]:
+    columns = {
+        **_where(part, clock), "bytes": _ints(part["bytes"]), "copyKind": _ints(part["copy_kind"]),
+        "srcKind": _memory_kind(part["src_kind"]), "dstKind": _memory_kind(part["dst_kind"]),
+    }  # fmt: skip
+    if "src_device_id" in (part.dtype.names or ()):
+        for column in ("srcDeviceId", "srcContextId", "dstDeviceId", "dstContextId"):
+            name = column[:3] + "_" + column[3:].removesuffix("Id").lower() + "_id"
+            columns[column] = _ints(part[name])
+    return columns
+
+
+def _sets(part: Rows, out: Records, names: Names, clock: Callable[[Array], Array]) -> dict[str, Array]:
+    return {
+        **_where(part, clock), "bytes": _ints(part["bytes"]), "value": _ints(part["value"]),
+        "memKind": _memory_kind(part["memory_kind"]),
+    }  # fmt: skip
+
+
+def _syncs(part: Rows, out: Records, names: Names, clock: Callable[[Array], Array]) -> dict[str, Array]:
+    return {
+        "start": clock(part["start"].astype(np.int64)), "end": clock(part["end"].astype(np.int64)),
+        "contextId": _ints(part["context_id"]), "correlationId": _ints(part["correlation_id"]),
+        "streamId": _valid(part["stream_id"]), "syncType": _ints(part["type"]),
+        "eventId": _valid(part["cuda_event_id"]),
+    }  # fmt: skip
+
+
+_READ = ((KERNEL, KERNELS, _kernels), (MEMCPY, COPY, _copies), (PEER_COPY, COPY, _copies), (MEMSET, SET, _sets),
+         (SYNC, SYNCS, _syncs))  # fmt: skip
+
+
+def _calls(rows: dict[int, list[Rows]], out: Records, names: Names, clock: Callable[[Array], Array]) -> None:
+    """Calls of the runtime, and those of the driver that launched something by themselves.
+
+    A call of the runtime calls the driver, and both have its correlation: the outer one is the launch.
+    """
+    launched = np.concatenate([out.column(table, "correlationId") for table in (KERNELS, COPY, SET, SYNCS)])
+    wanted = np.setdiff1d(
+        launched, np.concatenate([launched[:0], *(part["correlation_id"] for part in rows[RUNTIME])])
+    )
+    for part in _api(rows, out, wanted):
+        driver = int(part["kind"][0]) == DRIVER
+        numbers, inverse = np.unique(part["cbid"], return_inverse=True)
+        codes = np.array([out.name(names.call(driver, int(number))) for number in numbers], np.int64)
+        out.add(
+            LAUNCH,
+            {
+                "start": clock(part["start"].astype(np.int64)), "end": clock(part["end"].astype(np.int64)),
+                "eventClass": np.full(len(part), DRIVER_CALL if driver else RUNTIME_CALL, np.int64),
+                "globalTid": _ints(part["thread_id"]), "correlationId": _ints(part["correlation_id"]),
+                "nameId": codes[inverse], "returnValue": _ints(part["return_value"]),
+            },
+        )  # fmt: skip
+
+
+def _api(rows: dict[int, list[Rows]], out: Records, wanted: Array) -> Iterator[Rows]:
+    for part in rows[RUNTIME]:
+        yield _timed(part, out)
+    for part in rows[DRIVER]:
+        part = part[np.isin(part["correlation_id"], wanted)]
+        if len(part):
+            yield _timed(part, out)
+
+
+def _ints(column: Any) -> Array:
+    out: Array = column.astype(np.int64)
+    return out
+
+
+def _not_zero(column: Any) -> Array:
+    return np.where(column == 0, MISSING, column.astype(np.int64))
+
+
+def _valid(column: Any) -> Array:
+    return np.where(column == _INVALID, MISSING, column.astype(np.int64))
+
+
+def _memory_kind(column: Any) -> Array:
+    """CUPTI's 0 is unknown and its 1 pageable; in an export 0 is pageable."""
+    return np.where(column == 0, MISSING, column.astype(np.int64) - 1)
+
+
+def _demangle(name: str) -> str:
+    if not name.startswith("_Z"):
+        return name
+    try:
+        import cxxfilt
+
+        return str(cxxfilt.demangle(name))
+    except Exception:
+        return name

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libcupti by ctypes: finding it, its functions, and its errors as sentences.
+
+The library that torch has loaded is taken where there is one: two of them in a process do not get along. Nothing of it
+is called before the driver (libcuda.so.1) is loaded: without one most functions return 999, and some releases crash.
+
+Source of the prototypes: cupti_activity.h, cupti_callbacks.h, cupti_result.h and cupti_version.h of the CUDA Toolkit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pyprof.errors import CaptureError
+
+MAX_LIMIT_REACHED = 12
+_PERMISSION = (35, 40)  # CUPTI_ERROR_INSUFFICIENT_PRIVILEGES, ..._VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES
+_RUNTIME_DOMAIN, _DRIVER_DOMAIN = 2, 1  # CUpti_CallbackDomain
+SYSTEM_THREADS = 1  # CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM
+
+# The same text is in docs/troubleshooting.md.
+PERMISSION = (
+    "The user running this program does not have permission to access NVIDIA GPU performance counters. "
+    "For good: load the driver with `sudo modprobe nvidia NVreg_RestrictProfilingToAdminUsers=0`, after "
+    "`sudo systemctl isolate multi-user` and "
+    "`sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia-vgpu-vfio nvidia`, and then "
+    "`sudo systemctl isolate graphical`. For one run: start the program with `sudo`, or its container with "
+    "`docker run --privileged --gpus all`."
+)
+
+BUFFER_REQUESTED = ctypes.CFUNCTYPE(
+    None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)
+)
+BUFFER_COMPLETED = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t
+)
+
+
+class CuptiError(CaptureError):
+    """A function of CUPTI did not succeed."""
+
+    def __init__(self, function: str, code: int, name: str):
+        self.code = code
+        super().__init__(PERMISSION if code in _PERMISSION else f"{function} failed with {name}")
+
+
+class Library:
+    """The functions of libcupti that we call. Each raises CuptiError unless it says otherwise."""
+
+    def __init__(self, path: str):
+        self.path = path
+        try:
+            self._lib: Any = ctypes.CDLL(path)  # CDLL lets go of the GIL: flushing calls our callbacks
+        except OSError as error:
+            raise CaptureError(f"libcupti cannot be loaded ({error})") from error
+
+    def _call(self, function: str, *arguments: Any) -> None:
+        code = self._status(function, *arguments)
+        if code:
+            raise CuptiError(function, code, self._name(code))
+
+    def _status(self, function: str, *arguments: Any) -> int:
+        try:
+            return int(getattr(self._lib, function)(*arguments))
+        except AttributeError:
+            raise CaptureError(f"{self.path} has no {function}: too old a version of CUPTI") from None
+
+    def _name(self, code: int) -> str:
+        text = ctypes.c_char_p()
+        self._status("cuptiGetResultString", code, ctypes.byref(text))
+        return text.value.decode() if text.value else f"error {code}"
+
+    def version(self) -> int:
+        """CUPTI_API_VERSION of the library."""
+        out = ctypes.c_uint32()
+        self._call("cuptiGetVersion", ctypes.byref(out))
+        return out.value
+
+    def timestamp(self) -> int:
+        """Now, on the clock of the records, ns."""
+        out = ctypes.c_uint64()
+        self._call("cuptiGetTimestamp", ctypes.byref(out))
+        return out.value
+
+    def register(self, requested: Any, completed: Any) -> None:
+        """Name the callbacks for buffers; they must live as long as the process."""
+        self._call("cuptiActivityRegisterCallbacks", requested, completed)
+
+    def enable(self, kind: int) -> None:
+        """Record activities of a kind."""
+        self._call("cuptiActivityEnable", kind)
+
+    def disable(self, kind: int) -> None:
+        """Record them no more. Does not raise."""
+        self._status("cuptiActivityDisable", kind)
+
+    def leave_out(self, driver: bool, function: int) -> None:
+        """Do not record a function of the runtime or the driver. Does not raise: old versions cannot."""
+        name = "cuptiActivityEnableDriverApi" if driver else "cuptiActivityEnableRuntimeApi"
+        if hasattr(self._lib, name):
+            self._status(name, ctypes.c_uint32(function), ctypes.c_uint8(0))
+
+    def flush(self) -> None:
+        """Have all buffers completed, those with records that are not finished as well."""
+        self._call("cuptiActivityFlushAll", ctypes.c_uint32(1))
+
+    def dropped(self) -> int:
+        """Records that CUPTI could not keep since the last call; 0 if it does not tell."""
+        out = ctypes.c_size_t()
+        code = self._status("cuptiActivityGetNumDroppedRecords", None, ctypes.c_uint32(0), ctypes.byref(out))
+        return 0 if code else out.value
+
+    def next_record(self, address: int, valid: int, place: int) -> int | None:
+        """Place of the record after the one at `place`, in bytes from `address`; None if that is the last."""
+        record = ctypes.c_void_p(address + place)
+        code = self._status(
+            "cuptiActivityGetNextRecord",
+            ctypes.c_void_p(address),
+            ctypes.c_size_t(valid),
+            ctypes.byref(record),
+        )
+        return None if code or record.value is None else record.value - address
+
+    def call_name(self, driver: bool, number: int) -> str:
+        """Name of a function of the runtime or the driver, without its version. Does not raise."""
+        text = ctypes.c_char_p()
+        domain = _DRIVER_DOMAIN if driver else _RUNTIME_DOMAIN
+        code = self._status("cuptiGetCallbackName", domain, ctypes.c_uint32(number), ctypes.byref(text))
+        if code or not text.value:
+            return f"{'driver' if driver else 'runtime'} call {number}"
+        return re.sub(r"_v\d+$", "", text.value.decode())
+
+    def thread_ids(self, kind: int) -> int:
+        """Choose how calls name their thread; returns the choice before."""
+        before = ctypes.c_int()
+        self._call("cuptiGetThreadIdType", ctypes.byref(before))
+        self._call("cuptiSetThreadIdType", kind)
+        return before.value
+
+
+def text(address: int) -> str:
+    """A C string; "?" for none."""
+    if not address:
+        return "?"
+    return ctypes.string_at(address).decode("utf-8", "replace")
+
+
+def find() -> str | None:
+    """Path of libcupti: the one in this process, else the one that a wheel has brought, else the system's."""
+    with suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        for line in maps:
+            path = line.rsplit(None, 1)[-1]
+            if os.path.basename(path).startswith("libcupti.so"):
+                return path
+    import importlib.util
+
+    nvidia = importlib.util.find_spec("nvidia")
+    for folder in (nvidia.submodule_search_locations or ()) if nvidia is not None else ():
+        found = sorted(Path(folder).glob("*/lib/libcupti.so*"))
+        if found:
+            return str(found[-1])
+    for name in ("libcupti.so.13", "libcupti.so.12", "libcupti.so"):
+        try:
+            ctypes.CDLL(name)
+        except OSError:
+            continue
+        return name
+    return None
+
+
+def driver() -> str:
+    """ "" if the driver of NVIDIA can be loaded, else why not."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        return f"there is no NVIDIA driver here ({error})"
+    return ""
+
+
+def load(find: Callable[[], str | None] = find, driver: Callable[[], str] = driver) -> Library:
+    """The library, ready to be used. Raises CaptureError with the reason."""
+    from pyprof.capture.collectors.cupti.records import OLDEST
+
+    missing = driver()
+    if missing:
+        raise CaptureError(missing)
+    path = find()
+    if path is None:
+        raise CaptureError("libcupti is not found; install it with `pip install 'torch-pyprof[cupti]'`")
+    library = Library(path)
+    version = library.version()
+    if version < OLDEST:
+        raise CaptureError(f"{path} is CUPTI {version}, older than CUDA 12.2 (CUPTI {OLDEST})")
+    return library

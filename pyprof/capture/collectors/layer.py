@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The device layer of a recording: which collector records what runs on the GPU, and why none does.
+
+`auto` is torch's own profiler where there is a GPU, and nothing to say where there is none. A collector that was asked
+for and cannot work says why in one sentence; calls and operators are recorded in any case.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import torch
+from torch._C._profiler import ProfilerActivity
+
+from pyprof.capture import COLLECTORS
+from pyprof.capture.collectors.cupti import library
+from pyprof.capture.collectors.cupti.collector import Cupti
+from pyprof.capture.collectors.device import COPY, KERNEL, LAUNCH, SET, Records
+from pyprof.capture.collectors.gpus import finish_kernels, initialized
+from pyprof.capture.collectors.kineto import Kineto
+from pyprof.errors import CaptureError, UsageError
+
+# Variables by which another profiler comes into a process that uses CUDA.
+_INJECTIONS = ("CUDA_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID", "NVPROF_ID")
+
+
+def check(collector: str | None) -> None:
+    """Raise UsageError for a collector that there is not."""
+    if collector is not None and collector not in COLLECTORS:
+        raise UsageError(f"collector={collector!r}: one of {', '.join(COLLECTORS)} was expected.")
+
+
+def kineto_missing() -> str:
+    """ "" if torch's profiler can record a GPU here, else why not."""
+    if torch.version.cuda is None and torch.version.hip is None:
+        return "this torch was built without CUDA"
+    if ProfilerActivity.CUDA not in torch._C._autograd._supported_activities():
+        return "the profiler of this torch was built without CUPTI"
+    if not torch.cuda.device_count():
+        return f"torch sees no GPU ({library.driver() or 'is CUDA_VISIBLE_DEVICES empty?'})"
+    return ""
+
+
+def cupti_missing() -> str:
+    """ "" if CUPTI can record here now, else why not."""
+    for name in _INJECTIONS:
+        if name in os.environ:
+            return f"another profiler is in this process ({name} is set), and CUPTI serves one"
+    try:
+        library.load()
+    except CaptureError as error:
+        return str(error)
+    return ""
+
+
+def available() -> dict[str, str]:
+    """The device collectors of this machine: "" for one that works, else the reason why it does not."""
+    return {"kineto": kineto_missing(), "cupti": cupti_missing()}
+
+
+class Layer:
+    """The device's part of one session."""
+
+    def __init__(self, collector: str, kineto: Kineto):
+        check(collector)
+        self.collector, self.missing = collector, ""
+        self._kineto = kineto
+        self._cupti = Cupti() if collector == "cupti" else None
+        self._decided = False
+        self.records = Records()
+
+    def start(self, held: bool) -> None:
+        """A window opens, torch's profiler is not started yet. `held`: a profiler of the user's runs."""
+        if not self._decided:
+            self._decided = True
+            self._decide()
+        if self._cupti is None or self.missing:
+            return
+        reason = "the program's own torch.profiler holds CUPTI" if held else cupti_missing()
+        try:
+            if reason:
+                raise CaptureError(reason)
+            self._cupti.start()
+        except CaptureError as error:
+            self._say(str(error))
+
+    def _decide(self) -> None:
+        if self.collector in ("auto", "kineto"):
+            reason = kineto_missing()
+            self._kineto.devices = not reason
+            if reason and self.collector == "kineto":
+                self._say(reason)
+            elif reason:
+                self.missing = reason
+
+    def stop(self) -> None:
+        """The window closes, or the user's own profiler begins."""
+        if self._cupti is None or not self._cupti.running:
+            return
+        finish_kernels()
+        try:
+            self._cupti.stop()
+        except CaptureError as error:
+            self._say(str(error))
+
+    def keep(self) -> None:
+        """Keep what the window that was closed has recorded."""
+        for source in (self._kineto, self._cupti):
+            if source is not None:
+                self.records.extend(source.records)
+                source.records = Records()
+
+    def forget(self) -> None:
+        """Drop what was recorded so far."""
+        self.keep()
+        self.records = Records()
+
+    def cut(self, limit: int, reason: str) -> None:
+        """Keep what was launched before a time."""
+        kept = self.records.before(limit)
+        kept.drop(reason, len(self.records) - len(kept))
+        self.records = kept
+
+    def _say(self, reason: str) -> None:
+        self.missing = reason
+        print(
+            f"pyprof: the collector {self.collector} records no kernels: {reason.rstrip('.')}.",
+            file=sys.stderr,
+        )
+
+    def say_empty(self) -> None:
+        """A program that used a GPU and gave not one kernel: that is not to be overlooked."""
+        works = self._kineto.devices or (self._cupti is not None and not self.missing)
+        if works and initialized() and not self.records.count(KERNEL, COPY, SET):
+            launches = self.records.count(LAUNCH)
+            print(
+                f"pyprof: NO KERNELS were recorded, though the program uses CUDA ({launches} CUDA calls were seen); "
+                "see docs/troubleshooting.md.",
+                file=sys.stderr,
+            )
+
+    def facts(self) -> dict[str, str]:
+        """For PYPROF_META: the collector that worked, or why none did."""
+        worked = "cupti" if self._cupti is not None else "kineto"
+        if self.collector == "none":
+            return {"collector": "none"}
+        return (
+            {"collector": "none", "collector.missing": self.missing}
+            if self.missing
+            else {"collector": worked}
+        )
