@@ -636,6 +636,21 @@ def test_zero_kernels_of_a_program_that_uses_cuda_are_told_loudly(
     assert "NO KERNELS were recorded" in capsys.readouterr().err
 
 
+def test_device_events_that_are_not_understood_cost_only_themselves(
+    record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(result: Any) -> Iterator[DeviceEvent]:
+        yield kernel()
+        raise TypeError("a new version")
+
+    monkeypatch.setattr(layer, "kineto_missing", lambda: "")
+    monkeypatch.setattr(kineto_device, "events", broken)
+    recorded = record(train)
+    assert "aten::conv2d" in {op.name for op in recorded.ops}
+    lost = recorded.table("PYPROF_LOST")
+    assert lost == {"readings of Kineto whose device events were not understood": 1}
+
+
 # ------------------------------------------------------------------------------- a machine without a driver
 
 

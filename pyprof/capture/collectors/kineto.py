@@ -11,6 +11,7 @@ Kineto serves one profiler at a time: while the user's own torch.profiler runs, 
 from __future__ import annotations
 
 import gc
+import logging
 import os
 from array import array
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from pyprof.capture.describe import tensor
 from pyprof.marker import EVALUATE
 from pyprof.model import Arg, Call, Other, Value
 
+log = logging.getLogger(__name__)
 FUNCTION, BACKWARD_FUNCTION, USER_SCOPE = 0, 1, 7  # at::RecordScope
 _SILENT = "99"
 _FIELDS = 7  # start, end, thread, call, scope, sequence number, forward thread; -1: none
@@ -117,10 +119,17 @@ class Kineto:
         try:
             self._read(result)
             if self.devices:
-                self.records.extend(kineto_device.decode(kineto_device.events(result)))
+                self._read_devices(result)
         finally:
             if collecting:
                 gc.enable()
+
+    def _read_devices(self, result: Any) -> None:
+        try:
+            self.records.extend(kineto_device.decode(kineto_device.events(result)))
+        except Exception:  # the operators are there; what Kineto tells of a device changes with its versions
+            log.debug("the device events of Kineto", exc_info=True)
+            self.records.drop("readings of Kineto whose device events were not understood", 1)
 
     def _read(self, result: Any) -> None:
         events = [

@@ -7,6 +7,7 @@ for and cannot work says why in one sentence; calls and operators are recorded i
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 
@@ -20,6 +21,8 @@ from pyprof.capture.collectors.device import COPY, KERNEL, LAUNCH, SET, Records
 from pyprof.capture.collectors.gpus import finish_kernels, initialized
 from pyprof.capture.collectors.kineto import Kineto
 from pyprof.errors import CaptureError, UsageError
+
+log = logging.getLogger(__name__)
 
 # Variables by which another profiler comes into a process that uses CUDA.
 _INJECTIONS = ("CUDA_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID", "NVPROF_ID")
@@ -72,18 +75,17 @@ class Layer:
 
     def start(self, held: bool) -> None:
         """A window opens, torch's profiler is not started yet. `held`: a profiler of the user's runs."""
-        if not self._decided:
-            self._decided = True
-            self._decide()
-        if self._cupti is None or self.missing:
-            return
-        reason = "the program's own torch.profiler holds CUPTI" if held else cupti_missing()
         try:
-            if reason:
-                raise CaptureError(reason)
-            self._cupti.start()
-        except CaptureError as error:
-            self._say(str(error))
+            if not self._decided:
+                self._decided = True
+                self._decide()
+            if self._cupti is not None and not self.missing:
+                reason = "the program's own torch.profiler holds CUPTI" if held else cupti_missing()
+                if reason:
+                    raise CaptureError(reason)
+                self._cupti.start()
+        except Exception as error:
+            self._fail(error)
 
     def _decide(self) -> None:
         if self.collector in ("auto", "kineto"):
@@ -101,8 +103,8 @@ class Layer:
         finish_kernels()
         try:
             self._cupti.stop()
-        except CaptureError as error:
-            self._say(str(error))
+        except Exception as error:
+            self._fail(error)
 
     def keep(self) -> None:
         """Keep what the window that was closed has recorded."""
@@ -121,6 +123,13 @@ class Layer:
         kept = self.records.before(limit)
         kept.drop(reason, len(self.records) - len(kept))
         self.records = kept
+
+    def _fail(self, error: Exception) -> None:
+        """Whatever it is, the program that is recorded goes on."""
+        if not isinstance(error, CaptureError):
+            log.debug("the collector failed", exc_info=True)
+            error = CaptureError(f"{type(error).__name__}: {error}; please report this")
+        self._say(str(error))
 
     def _say(self, reason: str) -> None:
         self.missing = reason

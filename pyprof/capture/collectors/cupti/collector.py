@@ -131,7 +131,7 @@ class Cupti:
             for driver, functions in ((False, _IDLE_RUNTIME), (True, _IDLE_DRIVER)):
                 for function in functions:
                     library.leave_out(driver, function)
-        except CaptureError:
+        except BaseException:
             self._end()
             raise
         self.running = True

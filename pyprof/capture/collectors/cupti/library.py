@@ -26,12 +26,11 @@ SYSTEM_THREADS = 1  # CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM
 
 # The same text is in docs/troubleshooting.md.
 PERMISSION = (
-    "The user running this program does not have permission to access NVIDIA GPU performance counters. "
-    "For good: load the driver with `sudo modprobe nvidia NVreg_RestrictProfilingToAdminUsers=0`, after "
-    "`sudo systemctl isolate multi-user` and "
-    "`sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia-vgpu-vfio nvidia`, and then "
-    "`sudo systemctl isolate graphical`. For one run: start the program with `sudo`, or its container with "
-    "`docker run --privileged --gpus all`."
+    "the user running this program does not have permission to access NVIDIA GPU performance counters. "
+    "For one run: start the program with `sudo`, or its container with `docker run --privileged --gpus all`. "
+    "For good, in this order: `sudo systemctl isolate multi-user`, "
+    "`sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia-vgpu-vfio nvidia`, "
+    "`sudo modprobe nvidia NVreg_RestrictProfilingToAdminUsers=0`, `sudo systemctl isolate graphical`."
 )
 
 BUFFER_REQUESTED = ctypes.CFUNCTYPE(
