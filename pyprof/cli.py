@@ -5,6 +5,7 @@ pyprof run train.py --epochs 1     profile a script, write net.sqlite
 pyprof parse net.sqlite -o net.dict
 pyprof prof --csv net.dict
 pyprof info net.sqlite              what a recording holds
+pyprof info                         who can record the GPU here
 """
 
 from __future__ import annotations
@@ -57,6 +58,22 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _collectors() -> int:
+    """`pyprof info` alone: what can record the GPU of this machine, and why not."""
+    try:
+        reasons = load_module("pyprof.capture.collectors.layer").available()
+    except ImportError as error:
+        print(
+            f"pyprof: {error}: install torch to record; `pyprof info FILE` reads a recording.",
+            file=sys.stderr,
+        )
+        return 1
+    width = max(map(len, reasons))
+    for name, reason in reasons.items():
+        print(f"{name:{width}}  {f'no: {reason}' if reason else 'records the GPU'}")
+    return 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a sub-command; returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -69,6 +86,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return prof(words[1:])
     if words[:1] == ["info"]:
+        if len(words) == 1:
+            return _collectors()
         from pyprof.info import main as info
 
         return info(words[1:])

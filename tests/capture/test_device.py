@@ -710,6 +710,15 @@ def test_init_names_the_collector_of_later_windows(
     assert "the collector" not in capsys.readouterr().err
 
 
+def test_info_without_a_file_says_who_records_here(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layer, "kineto_missing", lambda: "")
+    monkeypatch.setattr(layer, "cupti_missing", lambda: "there is no driver")
+    assert main(["info"]) == 0
+    assert capsys.readouterr().out == "kineto  records the GPU\ncupti   no: there is no driver\n"
+
+
 def test_a_collector_that_there_is_not() -> None:
     for entry in (pyprof.init, pyprof.profile, pyprof.start):
         with pytest.raises(UsageError, match="auto, kineto, cupti, none"):

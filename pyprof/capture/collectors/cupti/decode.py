@@ -127,8 +127,9 @@ def decode(
 def _gather(buffer: Buffer, dtype: np.dtype[np.void], places: list[int]) -> Rows:
     """The records at some places, as one array. Records begin at multiples of eight bytes."""
     count = (len(buffer.data) - dtype.itemsize) // 8 + 1
-    every: Rows = np.ndarray((count,), dtype, buffer.data, strides=(8,))
-    return every[np.array(places, np.int64) // 2]
+    opaque = np.dtype((np.void, dtype.itemsize))  # copied whole: field by field takes 14 times as long
+    every: Rows = np.ndarray((count,), opaque, buffer.data, strides=(8,))
+    return every[np.array(places, np.int64) // 2].view(dtype)
 
 
 def _timed(part: Rows, out: Records) -> Rows:
