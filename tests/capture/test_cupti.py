@@ -663,6 +663,17 @@ def test_kernels_of_cupti_belong_to_their_operators(
     assert recorded.table("PYPROF_META")["collector"] == "cupti"
 
 
+def test_what_a_warm_up_recorded_is_thrown_away(on_gpu: Fake, tmp_path: Path) -> None:
+    path = tmp_path / "net.sqlite"
+    with pyprof.profile(str(path), warmup=1, active=1, collector="cupti") as p:
+        for correlation in (1, 2):
+            kernel = {"kind": 10, "start": 5, "end": 9, "correlation": correlation}
+            on_gpu.add([layouts(130001)[10].pack(kernel)])
+            torch.ones(2) + 1
+            p.step()
+    assert Recorded(path).query(f"select correlationId from {KERNEL}") == [(2,)]
+
+
 def test_kineto_and_cupti_are_not_asked_both(
     on_gpu: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -305,8 +305,9 @@ def test_occupancy_agrees_with_kinetos_own(name: str, data: Path) -> None:
         (V100, 256, 40, 32, 0, 6.25),
         # 32 slots of 32 threads.
         (V100, 32, 80 * 64, 16, 0, 50),
-        # 1 KB of each block's shared memory is the system's since Ampere: 227 KB more makes one block.
-        (H100, 384, 132, 168, 226 << 10, 18.75),
+        # 228 KB for two blocks, of which each gives 1 KB to the system since Ampere.
+        (H100, 384, 132 * 2, 40, 113 << 10, 37.5),
+        (H100, 384, 132 * 2, 40, 114 << 10, 18.75),
     ],
 )
 def test_occupancy(chip: Chip, block: int, grid: int, registers: int, shared: int, percent: float) -> None:
@@ -615,13 +616,32 @@ def test_a_window_waits_for_its_kernels_but_not_for_ever(monkeypatch: pytest.Mon
     never = threading.Event()
     monkeypatch.setattr(gpus, "_LONGEST_S", 0.01)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda number: never.wait())
-    gpus.finish_kernels()
+    waits = threading.Thread(target=gpus.finish_kernels, daemon=True)
+    waits.start()
+    waits.join(60)
+    assert not waits.is_alive()
     never.set()
 
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    def error() -> bool:
+        raise RuntimeError("an illegal memory access was encountered")
+
     monkeypatch.setattr(torch.cuda, "synchronize", done.append)
-    gpus.finish_kernels()
+    for capturing in (lambda: True, error):
+        monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", capturing)
+        gpus.finish_kernels()
     assert done == [0, 2]
+    monkeypatch.setattr(torch.cuda, "get_device_properties", fails)
+    assert gpus.gpus() == []
+
+
+def test_a_window_inside_the_users_profile_says_who_had_the_gpu(record: Record, gpu: None) -> None:
+    pyprof.init()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        recorded = record(train)
+    assert (
+        recorded.table("PYPROF_META")["collector.missing"] == "the program's own torch.profiler was running"
+    )
+    assert not recorded.query("select name from sqlite_master where name like 'CUPTI%'")
 
 
 def test_zero_kernels_of_a_program_that_uses_cuda_are_told_loudly(

@@ -34,11 +34,11 @@ def initialized() -> bool:
 
 def gpus() -> list[dict[str, Any]]:
     """A row per GPU that torch sees; none before the program has used CUDA."""
-    if not initialized():
-        return []
-    return [
-        row(number, torch.cuda.get_device_properties(number)) for number in range(torch.cuda.device_count())
-    ]
+    out: list[dict[str, Any]] = []
+    with suppress(Exception):  # after an error of a kernel every call of CUDA may fail
+        for number in range(torch.cuda.device_count() if initialized() else 0):
+            out.append(row(number, torch.cuda.get_device_properties(number)))
+    return out
 
 
 def row(number: int, properties: Any) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def finish_kernels() -> None:
     What still runs when a collector stops is not in its records. Inside a window nothing waits for a device. Where
     a CUDA graph is being captured nothing does at all: it would make the capture fail.
     """
-    if not initialized() or torch.cuda.is_current_stream_capturing():
+    if not initialized() or _capturing():
         return
     thread = threading.Thread(target=_synchronize, daemon=True)
     try:
@@ -82,6 +82,13 @@ def finish_kernels() -> None:
         _synchronize()
     else:
         thread.join(_LONGEST_S)
+
+
+def _capturing() -> bool:
+    try:
+        return bool(torch.cuda.is_current_stream_capturing())
+    except Exception:  # after an error of a kernel every call fails: there is nothing to wait for
+        return True
 
 
 def _synchronize() -> None:

@@ -79,6 +79,8 @@ class Layer:
             if not self._decided:
                 self._decided = True
                 self._decide()
+            if held and self._kineto.devices:
+                self.missing = "the program's own torch.profiler was running"
             if self._cupti is not None and not self.missing:
                 reason = "the program's own torch.profiler holds CUPTI" if held else cupti_missing()
                 if reason:
@@ -140,7 +142,7 @@ class Layer:
 
     def say_empty(self) -> None:
         """A program that used a GPU and gave not one kernel: that is not to be overlooked."""
-        works = self._kineto.devices or (self._cupti is not None and not self.missing)
+        works = self.collector != "none" and not self.missing
         if works and initialized() and not self.records.count(KERNEL, COPY, SET):
             launches = self.records.count(LAUNCH)
             print(
