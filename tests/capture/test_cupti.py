@@ -529,6 +529,18 @@ def test_a_second_window_starts_afresh(fake: Fake) -> None:
     assert [row["correlationId"] for row in rows(cupti.records, KERNEL)] == [1, 2]
 
 
+def test_buffers_of_a_window_that_was_given_up_are_not_read(fake: Fake) -> None:
+    pool = collector._Pool()
+    cupti = Cupti(fake.library, pool)
+    cupti.start()
+    fake.add([layouts(130001)[10].pack({"kind": 10, "start": 5, "end": 9, "correlation": 1})])
+    fake.library.flush()  # they come back, and nobody asks for them
+    Cupti(fake.library, pool).start()
+    assert not pool.filled
+    cupti.stop()
+    assert cupti.records.count(KERNEL) == 0
+
+
 def test_a_library_with_other_sizes_is_believed_or_refused(fake: Fake) -> None:
     longer = layouts(130401)[10]
     fake.size(10, longer.struct.size)
