@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterable
 from itertools import repeat
@@ -41,12 +42,15 @@ def write(
     if not len(records):
         return
     codes = np.array([code(name) for name in records.names] or [0], np.int64)
+    shorts = np.array([code(short_name(name)) for name in records.names] or [0], np.int64)
     for table, columns in TABLES.items():
         parts = records.parts(table)
         if parts:
             _create(connection, table, columns)
             for part in parts:
-                _insert(connection, table, [_values(part, name, t0, process, codes) for name in columns])
+                _insert(
+                    connection, table, [_values(part, name, t0, process, codes, shorts) for name in columns]
+                )
     _more(connection, records, gpus)
     for table, rows in ENUMS.items():
         connection.execute(f"create table {table} (id integer primary key, name text, label text)")
@@ -68,10 +72,22 @@ def _insert(connection: sqlite3.Connection, table: str, columns: list[Values]) -
     connection.executemany(f"insert into {table} values ({marks})", zip(*columns))
 
 
-def _values(part: Columns, name: str, t0: int, process: int, codes: Array) -> Values:
+def short_name(name: str) -> str:
+    """A kernel's function name alone, as an export has it beside the whole one.
+
+    >>> short_name("void at::native::(anonymous namespace)::softmax_warp_forward<float, 8>(float*, int)")
+    'softmax_warp_forward'
+    """
+    name = name.replace("(anonymous namespace)::", "").replace("<unnamed>::", "")
+    return re.split(r"[<(]", name, maxsplit=1)[0].rpartition("::")[2].rpartition(" ")[2] or name
+
+
+def _values(part: Columns, name: str, t0: int, process: int, codes: Array, shorts: Array) -> Values:
     """The values of a column as SQLite takes them."""
     if name == "globalPid":
         return repeat(process, len(part["start"]))
+    if name == "shortName":
+        return [int(number) for number in shorts[part["demangledName"]]]
     if name not in part:
         return repeat(None, len(part["start"]))
     column = part[name]

@@ -536,6 +536,9 @@ def test_the_file_has_the_tables_of_an_export(
     assert (here,) in recorded.query(f"select distinct globalTid & 0xFFFFFF from {LAUNCH}")
     names = recorded.query(f"select distinct value from {LAUNCH} join StringIds on nameId = id")
     assert names == [("cudaLaunchKernel",)]
+    joined = f"from {KERNEL} join StringIds on shortName = id where correlationId = "
+    [(number,)] = recorded.query(f"select correlationId from {KERNEL} limit 1")
+    assert recorded.query(f"select value {joined} {number}") == [(f"kernel_{number}",)]
     copies = recorded.query(f"select bytes, label from {COPY} join ENUM_CUDA_MEMCPY_OPER on copyKind = id")
     assert set(copies) == {(4096, "Host-to-Device")}
     # 64 threads, 2n blocks, 132 multiprocessors of 2048 threads: no limit of theirs is met.
