@@ -113,7 +113,12 @@ def _more(connection: sqlite3.Connection, records: Records, gpus: list[dict[str,
     count = records.count(KERNEL)
     if not count:
         return
-    shared, occupancy = records.column(KERNEL, "sharedMemory"), _occupancy(records, gpus)
+    shared, static, dynamic = (
+        records.column(KERNEL, name) for name in ("sharedMemory", "staticSharedMemory", "dynamicSharedMemory")
+    )
+    apart = (static != MISSING) & (dynamic != MISSING)
+    shared = np.where(apart, np.where(apart, static, 0) + np.where(apart, dynamic, 0), shared)
+    occupancy = _occupancy(records, gpus)
     _create(connection, MORE, ("kernelId", MORE_COLUMNS[0]))
     connection.execute(f"alter table {MORE} add column {MORE_COLUMNS[1]} real")
     columns = [

@@ -665,6 +665,7 @@ def test_kernels_of_cupti_belong_to_their_operators(
     recorded = Recorded(path)
     shared = recorded.query(f"select gridX, staticSharedMemory, dynamicSharedMemory from {KERNEL}")
     assert all((static, dynamic) == (16, 16 * x) for x, static, dynamic in shared)
+    assert recorded.query("select sharedMemory from PYPROF_KERNEL") == [(sum(row[1:]),) for row in shared]
     assert recorded.query(f"select distinct value from {KERNEL} join StringIds on mangledName = id") == [
         (_TEXTS[0],)
     ]
