@@ -52,8 +52,30 @@ class Stacks:
         )  # for what is met for the first time; a signal handler may come in between
 
     def site(self, frame: FrameType, context: int) -> int:
-        """The number of the place where `frame` stands. The code objects are kept, so their ids stay theirs."""
-        place = _place(frame, context)
+        """The number of the place where `frame` stands. The code objects are kept, so their ids stay theirs.
+
+        The key is made here and written out, four frames at most: a function or a loop would cost half as much again.
+        """
+        code = frame.f_code
+        second = frame.f_back
+        place: Key
+        if second is None or (code2 := second.f_code) is _CALL_IMPL:
+            place = (context, id(code), frame.f_lasti)
+        else:
+            third = second.f_back
+            if third is None or (code3 := third.f_code) is _CALL_IMPL:
+                place = (context, id(code), frame.f_lasti, id(code2), second.f_lasti)
+            else:
+                fourth = third.f_back
+                if fourth is None or (code4 := fourth.f_code) is _CALL_IMPL:
+                    place = (
+                        context, id(code), frame.f_lasti, id(code2), second.f_lasti, id(code3), third.f_lasti,
+                    )  # fmt: skip
+                else:
+                    place = (
+                        context, id(code), frame.f_lasti, id(code2), second.f_lasti, id(code3), third.f_lasti,
+                        id(code4), fourth.f_lasti,
+                    )  # fmt: skip
         site = self.by_key.get(place)
         if site is None:
             frames = walk(frame)
@@ -105,30 +127,6 @@ class Stacks:
             text = self._texts[id(code), instruction] = f"{code.co_filename}:{_line(code, instruction)}"
             self._files.add(code.co_filename)
         return text
-
-
-def _place(frame: FrameType, context: int) -> Key:
-    """The key of a site: four frames at most, written out, since a loop costs twice as much."""
-    second = frame.f_back
-    if second is None or (code2 := second.f_code) is _CALL_IMPL:
-        return (context, id(frame.f_code), frame.f_lasti)
-    third = second.f_back
-    if third is None or (code3 := third.f_code) is _CALL_IMPL:
-        return (context, id(frame.f_code), frame.f_lasti, id(code2), second.f_lasti)
-    fourth = third.f_back
-    if fourth is None or (code4 := fourth.f_code) is _CALL_IMPL:
-        return (context, id(frame.f_code), frame.f_lasti, id(code2), second.f_lasti, id(code3), third.f_lasti)
-    outer = (id(code4), fourth.f_lasti)
-    return (
-        context,
-        id(frame.f_code),
-        frame.f_lasti,
-        id(code2),
-        second.f_lasti,
-        id(code3),
-        third.f_lasti,
-        *outer,
-    )
 
 
 def walk(frame: FrameType | None) -> tuple[Frame, ...]:
