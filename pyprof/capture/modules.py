@@ -37,27 +37,30 @@ def _call_module(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
     if state.busy or not recorder.active:
         return _original(self, *args, **kwargs)
     outside, root = state.context, state.root
-    try:
-        frame = _getframe(1)
-        key = (id(self), id(frame.f_code), frame.f_lasti, outside)
-        known = _contexts.get(key)
-        if known is None or known[1]() is not self:
-            known = _enter(self, state, frame, key)
-        if not outside:
-            state.root = known[1]
-        state.context = context = known[0]
-    except Exception as error:  # never into the user's code
-        recorder.drop(f"module not named ({type(error).__name__})")
+    context, start = -1, 0
+    try:  # around everything: ctrl-C may come at any call below, and the context must not stay
+        try:
+            frame = _getframe(1)
+            key = (id(self), id(frame.f_code), frame.f_lasti, outside)
+            known = _contexts.get(key)
+            if known is None or known[1]() is not self:
+                known = _enter(self, state, frame, key)
+            if not outside:
+                state.root = known[1]
+            context = known[0]
+            start = time_ns()
+            state.context = context
+        except Exception as error:  # never into the user's code; no Python call here: the stack may be full
+            context = -1
+            lost, reason = recorder.lost, f"module not named ({type(error).__name__})"
+            lost[reason] = lost.get(reason, 0) + 1
+        finally:
+            frame = None  # type: ignore[assignment]
         return _original(self, *args, **kwargs)
     finally:
-        frame = None  # type: ignore[assignment]
-    start = time_ns()
-    try:
-        return _original(self, *args, **kwargs)
-    finally:
-        if recorder.keeping:
-            state.modules += (context, start, time_ns())
         state.context, state.root = outside, root
+        if context >= 0 and recorder.keeping:
+            state.modules += (context, start, time_ns())
 
 
 ENDS.append(_call_module.__code__)  # the frames outside are those of the module's context

@@ -80,30 +80,31 @@ def recording(original: Function, number: int) -> Function:
             if recorder.counting and not state.busy:
                 recorder.excess += 1
             return original(*args, **kwargs)
-        state.busy = True
-        try:
-            site = site_of(_getframe(1), state.context)
-            key = key_of(args, kwargs)
-            described = keys.get(key)
-            if described is None:
-                described = recorder.describe(key)
-        except Traced:
+        site = described = start = -1
+        try:  # around everything: ctrl-C may come at any call below, and `busy` must not stay set
+            state.busy = True
             try:
-                return original(*args, **kwargs)
-            finally:
-                state.busy = False
-        except Exception as error:  # never into the user's code
-            site = described = -1
-            recorder.drop(f"call not described ({type(error).__name__})")
-        start = time_ns()
-        try:
+                site = site_of(_getframe(1), state.context)
+                key = key_of(args, kwargs)
+                described = keys.get(key)
+                if described is None:
+                    described = recorder.describe(key)
+            except Traced:  # the call is made further down, or this would be the context of what it raises
+                start = 0
+            except Exception as error:  # never into the user's code; no Python call here: the stack may be full
+                site = described = -1
+                lost, reason = recorder.lost, f"call not described ({type(error).__name__})"
+                lost[reason] = lost.get(reason, 0) + 1
+            if start:
+                start = time_ns()
             return original(*args, **kwargs)
         finally:
-            calls = state.calls
-            calls += (number, site, described, state.layer, start, time_ns())
             state.busy = False
-            if len(calls) > recorder.limit:
-                _full()
+            if start > 0:
+                calls = state.calls
+                calls += (number, site, described, state.layer, start, time_ns())
+                if len(calls) > recorder.limit:
+                    _full()
 
     return _named_like(call, original)
 
@@ -118,39 +119,38 @@ def emitting(original: Function, number: int) -> Function:
         writer = recorder.ranges
         if state.busy or not recorder.active or writer is None:
             return original(*args, **kwargs)
-        state.busy = True
-        key = None
+        site = described = start = -1
+        key, depth = None, 0
         try:
-            site = site_of(_getframe(1), state.context)
-            key = key_of(args, kwargs)
-            described = keys.get(key)
-            if described is None:
-                described = recorder.describe(key) if recorder.keeping or not writer.full else -1
-        except Traced:
+            state.busy = True
             try:
-                return original(*args, **kwargs)
-            finally:
-                state.busy = False
-        except Exception as error:  # never into the user's code
-            site = described = -1
-            recorder.drop(f"call not described ({type(error).__name__})")
-        depth = start = 0
-        try:
-            depth = writer.push(state, number, site, described, key)
-            start = time_ns()
+                site = site_of(_getframe(1), state.context)
+                key = key_of(args, kwargs)
+                described = keys.get(key)
+                if described is None:
+                    described = recorder.describe(key) if recorder.keeping or not writer.full else -1
+            except Traced:
+                start = 0
+            except Exception as error:
+                site = described = -1
+                lost, reason = recorder.lost, f"call not described ({type(error).__name__})"
+                lost[reason] = lost.get(reason, 0) + 1
+            if start:
+                depth = writer.push(state, number, site, described, key)
+                start = time_ns()
             return original(*args, **kwargs)
         finally:
+            state.busy = False
             end = time_ns()
             if depth:
                 writer.pop(depth)
-            if recorder.keeping:
+            if start > 0 and recorder.keeping:
                 calls = state.calls
-                calls += (number, site, described, state.layer, start or end, end)
+                calls += (number, site, described, state.layer, start, end)
                 if len(calls) > recorder.limit:
                     _full()
-            elif recorder.counting:
+            elif start > 0 and recorder.counting:
                 recorder.excess += 1
-            state.busy = False
 
     return _named_like(call, original)
 
@@ -185,19 +185,20 @@ class _Lookup(property):
 
 def _lookup(namespace: dict[str, Any], name: str, original: Function, wrapper: Function) -> _Lookup:
     offsets_of = _offsets.get
+    absent = _MISSING if name in namespace else original  # torch._VF computes its attributes
 
     def get(module: ModuleType) -> Any:
+        value = namespace.get(name, absent)
         if local.state.busy:  # inside a recorded call nothing is recorded
-            return namespace.get(name, original)
+            return value if value is not _MISSING else _deleted(module, name)
         frame = _getframe(_ASKING)
         code = frame.f_code
         offsets = offsets_of(id(code))
         if offsets is None:
             offsets = _analyse(code)
-        value = namespace.get(name, original)
         if frame.f_lasti in offsets and value is original:
             return wrapper
-        return value
+        return value if value is not _MISSING else _deleted(module, name)
 
     def put(module: ModuleType, value: Any) -> None:
         namespace[name] = value
@@ -208,6 +209,11 @@ def _lookup(namespace: dict[str, Any], name: str, original: Function, wrapper: F
         del namespace[name]
 
     return _Lookup(get, put, delete)
+
+
+def _deleted(module: ModuleType, name: str) -> Any:
+    """An attribute that the program took away: the module's own `__getattr__`, or the error of Python."""
+    raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
 
 
 class _Method:

@@ -2,7 +2,8 @@
 """What is seen at call level, as data: which names of which namespace, and why some are left out.
 
 The base is torch's own list of functions that compute on tensors (`torch.overrides.get_overridable_functions`), plus
-the tables below. A name left out is still seen as an operator, if it runs one.
+the tables below; steps of optimizers and loaders are followed in `annotate.py`. A name left out is still seen as an
+operator, if it runs one.
 
 Nothing here is ever *replaced* in a module: how a call is seen without that, see `patch.py`. So functions that torch
 or a library compares by identity (`F.scaled_dot_product_attention` in the attention bias classes, `F.relu` and
@@ -28,7 +29,7 @@ class Namespace(NamedTuple):
 
 def namespaces() -> list[Namespace]:
     """The modules, the user's name for each."""
-    return [
+    found = [
         Namespace(torch.nn.functional, "torch.nn.functional"),
         Namespace(
             torch._C._nn, "torch.nn.functional"
@@ -39,6 +40,9 @@ def namespaces() -> list[Namespace]:
         Namespace(torch.fft, "torch.fft", "fft_"),
         Namespace(torch.special, "torch.special", "special_"),
     ]
+    if torch.distributed.is_available():  # part of `import torch`; nothing of it is started here
+        found.append(Namespace(torch.distributed, "torch.distributed"))
+    return found
 
 
 # Names that start with an underscore but are what the user's code runs: (prefix or name, why).
@@ -47,15 +51,29 @@ PRIVATE = {
     "_fused_adam": "fused optimizers",
     "_fused_sgd_": "fused optimizers",
     "_fused_adagrad_": "fused optimizers",
+    "_amp_": "what GradScaler runs",
     "_scaled_mm": "float8 matrix product",
     "_int_mm": "int8 matrix product",
+    "_weight_int": "products with int4 and int8 weights",
     "_grouped_mm": "mixture of experts",
     "_scaled_grouped_mm": "mixture of experts",
 }
 
-# Functions that make a tensor: torch does not list them as overridable, but each runs a kernel. (Most others are in
+# Functions that torch does not list as overridable, but that run kernels. (Most of those that make a tensor are in
 # the same list of the dispatcher as the operators.)
-CREATION = ("as_tensor", "asarray", "from_numpy", "tensor", "vander")
+MORE = {
+    torch: ("as_tensor", "asarray", "from_numpy", "tensor", "vander", "unique", "svd_lowrank", "pca_lowrank"),
+    torch.fft: ("fftfreq", "rfftfreq"),
+}
+
+# torch.distributed: what moves data or waits for other ranks. Those of an older torch are there where it has them.
+COLLECTIVES = (
+    "all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single",
+    "all_gather", "all_gather_into_tensor", "all_gather_single", "all_gather_coalesced", "all_gather_object",
+    "all_to_all", "all_to_all_single", "broadcast", "broadcast_object_list", "gather", "gather_object", "scatter",
+    "scatter_object_list", "send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list",
+    "recv_object_list", "barrier", "monitored_barrier",
+)  # fmt: skip
 
 RNN = ("lstm", "lstm_cell", "gru", "gru_cell", "rnn_tanh", "rnn_tanh_cell", "rnn_relu", "rnn_relu_cell")
 
@@ -120,15 +138,17 @@ def functions(namespace: Namespace) -> list[tuple[str, str]]:
     module = namespace.module
     if module is torch._VF:
         return [(name, name) for name in RNN]
+    if module is torch.distributed:
+        return [(name, name) for name in COLLECTIVES if callable(vars(module).get(name))]
     if module is torch._C._nn:
         names: Iterable[str] = (name for name in dir(module) if not name.startswith("_"))
     elif module is torch:
         dispatched = (name for name in dir(torch._C._VariableFunctions) if name in vars(torch))
-        names = [*_overridable(module), *dispatched, *CREATION]
+        names = [*_overridable(module), *dispatched, *MORE[module]]
     elif module is torch.nn.functional:
         names = [*_overridable(module), *(name for name, value in vars(module).items() if _belongs(value))]
     else:
-        names = _overridable(module)
+        names = [*_overridable(module), *MORE.get(module, ())]
     out = {}
     for name in names:
         attribute = name.removeprefix(namespace.inner_prefix)
@@ -151,10 +171,12 @@ def tensor_methods() -> list[str]:
     return names
 
 
-# Operators of Python that torch.overrides does not list.
+# Operators of Python, and methods, that torch.overrides does not list.
 _MORE_METHODS = (
     "__getitem__", "__setitem__", "__neg__", "__pos__", "__abs__", "__pow__", "__ipow__", "__rpow__", "__rsub__",
     "__rdiv__", "__rtruediv__", "__itruediv__", "__rmatmul__", "__imatmul__", "__rfloordiv__", "to", "contiguous",
+    "new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros", "to_padded_tensor",
+    "to_sparse_bsc", "to_sparse_bsr", "to_sparse_coo", "to_sparse_csc", "to_sparse_csr", "unflatten",
 )  # fmt: skip
 
 
