@@ -27,7 +27,7 @@ _SCALARS = frozenset({int, float, bool, str, complex})
 _ATOMS = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format, type(...)})
 _LIMIT = 512  # elements of a sequence that are looked at
 # Tensors that stand for others while a program is traced or compiled: such a call computes nothing.
-_tracing = torch._C._get_tracing_state
+_tracing = torch._C._is_tracing
 _modes = torch._C._len_torch_function_stack
 _TRACED = frozenset({"FakeTensor", "FunctionalTensor", "Proxy", "MetaProxy", "ShapeProxy"})
 _real_tensor: dict[type, bool] = {}
@@ -62,6 +62,13 @@ def key_of(args: Sequence[Any], kwargs: Mapping[str, Any], alone: bool = False) 
         for name, value in kwargs.items():
             out.append(_Named((name, _item(value, type(value), 0))))
     return tuple(out)
+
+
+def symbolic(key: Any) -> bool:
+    """Whether a key holds a size that is a symbol, as while a program is compiled: such a key has no hash."""
+    if isinstance(key, tuple):
+        return any(symbolic(entry) for entry in key)
+    return isinstance(key, torch.SymInt)
 
 
 class _TensorKey(tuple[Any, ...]):

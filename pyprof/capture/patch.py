@@ -31,14 +31,18 @@ import torch
 
 from pyprof.capture import compiling, targets
 from pyprof.capture.callsites import callee_offsets
-from pyprof.capture.describe import Traced, key_of
+from pyprof.capture.describe import Key, Traced, key_of, symbolic
 from pyprof.capture.recorder import local, recorder
 from pyprof.errors import UsageError
 
 log = logging.getLogger(__name__)
 Function = Callable[..., Any]
 _getframe = sys._getframe
+# torch.jit.trace writes the file and line of the innermost Python frame, and names of its variables, into the program
+# that it makes: that frame must be the user's.
+_tracing = torch._C._is_tracing
 _MISSING: Any = object()
+_NO_ROOM = "call not described (RecursionError)"
 # From 3.13 on the interpreter may read an attribute of any module straight from its dictionary, past a property,
 # unless its class has a __getattribute__ of its own: that is one frame more between the property and who asks.
 _BYPASSED = sys.version_info >= (3, 13)
@@ -81,6 +85,7 @@ def recording(original: Function, number: int) -> Function:
                 recorder.excess += 1
             return original(*args, **kwargs)
         site = described = start = -1
+        key: Key = ()
         try:  # around everything: ctrl-C may come at any call below, and `busy` must not stay set
             state.busy = True
             try:
@@ -91,10 +96,12 @@ def recording(original: Function, number: int) -> Function:
                     described = recorder.describe(key)
             except Traced:  # the call is made further down, or this would be the context of what it raises
                 start = 0
-            except Exception as error:  # never into the user's code; no Python call here: the stack may be full
+            except RecursionError:  # the stack is full, no call of ours has room; the operator's still has
                 site = described = -1
-                lost, reason = recorder.lost, f"call not described ({type(error).__name__})"
-                lost[reason] = lost.get(reason, 0) + 1
+                recorder.lost[_NO_ROOM] = recorder.lost.get(_NO_ROOM, 0) + 1
+            except Exception as error:  # never into the user's code
+                site = described = -1
+                start = _undescribed(error, key)
             if start:
                 start = time_ns()
             return original(*args, **kwargs)
@@ -120,7 +127,8 @@ def emitting(original: Function, number: int) -> Function:
         if state.busy or not recorder.active or writer is None:
             return original(*args, **kwargs)
         site = described = start = -1
-        key, depth = None, 0
+        key: Key | None = None
+        depth = 0
         try:
             state.busy = True
             try:
@@ -131,10 +139,12 @@ def emitting(original: Function, number: int) -> Function:
                     described = recorder.describe(key) if recorder.keeping or not writer.full else -1
             except Traced:
                 start = 0
-            except Exception as error:
+            except RecursionError:  # the stack is full, no call of ours has room; the operator's still has
                 site = described = -1
-                lost, reason = recorder.lost, f"call not described ({type(error).__name__})"
-                lost[reason] = lost.get(reason, 0) + 1
+                recorder.lost[_NO_ROOM] = recorder.lost.get(_NO_ROOM, 0) + 1
+            except Exception as error:  # never into the user's code
+                site = described = -1
+                start = _undescribed(error, key)
             if start:
                 depth = writer.push(state, number, site, described, key)
                 start = time_ns()
@@ -153,6 +163,14 @@ def emitting(original: Function, number: int) -> Function:
                 recorder.excess += 1
 
     return _named_like(call, original)
+
+
+def _undescribed(error: Exception, key: Key | None) -> int:
+    """Count a call whose place or arguments could not be noted: -1; or 0, it computes nothing and is not recorded."""
+    if symbolic(key):
+        return 0
+    recorder.drop(f"call not described ({type(error).__name__})")
+    return -1
 
 
 def _named_like(call: Function, original: Function) -> Function:
@@ -189,7 +207,7 @@ def _lookup(namespace: dict[str, Any], name: str, original: Function, wrapper: F
 
     def get(module: ModuleType) -> Any:
         value = namespace.get(name, absent)
-        if local.state.busy:  # inside a recorded call nothing is recorded
+        if local.state.busy or _tracing():  # inside a recorded call nothing is recorded
             return value if value is not _MISSING else _deleted(module, name)
         frame = _getframe(_ASKING)
         code = frame.f_code
@@ -228,7 +246,7 @@ class _Method:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self.original
-        if local.state.busy:  # inside a recorded call nothing is recorded
+        if local.state.busy or _tracing():
             return self.bind(instance)
         return MethodType(self.wrapper, instance)
 
@@ -293,7 +311,7 @@ def _apply(original: Function, make: Callable[[Function, int], Function]) -> Fun
 
     @functools.wraps(original)
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_dynamo_compiling() or not recorder.active:
+        if torch.compiler.is_dynamo_compiling() or not recorder.active or _tracing():
             return original(cls, *args, **kwargs)
         call = numbers.get(cls)
         if call is None:
@@ -327,7 +345,7 @@ def wrap(module: Any, name: str) -> None:
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_dynamo_compiling() or not recorder.active:
+        if torch.compiler.is_dynamo_compiling() or not recorder.active or _tracing():
             return original(*args, **kwargs)
         return record(*args, **kwargs) if recorder.ranges is None else emit(*args, **kwargs)
 
