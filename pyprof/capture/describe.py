@@ -145,6 +145,8 @@ def _value(item: Any) -> Value:
         return None
     if type(item) is _TensorKey:
         shape, dtype, stride = item
+        if not all(type(size) is int for size in shape):  # a jagged tensor: one of its sizes is a symbol
+            return Other("Tensor", f"{dtype} {list(shape)}".removeprefix("torch."))
         return tensor(tuple(shape), str(dtype).removeprefix("torch."), stride)
     kind = item[0]
     if (kind is tuple or kind is list) and len(item) == 2:

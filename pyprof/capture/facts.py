@@ -106,7 +106,8 @@ class _Known:
         if known is not None:  # it died meanwhile and its id came back: it keeps its facts under another key
             self._found[-len(self._found)] = known
         self._found[id(item)] = weakref.ref(item), {}
-        with suppress(Exception):
+        # A mode or a subclass of the user would be told of each x.dtype.
+        with suppress(Exception), torch._C.DisableTorchFunction():
             self._found[id(item)][1].update(describe(item))
 
     def __iter__(self) -> Any:
