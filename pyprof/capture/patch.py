@@ -18,6 +18,7 @@ A call through a name that was imported earlier (`from torch import add`) is see
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import logging
 import sys
@@ -300,6 +301,8 @@ def _module_class(
         body[attribute] = _lookup(vars(module), attribute, original, wrapper)
     if module is torch:
         body["compile"] = _lookup(vars(torch), "compile", torch.compile, compiling.following(torch.compile))
+    # What pickles functions by value (Dask, Ray, joblib) goes by the exact type of the modules that they use.
+    body["__reduce_ex__"] = lambda self, protocol: (importlib.import_module, (self.__name__,))
     if _BYPASSED:
         body["__getattribute__"] = lambda self, name: plain.__getattribute__(self, name)
     return module, plain, type(plain.__name__, (plain,), body)
