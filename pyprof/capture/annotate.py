@@ -262,6 +262,7 @@ def _follow_class(
     import torch
 
     enter, leave = cls.__enter__, cls.__exit__
+    is_record_function = cls is torch.autograd.profiler.record_function
 
     @functools.wraps(enter)
     def __enter__(self: Any) -> Any:
@@ -275,6 +276,8 @@ def _follow_class(
         try:
             return leave(self, *error)
         finally:
+            if is_record_function and "_pyprof_call" in self.__dict__:  # before any call, where ctrl-C may come
+                self.__dict__["_pyprof_call"][0].busy = False
             if not torch.compiler.is_dynamo_compiling():
                 _safely(closed, self)
 
