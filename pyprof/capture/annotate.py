@@ -276,7 +276,9 @@ def _follow_class(
         try:
             return leave(self, *error)
         finally:
-            if is_record_function and "_pyprof_call" in self.__dict__:  # before any call, where ctrl-C may come
+            if (
+                is_record_function and "_pyprof_call" in self.__dict__
+            ):  # before any call, where ctrl-C may come
                 self.__dict__["_pyprof_call"][0].busy = False
             if not torch.compiler.is_dynamo_compiling():
                 _safely(closed, self)

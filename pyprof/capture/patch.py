@@ -92,8 +92,8 @@ def recording(original: Function, number: int) -> Function:
             try:
                 site = site_of(_getframe(1), state.context)
                 key = key_of(args, kwargs)
-                described = keys.get(key)
-                if described is None:
+                described = keys.get(key, -1)
+                if described < 0:
                     described = recorder.describe(key)
             except Traced:  # the call is made further down, or this would be the context of what it raises
                 start = 0
@@ -135,8 +135,8 @@ def emitting(original: Function, number: int) -> Function:
             try:
                 site = site_of(_getframe(1), state.context)
                 key = key_of(args, kwargs)
-                described = keys.get(key)
-                if described is None:
+                described = keys.get(key, -1)
+                if described < 0:
                     described = recorder.describe(key) if recorder.keeping or not writer.full else -1
             except Traced:
                 start = 0

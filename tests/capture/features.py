@@ -57,7 +57,7 @@ def check(feature: Feature, folder: Path) -> Recorded:
     assert set(recorded.table("PYPROF_LOST")) == set(feature.lost)
     names = recorded.names
     missing = [call for call in feature.calls if not any(name.startswith(call) for name in names)]
-    assert missing == [], sorted(set(names))
+    assert missing == [], f"recorded: {sorted(set(names))}"
     parses(path)
     return recorded
 
@@ -84,14 +84,23 @@ def comparable(value: Any) -> Any:
         return [comparable(item) for item in value]
     if isinstance(value, dict):
         return {key: comparable(item) for key, item in value.items()}
-    assert value is None or isinstance(value, (bool, int, float, complex, str, type, torch.dtype, torch.Size)), type(value)
+    assert value is None or isinstance(
+        value, (bool, int, float, complex, str, type, torch.dtype, torch.Size)
+    ), type(value)
     return value
 
 
 def _tensor(value: torch.Tensor) -> Any:
     if value.is_nested:
         return ["nested", *(comparable(part) for part in value.unbind())]
-    about = [type(value).__name__, value.dtype, value.shape, str(value.layout), str(value.device), value.requires_grad]
+    about = [
+        type(value).__name__,
+        value.dtype,
+        value.shape,
+        str(value.layout),
+        str(value.device),
+        value.requires_grad,
+    ]
     if value.layout is torch.sparse_coo:
         value = value.coalesce()
         return [*about, comparable(value.indices()), comparable(value.values())]

@@ -59,7 +59,11 @@ def custom_function() -> Any:
     x = torch.randn(5, requires_grad=True)
     apply = Square.apply  # a bound method that is kept
     (apply(x).sum() + Square.apply(x).prod()).backward()
-    return [x.grad, Square.apply.__self__.__name__, torch.autograd.gradcheck(Square.apply, x.double().detach().requires_grad_())]
+    return [
+        x.grad,
+        Square.apply.__self__.__name__,
+        torch.autograd.gradcheck(Square.apply, x.double().detach().requires_grad_()),
+    ]
 
 
 @features("custom Function under torch.func", "torch.autograd.Scale.apply")
@@ -112,7 +116,12 @@ def double_backward() -> Any:
     return [grad, x.grad]
 
 
-@features("autocast and GradScaler", "torch.mm", "torch._amp_foreach_non_finite_check_and_unscale_", "torch.optim.SGD.step")
+@features(
+    "autocast and GradScaler",
+    "torch.mm",
+    "torch._amp_foreach_non_finite_check_and_unscale_",
+    "torch.optim.SGD.step",
+)
 def amp() -> Any:
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=1)
     weight = torch.ones(3, 3, requires_grad=True)
@@ -160,7 +169,10 @@ def grad_modes() -> Any:
 @features("anomaly is told", "torch.sqrt")
 def anomaly() -> Any:
     x = torch.zeros(2, requires_grad=True)
-    with torch.autograd.detect_anomaly(), pytest.raises(RuntimeError, match="SqrtBackward0|MulBackward0") as raised:
+    with (
+        torch.autograd.detect_anomaly(),
+        pytest.raises(RuntimeError, match="Backward0") as raised,
+    ):
         (torch.sqrt(x) * 0).sum().backward()
     return str(raised.value)
 
@@ -206,9 +218,9 @@ def in_place() -> Any:
     y = leaf.exp()
     z = y.sum()
     y.mul_(2)
+    z = (y * y).sum() + leaf.sigmoid().mul_(2).sum() + z
+    y.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        z = (y * y).sum() + leaf.sigmoid().mul_(2).sum() + z
-        y.add_(1)
         z.backward()
     return [x, view._base is x, x._version, leaf.grad]
 

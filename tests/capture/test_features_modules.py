@@ -28,7 +28,9 @@ def grads(net: nn.Module) -> list[Tensor | None]:
     return [parameter.grad for parameter in net.parameters()]
 
 
-@features("conv net", "torch.nn.functional.conv2d", "torch.nn.functional.batch_norm", "torch.optim.SGD.zero_grad")
+@features(
+    "conv net", "torch.nn.functional.conv2d", "torch.nn.functional.batch_norm", "torch.optim.SGD.zero_grad"
+)
 def conv_net() -> Any:
     net = nn.Sequential(
         nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 4)
@@ -41,7 +43,11 @@ def conv_net() -> Any:
     return [*net.parameters(), *grads(net), *net.buffers()]
 
 
-@features("TransformerEncoder in training", "torch.nn.functional.scaled_dot_product_attention", "torch.nn.functional.gelu")
+@features(
+    "TransformerEncoder in training",
+    "torch.nn.functional.scaled_dot_product_attention",
+    "torch.nn.functional.gelu",
+)
 def encoder() -> Any:
     layer = nn.TransformerEncoderLayer(16, 4, 32, dropout=0.1, batch_first=True, activation=F.gelu)
     net = nn.TransformerEncoder(layer, 2)
@@ -64,7 +70,9 @@ def fast_path() -> Any:
 @features("whole Transformer", "torch.nn.functional.layer_norm", "torch.nn.functional.dropout")
 def transformer() -> Any:
     net = nn.Transformer(8, 2, 1, 1, 16)
-    out = net(torch.randn(3, 2, 8), torch.randn(2, 2, 8), tgt_mask=nn.Transformer.generate_square_subsequent_mask(2))
+    out = net(
+        torch.randn(3, 2, 8), torch.randn(2, 2, 8), tgt_mask=nn.Transformer.generate_square_subsequent_mask(2)
+    )
     out.sum().backward()
     return [out, *grads(net)]
 
@@ -93,14 +101,34 @@ def recurrent() -> Any:
     return out
 
 
-@features("other layers", "torch.nn.functional.embedding", "torch.nn.functional.interpolate", "torch.nn.functional.rms_norm")
+@features(
+    "other layers",
+    "torch.nn.functional.embedding",
+    "torch.nn.functional.interpolate",
+    "torch.nn.functional.rms_norm",
+)
 def layers() -> Any:
     index = torch.tensor([[1, 2], [0, 3]])
     embedding = nn.Embedding(4, 6, sparse=True)
     x = nn.RMSNorm(6)(nn.GroupNorm(2, 6)(embedding(index).transpose(1, 2)).transpose(1, 2))
-    out = [x, nn.EmbeddingBag(4, 3)(index), nn.Upsample(scale_factor=2)(torch.randn(1, 1, 2, 2)), nn.Bilinear(2, 2, 1)(x[..., :2], x[..., :2])]
-    out += [nn.ConvTranspose2d(1, 2, 2)(torch.randn(1, 1, 3, 3)), nn.PReLU()(x), nn.Softmax(-1)(x), nn.Fold(4, 2)(torch.randn(1, 4, 9))]
-    out += [nn.CTCLoss()(torch.randn(5, 1, 4).log_softmax(2), torch.tensor([[1, 2]]), torch.tensor([5]), torch.tensor([2])), nn.AdaptiveAvgPool2d(1)(torch.randn(1, 2, 3, 3))]
+    out = [
+        x,
+        nn.EmbeddingBag(4, 3)(index),
+        nn.Upsample(scale_factor=2)(torch.randn(1, 1, 2, 2)),
+        nn.Bilinear(2, 2, 1)(x[..., :2], x[..., :2]),
+    ]
+    out += [
+        nn.ConvTranspose2d(1, 2, 2)(torch.randn(1, 1, 3, 3)),
+        nn.PReLU()(x),
+        nn.Softmax(-1)(x),
+        nn.Fold(4, 2)(torch.randn(1, 4, 9)),
+    ]
+    out += [
+        nn.CTCLoss()(
+            torch.randn(5, 1, 4).log_softmax(2), torch.tensor([[1, 2]]), torch.tensor([5]), torch.tensor([2])
+        ),
+        nn.AdaptiveAvgPool2d(1)(torch.randn(1, 2, 3, 3)),
+    ]
     x.sum().backward()
     return [*out, embedding.weight.grad]
 
@@ -136,9 +164,17 @@ def copies() -> Any:
     fresh = Acting()
     fresh.load_state_dict(copy.deepcopy(net.state_dict()))
     x = torch.randn(2, 3)
-    identical = [clone.act is F.gelu and clone.reduce is torch.sum and clone.method is Tensor.mul for clone in clones]
+    identical = [
+        clone.act is F.gelu and clone.reduce is torch.sum and clone.method is Tensor.mul for clone in clones
+    ]
     tensor = pickle.loads(pickle.dumps(x))
-    return [identical, tensor, copy.deepcopy(x), *(model(x) for model in (net, *clones, fresh)), list(net.state_dict())]
+    return [
+        identical,
+        tensor,
+        copy.deepcopy(x),
+        *(model(x) for model in (net, *clones, fresh)),
+        list(net.state_dict()),
+    ]
 
 
 @features("hooks of modules", "torch.nn.functional.linear", "torch.mul")
@@ -151,7 +187,9 @@ def module_hooks() -> Any:
     net[2].register_full_backward_hook(lambda module, gi, go: seen.append(gi[0].clone()))
     net.register_forward_hook(lambda module, args, out: seen.append("always"), always_call=True)
     handles = [
-        nn.modules.module.register_module_forward_hook(lambda module, args, out: seen.append(type(module).__name__)),
+        nn.modules.module.register_module_forward_hook(
+            lambda module, args, out: seen.append(type(module).__name__)
+        ),
         nn.modules.module.register_module_full_backward_hook(lambda module, gi, go: seen.append(len(gi))),
     ]
     try:
@@ -218,11 +256,15 @@ def own_call() -> Any:
     return [net(torch.ones(2), scale=2.0), nn.Module.__call__(net, torch.ones(1)), Counted.calls]
 
 
-@features("clipping, averaging, schedules", "torch._foreach_norm", "torch.optim.AdamW.step", "torch._foreach_mul_")
+@features(
+    "clipping, averaging, schedules", "torch._foreach_norm", "torch.optim.AdamW.step", "torch._foreach_mul_"
+)
 def training_tools() -> Any:
     net = nn.Linear(6, 3)
     optimizer = torch.optim.AdamW(net.parameters(), foreach=True)
-    average = torch.optim.swa_utils.AveragedModel(net, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
+    average = torch.optim.swa_utils.AveragedModel(
+        net, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9)
+    )
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=4)
     plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
     seen: list[str] = []
@@ -247,7 +289,11 @@ def optimizers() -> dict[str, Callable[[], Any]]:
     """Every optimizer of torch, in each form that it has."""
     out: dict[str, Callable[[], Any]] = {}
     for name, cls in vars(torch.optim).items():
-        if isinstance(cls, type) and issubclass(cls, torch.optim.Optimizer) and cls is not torch.optim.Optimizer:
+        if (
+            isinstance(cls, type)
+            and issubclass(cls, torch.optim.Optimizer)
+            and cls is not torch.optim.Optimizer
+        ):
             has = inspect.signature(cls).parameters
             forms = [{"foreach": False}] if "foreach" in has else [{}]
             forms += [{form: True} for form in ("foreach", "fused") if form in has]

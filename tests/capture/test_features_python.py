@@ -15,7 +15,6 @@ import io
 import operator
 import pickle
 import sys
-import threading
 import types
 from collections import ChainMap
 from pathlib import Path
@@ -30,9 +29,6 @@ from torch import nn
 from torch.nn.functional import gelu as early_gelu
 from torch.nn.functional import linear as early_linear
 
-import pyprof
-
-from .conftest import Recorded
 from .features import Features, check
 
 features = Features()
@@ -51,15 +47,33 @@ def indirect() -> Any:
     xs = [torch.randn(3), torch.randn(3)]
     plus = functools.partial(torch.add, 1)
     out = [plus(xs[0]), *map(torch.relu, xs), torch.tanh(xs[0]), getattr(torch, "sin")(xs[0])]  # noqa: B009
-    out += [operator.methodcaller("mul", 2)(xs[0]), operator.attrgetter("cos")(torch)(xs[1]), functools.reduce(torch.add, xs)]
-    out += [(lambda f: f(xs[0]))(torch.exp), torch.exp(*xs[:1]), torch.exp(**{"input": xs[1]}), {"f": torch.cos}["f"](xs[0])]
+    out += [
+        operator.methodcaller("mul", 2)(xs[0]),
+        operator.attrgetter("cos")(torch)(xs[1]),
+        functools.reduce(torch.add, xs),
+    ]
+    out += [
+        (lambda f: f(xs[0]))(torch.exp),
+        torch.exp(*xs[:1]),
+        torch.exp(input=xs[1]),
+        {"f": torch.cos}["f"](xs[0]),
+    ]
     bound = xs[0].add
-    return [*out, bound(1), bound(xs[1]), bound.__name__, bound.__self__ is xs[0], bound == xs[0].add, (bound if xs else None)(2)]
+    return [
+        *out,
+        bound(1),
+        bound(xs[1]),
+        bound.__name__,
+        bound.__self__ is xs[0],
+        bound == xs[0].add,
+        (bound if xs else None)(2),
+    ]
 
 
 @features("operators", "Tensor.__add__", "Tensor.__iadd__", "Tensor.__rsub__", "Tensor.__matmul__", "Tensor.__pow__",
-          "Tensor.__rpow__", "Tensor.__rtruediv__", "Tensor.__lt__", "Tensor.__and__", "Tensor.__invert__", "Tensor.__neg__",
-          "Tensor.__getitem__", "Tensor.__setitem__", "Tensor.__floordiv__", "Tensor.__mod__", "Tensor.__eq__")  # fmt: skip
+          "Tensor.__rpow__", "Tensor.__rtruediv__", "Tensor.__lt__", "Tensor.__and__", "Tensor.__invert__",
+          "Tensor.__neg__", "Tensor.__getitem__", "Tensor.__setitem__",
+          "Tensor.__floordiv__", "Tensor.__mod__", "Tensor.__eq__")  # fmt: skip
 def operators() -> Any:
     x, y = torch.randn(3, 3), torch.randn(3, 3)
     alias = x
@@ -73,8 +87,25 @@ def operators() -> Any:
     index = torch.tensor([2, 0])
     flags = (x < 1) & ~(y > 0) | (x == y) ^ (x != y)
     out = [x + y, x**3, 1 - x, 2 / x, x @ y, 2**y, x // 2, x % 2, -x, +x, abs(x), 5 // x, 7 % x]
-    out += [x[index, 1:], x[..., None], x[1:, [0, 2]], x[flags], y.__rsub__(1), Tensor.add(x, y), torch.Tensor.__mul__(x, 2)]
-    return [*out, alias is x, x in [x], [bool(v) for v in x[0] > 0], 3 in torch.arange(4), [float(v) for v in x[0]], len(x), hash(x) == hash(alias)]
+    out += [
+        x[index, 1:],
+        x[..., None],
+        x[1:, [0, 2]],
+        x[flags],
+        y.__rsub__(1),
+        Tensor.add(x, y),
+        torch.Tensor.__mul__(x, 2),
+    ]
+    return [
+        *out,
+        alias is x,
+        x in [x],
+        [bool(v) for v in x[0] > 0],
+        3 in torch.arange(4),
+        [float(v) for v in x[0]],
+        len(x),
+        hash(x) == hash(alias),
+    ]
 
 
 @features("mixed types", "Tensor.__radd__", "Tensor.__mul__")
@@ -122,10 +153,39 @@ def inspection() -> Any:
     known = [isinstance(module, types.ModuleType) for module in modules]
     members = [[len(dir(module)), len(vars(module)), repr(module), module.__name__] for module in modules]
     signature = [str(inspect.signature(f)) for f in (F.softmax, F.cross_entropy, nn.Linear.forward)]
-    same = [torch.add is torch._C._VariableFunctions.add, F.gelu is torch._C._nn.gelu, Tensor.mul is torch._C.TensorBase.mul]
-    kinds = [type(torch.add).__name__, type(Tensor.add).__name__, torch.add.__name__, F.relu.__qualname__, F.relu.__module__]
-    names = [hasattr(torch, "no_such"), getattr(torch, "no_such", 1), inspect.getsource(F.relu)[:8], inspect.isbuiltin(torch.add)]
-    return [known, members, signature, same, kinds, names, importlib.import_module("torch") is torch, Tensor.add.__doc__]
+    same = [
+        torch.add is torch._C._VariableFunctions.add,
+        F.gelu is torch._C._nn.gelu,
+        Tensor.mul is torch._C.TensorBase.mul,
+    ]
+    kinds = [
+        type(torch.add).__name__,
+        type(Tensor.add).__name__,
+        torch.add.__name__,
+        F.relu.__qualname__,
+        F.relu.__module__,
+    ]
+    names = [
+        hasattr(torch, "no_such"),
+        getattr(torch, "no_such", 1),
+        inspect.getsource(F.relu)[:8],
+        inspect.isbuiltin(torch.add),
+    ]
+    return [
+        known,
+        members,
+        signature,
+        same,
+        kinds,
+        names,
+        importlib.import_module("torch") is torch,
+        Tensor.add.__doc__,
+    ]
+
+
+BY_TYPE = ChainMap(
+    {types.ModuleType: lambda module: (importlib.import_module, (module.__name__,))}, copyreg.dispatch_table
+)
 
 
 @features("modules of torch are pickled by name", "torch.relu")
@@ -133,9 +193,7 @@ def module_pickles() -> Any:
     """As cloudpickle does it, which Dask, Ray and joblib send functions with: by the exact type of a module."""
 
     class ByName(pickle.Pickler):
-        dispatch_table = ChainMap(
-            {types.ModuleType: lambda module: (importlib.import_module, (module.__name__,))}, copyreg.dispatch_table
-        )
+        dispatch_table = BY_TYPE
 
     torch.relu(torch.ones(1))
     out = []
@@ -149,7 +207,10 @@ def module_pickles() -> Any:
 @features("functions that are replaced", "torch.relu")
 def replaced() -> Any:
     x = torch.randn(3)
-    with mock.patch("torch.nn.functional.relu", lambda y, inplace=False: y - 1), mock.patch.object(torch, "add", return_value=5):
+    with (
+        mock.patch("torch.nn.functional.relu", lambda y, inplace=False: y - 1),
+        mock.patch.object(torch, "add", return_value=5),
+    ):
         inside = [F.relu(x), torch.add(x, x), nn.ReLU()(x)]
     original = F.gelu
     F.gelu = lambda y: y + 1  # type: ignore[assignment]
@@ -164,9 +225,18 @@ def replaced() -> Any:
             torch.sub(x, x)
     finally:
         torch.sub = sub
-    with mock.patch.object(Tensor, "mul", lambda a, b: "patched"):
+    with mock.patch.object(Tensor, "mul", return_value="patched"):
         inside.append(x.mul(2))
-    return [inside, F.relu(x), torch.add(x, 1), torch.relu(x), F.gelu(x), torch.sub(x, 1), x.mul(2), "relu" in vars(F)]
+    return [
+        inside,
+        F.relu(x),
+        torch.add(x, 1),
+        torch.relu(x),
+        F.gelu(x),
+        torch.sub(x, 1),
+        x.mul(2),
+        "relu" in vars(F),
+    ]
 
 
 @features("errors of operators", "torch.add", "torch.sub", "torch.nn.functional.linear")
@@ -197,7 +267,12 @@ class Interrupting(Tensor):
         raise KeyboardInterrupt
 
 
-@features("KeyboardInterrupt and SystemExit inside an operator", "torch.add", "torch.nn.functional.linear", "torch.mul")
+@features(
+    "KeyboardInterrupt and SystemExit inside an operator",
+    "torch.add",
+    "torch.nn.functional.linear",
+    "torch.mul",
+)
 def interrupted() -> Any:
     x = torch.ones(2, 2).as_subclass(Interrupting)
     for body in (lambda: torch.add(x, 1), lambda: nn.Linear(2, 2)(x), lambda: x * 2):

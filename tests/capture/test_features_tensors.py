@@ -96,7 +96,9 @@ class Wrapper(Tensor):
 
     @staticmethod
     def __new__(cls, inner: Tensor) -> Wrapper:
-        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, strides=inner.stride())
+        made = torch.Tensor._make_wrapper_subclass(
+            cls, inner.shape, dtype=inner.dtype, strides=inner.stride()
+        )
         made.inner = inner
         return made  # type: ignore[no-any-return]
 
@@ -134,7 +136,14 @@ def fake() -> Any:
     with torch.device("meta"):
         meta = torch.ones(2, 3).matmul(torch.ones(3, 1))
         net = torch.nn.Linear(3, 4)
-    return [y, converted + 1, meta, net(torch.ones(2, 3, device="meta")), torch.ones(1), net.to_empty(device="cpu").weight.shape]
+    return [
+        y,
+        converted + 1,
+        meta,
+        net(torch.ones(2, 3, device="meta")),
+        torch.ones(1),
+        net.to_empty(device="cpu").weight.shape,
+    ]
 
 
 @features("default device and dtype", "torch.zeros", "torch.nn.functional.linear")
@@ -156,7 +165,12 @@ def nested() -> Any:
     strided = torch.nested.nested_tensor(parts)
     jagged = torch.nested.nested_tensor(parts, layout=torch.jagged)
     padded = torch.nested.to_padded_tensor(strided + strided, 0.0)
-    return [padded, F.linear(strided, torch.ones(2, 3)), (jagged * 2).values(), F.linear(jagged, torch.ones(2, 3)).values()]
+    return [
+        padded,
+        F.linear(strided, torch.ones(2, 3)),
+        (jagged * 2).values(),
+        F.linear(jagged, torch.ones(2, 3)).values(),
+    ]
 
 
 @features("sparse", "Tensor.__matmul__", "Tensor.to_sparse", "Tensor.to_sparse_csr", "torch.addmm")
@@ -170,24 +184,44 @@ def sparse() -> Any:
 @features("complex", "torch.fft.fft", "Tensor.conj", "torch.view_as_real", "torch.polar")
 def complex_numbers() -> Any:
     z = torch.fft.fft(torch.randn(4))
-    return [z, z.conj(), torch.view_as_real(z), z.abs(), torch.polar(torch.ones(2), torch.ones(2)), -z.conj().imag, z * 1j]
+    return [
+        z,
+        z.conj(),
+        torch.view_as_real(z),
+        z.abs(),
+        torch.polar(torch.ones(2), torch.ones(2)),
+        -z.conj().imag,
+        z * 1j,
+    ]
 
 
 @features("quantised", "torch.quantize_per_tensor", "Tensor.dequantize")
 def quantised() -> Any:
     x = torch.quantize_per_tensor(torch.randn(4), 0.1, 10, torch.quint8)
     per_channel = torch.quantize_per_channel(torch.randn(2, 3), torch.ones(2), torch.zeros(2), 0, torch.qint8)
-    net = torch.ao.quantization.quantize_dynamic(torch.nn.Sequential(torch.nn.Linear(3, 2)), {torch.nn.Linear})
+    net = torch.ao.quantization.quantize_dynamic(
+        torch.nn.Sequential(torch.nn.Linear(3, 2)), {torch.nn.Linear}
+    )
     return [x, x.dequantize(), torch.relu(x), per_channel.int_repr(), net(torch.randn(1, 3))]
 
 
-@features("low precision and integer products", "torch._int_mm", "torch._scaled_mm", "torch._grouped_mm", "Tensor.to")
+@features(
+    "low precision and integer products",
+    "torch._int_mm",
+    "torch._scaled_mm",
+    "torch._grouped_mm",
+    "Tensor.to",
+)
 def low_precision() -> Any:
     x = torch.randint(-4, 4, (32, 32), dtype=torch.int8)
     half = torch.randn(16, 16, dtype=torch.bfloat16)
     eighth = torch.randn(16, 16).to(torch.float8_e4m3fn)
     one = torch.ones(())
-    out = [torch._int_mm(x, x), torch._scaled_mm(eighth, eighth.t(), one, one, out_dtype=torch.bfloat16), half @ half]
+    out = [
+        torch._int_mm(x, x),
+        torch._scaled_mm(eighth, eighth.t(), one, one, out_dtype=torch.bfloat16),
+        half @ half,
+    ]
     groups = torch.tensor([8, 16], dtype=torch.int32)
     return [*out, torch._grouped_mm(half, half.expand(2, 16, 16), groups)]
 
@@ -197,7 +231,8 @@ def odd_tensors() -> Any:
     nan = torch.tensor([float("nan"), float("inf"), -0.0])
     flat = torch.randn(3)
     return [nan * nan, nan.abs(), torch.empty(0, 3).sum(0), torch.cat([torch.zeros(0), flat]),
-            flat.expand(2, 3), torch.randn(2, 3).t(), torch.randn(1, 2, 3, 4).to(memory_format=torch.channels_last)]  # fmt: skip
+            flat.expand(2, 3), flat.expand(2, 3).t(),
+            torch.randn(1, 2, 3, 4).to(memory_format=torch.channels_last)]  # fmt: skip
 
 
 class Spy(torch.overrides.TorchFunctionMode):
@@ -220,7 +255,12 @@ class DispatchSpy(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@features("modes of functions and of the dispatcher", "torch.add", "torch.nn.functional.gelu", "torch.nn.functional.linear")
+@features(
+    "modes of functions and of the dispatcher",
+    "torch.add",
+    "torch.nn.functional.gelu",
+    "torch.nn.functional.linear",
+)
 def modes() -> Any:
     layer = torch.nn.Linear(2, 2)
     with Spy() as spy, DispatchSpy() as dispatched:
@@ -234,7 +274,10 @@ def modes() -> Any:
 def overrides() -> Any:
     torch.add(torch.ones(1), 1)
     listed = torch.overrides.get_overridable_functions()
-    names = [torch.overrides.resolve_name(function) for function in (torch.add, F.relu, Tensor.mul, torch.linalg.inv)]
+    names = [
+        torch.overrides.resolve_name(function)
+        for function in (torch.add, F.relu, Tensor.mul, torch.linalg.inv)
+    ]
     testing = torch.overrides.get_testing_overrides()
     return [sorted(len(value) for value in listed.values()), names, testing[torch.add].__name__, Tensor.mul in testing,
             torch.overrides.is_tensor_method_or_property(Tensor.add)]  # fmt: skip

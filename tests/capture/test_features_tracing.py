@@ -49,7 +49,9 @@ class Counting:
 def compiled(backend: str, function: Callable[..., Any], *args: Any, **options: Any) -> list[Any]:
     """The result, the gradients of the arguments, and the code of the graphs."""
     counting = Counting(backend)
-    args = tuple(arg.requires_grad_() if isinstance(arg, Tensor) and arg.is_floating_point() else arg for arg in args)
+    args = tuple(
+        arg.requires_grad_() if isinstance(arg, Tensor) and arg.is_floating_point() else arg for arg in args
+    )
     out = torch.compile(function, backend=counting, **options)(*args)
     grads = torch.autograd.grad(out.square().sum(), args) if out.requires_grad else ()
     return [out, *grads, *counting.graphs, len(torch._dynamo.utils.counters["graph_break"])]
@@ -145,13 +147,22 @@ def compile_disable() -> Any:
 @features("dynamo.explain")
 def explain() -> Any:
     found = torch._dynamo.explain(body)(torch.randn(3, 3))
-    return [found.graph_count, found.graph_break_count, found.op_count, *(graph.code for graph in found.graphs)]
+    return [
+        found.graph_count,
+        found.graph_break_count,
+        found.op_count,
+        *(graph.code for graph in found.graphs),
+    ]
 
 
 @features("torch.export", "torch.nn.functional.linear")
 def export() -> Any:
     program = torch.export.export(nn.Sequential(nn.Linear(3, 3), nn.GELU()), (torch.ones(2, 3),))
-    return [program.graph_module.code, program.module()(torch.randn(2, 3)), F.linear(torch.ones(1), torch.ones(1))]
+    return [
+        program.graph_module.code,
+        program.module()(torch.randn(2, 3)),
+        F.linear(torch.ones(1), torch.ones(1)),
+    ]
 
 
 @features("make_fx", "torch.relu")
@@ -197,7 +208,9 @@ def trace() -> Any:
     net, x = nn.Sequential(nn.Linear(4, 4), nn.GELU()), torch.randn(2, 4)
     made = torch.jit.trace(net, x)
     traced = torch.jit.trace(body, torch.randn(3, 3))
-    graph = re.sub(r"\.___torch_mangle_\d+", "", str(made.inlined_graph))  # a number of its own for each class
+    graph = re.sub(
+        r"\.___torch_mangle_\d+", "", str(made.inlined_graph)
+    )  # a number of its own for each class
     return [graph, traced.code, made(x), traced(torch.randn(3, 3))]
 
 

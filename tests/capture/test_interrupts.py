@@ -142,9 +142,8 @@ def test_a_full_stack_in_our_code_leaves_the_thread_as_it_was(source: str, tmp_p
         assert (state.busy, state.context, state.root) == (False, 0, None)
         torch.tanh(torch.ones(1))
     assert Recorded(path).call("torch.tanh").marker.module is None
-    assert set(Recorded(path).table("PYPROF_LOST")) <= {
-        "call not described (RecursionError)", "module not named (RecursionError)", "range not recorded (RecursionError)"
-    }  # fmt: skip
+    lost = Recorded(path).table("PYPROF_LOST")
+    assert all(reason.endswith("(RecursionError)") for reason in lost)
     pyprof.shutdown()
 
 

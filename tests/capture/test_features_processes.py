@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Features with several processes: loaders with workers, collectives, DDP, FSDP2, DTensor (two ranks over gloo)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from . import distributed_features
+from .conftest import Recorded
+from .features import Features, check
+
+features = Features()
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def batches(**options: Any) -> list[torch.Tensor]:
+    dataset = TensorDataset(torch.arange(12.0).reshape(6, 2))
+    loader = DataLoader(dataset, batch_size=2, shuffle=True, **options)
+    return [torch.mul(batch, 2) for _ in range(2) for (batch,) in loader]
+
+
+@features("DataLoader without workers", "torch.mul")
+def loader() -> Any:
+    return batches()
+
+
+@features("DataLoader with forked workers", "torch.mul")
+def forked() -> Any:
+    return batches(num_workers=2, multiprocessing_context="fork")
+
+
+@features("DataLoader with spawned workers", "torch.mul")
+def spawned() -> Any:
+    return batches(num_workers=1, multiprocessing_context="spawn", persistent_workers=True)
+
+
+@pytest.mark.parametrize("name", features)
+def test_it_is_the_same_with_pyprof(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    recorded = check(features[name], tmp_path)
+    assert [text for text, _ in recorded.ranges if text.startswith("enumerate(DataLoader)#")]
+    assert capfd.readouterr().err.count("\n") == 1  # the parent's line: workers say nothing
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["net.dict", "net.sqlite"]
+
+
+WORLD = 2
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what each rank said and recorded."""
+    if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+        pytest.skip("torch without gloo")
+    folder = tmp_path_factory.mktemp("ranks")
+    root = Path(__file__).resolve().parent.parent.parent
+    environment = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    command = [sys.executable, "-m", "tests.capture.distributed_features"]
+    logs = [folder / f"rank{rank}.log" for rank in range(WORLD)]
+    started = []
+    try:
+        for rank, log in enumerate(logs):
+            with log.open("w") as out:
+                words = [*command, str(rank), str(WORLD), str(folder)]
+                started.append(subprocess.Popen(words, cwd=root, env=environment, stdout=out, stderr=out))
+        for process, log in zip(started, logs):
+            assert process.wait(timeout=120) == 0, log.read_text()
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    return folder
+
+
+@pytest.mark.parametrize("rank", range(WORLD))
+@pytest.mark.parametrize("name", distributed_features.features)
+def test_it_is_the_same_on_every_rank(name: str, rank: int, ranks: Path) -> None:
+    assert json.loads((ranks / f"rank{rank}.json").read_text())[name] == ""
+
+
+def test_a_collective_has_its_tensors_as_arguments(ranks: Path) -> None:
+    recorded = Recorded(ranks / "rank0" / "collectives" / "net.sqlite")
+    calls = [call for call in recorded.calls if call.name == "torch.distributed.all_gather_into_tensor"]
+    assert [call.shapes for call in calls] == [[(4 * WORLD,), (4,)]]
+    assert "distributed_features.py" in calls[0].user_lines[-1]
+    assert recorded.table("PYPROF_META")["distributed.world_size"] == str(WORLD)
