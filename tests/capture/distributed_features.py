@@ -115,7 +115,7 @@ def attempt(function: Any) -> Any:
     return None
 
 
-@features("DistributedDataParallel", "torch.nn.functional.linear", "torch.optim.AdamW.step")
+@features("DistributedDataParallel", "torch.nn.functional.linear", "torch.optim.AdamW.step", long=True)
 def ddp() -> Any:
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 
@@ -162,7 +162,7 @@ def dtensor() -> Any:
     return [y, y.full_tensor(), out, *(p.grad for p in net.parameters())]
 
 
-@features("ZeroRedundancyOptimizer", "torch.optim.ZeroRedundancyOptimizer.step")
+@features("ZeroRedundancyOptimizer", "torch.optim.ZeroRedundancyOptimizer.step", long=True)
 def zero() -> Any:
     from torch.distributed.optim import ZeroRedundancyOptimizer
 

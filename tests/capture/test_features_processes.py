@@ -38,7 +38,7 @@ def forked() -> Any:
     return batches(num_workers=2, multiprocessing_context="fork")
 
 
-@features("DataLoader with spawned workers", "torch.mul")
+@features("DataLoader with spawned workers", "torch.mul", long=True)
 def spawned() -> Any:
     return batches(num_workers=1, multiprocessing_context="spawn", persistent_workers=True)
 

@@ -67,7 +67,7 @@ def compile_aot() -> Any:
     return compiled("aot_eager", body, torch.randn(3, 3), fullgraph=True)
 
 
-@features("torch.compile inductor", COMPILED)
+@features("torch.compile inductor", COMPILED, long=True)
 def compile_inductor() -> Any:
     return compiled("inductor", body, torch.randn(3, 3), fullgraph=True)
 
@@ -114,7 +114,7 @@ def compile_function() -> Any:
     return compiled("aot_eager", function, torch.randn(3), fullgraph=True)
 
 
-@features("torch.compile of an optimizer's step", "torch._foreach_")
+@features("torch.compile of an optimizer's step", "torch._foreach_", long=True)
 def compile_optimizer() -> Any:
     weight = torch.randn(3, requires_grad=True)
     optimizer = torch.optim.Adam([weight], foreach=True)
