@@ -31,6 +31,7 @@ from typing import Any
 import torch
 
 from pyprof.capture import compiling, targets
+from pyprof.capture import targets, untraced
 from pyprof.capture.callsites import callee_offsets
 from pyprof.capture.describe import Key, Traced, key_of, symbolic
 from pyprof.capture.recorder import local, recorder
@@ -263,6 +264,7 @@ class Patches:
 
     def install(self) -> None:
         """Put the wrappers in the way. They are made once and kept for the next window."""
+        untraced.leave_alone()
         if self._classes is None:
             self._classes = [_module_class(namespace, self._wrapper) for namespace in targets.namespaces()]
             for name in targets.tensor_methods():

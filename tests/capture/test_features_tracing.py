@@ -87,6 +87,27 @@ def compile_break() -> Any:
     return compiled("eager", broken, torch.randn(3))
 
 
+class Breaking(nn.Module):
+    """Every kind of call that is made between two graphs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.add(x, 1)
+        places = torch.nonzero(y).sum() + y.nonzero().sum() + torch.unique(y.detach()).sum()
+        print(end="")
+        y = self.linear(y) + y.tolist()[0]
+        return Cube.apply(F.softmax(y, -1)) + places  # type: ignore[no-any-return]
+
+
+@features("torch.compile between graphs", "aten.aten::nonzero", "Tensor.nonzero", "aten.aten::_unique2")
+def compile_between() -> Any:
+    """Frames too: none of PyProf's is compiled."""
+    return [*compiled("eager", Breaking(), torch.randn(3)), dict(torch._dynamo.utils.counters["frames"])]
+
+
 @features("torch.compile with dynamic shapes", "torch.add")
 def compile_dynamic() -> Any:
     counting = Counting("eager")
