@@ -27,7 +27,6 @@ _SCALARS = frozenset({int, float, bool, str, complex})
 _ATOMS = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format, type(...)})
 _LIMIT = 512  # elements of a sequence that are looked at
 # Tensors that stand for others while a program is traced or compiled: such a call computes nothing.
-_tracing = torch._C._is_tracing
 _modes = torch._C._len_torch_function_stack
 _TRACED = frozenset({"FakeTensor", "FunctionalTensor", "Proxy", "MetaProxy", "ShapeProxy"})
 _real_tensor: dict[type, bool] = {}
@@ -40,10 +39,9 @@ class Traced(Exception):
 def key_of(args: Sequence[Any], kwargs: Mapping[str, Any], alone: bool = False) -> Key:
     """The key of a call's arguments, flat: a contiguous tensor is its torch.Size and dtype, all else is one entry.
 
-    Raises Traced if one of them is a stand-in.
+    Raises Traced if one of them is a stand-in. Not for calls that torch.jit.trace sees: it would write each x.shape
+    below into the program that it makes.
     """
-    if _tracing():
-        return ()  # torch.jit.trace would write each x.shape below into the program it makes
     if _modes() and not alone:
         # A mode of the user (torch.device as a context, say) would be told of each x.shape below.
         with torch._C.DisableTorchFunction():

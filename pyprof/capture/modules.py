@@ -22,6 +22,7 @@ from pyprof.capture import compiling, facts, parameters
 from pyprof.capture.patch import Registry
 from pyprof.capture.recorder import ThreadState, local, recorder
 from pyprof.capture.stacks import ENDS
+from pyprof.capture.wrappers import passed_over
 
 _getframe = sys._getframe
 _paths: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}  # id of a module -> itself, its path
@@ -63,6 +64,7 @@ def _call_module(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
             state.modules += (context, start, time_ns())
 
 
+_call_module.__code__ = passed_over(_call_module.__code__)
 ENDS.append(_call_module.__code__)  # the frames outside are those of the module's context
 
 

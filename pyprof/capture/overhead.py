@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pyprof.capture import modules, patch
+from pyprof.capture import modules, patch, wrappers
 from pyprof.capture.recorder import Recorder, ThreadState
 
 _ROUNDS, _CALLS = 5, 100  # of each kind
@@ -71,9 +71,10 @@ def _empty(value: Any) -> Any:
 
 def _call(scratch: Recorder, local: _Local, until: int) -> int:
     """A function of a module: the lookup and the wrapper, as of `F.relu(x)`."""
-    names: dict[str, Any] = {**vars(patch), "recorder": scratch, "local": local, "_offsets": {}, "_codes": []}
+    names: dict[str, Any] = {**vars(wrappers), **vars(patch), "recorder": scratch, "local": local}
+    names.update({"_offsets": {}, "_placed": {}, "_codes": []})
     names["_analyse"] = _copy(patch._analyse, names)
-    wrapper = _copy(patch.recording, names)(_empty, scratch.function("", "empty"))
+    wrapper = _copy(wrappers.recording, names)(_empty, scratch.function("", "empty"))
     plain, watched = ModuleType("plain"), ModuleType("watched")
     for module in (plain, watched):
         module.empty = _empty  # type: ignore[attr-defined]

@@ -23,9 +23,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable
-from contextlib import suppress
-from time import time_ns
-from types import CodeType, MethodType, ModuleType
+from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -33,18 +31,16 @@ import torch
 from pyprof.capture import compiling, targets
 from pyprof.capture import targets, untraced
 from pyprof.capture.callsites import callee_offsets
-from pyprof.capture.describe import Key, Traced, key_of, symbolic
 from pyprof.capture.recorder import local, recorder
+from pyprof.capture.wrappers import Function, emitting, passed_over, placed, recording
 from pyprof.errors import UsageError
 
 log = logging.getLogger(__name__)
-Function = Callable[..., Any]
 _getframe = sys._getframe
 # torch.jit.trace writes the file and line of the innermost Python frame, and names of its variables, into the program
 # that it makes: that frame must be the user's.
 _tracing = torch._C._is_tracing
 _MISSING: Any = object()
-_NO_ROOM = "call not described (RecursionError)"
 # From 3.13 on the interpreter may read an attribute of any module straight from its dictionary, past a property,
 # unless its class has a __getattribute__ of its own: that is one frame more between the property and who asks.
 _BYPASSED = sys.version_info >= (3, 13)
@@ -75,122 +71,11 @@ class Registry:
         self._replaced.clear()
 
 
-def recording(original: Function, number: int) -> Function:
-    """A function that calls `original` and records the call as `recorder.functions[number]`, if it is the outermost."""
-    site_of = recorder.stacks.site
-    keys = recorder.keys
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        state = local.state
-        if state.busy or not recorder.active:
-            if recorder.counting and not state.busy:
-                recorder.excess += 1
-            return original(*args, **kwargs)
-        site = described = start = -1
-        key: Key = ()
-        try:  # around everything: ctrl-C may come at any call below, and `busy` must not stay set
-            state.busy = True
-            try:
-                site = site_of(_getframe(1), state.context)
-                key = key_of(args, kwargs)
-                described = keys.get(key, -1)
-                if described < 0:
-                    described = recorder.describe(key)
-            except Traced:  # the call is made further down, or this would be the context of what it raises
-                start = 0
-            except RecursionError:  # the stack is full, no call of ours has room; the operator's still has
-                site = described = -1
-                recorder.lost[_NO_ROOM] = recorder.lost.get(_NO_ROOM, 0) + 1
-            except Exception as error:  # never into the user's code
-                site = described = -1
-                start = _undescribed(error, key)
-            if start:
-                start = time_ns()
-            return original(*args, **kwargs)
-        finally:
-            state.busy = False
-            if start > 0:
-                calls = state.calls
-                calls += (number, site, described, state.layer, start, time_ns())
-                if len(calls) > recorder.limit:
-                    _full()
-
-    return _named_like(call, original)
-
-
-def emitting(original: Function, number: int) -> Function:
-    """The same where calls are written as NVTX ranges: `recording` stays free of that, and as fast as it is."""
-    site_of = recorder.stacks.site
-    keys = recorder.keys
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        state = local.state
-        writer = recorder.ranges
-        if state.busy or not recorder.active or writer is None:
-            return original(*args, **kwargs)
-        site = described = start = -1
-        key: Key | None = None
-        depth = 0
-        try:
-            state.busy = True
-            try:
-                site = site_of(_getframe(1), state.context)
-                key = key_of(args, kwargs)
-                described = keys.get(key, -1)
-                if described < 0:
-                    described = recorder.describe(key) if recorder.keeping or not writer.full else -1
-            except Traced:
-                start = 0
-            except RecursionError:  # the stack is full, no call of ours has room; the operator's still has
-                site = described = -1
-                recorder.lost[_NO_ROOM] = recorder.lost.get(_NO_ROOM, 0) + 1
-            except Exception as error:  # never into the user's code
-                site = described = -1
-                start = _undescribed(error, key)
-            if start:
-                depth = writer.push(state, number, site, described, key)
-                start = time_ns()
-            return original(*args, **kwargs)
-        finally:
-            state.busy = False
-            end = time_ns()
-            if depth:
-                writer.pop(depth)
-            if start > 0 and recorder.keeping:
-                calls = state.calls
-                calls += (number, site, described, state.layer, start, end)
-                if len(calls) > recorder.limit:
-                    _full()
-            elif start > 0 and recorder.counting:
-                recorder.excess += 1
-
-    return _named_like(call, original)
-
-
-def _undescribed(error: Exception, key: Key | None) -> int:
-    """Count a call whose place or arguments could not be noted: -1; or 0, it computes nothing and is not recorded."""
-    if symbolic(key):
-        return 0
-    recorder.drop(f"call not described ({type(error).__name__})")
-    return -1
-
-
-def _named_like(call: Function, original: Function) -> Function:
-    for name in ("__name__", "__qualname__", "__doc__", "__module__"):
-        with suppress(AttributeError, TypeError):  # builtins lack some of these
-            setattr(call, name, getattr(original, name))
-    return call
-
-
-def _full() -> None:
-    try:
-        recorder.on_full()
-    except Exception as error:  # never into the user's code
-        recorder.drop(f"bound not checked ({type(error).__name__})")
-
-
 _offsets: dict[int, frozenset[int]] = {}
-_codes: list[CodeType] = []  # keeps the ids in _offsets valid
+_codes: list[CodeType] = []  # keeps their ids valid
+_placed: dict[
+    int, tuple[Function, Function]
+] = {}  # where a call stands -> the function that is called, its wrapper
 
 
 def _analyse(code: CodeType) -> frozenset[int]:
@@ -204,7 +89,8 @@ class _Lookup(property):
 
 
 def _lookup(namespace: dict[str, Any], name: str, original: Function, wrapper: Function) -> _Lookup:
-    offsets_of = _offsets.get
+    offsets_of, placed_at = _offsets.get, _placed.get
+    warns_by_itself = isinstance(original, FunctionType)  # with a frame of its own
     absent = _MISSING if name in namespace else original  # torch._VF computes its attributes
 
     def get(module: ModuleType) -> Any:
@@ -213,11 +99,17 @@ def _lookup(namespace: dict[str, Any], name: str, original: Function, wrapper: F
             return value if value is not _MISSING else _deleted(module, name)
         frame = _getframe(_ASKING)
         code = frame.f_code
+        place = id(code) + frame.f_lasti  # no other code object lies there
+        found = placed_at(place)
+        if found is not None and found[0] is value:
+            return found[1]
         offsets = offsets_of(id(code))
         if offsets is None:
             offsets = _analyse(code)
         if frame.f_lasti in offsets and value is original:
-            return wrapper
+            at_place = wrapper if warns_by_itself else placed(wrapper, frame)
+            _placed[place] = original, at_place
+            return at_place
         return value if value is not _MISSING else _deleted(module, name)
 
     def put(module: ModuleType, value: Any) -> None:
@@ -248,9 +140,46 @@ class _Method:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self.original
-        if local.state.busy or _tracing():
+        if local.state.busy or _tracing():  # inside a recorded call nothing is recorded
             return self.bind(instance)
         return MethodType(self.wrapper, instance)
+
+    def clear(self) -> None:
+        """The window has ended."""
+
+
+class _Builtin(_Method):
+    """One that is written in C++: its wrapper is copied for each place that asks (`wrappers.placed`)."""
+
+    __slots__ = ("_placed",)
+
+    def __init__(self, original: Any, wrapper: Function):
+        super().__init__(original, wrapper)
+        self._placed: dict[int, Function] = {}
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self.original
+        if local.state.busy or _tracing():
+            return self.bind(instance)
+        frame = _getframe(1)
+        place = id(frame.f_code) + frame.f_lasti  # no other code object lies there
+        wrapper = self._placed.get(place)
+        if wrapper is None:
+            wrapper = self._placed[place] = self._at(frame)
+        return MethodType(wrapper, instance)
+
+    def _at(self, frame: FrameType) -> Function:
+        """For an operator and for a method that is called at once; a method that is kept equals itself anywhere."""
+        code = frame.f_code
+        offsets = _offsets.get(id(code))
+        if offsets is None:
+            offsets = _analyse(code)
+        operator = self.wrapper.__name__.startswith("__")
+        return placed(self.wrapper, frame) if operator or frame.f_lasti in offsets else self.wrapper
+
+    def clear(self) -> None:
+        self._placed.clear()
 
 
 class Patches:
@@ -270,7 +199,8 @@ class Patches:
             for name in targets.tensor_methods():
                 original = getattr(torch.Tensor, name)
                 wrapper = self._wrapper(original, recorder.function("Tensor", name))
-                self._methods.append((name, _Method(original, wrapper)))
+                kind = _Method if isinstance(original, FunctionType) else _Builtin
+                self._methods.append((name, kind(original, wrapper)))
         for name, method in self._methods:
             if getattr(torch.Tensor, name) is method.original:
                 self._registry.replace(torch.Tensor, name, method)
@@ -284,6 +214,9 @@ class Patches:
     def remove(self) -> None:
         """Undo `install`."""
         _offsets.clear()
+        _placed.clear()
+        for _, method in self._methods:
+            method.clear()
         _codes.clear()
         for module, plain, watched in self._classes or ():
             if type(module) is watched:
@@ -324,7 +257,9 @@ def _apply(original: Function, make: Callable[[Function, int], Function]) -> Fun
             call = numbers[cls] = make(functools.partial(original, cls), number)
         return call(*args, **kwargs)
 
-    return apply
+    made: Any = apply
+    made.__code__ = passed_over(made.__code__)
+    return made  # type: ignore[no-any-return]
 
 
 _wrapped = Registry()

@@ -31,9 +31,11 @@ from pyprof.capture.collectors.gpus import gpus
 from pyprof.capture.collectors.kineto import Kineto, Operator
 from pyprof.capture.collectors.layer import Layer
 from pyprof.capture.patch import Patches, Registry, emitting
+from pyprof.capture.patch import Patches, Registry
 from pyprof.capture.recorder import recorder
 from pyprof.capture.resolve import CallRow, RangeRow, resolve
 from pyprof.capture.signals import held
+from pyprof.capture.wrappers import emitting
 from pyprof.capture.writer import Recording, StepRow, check_folder, write
 
 # torch's records take 4 kB each until they are read: they are read whenever about this many have come together.
