@@ -201,9 +201,11 @@ class Patches:
                 wrapper = self._wrapper(original, recorder.function("Tensor", name))
                 kind = _Method if isinstance(original, FunctionType) else _Builtin
                 self._methods.append((name, kind(original, wrapper)))
-        for name, method in self._methods:
-            if getattr(torch.Tensor, name) is method.original:
-                self._registry.replace(torch.Tensor, name, method)
+        # First all the looking, then all the setting: Python 3.13 gives a class a thousand versions, one for each look
+        # after a change, and does not speed up its attributes any more when they are used up.
+        ours = [item for item in self._methods if getattr(torch.Tensor, item[0]) is item[1].original]
+        for name, method in ours:
+            self._registry.replace(torch.Tensor, name, method)
         function = torch.autograd.Function
         apply = _apply(vars(function)["apply"].__func__, self._wrapper)
         self._registry.replace(function, "apply", classmethod(apply))

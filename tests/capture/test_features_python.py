@@ -14,13 +14,17 @@ import inspect
 import io
 import operator
 import pickle
+import re
 import sys
 import types
+import warnings
 from collections import ChainMap
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -258,6 +262,42 @@ def errors() -> Any:
         except Exception as error:
             said.append([type(error).__name__, str(error), error.__cause__, error.__context__])
     said.append(torch.sub(torch.ones(1), 1))
+    return said
+
+
+@features("warnings", "torch.from_numpy", "torch.nn.functional.softmax", "Tensor.to", "Tensor.__getitem__")
+def told() -> Any:
+    """By C++ and by Python, of functions, methods, operators, modules: the place that is named, and filters by it."""
+    frozen, x = np.zeros(2), torch.ones(2)
+    frozen.flags.writeable = False
+    bodies = (
+        lambda: torch.from_numpy(frozen),
+        lambda: torch.add(x, 1, out=torch.empty(3)),
+        lambda: x.to(torch.complex64).to(torch.float32),
+        lambda: x[torch.ones(2, dtype=torch.uint8)],
+        lambda: F.softmax(x),
+        lambda: nn.Softmax()(x),
+        lambda: F.mse_loss(x, torch.ones(2, 1)),
+        lambda: nn.MSELoss()(x, torch.ones(2, 1)),
+        lambda: nn.Dropout2d()(torch.ones(2, 3)),
+    )
+    was, said = torch.is_warn_always_enabled(), []
+    torch.set_warn_always(True)
+    try:
+        for body in bodies:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                body()
+            said.append([f"{warning.filename}:{warning.lineno} {warning.message}" for warning in caught])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.filterwarnings("error", module=re.escape(__name__))
+            for body in bodies:
+                with suppress(UserWarning):
+                    body()
+                    said.append(["not an error"])
+    finally:
+        torch.set_warn_always(was)
     return said
 
 
