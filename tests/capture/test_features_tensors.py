@@ -14,6 +14,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import pyprof
+
+from .conftest import Recorded
 from .features import Features, check
 
 features = Features()
@@ -295,3 +298,15 @@ def flop_counter() -> Any:
 @pytest.mark.parametrize("name", features)
 def test_it_is_the_same_with_pyprof(name: str, tmp_path: Path) -> None:
     check(features[name], tmp_path)
+
+
+def test_calls_on_stand_ins_are_not_recorded(tmp_path: Path) -> None:
+    with pyprof.profile(str(tmp_path / "net.sqlite")):
+        with FakeTensorMode():
+            x = torch.ones(2, 3)
+            torch.matmul(x, x.t())
+        torch.tanh(torch.ones(1))
+    pyprof.shutdown()
+    names = Recorded(tmp_path / "net.sqlite").names
+    assert "torch.tanh" in names
+    assert not {"torch.matmul", "Tensor.t"} & set(names)

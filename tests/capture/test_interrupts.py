@@ -15,12 +15,13 @@ import torch
 from torch import nn
 
 import pyprof
-from pyprof.capture import annotate, modules, patch, stacks, wrappers
+from pyprof.capture import annotate, modules, patch, wrappers
 from pyprof.capture.recorder import local, recorder
 
 from .conftest import Recorded
 
-OURS = tuple(str(module.__file__) for module in (patch, modules, annotate, stacks, wrappers))
+# Not stacks.py: the end of `with self.lock` is a call to Python's tracer, but no place where Python looks for signals.
+OURS = tuple(str(module.__file__) for module in (patch, modules, annotate, wrappers))
 _CALLS = {code for name, code in dis.opmap.items() if name.startswith("CALL")}
 
 
