@@ -28,8 +28,7 @@ from typing import Any
 
 import torch
 
-from pyprof.capture import compiling, targets
-from pyprof.capture import targets, untraced
+from pyprof.capture import compiling, targets, untraced
 from pyprof.capture.callsites import callee_offsets
 from pyprof.capture.recorder import local, recorder
 from pyprof.capture.wrappers import Function, emitting, passed_over, placed, recording

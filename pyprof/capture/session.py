@@ -30,7 +30,6 @@ from pyprof.capture.collectors.device import KERNEL
 from pyprof.capture.collectors.gpus import gpus
 from pyprof.capture.collectors.kineto import Kineto, Operator
 from pyprof.capture.collectors.layer import Layer
-from pyprof.capture.patch import Patches, Registry, emitting
 from pyprof.capture.patch import Patches, Registry
 from pyprof.capture.recorder import recorder
 from pyprof.capture.resolve import CallRow, RangeRow, resolve

@@ -76,23 +76,6 @@ class Stacks:
                         context, id(code), frame.f_lasti, id(code2), second.f_lasti, id(code3), third.f_lasti,
                         id(code4), fourth.f_lasti,
                     )  # fmt: skip
-        The key has four frames at most, written out: a loop costs twice as much, a function of its own a tenth more.
-        """
-        place: Key
-        second = frame.f_back
-        if second is None or (code2 := second.f_code) is _CALL_IMPL:
-            place = (context, id(frame.f_code), frame.f_lasti)
-        else:
-            inner = (context, id(frame.f_code), frame.f_lasti, id(code2), second.f_lasti)
-            third = second.f_back
-            if third is None or (code3 := third.f_code) is _CALL_IMPL:
-                place = inner
-            else:
-                fourth = third.f_back
-                if fourth is None or (code4 := fourth.f_code) is _CALL_IMPL:
-                    place = (*inner, id(code3), third.f_lasti)
-                else:
-                    place = (*inner, id(code3), third.f_lasti, id(code4), fourth.f_lasti)
         site = self.by_key.get(place)
         if site is None:
             frames = walk(frame)
