@@ -16,6 +16,7 @@ from time import time_ns
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from pyprof.capture.collectors.kineto import Operator
 from pyprof.capture.recorder import ThreadState, local, recorder
@@ -46,13 +47,14 @@ def met(root: torch.nn.Module, path_of: Callable[[torch.nn.Module], str | None])
     """A model runs for the first time: its parameters get their hooks. `path_of` gives a module's path."""
     if torch._C._get_tracing_state() is not None:  # torch.jit.trace would take reading a size for an operator
         return
-    for module in root.modules():
-        for name, parameter in module._parameters.items():
-            known = _known.get(id(parameter))
-            if parameter is None or (known is not None and known.reference() is parameter):
-                continue
-            if parameter.requires_grad and parameter.is_leaf:
-                _know(parameter, name, path_of(module) or "")
+    with torch._C.DisableTorchFunction():  # modes and subclasses of the program need not know
+        for module in root.modules():
+            for name, parameter in module._parameters.items():
+                known = _known.get(id(parameter))
+                if parameter is None or (known is not None and known.reference() is parameter):
+                    continue
+                if parameter.requires_grad and parameter.is_leaf and not is_lazy(parameter):
+                    _know(parameter, name, path_of(module) or "")
 
 
 def _know(parameter: torch.nn.Parameter, name: str, module: str) -> None:
@@ -84,19 +86,21 @@ def install() -> None:
     """A window opens: models of an earlier one get their hooks again."""
     global _open
     _open = True
-    for hooked in _known.values():
-        _hook(hooked)
+    with torch._C.DisableTorchFunction():
+        for hooked in _known.values():
+            _hook(hooked)
 
 
 def remove() -> None:
     """Take all hooks away."""
     global _open
     _open = False
-    for reference, handle in _installed:
-        handle.remove()
-        parameter = reference()
-        if parameter is not None and not parameter._post_accumulate_grad_hooks:
-            parameter._post_accumulate_grad_hooks = None  # type: ignore[assignment]  # as it was
+    with torch._C.DisableTorchFunction():
+        for reference, handle in _installed:
+            handle.remove()
+            parameter = reference()
+            if parameter is not None and not parameter._post_accumulate_grad_hooks:
+                parameter._post_accumulate_grad_hooks = None  # type: ignore[assignment]  # as it was
     _installed.clear()
 
 
@@ -119,8 +123,7 @@ def name(operators: list[Operator], threads: Iterable[ThreadState]) -> None:
         for time, number in zip(state.gradients[::2], state.gradients[1::2]):
             index = bisect_right(starts, time) - 1
             if index < 0 or time > operators[mine[index]].end:
-                recorder.drop("gradients of a parameter whose event was not found")
-                continue
+                continue  # FSDP calls the hooks itself, for the shards that it reduced; or no operators are recorded
             operator, parameter = operators[mine[index]], _parameters[number]
             call = calls.get(number)
             if call is None:

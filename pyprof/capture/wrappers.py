@@ -142,6 +142,9 @@ def _undescribed(error: Exception, key: Key | None) -> int:
 
 def _named_like(call: Any, original: Function) -> Function:
     call.__code__ = passed_over(call.__code__)
+    call._torchdynamo_disable = (
+        True  # a bound method that the program kept is no more to be traced than a builtin
+    )
     for name in ("__name__", "__qualname__", "__doc__", "__module__"):
         with suppress(AttributeError, TypeError):  # builtins lack some of these
             setattr(call, name, getattr(original, name))
@@ -178,7 +181,8 @@ def placed(wrapper: Any, frame: FrameType) -> Any:
         co_linetable=_one_line(len(code.co_code) // 2),
     )  # fmt: skip
     untraced.mark(code)
-    copy = FunctionType(code, frame.f_globals, wrapper.__name__, None, wrapper.__closure__)
+    copy: Any = FunctionType(code, frame.f_globals, wrapper.__name__, None, wrapper.__closure__)
+    copy._torchdynamo_disable = True
     copy.__qualname__, copy.__doc__, copy.__module__ = (
         wrapper.__qualname__,
         wrapper.__doc__,
