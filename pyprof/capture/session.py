@@ -10,18 +10,19 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from time import time_ns
 
 import torch
 
-from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, facts, hooks, modules, overhead
+from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, facts, hooks, modules, overhead, place
 from pyprof.capture.collectors import nvtx
 from pyprof.capture.collectors.kineto import Kineto, Operator
 from pyprof.capture.patch import Patches, Registry, emitting
 from pyprof.capture.recorder import recorder
 from pyprof.capture.resolve import CallRow, RangeRow, resolve
 from pyprof.capture.signals import held
-from pyprof.capture.writer import Recording, StepRow, check_folder, write
+from pyprof.capture.writer import Recording, StepRow, write
 
 # torch's records take 4 kB each until they are read: they are read whenever about this many have come together.
 _READ_EVENTS = 50_000
@@ -38,8 +39,12 @@ class Session:
 
     def __init__(self, output: str | None, max_events: int = DEFAULT_MAX_EVENTS, operators: bool = False):
         if output is not None:
-            check_folder(output)
+            place.check(output)
+            self.folder = os.getcwd()  # the program may leave it
         self.output, self.max_events = output, max_events
+        self.number = 0  # of this window among those of one schedule
+        self.keeps_others = False  # the file takes no name that this run has written
+        self.for_rank = False  # nobody named the file here: it is written if this process is a rank
         self._emit_nvtx = nvtx.Operators() if output is None and operators else None
         self._patches = _patches
         self.on_step: Callable[[Session], None] | None = None
@@ -52,6 +57,7 @@ class Session:
 
     def _reset(self) -> None:
         self.operators_given_up = False
+        self._fault: Exception | None = None  # what was recorded is lost; `write` says so
         self._first = self._last = 0
         self._calls: list[CallRow] = []
         self._ranges: list[RangeRow] = []
@@ -109,15 +115,22 @@ class Session:
 
     @held()
     def close(self) -> None:
-        """Close the window and keep what it recorded."""
+        """Close the window and keep what it recorded. What goes wrong is raised by `write`, not into the program."""
         if not self._open:
             return
-        self._stop()
-        if self.output is None:
-            nvtx.say_lost()
-            recorder.clear()
-            facts.clear()
-            return
+        try:
+            self._stop()
+            if self.output is None:
+                nvtx.say_lost()
+                facts.clear()
+            else:
+                self._keep()
+        except Exception as error:
+            self._fault = error.with_traceback(None)  # frames keep tensors
+        recorder.clear()
+        self._kineto.clear()
+
+    def _keep(self) -> None:
         self._last = time_ns()
         self._windows += 1
         self._window_ns += self._last - self._opened
@@ -138,14 +151,13 @@ class Session:
             recorder.drop(f"calls after the first {self.max_events} events", recorder.excess)
         for reason, count in recorder.lost.items():
             self._lost[reason] = self._lost.get(reason, 0) + count
-        recorder.clear()
-        self._kineto.clear()
 
     @held()
     def discard(self) -> None:
         """Close the window and forget everything so far."""
         if self._open:
-            self._stop()
+            with suppress(Exception):  # of reading what is not wanted
+                self._stop()
         recorder.clear()
         self._kineto.clear()
         self._reset()
@@ -171,9 +183,9 @@ class Session:
         recorder.ranges = None
         if self._emit_nvtx is not None:
             self._emit_nvtx.stop()
-        self._kineto.stop()
         self._registry.undo()
         self._patches.remove()
+        self._kineto.stop()
 
     def step(self) -> None:
         """The program marks the end of a step."""
@@ -219,6 +231,9 @@ class Session:
             self.reading = True
             try:
                 self._read()
+            except Exception as error:
+                self._fault = error.with_traceback(None)  # frames keep tensors
+                recorder.active, recorder.keeping = recorder.ranges is not None, False
             finally:
                 self.reading = False
                 self._pauses += 1
@@ -268,12 +283,19 @@ class Session:
                 out["sites_per_step_ns"] = in_steps // len(self._steps)
         return {f"overhead.{name}": str(value) for name, value in out.items()}
 
+    @property
+    def path(self) -> str:
+        """The whole name of the file."""
+        return os.path.join(self.folder, self.output or "")
+
     def write(self) -> None:
         """Write the file; one line on stderr says what is in it."""
         if self.output is None:
             return
+        if self._fault is not None:
+            raise self._fault
         self._bound()
-        write(self.output, self._recording(), " ".join(sys.argv[:1]) or "python")
+        write(self.path, self._recording(), " ".join(sys.argv[:1]) or "python")
         steps = f", {_plural(len(self._steps), 'step')}" if self._steps else ""
         lost = sum(self._lost.values())
         print(
@@ -303,7 +325,7 @@ class Session:
             **self._facts,
             **facts.gather_seen(self._operators),
             **self._overhead(),
-            "folder": os.getcwd(),
+            "folder": self.folder,
             "device": "cuda" if torch.cuda.is_available() else "cpu",
             "layers": "sites+operators" if recorded_operators else "sites",
         }
