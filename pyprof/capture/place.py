@@ -34,14 +34,14 @@ _PREFIX, _SUFFIX = ".pyprof-", ".part"
 
 
 def check(path: str) -> None:
-    """Raise CaptureError if a file cannot be written there: better before the training than after it."""
+    """Raise CaptureError, a sentence about the file, if it cannot be written: better known before the training."""
     try:
         _check_target(path)
         name, file = _scratch(_folder(path))
         os.close(file)
         os.unlink(name)
     except OSError as error:
-        raise CaptureError(f"{path}: cannot be written ({_reason(error)}). Name another file.") from error
+        raise CaptureError(f"cannot be written ({_reason(error)}). Name another file.") from error
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def database(path: str) -> Iterator[sqlite3.Connection]:
         with _database(path) as connection:
             yield connection
     except (OSError, sqlite3.Error) as error:
-        raise CaptureError(f"{path}: the recording could not be written ({_reason(error)}).") from error
+        raise CaptureError(f"the recording could not be written ({_reason(error)}).") from error
 
 
 @contextmanager
@@ -90,8 +90,7 @@ def _check_target(path: str) -> None:
         return
     if not stat.S_ISREG(mode):
         raise OSError("it is a folder" if stat.S_ISDIR(mode) else "it is no file")
-    if not os.access(path, os.W_OK):
-        raise OSError("it is write-protected")
+    os.close(os.open(path, os.O_WRONLY))  # raises if it is write-protected, which renaming does not ask
 
 
 def _reason(error: Exception) -> str:

@@ -21,6 +21,9 @@ import torch
 
 from pyprof.capture.patch import Registry
 
+# What `pyprof run` records into, for ranks that the script starts with torch.multiprocessing. PYPROF_OUTPUT would not
+# do: any other program that the script starts would take the name as well.
+OUTPUT_OF_RUN = "PYPROF_OUTPUT_OF_RUN"
 _group: dict[str, Any] = {}  # facts of the default group, of the last one if there is none any more
 
 
@@ -94,6 +97,10 @@ def imports_script() -> bool:
     return getattr(multiprocessing.process.current_process(), "_inheriting", False)
 
 
-def may_be_rank() -> bool:
-    """Whether this process may turn out to be a rank. Workers of loaders and pools are daemons, ranks are not."""
-    return not is_child() or not (imports_script() or multiprocessing.process.current_process().daemon)
+def inherited_output() -> str | None:
+    """The file that the environment names. Workers of loaders and pools are daemons, ranks are not."""
+    if not is_child():
+        return os.environ.get("PYPROF_OUTPUT")
+    if imports_script() or multiprocessing.process.current_process().daemon:
+        return None
+    return os.environ.get("PYPROF_OUTPUT") or os.environ.get(OUTPUT_OF_RUN)

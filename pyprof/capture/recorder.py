@@ -183,5 +183,12 @@ class Recorder:
         return True
 
 
+def forked() -> None:
+    """In a forked child there is one thread, under another number, and what it was in the middle of is the parent's."""
+    recorder.threads[:] = []
+    local.state = ThreadState()
+    recorder.add(local.state)
+
+
 recorder = Recorder()
 local = _Local()

@@ -16,7 +16,7 @@ import traceback
 from types import CodeType, ModuleType
 from typing import Any
 
-from pyprof.capture import window
+from pyprof.capture import ranks, window
 from pyprof.capture.plan import Plan
 from pyprof.capture.stacks import ENDS
 from pyprof.errors import CaptureError, UsageError
@@ -34,6 +34,8 @@ def run(script: str, args: list[str], output: str, max_events: int, plan: Plan |
     sys.modules["__main__"] = main
     window.init_only()
     window.record_run(output, max_events, plan)
+    if plan is None:
+        os.environ[ranks.OUTPUT_OF_RUN] = os.path.abspath(output)
     try:
         return _execute(code, main.__dict__)
     finally:
@@ -41,6 +43,7 @@ def run(script: str, args: list[str], output: str, max_events: int, plan: Plan |
             if window.finish() is None and not window.recorded():
                 print(f"pyprof: {script} opened no window, nothing was recorded.", file=sys.stderr)
         finally:
+            os.environ.pop(ranks.OUTPUT_OF_RUN, None)
             sys.modules["__main__"] = replaced
 
 

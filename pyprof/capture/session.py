@@ -23,6 +23,7 @@ from pyprof.capture.recorder import recorder
 from pyprof.capture.resolve import CallRow, RangeRow, resolve
 from pyprof.capture.signals import held
 from pyprof.capture.writer import Recording, StepRow, write
+from pyprof.errors import CaptureError
 
 # torch's records take 4 kB each until they are read: they are read whenever about this many have come together.
 _READ_EVENTS = 50_000
@@ -39,7 +40,10 @@ class Session:
 
     def __init__(self, output: str | None, max_events: int = DEFAULT_MAX_EVENTS, operators: bool = False):
         if output is not None:
-            place.check(output)
+            try:
+                place.check(output)
+            except CaptureError as error:
+                raise CaptureError(f"{output}: {error}") from error
             self.folder = os.getcwd()  # the program may leave it
         self.output, self.max_events = output, max_events
         self.number = 0  # of this window among those of one schedule
@@ -295,7 +299,10 @@ class Session:
         if self._fault is not None:
             raise self._fault
         self._bound()
-        write(self.path, self._recording(), " ".join(sys.argv[:1]) or "python")
+        try:
+            write(self.path, self._recording(), " ".join(sys.argv[:1]) or "python")
+        except CaptureError as error:
+            raise CaptureError(f"{self.output}: {error}") from error
         steps = f", {_plural(len(self._steps), 'step')}" if self._steps else ""
         lost = sum(self._lost.values())
         print(

@@ -23,6 +23,7 @@ from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, hooks, ranks, terminate
 from pyprof.capture.collectors import nvtx as ranges
 from pyprof.capture.patch import Registry, unwrap_all
 from pyprof.capture.plan import Plan
+from pyprof.capture.recorder import forked
 from pyprof.capture.session import Session
 from pyprof.capture.signals import held
 from pyprof.errors import CaptureError
@@ -107,8 +108,8 @@ def init(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS, nvtx: 
     _install()
     control.until_exit = ranges.plan.writer is not None
     for_rank = output is None and ranks.is_child()
-    if output is None and ranks.may_be_rank():
-        output = os.environ.get("PYPROF_OUTPUT")
+    if output is None:
+        output = ranks.inherited_output()
     free = control.plan is None and (control.session is None or control.background())
     if output and free and not ranks.imports_script():
         record_run(output, max_events)
@@ -264,6 +265,7 @@ def shutdown() -> None:
     ranges.plan.reset()
     ranks.forget()
     control.plan, control.passed_over = None, False
+    control.said.clear()
     if control.hooks is not None:
         control.hooks.undo()
         control.hooks = None
@@ -345,6 +347,7 @@ def _forget() -> None:
     """In a forked child: a worker records nothing and says nothing."""
     if control.session is not None:
         control.session.abandon()
+    forked()
     control.session = control.ranges = None
     control.until_exit = False
     annotate.on_optimizer_step.clear()
