@@ -196,6 +196,7 @@ def finish(last: bool = False) -> str | None:
     try:
         return _finish()
     finally:
+        terminate.remove()
         control.resume()
 
 
@@ -217,7 +218,6 @@ def _finish() -> str | None:
             return session.output
     finally:
         session.forget()
-        terminate.remove()
     return None
 
 
@@ -351,7 +351,6 @@ def _forget() -> None:
     control.session = control.ranges = None
     control.until_exit = False
     annotate.on_optimizer_step.clear()
-    terminate.forget()
     control.plan = None
     control.pid, control.recorded = os.getpid(), True
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -418,3 +420,118 @@ def test_short_memory_is_one_sentence(
         torch.tanh(x)
     assert Recorded(Path(path)).names == ["torch.tanh"]
     assert len(Recorded(Path(path)).ops) == 1
+
+
+# Programs that end otherwise. Under `pyprof run` and with PYPROF_OUTPUT: all that was recorded is in the file.
+
+ENDINGS = {
+    "exit": ("sys.exit(3)", 3, ""),
+    "exception": ("raise ValueError('mine')", 1, "ValueError: mine"),
+    "ctrl-c": ("os.kill(os.getpid(), signal.SIGINT); time.sleep(60)", 130, "KeyboardInterrupt"),
+    "sigterm": ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)", -15, ""),
+    "daemon thread": (
+        "def work():\n    while True: torch.tanh(x); time.sleep(.2)\n"
+        "threading.Thread(target=work, daemon=True).start(); time.sleep(.1)",
+        0,
+        "",
+    ),
+}
+ENDS = "import os, signal, sys, threading, time, torch\n{begin}\nx = torch.ones(2)\ntorch.exp(x)\n{ending}\n"
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+@pytest.mark.parametrize("way", ["run", "environment"])
+def test_however_a_program_ends_it_ends_so_and_the_file_is_whole(
+    name: str, way: str, forks: Forks, tmp_path: Path
+) -> None:
+    ending, expected, error = ENDINGS[name]
+    if (name, way) == ("ctrl-c", "environment"):
+        expected = -signal.SIGINT  # as python itself ends
+    begin = "" if way == "run" else "import pyprof; pyprof.init()"
+    command, environment = (["run"], {}) if way == "run" else ([], {"PYPROF_OUTPUT": "net.sqlite"})
+    code, program = forks.run(tmp_path, ENDS.format(begin=begin, ending=ending), *command, **environment)
+    assert code == expected, program.stderr
+    assert error in program.stderr
+    assert "pyprof/" not in program.stderr
+    assert left(tmp_path) == ["net.sqlite"]
+    names = Recorded(tmp_path / "net.sqlite").names
+    assert names[:2] == ["torch.ones", "torch.exp"]
+    assert set(names[2:]) == ({"torch.tanh"} if name == "daemon thread" else set())
+
+
+SEGFAULT = "import faulthandler; faulthandler.enable(); faulthandler._sigsegv()"
+
+
+@pytest.mark.parametrize(("ending", "expected"), [("os._exit(5)", 5), (SEGFAULT, -11)])
+def test_a_program_that_dies_on_the_spot_leaves_nothing(
+    ending: str, expected: int, forks: Forks, tmp_path: Path
+) -> None:
+    code, program = forks.run(tmp_path, ENDS.format(begin="", ending=ending), "run")
+    assert code == expected
+    assert left(tmp_path) == []
+    assert ("Segmentation fault" in program.stderr) == (expected < 0)
+
+
+def test_sigterm_does_not_wait_for_a_main_thread_that_never_comes(forks: Forks, tmp_path: Path) -> None:
+    """A rank that waits for another one is inside of C; a semaphore's `wait` stands for it."""
+    ending = (
+        "import ctypes\nlibc = ctypes.CDLL(None)\nsemaphore = ctypes.create_string_buffer(64)\n"
+        "open('half', 'w').close()\nwhile libc.sem_wait(semaphore): pass"
+    )
+    # The handler of a signal ends sem_wait; one that is restarted, as a lock of C++ is, does not.
+    ending = ending.replace("sem_wait(semaphore)", "pthread_mutex_lock(semaphore)")
+    ending = ending.replace("while", "libc.pthread_mutex_lock(semaphore)\nwhile")
+    program = forks.start(tmp_path, ENDS.format(begin="", ending=ending), "run")
+    wait_for(program, tmp_path / "half")
+    program.signal(signal.SIGTERM)
+    assert program.wait() == -signal.SIGTERM
+    (tmp_path / "half").unlink()
+    assert left(tmp_path) == ["net.sqlite"]
+    assert Recorded(tmp_path / "net.sqlite").names[:2] == ["torch.ones", "torch.exp"]
+
+
+def test_a_second_sigterm_does_not_wait_for_the_file(forks: Forks, tmp_path: Path) -> None:
+    prelude = (
+        "import os, shutil, time\n"
+        "def slow(*args):\n    open('half', 'w').close()\n    time.sleep(60)\n"
+        "shutil.copyfileobj = slow\n"
+    )
+    ending = "os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)"
+    program = forks.start(tmp_path, ENDS.format(begin="", ending=ending), "run", prelude=prelude)
+    wait_for(program, tmp_path / "half")
+    program.signal(signal.SIGTERM)
+    assert program.wait() == -signal.SIGTERM
+    assert left(tmp_path) == ["half"]
+
+
+def test_a_program_that_handles_sigterm_itself_does(forks: Forks, tmp_path: Path) -> None:
+    begin = "signal.signal(signal.SIGTERM, lambda *_: print('mine'))"
+    ending = "os.kill(os.getpid(), signal.SIGTERM)\ntorch.tanh(x)"
+    code, program = forks.run(tmp_path, ENDS.format(begin=begin, ending=ending), "run")
+    assert (code, program.stdout) == (0, "mine\n")
+    assert Recorded(tmp_path / "net.sqlite").names[-1] == "torch.tanh"
+
+
+def test_children_of_a_recorded_program_die_of_sigterm_as_ever(forks: Forks, tmp_path: Path) -> None:
+    ending = (
+        "child = os.fork()\nif not child:\n    time.sleep(60)\nos.kill(child, signal.SIGTERM)\n"
+        "print(os.waitpid(child, 0)[1], signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)"
+    )
+    code, program = forks.run(tmp_path, ENDS.format(begin="", ending=ending), "run")
+    assert (code, program.stdout) == (0, "15 False\n")
+    assert len(program.stderr.splitlines()) == 1
+
+
+def test_the_signal_is_as_it_was_after_the_recording(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM), threading.active_count()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        pyprof.init(output=str(tmp_path / "net.sqlite"))
+        assert callable(signal.getsignal(signal.SIGTERM))
+        pyprof.shutdown()
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        assert signal.set_wakeup_fd(-1) == -1
+        while threading.active_count() > before[1]:  # the thread ends by itself
+            time.sleep(0.001)
+    finally:
+        signal.signal(signal.SIGTERM, before[0])
