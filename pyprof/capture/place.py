@@ -37,9 +37,12 @@ def check(path: str) -> None:
     """Raise CaptureError, a sentence about the file, if it cannot be written: better known before the training."""
     try:
         _check_target(path)
-        name, file = _scratch(_folder(path))
+        folder = _folder(path)
+        file = _nameless(folder)
+        if file is None:
+            name, file = _scratch(folder)
+            os.unlink(name)
         os.close(file)
-        os.unlink(name)
     except OSError as error:
         raise CaptureError(f"cannot be written ({_reason(error)}). Name another file.") from error
 
@@ -147,6 +150,14 @@ def _copy(content: Any, file: int) -> None:
         shutil.copyfileobj(content, copy, 1 << 20)
 
 
+def _nameless(folder: str) -> int | None:
+    """A new file without a name; None where the file system has none, or the folder takes no file."""
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+    except (OSError, AttributeError):
+        return None
+
+
 def _linked(content: Any, path: str) -> bool:
     """Publish through a file without a name; False where the file system has none."""
     folder, base = os.path.split(path)
@@ -155,9 +166,8 @@ def _linked(content: Any, path: str) -> bool:
     except (OSError, AttributeError):
         return False
     try:
-        try:
-            file = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666)
-        except (OSError, AttributeError):
+        file = _nameless(folder)
+        if file is None:
             return False
         try:
             if not os.path.exists(f"/proc/self/fd/{file}"):

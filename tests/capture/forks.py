@@ -17,7 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 _SERVER = """
-import json, os, runpy, sys
+import json, multiprocessing, os, sys
 import torch, torch.distributed, numpy, sqlite3
 torch.set_num_threads(1)
 while line := sys.stdin.readline():
@@ -32,6 +32,7 @@ while line := sys.stdin.readline():
     os.chdir(order["folder"])
     for number, name in ((0, os.devnull), (1, order["stdout"]), (2, order["stderr"])):
         os.dup2(os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666), number)
+    multiprocessing.process.ORIGINAL_DIR = order["folder"]
     os.environ.update(order["environment"])
     sys.argv = order["argv"]
     sys.path[0] = order["folder"]

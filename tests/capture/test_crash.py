@@ -47,7 +47,11 @@ def left(folder: Path) -> list[str]:
 
 
 def check_nothing_or_whole(folder: Path) -> None:
+    """The scratch file has a name, and nothing in it, until SQLite has opened it."""
     for name in left(folder):
+        if name.startswith(".pyprof-") and not (folder / name).stat().st_size:
+            (folder / name).unlink()
+            continue
         assert name == "net.sqlite"
         recorded = Recorded(folder / name)
         assert recorded.query("pragma integrity_check") == [("ok",)]
@@ -127,15 +131,15 @@ def test_killed_while_it_writes_a_program_leaves_nothing_or_a_whole_file(
 def test_killed_at_any_moment_of_writing(named: bool, forks: Forks, tmp_path: Path) -> None:
     """Also where the file system knows no files without a name: then a temporary may stay until the next recording."""
     killed = 0
-    for number in range(100):
+    for number in range(60):
         prelude = "del os.O_TMPFILE" if named else ""
-        killed += kill_while_it_writes(forks, tmp_path, number * 0.0004, prelude)
+        killed += kill_while_it_writes(forks, tmp_path, number * 0.0006, prelude)
         if named:
             for name in left(tmp_path):
                 assert name == "net.sqlite" or (name.startswith(".pyprof-") and name.endswith(".part"))
         else:
             check_nothing_or_whole(tmp_path)
-    assert killed > 20
+    assert killed > 10
     with pyprof.profile(str(tmp_path / "net.sqlite")):
         torch.exp(x)
     assert left(tmp_path) == ["net.sqlite"]
