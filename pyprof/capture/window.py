@@ -64,8 +64,8 @@ class Control:
         return self.until_exit and self.session is not None and self.session is self.ranges
 
     def resume(self) -> None:
-        """Open the window of `init` again, after another one."""
-        if self.until_exit and self.session is None and os.getpid() == self.pid:
+        """Open the window of `init` again, after another one, unless the command line has chosen the window."""
+        if self.until_exit and self.session is None and self.plan is None and os.getpid() == self.pid:
             self.session = self.ranges = Session(None)
             self.session.open()
 

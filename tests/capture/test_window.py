@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
+import tracemalloc
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -350,3 +353,34 @@ def test_nothing_of_the_program_is_kept_after_a_window(record: Record) -> None:
     assert [state for state in recorder.threads if state.calls or state.modules or state.ranges] == []
     record(lambda: None)
     assert thread.name not in [state.name for state in recorder.threads]
+
+
+def test_windows_leave_nothing_in_memory(tmp_path: Path) -> None:
+    """Objects that the collector follows, by type, and bytes that our code holds, from one window to the next."""
+    net = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+
+    def window() -> None:
+        with pyprof.profile(str(tmp_path / "net.sqlite"), warmup=1, active=2, repeat=2) as p:
+            for _ in range(6):
+                net(torch.ones(4, 8)).sum().backward()
+                p.step()
+
+    def objects() -> Counter[str]:
+        gc.collect()
+        return Counter(type(thing).__qualname__ for thing in gc.get_objects())
+
+    def held() -> int:
+        snapshot = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/pyprof/*")])
+        return sum(trace.size for trace in snapshot.traces)
+
+    tracemalloc.start()
+    try:
+        found = []
+        for _ in range(6):  # caches of Python's own grow now and then, what a window leaves would each time
+            window()
+            found.append((objects(), held()))
+        grown = [(later[0] - former[0], later[1] - former[1]) for former, later in zip(found, found[1:])]
+        assert min(max(counts.values(), default=0) for counts, _ in grown) <= 1, grown
+        assert min(size for _, size in grown) < 500, grown
+    finally:
+        tracemalloc.stop()
