@@ -9,6 +9,7 @@ import threading
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -379,7 +380,7 @@ def test_windows_leave_nothing_in_memory(tmp_path: Path) -> None:
         for _ in range(6):  # caches of Python's own grow now and then, what a window leaves would each time
             window()
             found.append((objects(), held()))
-        grown = [(later[0] - former[0], later[1] - former[1]) for former, later in zip(found, found[1:])]
+        grown = [(later[0] - former[0], later[1] - former[1]) for former, later in pairwise(found)]
         assert min(max(counts.values(), default=0) for counts, _ in grown) <= 1, grown
         assert min(size for _, size in grown) < 500, grown
     finally:
