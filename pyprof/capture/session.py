@@ -15,7 +15,7 @@ from time import time_ns
 
 import torch
 
-from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, facts, hooks, modules, overhead, place
+from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, clock, facts, hooks, modules, overhead, place
 from pyprof.capture.collectors import nvtx
 from pyprof.capture.collectors.kineto import Kineto, Operator
 from pyprof.capture.patch import Patches, Registry, emitting
@@ -75,6 +75,7 @@ class Session:
         self._recorded = [0, 0]
         self._recorded_in_steps = [0, 0]
         self._windows = self._window_ns = 0
+        self._moved_ns = 0  # by which the clock was set while a window was open
         self._first_step = 0  # of this window, in _steps
         facts.clear()
 
@@ -108,6 +109,7 @@ class Session:
                     f"pyprof: torch's profiler does not start ({error}); call sites are recorded.",
                     file=sys.stderr,
                 )
+        self._clock = clock.offset_ns()
         now = time_ns()
         self._first = self._first or now
         self._step_start = self._opened = now
@@ -135,7 +137,10 @@ class Session:
         self._kineto.clear()
 
     def _keep(self) -> None:
-        self._last = time_ns()
+        moved = clock.offset_ns() - self._clock
+        if abs(moved) > clock.TOLERANCE_NS:
+            self._moved_ns += moved
+        self._last = max(time_ns(), self._opened)
         self._windows += 1
         self._window_ns += self._last - self._opened
         self._count_recorded()
@@ -200,7 +205,7 @@ class Session:
     def mark(self) -> None:
         """Note the end of a step."""
         if self._open and self.output is not None:
-            now = time_ns()
+            now = max(time_ns(), self._step_start)  # unless the clock was set back
             self._steps.append(StepRow(self.next_step, self._step_start, now, threading.get_native_id()))
             self._step_start = now
         self.next_step += 1
@@ -336,6 +341,8 @@ class Session:
             "device": "cuda" if torch.cuda.is_available() else "cpu",
             "layers": "sites+operators" if recorded_operators else "sites",
         }
+        if self._moved_ns:
+            meta["clock.set_ns"] = str(self._moved_ns)
         if self._pauses:
             meta["pauses"], meta["pauses_ns"] = str(self._pauses), str(self._paused_ns)
         if self.operators_given_up:

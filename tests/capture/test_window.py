@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable
@@ -385,3 +386,37 @@ def test_windows_leave_nothing_in_memory(tmp_path: Path) -> None:
         assert min(size for _, size in grown) < 500, grown
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("jump", [-5_000_000_000, 5_000_000_000])
+def test_a_clock_that_is_set_in_a_window_is_told(
+    jump: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a machine's time is corrected. No interval ends before it begins."""
+    from pyprof.capture import clock, patch, session
+
+    late = False
+
+    def now() -> int:
+        return time.time_ns() + (jump if late else 0)
+
+    for module in (clock, patch, session):
+        monkeypatch.setattr(module, "time_ns", now)
+    path = tmp_path / "net.sqlite"
+    with pyprof.profile(str(path)) as p:
+        for turn in range(3):
+            late = turn == 1
+            torch.tanh(x)
+            p.step()
+        late = True
+    recorded = Recorded(path)
+    set_by = int(recorded.table("PYPROF_META")["clock.set_ns"])
+    assert round(set_by / jump) == 1
+    assert all(call.start <= call.end for call in recorded.calls)
+    steps = recorded.query("select start, end from PYPROF_STEP order by number")
+    assert len(steps) == 3
+    assert all(start <= end for start, end in steps)
+
+
+def test_a_clock_that_is_not_set_is_no_fact(record: Record) -> None:
+    assert "clock.set_ns" not in record(lambda: torch.tanh(x)).table("PYPROF_META")
