@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether the system's clock was set while a window was open.
 
-Times in a recording are those of the system's clock. torch counts ticks and turns them into such times by what the clock
-said at both ends of the window: if it was set in between, the two do not fit, and operators may lie beside their calls.
+Times in a recording are those of the system's clock. torch counts ticks and turns them into such times by what the
+clock said at both ends of the window: if it was set in between, operators may lie beside their calls.
 """
 
 from __future__ import annotations
