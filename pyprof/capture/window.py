@@ -125,6 +125,8 @@ def _configure(nvtx: str | None) -> None:
 
 
 def _install() -> None:
+    if os.getpid() != control.pid:  # forked before there was anything to follow
+        _forget()
     if control.hooks is None:
         control.hooks = Registry()
         hooks.install(control.hooks, control)
@@ -214,14 +216,13 @@ def _finish() -> str | None:
         elif session.for_rank and ranks.rank() is None:  # a helper: the file is that of its parent
             session.discard()
         else:
-            _write(session)
-            return session.output
+            return _write(session)
     finally:
         session.forget()
     return None
 
 
-def _write(session: Session) -> None:
+def _write(session: Session) -> str | None:
     control.recorded = control.recorded or session.output is not None
     try:
         session.close()
@@ -229,6 +230,7 @@ def _write(session: Session) -> None:
             session.output = _file_name(session, session.output)
             session.write()
             control.written.add(session.path)
+        return session.output
     except CaptureError as error:
         print(f"pyprof: {error}", file=sys.stderr)
     except MemoryError:
@@ -243,6 +245,7 @@ def _write(session: Session) -> None:
             f"pyprof: the recording is lost ({type(error).__name__}: {error}). Please report this.",
             file=sys.stderr,
         )
+    return None
 
 
 def _file_name(session: Session, output: str) -> str:

@@ -217,9 +217,10 @@ if __name__ == "__main__":
     ("method", "how", "before"),
     [
         pytest.param("spawn", "init", "", marks=pytest.mark.long),
-        ("spawn", "environment", ""),
+        pytest.param("spawn", "environment", "", marks=pytest.mark.long),
         ("fork", "init", "pyprof.init(); torch.exp(torch.ones(2))"),
         ("fork", "environment", "torch.exp(torch.ones(2))"),
+        ("fork", "init", "import pyprof.capture.window"),
         ("fork", "profile", "pyprof.init(); torch.exp(torch.ones(2))"),
     ],
 )

@@ -362,8 +362,8 @@ def test_windows_leave_nothing_in_memory(tmp_path: Path) -> None:
     net = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
 
     def window() -> None:
-        with pyprof.profile(str(tmp_path / "net.sqlite"), warmup=1, active=2, repeat=2) as p:
-            for _ in range(6):
+        with pyprof.profile(str(tmp_path / "net.sqlite"), warmup=1, active=1, repeat=2) as p:
+            for _ in range(4):
                 net(torch.ones(4, 8)).sum().backward()
                 p.step()
 
@@ -378,7 +378,7 @@ def test_windows_leave_nothing_in_memory(tmp_path: Path) -> None:
     tracemalloc.start()
     try:
         found = []
-        for _ in range(6):  # caches of Python's own grow now and then, what a window leaves would each time
+        for _ in range(4):  # caches of Python's own grow now and then, what a window leaves would each time
             window()
             found.append((objects(), held()))
         grown = [(later[0] - former[0], later[1] - former[1]) for former, later in pairwise(found)]
