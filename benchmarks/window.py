@@ -7,8 +7,8 @@
 A round is two processes in turn, each training a small transformer on one thread for the same steps: one as it is, one
 with `pyprof.profile(wait=..., active=5)` in the middle. Compared are the medians of the CPU time of the steps before
 the window and after it, with and without, and the growth of the resident memory from soon after the window to the end.
-The same of the step that a tenth of them are faster than, for a machine with other work. A ratio is that of one round;
-printed are the median and the extremes over the rounds.
+A ratio is that of one round; printed are the median and the extremes over the rounds. A process more, in which blocks
+of steps with and without PyProf take turns, is less at the mercy of a machine's other work.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from time import process_time_ns
@@ -39,13 +39,8 @@ def _resident() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _tenth(times: list[int]) -> int:
-    """What a tenth of the steps keep below: less of it is other programs' doing than of the median."""
-    return sorted(times)[len(times) // 10]
-
-
-def child(recorded: bool, steps: int) -> dict[str, Any]:
-    """One run. Times in ns of CPU, memory in bytes."""
+def _step() -> Callable[[], float]:
+    """A training step of a small transformer; returns its loss."""
     import torch
     import torch.nn.functional as F
 
@@ -59,9 +54,22 @@ def child(recorded: bool, steps: int) -> dict[str, Any]:
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     tokens = torch.randint(100, (8, 33))
-    wait = steps // 2
+
+    def step() -> float:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+def child(recorded: bool, steps: int) -> dict[str, Any]:
+    """One run. Times in ns of CPU, memory in bytes."""
+    step, wait = _step(), steps // 2
     times: list[int] = []
-    after = 0
+    after, loss = 0, 0.0
     if recorded:
         import pyprof
 
@@ -69,10 +77,7 @@ def child(recorded: bool, steps: int) -> dict[str, Any]:
         profile.__enter__()
     for number in range(steps):
         begin = process_time_ns()
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+        loss = step()
         if recorded:
             profile.step()
         times.append(process_time_ns() - begin)
@@ -84,21 +89,59 @@ def child(recorded: bool, steps: int) -> dict[str, Any]:
         assert os.path.exists("net.sqlite")
     return {
         "before": median(times[SETTLE:wait]),
-        "before, tenth": _tenth(times[SETTLE:wait]),
-        "after, tenth": _tenth(times[wait + ACTIVE + SETTLE :]),
         "window": sum(times[wait - 1 : wait + ACTIVE]) - (ACTIVE + 1) * median(times[SETTLE:wait]),
         "after": median(times[wait + ACTIVE + SETTLE :]),
         "resident": after,
         "grown": end - after,
-        "loss": loss.item(),
+        "loss": loss,
     }
 
 
-def _run(recorded: bool, steps: int) -> dict[str, Any]:
+def blocks(count: int) -> dict[str, list[float]]:
+    """Ratios of neighbouring blocks of 10 steps in one process, waiting for a window or without PyProf."""
+    import pyprof
+
+    step = _step()
+
+    def block(waiting: bool) -> int:
+        profile: Any = pyprof.profile("idle.sqlite", wait=10**9)
+        if waiting:
+            profile.__enter__()
+        step()
+        begin = process_time_ns()
+        for _ in range(10):
+            step()
+            if waiting:
+                profile.step()
+        spent = process_time_ns() - begin
+        if waiting:
+            profile.__exit__(None, None, None)
+        pyprof.shutdown()
+        return spent
+
+    def ratios() -> list[float]:
+        found = []
+        for number in range(count):
+            order = (False, True) if number % 2 else (True, False)
+            spent = {waiting: block(waiting) for waiting in order}
+            found.append(spent[True] / spent[False])
+        return found
+
+    for _ in range(SETTLE):
+        step()
+    before = ratios()
+    with pyprof.profile("net.sqlite", active=ACTIVE) as p:
+        for _ in range(ACTIVE):
+            step()
+            p.step()
+    return {"before": before, "after": ratios()}
+
+
+def _run(what: str, steps: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="pyprof-bench-") as folder:
         command = [sys.executable, os.path.abspath(__file__), "--steps", str(steps), "--child"]
         done = subprocess.run(
-            [*command, "recorded" if recorded else "plain"],
+            [*command, what],
             cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True,
         )  # fmt: skip
     found: dict[str, Any] = json.loads(done.stdout)
@@ -110,7 +153,7 @@ def compare(rounds: int, steps: int) -> str:
     pairs = []
     for number in range(rounds):
         order = (False, True) if number % 2 else (True, False)
-        found = {recorded: _run(recorded, steps) for recorded in order}
+        found = {recorded: _run("recorded" if recorded else "plain", steps) for recorded in order}
         assert found[True]["loss"] == found[False]["loss"]
         pairs.append((found[False], found[True]))
 
@@ -125,8 +168,6 @@ def compare(rounds: int, steps: int) -> str:
     for part in ("before", "after"):
         ratios = [recorded[part] / alone[part] for alone, recorded in pairs]
         lines.append(row(f"step {part} the window, with / without PyProf", ratios, "ratio"))
-        ratios = [recorded[f"{part}, tenth"] / alone[f"{part}, tenth"] for alone, recorded in pairs]
-        lines.append(row("  fastest tenth of them", ratios, "ratio"))
     ratios = [
         (recorded["after"] / recorded["before"]) / (alone["after"] / alone["before"])
         for alone, recorded in pairs
@@ -143,6 +184,10 @@ def compare(rounds: int, steps: int) -> str:
             "MiB",
         )
     )
+    lines.append(f"in one process, {steps // 4} pairs of blocks of 10 steps")
+    for part, ratios in _run("blocks", steps // 4).items():
+        middle = sorted(ratios)[len(ratios) // 4 : -len(ratios) // 4 or None]
+        lines.append(row(f"{part} a window, waiting / without, middle half", middle, "ratio"))
     return "\n".join(lines)
 
 
@@ -150,7 +195,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Example: window.py --rounds 7")
     parser.add_argument("--rounds", type=int, default=7, help="pairs of runs; default: %(default)s")
     parser.add_argument("--steps", type=int, default=200, help="steps of a run; default: %(default)s")
-    parser.add_argument("--child", choices=("plain", "recorded"), help=argparse.SUPPRESS)
+    parser.add_argument("--child", choices=("plain", "recorded", "blocks"), help=argparse.SUPPRESS)
     return parser
 
 
@@ -158,7 +203,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     arguments = _parser().parse_args(argv)
     if arguments.child:
-        print(json.dumps(child(arguments.child == "recorded", arguments.steps)))
+        run = (
+            blocks(arguments.steps)
+            if arguments.child == "blocks"
+            else child(arguments.child == "recorded", arguments.steps)
+        )
+        print(json.dumps(run))
         return 0
     print(f"{os.cpu_count()} cores, Python {platform.python_version()}, one thread")
     print(compare(arguments.rounds, arguments.steps))

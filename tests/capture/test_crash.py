@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import pyprof
-from pyprof.capture import place, session
+from pyprof.capture import place, session, window
 from pyprof.capture.collectors import kineto
 from pyprof.cli import main
 
@@ -540,7 +540,7 @@ def test_the_signal_is_as_it_was_after_the_recording(tmp_path: Path) -> None:
     try:
         pyprof.init(output=str(tmp_path / "net.sqlite"))
         assert callable(signal.getsignal(signal.SIGTERM))
-        pyprof.shutdown()
+        window.finish()
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
         assert signal.set_wakeup_fd(-1) == -1
         while threading.active_count() > before[1]:  # the thread ends by itself

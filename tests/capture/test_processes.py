@@ -258,6 +258,7 @@ def test_a_program_that_the_script_starts_takes_no_file(forks: Forks, tmp_path: 
     assert code == 0, program.stderr
     assert Recorded(tmp_path / "net.sqlite").names == ["torch.ones"]
     assert sorted(os.listdir(tmp_path)) == ["net.py", "net.sqlite", "other.py"]
+    assert program.stderr.count("net.sqlite: ") == 1  # nor did it write before
 
 
 def test_a_terminated_rank_has_its_file(forks: Forks, tmp_path: Path) -> None:
