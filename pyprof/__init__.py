@@ -19,7 +19,7 @@ _HOME = {
     "start": "pyprof.capture.window",
     "stop": "pyprof.capture.window",
     "step": "pyprof.capture.window",
-    "profile": "pyprof.capture.window",
+    "profile": "pyprof.capture.schedule",
     "annotate": "pyprof.capture.annotate",
     "wrap": "pyprof.capture.patch",
     "available": "pyprof.capture.collectors.layer",

@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 arguments.output,
                 arguments.max_events,
                 plan,
-                arguments.collector,
+                load_module("pyprof.capture.options").of_command(arguments),
             )
         )
     except PyProfError as error:

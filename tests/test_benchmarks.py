@@ -47,6 +47,13 @@ def test_each_mode_of_capture_is_measured(root: Path) -> None:
         assert mode in printed
 
 
+@pytest.mark.long
+def test_the_steps_outside_a_window_are_measured(root: Path) -> None:
+    printed = run(root, "window.py", "--rounds", "1", "--steps", "40")
+    for figure in ("step before the window", "step after the window", "resident memory from after"):
+        assert figure in printed
+
+
 def test_the_same_options_generate_the_same_file(root: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "first.sqlite", tmp_path / "second.sqlite"
     for path in (first, second):

@@ -15,17 +15,21 @@ from pathlib import Path
 
 import pytest
 
+from pyprof.parse import formats
+
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
+OF_ONE = [name for name in EXAMPLES if name != "ddp.py"]  # those of one process and one recording
 TRAINED = {"lenet.py", "transformer.py", "resnet50.py"}  # those with an optimizer
 COLUMNS = ("idx", "dir", "phase", "mod", "op", "module", "trace", "layer", "params", "sil", "flops", "bytes")
 
 
-def python(*args: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+def python(*args: str | Path, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     env = os.environ | {
         "PYTHONPATH": str(ROOT),
         "CUDA_VISIBLE_DEVICES": "",
     }  # figures below are those of a CPU
+    env |= variables
     return subprocess.run(
         [sys.executable, *map(str, args)],
         cwd=cwd,
@@ -86,7 +90,7 @@ def test_runs_alone(name, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", OF_ONE)
 def test_table_has_every_direction(name, table):
     rows = table(name)
     phases = Counter((row["dir"], row["phase"]) for row in rows)
@@ -190,3 +194,57 @@ def test_compiled_modules_name_the_line_that_called_them(table):
     assert flops(rows, op="linear", dir="fprop").count(product) == 4
     lines = {row["trace"].split(",")[-1].rsplit("/", 1)[-1] for row in rows if row["op"] == "linear"}
     assert lines == {line_of("jit.py", "y = scripted(x)"), line_of("jit.py", "z = traced(y)")}
+
+
+def run_ddp(way: str, folder: Path) -> None:
+    """Both ranks of examples/ddp.py: started by itself or by torchrun, recorded by a variable or by `pyprof run`."""
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    words: dict[str, tuple[str | Path, ...]] = {
+        "itself": ("-m", "pyprof", "run", "-o", "net.sqlite"),
+        "itself, variable": (),
+        "torchrun": (*launcher, "-m", "pyprof", "run", "-o", "net.sqlite"),
+        "torchrun, variable": launcher,
+    }
+    variables = {"PYPROF_OUTPUT": "net.sqlite"} if "variable" in way else {}
+    run = python(*words[way], ROOT / "examples" / "ddp.py", cwd=folder, **variables)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("ddp on cpu: loss ")
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "itself",
+        pytest.param("itself, variable", marks=pytest.mark.long),
+        "torchrun",
+        pytest.param("torchrun, variable", marks=pytest.mark.long),
+    ],
+)
+def test_ddp_has_a_whole_recording_of_each_rank(way, tmp_path):
+    run_ddp(way, tmp_path)
+    own = {"net.sqlite"} if way == "itself" else set()  # of the process that starts the ranks and waits
+    assert {path.name for path in tmp_path.iterdir()} == {"net.rank0.sqlite", "net.rank1.sqlite"} | own
+    for rank in range(2):
+        path = tmp_path / f"net.rank{rank}.sqlite"
+        trace = formats.load(path)
+        facts = {name: value for name, value in trace.meta.items() if name.startswith("distributed.")}
+        assert facts == {
+            "distributed.rank": str(rank), "distributed.world_size": "2", "distributed.backend": "gloo",
+            "distributed.local_rank": str(rank),
+        }  # fmt: skip
+        assert trace.lost == {}
+        assert list(trace.steps.number) == [0, 1, 2]
+        operators = Counter(trace.strings[code] for code in trace.ops.name.tolist())
+        assert operators["c10d::allreduce_"] == 3 + 1  # one bucket of gradients per step, and the loss
+        parse = python(ROOT / "pyprof/parse/parse.py", path, "-o", "net.dict", cwd=tmp_path)
+        assert parse.returncode == 0, parse.stderr
+        prof = python(
+            ROOT / "pyprof/prof/prof.py", "--csv", "-c", ",".join(COLUMNS), "net.dict", cwd=tmp_path
+        )
+        assert prof.returncode == 0, prof.stderr
+        _, *lines = csv.reader(prof.stdout.splitlines())
+        rows = [dict(zip(COLUMNS, line, strict=True)) for line in lines]
+        product = 2 * 32 * 128 * 128
+        assert flops(rows, module="module.0", op="linear", dir="fprop") == [product] * 3
+        assert {row["phase"] for row in rows if row["op"] == "linear"} == {"forward", "backward"}
+        assert sum(row["phase"] == "optimizer" for row in rows) > 0

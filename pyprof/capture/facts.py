@@ -26,6 +26,7 @@ from typing import Any
 import torch
 
 import pyprof
+from pyprof.capture import ranks
 from pyprof.capture.collectors.kineto import FUNCTION, Operator
 from pyprof.model import Tensor
 
@@ -241,16 +242,11 @@ def _gpus() -> dict[str, Any]:
 
 
 def _distributed() -> dict[str, Any]:
-    distributed: Any = torch.distributed
-    if not distributed.is_available() or not distributed.is_initialized():
-        return {}
+    found = {f"distributed.{name}": value for name, value in ranks.group().items()}
     local = os.environ.get("LOCAL_RANK", "")
-    return {
-        "distributed.rank": distributed.get_rank(),
-        "distributed.world_size": distributed.get_world_size(),
-        "distributed.backend": distributed.get_backend(),
-        "distributed.local_rank": local if local.isdigit() else None,
-    }
+    if found and local.isdigit():
+        found["distributed.local_rank"] = local
+    return found
 
 
 def _autocast_devices() -> tuple[str, ...]:

@@ -9,6 +9,7 @@ collector. Times are nanoseconds of the Unix epoch, as torch's own profiler repo
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
@@ -72,11 +73,13 @@ class ThreadState:
         "open",
         "ranges",
         "root",
+        "thread",
         "tid",
     )
 
     def __init__(self) -> None:
         self.tid = threading.get_native_id()
+        self.thread = weakref.ref(threading.current_thread())
         self.name = threading.current_thread().name
         self.busy = False  # inside a recorded call: inner calls are seen as operators
         self.context = 0  # of the innermost module that is running
@@ -164,8 +167,8 @@ class Recorder:
         self.threads.append(state)
 
     def _drop_ended(self) -> None:
-        alive = {thread.native_id for thread in threading.enumerate()}
-        self.threads[:] = [state for state in self.threads if state.tid in alive]
+        alive = threading.enumerate()  # not by number: in a forked child Python's is still that of the parent
+        self.threads[:] = [state for state in self.threads if state.thread() in alive]
 
     def clear(self) -> None:
         """Forget what was recorded; open ranges and running modules stay as they are."""
@@ -183,6 +186,13 @@ class Recorder:
         for state in self.threads:
             state.attributes.clear()
         return True
+
+
+def forked() -> None:
+    """In a forked child there is one thread, under another number, and what it was in the middle of is the parent's."""
+    recorder.threads[:] = []
+    local.state = ThreadState()
+    recorder.add(local.state)
 
 
 recorder = Recorder()

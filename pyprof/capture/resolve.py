@@ -143,7 +143,7 @@ class _Texts:
             call = Call(mod, op, arguments(self._keys[record.args]) if record.args >= 0 else ())
             path = stacks.contexts[stacks.sites[record.site][1]].path if record.site >= 0 else ""
             text = self._known[key] = encode(call, record.layer, stacks.trace(record.site), path or None)
-        return CallRow(record.start, record.end, tid, text)
+        return CallRow(record.start, max(record.start, record.end), tid, text)
 
     def operator(self, operator: Operator, modules: _Innermost, ranges: Iterable[RangeRecord]) -> CallRow:
         context = modules.at(operator.start)

@@ -16,7 +16,8 @@ import traceback
 from types import CodeType, ModuleType
 from typing import Any
 
-from pyprof.capture import window
+from pyprof.capture import ranks, window
+from pyprof.capture.options import Given
 from pyprof.capture.plan import Plan
 from pyprof.capture.stacks import ENDS
 from pyprof.errors import CaptureError, UsageError
@@ -28,7 +29,7 @@ def run(
     output: str,
     max_events: int,
     plan: Plan | None = None,
-    collector: str | None = None,
+    more: Given | None = None,
 ) -> int:
     """Run a script under capture. Returns the exit code that python would end with."""
     path = os.path.abspath(script)  # as python names a script to itself and in tracebacks
@@ -40,7 +41,9 @@ def run(
     replaced = sys.modules["__main__"]
     sys.modules["__main__"] = main
     window.init_only()
-    window.record_run(output, max_events, plan, collector)
+    window.record_run(output, max_events, plan, more)
+    if plan is None:
+        os.environ[ranks.OUTPUT_OF_RUN] = os.path.abspath(output)
     try:
         return _execute(code, main.__dict__)
     finally:
@@ -48,6 +51,7 @@ def run(
             if window.finish() is None and not window.recorded():
                 print(f"pyprof: {script} opened no window, nothing was recorded.", file=sys.stderr)
         finally:
+            os.environ.pop(ranks.OUTPUT_OF_RUN, None)
             sys.modules["__main__"] = replaced
 
 

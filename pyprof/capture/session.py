@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from time import time_ns
 
 import torch
@@ -17,12 +18,14 @@ import torch
 from pyprof.capture import (
     DEFAULT_MAX_EVENTS,
     annotate,
+    clock,
     compiling,
     facts,
     hooks,
     modules,
     overhead,
     parameters,
+    place,
     sources,
 )
 from pyprof.capture.collectors import nvtx
@@ -30,12 +33,14 @@ from pyprof.capture.collectors.device import KERNEL
 from pyprof.capture.collectors.gpus import gpus
 from pyprof.capture.collectors.kineto import Kineto, Operator
 from pyprof.capture.collectors.layer import Layer
+from pyprof.capture.options import NOTHING, Options
 from pyprof.capture.patch import Patches, Registry
 from pyprof.capture.recorder import recorder
 from pyprof.capture.resolve import CallRow, RangeRow, resolve
 from pyprof.capture.signals import held
 from pyprof.capture.wrappers import emitting
-from pyprof.capture.writer import Recording, StepRow, check_folder, write
+from pyprof.capture.writer import Recording, StepRow, write
+from pyprof.errors import CaptureError
 
 # torch's records take 4 kB each until they are read: they are read whenever about this many have come together.
 _READ_EVENTS = 50_000
@@ -55,24 +60,32 @@ class Session:
         output: str | None,
         max_events: int = DEFAULT_MAX_EVENTS,
         operators: bool = False,
-        collector: str = "auto",
+        options: Options = NOTHING,
     ):
         if output is not None:
-            check_folder(output)
+            try:
+                place.check(output)
+            except CaptureError as error:
+                raise CaptureError(f"{output}: {error}") from error
+            self.folder = os.getcwd()  # the program may leave it
         self.output, self.max_events = output, max_events
+        self.number = 0  # of this window among those of one schedule
+        self.keeps_others = False  # the file takes no name that this run has written
+        self.for_rank = False  # nobody named the file here: it is written if this process is a rank
         self._emit_nvtx = nvtx.Operators() if output is None and operators else None
         self._patches = _patches
         self.on_step: Callable[[Session], None] | None = None
         self.next_step = 0
         self._registry = Registry()
         self._kineto = Kineto()
-        self._device = Layer(collector, self._kineto)
+        self._device = Layer(options.collector, self._kineto)
         self._open = False
         self.reading = False  # torch's records, in the middle of a window: not the moment to close it
         self._reset()
 
     def _reset(self) -> None:
         self.operators_given_up = False
+        self._fault: Exception | None = None  # what was recorded is lost; `write` says so
         self._first = self._last = 0
         self._calls: list[CallRow] = []
         self._ranges: list[RangeRow] = []
@@ -87,6 +100,7 @@ class Session:
         self._recorded = [0, 0]
         self._recorded_in_steps = [0, 0]
         self._windows = self._window_ns = 0
+        self._moved_ns = 0  # by which the clock was set while a window was open
         self._first_step = 0  # of this window, in _steps
         facts.clear()
 
@@ -122,6 +136,7 @@ class Session:
                     f"pyprof: torch's profiler does not start ({error}); call sites are recorded.",
                     file=sys.stderr,
                 )
+        self._clock = clock.offset_ns()
         now = time_ns()
         self._first = self._first or now
         self._step_start = self._opened = now
@@ -134,16 +149,26 @@ class Session:
 
     @held()
     def close(self) -> None:
-        """Close the window and keep what it recorded."""
+        """Close the window and keep what it recorded. What goes wrong is raised by `write`, not into the program."""
         if not self._open:
             return
-        self._stop()
-        if self.output is None:
-            nvtx.say_lost()
-            recorder.clear()
-            facts.clear()
-            return
-        self._last = time_ns()
+        try:
+            self._stop()
+            if self.output is None:
+                nvtx.say_lost()
+                facts.clear()
+            else:
+                self._keep()
+        except Exception as error:
+            self._fault = error.with_traceback(None)  # frames keep tensors
+        recorder.clear()
+        self._kineto.clear()
+
+    def _keep(self) -> None:
+        moved = clock.offset_ns() - self._clock
+        if abs(moved) > clock.TOLERANCE_NS:
+            self._moved_ns += moved
+        self._last = max(time_ns(), self._opened)
         self._windows += 1
         self._window_ns += self._last - self._opened
         self._count_recorded()
@@ -166,14 +191,13 @@ class Session:
             recorder.drop(f"calls after the first {self.max_events} events", recorder.excess)
         for reason, count in recorder.lost.items():
             self._lost[reason] = self._lost.get(reason, 0) + count
-        recorder.clear()
-        self._kineto.clear()
 
     @held()
     def discard(self) -> None:
         """Close the window and forget everything so far."""
         if self._open:
-            self._stop()
+            with suppress(Exception):  # of reading what is not wanted
+                self._stop()
         recorder.clear()
         self._device.forget()
         self._kineto.clear()
@@ -201,12 +225,12 @@ class Session:
         recorder.ranges = None
         if self._emit_nvtx is not None:
             self._emit_nvtx.stop()
-        self._kineto.stop()
-        self._device.stop()
         self._registry.undo()
         self._patches.remove()
         parameters.remove()
         compiling.remove()
+        self._kineto.stop()
+        self._device.stop()
 
     def step(self) -> None:
         """The program marks the end of a step."""
@@ -217,7 +241,7 @@ class Session:
     def mark(self) -> None:
         """Note the end of a step."""
         if self._open and self.output is not None:
-            now = time_ns()
+            now = max(time_ns(), self._step_start)  # unless the clock was set back
             self._steps.append(StepRow(self.next_step, self._step_start, now, threading.get_native_id()))
             self._step_start = now
         self.next_step += 1
@@ -253,6 +277,9 @@ class Session:
             self.reading = True
             try:
                 self._read()
+            except Exception as error:
+                self._fault = error.with_traceback(None)  # frames keep tensors
+                recorder.active, recorder.keeping = recorder.ranges is not None, False
             finally:
                 self.reading = False
                 self._pauses += 1
@@ -302,13 +329,23 @@ class Session:
                 out["sites_per_step_ns"] = in_steps // len(self._steps)
         return {f"overhead.{name}": str(value) for name, value in out.items()}
 
+    @property
+    def path(self) -> str:
+        """The whole name of the file."""
+        return os.path.join(self.folder, self.output or "")
+
     def write(self) -> None:
         """Write the file; one line on stderr says what is in it."""
         if self.output is None:
             return
+        if self._fault is not None:
+            raise self._fault
         self._bound()
         self._device.say_empty()
-        write(self.output, self._recording(), " ".join(sys.argv[:1]) or "python")
+        try:
+            write(self.path, self._recording(), " ".join(sys.argv[:1]) or "python")
+        except CaptureError as error:
+            raise CaptureError(f"{self.output}: {error}") from error
         steps = f", {_plural(len(self._steps), 'step')}" if self._steps else ""
         lost = sum(self._lost.values())
         kernels = self._device.records.count(KERNEL)
@@ -342,10 +379,12 @@ class Session:
             **facts.gather_seen(self._operators),
             **self._overhead(),
             **self._device.facts(),
-            "folder": os.getcwd(),
+            "folder": self.folder,
             "device": "cuda" if torch.cuda.is_available() else "cpu",
             "layers": "sites+operators" if recorded_operators else "sites",
         }
+        if self._moved_ns:
+            meta["clock.set_ns"] = str(self._moved_ns)
         if self._pauses:
             meta["pauses"], meta["pauses_ns"] = str(self._pauses), str(self._paused_ns)
         if self.operators_given_up:

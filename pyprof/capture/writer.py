@@ -1,28 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """The capture file: the tables of an Nsight Systems export (schema 3.16.1) that we have rows for, and `PYPROF_*`.
 
-SQLite, written under a temporary name in the same folder and renamed, so it is whole or absent. Times are ns since
-the start of the session. Each distinct text stands once in StringIds. `globalTid` is pid << 24 | tid, as in an export.
-The tables of device events are in `device_tables.py`.
+SQLite, whole or absent (`place.py`). Times are ns since the start of the session. Each distinct text stands once
+in StringIds. `globalTid` is pid << 24 | tid, as in an export. The tables of device events are in `device_tables.py`.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
 from datetime import datetime, timezone
-from time import time_ns
 from typing import Any, NamedTuple
 
 import pyprof
-from pyprof.capture import device_tables
+from pyprof.capture import device_tables, place
 from pyprof.capture.collectors.device import Records
 from pyprof.capture.collectors.kineto import Operator
 from pyprof.capture.resolve import CallRow, RangeRow
 from pyprof.capture.sources import Source
-from pyprof.errors import CaptureError
 from pyprof.marker import encode
 
 SCHEMA_VERSION = "3.16.1"
@@ -86,34 +82,7 @@ class Recording(NamedTuple):
 
 def write(path: str, recording: Recording, process_name: str) -> None:
     """Write the file. Raises CaptureError when that fails; then there is none."""
-    try:
-        with _renamed(path) as name:
-            _fill(name, recording, process_name)
-    except (OSError, sqlite3.Error) as error:
-        raise CaptureError(f"{path}: the recording could not be written ({error}).") from error
-
-
-def check_folder(path: str) -> None:
-    """Raise CaptureError if a file cannot be written there: better before the training than after it."""
-    folder = os.path.dirname(os.path.abspath(path))
-    if not os.path.isdir(folder):
-        raise CaptureError(f"{path}: the folder does not exist. Make it, or name another file.")
-    if not os.access(folder, os.W_OK) or os.path.isdir(path):
-        raise CaptureError(f"{path}: cannot be written. Name another file.")
-
-
-@contextmanager
-def _renamed(path: str) -> Iterator[str]:
-    """A temporary name beside `path` that takes its place when all went well."""
-    folder, base = os.path.split(os.path.abspath(path))
-    name = os.path.join(folder, f".{base}.{os.getpid()}.{time_ns()}.part")
-    try:
-        yield name
-        os.replace(name, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
-        raise
+    _fill(path, recording, process_name)
 
 
 class _Strings:
@@ -124,10 +93,9 @@ class _Strings:
         return self.codes.setdefault(text, len(self.codes))
 
 
-def _fill(name: str, recording: Recording, process_name: str) -> None:
-    connection = sqlite3.connect(name, isolation_level=None)
-    try:
-        connection.executescript("pragma journal_mode = off; pragma synchronous = off;" + _TABLES)
+def _fill(path: str, recording: Recording, process_name: str) -> None:
+    with place.database(path) as connection:
+        connection.executescript(_TABLES)
         connection.execute("begin")
         strings, pid = _Strings(), os.getpid()
         _facts(connection, recording, process_name, strings, pid)
@@ -147,8 +115,6 @@ def _fill(name: str, recording: Recording, process_name: str) -> None:
             "insert into StringIds values (?, ?)", ((code, text) for text, code in strings.codes.items())
         )
         connection.execute("commit")
-    finally:
-        connection.close()
 
 
 def _facts(

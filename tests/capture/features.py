@@ -50,6 +50,7 @@ def check(feature: Feature, folder: Path) -> Recorded:
         values["in a window"] = _run(feature)
     if not feature.long:
         values["initialised"] = _run(feature)
+    path = _written(path)
     pyprof.shutdown()
     if not feature.long:
         values["after shutdown"] = _run(feature)
@@ -62,6 +63,12 @@ def check(feature: Feature, folder: Path) -> Recorded:
     assert missing == [], f"recorded: {sorted(set(names))}"
     parses(path)
     return recorded
+
+
+def _written(path: Path) -> Path:
+    """The file: each rank has one of its own."""
+    (found,) = path.parent.glob(f"{path.stem}*{path.suffix}")
+    return found
 
 
 def parses(path: Path) -> None:

@@ -86,7 +86,7 @@ def test_it_is_the_same_on_every_rank(name: str, rank: int, ranks: Path) -> None
 
 
 def test_a_collective_has_its_tensors_as_arguments(ranks: Path) -> None:
-    recorded = Recorded(ranks / "rank0" / "collectives" / "net.sqlite")
+    recorded = Recorded(ranks / "rank0" / "collectives" / "net.rank0.sqlite")
     calls = [call for call in recorded.calls if call.name == "torch.distributed.all_gather_into_tensor"]
     assert [call.shapes for call in calls] == [[(4 * WORLD,), (4,)]]
     assert "distributed_features.py" in calls[0].user_lines[-1]

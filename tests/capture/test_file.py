@@ -211,15 +211,6 @@ def test_nothing_is_left_in_the_folder_but_the_file(step: Recorded) -> None:
     assert os.listdir(step.path.parent) == ["net.sqlite"]
 
 
-def test_folder_that_is_not_there_is_one_sentence_before_the_training(tmp_path: Path) -> None:
-    with (
-        pytest.raises(pyprof.PyProfError, match=r"nowhere.net\.sqlite: the folder does not exist"),
-        pyprof.profile(str(tmp_path / "nowhere" / "net.sqlite")),
-    ):
-        raise AssertionError("not reached")
-    pyprof.shutdown()
-
-
 def test_folder_that_vanishes_is_one_line_and_the_training_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

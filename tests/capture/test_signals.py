@@ -81,7 +81,7 @@ def test_ctrl_c_while_the_file_is_made_comes_after_it(
     with pytest.raises(KeyboardInterrupt), pyprof.profile(str(path)):
         torch.tanh(x)
     assert _recorded(path) == (1, 1)
-    assert window._control.session is None
+    assert window.control.session is None
 
 
 def test_a_second_signal_does_not_wait() -> None:

@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import threading
+import time
+import tracemalloc
+from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,6 +21,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import pyprof
+from pyprof.capture.patch import Patches
 
 from .conftest import Recorded
 
@@ -357,3 +363,78 @@ def test_nothing_of_the_program_is_kept_after_a_window(record: Record) -> None:
     assert [state for state in recorder.threads if state.calls or state.modules or state.ranges] == []
     record(lambda: None)
     assert thread.name not in [state.name for state in recorder.threads]
+
+
+def test_windows_leave_nothing_in_memory(tmp_path: Path) -> None:
+    """Objects that the collector follows, by type, and bytes that our code holds, from one window to the next."""
+    net = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+
+    def window() -> None:
+        with pyprof.profile(str(tmp_path / "net.sqlite"), warmup=1, active=1, repeat=2) as p:
+            for _ in range(4):
+                net(torch.ones(4, 8)).sum().backward()
+                p.step()
+
+    def objects() -> Counter[str]:
+        gc.collect()
+        return Counter(type(thing).__qualname__ for thing in gc.get_objects())
+
+    def held() -> int:
+        snapshot = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/pyprof/*")])
+        return sum(trace.size for trace in snapshot.traces)
+
+    tracemalloc.start()
+    try:
+        found = []
+        for _ in range(4):  # caches of Python's own grow now and then, what a window leaves would each time
+            window()
+            found.append((objects(), held()))
+        grown = [(later[0] - former[0], later[1] - former[1]) for former, later in pairwise(found)]
+        assert min(max(counts.values(), default=0) for counts, _ in grown) <= 1, grown
+        assert min(size for _, size in grown) < 500, grown
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("jump", [-5_000_000_000, 5_000_000_000])
+def test_a_clock_that_is_set_in_a_window_is_told(
+    jump: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a machine's time is corrected. No interval ends before it begins."""
+    from pyprof.capture import clock, session, wrappers
+
+    late = False
+
+    def now() -> int:
+        return time.time_ns() + (jump if late else 0)
+
+    class Late(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, value: torch.Tensor) -> torch.Tensor:
+            nonlocal late
+            late = True  # within a call
+            return value.clone()
+
+    for module in (clock, wrappers, session):
+        monkeypatch.setattr(module, "time_ns", now)
+    monkeypatch.setattr(session, "_patches", Patches())  # with wrappers that read this clock
+    path = tmp_path / "net.sqlite"
+    with pyprof.profile(str(path)) as p:
+        for turn in range(3):
+            late = False
+            torch.tanh(x)
+            if turn == 1:
+                Late.apply(x)
+            p.step()
+        late = True
+    recorded = Recorded(path)
+    set_by = int(recorded.table("PYPROF_META")["clock.set_ns"])
+    assert round(set_by / jump) == 1
+    assert all(call.start <= call.end for call in recorded.calls)
+    steps = recorded.query("select start, end from PYPROF_STEP order by number")
+    assert len(steps) == 3
+    assert all(start <= end for start, end in steps)
+
+
+def test_a_clock_that_is_not_set_is_no_fact(record: Record) -> None:
+    assert "clock.set_ns" not in record(lambda: torch.tanh(x)).table("PYPROF_META")

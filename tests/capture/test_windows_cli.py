@@ -9,14 +9,17 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import nvtx
 import pytest
 import torch
 
 import pyprof
+from pyprof.capture.collectors import nvtx as ranges
 from pyprof.capture.plan import Plan, Steps, Times, plan
 from pyprof.cli import main
 
 from .conftest import Recorded
+from .test_nvtx import Tool
 
 ROOT = Path(__file__).parents[2]
 x = torch.ones(2, 2)
@@ -234,6 +237,50 @@ def test_options_that_do_not_fit_are_one_sentence(
     assert os.listdir(tmp_path) == ["net.py"]
 
 
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> Tool:
+    """A tool that listens to NVTX and records this process."""
+    listening = Tool()
+    monkeypatch.setattr(nvtx, "get_domain", listening.get_domain)
+    monkeypatch.setattr(ranges.plan, "_said", False)
+    monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "7")
+    return listening
+
+
+@pytest.mark.parametrize("begin", ["", "pyprof.init()\n"])
+@pytest.mark.parametrize("loop", [MARKED, TRAINED])
+def test_under_a_tool_steps_choose_the_ranges(
+    loop: str, begin: str, tool: Tool, tmp_path: Path, run: Run
+) -> None:
+    code, error = run(begin + loop, "--steps", "2:4")
+    assert code == 0, error
+    assert [call.call.args[1].value for call in tool.calls if call.call.op == "pow"] == [2, 3]
+    tool.check_balance()
+    assert os.listdir(tmp_path) == ["net.py"]
+    assert error.count("\n") == 1
+    assert "NSYS_PROFILING_SESSION_ID" in error
+
+
+def test_under_a_tool_delay_and_duration_choose_the_ranges(tool: Tool, tmp_path: Path, run: Run) -> None:
+    source = "pyprof.init()\n" + CLOCK.format(seconds=0.9, pause=0.001)
+    source = source.replace("torch.tanh(x)", "torch.pow(x, time.time() - began)")
+    code, error = run(source, "--delay", "0.2", "--duration", "0.2")
+    assert code == 0, error
+    times = [call.call.args[1].value for call in tool.calls if call.call.op == "pow"]
+    assert all(isinstance(time, float) and 0.15 <= time <= 0.8 for time in times)
+    assert len(times) > 2
+    tool.check_balance()
+
+
+def test_under_a_tool_a_window_that_is_never_reached_is_one_line(tool: Tool, run: Run) -> None:
+    code, error = run("pyprof.init()\n" + MARKED, "--steps", "50:60")
+    assert code == 0
+    assert tool.log == []
+    assert error.splitlines()[-1] == (
+        "pyprof: nothing was recorded: the script ended before step 50: 6 steps were counted."
+    )
+
+
 def test_plan_of_no_options_is_none() -> None:
     assert plan(None, None, None) is None
     found: list[Plan | None] = [plan("1:", None, None), plan(None, 0.0, None), plan(None, None, 1.0)]
@@ -288,6 +335,25 @@ def test_a_later_window_takes_no_name_that_this_run_has_used(tmp_path: Path) -> 
     with pyprof.profile(str(tmp_path / "net.sqlite"), active=1, repeat=2) as p:
         loop(p, 2)
     assert files(tmp_path) == {"net.sqlite": [0], "net.1.sqlite": [77], "net.2.sqlite": [1]}
+
+
+def test_windows_without_a_name_take_none_that_this_run_has_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.sqlite").write_text("of an earlier run")
+    for number, name in enumerate(("net.sqlite", "net.1.sqlite", "net.2.sqlite")):
+        pyprof.start()
+        torch.pow(x, number)
+        assert pyprof.stop() == name
+    with pyprof.profile() as p:
+        loop(p, 1)
+    assert files(tmp_path) == {
+        "net.sqlite": [0], "net.1.sqlite": [1], "net.2.sqlite": [2], "net.3.sqlite": [0],
+    }  # fmt: skip
+    pyprof.start("net.1.sqlite")  # a name that is given is taken
+    assert pyprof.stop() == "net.1.sqlite"
+    assert powers(tmp_path / "net.1.sqlite") == []
 
 
 def test_folder_that_vanishes_between_windows_does_not_stop_the_training(

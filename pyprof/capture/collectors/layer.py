@@ -14,24 +14,17 @@ import sys
 import torch
 from torch._C._profiler import ProfilerActivity
 
-from pyprof.capture import COLLECTORS
 from pyprof.capture.collectors.cupti import library
 from pyprof.capture.collectors.cupti.collector import Cupti
 from pyprof.capture.collectors.device import COPY, KERNEL, LAUNCH, SET, Records
 from pyprof.capture.collectors.gpus import finish_kernels, initialized
 from pyprof.capture.collectors.kineto import Kineto
-from pyprof.errors import CaptureError, UsageError
+from pyprof.errors import CaptureError
 
 log = logging.getLogger(__name__)
 
 # Variables by which another profiler comes into a process that uses CUDA.
 _INJECTIONS = ("CUDA_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID", "NVPROF_ID")
-
-
-def check(collector: str | None) -> None:
-    """Raise UsageError for a collector that there is not."""
-    if collector is not None and collector not in COLLECTORS:
-        raise UsageError(f"collector={collector!r}: one of {', '.join(COLLECTORS)} was expected.")
 
 
 def kineto_missing() -> str:
@@ -66,7 +59,6 @@ class Layer:
     """The device's part of one session."""
 
     def __init__(self, collector: str, kineto: Kineto):
-        check(collector)
         self.collector, self.missing = collector, ""
         self._kineto = kineto
         self._cupti = Cupti() if collector == "cupti" else None

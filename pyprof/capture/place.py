@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a recording goes: a database without a name, which gets one when it is whole.
+
+SQLite fills a scratch file whose name is removed as soon as it is open. Its content is then copied into a second file
+without a name (O_TMPFILE), which is linked under the name that the user gave. So a process that is killed leaves
+nothing: the kernel frees files that have no name. Needs twice the size of the file for a moment.
+
+A name exists for an instant when the scratch file is made and when an older file is replaced, and during the copy on
+file systems without O_TMPFILE (NFS, some network and FUSE ones). It is `.pyprof-*.part`; its owner holds a lock on it
+(flock), and the next recording into that folder removes those that nobody holds.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import quote
+
+from pyprof.errors import CaptureError
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # no Unix
+    fcntl = None
+
+_PREFIX, _SUFFIX = ".pyprof-", ".part"
+
+
+def check(path: str) -> None:
+    """Raise CaptureError, a sentence about the file, if it cannot be written: better known before the training."""
+    try:
+        _check_target(path)
+        folder = _folder(path)
+        file = _nameless(folder)
+        if file is None:
+            name, file = _scratch(folder)
+            os.unlink(name)
+        os.close(file)
+    except OSError as error:
+        raise CaptureError(f"cannot be written ({_reason(error)}). Name another file.") from error
+
+
+@contextmanager
+def database(path: str) -> Iterator[sqlite3.Connection]:
+    """An empty database that becomes the file `path` at the end, or nothing. Raises CaptureError when that fails."""
+    try:
+        with _database(path) as connection:
+            yield connection
+    except (OSError, sqlite3.Error) as error:
+        raise CaptureError(f"the recording could not be written ({_reason(error)}).") from error
+
+
+@contextmanager
+def _database(path: str) -> Iterator[sqlite3.Connection]:
+    _check_target(path)
+    folder = _folder(path)
+    _remove_abandoned(folder)
+    name, file = _scratch(folder)
+    with open(file, "rb") as content:
+        try:
+            # No locks, for the file is ours alone; as a URI, for a name may be any bytes.
+            uri = f"file:{quote(os.fsencode(name))}?nolock=1"
+            connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+        finally:
+            os.unlink(name)
+        try:
+            connection.executescript("pragma journal_mode = off; pragma synchronous = off;")
+            yield connection
+        finally:
+            connection.close()
+        target = os.path.realpath(path)  # a link stays, its target is replaced
+        _linked(content, target) or _renamed(content, target)
+
+
+def _folder(path: str) -> str:
+    return os.path.dirname(os.path.realpath(path))
+
+
+def _check_target(path: str) -> None:
+    """Refuse what cannot or must not be replaced: a folder, a device, a file that is write-protected."""
+    if not os.path.isdir(_folder(path)):
+        raise OSError("the folder does not exist")
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(mode):
+        raise OSError("it is a folder" if stat.S_ISDIR(mode) else "it is no file")
+    os.close(os.open(path, os.O_WRONLY))  # raises if it is write-protected, which renaming does not ask
+
+
+def _reason(error: Exception) -> str:
+    number = getattr(error, "errno", None)
+    return os.strerror(number) if number else str(error)
+
+
+def _scratch(folder: str) -> tuple[str, int]:
+    """A new file, locked: its name and descriptor."""
+    while True:
+        name = os.path.join(folder, f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}")
+        file = os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o666)
+        if _lock(file) and os.fstat(file).st_nlink:
+            return name, file
+        os.close(file)  # somebody took it for abandoned before it was locked
+
+
+def _lock(file: int) -> bool:
+    """Hold a file until it is closed; False if another process holds it. Where locks are unknown, everyone does."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+    return True
+
+
+def _remove_abandoned(folder: str) -> None:
+    """Remove what killed processes left. Only where locks tell them from the living."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(_PREFIX) and entry.name.endswith(_SUFFIX):
+                with suppress(OSError):
+                    _remove_if_abandoned(entry.path)
+
+
+def _remove_if_abandoned(name: str) -> None:
+    if fcntl is None:
+        return
+    file = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.unlink(name)
+    finally:
+        os.close(file)
+
+
+def _copy(content: Any, file: int) -> None:
+    """Copy the scratch file; the descriptor stays open."""
+    content.seek(0)
+    with open(file, "wb", closefd=False) as copy:
+        shutil.copyfileobj(content, copy, 1 << 20)
+
+
+def _nameless(folder: str) -> int | None:
+    """A new file without a name; None where the file system has none, or the folder takes no file."""
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+    except (OSError, AttributeError):
+        return None
+
+
+def _linked(content: Any, path: str) -> bool:
+    """Publish through a file without a name; False where the file system has none."""
+    folder, base = os.path.split(path)
+    try:
+        directory = os.open(folder, os.O_DIRECTORY | os.O_CLOEXEC)
+    except (OSError, AttributeError):
+        return False
+    try:
+        file = _nameless(folder)
+        if file is None:
+            return False
+        try:
+            if not os.path.exists(f"/proc/self/fd/{file}"):
+                return False
+            _lock(file)
+            _copy(content, file)
+            return _link(file, directory, base)
+        finally:
+            os.close(file)
+    finally:
+        os.close(directory)
+
+
+def _link(file: int, directory: int, base: str) -> bool:
+    """Give a file without a name one, in place of another that may have it."""
+    source = f"/proc/self/fd/{file}"  # followed because a directory is named: os.link uses linkat then
+    try:
+        os.link(source, base, src_dir_fd=directory, dst_dir_fd=directory)
+        return True
+    except FileExistsError:
+        pass
+    except OSError:
+        return False
+    name = f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
+    os.link(source, name, src_dir_fd=directory, dst_dir_fd=directory)
+    try:
+        os.replace(name, base, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException:
+        os.unlink(name, dir_fd=directory)
+        raise
+    return True
+
+
+def _renamed(content: Any, path: str) -> bool:
+    """Publish through a temporary name."""
+    name, file = _scratch(os.path.dirname(path))
+    try:
+        try:
+            _copy(content, file)
+        finally:
+            os.close(file)
+        os.replace(name, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+        raise
+    return True

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which process of a run this is: the rank that its file is named after, or a helper that stays quiet.
+
+The rank is that of torch.distributed's default group, if it has more than one member; else RANK, where WORLD_SIZE says
+that there are several (torchrun). It is asked for when the file is written, and a group that was destroyed before that
+is remembered, so it does not matter whether the group or PyProf comes first.
+
+>>> named("runs/net.sqlite", 3)
+'runs/net.rank3.sqlite'
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import os
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+from pyprof.capture.patch import Registry
+
+# What `pyprof run` records into, for ranks that the script starts with torch.multiprocessing. PYPROF_OUTPUT would not
+# do: any other program that the script starts would take the name as well.
+OUTPUT_OF_RUN = "PYPROF_OUTPUT_OF_RUN"
+_group: dict[str, Any] = {}  # facts of the default group, of the last one if there is none any more
+
+
+def install(registry: Registry) -> None:
+    """Follow the default group of torch.distributed until the registry is undone.
+
+    By what init_process_group and destroy_process_group call, which also works for scripts that imported these names.
+    """
+    module = getattr(torch.distributed, "distributed_c10d", None)
+    original = getattr(module, "_update_default_pg", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def call(group: Any) -> Any:
+        _note()  # of a group that is about to go
+        result = original(group)
+        _note()
+        return result
+
+    registry.replace(module, "_update_default_pg", call)
+
+
+def forget() -> None:
+    """Back to before `init`."""
+    _group.clear()
+
+
+def _note() -> None:
+    distributed: Any = torch.distributed
+    with suppress(Exception):  # never into the user's code
+        if distributed.is_available() and distributed.is_initialized():
+            _group["rank"] = distributed.get_rank()
+            _group["world_size"] = distributed.get_world_size()
+            _group["backend"] = distributed.get_backend()
+
+
+def group() -> dict[str, Any]:
+    """Rank, world size and backend of the default group, that there is or was; empty without one."""
+    _note()
+    return dict(_group)
+
+
+def rank() -> int | None:
+    """The rank of this process, None in a run of one."""
+    found = group()
+    if found.get("world_size", 1) > 1:
+        return int(found["rank"])
+    own, size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+    return int(own) if own.isdecimal() and size.isdecimal() and int(size) > 1 else None
+
+
+def named(path: str, number: int | None) -> str:
+    """The file of a rank."""
+    if number is None:
+        return path
+    root, extension = os.path.splitext(path)
+    return f"{root}.rank{number}{extension}"
+
+
+def is_child() -> bool:
+    """Whether multiprocessing started this process: a worker of a loader or a pool, or a rank."""
+    return multiprocessing.parent_process() is not None
+
+
+def imports_script() -> bool:
+    """Whether a child of multiprocessing is only importing the script again, before it runs what it was started for.
+
+    What a module says while it is imported was meant for the parent.
+    """
+    return getattr(multiprocessing.process.current_process(), "_inheriting", False)
+
+
+def inherited_output() -> str | None:
+    """The file that the environment names. Workers of loaders and pools are daemons, ranks are not."""
+    if not is_child():
+        return os.environ.get("PYPROF_OUTPUT")
+    if imports_script() or multiprocessing.process.current_process().daemon:
+        return None
+    return os.environ.get("PYPROF_OUTPUT") or os.environ.get(OUTPUT_OF_RUN)

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SIGTERM ends a recorded program as it always does, but the file is written first.
+
+Launchers send it when a job is over or another rank has failed. Python itself would end without running anything.
+Only where the program leaves the signal alone, only while the whole run (or a part that the command line chose) is
+recorded, and a second SIGTERM does not wait.
+
+A handler in Python runs when the main thread comes to its next instruction, which one that waits for other ranks never
+does. So a thread hears of the signal too (`signal.set_wakeup_fd`), waits for `_PATIENCE` and then does it itself. A
+child that has not come to its own program yet would be heard as well: the thread asks who wrote.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+_PATIENCE = 2.0  # seconds; launchers wait for 30 until they kill
+_CREDENTIALS = struct.Struct("3i")  # of who wrote: process, user, group
+
+
+class _Watch:
+    """One installation of the handler."""
+
+    def __init__(self, write: Callable[[], object]):
+        self._write = write
+        self._claimed = threading.Lock()
+        self._begun = threading.Event()
+        self.handler = self._handle  # one object, to be known again
+        self._ear, self._mouth = socket.socketpair()
+        self._ear.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._mouth.setblocking(False)
+
+    def install(self) -> None:
+        signal.signal(signal.SIGTERM, self.handler)
+        before = signal.set_wakeup_fd(self._mouth.fileno(), warn_on_full_buffer=False)
+        if before != -1:  # the program's own: without the thread, then
+            signal.set_wakeup_fd(before)
+        threading.Thread(target=self._listen, name="pyprof", daemon=True).start()
+
+    def remove(self) -> None:
+        """From the main thread. What the program has set in the meantime stays."""
+        if signal.getsignal(signal.SIGTERM) is self.handler:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        current = signal.set_wakeup_fd(-1)
+        if current not in (-1, self._mouth.fileno()):
+            signal.set_wakeup_fd(current)
+        self._mouth.close()  # which ends the thread
+
+    def forget(self) -> None:
+        """In a forked child, which has no such thread."""
+        self.remove()
+        self._ear.close()
+
+    def _handle(self, number: int, frame: Any) -> None:
+        if self._claimed.acquire(blocking=False):
+            self._begun.set()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            self._end()
+
+    def _listen(self) -> None:
+        with self._ear:
+            while True:
+                numbers, notes, _, _ = self._ear.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))
+                if not numbers:
+                    return
+                own = any(_CREDENTIALS.unpack(note)[0] == os.getpid() for _, _, note in notes)
+                if not own or numbers[0] != signal.SIGTERM:
+                    continue
+                if signal.getsignal(signal.SIGTERM) is not self.handler or self._begun.wait(_PATIENCE):
+                    continue
+                if self._claimed.acquire(blocking=False):
+                    ctypes.CDLL(None).signal(
+                        int(signal.SIGTERM), None
+                    )  # signal.signal is for the main thread
+                    self._end()
+
+    def _end(self) -> None:
+        with suppress(BaseException):
+            self._write()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+_watch: _Watch | None = None
+_masks = threading.local()
+_at_fork = False
+
+
+def install(write: Callable[[], object]) -> None:
+    """Have `write` called at SIGTERM, before it ends the process."""
+    global _watch, _at_fork
+    if (
+        _watch is None
+        and hasattr(socket, "SO_PASSCRED")
+        and threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    ):
+        _watch = _Watch(write)
+        _watch.install()
+        if not _at_fork:
+            _at_fork = True
+            os.register_at_fork(before=_before_fork, after_in_parent=_unblock, after_in_child=_in_child)
+
+
+def remove() -> None:
+    """Put the signal back. From another thread than the main one it stays, and has nothing to write."""
+    global _watch
+    if _watch is not None and threading.current_thread() is threading.main_thread():
+        _watch.remove()
+        _watch = None
+
+
+def _before_fork() -> None:
+    """Python forgets, in the child, a signal that came before the handler is gone: it waits until then."""
+    if _watch is not None:
+        _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def _unblock() -> None:
+    before = _masks.__dict__.pop("before", None)
+    if before is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _in_child() -> None:
+    global _watch
+    if _watch is not None:
+        _watch.forget()
+        _watch = None
+    _unblock()

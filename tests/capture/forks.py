@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs in processes of their own, without the seconds that importing torch takes: forks of one that has it.
+
+PyProf is imported by the program, as always. A program can be killed, stopped and limited.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+_SERVER = """
+import json, multiprocessing, os, sys
+import torch, torch.distributed, numpy, sqlite3
+torch.set_num_threads(1)
+while line := sys.stdin.readline():
+    order = json.loads(line)
+    if "wait" in order:
+        print(os.waitpid(order["wait"], 0)[1], flush=True)
+        continue
+    child = os.fork()
+    if child:
+        print(child, flush=True)
+        continue
+    os.chdir(order["folder"])
+    for number, name in ((0, os.devnull), (1, order["stdout"]), (2, order["stderr"])):
+        os.dup2(os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666), number)
+    multiprocessing.process.ORIGINAL_DIR = order["folder"]
+    os.environ.update(order["environment"])
+    sys.argv = order["argv"]
+    sys.path[0] = order["folder"]
+    break
+if line:
+    exec(compile(order["prelude"], "prelude", "exec"), {})
+    if order["command"]:
+        from pyprof.cli import main
+        sys.exit(main(order["command"]))
+    sys.modules["__main__"].__dict__.update(__file__=sys.argv[0])
+    with open(sys.argv[0]) as file:
+        text = file.read()
+    exec(compile(text, sys.argv[0], "exec"), sys.modules["__main__"].__dict__)
+"""
+
+
+@dataclass
+class Program:
+    """A running program."""
+
+    forks: Forks
+    pid: int
+    out: Path
+    err: Path
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self) -> int:
+        """Its exit code; the negative number of the signal that ended it."""
+        return os.waitstatus_to_exitcode(self.forks.order(wait=self.pid))
+
+    @property
+    def state(self) -> str:
+        """As in /proc: R running, S sleeping, T stopped, Z ended."""
+        return Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+    @property
+    def stdout(self) -> str:
+        return self.out.read_text()
+
+    @property
+    def stderr(self) -> str:
+        return self.err.read_text()
+
+
+class Forks:
+    """A process that has imported torch, and forks."""
+
+    def __init__(self, logs: Path) -> None:
+        unwanted = ("PYPROF_OUTPUT", "PYPROF_NVTX", "RANK", "WORLD_SIZE", "LOCAL_RANK")
+        environment = {name: value for name, value in os.environ.items() if name not in unwanted}
+        environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        self._logs, self._count = logs, 0
+        self._server = subprocess.Popen(
+            [sys.executable, "-c", _SERVER],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
+        )  # fmt: skip
+
+    def order(self, **what: Any) -> int:
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.write(json.dumps(what) + "\n")
+        self._server.stdin.flush()
+        return int(self._server.stdout.readline())
+
+    def start(
+        self, folder: Path, source: str, *command: str, prelude: str = "", **environment: str
+    ) -> Program:
+        """Start a text as the script net.py in a folder; with a command (`run`, options), under `pyprof`."""
+        (folder / "net.py").write_text(source)
+        self._count += 1
+        out, err = (self._logs / f"{self._count}.{name}" for name in ("out", "err"))
+        pid = self.order(
+            folder=str(folder), stdout=str(out), stderr=str(err), environment=environment, prelude=prelude,
+            argv=["net.py"], command=[*command, "net.py"] if command else [],
+        )  # fmt: skip
+        return Program(self, pid, out, err)
+
+    def run(self, folder: Path, source: str, *command: str, **options: Any) -> tuple[int, Program]:
+        """The same to its end: its exit code, and what it printed."""
+        program = self.start(folder, source, *command, **options)
+        return program.wait(), program
+
+    def close(self) -> None:
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.close()
+        self._server.stdout.close()
+        self._server.wait()
+
+
+KILL = signal.SIGKILL
