@@ -17,12 +17,14 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from pyprof.capture import window
+from pyprof.capture.options import NOTHING, Options
 from pyprof.capture.plan import Plan
 from pyprof.capture.stacks import ENDS
 from pyprof.errors import CaptureError, UsageError
 
 
-def run(script: str, args: list[str], output: str, max_events: int, plan: Plan | None = None) -> int:
+def run(script: str, args: list[str], output: str, max_events: int, plan: Plan | None = None,
+        options: Options = NOTHING) -> int:  # fmt: skip
     """Run a script under capture. Returns the exit code that python would end with."""
     path = os.path.abspath(script)  # as python names a script to itself and in tracebacks
     code = _compile(script, path)
@@ -33,7 +35,7 @@ def run(script: str, args: list[str], output: str, max_events: int, plan: Plan |
     replaced = sys.modules["__main__"]
     sys.modules["__main__"] = main
     window.init_only()
-    window.record_run(output, max_events, plan)
+    window.record_run(output, max_events, plan, options)
     try:
         return _execute(code, main.__dict__)
     finally:

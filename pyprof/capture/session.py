@@ -16,7 +16,8 @@ import torch
 
 from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, facts, hooks, modules, overhead
 from pyprof.capture.collectors import nvtx
-from pyprof.capture.collectors.kineto import Kineto, Operator
+from pyprof.capture.collectors.kineto import Kineto, Operator, stranded
+from pyprof.capture.options import NOTHING, Extras, Options
 from pyprof.capture.patch import Patches, Registry, emitting
 from pyprof.capture.recorder import recorder
 from pyprof.capture.resolve import CallRow, RangeRow, resolve
@@ -36,7 +37,8 @@ class Session:
     `output` None: only NVTX ranges; then `operators` says whether torch's own are wanted as well.
     """
 
-    def __init__(self, output: str | None, max_events: int = DEFAULT_MAX_EVENTS, operators: bool = False):
+    def __init__(self, output: str | None, max_events: int = DEFAULT_MAX_EVENTS, operators: bool = False,
+                 options: Options = NOTHING):  # fmt: skip
         if output is not None:
             check_folder(output)
         self.output, self.max_events = output, max_events
@@ -45,7 +47,8 @@ class Session:
         self.on_step: Callable[[Session], None] | None = None
         self.next_step = 0
         self._registry = Registry()
-        self._kineto = Kineto()
+        self._extras = Extras(options, max_events)
+        self._kineto = Kineto(self._extras.memory)
         self._open = False
         self.reading = False  # torch's records, in the middle of a window: not the moment to close it
         self._reset()
@@ -61,6 +64,7 @@ class Session:
         self._threads: dict[int, str] = {}
         self._pauses = self._paused_ns = 0
         self._facts: dict[str, str] = {}
+        self._extras.clear()
         # What the overhead is estimated from: recorded calls and module calls, those of them in steps, and the time.
         self._recorded = [0, 0]
         self._recorded_in_steps = [0, 0]
@@ -87,6 +91,7 @@ class Session:
             recorder.counting = recorder.keeping = False
             recorder.active = recorder.ranges is not None
             return
+        stranded.end()
         if hooks.user_profiler_runs():
             self._give_up_operators()
         if not self.operators_given_up:
@@ -98,6 +103,7 @@ class Session:
                     f"pyprof: torch's profiler does not start ({error}); call sites are recorded.",
                     file=sys.stderr,
                 )
+        self._extras.start()
         now = time_ns()
         self._first = self._first or now
         self._step_start = self._opened = now
@@ -134,6 +140,7 @@ class Session:
         self._ranges += ranges
         self._operators += operators
         self._facts.update(facts.gather())
+        self._extras.take(recorder)
         if recorder.excess:
             recorder.drop(f"calls after the first {self.max_events} events", recorder.excess)
         for reason, count in recorder.lost.items():
@@ -161,6 +168,7 @@ class Session:
         """In a forked child: be quiet. The profiler belongs to the parent and is not touched."""
         recorder.active = recorder.keeping = False
         recorder.ranges = None
+        self._extras.stop()
         self._patches.remove()
         self._registry.undo()
         recorder.clear()
@@ -169,6 +177,7 @@ class Session:
         self._open = False
         recorder.active = recorder.keeping = recorder.counting = False
         recorder.ranges = None
+        self._extras.stop()
         if self._emit_nvtx is not None:
             self._emit_nvtx.stop()
         self._kineto.stop()
@@ -211,7 +220,8 @@ class Session:
 
     def _count(self) -> None:
         """A thread has recorded `recorder.limit` calls: read torch's records, stop at the bound or go on."""
-        if torch._C._current_graph_task_id() >= 0:  # inside a backward, whose events are still open
+        # Inside a backward, whose events are still open, or on a thread that cannot end the recording.
+        if torch._C._current_graph_task_id() >= 0 or self._kineto.of_another_thread:
             recorder.limit += 6
             return
         with held():
@@ -234,6 +244,7 @@ class Session:
         events = calls + len(self._kineto)
         if events >= self.max_events:
             self._kineto.stop()
+            self._extras.full()
             recorder.active, recorder.keeping, recorder.counting = recorder.ranges is not None, False, True
             return
         per_call = events / max(calls, 1)
@@ -273,6 +284,7 @@ class Session:
         if self.output is None:
             return
         self._bound()
+        self._lost.update(self._extras.lost())
         write(self.output, self._recording(), " ".join(sys.argv[:1]) or "python")
         steps = f", {_plural(len(self._steps), 'step')}" if self._steps else ""
         lost = sum(self._lost.values())
@@ -303,6 +315,7 @@ class Session:
             **self._facts,
             **facts.gather_seen(self._operators),
             **self._overhead(),
+            **self._extras.facts(),
             "folder": os.getcwd(),
             "device": "cuda" if torch.cuda.is_available() else "cpu",
             "layers": "sites+operators" if recorded_operators else "sites",
@@ -325,6 +338,7 @@ class Session:
             self._threads,
             meta,
             self._lost,
+            self._extras.tables(),
         )
 
 

@@ -17,14 +17,20 @@ import multiprocessing
 import os
 import sys
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, hooks
 from pyprof.capture.collectors import nvtx as ranges
+from pyprof.capture.collectors.kineto import stranded
+from pyprof.capture.options import NOTHING, Given, Options, options
 from pyprof.capture.patch import Registry, unwrap_all
 from pyprof.capture.plan import Plan
 from pyprof.capture.session import Session
 from pyprof.capture.signals import held
 from pyprof.errors import CaptureError, UsageError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 log = logging.getLogger(__name__)
 DEFAULT_OUTPUT = "net.sqlite"
@@ -50,6 +56,7 @@ class _Control:
         self.recorded = False
         self.pid = os.getpid()
         self.at_exit = False
+        self.more: Given = {}  # what `init` asked for
         self.until_exit = False  # NVTX ranges are written whenever no other window is open
 
     def recording(self) -> bool:
@@ -94,12 +101,16 @@ class _Control:
 _control = _Control()
 
 
-def init(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS, nvtx: str | None = None) -> None:
+def init(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS, nvtx: str | None = None,
+         **more: Unpack[Given]) -> None:  # fmt: skip
     """Set PyProf up. With `output` (or PYPROF_OUTPUT) record from now to the end of the program into that file.
 
     `nvtx` (or PYPROF_NVTX): calls as NVTX ranges, `auto` where a tool listens, `registered` or `classic` always,
-    `off` never. A second call changes nothing, except that it may begin such a recording or name another `nvtx`.
+    `off` never. `more`: memory, io, api_backtrace, sample, as of `profile`, for it and for later
+    windows. A second call changes nothing, except that it may begin such a recording or name another `nvtx`.
     """
+    chosen = options({**_control.more, **more})
+    _control.more.update(more)
     if _control.hooks is None or nvtx is not None:
         _configure(nvtx)
     _install()
@@ -107,7 +118,7 @@ def init(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS, nvtx: 
     if output is None and not _is_worker():
         output = os.environ.get("PYPROF_OUTPUT")
     if output and _control.plan is None and (_control.session is None or _control.background()):
-        record_run(output, max_events)
+        record_run(output, max_events, options=chosen)
     _control.resume()
 
 
@@ -132,12 +143,13 @@ def _is_worker() -> bool:
     return multiprocessing.parent_process() is not None
 
 
-def record_run(output: str, max_events: int = DEFAULT_MAX_EVENTS, plan: Plan | None = None) -> None:
+def record_run(output: str, max_events: int = DEFAULT_MAX_EVENTS, plan: Plan | None = None,
+               options: Options = NOTHING) -> None:  # fmt: skip
     """Record from now until `finish`, unless the script chooses its own window. With a plan, what that says."""
     _control.interrupt()
     if _control.session is not None:
         raise CaptureError("PyProf is recording already: one window at a time.")
-    session = _session(output, max_events)
+    session = _session(output, max_events, options)
     if session.output is not None:
         _control.output, _control.whole_run = output, plan is None
     _control.implicit = plan is None
@@ -148,11 +160,11 @@ def record_run(output: str, max_events: int = DEFAULT_MAX_EVENTS, plan: Plan | N
         plan.begin(session, finish)
 
 
-def _session(output: str, max_events: int) -> Session:
+def _session(output: str, max_events: int, options: Options) -> Session:
     """A session into a file; under a tool that records this process, one that writes NVTX ranges for it."""
     if ranges.plan.tool is None:
         try:
-            return Session(output, max_events)
+            return Session(output, max_events, options=options)
         except CaptureError:
             _control.resume()
             raise
@@ -213,19 +225,25 @@ def shutdown() -> None:
     finish(last=True)
     unwrap_all()
     ranges.plan.reset()
+    stranded.end()
+    _control.more = {}
     _control.plan, _control.passed_over = None, False
     if _control.hooks is not None:
         _control.hooks.undo()
         _control.hooks = None
 
 
-def start(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS) -> None:
-    """Begin to record; `stop` writes the file. Raises CaptureError while another window is open."""
+def start(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS, **more: Unpack[Given]) -> None:
+    """Begin to record; `stop` writes the file. Raises CaptureError while another window is open.
+
+    `more`: memory, io, api_backtrace, sample, as of `profile`.
+    """
+    chosen = options({**_control.more, **more})
     if _passed_over():
         return
     _choose_window()
     init_only()
-    _control.session = _session(output or _control.output, max_events)
+    _control.session = _session(output or _control.output, max_events, chosen)
     _control.session.open()
 
 
@@ -280,6 +298,9 @@ class profile:
     are recorded and thrown away, `active` are kept, and the file is written then. With `wait` and `warmup` alone
     everything after them is kept. With `repeat` all this happens so many times, one file each: net.sqlite,
     net.1.sqlite, net.2.sqlite. When the body raises, the file is written and the error goes on.
+
+    More on request: `memory=True` events of the allocators, `io=True` accesses to files, `api_backtrace=NS` stacks of
+    waiting calls above so many ns, `sample="cpu"` stacks of running threads every 10 ms.
     """
 
     def __init__(
@@ -290,6 +311,7 @@ class profile:
         active: int = 0,
         repeat: int = 1,
         max_events: int = DEFAULT_MAX_EVENTS,
+        **more: Unpack[Given],
     ):
         if min(wait, warmup, active) < 0 or repeat < 1:
             raise UsageError("profile(): wait, warmup and active are numbers of steps, repeat is 1 or more.")
@@ -297,7 +319,7 @@ class profile:
             raise UsageError("profile(): repeat needs active, the number of steps that each file holds.")
         self.output = output
         self.wait, self.warmup, self.active, self.repeat = wait, warmup, active, repeat
-        self.max_events = max_events
+        self.max_events, self.options = max_events, options({**_control.more, **more})
         self.number = 0
         self._session: Session | None = None
 
@@ -313,7 +335,7 @@ class profile:
         """Wait for the next window, or open it."""
         self._first = self.number
         background = _control.until_exit
-        session = _control.session = self._session = _session(output, self.max_events)
+        session = _control.session = self._session = _session(output, self.max_events, self.options)
         session.on_step, session.next_step = self._stepped, self.number
         if not self.wait or (background and session.output is None):
             session.open()

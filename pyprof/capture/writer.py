@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from time import time_ns
@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import pyprof
 from pyprof.capture.collectors.kineto import Operator
+from pyprof.capture.options import Table
 from pyprof.capture.resolve import CallRow, RangeRow
 from pyprof.errors import CaptureError
 from pyprof.marker import encode
@@ -72,6 +73,7 @@ class Recording(NamedTuple):
     threads: dict[int, str]
     meta: dict[str, str]
     lost: dict[str, int]
+    tables: Sequence[Table] = ()  # of what was recorded on request: `options.py`
 
 
 def write(path: str, recording: Recording, process_name: str) -> None:
@@ -130,6 +132,9 @@ def _fill(name: str, recording: Recording, process_name: str) -> None:
                 for step in recording.steps
             ),
         )
+        for table in recording.tables:
+            connection.execute(table.create)
+            connection.executemany(table.insert, table.rows(recording, strings.code, pid << 24))
         connection.executemany(
             "insert into StringIds values (?, ?)", ((code, text) for text, code in strings.codes.items())
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 from array import array
 from collections.abc import Sequence
 from functools import cache
@@ -20,6 +21,7 @@ import torch
 from torch._C._profiler import ProfilerActivity, ProfilerConfig, ProfilerState, _ExperimentalConfig
 
 from pyprof.capture.describe import tensor
+from pyprof.capture.recorder import recorder
 from pyprof.marker import EVALUATE
 from pyprof.model import Arg, Call, Other, Value
 
@@ -65,7 +67,9 @@ class UserRange(NamedTuple):
 class Kineto:
     """torch's profiler as a collector of operators. What it holds grows with each `stop`, until `clear`."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: Any = None) -> None:
+        self._memory = memory  # reads the allocator's events as well: `allocations.py`
+        self._thread = 0  # that began the recording, where only it can end it
         self.running = False
         self.ranges: list[UserRange] = []
         # Flat columns of `_FIELDS` integers per event: a million tuples would slow the program's garbage collector.
@@ -83,27 +87,42 @@ class Kineto:
         config = ProfilerConfig(
             ProfilerState.KINETO,
             True,
+            self._memory is not None,
             False,
             False,
             False,
-            False,
-            _ExperimentalConfig(profile_all_threads=True, capture_overload_names=True),
+            _ExperimentalConfig(profile_all_threads=self._memory is None, capture_overload_names=True),
         )
+        if not stranded.end():
+            raise RuntimeError("the last window was closed by another thread than opened it")
         profiler = torch._C._autograd
         profiler._prepare_profiler(config, {ProfilerActivity.CPU})
         profiler._enable_profiler(config, {ProfilerActivity.CPU})
         self.running = True
+        if self._memory is not None:
+            self._thread = threading.get_ident()
+
+    @property
+    def of_another_thread(self) -> bool:
+        """Whether this thread cannot end the recording."""
+        return self.running and self._memory is not None and self._thread != threading.get_ident()
 
     def stop(self) -> None:
         """End the recording and keep what it holds."""
         if not self.running:
             return
-        self.running = False
+        foreign, self.running = self.of_another_thread, False
+        if foreign:
+            stranded.thread = self._thread
+            recorder.drop("operators and memory: the window was closed by another thread than opened it")
+            return
         result = torch._C._autograd._disable_profiler()
         collecting = gc.isenabled()
         gc.disable()  # many small objects come and go, and none is garbage in a cycle
         try:
             self._read(result)
+            if self._memory is not None:
+                self._memory.read(result)
         finally:
             if collecting:
                 gc.enable()
@@ -153,6 +172,22 @@ class Kineto:
     def clear(self) -> None:
         """Forget what was recorded."""
         self.ranges, self._events, self._calls, self._numbers = [], array("q"), [], {}
+
+
+class _Stranded:
+    """A recording of one thread that another one wanted to end: torch ends it only on its own."""
+
+    thread = 0
+
+    def end(self) -> bool:
+        """End it, if this is the thread. Returns whether none is left."""
+        if self.thread == threading.get_ident():
+            torch._C._autograd._disable_profiler()
+            self.thread = 0
+        return not self.thread
+
+
+stranded = _Stranded()
 
 
 def _known(number: int) -> int | None:
