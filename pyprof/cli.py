@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--io", action="store_true", help="record accesses to files")
     run.add_argument(
-        "--api_backtrace", metavar="NS", nargs="?", const="true",
+        "--api_backtrace", metavar="NS", nargs="?", const=True, type=_nanoseconds,
         help="record the Python stack of CUDA and waiting calls above so many ns; without NS: 10000",
     )  # fmt: skip
     run.add_argument(
@@ -68,6 +68,14 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("prof", help="print the table of kernels", add_help=False)
     commands.add_parser("info", help="say what a recording holds", add_help=False)
     return parser
+
+
+def _nanoseconds(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of ns; before a script write --api_backtrace=10000"
+        )
+    return int(text)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

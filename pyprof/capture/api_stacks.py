@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from pyprof.capture.options import Options, Table
-from pyprof.capture.patch import Registry, Watched, _Method
+from pyprof.capture.patch import Registry, Watched, _Method, untraced
 from pyprof.capture.recorder import local, recorder
 from pyprof.capture.resolve import _Innermost as Innermost
 from pyprof.marker import CallMarker, decode
@@ -125,7 +125,7 @@ class ApiStacks:
                 if end - start > least:
                     self._add(start, end, number, sys._getframe(1))
 
-        return call
+        return untraced(call)
 
     def _add(self, start: int, end: int, name: int, frame: Any) -> None:
         """The frame stands where the call does, and the walk costs less than the call took."""

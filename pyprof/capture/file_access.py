@@ -30,7 +30,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyprof.capture.options import Table
-from pyprof.capture.patch import Registry, Watched, _Method
+from pyprof.capture.patch import Registry, Watched, _Method, untraced
 
 if TYPE_CHECKING:
     from pyprof.capture.recorder import Recorder
@@ -157,6 +157,9 @@ class _Open:
         return inspect.signature(self._original)
 
 
+untraced(_Open.__call__)
+
+
 class FileAccess:
     """Accesses to files so far."""
 
@@ -231,7 +234,7 @@ class FileAccess:
                         self._add(start, end, number, _name(file), access.size(result, file))
                 busy.inside = False
 
-        return call
+        return untraced(call)
 
     def _add(self, start: int, end: int, number: int, name: str | None, size: int | None) -> None:
         if len(self) >= self._max_events:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict
 
@@ -71,18 +70,9 @@ def options(given: Given) -> Options:
 
 
 def of_command(arguments: argparse.Namespace) -> Options:
-    """The options of `pyprof run`. Raises UsageError."""
-    least: int | bool | None = None
-    if arguments.api_backtrace is not None:
-        text = str(arguments.api_backtrace)
-        if text != "true" and not re.fullmatch("[0-9]{1,18}", text):
-            raise UsageError(
-                f"--api_backtrace {text}: expected nanoseconds; before a script write --api_backtrace={DEFAULT_API_NS}."
-            )
-        least = True if text == "true" else int(text)
-    return options(
-        {"memory": arguments.memory, "io": arguments.io, "api_backtrace": least, "sample": arguments.sample}
-    )
+    """The options of `pyprof run`."""
+    given: Any = {name: getattr(arguments, name) for name in Given.__annotations__}
+    return options(given)
 
 
 class Table(NamedTuple):

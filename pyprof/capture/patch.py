@@ -279,6 +279,16 @@ def _module_class(
     return module, plain, type(plain.__name__, (plain,), body)
 
 
+def untraced(function: Function) -> Function:
+    """A wrapper that torch.compile leaves alone where it meets a call of it between two graphs."""
+    with suppress(AttributeError):  # names that torch does not promise
+        frames = torch._C._dynamo.eval_frame
+        skip = frames._FrameAction.SKIP
+        default = frames._FrameAction.DEFAULT
+        frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, default))
+    return function
+
+
 class Watched:
     """Functions of a module of which calls get another one, and nobody else does. The last installed goes first."""
 
