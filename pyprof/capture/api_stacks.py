@@ -60,6 +60,8 @@ CALLS = {
     ("torch", "masked_select"), ("Tensor", "unique"), ("torch", "unique"), ("torch", "equal"), ("Tensor", "equal"),
     ("torch", "allclose"), ("Tensor", "allclose"),
 }  # fmt: skip
+_LAUNCHES = "CUPTI_ACTIVITY_KIND_RUNTIME"
+_TID = 0xFFFFFF  # as a globalTid holds it
 _FIELDS = 5  # start, end, thread, name, stack
 
 
@@ -70,6 +72,17 @@ class ApiCall(NamedTuple):
     end: int
     tid: int
     name: str
+
+
+def cuda_calls(device: Any) -> list[ApiCall]:
+    """Calls of the CUDA runtime and driver among a recording's device events, as their collector gives them."""
+    if device is None:
+        return []
+    columns = [device.column(_LAUNCHES, name).tolist() for name in ("start", "end", "globalTid", "nameId")]
+    return [
+        ApiCall(start, end, tid & _TID, device.names[name] if name >= 0 else "")
+        for start, end, tid, name in zip(*columns)
+    ]
 
 
 class ApiStacks:
@@ -167,8 +180,7 @@ class ApiStacks:
         self, recording: Recording, code: Callable[[str], int], process: int
     ) -> Iterable[tuple[object, ...]]:
         found = [*self._waiting(), *self._recorded(recording.calls)]
-        api: list[ApiCall] = getattr(recording, "api", [])
-        found += self.attach(api, found, recording.calls)
+        found += self.attach(cuda_calls(getattr(recording, "device", None)), found, recording.calls)
         for start, end, tid, name, stack in sorted(found, key=lambda row: row[0]):
             yield start - recording.start, end - recording.start, process | tid, code(name), stack
 

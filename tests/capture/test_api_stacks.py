@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import pyprof
-from pyprof.capture.api_stacks import CUDA_CLASSES, FUNCTIONS, METHODS, ApiCall, ApiStacks
+from pyprof.capture.api_stacks import CUDA_CLASSES, FUNCTIONS, METHODS, ApiCall, ApiStacks, cuda_calls
 from pyprof.capture.options import Options
 from pyprof.capture.resolve import CallRow
 from pyprof.capture.stack_rows import StackRows
@@ -181,7 +181,22 @@ def test_calls_of_the_cuda_api_have_the_stack_of_the_call_around_them() -> None:
         ApiCall(120, 140, 2, "cudaLaunchKernel"),  # in a call without a stack
         ApiCall(120, 140, 3, "cudaLaunchKernel"),  # a thread without Python
     ]
-    found = extra.attach(records, waiting, calls)
+    names = sorted({record.name for record in records})
+    columns = {
+        "start": [record.start for record in records], "end": [record.end for record in records],
+        "globalTid": [record.tid for record in records], "nameId": [names.index(record.name) for record in records],
+    }  # fmt: skip
+
+    class Device:  # the columns of the table of CUDA calls
+        def __init__(self) -> None:
+            self.names = names
+
+        def column(self, table: str, name: str) -> Any:
+            assert table == "CUPTI_ACTIVITY_KIND_RUNTIME"
+            return np.array(columns[name], np.int64)
+
+    assert cuda_calls(Device()) == records
+    found = extra.attach(cuda_calls(Device()), waiting, calls)
     assert [row[:4] for row in found] == [(*records[i][:3], records[i].name) for i in (0, 2, 3, 4, 5)]
     trace = rows.number([("a.py:1", None), ("b.py:2", None)])
     assert [row[4] for row in found] == [trace, waiting[0][4], None, None, None]
