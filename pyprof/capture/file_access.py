@@ -221,18 +221,18 @@ class FileAccess:
             if not self._active or busy.inside:
                 return original(*args, **kwargs)
             result = None
-            busy.inside = True
             start = time_ns()
             try:
+                busy.inside = True
                 result = original(*args, **kwargs)
                 return result
             finally:
+                busy.inside = False  # before anything that ctrl-C may end
                 end = time_ns()
                 with suppress(Exception):  # never into the user's code
                     file = args[place] if len(args) > place else kwargs.get(keyword)
                     if _is_file(file):
                         self._add(start, end, number, _name(file), access.size(result, file))
-                busy.inside = False
 
         return untraced(call)
 

@@ -101,7 +101,6 @@ class Sampler:
             spent = -1 if used is None or before is None else used - before
             if spent != 0:
                 self._add(now, tid, self._stack(frame), spent)
-        del frame  # no frame outlives this call
 
     @staticmethod
     def _tids() -> dict[int, int]:
