@@ -36,7 +36,7 @@ torch.save(x, sys.argv[1])
 x.sum().item()
 """
 
-# The options that the seed documents list: of nsys profile, of dlprof.
+# What users of nsys profile and of dlprof give them.
 NSYS = """
     -w true | -t cuda | -t nvtx | -t osrt | -t cudnn | -t cublas | -s cpu | -s none | -o | -f true
     | --capture-range=cudaProfilerApi | --stop-on-range-end=true | --cudabacktrace=true | --cudabacktrace-threshold=
@@ -260,7 +260,9 @@ def test_a_fault_in_an_option_is_counted_and_the_others_go_on(
     assert recorded.query("select count(*) from PYPROF_API")[0][0] == 1
 
 
-def test_the_reader_of_recordings_reads_the_file(record: Record, tmp_path: Path) -> None:
+def test_the_file_is_read_and_info_shows_how_many_rows_there_are(
+    record: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "x"
     path.write_text("one")
 
@@ -268,6 +270,10 @@ def test_the_reader_of_recordings_reads_the_file(record: Record, tmp_path: Path)
         torch.ones(3).sum().item()
         path.read_bytes()
 
-    trace = formats.load(record(body, **ALL).path)
-    assert len(trace.io) == 1
-    assert trace.meta["io.accesses"] == "1"
+    recorded = record(body, **ALL)
+    assert len(formats.load(recorded.path).io) == 1
+    assert main(["info", str(recorded.path)]) == 0
+    shown = dict(re.findall(r"^  (\S+) +(.+)$", capsys.readouterr().out, re.M))
+    assert shown["memory.events"] == str(recorded.query("select count(*) from PYPROF_MEMORY")[0][0]) != "0"
+    assert (shown["io"], shown["io.accesses"], shown["api_backtrace.waiting_calls"]) == ("1", "1", "1")
+    assert "samples" in shown
