@@ -26,9 +26,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from pyprof.capture.options import Options, Table
-from pyprof.capture.patch import Registry, Watched, _Method, untraced
+from pyprof.capture.patch import Registry
 from pyprof.capture.recorder import local, recorder
 from pyprof.capture.resolve import _Innermost as Innermost
+from pyprof.capture.watched import Method, Watched, uncompiled
 from pyprof.marker import CallMarker, decode
 
 if TYPE_CHECKING:
@@ -103,12 +104,12 @@ class ApiStacks:
     def start(self, registry: Registry) -> None:
         for name in METHODS:
             original = getattr(torch.Tensor, name)
-            registry.replace(torch.Tensor, name, _Method(original, self._timed(original, f"Tensor.{name}")))
+            registry.replace(torch.Tensor, name, Method(original, self._timed(original, f"Tensor.{name}")))
         for owner, name in CUDA_CLASSES:
             cls = getattr(torch.cuda, owner)
             original = getattr(cls, name)
             timed = self._timed(original, f"torch.cuda.{owner}.{name}")
-            registry.replace(cls, name, _Method(original, timed))
+            registry.replace(cls, name, Method(original, timed))
         for path, name in FUNCTIONS:
             module = sys.modules.get(path)
             if isinstance(module, ModuleType) and name in vars(module):
@@ -138,7 +139,7 @@ class ApiStacks:
                 if end - start > least:
                     self._add(start, end, number, sys._getframe(1))
 
-        return untraced(call)
+        return uncompiled(call)
 
     def _add(self, start: int, end: int, name: int, frame: Any) -> None:
         """The frame stands where the call does, and the walk costs less than the call took."""

@@ -30,7 +30,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyprof.capture.options import Table
-from pyprof.capture.patch import Registry, Watched, _Method, untraced
+from pyprof.capture.patch import Registry
+from pyprof.capture.watched import Method, Watched, uncompiled
 
 if TYPE_CHECKING:
     from pyprof.capture.recorder import Recorder
@@ -157,7 +158,7 @@ class _Open:
         return inspect.signature(self._original)
 
 
-untraced(_Open.__call__)
+uncompiled(_Open.__call__)
 
 
 class FileAccess:
@@ -180,7 +181,7 @@ class FileAccess:
         for access in _PATH:
             held = vars(pathlib.Path).get(access.function)
             if held is not None:  # Python may move them to a base class
-                registry.replace(pathlib.Path, access.function, _Method(held, self._timed(held, access)))
+                registry.replace(pathlib.Path, access.function, Method(held, self._timed(held, access)))
         replaced = _Open(open, self._timed(open, _OPEN))
         for module in (builtins, io):
             registry.replace(module, "open", replaced)
@@ -234,7 +235,7 @@ class FileAccess:
                     if _is_file(file):
                         self._add(start, end, number, _name(file), access.size(result, file))
 
-        return untraced(call)
+        return uncompiled(call)
 
     def _add(self, start: int, end: int, number: int, name: str | None, size: int | None) -> None:
         if len(self) >= self._max_events:

@@ -279,37 +279,6 @@ def _module_class(
     return module, plain, type(plain.__name__, (plain,), body)
 
 
-def untraced(function: Function) -> Function:
-    """A wrapper that torch.compile leaves alone where it meets a call of it between two graphs."""
-    with suppress(AttributeError):  # names that torch does not promise
-        frames = torch._C._dynamo.eval_frame
-        skip = frames._FrameAction.SKIP
-        default = frames._FrameAction.DEFAULT
-        frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, default))
-    return function
-
-
-class Watched:
-    """Functions of a module of which calls get another one, and nobody else does. The last installed goes first."""
-
-    def __init__(self, module: ModuleType, wrappers: dict[str, Function]):
-        self._module, self._plain, namespace = module, type(module), vars(module)
-        body: dict[str, Any] = {
-            name: _lookup(namespace, name, namespace[name], wrapper) for name, wrapper in wrappers.items()
-        }
-        if _BYPASSED and self._plain.__getattribute__ is ModuleType.__getattribute__:  # else a frame too many
-            body["__getattribute__"] = lambda self, name: ModuleType.__getattribute__(self, name)
-        self._watched = type(self._plain.__name__, (self._plain,), body)
-
-    def install(self) -> None:
-        if type(self._module) is self._plain:
-            self._module.__class__ = self._watched
-
-    def remove(self) -> None:
-        if type(self._module) is self._watched:
-            self._module.__class__ = self._plain
-
-
 def _apply(original: Function, make: Callable[[Function, int], Function]) -> Function:
     """`apply` of autograd.Function: the operator is the user's class."""
     numbers: dict[type, Function] = {}

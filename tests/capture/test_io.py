@@ -189,6 +189,11 @@ def test_functions_keep_their_identity_in_the_window(tmp_path: Path) -> None:
     assert [held[function] for function in now] == [1, 2, 3, 4, 5]
 
 
+def test_a_module_is_pickled_by_name_as_those_do_that_pickle_functions_by_value(tmp_path: Path) -> None:
+    with pyprof.profile(str(tmp_path / "net.sqlite"), io=True):
+        assert [pickle.loads(pickle.dumps(module)) for module in (os, np, pickle)] == [os, np, pickle]
+
+
 MODULES = (builtins, io, os, shutil, json, pickle, torch, torch.jit, np, pathlib.Path)
 
 
