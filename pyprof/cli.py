@@ -41,11 +41,28 @@ def _parser() -> argparse.ArgumentParser:
         help="record steps A to B-1: pyprof.step() ends one, else the first optimizer's step(); default: all",
     )  # fmt: skip
     run.add_argument(
-        "--delay", metavar="SECONDS", type=float, help="begin so long after the script's start; default: 0"
+        "-y",
+        "--delay",
+        metavar="SECONDS",
+        type=float,
+        help="begin so long after the script's start; default: 0",
     )
     run.add_argument(
-        "--duration", metavar="SECONDS", type=float, help="record so long; default: to the end of the script"
+        "-d", "--duration", metavar="SECONDS", type=float,
+        help="record so long; default: to the end of the script",
+    )  # fmt: skip
+    run.add_argument(
+        "--memory", action="store_true", help="record what torch's allocators give and take back"
     )
+    run.add_argument("--io", action="store_true", help="record accesses to files")
+    run.add_argument(
+        "--api_backtrace", metavar="NS", nargs="?", const=True, type=_nanoseconds,
+        help="record the Python stack of CUDA and waiting calls above so many ns; without NS: 10000",
+    )  # fmt: skip
+    run.add_argument(
+        "-s", "--sample", choices=("cpu", "none"), default="none",
+        help="cpu: record the Python stack of running threads every 10 ms; default: %(default)s",
+    )  # fmt: skip
     run.add_argument(
         "--collector", choices=COLLECTORS, default="auto",
         help="who records the GPU: torch's profiler, CUPTI itself, or nobody; default: %(default)s (kineto on a GPU)",
@@ -74,6 +91,14 @@ def _collectors() -> int:
     return 0
 
 
+def _nanoseconds(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of ns; before a script write --api_backtrace=10000"
+        )
+    return int(text)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a sub-command; returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -95,15 +120,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         run = load_module("pyprof.capture.run").run
         plan = load_module("pyprof.capture.plan").plan(arguments.steps, arguments.delay, arguments.duration)
+        more = load_module("pyprof.capture.options").of_command(arguments)
         return int(
-            run(
-                arguments.script,
-                arguments.arguments,
-                arguments.output,
-                arguments.max_events,
-                plan,
-                load_module("pyprof.capture.options").of_command(arguments),
-            )
+            run(arguments.script, arguments.arguments, arguments.output, arguments.max_events, plan, more)
         )
     except PyProfError as error:
         print(f"pyprof: {error}", file=sys.stderr)

@@ -78,8 +78,8 @@ def _call(scratch: Recorder, local: _Local, until: int) -> int:
     plain, watched = ModuleType("plain"), ModuleType("watched")
     for module in (plain, watched):
         module.empty = _empty  # type: ignore[attr-defined]
-    body: dict[str, Any] = {"empty": _copy(patch._lookup, names)(vars(watched), "empty", _empty, wrapper)}
-    if patch._BYPASSED:
+    body: dict[str, Any] = {"empty": _copy(patch.lookup, names)(vars(watched), "empty", _empty, wrapper)}
+    if patch.BYPASSED:
         body["__getattribute__"] = lambda self, name: ModuleType.__getattribute__(self, name)
     watched.__class__ = type("module", (ModuleType,), body)
 

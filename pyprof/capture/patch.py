@@ -42,8 +42,8 @@ _tracing = torch._C._is_tracing
 _MISSING: Any = object()
 # From 3.13 on the interpreter may read an attribute of any module straight from its dictionary, past a property,
 # unless its class has a __getattribute__ of its own: that is one frame more between the property and who asks.
-_BYPASSED = sys.version_info >= (3, 13)
-_ASKING = 2 if _BYPASSED else 1
+BYPASSED = sys.version_info >= (3, 13)
+_ASKING = 2 if BYPASSED else 1
 
 
 class Registry:
@@ -87,9 +87,11 @@ class _Lookup(property):
     """The property of one function of a module: a wrapper for a callee, the function itself for everybody else."""
 
 
-def _lookup(namespace: dict[str, Any], name: str, original: Function, wrapper: Function) -> _Lookup:
+def lookup(
+    namespace: dict[str, Any], name: str, original: Function, wrapper: Function, copied: bool = False
+) -> property:
+    """The property of a function of a module. `copied`: the wrapper is copied for each place (`wrappers.placed`)."""
     offsets_of, placed_at = _offsets.get, _placed.get
-    warns_by_itself = isinstance(original, FunctionType)  # with a frame of its own
     absent = _MISSING if name in namespace else original  # torch._VF computes its attributes
 
     def get(module: ModuleType) -> Any:
@@ -106,7 +108,7 @@ def _lookup(namespace: dict[str, Any], name: str, original: Function, wrapper: F
         if offsets is None:
             offsets = _analyse(code)
         if frame.f_lasti in offsets and value is original:
-            at_place = wrapper if warns_by_itself else placed(wrapper, frame)
+            at_place = placed(wrapper, frame) if copied else wrapper
             _placed[place] = original, at_place
             return at_place
         return value if value is not _MISSING else _deleted(module, name)
@@ -127,7 +129,7 @@ def _deleted(module: ModuleType, name: str) -> Any:
     raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
 
 
-class _Method:
+class Method:
     """A method of torch.Tensor: the original through the class, a bound wrapper through a tensor."""
 
     __slots__ = ("bind", "original", "wrapper")
@@ -147,7 +149,7 @@ class _Method:
         """The window has ended."""
 
 
-class _Builtin(_Method):
+class _Builtin(Method):
     """One that is written in C++: its wrapper is copied for each place that asks (`wrappers.placed`)."""
 
     __slots__ = ("_placed",)
@@ -187,7 +189,7 @@ class Patches:
     def __init__(self, wrapper: Callable[[Function, int], Function] = recording) -> None:
         self._wrapper = wrapper
         self._classes: list[tuple[ModuleType, type, type]] | None = None
-        self._methods: list[tuple[str, _Method]] = []
+        self._methods: list[tuple[str, Method]] = []
         self._registry = Registry()
 
     def install(self) -> None:
@@ -198,7 +200,7 @@ class Patches:
             for name in targets.tensor_methods():
                 original = getattr(torch.Tensor, name)
                 wrapper = self._wrapper(original, recorder.function("Tensor", name))
-                kind = _Method if isinstance(original, FunctionType) else _Builtin
+                kind = Method if isinstance(original, FunctionType) else _Builtin
                 self._methods.append((name, kind(original, wrapper)))
         # First all the looking, then all the setting: Python 3.13 gives a class a thousand versions, one for each look
         # after a change, and does not speed up its attributes any more when they are used up.
@@ -234,12 +236,13 @@ def _module_class(
     for attribute, op in targets.functions(namespace):
         original = getattr(module, attribute)
         wrapper = make(original, recorder.function(namespace.mod, op))
-        body[attribute] = _lookup(vars(module), attribute, original, wrapper)
+        builtin = not isinstance(original, FunctionType)  # a warning of one has no frame of its own
+        body[attribute] = lookup(vars(module), attribute, original, wrapper, builtin)
     if module is torch:
-        body["compile"] = _lookup(vars(torch), "compile", torch.compile, compiling.following(torch.compile))
+        body["compile"] = lookup(vars(torch), "compile", torch.compile, compiling.following(torch.compile))
     # What pickles functions by value (Dask, Ray, joblib) goes by the exact type of the modules that they use.
     body["__reduce_ex__"] = lambda self, protocol: (importlib.import_module, (self.__name__,))
-    if _BYPASSED:
+    if BYPASSED:
         body["__getattribute__"] = lambda self, name: plain.__getattribute__(self, name)
     return module, plain, type(plain.__name__, (plain,), body)
 

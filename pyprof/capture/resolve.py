@@ -57,9 +57,9 @@ def resolve(
         recorded = list(state.call_records())
         calls.extend(texts.recorded(record, state.tid) for record in recorded)
         unseen = _unseen(by_thread.pop(state.tid, []), recorded)
-        modules = _Innermost((record.start, record.end, record.context) for record in state.module_records())
+        modules = Innermost((record.start, record.end, record.context) for record in state.module_records())
         calls.extend(texts.operator(operator, modules, state.ranges) for operator in unseen)
-    nowhere = _Innermost(())
+    nowhere = Innermost(())
     for rest in by_thread.values():  # threads that never ran a wrapper
         calls.extend(texts.operator(operator, nowhere, ()) for operator in _unseen(rest, []))
     return sorted(calls), sorted(_range_rows(threads, ranges), key=lambda row: row.start)
@@ -100,7 +100,7 @@ def _unseen(operators: list[Operator], calls: list[CallRecord]) -> list[Operator
     return out
 
 
-class _Innermost:
+class Innermost:
     """Nested intervals (start, end, value); `at` is the value of the innermost one around an instant, 0 if none."""
 
     def __init__(self, intervals: Iterable[tuple[int, int, int]]):
@@ -145,7 +145,7 @@ class _Texts:
             text = self._known[key] = encode(call, record.layer, stacks.trace(record.site), path or None)
         return CallRow(record.start, max(record.start, record.end), tid, text)
 
-    def operator(self, operator: Operator, modules: _Innermost, ranges: Iterable[RangeRecord]) -> CallRow:
+    def operator(self, operator: Operator, modules: Innermost, ranges: Iterable[RangeRecord]) -> CallRow:
         context = modules.at(operator.start)
         layer = _layer_at(ranges, operator.start)
         key = (id(operator.call), context, layer)  # an object per distinct call; 1 and True are equal

@@ -31,9 +31,9 @@ from pyprof.capture import (
 from pyprof.capture.collectors import nvtx
 from pyprof.capture.collectors.device import KERNEL
 from pyprof.capture.collectors.gpus import gpus
-from pyprof.capture.collectors.kineto import Kineto, Operator
+from pyprof.capture.collectors.kineto import Kineto, Operator, stranded
 from pyprof.capture.collectors.layer import Layer
-from pyprof.capture.options import NOTHING, Options
+from pyprof.capture.options import NOTHING, Extras, Options
 from pyprof.capture.patch import Patches, Registry
 from pyprof.capture.recorder import recorder
 from pyprof.capture.resolve import CallRow, RangeRow, resolve
@@ -77,7 +77,8 @@ class Session:
         self.on_step: Callable[[Session], None] | None = None
         self.next_step = 0
         self._registry = Registry()
-        self._kineto = Kineto()
+        self._extras = Extras(options, max_events)
+        self._kineto = Kineto(self._extras.memory)
         self._device = Layer(options.collector, self._kineto)
         self._open = False
         self.reading = False  # torch's records, in the middle of a window: not the moment to close it
@@ -96,6 +97,7 @@ class Session:
         self._pauses = self._paused_ns = 0
         self._facts: dict[str, str] = {}
         self._files: set[str] = set()  # that the stacks name
+        self._extras.clear()
         # What the overhead is estimated from: recorded calls and module calls, those of them in steps, and the time.
         self._recorded = [0, 0]
         self._recorded_in_steps = [0, 0]
@@ -124,6 +126,7 @@ class Session:
             recorder.counting = recorder.keeping = False
             recorder.active = recorder.ranges is not None
             return
+        stranded.end()
         if hooks.user_profiler_runs():
             self._give_up_operators()
         self._device.start(held=self.operators_given_up)
@@ -137,6 +140,7 @@ class Session:
                     file=sys.stderr,
                 )
         self._clock = clock.offset_ns()
+        self._extras.start()
         now = time_ns()
         self._first = self._first or now
         self._step_start = self._opened = now
@@ -187,6 +191,7 @@ class Session:
         self._operators += operators
         self._files |= recorder.stacks.files()
         self._facts.update(facts.gather())
+        self._extras.take(recorder)
         if recorder.excess:
             recorder.drop(f"calls after the first {self.max_events} events", recorder.excess)
         for reason, count in recorder.lost.items():
@@ -215,6 +220,7 @@ class Session:
         """In a forked child: be quiet. The profiler belongs to the parent and is not touched."""
         recorder.active = recorder.keeping = False
         recorder.ranges = None
+        self._extras.stop()
         self._patches.remove()
         self._registry.undo()
         recorder.clear()
@@ -223,6 +229,7 @@ class Session:
         self._open = False
         recorder.active = recorder.keeping = recorder.counting = False
         recorder.ranges = None
+        self._extras.stop()
         if self._emit_nvtx is not None:
             self._emit_nvtx.stop()
         self._registry.undo()
@@ -269,7 +276,8 @@ class Session:
 
     def _count(self) -> None:
         """A thread has recorded `recorder.limit` calls: read torch's records, stop at the bound or go on."""
-        if torch._C._current_graph_task_id() >= 0:  # inside a backward, whose events are still open
+        # Inside a backward, whose events are still open, or on a thread that cannot end the recording.
+        if torch._C._current_graph_task_id() >= 0 or self._kineto.of_another_thread:
             recorder.limit += 6
             return
         with held():
@@ -295,6 +303,7 @@ class Session:
         events = calls + len(self._kineto)
         if events >= self.max_events:
             self._kineto.stop()
+            self._extras.full()
             recorder.active, recorder.keeping, recorder.counting = recorder.ranges is not None, False, True
             return
         per_call = events / max(calls, 1)
@@ -341,6 +350,7 @@ class Session:
         if self._fault is not None:
             raise self._fault
         self._bound()
+        self._lost.update(self._extras.lost())
         self._device.say_empty()
         try:
             write(self.path, self._recording(), " ".join(sys.argv[:1]) or "python")
@@ -379,6 +389,7 @@ class Session:
             **facts.gather_seen(self._operators),
             **self._overhead(),
             **self._device.facts(),
+            **self._extras.facts(),
             "folder": self.folder,
             "device": "cuda" if torch.cuda.is_available() else "cpu",
             "layers": "sites+operators" if recorded_operators else "sites",
@@ -412,6 +423,7 @@ class Session:
             texts,
             self._device.records,
             tuple(gpus()),
+            self._extras.tables(),
         )
 
 

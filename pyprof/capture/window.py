@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, hooks, ranks, terminate
 from pyprof.capture.collectors import nvtx as ranges
+from pyprof.capture.collectors.kineto import stranded
 from pyprof.capture.options import Given, Options, merged, options
 from pyprof.capture.patch import Registry, unwrap_all
 from pyprof.capture.plan import Plan
@@ -290,6 +291,7 @@ def shutdown() -> None:
     unwrap_all()
     ranges.plan.reset()
     ranks.forget()
+    stranded.end()
     control.more = {}
     control.plan, control.passed_over = None, False
     control.said.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ import pyprof
 from pyprof.capture import device_tables, place
 from pyprof.capture.collectors.device import Records
 from pyprof.capture.collectors.kineto import Operator
+from pyprof.capture.options import Table
 from pyprof.capture.resolve import CallRow, RangeRow
 from pyprof.capture.sources import Source
 from pyprof.marker import encode
@@ -78,6 +79,7 @@ class Recording(NamedTuple):
     sources: list[Source]
     device: Records = Records()  # nothing is ever added to this one
     gpus: tuple[dict[str, Any], ...] = ()  # rows of TARGET_INFO_GPU
+    tables: Sequence[Table] = ()  # of what was recorded on request: `options.py`
 
 
 def write(path: str, recording: Recording, process_name: str) -> None:
@@ -111,6 +113,9 @@ def _fill(path: str, recording: Recording, process_name: str) -> None:
                 for step in recording.steps
             ),
         )
+        for table in recording.tables:
+            connection.execute(table.create)
+            connection.executemany(table.insert, table.rows(recording, strings.code, pid << 24))
         connection.executemany(
             "insert into StringIds values (?, ?)", ((code, text) for text, code in strings.codes.items())
         )

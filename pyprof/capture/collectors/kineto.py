@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import threading
 from array import array
 from collections.abc import Sequence
 from functools import cache
@@ -25,6 +26,7 @@ from pyprof.capture.collectors import kineto_device
 from pyprof.capture.collectors.device import Records
 from pyprof.capture.collectors.gpus import finish_kernels
 from pyprof.capture.describe import tensor
+from pyprof.capture.recorder import recorder
 from pyprof.marker import EVALUATE
 from pyprof.model import Arg, Call, Other, Value
 
@@ -72,7 +74,9 @@ class UserRange(NamedTuple):
 class Kineto:
     """torch's profiler as a collector of operators. What it holds grows with each `stop`, until `clear`."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: Any = None) -> None:
+        self._memory = memory  # reads the allocator's events as well: `allocations.py`
+        self._thread = 0  # that began the recording, where only it can end it
         self.running = False
         self.devices = False  # to be set before `start`
         self.records = Records()
@@ -92,25 +96,40 @@ class Kineto:
         config = ProfilerConfig(
             ProfilerState.KINETO,
             True,
-            False,
+            self._memory is not None,
             False,
             False,
             False,
             _ExperimentalConfig(
-                profile_all_threads=True, capture_overload_names=True, enable_cuda_sync_events=self.devices
+                profile_all_threads=self._memory is None,
+                capture_overload_names=True,
+                enable_cuda_sync_events=self.devices,
             ),
         )
+        if not stranded.end():
+            raise RuntimeError("the last window was closed by another thread than opened it")
         activities = {ProfilerActivity.CPU, ProfilerActivity.CUDA} if self.devices else {ProfilerActivity.CPU}
         profiler = torch._C._autograd
         profiler._prepare_profiler(config, activities)
         profiler._enable_profiler(config, activities)
         self.running = True
+        if self._memory is not None:
+            self._thread = threading.get_ident()
+
+    @property
+    def of_another_thread(self) -> bool:
+        """Whether this thread cannot end the recording."""
+        return self.running and self._memory is not None and self._thread != threading.get_ident()
 
     def stop(self) -> None:
         """End the recording and keep what it holds."""
         if not self.running:
             return
-        self.running = False
+        foreign, self.running = self.of_another_thread, False
+        if foreign:
+            stranded.thread = self._thread
+            recorder.drop("operators and memory: the window was closed by another thread than opened it")
+            return
         if self.devices:
             finish_kernels()
         result = torch._C._autograd._disable_profiler()
@@ -120,6 +139,8 @@ class Kineto:
             self._read(result)
             if self.devices:
                 self._read_devices(result)
+            if self._memory is not None:
+                self._memory.read(result)
         finally:
             if collecting:
                 gc.enable()
@@ -177,6 +198,22 @@ class Kineto:
         """Forget what was recorded."""
         self.ranges, self._events, self._calls, self._numbers = [], array("q"), [], {}
         self.records = Records()
+
+
+class _Stranded:
+    """A recording of one thread that another one wanted to end: torch ends it only on its own."""
+
+    thread = 0
+
+    def end(self) -> bool:
+        """End it, if this is the thread. Returns whether none is left."""
+        if self.thread == threading.get_ident():
+            torch._C._autograd._disable_profiler()
+            self.thread = 0
+        return not self.thread
+
+
+stranded = _Stranded()
 
 
 def _known(number: int) -> int | None:

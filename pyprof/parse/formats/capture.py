@@ -30,7 +30,7 @@ class Capture:
     def load(path: Path) -> Trace:
         database = Database(path)
         try:
-            reader = Reader(database)
+            reader = _Reader(database)
             facts = {str(name): str(value) for name, value in database.rows("PYPROF_META", ("name", "value"))}
             version = facts.get("format_version", VERSION)
             if version != VERSION:
@@ -52,6 +52,10 @@ class Capture:
                 f"({facts.get('layers', 'sites only')}). Record without another profiler running."
             )
         return trace
+
+
+class _Reader(Reader):
+    io_table = "PYPROF_IO"
 
 
 def _ops(reader: Reader) -> Ops:

@@ -111,6 +111,8 @@ def is_sqlite(path: Path) -> bool:
 class Reader:
     """What the tables share: names, threads, clock, and the count of what was lost."""
 
+    io_table = "OSRT_API"
+
     def __init__(self, database: Database):
         self.database = database
         self.names = Names(database, "StringIds", "id", "value")
@@ -211,10 +213,10 @@ class Reader:
         return out
 
     def _io(self) -> Io:
-        return io_table(self._io_parts(), self.database.count("OSRT_API"), self.lost)
+        return io_table(self._io_parts(), self.database.count(self.io_table), self.lost)
 
     def _io_parts(self) -> Iterator[tuple[Ints, Batch, Ints]]:
-        for batch in self.database.read("OSRT_API", ("start", "end", "globalTid", "nameId")):
+        for batch in self.database.read(self.io_table, ("start", "end", "globalTid", "nameId")):
             thread = self.threads.index(required(batch.column("globalTid")))
             yield thread, batch, self.names.codes(batch.column("nameId"))
 

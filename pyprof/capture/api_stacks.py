@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`api_backtrace=NS`: the Python stack of calls into the CUDA API, and of calls that wait for the device, that take
+longer than NS.
+
+In the process nobody is called when a CUDA call ends, so no stack can be taken there. What is known afterwards is which
+Python call it lay in, by thread and time:
+
+* a recorded call (`F.linear`, `Tensor.to`): its stack is in its record;
+* a call that brings values to the host or waits (`x.item()`, `if x:`, `torch.cuda.synchronize()`): such calls are timed
+  here, and those that took longer than NS have their stack taken when they end, from the frame that is still waiting;
+* neither (a backward thread, a destructor, a C++ library): the stack is unknown.
+
+Table PYPROF_API: one row per waiting call, and, where the recording has records of the CUDA API, one per call of it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from array import array
+from collections.abc import Callable, Iterable
+from time import time_ns
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from pyprof.capture.options import Options, Table
+from pyprof.capture.patch import Method, Registry
+from pyprof.capture.recorder import local, recorder
+from pyprof.capture.resolve import Innermost as Innermost
+from pyprof.capture.watched import Watched
+from pyprof.marker import CallMarker, decode
+
+if TYPE_CHECKING:
+    from pyprof.capture.recorder import Recorder
+    from pyprof.capture.stack_rows import StackRows
+    from pyprof.capture.writer import Recording
+
+_CREATE = """
+-- A call that took longer than the threshold of --api_backtrace: of the CUDA API, or one of Python that waits for
+-- values. stackId is that of PYPROF_STACK, null where it is not known.
+create table PYPROF_API (start integer, end integer, globalTid integer, nameId integer, stackId integer)
+"""
+# Methods of a tensor that give Python a value, and so wait for the device. None of them is recorded as a call.
+METHODS = (
+    "item", "tolist", "numpy", "is_nonzero", "__bool__", "__int__", "__float__", "__complex__", "__index__",
+    "__array__", "__contains__",
+)  # fmt: skip
+# Functions that wait, by module.
+FUNCTIONS = (
+    ("torch.cuda", "synchronize"),
+    ("torch.accelerator", "synchronize"),
+    ("torch.cpu", "synchronize"),
+)
+# Methods of classes of torch.cuda that wait.
+CUDA_CLASSES = (("Event", "synchronize"), ("Stream", "synchronize"))
+# Recorded calls that wait: they have a stack of their own.
+CALLS = {
+    ("Tensor", "cpu"), ("Tensor", "nonzero"), ("torch", "nonzero"), ("Tensor", "masked_select"),
+    ("torch", "masked_select"), ("Tensor", "unique"), ("torch", "unique"), ("torch", "equal"), ("Tensor", "equal"),
+    ("torch", "allclose"), ("Tensor", "allclose"),
+}  # fmt: skip
+_LAUNCHES = "CUPTI_ACTIVITY_KIND_RUNTIME"
+_TID = 0xFFFFFF  # as a globalTid holds it
+_FIELDS = 5  # start, end, thread, name, stack
+
+
+class ApiCall(NamedTuple):
+    """A record of the CUDA runtime or driver, in ns of the epoch."""
+
+    start: int
+    end: int
+    tid: int
+    name: str
+
+
+def cuda_calls(device: Any) -> list[ApiCall]:
+    """Calls of the CUDA runtime and driver among a recording's device events, as their collector gives them."""
+    if device is None:
+        return []
+    columns = [device.column(_LAUNCHES, name).tolist() for name in ("start", "end", "globalTid", "nameId")]
+    return [
+        ApiCall(start, end, tid & _TID, device.names[name] if name >= 0 else "")
+        for start, end, tid, name in zip(*columns)
+    ]
+
+
+class ApiStacks:
+    """Waiting calls so far, and whose stack a call of the CUDA API has."""
+
+    def __init__(self, options: Options, max_events: int, stacks: StackRows):
+        self._least = options.api_backtrace or 0
+        self._max_events = max_events
+        self._stacks = stacks
+        self._active = False
+        self._watched: list[Watched] = []
+        self._events, self._new = array("q"), array("q")
+        self.clear()
+
+    def __len__(self) -> int:
+        return (len(self._events) + len(self._new)) // _FIELDS
+
+    def start(self, registry: Registry) -> None:
+        for name in METHODS:
+            original = getattr(torch.Tensor, name)
+            registry.replace(torch.Tensor, name, Method(original, self._timed(original, f"Tensor.{name}")))
+        for owner, name in CUDA_CLASSES:
+            cls = getattr(torch.cuda, owner)
+            original = getattr(cls, name)
+            timed = self._timed(original, f"torch.cuda.{owner}.{name}")
+            registry.replace(cls, name, Method(original, timed))
+        for path, name in FUNCTIONS:
+            module = sys.modules.get(path)
+            if isinstance(module, ModuleType) and name in vars(module):
+                wrapper = self._timed(vars(module)[name], f"{path}.{name}")
+                self._watched.append(Watched(module, {name: wrapper}))
+                self._watched[-1].install()
+        self._active = True
+
+    def stop(self) -> None:
+        self._active = False
+        for watched in reversed(self._watched):
+            watched.remove()
+        self._watched = []
+
+    def _timed(self, original: Callable[..., Any], name: str) -> Callable[..., Any]:
+        number = self._names.setdefault(name, len(self._names))
+        least = self._least
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not self._active:
+                return original(*args, **kwargs)
+            start = time_ns()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                end = time_ns()
+                if end - start > least:
+                    self._add(start, end, number, sys._getframe(1))
+
+        return call
+
+    def _add(self, start: int, end: int, name: int, frame: Any) -> None:
+        """The frame stands where the call does, and the walk costs less than the call took."""
+        try:
+            if len(self) >= self._max_events:
+                self.lost[self._reason] += 1
+                return
+            site = recorder.stacks.site(frame, local.state.context)
+            self._new.extend((start, end, threading.get_native_id(), name, site))
+        except Exception as error:  # never into the user's code
+            recorder.drop(f"stack not taken ({type(error).__name__})")
+
+    def take(self, recorder: Recorder) -> None:
+        from pyprof.capture.stack_rows import site_frames
+
+        numbers: dict[int, int] = {}
+        for index in range(0, len(self._new), _FIELDS):
+            site = self._new[index + 4]
+            if site not in numbers:
+                frames = site_frames(recorder.stacks, site)
+                numbers[site] = self._stacks.of_frames(recorder.stacks, frames)
+            self._new[index + 4] = numbers[site]
+        self._events.extend(self._new)
+        self._new = array("q")
+
+    def clear(self) -> None:
+        self._events, self._new = array("q"), array("q")
+        self._names: dict[str, int] = {}
+        self._reason = f"stacks of waiting calls after the first {self._max_events}"
+        self.lost: dict[str, int] = {self._reason: 0}
+
+    def facts(self) -> dict[str, str]:
+        return {"api_backtrace.threshold_ns": str(self._least), "api_backtrace.waiting_calls": str(len(self))}
+
+    def tables(self) -> list[Table]:
+        return [Table(_CREATE, "insert into PYPROF_API values (?, ?, ?, ?, ?)", self._rows)]
+
+    def _rows(
+        self, recording: Recording, code: Callable[[str], int], process: int
+    ) -> Iterable[tuple[object, ...]]:
+        found = [*self._waiting(), *self._recorded(recording.calls)]
+        found += self.attach(cuda_calls(getattr(recording, "device", None)), found, recording.calls)
+        for start, end, tid, name, stack in sorted(found, key=lambda row: row[0]):
+            yield start - recording.start, end - recording.start, process | tid, code(name), stack
+
+    def _waiting(self) -> list[tuple[int, int, int, str, int | None]]:
+        names = list(self._names)
+        columns = [self._events[index::_FIELDS] for index in range(_FIELDS)]
+        return [(start, end, tid, names[name], stack) for start, end, tid, name, stack in zip(*columns)]
+
+    def _recorded(self, calls: Iterable[Any]) -> list[tuple[int, int, int, str, int | None]]:
+        """Recorded calls that wait, with the stack of their record."""
+        out = []
+        for row in calls:
+            if row.end - row.start > self._least:
+                marker = decode(row.text)
+                if isinstance(marker, CallMarker) and (marker.call.mod, marker.call.op) in CALLS:
+                    name = f"{marker.call.mod}.{marker.call.op}"
+                    out.append((row.start, row.end, row.tid, name, self._of_text(row.text)))
+        return out
+
+    def _of_text(self, text: str) -> int | None:
+        marker = decode(text)
+        trace = marker.trace if isinstance(marker, CallMarker) else ()
+        return self._stacks.number([(frame, None) for frame in trace]) if trace else None
+
+    def attach(
+        self, api: Iterable[ApiCall], waiting: Iterable[Any], calls: Iterable[Any]
+    ) -> list[tuple[int, int, int, str, int | None]]:
+        """Calls of the CUDA API above the threshold, with the stack of the Python call that each lies in."""
+        stacks: list[int | None] = [None]
+        intervals: dict[int, list[tuple[int, int, int]]] = {}
+        long = [call for call in api if call.end - call.start > self._least]
+        if not long:
+            return []
+        for start, end, tid, _, stack in waiting:
+            intervals.setdefault(tid, []).append((start, end, len(stacks)))
+            stacks.append(stack)
+        texts: list[str] = []
+        for row in calls:
+            intervals.setdefault(row.tid, []).append((row.start, row.end, len(stacks) + len(texts)))
+            texts.append(row.text)
+        where = {tid: Innermost(found) for tid, found in intervals.items()}
+        out = []
+        for call in long:
+            place = where[call.tid].at(call.start) if call.tid in where else 0
+            stack = stacks[place] if place < len(stacks) else self._of_text(texts[place - len(stacks)])
+            out.append((call.start, call.end, call.tid, call.name, stack))
+        return out

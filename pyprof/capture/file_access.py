@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`io=True`: opening, reading and writing of files as ranges, for the share of time that a program spends on I/O.
+
+`open` is replaced for the length of the window by an object that calls it (not a function: one would become a method
+where a class body says `open = open`) and gives back the very file object. Functions of modules are seen as those of
+torch are: the module keeps them, a call gets a wrapper (`patch.py`). One row per outermost call, table PYPROF_IO.
+
+Not seen: what is read or written through a file object (its class is Python's own and cannot be watched without giving
+the program another one), memory maps, C++ readers, and other processes, such as the workers of a DataLoader. Time on
+those shows as the wait for the next batch, a range of torch (`enumerate(DataLoader)#...`) that is recorded anyway.
+
+Add a function: a row in `ACCESSES`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import io
+import os
+import pathlib
+import stat
+import sys
+import threading
+from array import array
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from time import time_ns
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyprof.capture.options import Table
+from pyprof.capture.patch import Method, Registry
+from pyprof.capture.watched import Watched
+
+if TYPE_CHECKING:
+    from pyprof.capture.recorder import Recorder
+    from pyprof.capture.writer import Recording
+
+_CREATE = """
+-- One access to a file: open, a read, a write. fileId is the file's own name without its folder, null where unknown;
+-- bytes is null where the function does not tell.
+create table PYPROF_IO (
+    start integer, end integer, globalTid integer, nameId integer, fileId integer, bytes integer)
+"""
+_FIELDS = 6  # start, end, thread, function, file, bytes; -1: not known
+_LONGEST = 200  # characters of a file's name
+
+
+class Access(NamedTuple):
+    """A function that reads or writes a file: where it stands, which argument is the file, how many bytes that were."""
+
+    module: str
+    function: str
+    place: int = 0
+    keyword: str = "file"
+    size: Callable[[Any, Any], int | None] = lambda result, file: None
+
+
+def _length(result: Any, file: Any) -> int | None:
+    return len(result) if isinstance(result, bytes) else None
+
+
+def _number(result: Any, file: Any) -> int | None:
+    return result if isinstance(result, int) else None
+
+
+def _array(result: Any, file: Any) -> int | None:
+    size = getattr(result, "nbytes", None)
+    return size if isinstance(size, int) else None
+
+
+def _written(result: Any, file: Any) -> int | None:
+    """The size of a file that was written whole."""
+    try:
+        return os.stat(file).st_size if isinstance(file, (str, os.PathLike)) else None
+    except OSError:
+        return None
+
+
+ACCESSES = (
+    Access("os", "read", 0, "fd", _length),
+    Access("os", "pread", 0, "fd", _length),
+    Access("os", "readv", 0, "fd", _number),
+    Access("os", "preadv", 0, "fd", _number),
+    Access("os", "write", 0, "fd", _number),
+    Access("os", "pwrite", 0, "fd", _number),
+    Access("os", "writev", 0, "fd", _number),
+    Access("os", "pwritev", 0, "fd", _number),
+    Access("os", "fsync", 0, "fd"),
+    Access("shutil", "copyfile", 1, "dst", _written),
+    Access("shutil", "copy", 1, "dst"),
+    Access("shutil", "copy2", 1, "dst"),
+    Access("shutil", "copytree", 1, "dst"),
+    Access("json", "load", 0, "fp"),
+    Access("json", "dump", 1, "fp"),
+    Access("pickle", "load", 0, "file"),
+    Access("pickle", "dump", 1, "file"),
+    Access("torch", "load", 0, "f"),
+    Access("torch", "save", 1, "f", _written),
+    Access("torch.jit", "load", 0, "f"),
+    Access("torch.jit", "save", 1, "f", _written),
+    Access("numpy", "load", 0, "file"),
+    Access("numpy", "save", 0, "file", _written),
+    Access("numpy", "savez", 0, "file", _written),
+    Access("numpy", "savez_compressed", 0, "file", _written),
+    Access("numpy", "fromfile", 0, "file", _array),
+    Access("numpy", "loadtxt", 0, "fname"),
+    Access("numpy", "savetxt", 0, "fname", _written),
+    Access("PIL.Image", "open", 0, "fp"),
+    Access("cv2", "imread", 0, "filename"),
+    Access("cv2", "imwrite", 0, "filename", _written),
+    Access("pandas", "read_csv", 0, "filepath_or_buffer"),
+    Access("pandas", "read_parquet", 0, "path"),
+    Access("pandas", "read_pickle", 0, "filepath_or_buffer"),
+    Access("safetensors.torch", "load_file", 0, "filename"),
+    Access("safetensors.torch", "save_file", 1, "filename", _written),
+    Access("torchvision.io", "read_image", 0, "path"),
+    Access("torchvision.io", "read_file", 0, "path"),
+    Access("torchvision.io", "write_file", 0, "filename", _written),
+    Access("torchaudio", "load", 0, "uri"),
+    Access("torchaudio", "save", 0, "uri", _written),
+)
+_OPEN = Access("builtins", "open")
+_PATH = (
+    Access("pathlib.Path", "read_bytes", 0, "self", _length),
+    Access("pathlib.Path", "read_text", 0, "self"),
+    Access("pathlib.Path", "write_bytes", 0, "self", _number),
+    Access("pathlib.Path", "write_text", 0, "self", _written),
+)
+_NAMES = [
+    f"{access.module}.{access.function}".removeprefix("builtins.") for access in (*ACCESSES, *_PATH, _OPEN)
+]
+
+
+class _Busy(threading.local):
+    """Whether the running thread is inside a recorded access."""
+
+    inside = False
+
+
+class _Open:
+    """What `open` is during a window. It may outlive it, in a variable of the program: then it only calls `open`."""
+
+    def __init__(self, original: Callable[..., Any], timed: Callable[..., Any]):
+        self._original, self._timed = original, timed
+        for name in ("__name__", "__qualname__", "__module__", "__doc__"):
+            setattr(self, name, getattr(original, name))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._timed(*args, **kwargs)
+
+    def __reduce__(self) -> str:
+        return "open"  # pickled by name, as the original
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self._original)
+
+
+class FileAccess:
+    """Accesses to files so far."""
+
+    def __init__(self, options: object, max_events: int, stacks: object):
+        self._max_events = max_events
+        self._active = False
+        self._busy = _Busy()
+        self._watched: list[Watched] = []
+        self.clear()
+
+    def __len__(self) -> int:
+        return len(self._events) // _FIELDS
+
+    def start(self, registry: Registry) -> None:
+        self._watched = list(self._modules())
+        for watched in self._watched:
+            watched.install()
+        for access in _PATH:
+            held = vars(pathlib.Path).get(access.function)
+            if held is not None:  # Python may move them to a base class
+                registry.replace(pathlib.Path, access.function, Method(held, self._timed(held, access)))
+        replaced = _Open(open, self._timed(open, _OPEN))
+        for module in (builtins, io):
+            registry.replace(module, "open", replaced)
+        self._active = True
+
+    def stop(self) -> None:
+        self._active = False
+        for watched in reversed(self._watched):
+            watched.remove()
+        self._watched = []  # a module that the program imports later is seen in the next window
+
+    def take(self, recorder: Recorder) -> None:
+        """Nothing of a row is known later than the row."""
+
+    def clear(self) -> None:
+        self._events = array("q")
+        self._files: dict[str, int] = {}
+        self._reason = f"file accesses after the first {self._max_events}"
+        self.lost: dict[str, int] = {self._reason: 0}
+
+    def _modules(self) -> Iterable[Watched]:
+        """The modules of the table that the program has imported."""
+        of_module: dict[str, list[Access]] = {}
+        for access in ACCESSES:
+            of_module.setdefault(access.module, []).append(access)
+        for name, accesses in of_module.items():
+            module = sys.modules.get(name)
+            if isinstance(module, ModuleType):
+                functions = ((access, vars(module).get(access.function)) for access in accesses)
+                wrappers = {a.function: self._timed(held, a) for a, held in functions if callable(held)}
+                yield Watched(module, wrappers)
+
+    def _timed(self, original: Callable[..., Any], access: Access) -> Callable[..., Any]:
+        number = _NAMES.index(f"{access.module}.{access.function}".removeprefix("builtins."))
+        busy, place, keyword = self._busy, access.place, access.keyword
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not self._active or busy.inside:
+                return original(*args, **kwargs)
+            result = None
+            start = time_ns()
+            try:
+                busy.inside = True
+                result = original(*args, **kwargs)
+                return result
+            finally:
+                busy.inside = False  # before anything that ctrl-C may end
+                end = time_ns()
+                with suppress(Exception):  # never into the user's code
+                    file = args[place] if len(args) > place else kwargs.get(keyword)
+                    if _is_file(file):
+                        self._add(start, end, number, _name(file), access.size(result, file))
+
+        return call
+
+    def _add(self, start: int, end: int, number: int, name: str | None, size: int | None) -> None:
+        if len(self) >= self._max_events:
+            self.lost[self._reason] += 1
+            return
+        file = -1 if name is None else self._files.setdefault(name, len(self._files))
+        tid = threading.get_native_id()
+        self._events.extend((start, end, tid, number, file, -1 if size is None else size))
+
+    def facts(self) -> dict[str, str]:
+        return {"io.accesses": str(len(self))}
+
+    def tables(self) -> list[Table]:
+        return [Table(_CREATE, "insert into PYPROF_IO values (?, ?, ?, ?, ?, ?)", self._rows)]
+
+    def _rows(
+        self, recording: Recording, code: Callable[[str], int], process: int
+    ) -> Iterable[tuple[object, ...]]:
+        files = list(self._files)
+        columns = [self._events[index::_FIELDS] for index in range(_FIELDS)]
+        for start, end, tid, function, file, size in sorted(zip(*columns)):
+            yield (
+                start - recording.start, end - recording.start, process | tid, code(_NAMES[function]),
+                code(files[file]) if file >= 0 else None, size if size >= 0 else None,
+            )  # fmt: skip
+
+
+def _is_file(file: Any) -> bool:
+    """Whether an argument names a file of a file system: a pipe, a socket or a buffer in memory is none."""
+    if isinstance(file, int):
+        return stat.S_ISREG(os.fstat(file).st_mode)
+    return file is not None and not isinstance(file, (io.BytesIO, io.StringIO))
+
+
+def _name(file: Any) -> str | None:
+    """The file's own name: where it lies may say more than the recording should.
+
+    >>> _name("/home/user/secret/net.pt"), _name(7)
+    ('net.pt', None)
+    """
+    if isinstance(file, io.IOBase):
+        file = getattr(file, "name", None)
+    if not isinstance(file, (str, bytes, os.PathLike)):
+        return None
+    return os.path.basename(os.fsdecode(file))[:_LONGEST]
