@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One recording, from its first window to its file: switches the layers on and off, and gathers what they hold.
+"""One recording, from its first window to its file: switches the layers on and off. `gathered.py` keeps what they hold.
 
 Without a file it writes NVTX ranges alone: nothing is kept, torch's profiler is not started.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from time import time_ns
@@ -17,29 +16,24 @@ import torch
 
 from pyprof.capture import (
     DEFAULT_MAX_EVENTS,
-    annotate,
-    clock,
     compiling,
     facts,
     hooks,
     modules,
-    overhead,
     parameters,
     place,
-    sources,
 )
 from pyprof.capture.collectors import nvtx
 from pyprof.capture.collectors.device import KERNEL
-from pyprof.capture.collectors.gpus import gpus
-from pyprof.capture.collectors.kineto import Kineto, Operator, stranded
+from pyprof.capture.collectors.kineto import Kineto, stranded
 from pyprof.capture.collectors.layer import Layer
+from pyprof.capture.gathered import Gathered
 from pyprof.capture.options import NOTHING, Extras, Options
 from pyprof.capture.patch import Patches, Registry
 from pyprof.capture.recorder import recorder
-from pyprof.capture.resolve import CallRow, RangeRow, resolve
 from pyprof.capture.signals import held
 from pyprof.capture.wrappers import emitting
-from pyprof.capture.writer import Recording, StepRow, write
+from pyprof.capture.writer import write
 from pyprof.errors import CaptureError
 
 # torch's records take 4 kB each until they are read: they are read whenever about this many have come together.
@@ -87,23 +81,8 @@ class Session:
     def _reset(self) -> None:
         self.operators_given_up = False
         self._fault: Exception | None = None  # what was recorded is lost; `write` says so
-        self._first = self._last = 0
-        self._calls: list[CallRow] = []
-        self._ranges: list[RangeRow] = []
-        self._operators: list[Operator] = []
-        self._steps: list[StepRow] = []
-        self._lost: dict[str, int] = {}
-        self._threads: dict[int, str] = {}
-        self._pauses = self._paused_ns = 0
-        self._facts: dict[str, str] = {}
-        self._files: set[str] = set()  # that the stacks name
+        self._gathered = Gathered()
         self._extras.clear()
-        # What the overhead is estimated from: recorded calls and module calls, those of them in steps, and the time.
-        self._recorded = [0, 0]
-        self._recorded_in_steps = [0, 0]
-        self._windows = self._window_ns = 0
-        self._moved_ns = 0  # by which the clock was set while a window was open
-        self._first_step = 0  # of this window, in _steps
         facts.clear()
 
     @held()
@@ -122,7 +101,6 @@ class Session:
         if self.output is None:
             if self._emit_nvtx is not None:
                 self._emit_nvtx.start()
-            self._step_start = time_ns()
             recorder.counting = recorder.keeping = False
             recorder.active = recorder.ranges is not None
             return
@@ -139,12 +117,8 @@ class Session:
                     f"pyprof: torch's profiler does not start ({error}); call sites are recorded.",
                     file=sys.stderr,
                 )
-        self._clock = clock.offset_ns()
         self._extras.start()
-        now = time_ns()
-        self._first = self._first or now
-        self._step_start = self._opened = now
-        self._first_step = len(self._steps)
+        self._gathered.begin()
         recorder.excess, recorder.limit = 0, 6 * min(_FIRST_CALLS, max(self.max_events // 8, 1))
         recorder.on_full = self._count
         recorder.active = recorder.keeping = True
@@ -169,33 +143,14 @@ class Session:
         self._kineto.clear()
 
     def _keep(self) -> None:
-        moved = clock.offset_ns() - self._clock
-        if abs(moved) > clock.TOLERANCE_NS:
-            self._moved_ns += moved
-        self._last = max(time_ns(), self._opened)
-        self._windows += 1
-        self._window_ns += self._last - self._opened
-        self._count_recorded()
-        for state in recorder.threads:
-            state.ranges.extend(annotate.open_ranges(state))
-            if state.calls or state.ranges or state.modules:
-                self._threads[state.tid] = state.name
-        operators = self._kineto.operators()
-        parameters.name(operators, recorder.threads)
         self._device.keep()
         # Torch's own record of a record_function range is complete only if torch's profiler was ours to the end.
         scopes = [] if self.operators_given_up else self._kineto.ranges
-        calls, ranges = resolve(recorder, recorder.threads, operators, scopes)
-        self._calls += calls
-        self._ranges += ranges
-        self._operators += operators
-        self._files |= recorder.stacks.files()
-        self._facts.update(facts.gather())
+        self._gathered.end(self._kineto.operators(), scopes)
         self._extras.take(recorder)
         if recorder.excess:
             recorder.drop(f"calls after the first {self.max_events} events", recorder.excess)
-        for reason, count in recorder.lost.items():
-            self._lost[reason] = self._lost.get(reason, 0) + count
+        self._gathered.drop(recorder.lost)
 
     @held()
     def discard(self) -> None:
@@ -221,8 +176,7 @@ class Session:
         recorder.active = recorder.keeping = False
         recorder.ranges = None
         self._extras.stop()
-        self._patches.remove()
-        self._registry.undo()
+        self._unpatch()
         recorder.clear()
 
     def _stop(self) -> None:
@@ -232,12 +186,15 @@ class Session:
         self._extras.stop()
         if self._emit_nvtx is not None:
             self._emit_nvtx.stop()
+        self._unpatch()
+        self._kineto.stop()
+        self._device.stop()
+
+    def _unpatch(self) -> None:
         self._registry.undo()
         self._patches.remove()
         parameters.remove()
         compiling.remove()
-        self._kineto.stop()
-        self._device.stop()
 
     def step(self) -> None:
         """The program marks the end of a step."""
@@ -248,14 +205,12 @@ class Session:
     def mark(self) -> None:
         """Note the end of a step."""
         if self._open and self.output is not None:
-            now = max(time_ns(), self._step_start)  # unless the clock was set back
-            self._steps.append(StepRow(self.next_step, self._step_start, now, threading.get_native_id()))
-            self._step_start = now
+            self._gathered.mark(self.next_step)
         self.next_step += 1
 
     def forget_steps(self) -> None:
         """What was marked before the last mark was no step: that one began with the window."""
-        self._steps = [step._replace(number=0, start=self._first) for step in self._steps[-1:]]
+        self._gathered.forget_steps()
 
     @held()
     def give_way(self) -> None:
@@ -290,8 +245,8 @@ class Session:
                 recorder.active, recorder.keeping = recorder.ranges is not None, False
             finally:
                 self.reading = False
-                self._pauses += 1
-                self._paused_ns += time_ns() - began
+                self._gathered.pauses += 1
+                self._gathered.paused_ns += time_ns() - began
 
     def _read(self) -> None:
         if self._kineto.running:
@@ -315,29 +270,6 @@ class Session:
         """Whether torch's own NVTX ranges are written by us."""
         return self._emit_nvtx is not None and self._emit_nvtx.running
 
-    def _count_recorded(self) -> None:
-        """Calls and module calls of this window, and those that began in its steps."""
-        steps = self._steps[self._first_step :]
-        for state in recorder.threads:
-            for which, starts in enumerate((state.calls[4::6], state.modules[1::3])):
-                self._recorded[which] += len(starts)
-                if steps:
-                    within = sum(steps[0].start <= start < steps[-1].end for start in starts)
-                    self._recorded_in_steps[which] += within
-
-    def _overhead(self) -> dict[str, str]:
-        """What recording cost, estimated; without the part of torch's own profiler."""
-        costs = overhead.calibrate()
-        (calls, modules_), (step_calls, step_modules) = self._recorded, self._recorded_in_steps
-        out = {"calls": calls, "modules": modules_, "window_ns": self._window_ns, "windows": self._windows}
-        if costs is not None:
-            out["per_call_ns"], out["per_module_ns"] = costs
-            out["sites_ns"] = calls * costs.call + modules_ * costs.module
-            if self._steps:
-                in_steps = step_calls * costs.call + step_modules * costs.module
-                out["sites_per_step_ns"] = in_steps // len(self._steps)
-        return {f"overhead.{name}": str(value) for name, value in out.items()}
-
     @property
     def path(self) -> str:
         """The whole name of the file."""
@@ -349,82 +281,26 @@ class Session:
             return
         if self._fault is not None:
             raise self._fault
-        self._bound()
-        self._lost.update(self._extras.lost())
-        self._device.say_empty()
+        gathered, device = self._gathered, self._device
+        limit = gathered.bound(self.max_events)
+        if limit is not None:
+            device.cut(limit, f"device events after the first {self.max_events} events")
+        gathered.drop(device.records.lost)
+        gathered.drop(self._extras.lost())
+        device.say_empty()
+        recording = gathered.recording(device, self._extras, self.folder, self.operators_given_up)
         try:
-            write(self.path, self._recording(), " ".join(sys.argv[:1]) or "python")
+            write(self.path, recording, " ".join(sys.argv[:1]) or "python")
         except CaptureError as error:
             raise CaptureError(f"{self.output}: {error}") from error
-        steps = f", {_plural(len(self._steps), 'step')}" if self._steps else ""
-        lost = sum(self._lost.values())
-        kernels = self._device.records.count(KERNEL)
-        steps = (f", {_plural(kernels, 'kernel')}" if kernels else "") + steps
-        print(
-            f"{self.output}: {_plural(len(self._operators), 'operator')}, {_plural(len(self._calls), 'call')}{steps}"
-            + (f", {lost} not recorded" if lost else ""),
-            file=sys.stderr,
-        )
-
-    def _bound(self) -> None:
-        """Keep the first `max_events` events, by the time they began."""
-        starts = [row.start for row in self._calls]
-        starts += [row.start for row in self._ranges]
-        starts += [row.start for row in self._operators]
-        if len(starts) <= self.max_events:
-            return
-        limit = sorted(starts)[self.max_events]
-        reason = f"operators, calls and ranges after the first {self.max_events} events"
-        self._calls = [row for row in self._calls if row.start < limit]
-        self._ranges = [row for row in self._ranges if row.start < limit]
-        self._operators = [row for row in self._operators if row.start < limit]
-        kept = len(self._calls) + len(self._ranges) + len(self._operators)
-        self._lost[reason] = self._lost.get(reason, 0) + len(starts) - kept
-        self._device.cut(limit, f"device events after the first {self.max_events} events")
-
-    def _recording(self) -> Recording:
-        recorded_operators = bool(self._operators) or not self.operators_given_up
-        meta = {
-            **self._facts,
-            **facts.gather_seen(self._operators),
-            **self._overhead(),
-            **self._device.facts(),
-            **self._extras.facts(),
-            "folder": self.folder,
-            "device": "cuda" if torch.cuda.is_available() else "cpu",
-            "layers": "sites+operators" if recorded_operators else "sites",
-        }
-        if self._moved_ns:
-            meta["clock.set_ns"] = str(self._moved_ns)
-        if self._pauses:
-            meta["pauses"], meta["pauses_ns"] = str(self._pauses), str(self._paused_ns)
-        if self.operators_given_up:
-            meta["operators"] = "none since the program's own torch.profiler began, or torch's did not start"
-        texts, left_out = sources.read(self._files)
-        meta["sources"] = str(len(texts))
-        if left_out:
-            meta["sources.left_out"] = str(left_out)
-        operators = sorted(self._operators, key=lambda operator: (operator.start, -operator.end))
-        for operator in operators:
-            self._threads.setdefault(operator.tid, "")
-        for reason, count in self._device.records.lost.items():
-            self._lost[reason] = self._lost.get(reason, 0) + count
-        first = min([self._first, *(row.start for row in operators[:1])])
-        return Recording(
-            first,
-            self._last,
-            self._calls,
-            self._ranges,
-            operators,
-            self._steps,
-            self._threads,
-            meta,
-            self._lost,
-            texts,
-            self._device.records,
-            tuple(gpus()),
-            self._extras.tables(),
-        )
+        counts = [
+            _plural(len(gathered.operators), "operator"),
+            _plural(len(gathered.calls), "call"),
+            *([_plural(kernels, "kernel")] if (kernels := device.records.count(KERNEL)) else []),
+            *([_plural(len(gathered.steps), "step")] if gathered.steps else []),
+            *([f"{lost} not recorded"] if (lost := sum(gathered.lost.values())) else []),
+        ]
+        print(f"{self.output}: {', '.join(counts)}", file=sys.stderr)
 
 
 def _plural(count: int, noun: str) -> str:

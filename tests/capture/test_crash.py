@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import pyprof
-from pyprof.capture import place, session, window
+from pyprof.capture import gathered, place, session, window
 from pyprof.capture.collectors import kineto
 from pyprof.cli import main
 
@@ -392,10 +392,10 @@ def _fails(*args: object, **options: object) -> None:
     ("module", "name"),
     [
         (kineto, "arguments"),
-        (session, "resolve"),
+        (gathered, "resolve"),
         (session, "write"),
-        (session.facts, "gather"),
-        (session.overhead, "calibrate"),
+        (gathered.facts, "gather"),
+        (gathered.overhead, "calibrate"),
     ],
 )
 @pytest.mark.parametrize("how", ["whole", "discarded", "cuda", "full"])

@@ -524,7 +524,7 @@ def test_the_file_has_the_tables_of_an_export(
         L2_cache_size=50 << 20, regs_per_multiprocessor=65536, shared_memory_per_multiprocessor=233472,
         max_threads_per_multi_processor=2048, uuid="1234",
     )  # fmt: skip
-    monkeypatch.setattr("pyprof.capture.session.gpus", lambda: [gpus.row(0, properties)])
+    monkeypatch.setattr("pyprof.capture.gathered.gpus", lambda: [gpus.row(0, properties)])
     recorded = record(train)
     for table, columns in TABLES.items():
         found = [name for _, name, *_ in recorded.query(f"pragma table_info({table})")]

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import pyprof
-from pyprof.capture import session, window
+from pyprof.capture import gathered, session, window
 from pyprof.capture.collectors import kineto
 from pyprof.capture.signals import held
 
@@ -71,7 +71,7 @@ def test_ctrl_c_while_torchs_records_are_read_loses_none(
 
 
 @pytest.mark.parametrize(
-    ("module", "name"), [(kineto, "arguments"), (session, "resolve"), (session, "write")]
+    ("module", "name"), [(kineto, "arguments"), (gathered, "resolve"), (session, "write")]
 )
 def test_ctrl_c_while_the_file_is_made_comes_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str

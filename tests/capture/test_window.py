@@ -333,12 +333,12 @@ def test_cuda_profiler_does_not_narrow_a_window_of_the_script(record: Record) ->
 def test_a_fault_of_ours_never_reaches_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from pyprof.capture import session
+    from pyprof.capture import gathered
 
     def broken(*args: object) -> None:
         raise ValueError("mine")
 
-    monkeypatch.setattr(session, "resolve", broken)
+    monkeypatch.setattr(gathered, "resolve", broken)
     with pyprof.profile(str(tmp_path / "net.sqlite")):
         torch.tanh(x)
     assert "the recording is lost (ValueError: mine)" in capsys.readouterr().err
@@ -401,7 +401,7 @@ def test_a_clock_that_is_set_in_a_window_is_told(
     jump: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when a machine's time is corrected. No interval ends before it begins."""
-    from pyprof.capture import clock, session, wrappers
+    from pyprof.capture import clock, gathered, session, wrappers
 
     late = False
 
@@ -415,7 +415,7 @@ def test_a_clock_that_is_set_in_a_window_is_told(
             late = True  # within a call
             return value.clone()
 
-    for module in (clock, wrappers, session):
+    for module in (clock, wrappers, gathered):
         monkeypatch.setattr(module, "time_ns", now)
     monkeypatch.setattr(session, "_patches", Patches())  # with wrappers that read this clock
     path = tmp_path / "net.sqlite"
