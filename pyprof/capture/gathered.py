@@ -12,7 +12,7 @@ from pyprof.capture import annotate, clock, facts, overhead, parameters, sources
 from pyprof.capture.collectors.gpus import gpus
 from pyprof.capture.collectors.kineto import Operator, UserRange
 from pyprof.capture.collectors.layer import Layer
-from pyprof.capture.options import Extras
+from pyprof.capture.extras import Extras
 from pyprof.capture.recorder import recorder
 from pyprof.capture.resolve import CallRow, RangeRow, resolve
 from pyprof.capture.writer import Recording, StepRow

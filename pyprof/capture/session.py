@@ -27,8 +27,9 @@ from pyprof.capture.collectors import nvtx
 from pyprof.capture.collectors.device import KERNEL
 from pyprof.capture.collectors.kineto import Kineto, stranded
 from pyprof.capture.collectors.layer import Layer
+from pyprof.capture.extras import Extras
 from pyprof.capture.gathered import Gathered
-from pyprof.capture.options import NOTHING, Extras, Options
+from pyprof.capture.options import NOTHING, Options
 from pyprof.capture.patch import Patches, Registry
 from pyprof.capture.recorder import recorder
 from pyprof.capture.signals import held

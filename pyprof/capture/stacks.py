@@ -26,7 +26,7 @@ _CALL_IMPL = torch.nn.Module._call_impl.__code__
 ENDS: list[
     CodeType
 ] = []  # where a walk stops: modules.py and run.py add what stands around the user's frames
-_OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
+OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class Context(NamedTuple):
@@ -136,7 +136,7 @@ def walk(frame: FrameType | None) -> tuple[Frame, ...]:
         code = frame.f_code
         if code in ENDS:
             break
-        if not code.co_filename.startswith(_OWN):
+        if not code.co_filename.startswith(OWN):
             frames.append((code, frame.f_lasti))
         frame = frame.f_back
     return tuple(frames)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
@@ -17,7 +17,6 @@ import pyprof
 from pyprof.capture import device_tables, place
 from pyprof.capture.collectors.device import Records
 from pyprof.capture.collectors.kineto import Operator
-from pyprof.capture.options import Table
 from pyprof.capture.resolve import CallRow, RangeRow
 from pyprof.capture.sources import Source
 from pyprof.marker import encode
@@ -79,7 +78,15 @@ class Recording(NamedTuple):
     sources: list[Source]
     device: Records = Records()  # nothing is ever added to this one
     gpus: tuple[dict[str, Any], ...] = ()  # rows of TARGET_INFO_GPU
-    tables: Sequence[Table] = ()  # of what was recorded on request: `options.py`
+    tables: Sequence[Table] = ()  # of what was recorded on request: `extras`
+
+
+class Table(NamedTuple):
+    """A table of the file: its definition, and its rows as (recording, code of a text, globalTid of the process)."""
+
+    create: str
+    insert: str
+    rows: Callable[[Recording, Callable[[str], int], int], Iterable[tuple[object, ...]]]
 
 
 def write(path: str, recording: Recording, process_name: str) -> None:

@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 import pyprof
-from pyprof.capture.api_stacks import CUDA_CLASSES, FUNCTIONS, METHODS, ApiCall, ApiStacks, cuda_calls
+from pyprof.capture.extras.api_stacks import CUDA_CLASSES, FUNCTIONS, METHODS, ApiCall, ApiStacks, cuda_calls
+from pyprof.capture.extras.stack_rows import StackRows
 from pyprof.capture.options import Options
 from pyprof.capture.resolve import CallRow
-from pyprof.capture.stack_rows import StackRows
 from pyprof.capture.targets import tensor_methods
 from pyprof.marker import encode
 from pyprof.model import Call

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 import pyprof
-from pyprof.capture.allocations import Allocations
 from pyprof.capture.collectors.kineto import Kineto
+from pyprof.capture.extras.allocations import Allocations
 
 from .conftest import Recorded
 

@@ -195,9 +195,9 @@ print(*sorted(name for name in sys.modules if name.startswith("pyprof.capture.")
     loaded = done.stdout.split()
     assert "pyprof.capture.session" in loaded
     modules = ("allocations", "file_access", "api_stacks", "sampler", "stack_rows")
-    assert not {f"pyprof.capture.{name}" for name in modules} & set(loaded)
+    assert not {f"pyprof.capture.extras.{name}" for name in modules} & set(loaded)
     for name in modules:
-        assert (ROOT / "pyprof" / "capture" / f"{name}.py").exists()
+        assert (ROOT / "pyprof" / "capture" / "extras" / f"{name}.py").exists()
 
 
 def encoder(train: bool) -> Any:
@@ -302,7 +302,7 @@ def test_a_fault_in_an_option_is_counted_and_the_others_go_on(
     def fails(*_: object) -> None:
         raise OSError
 
-    monkeypatch.setattr("pyprof.capture.file_access.FileAccess.start", fails)
+    monkeypatch.setattr("pyprof.capture.extras.file_access.FileAccess.start", fails)
     recorded = record(lambda: torch.ones(1).item(), **ALL)
     assert [
         count for reason, count in recorded.table("PYPROF_LOST").items() if "fails failed (OSError)" in reason

@@ -17,8 +17,8 @@ import pytest
 import torch
 
 import pyprof
-from pyprof.capture.sampler import Sampler
-from pyprof.capture.stack_rows import StackRows
+from pyprof.capture.extras.sampler import Sampler
+from pyprof.capture.extras.stack_rows import StackRows
 
 from .conftest import Recorded
 
@@ -156,7 +156,7 @@ def test_what_was_missed_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sampler's clock jumps as when C++ code holds the interpreter's lock."""
     sampler = Sampler(None, 100, StackRows())
     times = iter([0, 10_000_000, 10_000_000, 75_000_000, 75_000_000, 80_000_000])
-    monkeypatch.setattr("pyprof.capture.sampler.monotonic_ns", lambda: next(times))
+    monkeypatch.setattr("pyprof.capture.extras.sampler.monotonic_ns", lambda: next(times))
     looked: list[int] = []
 
     class Ended:

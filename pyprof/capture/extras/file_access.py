@@ -27,15 +27,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from time import time_ns
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from pyprof.capture.options import Table
+from pyprof.capture.extras.watched import Watched
 from pyprof.capture.patch import Method, Registry
-from pyprof.capture.watched import Watched
-
-if TYPE_CHECKING:
-    from pyprof.capture.recorder import Recorder
-    from pyprof.capture.writer import Recording
+from pyprof.capture.recorder import Recorder
+from pyprof.capture.writer import Recording, Table
 
 _CREATE = """
 -- One access to a file: open, a read, a write. fileId is the file's own name without its folder, null where unknown;

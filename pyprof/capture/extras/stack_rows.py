@@ -7,23 +7,17 @@ frames and what lies outside the script are left out; torch's stay.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from pyprof.capture import modules
-from pyprof.capture.options import Table
-from pyprof.capture.stacks import ENDS, Frame, Stacks
-
-if TYPE_CHECKING:
-    from pyprof.capture.writer import Recording
+from pyprof.capture.stacks import ENDS, OWN, Frame, Stacks
+from pyprof.capture.writer import Recording, Table
 
 _CREATE = """
 -- A Python stack: depth 0 is the outermost frame. frameId is path:line, functionId the function (null: not known).
 create table PYPROF_STACK (id integer, depth integer, frameId integer, functionId integer)
 """
-_OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 Row = tuple[str, str | None]  # path:line, function
 
 
@@ -34,7 +28,7 @@ def whole_walk(frame: FrameType | None) -> tuple[Frame, ...]:
         code = frame.f_code
         if code in ENDS and code is not modules._call_module.__code__:
             break
-        if not code.co_filename.startswith(_OWN):
+        if not code.co_filename.startswith(OWN):
             frames.append((code, frame.f_lasti))
         frame = frame.f_back
     return tuple(frames)

@@ -21,21 +21,18 @@ from array import array
 from collections.abc import Callable, Iterable
 from time import time_ns
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from pyprof.capture.options import Options, Table
+from pyprof.capture.extras.stack_rows import StackRows
+from pyprof.capture.extras.watched import Watched
+from pyprof.capture.options import Options
 from pyprof.capture.patch import Method, Registry
-from pyprof.capture.recorder import local, recorder
-from pyprof.capture.resolve import Innermost as Innermost
-from pyprof.capture.watched import Watched
+from pyprof.capture.recorder import Recorder, local, recorder
+from pyprof.capture.resolve import Innermost
+from pyprof.capture.writer import Recording, Table
 from pyprof.marker import CallMarker, decode
-
-if TYPE_CHECKING:
-    from pyprof.capture.recorder import Recorder
-    from pyprof.capture.stack_rows import StackRows
-    from pyprof.capture.writer import Recording
 
 _CREATE = """
 -- A call that took longer than the threshold of --api_backtrace: of the CUDA API, or one of Python that waits for
@@ -153,7 +150,7 @@ class ApiStacks:
             recorder.drop(f"stack not taken ({type(error).__name__})")
 
     def take(self, recorder: Recorder) -> None:
-        from pyprof.capture.stack_rows import site_frames
+        from pyprof.capture.extras.stack_rows import site_frames
 
         numbers: dict[int, int] = {}
         for index in range(0, len(self._new), _FIELDS):

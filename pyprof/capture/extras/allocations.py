@@ -13,17 +13,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch._C._profiler import _EventType
 
-from pyprof.capture.options import Table
 from pyprof.capture.patch import Registry
-from pyprof.capture.resolve import Innermost as Innermost
-
-if TYPE_CHECKING:
-    from pyprof.capture.recorder import Recorder
-    from pyprof.capture.writer import Recording
+from pyprof.capture.recorder import Recorder
+from pyprof.capture.resolve import Innermost
+from pyprof.capture.writer import Recording, Table
 
 _CREATE = """
 -- One event of an allocator. bytes: above 0 allocated, below 0 freed, at that address. allocated and reserved: bytes of

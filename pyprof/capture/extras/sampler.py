@@ -16,16 +16,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from time import monotonic_ns, time_ns
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING
 
-from pyprof.capture.options import Table
+from pyprof.capture.extras.stack_rows import StackRows
 from pyprof.capture.patch import Registry
+from pyprof.capture.recorder import Recorder
 from pyprof.capture.stacks import Frame
-
-if TYPE_CHECKING:
-    from pyprof.capture.recorder import Recorder
-    from pyprof.capture.stack_rows import StackRows
-    from pyprof.capture.writer import Recording
+from pyprof.capture.writer import Recording, Table
 
 _CREATE = """
 -- The Python stack of a thread at an instant; cpuNs is the processor time of that thread since it was looked at last,
@@ -116,7 +112,7 @@ class Sampler:
         place = tuple(key)
         number = self._places.get(place)
         if number is None:
-            from pyprof.capture.stack_rows import whole_walk
+            from pyprof.capture.extras.stack_rows import whole_walk
 
             code_objects = []
             at = frame
