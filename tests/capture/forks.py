@@ -17,7 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 _SERVER = """
-import json, multiprocessing, os, sys
+import json, multiprocessing, os, signal, sys
 import torch, torch.distributed, numpy, sqlite3
 torch.set_num_threads(1)
 while line := sys.stdin.readline():
@@ -29,6 +29,7 @@ while line := sys.stdin.readline():
     if child:
         print(child, flush=True)
         continue
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started us with ctrl-C ignored
     os.chdir(order["folder"])
     for number, name in ((0, os.devnull), (1, order["stdout"]), (2, order["stderr"])):
         os.dup2(os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666), number)
