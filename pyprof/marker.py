@@ -39,6 +39,9 @@ LAYER = "layer:"
 EVALUATE = "autograd::engine::evaluate_function: "
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 CHECKPOINT_BACKWARD = "CheckpointFunctionBackward"
+CLOSURE = (
+    "Optimizer.closure#"  # our range around the closure that an optimizer's step runs: no part of the step
+)
 
 # The suffixes that emit_nvtx appends (torch/csrc/profiler/util.cpp, getNvtxStr); RE2 and re read these alike.
 SUFFIX = r"(?:, (?:seq|op_id) = -?[0-9]{1,18}|, (?:sizes|input_op_ids) = \[[^=]*\])+"

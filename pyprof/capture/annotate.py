@@ -4,8 +4,7 @@
 Whatever opens a range, its name and time are kept, also on a machine without CUDA, where torch.cuda.nvtx would raise.
 Open ranges whose name begins with `layer:` make the layer of the calls inside, nested names joined by ":".
 
-record_function is also how torch.optim marks `step` and `zero_grad`; these two become calls (`torch.optim`,
-`AdamW.step`). So schedulers that wrap `step` on an instance, and optimizers of the user, need no patch.
+record_function is also how torch.optim marks `step` and `zero_grad`: `optimizers.py`.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ from pyprof.capture.recorder import RangeRecord, ThreadState, local, recorder
 LAYER = "layer:"
 PUSH_POP, START_END, MARK = 59, 60, 34  # NVTX event types in an Nsight Systems export
 WRITTEN = "annotate, written"  # as an NVTX range too
-_OPTIMIZER = ("Optimizer.step#", "Optimizer.zero_grad#")
-_STEP, _NEXT = _OPTIMIZER[0], "enumerate(DataLoader)#"
+_NEXT = "enumerate(DataLoader)#"
 # Called with the optimizer after each step of one, when somebody counts them.
 on_optimizer_step: list[Callable[[Any], None]] = []
 
@@ -120,9 +118,9 @@ def _install_torch_nvtx(registry: Registry) -> None:
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
             if not real:
-                return _safely(ours, *args, **kwargs)
+                return safely(ours, *args, **kwargs)
             result = original(*args, **kwargs)
-            _safely(ours, *args, **kwargs) if name != "range_start" else _safely(
+            safely(ours, *args, **kwargs) if name != "range_start" else safely(
                 ours, *args, handle=result, **kwargs
             )
             return result
@@ -155,7 +153,7 @@ def _install_nvtx(registry: Registry) -> None:
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
             result = original(*args, **kwargs)
-            _safely(ours, result, *args, **kwargs)
+            safely(ours, result, *args, **kwargs)
             return result
 
         for module in modules:
@@ -196,63 +194,23 @@ def _install_nvtx(registry: Registry) -> None:
 def _install_record_function(registry: Registry) -> None:
     import torch
 
+    from pyprof.capture import optimizers  # they are ranges too
+
     def opened(self: Any) -> None:
         name = self.name
-        if name.startswith(_OPTIMIZER):
-            _optimizer_begins(self, name)
+        if name.startswith(optimizers.NAMES):
+            optimizers.begins(self, name)
         else:
             if recorder.active and name.startswith(_NEXT):
                 facts.met_loader(sys._getframe(3).f_locals.get("self"))
             push(name, "record_function")
             self._pyprof_open = True
 
-    _follow_class(registry, torch.autograd.profiler.record_function, opened, _record_function_ends)
+    def closed(self: Any) -> None:
+        if not optimizers.ends(self) and self.__dict__.pop("_pyprof_open", False):
+            pop()
 
-
-def _optimizer_begins(self: Any, name: str) -> None:
-    if on_optimizer_step and name.startswith(_STEP):
-        self._pyprof_stepped = sys._getframe(4).f_locals.get("self")
-    state = local.state
-    if state.busy or not recorder.active:
-        return
-    if name.startswith(_STEP):
-        facts.met_optimizer(sys._getframe(4).f_locals.get("self"))
-    frame = sys._getframe(
-        4
-    )  # who called step: between are two functions of this module, and torch's around step
-    site = recorder.stacks.site(frame, state.context)
-    number = _optimizer_function(name.split("#", 1)[1])
-    writer = recorder.ranges
-    depth = writer.push(state, number, site, -1, None) if writer is not None else 0
-    self._pyprof_call = (state, number, site, state.layer, time_ns(), writer, depth)
-    state.busy = True
-
-
-_optimizer_numbers: dict[str, int] = {}
-
-
-def _optimizer_function(name: str) -> int:
-    number = _optimizer_numbers.get(name)
-    if number is None:
-        number = _optimizer_numbers[name] = recorder.function("torch.optim", name)
-    return number
-
-
-def _record_function_ends(self: Any) -> None:
-    call = self.__dict__.pop("_pyprof_call", None)
-    if call is not None:
-        state, number, site, layer, start, writer, depth = call
-        if depth:
-            writer.pop(depth)
-        if recorder.keeping:
-            state.calls += (number, site, -1, layer, start, time_ns())
-        state.busy = False
-    elif self.__dict__.pop("_pyprof_open", False):
-        pop()
-    stepped = self.__dict__.pop("_pyprof_stepped", None)
-    if stepped is not None:
-        for follow in on_optimizer_step:
-            follow(stepped)
+    _follow_class(registry, torch.autograd.profiler.record_function, opened, closed)
 
 
 def _follow_class(
@@ -268,7 +226,7 @@ def _follow_class(
     def __enter__(self: Any) -> Any:
         result = enter(self)
         if not torch.compiler.is_dynamo_compiling():
-            _safely(opened, self)
+            safely(opened, self)
         return result
 
     @functools.wraps(leave)
@@ -281,13 +239,13 @@ def _follow_class(
             ):  # before any call, where ctrl-C may come
                 self.__dict__["_pyprof_call"][0].busy = False
             if not torch.compiler.is_dynamo_compiling():
-                _safely(closed, self)
+                safely(closed, self)
 
     registry.replace(cls, "__enter__", __enter__)
     registry.replace(cls, "__exit__", __exit__)
 
 
-def _safely(ours: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def safely(ours: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Run our part of a call; what goes wrong in it is counted and never reaches the user's code."""
     try:
         return ours(*args, **kwargs)

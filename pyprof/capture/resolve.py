@@ -4,7 +4,7 @@
 Calls come from the wrappers. An operator that ran outside every recorded call (through a name imported before the
 window, or from C++) becomes a call of its own: its user's name where the operator tells it, else `aten`. It stands
 where the innermost module call around it stands. Operators of a backward are never calls: their forward's call
-accounts for them. Nor are those inside an optimizer's step, which is a call.
+accounts for them. Nor are those inside an optimizer's step, which is a call; but those of its closure.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import NamedTuple
 from pyprof.capture.annotate import LAYER
 from pyprof.capture.collectors.kineto import Operator, UserRange, mod_is_autograd
 from pyprof.capture.describe import arguments
+from pyprof.capture.optimizers import NAMES as OPTIMIZER_RANGES
 from pyprof.capture.recorder import CallRecord, RangeRecord, Recorder, ThreadState
 from pyprof.capture.targets import OPERATOR_NAMES
 from pyprof.marker import encode
 from pyprof.model import Call
 
 _NO_OPERATORS = frozenset({"TorchDynamo Cache Lookup"})  # events of torch that compute nothing
-_OPTIMIZER_RANGES = ("Optimizer.step#", "Optimizer.zero_grad#")
 
 
 class CallRow(NamedTuple):
@@ -72,7 +72,7 @@ def _range_rows(threads: Iterable[ThreadState], ranges: list[UserRange]) -> Iter
             if record.source != "record_function" or not ranges:
                 yield RangeRow(record.start, record.end, state.tid, record.kind, record.name)
     for user in ranges:
-        if not user.name.startswith(_OPTIMIZER_RANGES):  # these are calls
+        if not user.name.startswith(OPTIMIZER_RANGES):  # these are calls
             yield RangeRow(user.start, user.end, user.tid, 59, user.name)
 
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from pyprof.marker import (
     ACCUMULATE,
     CHECKPOINT_BACKWARD,
+    CLOSURE,
     EVALUATE,
     CallMarker,
     LayerMarker,
@@ -81,6 +82,7 @@ class Place(NamedTuple):
     module: str | None = None
     node: str | None = None  # the innermost backward range
     recompute_starts: bool = False
+    closure: bool = False  # of an optimizer's step, whose frames are around: the program itself
     compiling: bool = False  # torch.compile is at work: what runs is no part of the program
 
 
@@ -119,6 +121,8 @@ def enter(place: Place, label: Label, offset: int | None) -> Place:
         )
     if isinstance(marker, ModuleMarker):
         return place._replace(reprs=(*place.reprs, label.text))
+    if label.text.startswith(CLOSURE):
+        return Place(layer=place.layer, module=place.module, closure=True)
     if label.text.startswith(("Optimizer.step#", "Optimizer.zero_grad#")):
         return place._replace(direction=FPROP, phase=OPTIMIZER)
     return place
@@ -146,7 +150,8 @@ def _enter_call(place: Place, text: str, marker: CallMarker) -> Place:
     elif place.direction == NO_DIRECTION:
         place = place._replace(direction=FPROP, phase=FORWARD)
     if place.phase == FORWARD and (
-        marker.call.mod.startswith("torch.optim") or any(map(_OPTIMIZER.search, frames))
+        marker.call.mod.startswith("torch.optim")
+        or (not place.closure and any(map(_OPTIMIZER.search, frames)))
     ):
         place = place._replace(phase=OPTIMIZER)
     return place._replace(

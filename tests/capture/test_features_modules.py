@@ -331,7 +331,7 @@ def steps(cls: Any, form: dict[str, bool]) -> Callable[[], Any]:
 
 for name, run in optimizers().items():
     calls = [f"torch.optim.{name.split()[0]}.{method}" for method in ("step", "zero_grad")]
-    features(name, *calls[: 1 if name.startswith("LBFGS") else 2])(run)  # its zero_grad is inside its step
+    features(name, *calls)(run)
 
 
 @pytest.mark.parametrize("name", features)
