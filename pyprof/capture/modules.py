@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from pyprof.capture import compiling, facts, parameters
+from pyprof.capture import checkpoints, compiling, facts, parameters
 from pyprof.capture.patch import Registry
 from pyprof.capture.recorder import ThreadState, local, recorder
 from pyprof.capture.stacks import ENDS
@@ -118,10 +118,12 @@ def forget() -> None:
     if len(recorder.stacks.contexts) == 1:
         _contexts.clear()
         _paths.clear()
+        checkpoints.forget()
 
 
 def install(registry: Registry) -> None:
     """See module calls until the registry is undone."""
+    checkpoints.install(registry)
     global _original
     _original = torch.nn.Module.__call__
     registry.replace(torch.nn.Module, "__call__", _call_module)

@@ -28,7 +28,7 @@ from typing import Any
 
 import torch
 
-from pyprof.capture import compiling, targets, untraced
+from pyprof.capture import checkpoints, compiling, targets, untraced
 from pyprof.capture.callsites import callee_offsets
 from pyprof.capture.recorder import local, recorder
 from pyprof.capture.wrappers import Function, emitting, passed_over, placed, recording
@@ -255,6 +255,8 @@ def _apply(original: Function, make: Callable[[Function, int], Function]) -> Fun
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_dynamo_compiling() or not recorder.active or _tracing():
             return original(cls, *args, **kwargs)
+        if cls is checkpoints.REENTRANT and args:
+            return original(cls, checkpoints.resumed(args[0]), *args[1:], **kwargs)
         call = numbers.get(cls)
         if call is None:
             number = recorder.function("torch.autograd", f"{cls.__name__}.apply")

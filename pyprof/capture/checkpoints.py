@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Activation checkpoints (torch.utils.checkpoint) are a part of the program, not operators.
+
+The reentrant kind is a custom Function; what it runs is recorded as if it were not there. Both kinds run a function
+again in the backward. Where that is not a module (but its `forward`, or any function), the module that it runs for is
+the one that made the checkpoint.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import checkpoint
+
+from pyprof.capture.recorder import local, recorder
+from pyprof.capture.stacks import ENDS
+from pyprof.capture.wrappers import passed_over
+
+if TYPE_CHECKING:
+    from pyprof.capture.patch import Registry
+
+_getframe = sys._getframe
+# Functions of torch: the Function, and what the other kind calls. Without the names such calls have no module.
+REENTRANT = getattr(checkpoint, "CheckpointFunction", None)
+_GENERATOR = "_checkpoint_without_reentrant_generator"
+_known: dict[tuple[str, int, int, int], int] = {}  # where a checkpoint runs, in which module -> its context
+
+
+def resumed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What a checkpoint runs now and again in the backward, which is then still in the module that runs here now."""
+    state = local.state
+    path, root = recorder.stacks.contexts[state.context].path, state.root
+    if not path or state.busy or not recorder.active:
+        return function
+
+    @functools.wraps(function)
+    def again(*args: Any, **kwargs: Any) -> Any:
+        state = local.state
+        if state.busy or not recorder.active:
+            return function(*args, **kwargs)
+        outside = state.context, state.root
+        try:
+            try:
+                state.context, state.root = _context(path, _getframe(1), outside[0]), root
+            except Exception as error:  # never into the user's code
+                recorder.drop(f"module not named ({type(error).__name__})")
+            return function(*args, **kwargs)
+        finally:
+            state.context, state.root = outside
+
+    made: Any = again
+    made.__code__ = passed_over(made.__code__)
+    if made.__code__ not in ENDS:
+        ENDS.append(made.__code__)
+    return again
+
+
+def _context(path: str, frame: FrameType, outside: int) -> int:
+    key = path, id(frame.f_code), frame.f_lasti, outside
+    context = _known.get(key)
+    if context is None:
+        context = _known[key] = recorder.stacks.add_context(outside, frame, path)
+    return context
+
+
+def forget() -> None:
+    """Drop what is known, with the contexts."""
+    _known.clear()
+
+
+def install(registry: Registry) -> None:
+    """See what checkpoints that are not reentrant run, until the registry is undone."""
+    original = vars(checkpoint).get(_GENERATOR)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def generator(fn: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(fn if torch.compiler.is_dynamo_compiling() else resumed(fn), *args, **kwargs)
+
+    registry.replace(checkpoint, _GENERATOR, generator)
