@@ -32,6 +32,15 @@ _STORES = {
 }
 
 
+_OPERATORS = {
+    code
+    for name, code in dis.opmap.items()
+    if name.startswith(
+        ("BINARY_", "INPLACE_", "UNARY_", "COMPARE_", "STORE_SUBSCR", "STORE_SLICE", "DELETE_SUBSCR")
+    )
+}
+
+
 class _Instruction(NamedTuple):
     offset: int
     opcode: int
@@ -57,6 +66,11 @@ def callee_offsets(code: CodeType) -> frozenset[int]:
         elif _is_callee(load.end, by_start[load.start]):
             out.add(load.offset)
     return frozenset(out)
+
+
+def is_operator(code: CodeType, offset: int) -> bool:
+    """Whether the instruction is an operator, as in `x + y`: what it asks for is called at once, here."""
+    return code.co_code[offset] in _OPERATORS
 
 
 def _is_method_load(load: _Instruction) -> bool:

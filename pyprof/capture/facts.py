@@ -21,14 +21,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 import pyprof
 from pyprof.capture import ranks
-from pyprof.capture.collectors.kineto import FUNCTION, Operator
 from pyprof.model import Tensor
+
+if TYPE_CHECKING:
+    from pyprof.capture.collectors.kineto import Operator
 
 # The only variables of the environment that are recorded: what changes speed, memory or numerics.
 SWITCHES = (
@@ -410,6 +412,8 @@ def _seen_in(operators: Iterable[Operator]) -> dict[str, Any]:
 
 
 def _counted(operator: Operator) -> str | None:
+    from pyprof.capture.collectors.kineto import FUNCTION  # `init` comes here without it
+
     call = operator.call
     if call.op.startswith("Torch-Compiled Region"):
         return "compile.regions"

@@ -73,12 +73,16 @@ def _call(scratch: Recorder, local: _Local, until: int) -> int:
     """A function of a module: the lookup and the wrapper, as of `F.relu(x)`."""
     names: dict[str, Any] = {**vars(wrappers), **vars(patch), "recorder": scratch, "local": local}
     names.update({"_offsets": {}, "_placed": {}, "_codes": []})
-    names["_analyse"] = _copy(patch._analyse, names)
+    names["_callees"] = _copy(patch._callees, names)
     wrapper = _copy(wrappers.recording, names)(_empty, scratch.function("", "empty"))
     plain, watched = ModuleType("plain"), ModuleType("watched")
     for module in (plain, watched):
         module.empty = _empty  # type: ignore[attr-defined]
-    body: dict[str, Any] = {"empty": _copy(patch.lookup, names)(vars(watched), "empty", _empty, wrapper)}
+    body: dict[str, Any] = {
+        "empty": _copy(patch.lookup, names)(
+            vars(watched), "empty", _empty, lambda frame: wrappers.placed(wrapper, frame, False), True
+        )
+    }
     if patch.BYPASSED:
         body["__getattribute__"] = lambda self, name: ModuleType.__getattribute__(self, name)
     watched.__class__ = type("module", (ModuleType,), body)

@@ -29,9 +29,9 @@ from typing import Any
 import torch
 
 from pyprof.capture import checkpoints, compiling, targets, untraced
-from pyprof.capture.callsites import callee_offsets
+from pyprof.capture.callsites import callee_offsets, is_operator
 from pyprof.capture.recorder import local, recorder
-from pyprof.capture.wrappers import Function, emitting, passed_over, placed, recording
+from pyprof.capture.wrappers import Function, emitting, leave_places, passed_over, placed, recording
 from pyprof.errors import UsageError
 
 log = logging.getLogger(__name__)
@@ -72,56 +72,68 @@ class Registry:
 
 _offsets: dict[int, frozenset[int]] = {}
 _codes: list[CodeType] = []  # keeps their ids valid
-_placed: dict[
-    int, tuple[Function, Function]
-] = {}  # where a call stands -> the function that is called, its wrapper
+# Where a call stands (code's id + instruction) -> that code, the function that is called, its wrapper. With the code,
+# for before Python 3.11 another code object may lie there.
+_placed: dict[int, tuple[CodeType, Function, Function]] = {}
 
 
-def _analyse(code: CodeType) -> frozenset[int]:
-    offsets = _offsets[id(code)] = callee_offsets(code)
-    _codes.append(code)
+def _callees(code: CodeType) -> frozenset[int]:
+    offsets = _offsets.get(id(code))
+    if offsets is None:
+        offsets = _offsets[id(code)] = callee_offsets(code)
+        _codes.append(code)
     return offsets
 
 
 class _Lookup(property):
     """The property of one function of a module: a wrapper for a callee, the function itself for everybody else."""
 
+    def __init__(self, get: Callable[[Any], Any], name: str):
+        super().__init__(get)
+        self._name = name
+
+    def __set__(self, module: ModuleType, value: Any) -> None:
+        vars(module)[self._name] = value
+
+    def __delete__(self, module: ModuleType) -> None:
+        if self._name not in vars(module):
+            raise AttributeError(self._name)
+        del vars(module)[self._name]
+
 
 def lookup(
-    namespace: dict[str, Any], name: str, original: Function, wrapper: Function, copied: bool = False
+    namespace: dict[str, Any],
+    name: str,
+    original: Function,
+    wrapper: Function,
+    by_place: bool = False,
 ) -> property:
-    """The property of a function of a module. `copied`: the wrapper is copied for each place (`wrappers.placed`)."""
-    offsets_of, placed_at = _offsets.get, _placed.get
+    """The property of a function of a module, which gives its wrapper.
+
+    `by_place`: `wrapper` makes one of the frame that asks, for each place.
+    """
     absent = _MISSING if name in namespace else original  # torch._VF computes its attributes
 
     def get(module: ModuleType) -> Any:
-        value = namespace.get(name, absent)
+        try:
+            value = namespace[name]
+        except KeyError:
+            value = absent
         if local.state.busy or _tracing():  # inside a recorded call nothing is recorded
             return value if value is not _MISSING else _deleted(module, name)
         frame = _getframe(_ASKING)
         code = frame.f_code
-        place = id(code) + frame.f_lasti  # no other code object lies there
-        found = placed_at(place)
-        if found is not None and found[0] is value:
-            return found[1]
-        offsets = offsets_of(id(code))
-        if offsets is None:
-            offsets = _analyse(code)
-        if frame.f_lasti in offsets and value is original:
-            at_place = placed(wrapper, frame) if copied else wrapper
-            _placed[place] = original, at_place
-            return at_place
+        place = id(code) + frame.f_lasti
+        found = _placed.get(place)
+        if found is not None and found[0] is code and found[1] is value:
+            return found[2]
+        if value is original and frame.f_lasti in _callees(code):
+            made: Function = wrapper(frame) if by_place else wrapper
+            _placed[place] = code, original, made
+            return made
         return value if value is not _MISSING else _deleted(module, name)
 
-    def put(module: ModuleType, value: Any) -> None:
-        namespace[name] = value
-
-    def delete(module: ModuleType) -> None:
-        if name not in namespace:
-            raise AttributeError(name)
-        del namespace[name]
-
-    return _Lookup(get, put, delete)
+    return _Lookup(get, name)
 
 
 def _deleted(module: ModuleType, name: str) -> Any:
@@ -134,7 +146,7 @@ class Method:
 
     __slots__ = ("bind", "original", "wrapper")
 
-    def __init__(self, original: Any, wrapper: Function):
+    def __init__(self, original: Any, wrapper: Any):
         self.original, self.wrapper = original, wrapper
         self.bind = original.__get__
 
@@ -145,18 +157,17 @@ class Method:
             return self.bind(instance)
         return MethodType(self.wrapper, instance)
 
-    def clear(self) -> None:
-        """The window has ended."""
 
+class _Placed(Method):
+    """One whose wrapper is made for each place that asks, and when it is first wanted."""
 
-class _Builtin(Method):
-    """One that is written in C++: its wrapper is copied for each place that asks (`wrappers.placed`)."""
+    __slots__ = ("_at_places", "_builtin", "_make", "_number")
 
-    __slots__ = ("_placed",)
-
-    def __init__(self, original: Any, wrapper: Function):
-        super().__init__(original, wrapper)
-        self._placed: dict[int, Function] = {}
+    def __init__(self, original: Any, number: int, make: Callable[[Function, int], Function]):
+        super().__init__(original, None)
+        self._number, self._make = number, make
+        self._builtin = not isinstance(original, FunctionType)
+        self._at_places: dict[int, tuple[CodeType, Function]] = {}  # as `_placed` of the functions
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
@@ -164,23 +175,27 @@ class _Builtin(Method):
         if local.state.busy or _tracing():
             return self.bind(instance)
         frame = _getframe(1)
-        place = id(frame.f_code) + frame.f_lasti  # no other code object lies there
-        wrapper = self._placed.get(place)
-        if wrapper is None:
-            wrapper = self._placed[place] = self._at(frame)
-        return MethodType(wrapper, instance)
+        code = frame.f_code
+        place = id(code) + frame.f_lasti
+        found = self._at_places.get(place)
+        if found is None or found[0] is not code:
+            found = self._at_places[place] = code, self._at(frame)
+        return MethodType(found[1], instance)
 
     def _at(self, frame: FrameType) -> Function:
         """For an operator and for a method that is called at once; a method that is kept equals itself anywhere."""
-        code = frame.f_code
-        offsets = _offsets.get(id(code))
-        if offsets is None:
-            offsets = _analyse(code)
-        operator = self.wrapper.__name__.startswith("__")
-        return placed(self.wrapper, frame) if operator or frame.f_lasti in offsets else self.wrapper
+        code, instruction = frame.f_code, frame.f_lasti
+        at_once = instruction in _callees(code) or is_operator(code, instruction)
+        if at_once or (self._builtin and self.original.__name__.startswith("__")):
+            wrapper = self._make(self.original, self._number)
+            return placed(wrapper, frame, self._builtin, at_once)  # type: ignore[no-any-return]
+        if self.wrapper is None:
+            self.wrapper = self._make(self.original, self._number)
+        kept: Function = self.wrapper
+        return kept
 
     def clear(self) -> None:
-        self._placed.clear()
+        self._at_places.clear()
 
 
 class Patches:
@@ -189,7 +204,7 @@ class Patches:
     def __init__(self, wrapper: Callable[[Function, int], Function] = recording) -> None:
         self._wrapper = wrapper
         self._classes: list[tuple[ModuleType, type, type]] | None = None
-        self._methods: list[tuple[str, Method]] = []
+        self._methods: list[tuple[str, _Placed]] = []
         self._registry = Registry()
 
     def install(self) -> None:
@@ -199,9 +214,8 @@ class Patches:
             self._classes = [_module_class(namespace, self._wrapper) for namespace in targets.namespaces()]
             for name in targets.tensor_methods():
                 original = getattr(torch.Tensor, name)
-                wrapper = self._wrapper(original, recorder.function("Tensor", name))
-                kind = Method if isinstance(original, FunctionType) else _Builtin
-                self._methods.append((name, kind(original, wrapper)))
+                method = _Placed(original, recorder.function("Tensor", name), self._wrapper)
+                self._methods.append((name, method))
         # First all the looking, then all the setting: Python 3.13 gives a class a thousand versions, one for each look
         # after a change, and does not speed up its attributes any more when they are used up.
         ours = [item for item in self._methods if getattr(torch.Tensor, item[0]) is item[1].original]
@@ -218,6 +232,7 @@ class Patches:
         """Undo `install`."""
         _offsets.clear()
         _placed.clear()
+        leave_places()
         for _, method in self._methods:
             method.clear()
         _codes.clear()
@@ -235,9 +250,8 @@ def _module_class(
     body: dict[str, Any] = {}
     for attribute, op in targets.functions(namespace):
         original = getattr(module, attribute)
-        wrapper = make(original, recorder.function(namespace.mod, op))
-        builtin = not isinstance(original, FunctionType)  # a warning of one has no frame of its own
-        body[attribute] = lookup(vars(module), attribute, original, wrapper, builtin)
+        at_place = functools.partial(_at_place, make, original, recorder.function(namespace.mod, op))
+        body[attribute] = lookup(vars(module), attribute, original, at_place, by_place=True)
     if module is torch:
         body["compile"] = lookup(vars(torch), "compile", torch.compile, compiling.following(torch.compile))
     # What pickles functions by value (Dask, Ray, joblib) goes by the exact type of the modules that they use.
@@ -245,6 +259,13 @@ def _module_class(
     if BYPASSED:
         body["__getattribute__"] = lambda self, name: plain.__getattribute__(self, name)
     return module, plain, type(plain.__name__, (plain,), body)
+
+
+def _at_place(
+    make: Callable[[Function, int], Function], original: Function, number: int, frame: FrameType
+) -> Function:
+    builtin = not isinstance(original, FunctionType)  # a warning of one has no frame of its own
+    return placed(make(original, number), frame, builtin)  # type: ignore[no-any-return]
 
 
 def _apply(original: Function, make: Callable[[Function, int], Function]) -> Function:

@@ -15,14 +15,16 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from pyprof.capture import annotate
 from pyprof.capture.recorder import local
-from pyprof.capture.session import Session
 from pyprof.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyprof.capture.session import Session
 
 _PATIENCE, _ATTEMPTS = (
     1.0,

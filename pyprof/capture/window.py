@@ -18,21 +18,21 @@ import logging
 import multiprocessing.util
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, hooks, ranks, terminate
 from pyprof.capture.collectors import nvtx as ranges
-from pyprof.capture.collectors.kineto import stranded
 from pyprof.capture.options import Given, Options, merged, options
 from pyprof.capture.patch import Registry, unwrap_all
 from pyprof.capture.plan import Plan
 from pyprof.capture.recorder import forked
-from pyprof.capture.session import Session
 from pyprof.capture.signals import held
 from pyprof.errors import CaptureError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from pyprof.capture.session import Session
 
 log = logging.getLogger(__name__)
 DEFAULT_OUTPUT = "net.sqlite"
@@ -78,7 +78,7 @@ class Control:
     def resume(self) -> None:
         """Open the window of `init` again, after another one, unless the command line has chosen the window."""
         if self.until_exit and self.session is None and self.plan is None and os.getpid() == self.pid:
-            self.session = self.ranges = Session(None)
+            self.session = self.ranges = _session(None)
             self.session.open()
 
     def interrupt(self) -> None:
@@ -104,6 +104,13 @@ class Control:
     def user_profiler(self, running: bool) -> None:
         if running and self.session is not None:
             self.session.give_way()
+
+
+def _session(output: str | None, *arguments: Any, **more: Any) -> Session:
+    """A new one. What it consists of is imported when the first is wanted: a third of what `init` would import."""
+    from pyprof.capture.session import Session
+
+    return Session(output, *arguments, **more)
 
 
 control = Control()
@@ -188,15 +195,15 @@ def new_session(
     if ranges.plan.tool is not None:
         ranges.plan.say_no_file()
         control.recorded = True
-        return Session(None, operators=True)
+        return _session(None, operators=True)
     if ranks.imports_script():
-        return Session(None)
+        return _session(None)
     try:
-        session = Session(output or control.output, max_events, options=chosen or options(control.more))
+        session = _session(output or control.output, max_events, options=chosen or options(control.more))
     except CaptureError as error:
         control.recorded = True
         _say_once(f"{error} Nothing is recorded.")
-        return Session(None)
+        return _session(None)
     session.number, session.keeps_others = number, number > 0 or output is None
     return session
 
@@ -291,7 +298,9 @@ def shutdown() -> None:
     unwrap_all()
     ranges.plan.reset()
     ranks.forget()
-    stranded.end()
+    kineto = sys.modules.get("pyprof.capture.collectors.kineto")
+    if kineto is not None:
+        kineto.stranded.end()
     control.more = {}
     control.plan, control.passed_over = None, False
     control.said.clear()

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from time import time_ns
-from types import CodeType, FrameType, FunctionType
+from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
 from pyprof.capture import untraced
 from pyprof.capture.describe import Key, Traced, key_of, symbolic
 from pyprof.capture.recorder import local, recorder
+from pyprof.capture.stacks import Known
 
 Function = Callable[..., Any]
 _getframe = sys._getframe
@@ -30,13 +30,14 @@ def recording(original: Function, number: int) -> Function:
     """A function that calls `original` and records the call as `recorder.functions[number]`, if it is the outermost."""
     record, thread, frame_of, now = recorder, local, _getframe, time_ns
     site_of, keys, make_key, undescribed, full = (
-        recorder.stacks.site,
+        recorder.stacks.site_at,
         recorder.keys,
         key_of,
         _undescribed,
         _full,
     )
-    traced, no_room, any_error, reason = Traced, RecursionError, Exception, _NO_ROOM
+    traced, no_room, any_error, reason, length = Traced, RecursionError, Exception, _NO_ROOM, len
+    here: Known | None = None  # `placed` gives a copy one of its own
 
     def call(*args: Any, **kwargs: Any) -> Any:
         state = thread.state
@@ -49,7 +50,7 @@ def recording(original: Function, number: int) -> Function:
         try:  # around everything: ctrl-C may come at any call below, and `busy` must not stay set
             state.busy = True
             try:
-                site = site_of(frame_of(1), state.context)
+                site = site_of(here, frame_of(1), state.context)
                 key = make_key(args, kwargs)
                 described = keys.get(key, -1)
                 if described < 0:
@@ -64,13 +65,13 @@ def recording(original: Function, number: int) -> Function:
                 start = undescribed(error, key)
             if start:
                 start = now()
-            return original(*args, **kwargs)
+            return original(*args, **kwargs) if kwargs else original(*args)
         finally:
             state.busy = False
             if start > 0:
                 calls = state.calls
                 calls += (number, site, described, state.layer, start, now())
-                if len(calls) > record.limit:
+                if length(calls) > record.limit:
                     full()
 
     return _named_like(call, original)
@@ -80,13 +81,14 @@ def emitting(original: Function, number: int) -> Function:
     """The same where calls are written as NVTX ranges: `recording` stays free of that, and as fast as it is."""
     record, thread, frame_of, now = recorder, local, _getframe, time_ns
     site_of, keys, make_key, undescribed, full = (
-        recorder.stacks.site,
+        recorder.stacks.site_at,
         recorder.keys,
         key_of,
         _undescribed,
         _full,
     )
-    traced, no_room, any_error, reason = Traced, RecursionError, Exception, _NO_ROOM
+    traced, no_room, any_error, reason, length = Traced, RecursionError, Exception, _NO_ROOM, len
+    here: Known | None = None  # `placed` gives a copy one of its own
 
     def call(*args: Any, **kwargs: Any) -> Any:
         state = thread.state
@@ -99,7 +101,7 @@ def emitting(original: Function, number: int) -> Function:
         try:
             state.busy = True
             try:
-                site = site_of(frame_of(1), state.context)
+                site = site_of(here, frame_of(1), state.context)
                 key = make_key(args, kwargs)
                 described = keys.get(key, -1)
                 if described < 0:
@@ -115,7 +117,7 @@ def emitting(original: Function, number: int) -> Function:
             if start:
                 depth = writer.push(state, number, site, described, key)
                 start = now()
-            return original(*args, **kwargs)
+            return original(*args, **kwargs) if kwargs else original(*args)
         finally:
             state.busy = False
             end = now()
@@ -124,7 +126,7 @@ def emitting(original: Function, number: int) -> Function:
             if start > 0 and record.keeping:
                 calls = state.calls
                 calls += (number, site, described, state.layer, start, end)
-                if len(calls) > record.limit:
+                if length(calls) > record.limit:
                     full()
             elif start > 0 and record.counting:
                 record.excess += 1
@@ -146,8 +148,10 @@ def _named_like(call: Any, original: Function) -> Function:
         True  # a bound method that the program kept is no more to be traced than a builtin
     )
     for name in ("__name__", "__qualname__", "__doc__", "__module__"):
-        with suppress(AttributeError, TypeError):  # builtins lack some of these
+        try:  # noqa: SIM105  # between two graphs torch.compile would compile `suppress`
             setattr(call, name, getattr(original, name))
+        except (AttributeError, TypeError):  # builtins lack some of these
+            pass
     return call  # type: ignore[no-any-return]
 
 
@@ -171,24 +175,43 @@ def passed_over(code: CodeType) -> CodeType:
     return known[1]
 
 
-def placed(wrapper: Any, frame: FrameType) -> Any:
-    """The wrapper as if it stood where `frame` does: with its file, the line that runs, and its globals."""
-    if sys.version_info < (3, 11):  # another table of lines: C++ warnings name us there
-        return wrapper
-    code = wrapper.__code__
-    code = code.replace(
-        co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno, co_name=wrapper.__name__,
-        co_linetable=_one_line(len(code.co_code) // 2),
-    )  # fmt: skip
-    untraced.mark(code)
-    copy: Any = FunctionType(code, frame.f_globals, wrapper.__name__, None, wrapper.__closure__)
+_here: list[CellType] = []  # of all copies
+
+
+def placed(wrapper: Any, frame: FrameType, builtin: bool, at_once: bool = True) -> Any:
+    """A copy of the wrapper for the place where `frame` stands: it knows the sites of that place.
+
+    That of a builtin is as if it stood there: with the file, the line that runs, and the globals of the place. If it
+    is not certain to be called at once, it knows no sites: the program may keep it and call it elsewhere.
+    """
+    code, names = wrapper.__code__, wrapper.__globals__
+    if builtin and sys.version_info >= (3, 11):  # before, another table of lines: C++ warnings name us there
+        code = code.replace(
+            co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno, co_name=wrapper.__name__,
+            co_linetable=_one_line(len(code.co_code) // 2),
+        )  # fmt: skip
+        untraced.mark(code)
+        names = frame.f_globals
+    cell = CellType({} if at_once else None)
+    closure = tuple(
+        cell if name == "here" else old for name, old in zip(code.co_freevars, wrapper.__closure__ or ())
+    )
+    copy: Any = FunctionType(code, names, wrapper.__name__, None, closure)
     copy._torchdynamo_disable = True
     copy.__qualname__, copy.__doc__, copy.__module__ = (
         wrapper.__qualname__,
         wrapper.__doc__,
         wrapper.__module__,
     )
+    _here.append(cell)
     return copy
+
+
+def leave_places() -> None:
+    """Sites are no longer those that the copies know; the program may have kept some."""
+    for cell in _here:
+        cell.cell_contents = None
+    _here.clear()
 
 
 def _one_line(units: int) -> bytes:

@@ -70,3 +70,13 @@ def test_a_stand_in_of_a_tracer_is_refused() -> None:
 
     with FakeTensorMode(), pytest.raises(Traced):
         key_of((torch.zeros(2),), {})
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+@pytest.mark.parametrize("keyword", [False, True])
+def test_each_argument_has_its_own_strides(count: int, keyword: bool) -> None:
+    for place in range(count):
+        args = [x.t() if number == place else x for number in range(count)]
+        found = arguments(key_of(args[:-1], {"last": args[-1]}) if keyword else key_of(args, {}))
+        strides = [arg.value.stride for arg in found if isinstance(arg.value, Tensor)]
+        assert strides == [(1, 3) if number == place else None for number in range(count)]
