@@ -111,7 +111,7 @@ def dispatched_to(input: Tensor, *args: Value) -> Cost:
     return _converted(input, [wanted], args[-2] is True, False)
 
 
-@cost("cuda", "cpu")
+@cost("cuda", "cpu", "xpu", "mtia", "ipu")
 def moved(input: Tensor, *parameters: Value) -> Cost:
     """To another device, or nothing if it is there: the bytes are unknown. Source: torch.Tensor.cuda.
 
