@@ -23,6 +23,8 @@ PREPACK = "lays weights out once for a backend, in a form that is not documented
 DATA = "the work depends on data"
 INTERNAL = "internal to dispatch, autograd transforms or tracing"
 HOST = "works on Python values or on the library's state, not on tensors"
+# Reasons that say that nothing is moved.
+COSTLESS = frozenset({METADATA, PROTOCOL, HOST})
 
 REASONS: list[tuple[str, str]] = [
     *((name, METADATA) for name in (

@@ -89,7 +89,7 @@ def _info(batch: tuple[int, ...]) -> Tensor:
     return Tensor(batch, "int32")
 
 
-@cost("cholesky", "linalg_cholesky", "linalg_cholesky_ex")
+@cost("cholesky", "linalg_cholesky")
 def cholesky(A: Tensor, *parameters: Value) -> Cost:
     """n³/3. Source: torch.linalg.cholesky.
 
@@ -217,7 +217,7 @@ def _factored(A: Tensor, *results: Tensor) -> Cost:
     return Cost(batch * lu_flops(m, n), bytes_of(A, *results))
 
 
-@cost("linalg_lu_factor", "linalg_lu_factor_ex", "_lu_with_info", "lu")
+@cost("linalg_lu_factor", "lu")
 def lu_factor(A: Tensor, *parameters: Value) -> Cost:
     """Both factors in one matrix, and the pivots. Source: torch.linalg.lu_factor.
 
@@ -252,7 +252,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, *parameters: Value) -> Cost:
     return Cost(0, bytes_of(LU_data, LU_pivots, *parts))
 
 
-@cost("linalg_ldl_factor", "linalg_ldl_factor_ex")
+@cost("linalg_ldl_factor")
 def ldl_factor(A: Tensor, *parameters: Value) -> Cost:
     """n³/3 [G 4.4]; the factors and the pivots. Source: torch.linalg.ldl_factor.
 
@@ -263,7 +263,7 @@ def ldl_factor(A: Tensor, *parameters: Value) -> Cost:
     return Cost(batch * (n**3 // 3), bytes_of(A, like(A), Tensor(A.shape[:-1], "int32")))
 
 
-@cost("inverse", "linalg_inv", "linalg_inv_ex")
+@cost("inverse", "linalg_inv")
 def inverse(A: Tensor, *parameters: Value) -> Cost:
     """LU and n right-hand sides that start as units: 2n³ [L]. Source: torch.linalg.inv.
 
@@ -274,7 +274,7 @@ def inverse(A: Tensor, *parameters: Value) -> Cost:
     return Cost(batch * 2 * n**3, bytes_of(A, like(A)))
 
 
-@cost("det", "linalg_det", "_linalg_det", "logdet", "slogdet", "linalg_slogdet", "_linalg_slogdet")
+@cost("det", "linalg_det", "logdet", "slogdet", "linalg_slogdet")
 def det(A: Tensor, out: Value = None) -> Cost:
     """LU and the product of a diagonal (not counted); one number, the factors are not results of the user's call.
 
@@ -567,6 +567,36 @@ def trace(input: Tensor) -> Cost:
     _, m, n = _matrix(input)
     part = Tensor((min(m, n),), input.dtype)
     return Cost(part.numel, bytes_of(part, Tensor((), input.dtype)))
+
+
+def _checked(plain: Callable[..., Cost]) -> Callable[..., Cost]:
+    """The forms that return a status per matrix, an int32, as well."""
+
+    def checked(A: Tensor, *parameters: Value, **more: Value) -> Cost:
+        found = plain(A, *parameters)
+        status = bytes_of(_info(A.shape[:-2]))
+        return Cost(found.flops, None if found.bytes is None or status is None else found.bytes + status)
+
+    return checked
+
+
+for _plain, _names in {
+    cholesky: ("linalg_cholesky_ex",), inverse: ("linalg_inv_ex",), ldl_factor: ("linalg_ldl_factor_ex",),
+    lu_factor: ("linalg_lu_factor_ex", "_lu_with_info"),
+}.items():  # fmt: skip
+    cost(*_names)(_checked(_plain))
+
+
+@cost("_linalg_det", "_linalg_slogdet")
+def det_kernel(A: Tensor, *results: Tensor) -> Cost:
+    """Factors and pivots are results too; of slogdet's two numbers one counts. Source: aten::_linalg_det.
+
+    >>> det_kernel(Tensor((6, 6), "float32"))  # 144 + 4 + 144 + 24
+    Cost(flops=144, bytes=316)
+    """
+    found = det(A)
+    more = bytes_of(like(A), Tensor(A.shape[:-1], "int32"))
+    return Cost(found.flops, None if found.bytes is None or more is None else found.bytes + more)
 
 
 @cost("torch.functional.lu", "Tensor.lu", "torch.lu")

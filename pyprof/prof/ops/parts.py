@@ -17,10 +17,10 @@ from pyprof.prof.ops.shapes import as_int, dims, is_float, like, require, result
 
 
 def part_of(input: Tensor, count: int) -> Cost:
-    """`count` elements read and written; the backward lays their gradient into zeros."""
-    part = Tensor((count,), input.dtype)
+    """`count` elements read (each once) and written; the backward lays their gradient into zeros."""
+    part, read = Tensor((count,), input.dtype), Tensor((min(count, input.numel),), input.dtype)
     dgrad = Cost(0, bytes_of(part, like(input))) if is_float(input.dtype) else None
-    return Cost(0, bytes_of(part, part), dgrad=dgrad)
+    return Cost(0, bytes_of(read, part), dgrad=dgrad)
 
 
 @cost("narrow_copy")
@@ -74,8 +74,8 @@ def as_strided_copy(input: Tensor, size: Value, stride: Value = None, storage_of
 def unfold_copy(input: Tensor, dimension: Value, size: Value, step: Value) -> Cost:
     """Windows along a dimension; they may overlap. Source: aten::unfold_copy.
 
-    >>> unfold_copy(Tensor((2, 8), "float32"), 1, 4, 2)  # 3 windows of 4: 24 elements
-    Cost(flops=0, bytes=192)
+    >>> unfold_copy(Tensor((2, 8), "float32"), 1, 4, 2)  # 16 read, 3 windows of 4 written
+    Cost(flops=0, bytes=160)
     """
     (along,) = dims(as_int(dimension), len(input.shape))
     windows = (input.shape[along] - as_int(size)) // as_int(step) + 1

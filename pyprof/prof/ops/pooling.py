@@ -168,7 +168,9 @@ def _register(n: int) -> None:
     cost(f"_adaptive_avg_pool{d}_backward", f"adaptive_avg_pool{d}_backward",
          f"mkldnn_adaptive_avg_pool{d}_backward")(_adaptive_avg_pool_backward(n))  # fmt: skip
     cost(f"adaptive_max_pool{d}")(_adaptive_max_pool(n))
-    cost(f"adaptive_max_pool{d}_with_indices")(_adaptive_max_pool_with_indices(n))
+    cost(f"adaptive_max_pool{d}_with_indices", f"aten::adaptive_max_pool{d}")(
+        _adaptive_max_pool_with_indices(n)
+    )
 
 
 for _n in (1, 2, 3):

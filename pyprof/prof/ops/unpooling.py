@@ -63,7 +63,9 @@ def _fractional_aten(n: int) -> Callable[..., Cost]:
     def fractional(
         input: Tensor, kernel_size: Value, output_size: Value, random_samples: Value = None
     ) -> Cost:
-        return _fractional(input, kernel_size, output_size, n, True)
+        plain = _fractional(input, kernel_size, output_size, n, True)
+        more = bytes_of(random_samples if isinstance(random_samples, Tensor) else None)
+        return plain._replace(bytes=None if plain.bytes is None or more is None else plain.bytes + more)
 
     return fractional
 
