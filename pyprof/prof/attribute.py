@@ -42,7 +42,7 @@ from pyprof.model import (
     Site,
 )
 from pyprof.prof import kernels
-from pyprof.prof.cost import UNKNOWN, VIEW, find, lookup
+from pyprof.prof.cost import UNKNOWN, VIEW, default, find, lookup, lookup_or_default
 
 BASES = ("formula", "view", "default", "unknown")
 _FORMULA, _VIEW, _DEFAULT, _UNKNOWN = range(4)
@@ -229,7 +229,7 @@ def _kernels(work: _Work, index: Ints) -> None:
     rows = work.rows
     site, name, duration = rows.site[index], rows.name[index], rows.duration[index]
     owners = [sign.owner or sign.event for sign in work.signatures]
-    known = np.array([owner is not None and lookup(owner).basis != "unknown" for owner in owners], bool)[site]
+    known = np.array([owner is not None and _price(owner).basis != "unknown" for owner in owners], bool)[site]
     group = _groups(work, index, owners)
     kinds = [kernels.kind(text) for text in rows.names]
     fits = _fits(owners, kinds)[site, name]
@@ -291,9 +291,14 @@ def _slots(group: Ints, duration: Ints, fits: Bools, is_product: Bools, reduces:
     return slot
 
 
+def _price(owner: Call) -> Cost:
+    """A user's call has a formula or none; the operator that launched a kernel has at least its tensors' bytes."""
+    return lookup_or_default(owner) if is_event(owner) and owner.mod != "autograd" else lookup(owner)
+
+
 def _cost_of(site: Site, owner: Call, slot: int) -> Cost:
     """What a slot of a group costs."""
-    cost = lookup(owner)
+    cost = _price(owner)
     if slot == _WHOLE:
         return add(parts(cost)) if site.direction == BPROP and not is_event(owner) else cost
     dgrad, wgrad = cost.dgrad or UNKNOWN, cost.wgrad or UNKNOWN
@@ -342,12 +347,28 @@ def _operators(work: _Work, index: Ints) -> None:
     bases = np.array([BASES.index(c.basis) for c in own], np.int8)
     flops, size = table[rows.site[index]].T
     basis = bases[rows.site[index]]
-    carries, around = _carriers(_Tree(rows, index), basis, flops, size)
+    tree = _Tree(rows, index)
+    carries, around, covered = _carriers(tree, basis, flops, size)
     beside = ~carries & ((basis != _UNKNOWN) | around)
     work.flops[index], work.bytes[index] = np.where(beside, 0, flops), np.where(beside, 0, size)
     work.basis[index] = np.where(beside & (basis != _VIEW), _FORMULA, basis)
     work.principal[index] = carries
     _forward_calls(work, index, carries, flops, size)
+    _leaves_by_default(work, index[~covered & ~tree.has_children()])
+
+
+def _leaves_by_default(work: _Work, index: Ints) -> None:
+    """Events that nothing explains and that contain none: the bytes of their tensors."""
+    events = [sign.event for sign in work.signatures]
+    costs = [default(event) if event is not None and event.mod != "autograd" else UNKNOWN for event in events]
+    known = np.array([cost.basis != "unknown" for cost in costs], bool)
+    bases = np.array([BASES.index(cost.basis) for cost in costs], np.int8)
+    index = index[work.basis[index] == _UNKNOWN]
+    index = index[known[work.rows.site[index]]]
+    site = work.rows.site[index]
+    work.flops[index], work.bytes[index] = _table(costs)[site].T
+    work.basis[index] = bases[site]
+    work.principal[index] = True
 
 
 def _of_event(site: Site, sign: _Signature) -> Cost:
@@ -380,9 +401,14 @@ class _Tree:
         order = np.argsort(depth, kind="stable")
         self.levels = np.split(order, np.cumsum(np.bincount(depth))[:-1])
 
+    def has_children(self) -> Bools:
+        out = np.zeros(len(self.parent), bool)
+        out[self.parent[self.parent >= 0]] = True
+        return out
 
-def _carriers(tree: _Tree, basis: Ints, flops: Ints, size: Ints) -> tuple[Bools, Bools]:
-    """Which events carry a cost, and which have an event of known cost inside them.
+
+def _carriers(tree: _Tree, basis: Ints, flops: Ints, size: Ints) -> tuple[Bools, Bools, Bools]:
+    """Which events carry a cost, which have an event of known cost inside them, and which are inside a carrier.
 
     An event with a formula leaves its cost to the events inside it if those account for at least half of its FLOPs
     (of its bytes, if it computes nothing): `aten::relu` to `aten::clamp_min`, but `aten::addmm` not to the copy of
@@ -413,7 +439,7 @@ def _carriers(tree: _Tree, basis: Ints, flops: Ints, size: Ints) -> tuple[Bools,
         nested = members[tree.parent[members] >= 0]
         above = tree.parent[nested]
         covered[nested] = covered[above] | carries[above]
-    return carries & ~covered, around
+    return carries & ~covered, around, covered
 
 
 def _forward_calls(work: _Work, index: Ints, carries: Bools, flops: Ints, size: Ints) -> None:

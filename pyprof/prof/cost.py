@@ -24,6 +24,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from pyprof.model import Arg, Call, Cost, Tensor
+from pyprof.prof.reasons import COSTLESS, reason
 from pyprof.registry import Registry, load_folder
 
 UNKNOWN = Cost(None, None, basis="unknown")
@@ -53,6 +54,9 @@ ALIASES = {
     "self": "input", "x": "input", "a": "input", "axis": "dim", "keepdims": "keepdim", "exponent": "other",
     "x1": "input", "x2": "other",
 }  # fmt: skip
+
+# Namespaces of operators whose bare name says what they do: the dispatcher's and its decompositions.
+TORCHS_OWN = ("aten", "prims")
 
 
 class Formula(NamedTuple):
@@ -97,10 +101,14 @@ def formulas() -> Registry[Formula]:
 def find(mod: str, op: str) -> tuple[Formula, bool] | None:
     """The formula of a call's name and whether the call works in place; None if there is none.
 
-    >>> find("Tensor", "__iadd__")[1], find("aten", "aten::add.Tensor")[1]
-    (True, False)
+    >>> find("Tensor", "__iadd__")[1], find("aten", "aten::add.Tensor")[1], find("mine", "mine::add")
+    (True, False, None)
     """
     known = formulas()
+    space = op.rpartition("::")[0]
+    if space and space not in TORCHS_OWN:  # another library's operator may share a name and nothing else
+        exact = known.get(op.split(".", 1)[0])
+        return None if exact is None else (exact, False)
     name = op.rsplit("::", 1)[-1].split(".", 1)[0]
     bare = DUNDERS.get(name) or name.strip("_" if name.startswith("__") else "") or name
     inplace = name.startswith("__i") and name != "__invert__"
@@ -148,11 +156,51 @@ def _lookup(call: Call, types: tuple[type, ...]) -> Cost:
     return found_cost if _sane(found_cost) else UNKNOWN
 
 
+def default(call: Call, outputs: Iterable[Tensor] = ()) -> Cost:
+    """The default rule, for an operator without a formula: its tensors once each, FLOPs unknown, basis "default".
+
+    A recording that does not know an operator's results knows those that it was given to write: the destination of an
+    operator in place, read and written, and `out`. Other results are `outputs`, where the caller has them; else the
+    bytes are at least these. `UNKNOWN` without tensors; a name that only describes a tensor moves nothing.
+
+    >>> mine = Call("mine", "mine::warp", (Arg("", Tensor((4, 8), "float32")), Arg("", 3)))
+    >>> default(mine), default(mine).basis, default(mine, [Tensor((4,), "float32")]).bytes
+    (Cost(flops=None, bytes=128), 'default', 144)
+    >>> default(mine._replace(op="mine::warp_")).bytes
+    256
+    """
+    name = call.op.rsplit("::", 1)[-1].split(".", 1)[0]
+    if reason(name) in COSTLESS:
+        return VIEW
+    given = [(arg.name, tensor) for arg in call.args for tensor in _tensors(arg.value)]
+    if not given:
+        return UNKNOWN
+    inplace = name.endswith("_") and not name.endswith("__")
+    written = [given[0][1]] if inplace and given[0][0] != "out" else []
+    return Cost(None, bytes_of(*(tensor for _, tensor in given), *written, *outputs), basis="default")
+
+
+def lookup_or_default(call: Call) -> Cost:
+    """The cost of an operator event: its formula's, else by the default rule.
+
+    >>> lookup_or_default(Call("mine", "mine::warp", (Arg("", Tensor((4, 8), "float32")),))).basis
+    'default'
+    """
+    found = lookup(call)
+    return default(call) if found.basis == "unknown" and "::" in call.op else found
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    return [tensor for item in value for tensor in _tensors(item)] if type(value) is tuple else []
+
+
 def _sane(part: Cost | None) -> bool:
     """Whether all figures are counts: sizes that no tensor has end in negative or broken ones."""
     if part is None:
         return True
-    counts = all(n is None or (type(n) is int and n >= 0) for n in (part.flops, part.bytes))
+    counts = all(n is None or (type(n) is int and n >= 0) for n in (part.flops, part.bytes, part.dense))
     return counts and _sane(part.dgrad) and _sane(part.wgrad) and _sane(part.bgrad)
 
 
@@ -176,6 +224,6 @@ def bytes_of(*tensors: Tensor | None) -> int | None:
 
 
 __all__ = [
-    "UNKNOWN", "VIEW", "Arg", "Call", "Cost", "Formula", "Tensor", "bytes_of", "cost", "find", "formulas", "lookup",
-    "total",
+    "UNKNOWN", "VIEW", "Arg", "Call", "Cost", "Formula", "Tensor", "bytes_of", "cost", "default", "find", "formulas",
+    "lookup", "lookup_or_default", "total",
 ]  # fmt: skip
