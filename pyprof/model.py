@@ -101,7 +101,11 @@ class Cost(NamedTuple):
 
     dgrad is the gradient of the first operand (or all of an undivided backward), wgrad of the weight or second
     operand, bgrad of the bias. `basis` says where the figures come from: formula, view (no data moves), default or
-    unknown.
+    unknown. `flops` are executed; `dense` is what the same call would execute without the structure that it leaves out
+    (the upper triangle of a causal mask, the zeros of 2:4 sparsity), None where that is the same.
+
+    >>> Cost(6, 8, dense=10).flops_dense, Cost(6, 8).flops_dense
+    (10, 6)
     """
 
     flops: int | None
@@ -110,6 +114,12 @@ class Cost(NamedTuple):
     wgrad: Cost | None = None
     bgrad: Cost | None = None
     basis: str = "formula"
+    dense: int | None = None
+
+    @property
+    def flops_dense(self) -> int | None:
+        """FLOPs as papers count them for MFU; `flops` where both are the same."""
+        return self.flops if self.dense is None else self.dense
 
     def __repr__(self) -> str:
         return f"Cost(flops={self.flops}, bytes={self.bytes})"

@@ -213,7 +213,9 @@ def _optimizer_begins(self: Any, name: str) -> None:
     if on_optimizer_step and name.startswith(_STEP):
         self._pyprof_stepped = sys._getframe(4).f_locals.get("self")
     state = local.state
-    if state.busy or not recorder.active:
+    if (
+        state.busy or not recorder.active or recorder.observer is not None
+    ):  # an estimate wants what a step runs
         return
     if name.startswith(_STEP):
         facts.met_optimizer(sys._getframe(4).f_locals.get("self"))

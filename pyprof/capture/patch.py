@@ -30,6 +30,7 @@ import torch
 
 from pyprof.capture import compiling, targets, untraced
 from pyprof.capture.callsites import callee_offsets
+from pyprof.capture.noting import noting
 from pyprof.capture.recorder import local, recorder
 from pyprof.capture.wrappers import Function, emitting, passed_over, placed, recording
 from pyprof.errors import UsageError
@@ -285,12 +286,14 @@ def wrap(module: Any, name: str) -> None:
         return
     mod = str(getattr(module, "__qualname__", None) or getattr(module, "__name__", type(module).__name__))
     number = recorder.function(mod, name)
-    record, emit = recording(original, number), emitting(original, number)
+    record, emit, note = recording(original, number), emitting(original, number), noting(original, number)
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_dynamo_compiling() or not recorder.active or _tracing():
             return original(*args, **kwargs)
+        if recorder.observer is not None:
+            return note(*args, **kwargs)
         return record(*args, **kwargs) if recorder.ranges is None else emit(*args, **kwargs)
 
     call.__dict__["_pyprof_wrapper"] = True
