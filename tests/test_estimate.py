@@ -23,7 +23,7 @@ import pyprof
 from pyprof.capture.recorder import local, recorder
 from pyprof.cli import main
 from pyprof.errors import CaptureError, UsageError
-from pyprof.prof import custom
+from pyprof.prof import custom, prof
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -296,6 +296,27 @@ def test_recomputation_in_a_backward_is_no_row():
     assert list(frame.op).count("linear") == 1
 
 
+def test_attention_modules_are_their_projections_and_an_attention():
+    layer = nn.MultiheadAttention(8, 2, batch_first=True)
+    x = torch.randn(3, 5, 8)
+    frame = pyprof.estimate(layer, x, x, x, need_weights=False)
+    work = frame[(frame.basis != "view") & (frame.flops > 0)]
+    assert list(work.op) == ["linear", "scaled_dot_product_attention", "linear"]
+    assert list(work.flops) == [2 * 15 * 8 * 24, 2 * 2 * 3 * 8 * 5 * 5, 2 * 15 * 8 * 8]
+    assert not (frame["mod"] == "aten").any()
+    torch.manual_seed(0)
+    same = layer(x, x, x)[0]
+    assert torch.equal(same, pyprof_result(layer, x))
+
+
+def pyprof_result(layer, x):
+    """What a module returns while it is estimated."""
+    found = []
+    torch.manual_seed(0)
+    pyprof.estimate(lambda: found.append(layer(x, x, x)[0]))
+    return found[0]
+
+
 def test_results_are_those_without_an_estimate():
     def train(net, x):
         optimizer = torch.optim.Adam(net.parameters())
@@ -315,13 +336,22 @@ def test_results_are_those_without_an_estimate():
     assert all(torch.equal(a, b) for a, b in zip(*found))
 
 
+def state() -> dict[str, object]:
+    """What an estimate changes for its length."""
+    return {
+        **{f"Tensor.{name}": value for name, value in vars(torch.Tensor).items()},
+        **vars(F),
+        "classes": (type(F), type(torch)),
+        "call": nn.Module.__call__,
+        "apply": vars(torch.autograd.Function)["apply"],
+        "modes": torch._C._len_torch_dispatch_stack(),
+        "recorder": (recorder.observer, recorder.active),
+    }
+
+
 def test_nothing_is_left_behind(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    before = {
-        **{f"Tensor.{name}": value for name, value in vars(torch.Tensor).items()},
-        "call": nn.Module.__call__, "apply": vars(torch.autograd.Function)["apply"], "F": type(F), "torch": type(torch),
-        "modes": torch._C._len_torch_dispatch_stack(), "observer": recorder.observer,
-    }  # fmt: skip
+    before = state()
     net = Net()
 
     def fails(x):
@@ -330,13 +360,7 @@ def test_nothing_is_left_behind(tmp_path, monkeypatch):
 
     with pytest.raises(RuntimeError, match=r"^mine$"):
         pyprof.estimate(fails, torch.randn(1, 3, 4, 4))
-    after = {
-        **{f"Tensor.{name}": value for name, value in vars(torch.Tensor).items()},
-        "call": nn.Module.__call__, "apply": vars(torch.autograd.Function)["apply"], "F": type(F), "torch": type(torch),
-        "modes": torch._C._len_torch_dispatch_stack(), "observer": recorder.observer,
-    }  # fmt: skip
-    assert after == before
-    assert not recorder.active
+    assert state() == before
     assert not local.state.busy
     assert not local.state.calls
     assert not list(tmp_path.iterdir())
@@ -520,3 +544,43 @@ def test_the_command_says_in_one_line_what_is_wrong(tmp_path, command):
     code, out, err = command(tmp_path / "absent.py")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "cannot be read" in err
+
+
+def test_a_file_of_formulas_for_a_recording(tmp_path, capsys):
+    """Recordings know an operator's arguments by position; those behind the formula's parameters are cut."""
+    costs, net = tmp_path / "costs.py", tmp_path / "net.sqlite"
+    costs.write_text(
+        "import pyprof\n"
+        '@pyprof.cost("estimate_tests::scaled")\n'
+        "def scaled(x, eps): return int(100 * eps) + x.numel, 2 * x.bytes\n"
+    )
+    try:
+        with (
+            scratch("scaled(Tensor x, float eps, Tensor w) -> Tensor", scaled),
+            pyprof.profile(str(net)),
+        ):
+            torch.ops.estimate_tests.scaled(torch.ones(3, 4), 0.5, torch.ones(4))
+        capsys.readouterr()
+        assert prof.main(["--csv", "-c", "op,flops,bytes", "--costs", str(costs), str(net)]) == 0
+    finally:
+        pyprof.shutdown()
+        custom.forget("estimate_tests::scaled")
+    assert '"estimate_tests::scaled","62","96"' in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "cannot be read"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("import pyprof\npyprof.cost('mm')", "a name of its own"),
+    ],
+)
+def test_a_file_of_formulas_that_is_wrong_is_one_line(text, said, tmp_path, capsys):
+    costs = tmp_path / "costs.py"
+    if text is not None:
+        costs.write_text(text)
+    assert prof.main(["--costs", str(costs), str(tmp_path / "absent")]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert said in err

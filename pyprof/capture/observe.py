@@ -11,9 +11,11 @@ import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from types import FunctionType
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pyprof.capture import describe, modules, targets, window
@@ -24,6 +26,8 @@ from pyprof.capture.session import Session
 from pyprof.errors import CaptureError
 
 _patches = Patches(noting)
+# No call by itself, since it runs several products, and what it runs for its projections.
+_ATTENTION, _PARTS = "multi_head_attention_forward", ("_in_projection", "_in_projection_packed")
 
 
 class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -108,7 +112,29 @@ def _install(undo: ExitStack) -> None:
     undo.callback(_remove, registry)
     _patches.install()
     modules.install(registry)
+    registry.replace(F, _ATTENTION, _with_calls(getattr(F, _ATTENTION)))
     recorder.active = True
+
+
+def _with_calls(function: Any) -> FunctionType:
+    """A copy of a function of torch.nn.functional in which the functions that it finds there are calls.
+
+    It reaches them as its globals, which no property of the module is asked for.
+    """
+    names: dict[str, Any] = dict(vars(F))
+    namespace = next(each for each in targets.namespaces() if each.module is F)
+    for attribute, op in targets.functions(namespace):
+        names[attribute] = noting(names[attribute], recorder.function(namespace.mod, op))
+
+    def copy(original: Any) -> FunctionType:
+        made = FunctionType(original.__code__, names, original.__name__, original.__defaults__)
+        made.__kwdefaults__ = original.__kwdefaults__
+        return made
+
+    for name in _PARTS:
+        if name in names:
+            names[name] = copy(names[name])
+    return copy(function)
 
 
 def _remove(registry: Registry) -> None:
