@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyprof.model import DTYPE_BITS, Arg, Call, Cost, Tensor
 from pyprof.prof.cost import find, lookup, total
+from pyprof.prof.kernels import FITS
 from pyprof.prof.params import dtype, params
 from pyprof.registry import load_module
 
@@ -38,8 +39,8 @@ COLUMNS = (
     "tc_eligible", "basis", "module",
 )  # fmt: skip
 
-# Families of formulas whose work tensor cores can do, and operators of these that multiply by a vector.
-_PRODUCTS = frozenset({"gemm", "conv", "attention", "contraction", "rnn"})
+# Kinds of kernels that tensor cores can speed up, and operators of their families that multiply by a vector.
+_PRODUCTS = frozenset({"gemm", "conv", "attention"})
 _VECTORS = frozenset({"mv", "addmv", "dot", "vdot", "inner", "outer", "ger", "addr"})
 # Types that tensor cores multiply; float32 only where TF32 is allowed. Source: CUDA C++ Programming Guide, "Element
 # Types and Matrix Sizes"; of complex numbers, cublasGemmEx.
@@ -124,7 +125,8 @@ def eligible(call: Call) -> str | None:
     if found is None:
         return None
     name = call.op.rpartition("::")[2].partition(".")[0].rstrip("_")
-    if found[0].family not in _PRODUCTS or name in _VECTORS:
+    kinds = FITS.get(found[0].family, frozenset())
+    if not kinds or not kinds <= _PRODUCTS or name in _VECTORS:
         return "no"
     kind = dtype(call)
     return _TENSOR_CORES.get(kind, "no") if kind in DTYPE_BITS else None

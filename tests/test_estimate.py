@@ -8,6 +8,7 @@ import io
 import subprocess
 import sys
 import threading
+import types
 import warnings
 from pathlib import Path
 
@@ -214,6 +215,60 @@ def test_a_wrapped_function_is_a_call_with_a_formula(monkeypatch):
         pyprof.shutdown()
         custom.forget("launch")
     assert [row[1:4] for row in calls(frame)] == [("ones", 0, 12), ("launch", 15, 12), ("relu", 3, 24)]
+
+
+class KernelInterface:
+    """As in triton.runtime.jit: what stands around a kernel, and the kernel, are launched with `[grid](...)`."""
+
+    def __init__(self, fn):
+        self.fn = fn
+
+    def __getitem__(self, grid):
+        return lambda *args, **kwargs: self.run(*args, grid=grid, **kwargs)
+
+    def run(self, *args, grid, **kwargs):
+        return (
+            self.fn.run(*args, grid=grid, **kwargs)
+            if isinstance(self.fn, KernelInterface)
+            else self.fn(*args)
+        )
+
+
+@pytest.fixture
+def triton(monkeypatch):
+    module = types.ModuleType("triton.runtime.jit")
+    module.KernelInterface = KernelInterface
+    monkeypatch.setitem(sys.modules, "triton.runtime.jit", module)
+    before = vars(KernelInterface)["__getitem__"]
+    yield module
+    assert vars(KernelInterface)["__getitem__"] is before
+
+
+def scale_kernel(x, n):
+    x.add_(1)
+
+
+def test_the_launch_of_a_triton_kernel_is_a_call_with_a_formula(triton):
+    kernel = KernelInterface(KernelInterface(scale_kernel))  # an autotuner around the kernel
+    pyprof.cost("scale_kernel")(lambda x, n: (n * x.numel, x.bytes))
+    x = torch.ones(3)
+    try:
+        frame = pyprof.estimate(lambda: kernel[(1,)](x, 4, num_warps=2))
+    finally:
+        custom.forget("scale_kernel")
+    assert calls(frame) == [("triton", "scale_kernel", 12, 12, "")]
+    assert frame.params[0] == "[3]float32,4,num_warps=2"
+    assert x[0] == 2
+
+
+def test_a_window_records_the_launch_of_a_triton_kernel(triton, tmp_path, capsys):
+    try:
+        with pyprof.profile(str(tmp_path / "net.sqlite")):
+            KernelInterface(scale_kernel)[(1,)](torch.ones(3), 4)
+    finally:
+        pyprof.shutdown()
+    kernels = pyprof.load(tmp_path / "net.sqlite").kernels
+    assert ("triton", "scale_kernel") in set(zip(kernels["mod"], kernels["op"]))
 
 
 def test_a_formula_may_be_registered_again_but_not_over_one_of_ours():

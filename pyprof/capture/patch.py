@@ -28,7 +28,7 @@ from typing import Any
 
 import torch
 
-from pyprof.capture import compiling, targets, untraced
+from pyprof.capture import compiling, launches, targets, untraced
 from pyprof.capture.callsites import callee_offsets
 from pyprof.capture.noting import noting
 from pyprof.capture.recorder import local, recorder
@@ -209,6 +209,7 @@ class Patches:
         for name, method in ours:
             self._registry.replace(torch.Tensor, name, method)
         function = torch.autograd.Function
+        launches.install(self._registry, self._wrapper)
         apply = _apply(vars(function)["apply"].__func__, self._wrapper)
         self._registry.replace(function, "apply", classmethod(apply))
         for module, plain, watched in self._classes:
