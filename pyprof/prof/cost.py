@@ -54,6 +54,9 @@ ALIASES = {
     "x1": "input", "x2": "other",
 }  # fmt: skip
 
+# Namespaces of operators whose bare name says what they do: the dispatcher's and its decompositions.
+TORCHS_OWN = ("aten", "prims")
+
 
 class Formula(NamedTuple):
     """A cost function and the file of `ops/` it stands in, which names its kind (gemm, conv, norm, ...)."""
@@ -97,10 +100,14 @@ def formulas() -> Registry[Formula]:
 def find(mod: str, op: str) -> tuple[Formula, bool] | None:
     """The formula of a call's name and whether the call works in place; None if there is none.
 
-    >>> find("Tensor", "__iadd__")[1], find("aten", "aten::add.Tensor")[1]
-    (True, False)
+    >>> find("Tensor", "__iadd__")[1], find("aten", "aten::add.Tensor")[1], find("mine", "mine::add")
+    (True, False, None)
     """
     known = formulas()
+    space = op.rpartition("::")[0]
+    if space and space not in TORCHS_OWN:  # another library's operator may share a name and nothing else
+        exact = known.get(op.split(".", 1)[0])
+        return None if exact is None else (exact, False)
     name = op.rsplit("::", 1)[-1].split(".", 1)[0]
     bare = DUNDERS.get(name) or name.strip("_" if name.startswith("__") else "") or name
     inplace = name.startswith("__i") and name != "__invert__"
@@ -152,7 +159,7 @@ def _sane(part: Cost | None) -> bool:
     """Whether all figures are counts: sizes that no tensor has end in negative or broken ones."""
     if part is None:
         return True
-    counts = all(n is None or (type(n) is int and n >= 0) for n in (part.flops, part.bytes))
+    counts = all(n is None or (type(n) is int and n >= 0) for n in (part.flops, part.bytes, part.dense))
     return counts and _sane(part.dgrad) and _sane(part.wgrad) and _sane(part.bgrad)
 
 

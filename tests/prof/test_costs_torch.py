@@ -227,6 +227,8 @@ SHIFTED = (
     "_native_batch_norm_legit.no_stats", "convolution_backward_overrideable", "addmm.dtype", "baddbmm.dtype",
     "max", "min", "std", "var", "norm.ScalarOpt_dtype", "linalg_norm", "linalg_vector_norm", "take_along_dim",
     "scatter", "index_fill", "constant_pad_nd", "dropout", "alpha_dropout", "feature_",
+    "margin_ranking_loss", "hinge_embedding_loss", "cosine_embedding_loss", "triplet_margin_loss", "poisson_nll_loss",
+    "multilabel_margin_loss", "conv_tbc_backward", "polygamma", "stft.center", "trapezoid.dx", "trapz.dx", "cumulative_trapezoid.dx",
     "rand_like.generator", "randn_like.generator", "randint_like.low", "repeat_interleave.Tensor",
 )  # fmt: skip
 

@@ -25,11 +25,13 @@ ACTIVATIONS: dict[str, tuple[int, int]] = {
     "relu6": (2, 2),  # max, min | two selections
     "hardtanh": (2, 2),
     "threshold": (1, 1),
+    "_threshold": (1, 1),
     "leaky_relu": (2, 2),  # mul, max | mul, selection
     "prelu": (2, 4),  # mul, max | mul, selection; the weight's gradient: mul, add
     "_prelu_kernel": (2, 4),
     "rrelu": (2, 2),
     "rrelu_with_noise": (2, 2),
+    "rrelu_with_noise_functional": (2, 2),
     "elu": (3, 4),  # expm1, mul, selection | exp, mul, mul, selection
     "celu": (4, 4),
     "selu": (4, 4),
@@ -143,3 +145,23 @@ def glu_backward(grad_output: Tensor, input: Tensor, dim: Value = -1) -> Cost:
     Cost(flops=72, bytes=240)
     """
     return Cost(6 * grad_output.numel, bytes_of(grad_output, input, like(input)))
+
+
+@cost("infinitely_differentiable_gelu_backward")
+def gelu_double_backward(grad: Tensor, input: Tensor) -> Cost:
+    """gelu's backward of operations that have gradients again. Source: aten::infinitely_differentiable_gelu_backward.
+
+    >>> gelu_double_backward(Tensor((4,), "float32"), Tensor((4,), "float32"))
+    Cost(flops=40, bytes=48)
+    """
+    return elementwise((grad, input), ACTIVATIONS["gelu"][1], grad.dtype)
+
+
+@cost("glu_jvp")
+def glu_jvp(glu_: Tensor, x: Tensor, dx: Tensor, dim: Value) -> Cost:
+    """The tangent of glu: 6 per result. Source: aten::glu_jvp.
+
+    >>> glu_jvp(Tensor((3, 4), "float32"), Tensor((3, 8), "float32"), Tensor((3, 8), "float32"), 1)
+    Cost(flops=72, bytes=288)
+    """
+    return Cost(6 * glu_.numel, bytes_of(glu_, x, dx, like(glu_)))

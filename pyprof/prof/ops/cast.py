@@ -122,6 +122,45 @@ def moved(input: Tensor, *parameters: Value) -> Cost:
     return Cost(0, None)
 
 
+for _name in ("Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short"):
+    cost(f"_cast_{_name}")(_cast(CASTS[_name.lower()]))
+
+
+@cost("convert_element_type")
+def convert_element_type(input: Tensor, dtype: Value) -> Cost:
+    """Source: prims::convert_element_type.
+
+    >>> convert_element_type(Tensor((4,), "float32"), 15)
+    Cost(flops=0, bytes=24)
+    """
+    return _converted(input, [chosen_dtype(dtype, None) or ""], False, False)
+
+
+@cost("_autocast_to_reduced_precision")
+def autocast_to_reduced(
+    input: Tensor, cuda_enabled: Value, cpu_enabled: Value, cuda_dtype: Value, cpu_dtype: Value
+) -> Cost:
+    """float32 to the device's 16-bit type; both are as wide. Source: aten::_autocast_to_reduced_precision.
+
+    >>> autocast_to_reduced(Tensor((4,), "float32"), True, False, 5, 15)
+    Cost(flops=0, bytes=24)
+    """
+    if as_tensor(input).dtype != "float32" or not (cuda_enabled or cpu_enabled):
+        return VIEW
+    return copied(input, dtype_of(cuda_dtype if cuda_enabled else cpu_dtype))
+
+
+@cost("_autocast_to_full_precision")
+def autocast_to_full(input: Tensor, cuda_enabled: Value, cpu_enabled: Value) -> Cost:
+    """Back to float32. Source: aten::_autocast_to_full_precision.
+
+    >>> autocast_to_full(Tensor((4,), "bfloat16"), False, True)
+    Cost(flops=0, bytes=24)
+    """
+    reduced = as_tensor(input).dtype in ("float16", "bfloat16")
+    return copied(input, "float32") if reduced and (cuda_enabled or cpu_enabled) else VIEW
+
+
 @cost("_to_copy")
 def to_copy(input: Tensor, dtype: Value = None, *parameters: Value) -> Cost:
     """What `to` calls if there is something to do. Source: aten::_to_copy.
@@ -133,7 +172,13 @@ def to_copy(input: Tensor, dtype: Value = None, *parameters: Value) -> Cost:
 
 
 @cost("clone", "lift_fresh_copy", "detach_copy", "pin_memory", "roll", "flip", "fliplr", "flipud", "rot90", "tril",
-      "triu", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle")  # fmt: skip
+      "triu", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle", "fft_fftshift",
+      "fft_ifftshift", "torch.fft.fftshift", "torch.fft.ifftshift", "alias_copy", "permute_copy", "t_copy",
+      "transpose_copy", "view_copy", "_reshape_copy", "_reshape_alias_copy", "squeeze_copy", "unsqueeze_copy",
+      "view_as_real_copy", "view_as_complex_copy", "unbind_copy", "split_copy", "split_with_sizes_copy",
+      "_lazy_clone", "_pin_memory", "rev", "copy_to", "_mkldnn_transpose", "_mkldnn_reshape",
+      "mkldnn_reorder_conv2d_weight", "mkldnn_reorder_conv3d_weight", "mkldnn::_reorder_linear_weight",
+      "mkldnn::_reorder_convolution_weight", "mkldnn::_reorder_convolution_transpose_weight", "to_mkldnn")  # fmt: skip
 def clone(input: Tensor, *parameters: Value) -> Cost:
     """As many elements as the input has, in another place or order. Source: torch.clone.
 
@@ -166,22 +211,3 @@ def repeat(input: Tensor, *repeats: Value) -> Cost:
     require(all(n >= 0 for n in times), "negative repeats")
     output = Tensor((input.numel * prod(times),), input.dtype)
     return Cost(0, bytes_of(input, output), dgrad=Cost(output.numel, bytes_of(output, like(input))))
-
-
-@cost(
-    "pad", "constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "replication_pad1d", "replication_pad2d"
-)
-def pad(input: Tensor, pad: Value, mode: Value = None, value: Value = None) -> Cost:
-    """Sizes grow by pairs from the last dimension on. Source: torch.nn.functional.pad.
-
-    >>> pad(Tensor((2, 3), "float32"), (1, 1))  # 6·4 + 10·4
-    Cost(flops=0, bytes=64)
-    """
-    edges = sizes((pad,))
-    require(len(edges) % 2 == 0 and len(edges) <= 2 * len(input.shape), "pairs of edges are expected")
-    shape = list(input.shape)
-    for i, edge in enumerate(edges):
-        shape[-1 - i // 2] += edge
-    require(min(shape, default=0) >= 0, "nothing is left")
-    output = Tensor(tuple(shape), input.dtype)
-    return Cost(0, bytes_of(input, output), dgrad=Cost(0, bytes_of(output, like(input))))

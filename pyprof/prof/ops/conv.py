@@ -114,7 +114,7 @@ def convolution(
     return convolve(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 
 
-@cost("mkldnn_convolution", "miopen_convolution", "miopen_depthwise_convolution")
+@cost("mkldnn_convolution", "miopen_convolution", "miopen_depthwise_convolution", "_mps_convolution")
 def mkldnn_convolution(
     input: Tensor, weight: Tensor, bias: Tensor | None, padding: Value, stride: Value, dilation: Value,
     groups: Value, *flags: Value,
@@ -125,6 +125,85 @@ def mkldnn_convolution(
     Cost(flops=144, bytes=168)
     """
     return convolve(input, weight, bias, stride, padding, dilation, False, 0, groups)
+
+
+@cost("_convolution_mode")
+def convolution_mode(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Value,
+    padding: Value,
+    dilation: Value,
+    groups: Value,
+) -> Cost:
+    """Padding is a word. Source: aten::_convolution_mode.
+
+    >>> convolution_mode(Tensor((1, 2, 3), "float32"), Tensor((4, 2, 3), "float32"), None, (1,), "same", (1,), 1)
+    Cost(flops=144, bytes=168)
+    """
+    return convolve(input, weight, bias, stride, padding, dilation, False, 0, groups)
+
+
+@cost("_nnpack_spatial_convolution")
+def nnpack_convolution(
+    input: Tensor, weight: Tensor, bias: Tensor | None, padding: Value, stride: Value = 1
+) -> Cost:
+    """Source: aten::_nnpack_spatial_convolution.
+
+    >>> t = lambda *shape: Tensor(shape, "float32")
+    >>> nnpack_convolution(t(1, 2, 3, 3), t(4, 2, 3, 3), None, (1, 1))
+    Cost(flops=1296, bytes=504)
+    """
+    return convolve(input, weight, bias, stride, padding)
+
+
+@cost("_mps_convolution_transpose")
+def mps_convolution_transpose(
+    input: Tensor,
+    weight: Tensor,
+    padding: Value,
+    output_padding: Value,
+    stride: Value,
+    dilation: Value,
+    groups: Value,
+) -> Cost:
+    """Source: aten::_mps_convolution_transpose.
+
+    >>> x, w = Tensor((1, 2, 3, 3), "float32"), Tensor((2, 5, 2, 2), "float32")
+    >>> mps_convolution_transpose(x, w, (0, 0), (0, 0), (1, 1), (1, 1), 1)
+    Cost(flops=720, bytes=552)
+    """
+    return convolve(input, weight, None, stride, padding, dilation, True, output_padding, groups)
+
+
+@cost("mps_convolution_backward")
+def mps_convolution_backward(
+    input: Tensor, grad_output: Tensor, weight: Tensor, padding: Value, stride: Value, dilation: Value, groups: Value,
+    output_mask: Value = None,
+) -> Cost:  # fmt: skip
+    """Source: aten::mps_convolution_backward.
+
+    >>> x, w, g = (Tensor(s, "float32") for s in [(1, 2, 5, 5), (4, 2, 3, 3), (1, 4, 3, 3)])
+    >>> mps_convolution_backward(x, g, w, (0, 0), (1, 1), (1, 1), 1, (True, True, False))
+    Cost(flops=2592, bytes=1264)
+    """
+    return _parts(grad_output, input, weight, output_mask, stride, padding, dilation, False, 0, groups)
+
+
+@cost("mps_convolution_transpose_backward")
+def mps_convolution_transpose_backward(
+    input: Tensor, grad_output: Tensor, weight: Tensor, padding: Value, output_padding: Value, stride: Value,
+    dilation: Value, groups: Value, output_mask: Value = None,
+) -> Cost:  # fmt: skip
+    """Source: aten::mps_convolution_transpose_backward.
+
+    >>> x, w, g = (Tensor(s, "float32") for s in [(1, 2, 3, 3), (2, 5, 2, 2), (1, 5, 4, 4)])
+    >>> mps_convolution_transpose_backward(x, g, w, (0, 0), (0, 0), (1, 1), (1, 1), 1, (True, True))
+    Cost(flops=1440, bytes=1104)
+    """
+    mask = (*output_mask, False) if isinstance(output_mask, tuple) and len(output_mask) == 2 else None
+    return _parts(grad_output, input, weight, mask, stride, padding, dilation, True, output_padding, groups)
 
 
 @cost("cudnn_convolution")

@@ -114,3 +114,87 @@ def dispatched_embedding_bag(
     Cost(flops=24, bytes=192)
     """
     return _bag(indices, weight, offsets, include_last_offset, per_sample_weights)
+
+
+def _bag_backward(
+    grad: Tensor, indices: Tensor, rows: int, scales: Tensor | None, sparse: bool, *read: Tensor
+) -> Cost:
+    """The gradient row of a bag goes to every row that it gathered."""
+    width = grad.shape[-1]
+    part = Tensor((indices.numel, width), grad.dtype)
+    if sparse:
+        return Cost(0 if scales is None else part.numel, bytes_of(grad, indices, *read, scales, part))
+    table = Tensor((rows, width), grad.dtype)
+    flops = part.numel * (1 if scales is None else 2)
+    return Cost(flops, bytes_of(grad, indices, *read, scales, table))
+
+
+@cost("_embedding_bag_backward")
+def embedding_bag_backward(
+    grad: Tensor, indices: Tensor, offsets: Tensor, offset2bag: Tensor, bag_size: Value, maximum_indices: Value,
+    num_weights: Value, scale_grad_by_freq: Value = False, mode: Value = 0, sparse: Value = False,
+    per_sample_weights: Tensor | None = None, padding_idx: Value = -1,
+) -> Cost:  # fmt: skip
+    """Source: aten::_embedding_bag_backward.
+
+    >>> i, b = Tensor((6,), "int64"), Tensor((2,), "int64")
+    >>> embedding_bag_backward(Tensor((2, 4), "float32"), i, b, i, b, b, 10)  # 24; 32 + 48 + 48 + 160
+    Cost(flops=24, bytes=288)
+    """
+    return _bag_backward(grad, indices, as_int(num_weights), per_sample_weights, sparse is True, offset2bag)
+
+
+@cost("_embedding_bag_dense_backward")
+def embedding_bag_dense_backward(
+    grad: Tensor, indices: Tensor, offset2bag: Tensor, bag_size: Value, maximum_indices: Value, num_weights: Value,
+    scale_grad_by_freq: Value = False, mode: Value = 0, per_sample_weights: Tensor | None = None,
+    padding_idx: Value = -1,
+) -> Cost:  # fmt: skip
+    """Source: aten::_embedding_bag_dense_backward.
+
+    >>> i, b = Tensor((6,), "int64"), Tensor((2,), "int64")
+    >>> embedding_bag_dense_backward(Tensor((2, 4), "float32"), i, i, b, b, 10)
+    Cost(flops=24, bytes=288)
+    """
+    return _bag_backward(grad, indices, as_int(num_weights), per_sample_weights, False, offset2bag)
+
+
+@cost("_embedding_bag_sparse_backward")
+def embedding_bag_sparse_backward(
+    grad: Tensor, indices: Tensor, offsets: Tensor, offset2bag: Tensor, bag_size: Value, num_weights: Value,
+    scale_grad_by_freq: Value = False, mode: Value = 0, per_sample_weights: Tensor | None = None,
+    padding_idx: Value = -1,
+) -> Cost:  # fmt: skip
+    """Rows only, nothing is added. Source: aten::_embedding_bag_sparse_backward.
+
+    >>> i, b = Tensor((6,), "int64"), Tensor((2,), "int64")
+    >>> embedding_bag_sparse_backward(Tensor((2, 4), "float32"), i, b, i, b, 10)
+    Cost(flops=0, bytes=224)
+    """
+    return _bag_backward(grad, indices, as_int(num_weights), per_sample_weights, True, offset2bag)
+
+
+@cost("_embedding_bag_per_sample_weights_backward")
+def embedding_bag_weights_backward(
+    grad: Tensor, weight: Tensor, indices: Tensor, offsets: Tensor, offset2bag: Tensor, mode: Value = 0,
+    padding_idx: Value = -1,
+) -> Cost:  # fmt: skip
+    """Products of gathered rows with their bag's gradient. Source: aten::_embedding_bag_per_sample_weights_backward.
+
+    >>> i, w = Tensor((6,), "int64"), Tensor((10, 4), "float32")
+    >>> embedding_bag_weights_backward(Tensor((2, 4), "float32"), w, i, Tensor((2,), "int64"), i)  # 6·8
+    Cost(flops=48, bytes=248)
+    """
+    rows = Tensor((indices.numel, weight.shape[1]), weight.dtype)
+    results = Tensor((indices.numel,), weight.dtype)
+    return Cost(2 * rows.numel, bytes_of(grad, rows, indices, offset2bag, results))
+
+
+@cost("embedding_sparse_backward")
+def embedding_sparse_backward(grad: Tensor, indices: Tensor, *parameters: Value) -> Cost:
+    """Rows and indices, nothing is added. Source: aten::embedding_sparse_backward.
+
+    >>> embedding_sparse_backward(Tensor((6, 4), "float32"), Tensor((6,), "int64"), 10, -1, False)
+    Cost(flops=0, bytes=240)
+    """
+    return Cost(0, bytes_of(grad, indices, like(grad)))

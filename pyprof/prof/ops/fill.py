@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from pyprof.model import Cost, Tensor, Value
+from pyprof.model import Cost, Other, Tensor, Value
 from pyprof.prof.cost import bytes_of, cost
 from pyprof.prof.ops.shapes import DEFAULT, as_int, as_tensor, chosen_dtype, require, scalar_dtype, sizes
 
@@ -207,3 +207,73 @@ def randint(
     if shapes and len(args) > shapes[0] + 1:
         dtype = args[shapes[0] + 1]
     return _written(sizes((shape,)), chosen_dtype(dtype, "int64"))
+
+
+@cost(
+    "poisson", "binomial", "_standard_gamma", "_sample_dirichlet", "_standard_gamma_grad", "_dirichlet_grad"
+)
+def drawn(input: Tensor, *more: Value) -> Cost:
+    """A number drawn per parameter; drawing is not counted. Source: torch.poisson.
+
+    >>> drawn(Tensor((4, 8), "float32"))
+    Cost(flops=0, bytes=256)
+    """
+    tensors = [t for t in (input, *more) if isinstance(t, Tensor)]
+    return Cost(0, bytes_of(*tensors, Tensor(as_tensor(input).shape, input.dtype)))
+
+
+@cost("multinomial")
+def multinomial(input: Tensor, num_samples: Value, *parameters: Value, **more: Value) -> Cost:
+    """Weights are read, int64 samples written; drawing is not counted. Source: torch.multinomial.
+
+    >>> multinomial(Tensor((4, 8), "float32"), 2)
+    Cost(flops=0, bytes=192)
+    """
+    samples = Tensor((*input.shape[:-1], as_int(num_samples)), "int64")
+    return Cost(0, bytes_of(input, samples))
+
+
+@cost("_philox_normal", "_philox_uniform", "normal_functional")
+def drawn_over(input: Tensor, *parameters: Value, inplace: bool = False) -> Cost:
+    """A tensor of one's size overwritten with random numbers. Source: aten::_philox_normal_.
+
+    >>> drawn_over(Tensor((4, 8), "float32"), Tensor((2,), "uint64"))
+    Cost(flops=0, bytes=144)
+    """
+    keys = [t for t in parameters if isinstance(t, Tensor)]
+    return Cost(0, bytes_of(*keys, Tensor(as_tensor(input).shape, input.dtype)))
+
+
+@cost("_no_grad_fill", "_no_grad_zero", "_no_grad_normal", "_no_grad_uniform")
+def no_grad_fill(input: Tensor, *parameters: Value, inplace: bool = True) -> Cost:
+    """fill_, zero_, normal_, uniform_ of torch.nn.init, scripted. Source: aten::_no_grad_fill_.
+
+    >>> no_grad_fill(Tensor((4, 8), "float32"), 1.0)
+    Cost(flops=0, bytes=128)
+    """
+    return fill(input, *parameters, inplace=True)
+
+
+@cost("tensor", "as_tensor", "asarray")
+def from_data(data: Value, dtype: Value = None, *parameters: Value) -> Cost:
+    """Python numbers written; a tensor is taken as it is, or cast. Source: torch.tensor.
+
+    >>> from_data((1.0, 2.0)), from_data(3), from_data(((1, 2), (3, 4)), "torch.float16")
+    (Cost(flops=0, bytes=8), Cost(flops=0, bytes=8), Cost(flops=0, bytes=8))
+    """
+    if isinstance(data, Tensor):
+        wanted = chosen_dtype(dtype, data.dtype)
+        if wanted == data.dtype:
+            return Cost(0, 0, basis="view")
+        return Cost(0, bytes_of(data, Tensor(data.shape, wanted)))
+    numbers = _numbers(data)
+    kinds = [scalar_dtype(n) for n in numbers]
+    require(None not in kinds, "numbers are expected")
+    own = next((k for k in ("complex64", DEFAULT, "int64", "bool") if k in kinds), DEFAULT)
+    return _written((len(numbers),), chosen_dtype(dtype, own))
+
+
+def _numbers(data: Value) -> list[Value]:
+    if isinstance(data, tuple) and not isinstance(data, (Tensor, Other)):
+        return [n for item in data for n in _numbers(item)]
+    return [data]

@@ -14,9 +14,11 @@ Cost(flops=536870912, bytes=9043968)
 
 from __future__ import annotations
 
+from math import prod
+
 from pyprof.model import Cost, Tensor, Value
 from pyprof.prof.cost import bytes_of, cost
-from pyprof.prof.ops.shapes import broadcast, chosen_dtype, require
+from pyprof.prof.ops.shapes import as_int, broadcast, chosen_dtype, reduced, require
 
 
 def product(flops: int, a: Tensor, b: Tensor, output: Tensor, added: Tensor | None = None) -> Cost:
@@ -58,22 +60,6 @@ def mm(input: Tensor, mat2: Tensor, out_dtype: Value = None, out: Value = None) 
     if not isinstance(out_dtype, Tensor):
         dtype = chosen_dtype(out_dtype, dtype)
     return product(2 * m * n * k, input, mat2, Tensor((m, n), dtype))
-
-
-@cost("_scaled_mm")
-def scaled_mm(
-    input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None = None,
-    scale_result: Tensor | None = None, out_dtype: Value = None, use_fast_accum: Value = None,
-) -> Cost:  # fmt: skip
-    """Product of float8 matrices with their scales, which are read. No backward. Source: aten::_scaled_mm.
-
-    >>> eights = Tensor((16, 16), "float8_e4m3fn")
-    >>> scaled_mm(eights, eights, Tensor((), "float32"), Tensor((), "float32"), out_dtype="bfloat16")  # 2·256+512+8
-    Cost(flops=8192, bytes=1032)
-    """
-    plain = mm(input, mat2)
-    output = Tensor((input.shape[0], mat2.shape[1]), chosen_dtype(out_dtype, input.dtype))
-    return Cost(plain.flops, bytes_of(input, mat2, scale_a, scale_b, bias, scale_result, output))
 
 
 @cost("bmm")
@@ -219,6 +205,32 @@ def dot(input: Tensor, tensor: Tensor, out: Value = None) -> Cost:
     Cost(flops=14, bytes=60)
     """
     return inner(input, tensor)
+
+
+@cost("linalg_vecdot")
+def vecdot(input: Tensor, other: Tensor, dim: Value = -1, out: Value = None) -> Cost:
+    """Sum of products along one dimension, the others broadcast. Source: torch.linalg.vecdot.
+
+    >>> vecdot(Tensor((4, 3), "float32"), Tensor((3,), "float32"))  # 2·12; (12 + 3 + 4)·4
+    Cost(flops=24, bytes=76)
+    """
+    shape = broadcast(input.shape, other.shape)
+    output = Tensor(reduced(shape, as_int(dim)), input.dtype)
+    return product(2 * prod(shape), input, other, output)
+
+
+@cost("addr")
+def addr(
+    input: Tensor, vec1: Tensor, vec2: Tensor, beta: Value = 1, alpha: Value = 1, out: Value = None
+) -> Cost:
+    """beta·input + alpha·(vec1·vec2ᵀ): a product and a sum per element. Source: torch.addr.
+
+    >>> addr(Tensor((4, 3), "float32"), Tensor((4,), "float32"), Tensor((3,), "float32"))  # (12 + 4 + 3 + 12)·4
+    Cost(flops=24, bytes=124)
+    """
+    (m,), (n,) = vec1.shape, vec2.shape
+    require(broadcast(input.shape, (m, n)) == (m, n), "shapes do not fit")
+    return product(2 * m * n, vec1, vec2, Tensor((m, n), vec1.dtype), _added(input, beta))
 
 
 @cost("outer", "ger")

@@ -263,3 +263,54 @@ def index_put(
     require(bool(found), "index tensors are expected")
     count = _selected(input.shape, _items(indices), True)
     return placed(input, tuple(found), count, values, inplace, accumulate is True)
+
+
+@cost("index_reduce")
+def index_reduce(
+    input: Tensor, dim: Value, index: Tensor, source: Tensor, reduce: Value = "prod", include_self: Value = True,
+    inplace: bool = False,
+) -> Cost:  # fmt: skip
+    """Whole slices combined with what is there. Source: torch.Tensor.index_reduce_.
+
+    >>> index_reduce(Tensor((4, 8), "float32"), 0, Tensor((2,), "int64"), Tensor((2, 8), "float32"), inplace=True)
+    Cost(flops=16, bytes=208)
+    """
+    (along,) = dims(as_int(dim), len(input.shape))
+    return placed(input, (index,), input.numel // input.shape[along] * index.numel, source, inplace, True)
+
+
+@cost("put")
+def put(
+    input: Tensor, index: Tensor, source: Tensor, accumulate: Value = False, inplace: bool = False
+) -> Cost:
+    """Elements of the flattened tensor. Source: torch.Tensor.put_.
+
+    >>> put(Tensor((4, 8), "float32"), Tensor((3,), "int64"), Tensor((3,), "float32"), inplace=True)
+    Cost(flops=0, bytes=48)
+    """
+    return placed(input, (index,), index.numel, source, inplace, accumulate is True)
+
+
+@cost("_unsafe_masked_index")
+def masked_index(input: Tensor, mask: Tensor, indices: Value, fill: Value) -> Cost:
+    """What the indices pick, or a number where the mask is off. Source: aten::_unsafe_masked_index.
+
+    >>> i = (Tensor((3,), "int64"),)
+    >>> masked_index(Tensor((100,), "float32"), Tensor((3,), "bool"), i, 0.0)  # 24 + 3 + 24
+    Cost(flops=0, bytes=51)
+    """
+    found = tensors_in((indices,))
+    return picked(input, _selected(input.shape, _items(indices), True), *found, mask)
+
+
+@cost("_unsafe_masked_index_put_accumulate")
+def masked_index_put(input: Tensor, mask: Tensor, indices: Value, values: Tensor) -> Cost:
+    """Source: aten::_unsafe_masked_index_put_accumulate.
+
+    >>> i = (Tensor((3,), "int64"),)
+    >>> masked_index_put(Tensor((10,), "float32"), Tensor((3,), "bool"), i, Tensor((3,), "float32"))  # 24+3+40+12+40
+    Cost(flops=3, bytes=119)
+    """
+    found = tensors_in((indices,))
+    count = _selected(input.shape, _items(indices), True)
+    return placed(input, (*found, mask), count, values, False, True)

@@ -36,7 +36,7 @@ def cat(*args: Value, tensors: Value = None, dim: Value = 0, out: Value = None) 
     return _joined(parts)
 
 
-@cost("stack", "hstack", "vstack", "dstack", "column_stack", "row_stack")
+@cost("stack", "hstack", "vstack", "dstack", "column_stack", "row_stack", "_stack")
 def stack(*args: Value, tensors: Value = None, dim: Value = 0, out: Value = None) -> Cost:
     """As many elements as all the tensors have. Source: torch.stack.
 

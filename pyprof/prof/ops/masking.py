@@ -32,6 +32,10 @@ def masked_fill(input: Tensor, mask: Tensor, value: Value, inplace: bool = False
     "_unique2",
     "unique_consecutive",
     "bincount",
+    "unique_dim",
+    "unique_dim_consecutive",
+    "_unique",
+    "nonzero_numpy",
 )
 def masked_select(input: Tensor, *parameters: Value, **more: Value) -> Cost:
     """The size of the result is data: bytes unknown. Source: torch.masked_select.

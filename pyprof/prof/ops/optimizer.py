@@ -21,7 +21,7 @@ from pyprof.prof.ops.shapes import like, require, tensors_in
 
 # FLOPs per element of the operators whose row is not in the tables of pointwise.
 FOREACH = {
-    "add": 1, "sub": 1, "div": 1, "addcmul": 3, "addcdiv": 3, "lerp": 3, "zero": 0, "copy": 0,
+    "add": 1, "sub": 1, "div": 1, "addcmul": 3, "addcdiv": 3, "lerp": 3, "zero": 0, "copy": 0, "abs": 1, "clone": 0,
     "clamp_min": 1, "clamp_max": 1, "minimum": 1, "maximum": 1,
     **{name: row[0] for name, row in (FLOAT_UNARY | SAME_UNARY).items()},
     **{name: row[0] for name, row in BINARY.items() if not name.startswith("__")},
@@ -50,7 +50,7 @@ for _name, _flops in FOREACH.items():
     cost(f"_foreach_{_name}")(_foreach(_flops, _name in OVERWRITTEN))
 
 
-@cost("_foreach_norm", "_foreach_max")
+@cost("_foreach_norm", "_foreach_max", "_foreach_powsum")
 def foreach_norm(input: tuple[Tensor, ...], *parameters: Value) -> Cost:
     """Power and addition per element, a root and a number written per tensor. Source: aten::_foreach_norm.
 
@@ -143,3 +143,28 @@ def apex_adam(p: Tensor, out_p: Tensor, m: Tensor, v: Tensor, g: Tensor, *settin
     return Cost(
         cost_of_step.flops, None if cost_of_step.bytes is None or copy is None else cost_of_step.bytes + copy
     )
+
+
+@cost("_amp_foreach_non_finite_check_and_unscale")
+def amp_unscale(input: Value, found_inf: Tensor, inv_scale: Tensor, inplace: bool = False) -> Cost:
+    """What GradScaler does to the gradients: two tests and a product per element. Source: AmpKernels.cu.
+
+    >>> g = (Tensor((10,), "float32"), Tensor((2, 5), "float32"))
+    >>> amp_unscale(g, Tensor((1,), "float32"), Tensor((1,), "float32"))  # 80 and 8 read, 80 and 4 written
+    Cost(flops=60, bytes=172)
+    """
+    grads = tensors_in((input,))
+    require(bool(grads), "a list of tensors is expected")
+    moved = bytes_of(*grads, *map(like, grads), found_inf, like(found_inf), inv_scale)
+    return Cost(3 * sum(t.numel for t in grads), moved)
+
+
+@cost("_amp_update_scale")
+def amp_update_scale(input: Tensor, growth_tracker: Tensor, found_inf: Tensor, *settings: Value) -> Cost:
+    """One number: scale and tracker are read and written. Two comparisons and a product. Source: AmpKernels.cu.
+
+    >>> amp_update_scale(Tensor((1,), "float32"), Tensor((1,), "int32"), Tensor((1,), "float32"), 2.0, 0.5, 2000)
+    Cost(flops=3, bytes=20)
+    """
+    moved = bytes_of(input, like(input), growth_tracker, like(growth_tracker), found_inf)
+    return Cost(3 * input.numel, moved)

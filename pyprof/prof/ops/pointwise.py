@@ -106,11 +106,17 @@ FLOAT_UNARY: dict[str, tuple[int, Derivative | None]] = {
     "erf": (1, _times(4)), "erfc": (1, _times(4)), "erfinv": (1, _times(4, -1)),
     "sigmoid": (1, _times(3, -1)), "expit": (1, _times(3, -1)), "logit": (3, _times(3)),
     "digamma": (1, _times(2)), "lgamma": (1, _times(2)), "mvlgamma": (1, _times(2)), "sinc": (3, _times(5)),
-    "i0": (1, _times(2)), "angle": (1, None), "deg2rad": (1, FREE), "rad2deg": (1, FREE),
+    "i0": (1, _times(2)), "i0e": (1, _times(4)), "i1": (1, _times(4)), "i1e": (1, _times(5)), "ndtr": (3, _times(4)),
+    "ndtri": (1, _times(4, -1)), "log_ndtr": (1, _times(5)), "erfcx": (1, _times(4)), "entr": (2, _times(2)),
+    "psi": (1, _times(2)), "gammaln": (1, _times(2)), "multigammaln": (1, _times(2)), "cbrt": (1, _times(3, -1)),
+    **dict.fromkeys(("airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "modified_bessel_i0",
+                     "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0",
+                     "scaled_modified_bessel_k1", "spherical_bessel_j0"), (1, None)),  # one special function
+    "angle": (1, None), "deg2rad": (1, FREE), "rad2deg": (1, FREE),
 }  # fmt: skip
 # Those that keep the dtype. Where the derivative is 0 there is no backward to speak of.
 SAME_UNARY: dict[str, tuple[int, Derivative | None]] = {
-    "neg": (1, FREE), "negative": (1, FREE), "abs": (1, _times(2)), "absolute": (1, _times(2)),
+    "neg": (1, FREE), "negative": (1, FREE),
     "square": (1, _times(2)), "frac": (2, Derivative((0,))), "positive": (0, Derivative((0,))),
     "sign": (1, None), "sgn": (1, None), "floor": (1, None), "ceil": (1, None), "round": (1, None),
     "trunc": (1, None), "fix": (1, None), "bitwise_not": (1, None), "nan_to_num": (3, _times(1)),
@@ -136,6 +142,9 @@ BINARY: dict[str, tuple[int, Derivative | None, bool]] = {
     "hypot": (4, Derivative((2, 2), ((0, -1), (1, -1))), True), "logaddexp": (5, Derivative((3, 3), _BOTH), True),
     "logaddexp2": (5, Derivative((3, 3), _BOTH), True), "xlogy": (2, Derivative((2, 2), ((1,), (0, 1))), True),
     "copysign": (1, Derivative((2, 0), ((0, -1), ())), True), "nextafter": (1, None, False), "ldexp": (2, FREE, True),
+    "xlog1py": (3, Derivative((2, 2), ((1,), (0, 1))), True), "zeta": (1, None, True),
+    **dict.fromkeys(("igamma", "igammac", "gammainc", "gammaincc"), (1, Derivative((0, 5), ((), (0, 1))), True)),
+    "floordiv": (2, None, False),
     "heaviside": (2, None, False), "gcd": (1, None, False), "lcm": (1, None, False),
     "bitwise_and": (1, None, False), "bitwise_or": (1, None, False), "bitwise_xor": (1, None, False),
     "bitwise_left_shift": (1, None, False), "bitwise_right_shift": (1, None, False),

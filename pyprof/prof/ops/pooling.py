@@ -133,19 +133,42 @@ def _adaptive_max_pool(n: int) -> Callable[..., Cost]:
     return adaptive_max_pool
 
 
+def _adaptive_max_pool_with_indices(n: int) -> Callable[..., Cost]:
+    def adaptive_max_pool_with_indices(
+        input: Tensor, output_size: Value, return_indices: Value = True
+    ) -> Cost:
+        return _adaptive_max_pool(n)(input, output_size, True)
+
+    return adaptive_max_pool_with_indices
+
+
+def _max_pool_backward_searched(grad_output: Tensor, input: Tensor, *settings: Value) -> Cost:
+    """Without indices the input is searched again. Source: aten::max_pool2d_backward."""
+    return Cost(grad_output.numel, bytes_of(grad_output, input, like(input)))
+
+
+def _mkldnn_max_pool_backward(grad_output: Tensor, output: Tensor, input: Tensor, *settings: Value) -> Cost:
+    """Source: aten::mkldnn_max_pool2d_backward; its workspace is not counted."""
+    return Cost(grad_output.numel, bytes_of(grad_output, output, input, like(input)))
+
+
 def _register(n: int) -> None:
     """All names of n dimensions. Source: torch.nn.functional and native_functions.yaml."""
     d: Shape | str = f"{n}d"
-    cost(f"max_pool{d}", f"mkldnn_max_pool{d}")(_max_pool(n))
+    cost(f"max_pool{d}", f"mkldnn_max_pool{d}", f"quantized_max_pool{d}")(_max_pool(n))
     cost(f"max_pool{d}_with_indices")(_max_pool_with_indices(n))
-    cost(f"max_pool{d}_with_indices_backward")(_max_pool_backward)
+    cost(f"max_pool{d}_with_indices_backward", f"adaptive_max_pool{d}_backward")(_max_pool_backward)
+    cost(f"max_pool{d}_backward")(_max_pool_backward_searched)
+    cost(f"mkldnn_max_pool{d}_backward")(_mkldnn_max_pool_backward)
     cost(f"avg_pool{d}")(_avg_pool(n))
     cost(f"avg_pool{d}_backward")(_avg_pool_backward(n))
     cost(f"adaptive_avg_pool{d}", f"_adaptive_avg_pool{d}", f"mkldnn_adaptive_avg_pool{d}")(
         _adaptive_avg_pool(n)
     )
-    cost(f"_adaptive_avg_pool{d}_backward")(_adaptive_avg_pool_backward(n))
+    cost(f"_adaptive_avg_pool{d}_backward", f"adaptive_avg_pool{d}_backward",
+         f"mkldnn_adaptive_avg_pool{d}_backward")(_adaptive_avg_pool_backward(n))  # fmt: skip
     cost(f"adaptive_max_pool{d}")(_adaptive_max_pool(n))
+    cost(f"adaptive_max_pool{d}_with_indices")(_adaptive_max_pool_with_indices(n))
 
 
 for _n in (1, 2, 3):

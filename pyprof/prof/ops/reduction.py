@@ -106,7 +106,14 @@ for _name in ("sum", "mean", "prod"):
     cost(f"aten::{_name}")(_dispatched(REDUCTIONS[_name]))
 
 
-@cost("norm", "linalg_vector_norm", "linalg_norm", "torch.linalg.norm", "torch.linalg.vector_norm")
+@cost(
+    "norm",
+    "native_norm",
+    "linalg_vector_norm",
+    "linalg_norm",
+    "torch.linalg.norm",
+    "torch.linalg.vector_norm",
+)
 def norm(
     input: Tensor, p: Value = 2, dim: Value = None, keepdim: Value = False, out: Value = None, dtype: Value = None,
     ord: Value = None,
@@ -172,7 +179,7 @@ def extreme(
     return Cost(whole.flops, bytes_of(input, values, indices), dgrad=dgrad)
 
 
-@cost("aminmax")
+@cost("aminmax", "_aminmax")
 def aminmax(input: Tensor, dim: Value = None, keepdim: Value = False) -> Cost:
     """Two comparisons per element, two results. Source: torch.aminmax.
 
@@ -182,7 +189,7 @@ def aminmax(input: Tensor, dim: Value = None, keepdim: Value = False) -> Cost:
     return reduce(input, REDUCTIONS["amax"]._replace(each=2, backward=None), dim, keepdim, results=2)
 
 
-@cost("cumsum", "cumprod", "logcumsumexp")
+@cost("cumsum", "cumprod", "logcumsumexp", "_logcumsumexp")
 def cumsum(input: Tensor, dim: Value, dtype: Value = None, out: Value = None, inplace: bool = False) -> Cost:
     """One operation per element; the result is as large as the input. Backward of cumsum: one more scan.
 
@@ -205,6 +212,59 @@ def cummax(input: Tensor, dim: Value) -> Cost:
     """
     dims(dim, len(input.shape))
     return Cost(input.numel, bytes_of(input, like(input), Tensor(input.shape, "int64")))
+
+
+@cost("_cummax_helper", "_cummin_helper")
+def cummax_helper(input: Tensor, values: Tensor, indices: Tensor, dim: Value) -> Cost:
+    """The results are arguments. Source: aten::_cummax_helper.
+
+    >>> x = Tensor((4, 8), "float32")
+    >>> cummax_helper(x, x, Tensor((4, 8), "int64"), 0)
+    Cost(flops=32, bytes=512)
+    """
+    return cummax(input, dim)
+
+
+@cost("frobenius_norm")
+def frobenius_norm(input: Tensor, dim: Value = None, keepdim: Value = False, out: Value = None) -> Cost:
+    """Square and add per element, a root per result. Source: torch.frobenius_norm.
+
+    >>> frobenius_norm(Tensor((4, 8), "float32"), (0, 1))
+    Cost(flops=65, bytes=132)
+    """
+    return reduce(input, REDUCTIONS["norm"], dim, keepdim)
+
+
+@cost("linalg__powsum")
+def powsum(
+    input: Tensor, ord: Value = 2, dim: Value = None, keepdim: Value = False, dtype: Value = None
+) -> Cost:
+    """Σ |x|^p without the root. Source: aten::linalg__powsum.
+
+    >>> powsum(Tensor((4, 8), "float32"))
+    Cost(flops=64, bytes=132)
+    """
+    return reduce(input, REDUCTIONS["norm"]._replace(result=0), dim, keepdim, dtype)
+
+
+@cost("_is_all_true", "_is_any_true")
+def is_all_true(input: Tensor) -> Cost:
+    """Source: aten::_is_all_true.
+
+    >>> is_all_true(Tensor((4, 8), "bool"))
+    Cost(flops=32, bytes=33)
+    """
+    return reduce(input, REDUCTIONS["all"])
+
+
+@cost("hash_tensor")
+def hash_tensor(input: Tensor, dim: Value = None, *parameters: Value) -> Cost:
+    """An exclusive or per element into one uint64 per slice. Source: torch.hash_tensor.
+
+    >>> hash_tensor(Tensor((4, 8), "float32"))
+    Cost(flops=32, bytes=136)
+    """
+    return reduce(input, Reduction(1, 0, "uint64"), dim)
 
 
 @cost("equal")

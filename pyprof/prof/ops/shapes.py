@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from math import prod
 
 from pyprof.model import DTYPE_BITS, Cost, Other, Tensor, Value
+from pyprof.prof.cost import total
 
 DEFAULT = "float32"
 Shape = tuple[int, ...]
@@ -277,11 +278,12 @@ def is_contiguous(shape: Shape, stride: Shape) -> bool:
 
 
 def backward_sum(*parts: Cost | None) -> Cost:
-    """Several parts of a backward as one cost: sums, unknown where one part is."""
-    flops: int | None = 0
-    size: int | None = 0
-    for part in parts:
-        if part is not None:
-            flops = None if flops is None or part.flops is None else flops + part.flops
-            size = None if size is None or part.bytes is None else size + part.bytes
-    return Cost(flops, size)
+    """Several parts of a backward, or several operators in one, as one cost: sums, unknown where one part is.
+
+    >>> backward_sum(Cost(6, 8, dense=10), Cost(1, 2), None), backward_sum(Cost(6, 8, dense=10), Cost(1, 2)).dense
+    (Cost(flops=7, bytes=10), 11)
+    """
+    given = [part for part in parts if part is not None]
+    flops, size = total(part.flops for part in given), total(part.bytes for part in given)
+    dense = total(part.flops_dense for part in given)
+    return Cost(flops, size, dense=None if dense == flops else dense)

@@ -77,3 +77,30 @@ def masked_softmax(input: Tensor, mask: Tensor, dim: Value = None, mask_type: Va
     Cost(flops=96, bytes=144)
     """
     return Cost(6 * input.numel, bytes_of(input, mask, like(input)))
+
+
+@cost("_masked_softmax_backward")
+def masked_softmax_backward(grad_output: Tensor, output: Tensor, mask: Tensor, dim: Value = None) -> Cost:
+    """Source: aten::_masked_softmax_backward.
+
+    >>> x = Tensor((2, 8), "float32")
+    >>> masked_softmax_backward(x, x, Tensor((2, 8), "bool"))
+    Cost(flops=80, bytes=208)
+    """
+    return Cost(5 * output.numel, bytes_of(grad_output, output, mask, like(output)))
+
+
+@cost("gumbel_softmax")
+def gumbel_softmax(
+    logits: Tensor, tau: Value = 1, hard: Value = False, eps: Value = 1e-10, dim: Value = -1
+) -> Cost:
+    """Noise -log(-log u) 4, add and scale 2, softmax 5; hard: a comparison per element and 2 additions.
+
+    Source: torch.nn.functional.gumbel_softmax.
+
+    >>> gumbel_softmax(Tensor((2, 8), "float32"))
+    Cost(flops=176, bytes=128)
+    """
+    plain = _softmax(logits, dim, None)
+    each = 14 if hard is True else 11
+    return plain._replace(flops=each * logits.numel)

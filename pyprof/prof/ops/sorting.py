@@ -72,3 +72,13 @@ def topk(
     (along,) = dims(as_int(dim), len(input.shape))
     count = input.numel // input.shape[along] * as_int(k)
     return Cost(None, bytes_of(input, Tensor((count,), input.dtype), Tensor((count,), "int64")))
+
+
+@cost("msort")
+def msort(input: Tensor, out: Value = None) -> Cost:
+    """Values only, along the first dimension. Source: torch.msort.
+
+    >>> msort(Tensor((4, 8), "float32"))
+    Cost(flops=None, bytes=256)
+    """
+    return Cost(None, bytes_of(input, like(input)))

@@ -78,3 +78,45 @@ for _name, _flops in {
     _full = f"_upsample{_name}" if _name.startswith("_") else f"upsample_{_name}"
     cost(_full)(_upsample(_flops, aligns=_flops > 0))
     cost(f"{_full}_backward")(_upsample_backward(_flops))
+
+
+def _antialiased(taps: int) -> Callable[..., Cost]:
+    """Every result is a weighted sum over a support that grows with the reduction: `taps` per dimension at least."""
+
+    def antialiased(input: Tensor, output_size: Value, align_corners: Value = False, *scales: Value) -> Cost:
+        plain = _resized(input, output_size, scales[0] if scales else None, 0)
+        image = _image_of(input, output_size, scales)
+        ratios = [max(1.0, a / b) for a, b in zip(input.shape[-2:], image)]
+        # Two passes, widths first: a result of each pass takes 2·support - 1 FLOPs.
+        supports = [min(n, round(taps * r)) for n, r in zip(input.shape[-2:], ratios)]
+        rows = input.numel // (input.shape[-2] * input.shape[-1])
+        first = rows * input.shape[-2] * image[1] * (2 * supports[1] - 1)
+        second = rows * image[0] * image[1] * (2 * supports[0] - 1)
+        return Cost(first + second, plain.bytes, dgrad=Cost(first + second, plain.bytes))
+
+    return antialiased
+
+
+def _image_of(input: Tensor, size: Value, scales: tuple[Value, ...]) -> tuple[int, ...]:
+    if size not in (None, ()):
+        return ints(size, 2)
+    factors = scales[0] if scales and isinstance(scales[0], tuple) else ()
+    numbers = [f for f in factors if isinstance(f, (int, float))]
+    require(len(numbers) == 2, "a size or scale factors are expected")
+    return tuple(floor(n * f) for n, f in zip(input.shape[-2:], numbers))
+
+
+def _antialiased_backward(taps: int) -> Callable[..., Cost]:
+    def antialiased_backward(
+        grad_output: Tensor, output_size: Value, input_size: Value, *parameters: Value
+    ) -> Cost:
+        source = Tensor(ints(input_size, len(grad_output.shape)), grad_output.dtype)
+        return _antialiased(taps)(source, grad_output.shape[-2:])
+
+    return antialiased_backward
+
+
+# Source: aten/src/ATen/native/cpu/UpSampleKernel.cpp: supports of the filters.
+for _name, _taps in {"bilinear2d": 2, "bicubic2d": 4, "lanczos2d": 6}.items():
+    cost(f"_upsample_{_name}_aa")(_antialiased(_taps))
+    cost(f"_upsample_{_name}_aa_backward")(_antialiased_backward(_taps))

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collectives: bytes per rank, as nccl-tests size them, and the factors of algorithm and bus bandwidth.
+
+The cost of a call is that of one rank: it reads what it sends and writes what it receives; reductions add, one FLOP
+per element that is combined, where the number of ranks is known (the shapes tell it for gathers and scatters of lists
+and tensors), else FLOPs are unknown. What a ring or a tree sends on is not counted.
+
+`size` is nccl-tests' S, whatever is larger of what a rank sends and receives; algorithm bandwidth is S/time, bus
+bandwidth that times a factor; both in 1e9 bytes per second.
+Source: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+
+>>> x = Tensor((4, 8), "float32")
+>>> all_reduce((x,)), size(all_reduce((x,)), "all_reduce"), bus_factor("all_reduce", 4)
+(Cost(flops=None, bytes=256), 128, 1.5)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyprof.model import Cost, Tensor, Value
+from pyprof.prof.cost import bytes_of, cost
+from pyprof.prof.ops.shapes import like, require, tensors_in
+
+# Kind of collective: bus factor by the number of ranks n.
+FACTORS: dict[str, Callable[[int], float]] = {
+    "all_reduce": lambda n: 2 * (n - 1) / n,
+    "reduce_scatter": lambda n: (n - 1) / n,
+    "all_gather": lambda n: (n - 1) / n,
+    "all_to_all": lambda n: (n - 1) / n,
+    "broadcast": lambda n: 1.0,
+    "reduce": lambda n: 1.0,
+    "send_recv": lambda n: 1.0,
+}
+
+
+def bus_factor(kind: str, ranks: int) -> float:
+    """Bus bandwidth = factor · algorithm bandwidth.
+
+    >>> bus_factor("all_gather", 8), bus_factor("broadcast", 8)
+    (0.875, 1.0)
+    """
+    require(ranks > 0, "ranks are counted from 1")
+    return float(FACTORS[kind](ranks))
+
+
+def size(cost_of_call: Cost, kind: str) -> int | None:
+    """nccl-tests' S from the bytes that a rank reads and writes: half of both where they are as large, else the larger
+    is what remains known of the call; broadcast, reduce and send count one tensor.
+
+    >>> size(Cost(0, 256), "all_reduce"), size(Cost(0, 128), "broadcast")
+    (128, 128)
+    """
+    if cost_of_call.bytes is None:
+        return None
+    return cost_of_call.bytes // 2 if kind in ("all_reduce", "all_to_all") else cost_of_call.bytes
+
+
+def _tensors(value: Value) -> list[Tensor]:
+    found = tensors_in((value,))
+    require(bool(found), "tensors are expected")
+    return found
+
+
+@cost("torch.distributed.all_reduce", "torch.distributed.all_reduce_coalesced", "c10d::allreduce_",
+      "c10d::allreduce_coalesced_", "_c10d_functional::all_reduce", "_c10d_functional::all_reduce_",
+      "_c10d_functional::all_reduce_coalesced", "_c10d_functional::all_reduce_coalesced_",
+      "symm_mem::one_shot_all_reduce", "symm_mem::two_shot_all_reduce_", "symm_mem::multimem_all_reduce_",
+      "symm_mem::multimem_one_shot_all_reduce")  # fmt: skip
+def all_reduce(tensor: Value, *parameters: Value, tensors: Value = None, input: Value = None) -> Cost:
+    """Every rank's tensor is read and overwritten by the combination of all. Source: torch.distributed.all_reduce.
+
+    >>> all_reduce(Tensor((10,), "bfloat16"))
+    Cost(flops=None, bytes=40)
+    """
+    parts = _tensors(tensor)
+    return Cost(None, bytes_of(*parts, *map(like, parts)))
+
+
+@cost("torch.distributed.broadcast", "torch.distributed.reduce", "torch.distributed.send", "torch.distributed.recv",
+      "torch.distributed.isend", "torch.distributed.irecv", "c10d::broadcast_", "c10d::reduce_", "c10d::send",
+      "c10d::recv_", "c10d::recv_any_source_", "_c10d_functional::broadcast", "_c10d_functional::broadcast_",
+      "_c10d_functional::isend", "_c10d_functional::irecv")  # fmt: skip
+def one_way(tensor: Value, *parameters: Value) -> Cost:
+    """A rank sends its tensor or receives it; which of both is data for some. A reduction's additions are at ranks
+    that the call does not tell. Source: torch.distributed.broadcast.
+
+    >>> one_way(Tensor((10,), "bfloat16"), 0)
+    Cost(flops=0, bytes=20)
+    """
+    return Cost(0, bytes_of(*_tensors(tensor)))
+
+
+@cost("torch.distributed.all_gather", "torch.distributed.all_gather_into_tensor", "torch.distributed.all_gather_single",
+      "torch.distributed.all_gather_coalesced", "torch.distributed.all_to_all", "torch.distributed.all_to_all_single",
+      "c10d::allgather_", "c10d::_allgather_base_", "c10d::allgather_coalesced_",
+      "c10d::allgather_into_tensor_coalesced_", "c10d::alltoall_", "c10d::alltoall_base_")  # fmt: skip
+def gathered(output: Value, input: Value, *parameters: Value) -> Cost:
+    """The input is read, the outputs are written. Source: torch.distributed.all_gather.
+
+    >>> gathered((Tensor((10,), "bfloat16"),) * 4, Tensor((10,), "bfloat16"))
+    Cost(flops=0, bytes=100)
+    """
+    return Cost(0, bytes_of(*_tensors(output), *_tensors(input)))
+
+
+@cost("torch.distributed.reduce_scatter", "torch.distributed.reduce_scatter_tensor",
+      "torch.distributed.reduce_scatter_single", "c10d::reduce_scatter_", "c10d::_reduce_scatter_base_",
+      "c10d::reduce_scatter_tensor_coalesced_")  # fmt: skip
+def reduce_scattered(output: Value, input: Value, *parameters: Value) -> Cost:
+    """Each rank combines its part of all inputs: n - 1 per element of the output, n from the sizes.
+
+    Source: torch.distributed.reduce_scatter_tensor.
+
+    >>> reduce_scattered(Tensor((10,), "bfloat16"), Tensor((40,), "bfloat16"))  # n = 4
+    Cost(flops=30, bytes=100)
+    """
+    written, read = _tensors(output), _tensors(input)
+    out, whole = (sum(t.numel for t in part) for part in (written, read))
+    require(out > 0 and whole % out == 0, "sizes do not fit")
+    return Cost(whole - out, bytes_of(*written, *read))
+
+
+@cost(
+    "_c10d_functional::all_gather_into_tensor",
+    "_c10d_functional::all_gather_into_tensor_out",
+    "_c10d_functional::all_gather_into_tensor_coalesced",
+    "_c10d_functional_autograd::all_gather_into_tensor",
+)
+def functional_all_gather(input: Value, group_size: Value, *parameters: Value) -> Cost:
+    """Source: _c10d_functional::all_gather_into_tensor.
+
+    >>> functional_all_gather(Tensor((10,), "bfloat16"), 4, "0")
+    Cost(flops=0, bytes=100)
+    """
+    parts = _tensors(input)
+    require(type(group_size) is int and group_size > 0, "a number of ranks is expected")
+    assert isinstance(group_size, int)
+    results = [Tensor((group_size, *t.shape), t.dtype) for t in parts]
+    return Cost(0, bytes_of(*parts, *results))
+
+
+@cost(
+    "_c10d_functional::reduce_scatter_tensor",
+    "_c10d_functional::reduce_scatter_tensor_out",
+    "_c10d_functional::reduce_scatter_tensor_coalesced",
+    "_c10d_functional_autograd::reduce_scatter_tensor",
+)
+def functional_reduce_scatter(input: Value, reduce_op: Value, group_size: Value, *parameters: Value) -> Cost:
+    """Source: _c10d_functional::reduce_scatter_tensor.
+
+    >>> functional_reduce_scatter(Tensor((40,), "bfloat16"), "sum", 4, "0")
+    Cost(flops=30, bytes=100)
+    """
+    parts = _tensors(input)
+    require(type(group_size) is int and group_size > 0, "a number of ranks is expected")
+    assert isinstance(group_size, int)
+    results = [Tensor((t.numel // group_size,), t.dtype) for t in parts]
+    return reduce_scattered(tuple(results), tuple(parts))
+
+
+@cost("_c10d_functional::all_to_all_single", "_c10d_functional_autograd::all_to_all_single")
+def functional_all_to_all(
+    input: Tensor, output_split_sizes: Value, input_split_sizes: Value = None, *parameters: Value
+) -> Cost:
+    """Rows received are the sum of the split sizes. Source: _c10d_functional::all_to_all_single.
+
+    >>> functional_all_to_all(Tensor((8, 2), "float32"), (3, 3), (4, 4), "0")
+    Cost(flops=0, bytes=112)
+    """
+    rows = (
+        [n for n in output_split_sizes if isinstance(n, int)] if isinstance(output_split_sizes, tuple) else []
+    )
+    output = Tensor((sum(rows), *input.shape[1:]), input.dtype) if rows else like(input)
+    return Cost(0, bytes_of(input, output))
+
+
+@cost("torch.distributed.gather", "torch.distributed.scatter", "c10d::gather_", "c10d::scatter_")
+def gathered_to_one(tensor: Value, others: Value = None, *parameters: Value) -> Cost:
+    """One rank has the list, the others their tensor alone. Source: torch.distributed.gather.
+
+    >>> gathered_to_one(Tensor((10,), "bfloat16"), (Tensor((10,), "bfloat16"),) * 4)
+    Cost(flops=0, bytes=100)
+    """
+    return Cost(0, bytes_of(*tensors_in((tensor, others))))
+
+
+@cost("torch.distributed.barrier", "torch.distributed.monitored_barrier", "c10d::barrier", "c10d::monitored_barrier_",
+      "_c10d_functional::wait_tensor", "torch.distributed.wait_tensor", "c10d::check_for_nan",
+      "symm_mem::_rendezvous")  # fmt: skip
+def waited(*parameters: Value) -> Cost:
+    """A wait for other ranks moves nothing of the user's. Source: torch.distributed.barrier.
+
+    >>> waited()
+    Cost(flops=0, bytes=0)
+    """
+    return Cost(0, 0, basis="view")

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Matrix products of 8 and 4 bit operands, of packed weights, and of 2:4 sparse ones.
+
+2·M·N·K FLOPs as for any product: scaling, unpacking and dequantising are not counted. A float4 element of torch holds
+two values, so its K is twice what the shape says. Bytes: operands as they are stored, scales, bias, the result.
+2:4 sparsity executes half of the products; `dense` has them all. None of these has a backward.
+
+>>> x, w = Tensor((16, 64), "float8_e4m3fn"), Tensor((64, 32), "float8_e4m3fn")
+>>> scaled_mm(x, w, Tensor((), "float32"), Tensor((), "float32"), out_dtype="bfloat16")  # 1024 + 2048 + 8 + 1024
+Cost(flops=65536, bytes=4104)
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from pyprof.model import Cost, Tensor, Value
+from pyprof.prof.cost import bytes_of, cost
+from pyprof.prof.ops.shapes import as_int, as_tensor, chosen_dtype, require, tensors_in
+
+PACKED = {"float4_e2m1fn_x2": 2}  # values per element. Source: c10/core/ScalarType.h
+
+
+def packed(tensor: Tensor) -> int:
+    """How many values one element holds."""
+    return PACKED.get(tensor.dtype or "", 1)
+
+
+@cost("_scaled_mm")
+def scaled_mm(
+    input: Tensor, mat2: Tensor, scale_a: Value, scale_b: Value, bias: Tensor | None = None,
+    scale_result: Value = None, out_dtype: Value = None, use_fast_accum: Value = None,
+) -> Cost:  # fmt: skip
+    """(M, K)·(K, N) with scales of a tensor, a row or a block. Source: aten::_scaled_mm.
+
+    >>> fours, scale = Tensor((16, 32), "float4_e2m1fn_x2"), Tensor((16, 4), "float8_e8m0fnu")  # K is 64
+    >>> w = Tensor((32, 16), "float4_e2m1fn_x2")
+    >>> scaled_mm(fours, w, scale, scale, out_dtype="bfloat16")  # 2·16·16·64; 512 + 512 + 128 + 512
+    Cost(flops=32768, bytes=1664)
+    """
+    (m, k), (k2, n) = input.shape, mat2.shape
+    require(k == k2, f"{input.shape} and {mat2.shape} do not multiply")
+    output = Tensor((m, n), chosen_dtype(out_dtype, input.dtype))
+    moved = bytes_of(input, mat2, *tensors_in((scale_a, scale_b, bias, scale_result)), output)
+    return Cost(2 * m * n * k * packed(input), moved)
+
+
+@cost("_scaled_mm_v2")
+def scaled_mm_v2(
+    input: Tensor, mat2: Tensor, scale_a: Value, recipe_a: Value, swizzle_a: Value, scale_b: Value, recipe_b: Value,
+    swizzle_b: Value, bias: Tensor | None = None, out_dtype: Value = None, *parameters: Value,
+) -> Cost:  # fmt: skip
+    """Several scales per operand. Source: aten::_scaled_mm_v2.
+
+    >>> x, s = Tensor((16, 16), "float8_e4m3fn"), (Tensor((), "float32"),)
+    >>> scaled_mm_v2(x, x, s, (0,), (0,), s, (0,), (0,), None, 15)  # bfloat16
+    Cost(flops=8192, bytes=1032)
+    """
+    return scaled_mm(input, mat2, scale_a, scale_b, bias, None, out_dtype)
+
+
+@cost("torch.nn.functional.scaled_mm")
+def functional_scaled_mm(
+    mat_a: Tensor, mat_b: Tensor, scale_a: Value, scale_recipe_a: Value, scale_b: Value, scale_recipe_b: Value,
+    swizzle_a: Value = None, swizzle_b: Value = None, bias: Tensor | None = None, output_dtype: Value = "bfloat16",
+    *parameters: Value,
+) -> Cost:  # fmt: skip
+    """Source: torch.nn.functional.scaled_mm.
+
+    >>> x, s = Tensor((16, 16), "float8_e4m3fn"), Tensor((), "float32")
+    >>> functional_scaled_mm(x, x, s, None, s, None)
+    Cost(flops=8192, bytes=1032)
+    """
+    return scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, None, output_dtype)
+
+
+def packed_linear(input: Tensor, n: int, weight: tuple[Value, ...], dtype: str | None = None) -> Cost:
+    """(*, K)·(N, K)ᵀ with a weight of any packing: N is given, `weight` is all that is read of it.
+
+    >>> packed_linear(Tensor((2, 3, 8), "bfloat16"), 5, (Tensor((5, 8), "int8"),))  # 2·6·5·8; 96 + 40 + 60
+    Cost(flops=480, bytes=196)
+    """
+    *rows, k = input.shape
+    output = Tensor((*rows, n), dtype or input.dtype)
+    return Cost(2 * prod(rows) * n * k, bytes_of(input, *tensors_in(weight), output))
+
+
+@cost("_weight_int4pack_mm", "_weight_int4pack_mm_for_cpu", "_weight_int4pack_mm_with_scales_and_zeros")
+def weight_int4pack_mm(
+    input: Tensor, mat2: Tensor, qGroupSize: Value, qScaleAndZeros: Tensor, qZeros: Tensor | None = None
+) -> Cost:
+    """4-bit weights in tiles; their scales are (K/group, N, 2) or (K/group, N). Source: aten::_weight_int4pack_mm.
+
+    >>> x, w, s = Tensor((4, 64), "bfloat16"), Tensor((1, 4, 32, 1), "int32"), Tensor((2, 8, 2), "bfloat16")
+    >>> weight_int4pack_mm(x, w, 32, s)  # 2·4·8·64; 512 + 512 + 64 + 64
+    Cost(flops=4096, bytes=1152)
+    """
+    require(qScaleAndZeros.shape[0] * as_int(qGroupSize) == input.shape[1], "the scales do not fit K")
+    return packed_linear(input, qScaleAndZeros.shape[1], (mat2, qScaleAndZeros, qZeros))
+
+
+@cost("_weight_int8pack_mm")
+def weight_int8pack_mm(input: Tensor, mat2: Tensor, scales: Tensor) -> Cost:
+    """(M, K)·(N, K)ᵀ with int8 weights. Source: aten::_weight_int8pack_mm.
+
+    >>> weight_int8pack_mm(Tensor((4, 64), "bfloat16"), Tensor((8, 64), "int8"), Tensor((8,), "bfloat16"))
+    Cost(flops=4096, bytes=1104)
+    """
+    require(mat2.shape[1] == input.shape[-1], "shapes do not fit")
+    return packed_linear(input, mat2.shape[0], (mat2, scales))
+
+
+@cost("_mixed_dtypes_linear")
+def mixed_dtypes_linear(
+    input: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None, activation: Value = None
+) -> Cost:
+    """int8 or int4 weights, one scale per output feature: N is theirs. Source: aten::_mixed_dtypes_linear.
+
+    >>> mixed_dtypes_linear(Tensor((4, 64), "float16"), Tensor((64, 8), "int8"), Tensor((8,), "float16"))
+    Cost(flops=4096, bytes=1104)
+    """
+    return packed_linear(input, scale.numel, (weight, scale, bias))
+
+
+@cost("_dyn_quant_matmul_4bit")
+def dyn_quant_matmul_4bit(
+    inp: Tensor, packed_weights: Tensor, block_size: Value, in_features: Value, out_features: Value
+) -> Cost:
+    """Source: aten::_dyn_quant_matmul_4bit; the packed weights hold their scales and bias.
+
+    >>> dyn_quant_matmul_4bit(Tensor((4, 64), "float32"), Tensor((300,), "uint8"), 32, 64, 8)  # 1024 + 300 + 128
+    Cost(flops=4096, bytes=1452)
+    """
+    require(inp.shape[-1] == in_features, "shapes do not fit")
+    return packed_linear(inp, as_int(out_features), (packed_weights,))
+
+
+def _sparse(rows: int, n: int, kept: int, *moved: Tensor | None) -> Cost:
+    """`kept` values of every 2·kept in K take part."""
+    return Cost(2 * rows * n * kept, bytes_of(*moved), dense=4 * rows * n * kept)
+
+
+@cost("_sparse_semi_structured_linear")
+def sparse_semi_structured_linear(
+    input: Tensor, weight: Tensor, meta: Tensor, bias: Tensor | None = None, activation: Value = None,
+    out_dtype: Value = None,
+) -> Cost:  # fmt: skip
+    """(*, K) by a 2:4 sparse (N, K), stored as (N, K/2). Source: aten::_sparse_semi_structured_linear.
+
+    >>> x, w, meta = Tensor((4, 64), "float16"), Tensor((8, 32), "float16"), Tensor((8, 4), "int16")
+    >>> c = sparse_semi_structured_linear(x, w, meta)
+    >>> c, c.dense  # 512 + 512 + 64 + 64
+    (Cost(flops=2048, bytes=1152), 4096)
+    """
+    n, kept = weight.shape
+    *rows, k = input.shape
+    require(k == 2 * kept, "shapes do not fit")
+    output = Tensor((*rows, n), chosen_dtype(out_dtype, input.dtype))
+    return _sparse(prod(rows), n, kept, input, weight, meta, bias, output)
+
+
+@cost("_sparse_semi_structured_mm")
+def sparse_semi_structured_mm(mat1: Tensor, mat1_meta: Tensor, mat2: Tensor, out_dtype: Value = None) -> Cost:
+    """2:4 sparse (M, K), stored as (M, K/2), by (K, N). Source: aten::_sparse_semi_structured_mm.
+
+    >>> a, b, meta = Tensor((8, 32), "float16"), Tensor((64, 4), "float16"), Tensor((8, 4), "int16")
+    >>> sparse_semi_structured_mm(a, meta, b)
+    Cost(flops=2048, bytes=1152)
+    """
+    (m, kept), (k, n) = mat1.shape, mat2.shape
+    require(k == 2 * kept, "shapes do not fit")
+    return _sparse(m, n, kept, mat1, mat1_meta, mat2, Tensor((m, n), chosen_dtype(out_dtype, mat2.dtype)))
+
+
+@cost("_sparse_semi_structured_addmm")
+def sparse_semi_structured_addmm(
+    input: Tensor, mat1: Tensor, mat1_meta: Tensor, mat2: Tensor, alpha: Value = 1, beta: Value = 1,
+    out_dtype: Value = None,
+) -> Cost:  # fmt: skip
+    """With a row or matrix added. Source: aten::_sparse_semi_structured_addmm.
+
+    >>> a, b, meta = Tensor((8, 32), "float16"), Tensor((64, 4), "float16"), Tensor((8, 4), "int16")
+    >>> sparse_semi_structured_addmm(Tensor((8,), "float16"), a, meta, b)
+    Cost(flops=2048, bytes=1168)
+    """
+    (m, kept), (k, n) = mat1.shape, mat2.shape
+    require(k == 2 * kept, "shapes do not fit")
+    output = Tensor((m, n), chosen_dtype(out_dtype, mat2.dtype))
+    return _sparse(m, n, kept, None if beta == 0 else as_tensor(input), mat1, mat1_meta, mat2, output)
+
+
+@cost("_cslt_sparse_mm")
+def cslt_sparse_mm(
+    compressed_A: Tensor, dense_B: Tensor, bias: Tensor | None = None, alpha: Tensor | None = None,
+    out_dtype: Value = None, transpose_result: Value = False, *parameters: Value,
+) -> Cost:  # fmt: skip
+    """cuSPARSELt: values and indices of (M, K) lie in one buffer of 9/16 (16 bit) or 10/16 (8 bit) of its elements.
+
+    Source: aten/src/ATen/native/sparse/cuda/cuSPARSELtOps.cpp.
+
+    >>> cslt_sparse_mm(Tensor((8 * 64 * 9 // 16,), "float16"), Tensor((64, 4), "float16"))
+    Cost(flops=2048, bytes=1152)
+    """
+    k, n = dense_B.shape
+    sixteenths = 10 if compressed_A.dtype in ("int8", "float8_e4m3fn") else 9
+    require(compressed_A.numel * 16 % (sixteenths * k) == 0, "the compressed matrix does not fit")
+    m = compressed_A.numel * 16 // (sixteenths * k)
+    output = Tensor((m, n), chosen_dtype(out_dtype, dense_B.dtype))
+    return _sparse(m, n, k // 2, compressed_A, dense_B, bias, alpha, output)

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Losses of rankings, margins, counts and sequences. What `loss` says about reductions and backward holds here.
+
+>>> margin_ranking_loss(Tensor((8,), "float32"), Tensor((8,), "float32"), Tensor((8,), "float32"))  # 4·8 + 8 + 1
+Cost(flops=41, bytes=100)
+"""
+
+from __future__ import annotations
+
+from pyprof.model import Cost, Tensor, Value
+from pyprof.prof.cost import bytes_of, cost
+from pyprof.prof.ops.loss import reduction_of
+from pyprof.prof.ops.shapes import as_int, broadcast, floating, is_float, like, reduced, require, result_dtype
+
+
+def _loss(operands: tuple[Value, ...], each: int, result: Tensor, per_result: int, way: str) -> Cost:
+    """`each` per element of the broadcast operands, `per_result` per result before the reduction."""
+    tensors = [t for t in operands if isinstance(t, Tensor)]
+    n = Tensor(broadcast(*(t.shape for t in tensors)), None).numel
+    output = result if way == "none" else Tensor((), result.dtype)
+    reducing = 0 if way == "none" else result.numel + (way == "mean")
+    written = [like(t) for t in tensors if is_float(t.dtype)]
+    dgrad = Cost(each * n, bytes_of(output, *tensors, *written))
+    return Cost(each * n + per_result * result.numel + reducing, bytes_of(*tensors, output), dgrad=dgrad)
+
+
+def _whole(*tensors: Tensor) -> Tensor:
+    return Tensor(broadcast(*(t.shape for t in tensors)), floating(result_dtype(tensors[0])))
+
+
+def _way(last: Value, size_average: Value, reduce: Value, reduction: Value) -> str:
+    """The dispatcher has its number where the user's function has size_average."""
+    if isinstance(size_average, int) and not isinstance(size_average, bool):
+        return reduction_of(reduction=size_average)
+    return reduction_of(size_average, reduce, reduction)
+
+
+@cost("margin_ranking_loss")
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: Value = 0, size_average: Value = None,
+    reduce: Value = None, reduction: Value = "mean",
+) -> Cost:  # fmt: skip
+    """max(0, -t·(x₁ - x₂) + margin): 4. Source: torch.nn.functional.margin_ranking_loss.
+
+    >>> x = Tensor((8,), "float32")
+    >>> margin_ranking_loss(x, x, x, 0.0, 0)  # the dispatcher's, no reduction
+    Cost(flops=32, bytes=128)
+    """
+    way = _way(None, size_average, reduce, reduction)
+    return _loss((input1, input2, target), 4, _whole(input1, input2, target), 0, way)
+
+
+@cost("hinge_embedding_loss")
+def hinge_embedding_loss(
+    input: Tensor, target: Tensor, margin: Value = 1.0, size_average: Value = None, reduce: Value = None,
+    reduction: Value = "mean",
+) -> Cost:  # fmt: skip
+    """x or max(0, margin - x) by the target: 5. Source: torch.nn.functional.hinge_embedding_loss.
+
+    >>> hinge_embedding_loss(Tensor((8,), "float32"), Tensor((8,), "float32"))
+    Cost(flops=49, bytes=68)
+    """
+    way = _way(None, size_average, reduce, reduction)
+    return _loss((input, target), 5, _whole(input, target), 0, way)
+
+
+@cost("cosine_embedding_loss")
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: Value = 0, size_average: Value = None,
+    reduce: Value = None, reduction: Value = "mean",
+) -> Cost:  # fmt: skip
+    """Three sums of products (6 per element); 8 per pair. Source: torch.nn.functional.cosine_embedding_loss.
+
+    >>> x = Tensor((4, 3), "float32")
+    >>> cosine_embedding_loss(x, x, Tensor((4,), "int64"))  # 72 + 32 + 4 + 1; 96 + 32 + 4
+    Cost(flops=109, bytes=132)
+    """
+    way = _way(None, size_average, reduce, reduction)
+    whole = _whole(input1, input2)
+    plain = _loss((input1, input2), 6, Tensor(reduced(whole.shape, -1), whole.dtype), 8, way)
+    more = bytes_of(target)
+    return plain._replace(bytes=None if plain.bytes is None or more is None else plain.bytes + more)
+
+
+@cost("triplet_margin_loss", "triplet_margin_with_distance_loss")
+def triplet_margin_loss(
+    anchor: Tensor, positive: Tensor, negative: Tensor, margin: Value = 1.0, p: Value = 2, eps: Value = 1e-6,
+    swap: Value = False, size_average: Value = None, reduce: Value = None, reduction: Value = "mean",
+    distance_function: Value = None,
+) -> Cost:  # fmt: skip
+    """Two distances (three with swap): subtract, eps, power, add per coordinate; root each; 3 more per triplet. A
+    distance function of one's own is calls of its own. Source: torch.nn.functional.triplet_margin_loss.
+
+    >>> x = Tensor((4, 3), "float32")
+    >>> triplet_margin_loss(x, x, x)  # 8·12 + 4·5 + 4 + 1
+    Cost(flops=121, bytes=148)
+    """
+    require(distance_function is None, "the distance is the user's")
+    way = _way(None, size_average, reduce, reduction)
+    count = 3 if swap is True else 2
+    whole = _whole(anchor, positive, negative)
+    result = Tensor(reduced(whole.shape, -1), whole.dtype)
+    return _loss((anchor, positive, negative), 4 * count, result, count + 3, way)
+
+
+@cost("poisson_nll_loss")
+def poisson_nll_loss(
+    input: Tensor, target: Tensor, log_input: Value = True, full: Value = False, size_average: Value = None,
+    eps: Value = 1e-8, reduce: Value = None, reduction: Value = "mean",
+) -> Cost:  # fmt: skip
+    """exp(x) - t·x: 3; with x itself x - t·log(x + eps): 4; Stirling's terms 7 more. The dispatcher has eps in the
+    fifth and the reduction in the sixth place. Source: torch.nn.functional.poisson_nll_loss.
+
+    >>> poisson_nll_loss(Tensor((8,), "float32"), Tensor((8,), "float32"))
+    Cost(flops=33, bytes=68)
+    """
+    if isinstance(eps, int):
+        size_average, reduction = None, eps
+    way = reduction_of(size_average if isinstance(size_average, bool) else None, reduce, reduction)
+    each = (4 if log_input is False else 3) + (7 if full is True else 0)
+    return _loss((input, target), each, _whole(input, target), 0, way)
+
+
+@cost("gaussian_nll_loss")
+def gaussian_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    var: Value,
+    full: Value = False,
+    eps: Value = 1e-6,
+    reduction: Value = "mean",
+) -> Cost:
+    """½·(log var + (x - t)²/var): log, subtract, square, divide, add, halve, and the clamp of var: 7.
+
+    Source: torch.nn.functional.gaussian_nll_loss.
+
+    >>> x = Tensor((8,), "float32")
+    >>> gaussian_nll_loss(x, x, x)
+    Cost(flops=65, bytes=100)
+    """
+    operands = (input, target, var)
+    return _loss(operands, 7 + (full is True), _whole(input, target), 0, reduction_of(reduction=reduction))
+
+
+@cost("multilabel_soft_margin_loss")
+def multilabel_soft_margin_loss(
+    input: Tensor, target: Tensor, weight: Value = None, size_average: Value = None, reduce: Value = None,
+    reduction: Value = "mean",
+) -> Cost:  # fmt: skip
+    """-(t·logσ(x) + (1 - t)·logσ(-x)): two log-sigmoids of 4, a negation, 5 more; a mean over the classes.
+
+    Source: torch.nn.functional.multilabel_soft_margin_loss.
+
+    >>> x = Tensor((4, 3), "float32")
+    >>> multilabel_soft_margin_loss(x, x)  # 15·12 + 4 + 4 + 1
+    Cost(flops=189, bytes=100)
+    """
+    way = _way(None, size_average, reduce, reduction)
+    weights = 1 if isinstance(weight, Tensor) else 0
+    result = Tensor(reduced(input.shape, -1), input.dtype)
+    return _loss((input, target, weight), 15 + weights, result, 1, way)
+
+
+@cost("torch.nn.functional.multi_margin_loss")
+def multi_margin_loss(
+    input: Tensor, target: Tensor, p: Value = 1, margin: Value = 1.0, weight: Value = None,
+    size_average: Value = None, reduce: Value = None, reduction: Value = "mean",
+) -> Cost:  # fmt: skip
+    """Σ max(0, margin - x_y + x_i)^p over the classes: 4 per element, a division per row. Source: F.multi_margin_loss.
+
+    >>> multi_margin_loss(Tensor((4, 3), "float32"), Tensor((4,), "int64"))  # 48 + 4 + 5; 48 + 32 + 4
+    Cost(flops=57, bytes=84)
+    """
+    return dispatched_multi_margin_loss(
+        input, target, p, margin, weight, reduction_of(size_average, reduce, reduction)
+    )
+
+
+@cost("multi_margin_loss")
+def dispatched_multi_margin_loss(
+    input: Tensor, target: Tensor, p: Value = 1, margin: Value = 1, weight: Value = None, reduction: Value = 1
+) -> Cost:
+    """Source: aten::multi_margin_loss.
+
+    >>> dispatched_multi_margin_loss(Tensor((4, 3), "float32"), Tensor((4,), "int64"), 1, 1, None, 0)
+    Cost(flops=52, bytes=96)
+    """
+    each = 4 + (as_int(p) == 2) + isinstance(weight, Tensor)
+    rows = Tensor(input.shape[:-1], input.dtype)
+    plain = _loss((input,), each, rows, 1, reduction_of(reduction=reduction))
+    more = bytes_of(target, weight if isinstance(weight, Tensor) else None)
+    return plain._replace(bytes=None if plain.bytes is None or more is None else plain.bytes + more)
+
+
+@cost("multi_margin_loss_backward")
+def multi_margin_loss_backward(
+    grad_output: Tensor, input: Tensor, target: Tensor, p: Value, margin: Value, weight: Value = None,
+    reduction: Value = 1,
+) -> Cost:  # fmt: skip
+    """Source: aten::multi_margin_loss_backward.
+
+    >>> multi_margin_loss_backward(Tensor((), "float32"), Tensor((4, 3), "float32"), Tensor((4,), "int64"), 1, 1)
+    Cost(flops=48, bytes=132)
+    """
+    read = weight if isinstance(weight, Tensor) else None
+    return Cost(4 * input.numel, bytes_of(grad_output, input, target, read, like(input)))
+
+
+@cost("multilabel_margin_loss_backward")
+def multilabel_margin_loss_backward(
+    grad_output: Tensor, input: Tensor, target: Tensor, reduction: Value, is_target: Tensor
+) -> Cost:
+    """How many labels a row has is data. Source: aten::multilabel_margin_loss_backward.
+
+    >>> f, t = (lambda *shape: Tensor(shape, "float32")), Tensor((4, 3), "int64")
+    >>> multilabel_margin_loss_backward(f(), f(4, 3), t, 1, f(4, 3))
+    Cost(flops=None, bytes=244)
+    """
+    return Cost(None, bytes_of(grad_output, input, target, is_target, like(input)))
+
+
+@cost("multilabel_margin_loss", "multilabel_margin_loss_forward")
+def multilabel_margin_loss(
+    input: Tensor, target: Tensor, size_average: Value = None, reduce: Value = None, reduction: Value = "mean"
+) -> Cost:
+    """How many labels a row has is data: FLOPs unknown. Source: torch.nn.functional.multilabel_margin_loss.
+
+    >>> multilabel_margin_loss(Tensor((4, 3), "float32"), Tensor((4, 3), "int64"))
+    Cost(flops=None, bytes=148)
+    """
+    way = _way(None, size_average, reduce, reduction)
+    rows = Tensor(input.shape[:-1] if way == "none" else (), input.dtype)
+    return Cost(
+        None, bytes_of(input, target, rows), dgrad=Cost(None, bytes_of(rows, input, target, like(input)))
+    )
+
+
+@cost("ctc_loss", "_ctc_loss", "_cudnn_ctc_loss", "miopen_ctc_loss")
+def ctc_loss(log_probs: Tensor, targets: Tensor, *parameters: Value) -> Cost:
+    """Every time step and state of the doubled target adds up to three paths; lengths are data: FLOPs unknown. One
+    number per sequence at most is written, which is not counted. Source: torch.nn.functional.ctc_loss.
+
+    >>> ctc_loss(Tensor((10, 2, 5), "float32"), Tensor((2, 3), "int64"), (10, 10), (3, 3))
+    Cost(flops=None, bytes=448)
+    """
+    back = bytes_of(log_probs, targets, like(log_probs))
+    return Cost(None, bytes_of(log_probs, targets), dgrad=Cost(None, back))
+
+
+@cost("_ctc_loss_backward")
+def ctc_loss_backward(grad: Tensor, log_probs: Tensor, targets: Tensor, *parameters: Value) -> Cost:
+    """Reads the forward's table (log_alpha) as well. Source: aten::_ctc_loss_backward.
+
+    >>> f = lambda *shape: Tensor(shape, "float32")
+    >>> ctc_loss_backward(f(2), f(10, 2, 5), Tensor((2, 3), "int64"), (10, 10), (3, 3), f(2), f(2, 10, 7), 0)
+    Cost(flops=None, bytes=1424)
+    """
+    more = [t for t in parameters if isinstance(t, Tensor)]
+    return Cost(None, bytes_of(grad, log_probs, targets, *more, like(log_probs)))
