@@ -24,8 +24,14 @@ _HOME = {
     "wrap": "pyprof.capture.patch",
     "available": "pyprof.capture.collectors.layer",
     "load": "pyprof.session",
+    "estimate": "pyprof.estimating",
+    "cost": "pyprof.prof.custom",
+    "Cost": "pyprof.model",
+    "Tensor": "pyprof.model",
     "PyProfError": "pyprof.errors",
 }
+# Where it has another name there.
+_INSIDE = {"cost": "formula"}
 
 __all__ = ["__version__", *_HOME]
 
@@ -36,7 +42,7 @@ def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'pyprof' has no attribute {name!r}")
-    return getattr(load_module(home), name)
+    return getattr(load_module(home), _INSIDE.get(name, name))
 
 
 def __dir__() -> list[str]:

@@ -6,6 +6,7 @@ pyprof parse net.sqlite -o net.dict
 pyprof prof --csv net.dict
 pyprof info net.sqlite              what a recording holds
 pyprof info                         who can record the GPU here
+pyprof estimate train.py            FLOPs, bytes and parameters by module, without a recording
 """
 
 from __future__ import annotations
@@ -69,6 +70,17 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     run.add_argument("script", help="Python script")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    estimate = commands.add_parser(
+        "estimate", help="count FLOPs, bytes and parameters by module",
+        description="Example: pyprof estimate --depth 2 model.py",
+    )  # fmt: skip
+    estimate.add_argument(
+        "--depth", metavar="N", type=int, default=3,
+        help="levels of modules to print, 1: the outermost; default: %(default)s",
+    )  # fmt: skip
+    estimate.add_argument("--csv", action="store_true", help="exact numbers, comma-separated")
+    estimate.add_argument("script", help="Python script")
+    estimate.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     commands.add_parser("parse", help="turn a recording into net.dict", add_help=False)
     commands.add_parser("prof", help="print the table of kernels", add_help=False)
     commands.add_parser("info", help="say what a recording holds", add_help=False)
@@ -118,6 +130,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return info(words[1:])
     arguments = _parser().parse_args(words)
     try:
+        if arguments.command == "estimate":
+            from pyprof.totals import run as estimate
+
+            return estimate(arguments.script, arguments.arguments, arguments.depth, arguments.csv)
         run = load_module("pyprof.capture.run").run
         plan = load_module("pyprof.capture.plan").plan(arguments.steps, arguments.delay, arguments.duration)
         more = load_module("pyprof.capture.options").of_command(arguments)

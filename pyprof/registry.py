@@ -43,6 +43,10 @@ class Registry(Mapping[str, T], Generic[T]):
 
         return add
 
+    def remove(self, name: str) -> None:
+        """Take a name out, for one that is to be registered anew."""
+        del self._items[name]
+
     def __getitem__(self, name: str) -> T:
         return self._items[name]
 

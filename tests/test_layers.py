@@ -25,8 +25,10 @@ STANDS_ON = {
     "nvtx": {"capture"},  # the original's spelling of init and wrap
     "session": CORE | {"parse", "prof"},
     "info": CORE | {"parse"},
-    "cli": CORE | {"parse", "prof", "capture", "session", "info"},
-    "__init__": CORE | {"capture", "nvtx", "session"},
+    "estimating": CORE | {"prof", "capture"},
+    "totals": CORE | {"prof", "capture", "estimating"},
+    "cli": CORE | {"parse", "prof", "capture", "session", "info", "totals"},
+    "__init__": CORE | {"capture", "nvtx", "session", "prof", "estimating"},
     "__main__": {"cli"},
 }
 # Only the command `prof.py FILE.sqlite` goes both stages, and only when it is asked to: inside a function.

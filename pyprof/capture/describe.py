@@ -11,7 +11,8 @@ Arg(name='', value=Tensor(shape=(2, 3), dtype='float32', stride=None))
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -31,6 +32,18 @@ _LIMIT = 512  # elements of a sequence that are looked at
 _modes = torch._C._len_torch_function_stack
 _TRACED = frozenset({"FakeTensor", "FunctionalTensor", "Proxy", "MetaProxy", "ShapeProxy"})
 _real_tensor: dict[type, bool] = {}
+
+
+@contextmanager
+def fake_tensors() -> Iterator[None]:
+    """In this block a FakeTensor is described like any tensor: an estimate wants its shape."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    _real_tensor[FakeTensor] = True
+    try:
+        yield
+    finally:
+        del _real_tensor[FakeTensor]
 
 
 class Traced(Exception):

@@ -88,6 +88,8 @@ def _enter(
         path = _known_path(module)
     if not state.context and recorder.keeping:
         parameters.met(module, _known_path)
+    if not state.context and recorder.observer is not None:
+        recorder.observer.met(module, _known_path)
     if path is None:
         path = f"{recorder.stacks.contexts[state.context].path}.{_class(module)}"
         _paths[id(module)] = reference, path

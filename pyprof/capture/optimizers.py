@@ -36,7 +36,9 @@ def begins(self: Any, name: str) -> None:
     if ranges.on_optimizer_step and name.startswith(_STEP):
         self._pyprof_stepped = frame.f_locals.get("self")
     state = local.state
-    if state.busy or not recorder.active:
+    if (
+        state.busy or not recorder.active or recorder.observer is not None
+    ):  # an estimate wants what a step runs
         return
     site = recorder.stacks.site(frame, state.context)
     number = _function(name.split("#", 1)[1])

@@ -28,8 +28,9 @@ from typing import Any
 
 import torch
 
-from pyprof.capture import checkpoints, compiling, targets, untraced
+from pyprof.capture import checkpoints, compiling, launches, targets, untraced
 from pyprof.capture.callsites import callee_offsets, is_operator
+from pyprof.capture.noting import noting
 from pyprof.capture.recorder import local, recorder
 from pyprof.capture.wrappers import Function, emitting, leave_places, passed_over, placed, recording
 from pyprof.errors import UsageError
@@ -222,6 +223,7 @@ class Patches:
         for name, method in ours:
             self._registry.replace(torch.Tensor, name, method)
         function = torch.autograd.Function
+        launches.install(self._registry, self._wrapper)
         apply = _apply(vars(function)["apply"].__func__, self._wrapper)
         self._registry.replace(function, "apply", classmethod(apply))
         for module, plain, watched in self._classes:
@@ -308,12 +310,14 @@ def wrap(module: Any, name: str) -> None:
         return
     mod = str(getattr(module, "__qualname__", None) or getattr(module, "__name__", type(module).__name__))
     number = recorder.function(mod, name)
-    record, emit = recording(original, number), emitting(original, number)
+    record, emit, note = recording(original, number), emitting(original, number), noting(original, number)
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_dynamo_compiling() or not recorder.active or _tracing():
             return original(*args, **kwargs)
+        if recorder.observer is not None:
+            return note(*args, **kwargs)
         return record(*args, **kwargs) if recorder.ranges is None else emit(*args, **kwargs)
 
     call.__dict__["_pyprof_wrapper"] = True

@@ -58,6 +58,22 @@ class Ranges(Protocol):
         """Close them."""
 
 
+class Observer(Protocol):
+    """Who notes calls for an estimate instead of a recording: `noting.py`."""
+
+    def begin(self, state: ThreadState, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """A call begins; False if it is not to be noted. Sets `state.busy`."""
+
+    def leave(self, state: ThreadState) -> None:
+        """It has returned or raised."""
+
+    def end(self, number: int, result: Any) -> None:
+        """It has returned."""
+
+    def met(self, root: Any, path_of: Callable[[Any], str | None]) -> None:
+        """A model runs for the first time; `path_of` gives the path of a module."""
+
+
 class ThreadState:
     """What one thread is doing, and what it has recorded."""
 
@@ -122,6 +138,7 @@ class Recorder:
         "keys",
         "limit",
         "lost",
+        "observer",
         "on_full",
         "ranges",
         "stacks",
@@ -132,6 +149,7 @@ class Recorder:
         self.active = False
         self.keeping = False  # active, and what is seen goes to a file
         self.ranges: Ranges | None = None  # calls are also, or only, written as NVTX ranges
+        self.observer: Observer | None = None  # no recording but an estimate is made
         self.counting = False  # the window is full: calls are only counted
         self.excess = 0
         self.limit = 0  # length of a thread's `calls` at which `on_full` decides

@@ -13,6 +13,8 @@ import os
 import sys
 import threading
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -32,6 +34,24 @@ def run(
     more: Given | None = None,
 ) -> int:
     """Run a script under capture. Returns the exit code that python would end with."""
+    with as_main(script, args) as execute:
+        window.init_only()
+        window.record_run(output, max_events, plan, more)
+        if plan is None:
+            os.environ[ranks.OUTPUT_OF_RUN] = os.path.abspath(output)
+        try:
+            return execute()
+        finally:
+            try:
+                if window.finish() is None and not window.recorded():
+                    print(f"pyprof: {script} opened no window, nothing was recorded.", file=sys.stderr)
+            finally:
+                os.environ.pop(ranks.OUTPUT_OF_RUN, None)
+
+
+@contextmanager
+def as_main(script: str, args: list[str]) -> Iterator[Callable[[], int]]:
+    """The process as `python SCRIPT ARGS` finds it. Gives what runs the script and returns its exit code."""
     path = os.path.abspath(script)  # as python names a script to itself and in tracebacks
     code = _compile(script, path)
     sys.argv = [script, *args]
@@ -40,19 +60,10 @@ def run(
     main.__dict__.update(__file__=path, __builtins__=builtins, __cached__=None)
     replaced = sys.modules["__main__"]
     sys.modules["__main__"] = main
-    window.init_only()
-    window.record_run(output, max_events, plan, more)
-    if plan is None:
-        os.environ[ranks.OUTPUT_OF_RUN] = os.path.abspath(output)
     try:
-        return _execute(code, main.__dict__)
+        yield lambda: _execute(code, main.__dict__)
     finally:
-        try:
-            if window.finish() is None and not window.recorded():
-                print(f"pyprof: {script} opened no window, nothing was recorded.", file=sys.stderr)
-        finally:
-            os.environ.pop(ranks.OUTPUT_OF_RUN, None)
-            sys.modules["__main__"] = replaced
+        sys.modules["__main__"] = replaced
 
 
 def _compile(script: str, path: str) -> CodeType:

@@ -25,7 +25,7 @@ from pyprof.capture.collectors import nvtx as ranges
 from pyprof.capture.options import Given, Options, merged, options
 from pyprof.capture.patch import Registry, unwrap_all
 from pyprof.capture.plan import Plan
-from pyprof.capture.recorder import forked
+from pyprof.capture.recorder import forked, recorder
 from pyprof.capture.signals import held
 from pyprof.errors import CaptureError
 
@@ -77,7 +77,8 @@ class Control:
 
     def resume(self) -> None:
         """Open the window of `init` again, after another one, unless the command line has chosen the window."""
-        if self.until_exit and self.session is None and self.plan is None and os.getpid() == self.pid:
+        free = self.until_exit and self.session is None and self.plan is None and recorder.observer is None
+        if free and os.getpid() == self.pid:
             self.session = self.ranges = _session(None)
             self.session.open()
 
@@ -136,7 +137,11 @@ def init(
     for_rank = output is None and ranks.is_child()
     if output is None:
         output = ranks.inherited_output()
-    free = control.plan is None and (control.session is None or control.background())
+    free = (
+        control.plan is None
+        and recorder.observer is None
+        and (control.session is None or control.background())
+    )
     if output and free and not ranks.imports_script():
         record_run(output, max_events)
         if control.session is not None:
@@ -326,7 +331,7 @@ def start(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS, **mor
 
 def stop() -> str:
     """End the recording of `start` and write its file. Returns the file's name, "" under a tool that has it instead."""
-    if control.plan is not None:
+    if control.plan is not None or recorder.observer is not None:
         return control.output
     if control.session is None or control.background():
         raise CaptureError("PyProf is not recording: call pyprof.start() first.")
@@ -347,7 +352,10 @@ def init_only() -> None:
 
 
 def passed_over() -> bool:
-    """Whether the command line has chosen the window, so that the script cannot."""
+    """Whether the command line has chosen the window, or an estimate is made, so that the script cannot."""
+    if recorder.observer is not None:
+        _say_once("an estimate is being made, the script's own windows are passed over.")
+        return True
     if control.plan is not None and not control.passed_over:
         control.passed_over = True
         print("pyprof: the command line says what is recorded, the script's own windows are passed over.",

@@ -74,7 +74,7 @@ def recording(original: Function, number: int) -> Function:
                 if length(calls) > record.limit:
                     full()
 
-    return _named_like(call, original)
+    return named_like(call, original)
 
 
 def emitting(original: Function, number: int) -> Function:
@@ -131,7 +131,7 @@ def emitting(original: Function, number: int) -> Function:
             elif start > 0 and record.counting:
                 record.excess += 1
 
-    return _named_like(call, original)
+    return named_like(call, original)
 
 
 def _undescribed(error: Exception, key: Key | None) -> int:
@@ -142,7 +142,8 @@ def _undescribed(error: Exception, key: Key | None) -> int:
     return -1
 
 
-def _named_like(call: Any, original: Function) -> Function:
+def named_like(call: Any, original: Function) -> Function:
+    """A wrapper that is finished: with the original's names, passed over by warnings and by torch's compiler."""
     call.__code__ = passed_over(call.__code__)
     call._torchdynamo_disable = (
         True  # a bound method that the program kept is no more to be traced than a builtin

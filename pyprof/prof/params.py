@@ -15,6 +15,7 @@ from __future__ import annotations
 from math import prod
 
 from pyprof.model import Arg, Call, Other, Tensor, Value
+from pyprof.prof.ops.shapes import ints
 
 _MATRIX = {
     "mm": 0,
@@ -73,14 +74,26 @@ def _product(first: Tensor, second: Tensor) -> str | None:
 
 
 def _convolution(name: str, call: Call, input: Tensor, weight: Tensor) -> str | None:
-    """N, C, spatial input H, W; K filters with kernel R, S; then the scalar arguments that are not the default."""
+    """N, C, input H, W; K filters, output P, Q, kernel R, S; then the other arguments as they were given.
+
+    >>> x, w = Arg("", Tensor((2, 8, 19, 23), "float16")), Arg("", Tensor((12, 4, 3, 5), "float16"))
+    >>> params(Call("torch.nn.functional", "conv2d", (x, w, Arg("stride", 2), Arg("groups", 2))))
+    'N=2,C=8,H=19,W=23,K=12,P=9,Q=10,R=3,S=5,float16,stride=2,groups=2'
+    """
     dims = len(weight.shape) - 2
     if dims not in (1, 2, 3) or len(input.shape) not in (dims + 1, dims + 2):
         return None
-    transposed = "transpose" in name
+    general = (
+        "convolution" in name
+    )  # the dispatcher's one for all: transposed, output_padding, groups come last
+    transposed = "transpose" in name or (general and _argument_of(call, 6, "transposed") is True)
     shape = input.shape if len(input.shape) == dims + 2 else (1, *input.shape)
     letters = {"N": shape[0], "C": shape[1], **dict(zip("DHW"[3 - dims :], shape[2:]))}
-    letters["K"] = weight.shape[1] if transposed else weight.shape[0]
+    groups = _argument_of(call, 8 if general else 6, "groups")
+    many = groups if isinstance(groups, int) else 1
+    letters["K"] = weight.shape[1] * many if transposed else weight.shape[0]
+    if not transposed:
+        letters |= dict(zip("OPQ"[3 - dims :], _output(call, shape[2:], weight.shape[2:])))
     letters |= dict(zip("TRS"[3 - dims :], weight.shape[2:]))
     names = _TRANSPOSED if transposed else _CONVOLUTION
     rest = [
@@ -90,6 +103,30 @@ def _convolution(name: str, call: Call, input: Tensor, weight: Tensor) -> str | 
     ]
     shown = [arg for arg in rest if not isinstance(arg.value, Tensor) and arg.value is not None]
     return ",".join([_join(letters, input), *map(_argument, shown)])
+
+
+def _argument_of(call: Call, position: int, name: str) -> Value:
+    """An argument by its place among those without a name, or by its name."""
+    for i, arg in enumerate(call.args):
+        if arg.name == name or (not arg.name and i == position):
+            return arg.value
+    return None
+
+
+def _output(call: Call, image: tuple[int, ...], window: tuple[int, ...]) -> list[int]:
+    """P and Q of a convolution; nothing where its arguments do not say."""
+    n, padding = len(image), _argument_of(call, 4, "padding")
+    try:
+        stride, dilation = (
+            ints(_argument_of(call, i, name), n, 1) for i, name in ((3, "stride"), (5, "dilation"))
+        )
+        if padding == "same":
+            return list(image)
+        border = ints(0 if padding == "valid" else padding, n, 0)
+        sizes = zip(image, window, border, stride, dilation)
+        return [(size + 2 * p - d * (r - 1) - 1) // s + 1 for size, r, p, s, d in sizes]
+    except (TypeError, ValueError, ArithmeticError):
+        return []
 
 
 _CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")

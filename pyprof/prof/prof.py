@@ -22,7 +22,7 @@ if not __package__:  # run by path: the repository's root takes the place of thi
 from pyprof import netdict
 from pyprof.errors import FormatError, PyProfError
 from pyprof.model import Rows
-from pyprof.prof import ledger, table
+from pyprof.prof import custom, ledger, table
 from pyprof.prof.columns import COLUMNS, View
 
 
@@ -52,6 +52,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--memory", action="store_true", help="with copies and sets; for a recording as input"
     )
+    parser.add_argument(
+        "--costs", metavar="FILE.py", help="run this Python file first: formulas of yours, @pyprof.cost(...)"
+    )
     return parser
 
 
@@ -60,6 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         specs = table.select(arguments.c)
+        if arguments.costs is not None:
+            custom.load(arguments.costs)
         rows, name = _rows(arguments.file, arguments.memory)
         view = View(rows)
         style = "csv" if arguments.csv else "width" if arguments.w is not None else "blank"
