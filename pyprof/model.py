@@ -299,6 +299,8 @@ class Device(NamedTuple):
     sm_count: int | None = None
     compute_capability: str | None = None
     memory_bytes: int | None = None
+    clock_hz: int | None = None  # of the multiprocessors, boosted
+    bandwidth: int | None = None  # of the device's memory, bytes per second
 
 
 @dataclass

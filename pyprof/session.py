@@ -18,6 +18,8 @@ from pyprof.parse.rows import rows
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pyprof.prof.hardware import Hardware
+
 
 class Profile:
     """A recording with its kernels; everything is computed when it is first asked for."""
@@ -32,12 +34,19 @@ class Profile:
         return rows(self.trace, self._memory)
 
     @cached_property
+    def hardware(self) -> Hardware:
+        """The GPUs that were recorded, with their peaks."""
+        from pyprof.prof import hardware
+
+        return hardware.recorded(self.trace.devices, self.trace.meta)
+
+    @cached_property
     def kernels(self) -> pd.DataFrame:
         """The table of `prof.py` with all its columns; unknown is missing."""
         from pyprof.prof import table
         from pyprof.prof.columns import COLUMNS, View
 
-        return table.frame(View(self.rows), list(COLUMNS.values()))
+        return table.frame(View(self.rows, self.hardware), list(COLUMNS.values()))
 
 
 def load(path: str | os.PathLike[str], memory: bool = False) -> Profile:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pyprof.prof import gpus
 from pyprof.prof.columns import COLUMNS, markdown
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -17,6 +18,13 @@ def test_the_page_of_columns_is_what_the_code_generates(request: pytest.FixtureR
     if request.config.getoption("--regold"):
         path.write_text(markdown(), encoding="utf-8")
     assert path.read_text(encoding="utf-8") == markdown()
+
+
+def test_the_page_of_gpus_is_what_the_code_generates(request: pytest.FixtureRequest):
+    path = ROOT / "docs" / "gpus.md"
+    if request.config.getoption("--regold"):
+        path.write_text(gpus.markdown(), encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == gpus.markdown()
 
 
 @pytest.mark.parametrize("spec", COLUMNS.values(), ids=list(COLUMNS))

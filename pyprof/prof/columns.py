@@ -16,22 +16,35 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from pyprof.model import DIRECTIONS, OPERATOR, PHASES, Column, Ints, Rows, Site
+from pyprof.model import DIRECTIONS, KERNEL, OPERATOR, PHASES, Column, Ints, Rows, Site
 from pyprof.netdict.write import distinct_triples
+from pyprof.prof import hardware, roofline
 from pyprof.prof.attribute import Costs, attribute
+from pyprof.prof.hardware import Hardware
 from pyprof.prof.params import dtype, params
+from pyprof.prof.roofline import Cases, Roofline
+from pyprof.prof.verdict import verdict
 from pyprof.registry import Registry
 
 
 @dataclass
 class View:
-    """Rows with their costs: what a column is computed from."""
+    """Rows with their costs, and the GPUs they ran on: what a column is computed from."""
 
     rows: Rows
+    hardware: Hardware = hardware.NOTHING
 
     @cached_property
     def costs(self) -> Costs:
         return attribute(self.rows)
+
+    @cached_property
+    def cases(self) -> Cases:
+        return roofline.cases(self.rows, self.costs, self.hardware)
+
+    @cached_property
+    def roofline(self) -> Roofline:
+        return roofline.roofline(self.rows, self.costs, self.cases, self.hardware)
 
 
 class Texts(NamedTuple):
@@ -42,9 +55,10 @@ class Texts(NamedTuple):
 
 
 class Reals(NamedTuple):
-    """A real number per row; nan stands for unknown."""
+    """A real number per row; nan stands for unknown. `digits` behind the point are printed."""
 
     values: npt.NDArray[np.float64]
+    digits: int = 1
 
 
 Cells = Column | Texts | Reals
@@ -285,6 +299,62 @@ def _gflops(view: View) -> Cells:
 def _gbs(view: View) -> Cells:
     """Bytes of the row divided by its time: the bandwidth achieved."""
     return _rate(view, view.costs.bytes)
+
+
+# Columns that need to know the GPU.
+OF_HARDWARE = frozenset({"bound", "roof", "eff"})
+
+
+@column("ai", "AI", 8, "FLOP/B")
+def _ai(view: View) -> Cells:
+    """Arithmetic intensity: FLOPs of the row divided by its bytes."""
+    flops, size = view.costs.flops, view.costs.bytes
+    known = flops.mask() & size.mask() & (size.values > 0)
+    return Reals(np.where(known, flops.values / np.where(known, size.values, 1), np.nan), digits=3)
+
+
+@column("bound", "Bound", 7)
+def _bound(view: View) -> Cells:
+    """What the row must wait for at least on its GPU, by the roofline: compute, or memory; - for a row that carries no
+    work (a helper, a view). na on the CPU, for copies, and where FLOPs, bytes or the GPU are unknown."""
+    found = view.roofline
+    code = np.where(found.compute > found.memory, 0, 1)
+    code = np.where(found.time == 0, 2, code)
+    return Texts(np.where(np.isnan(found.time), 3, code), ["compute", "memory", "-", None])
+
+
+@column("roof", "Roof(ns)", 10, "ns")
+def _roof(view: View) -> Cells:
+    """Roofline time: the longer of FLOPs divided by the GPU's peak for their type (column peak), and bytes divided by
+    its bandwidth. No kernel that reads its operands from memory is faster. 0 for a row that carries no work."""
+    return Reals(view.roofline.time)
+
+
+@column("eff", "Eff(%)", 6, "%")
+def _eff(view: View) -> Cells:
+    """Roofline time as a share of the row's time. Over 100 where the operands come from the L2 cache, the algorithm
+    computes less than the definition (Winograd, FFT), or the clock is above the data sheet's."""
+    duration = view.rows.duration
+    known = duration > 0
+    share = 100 * view.roofline.time / np.where(known, duration, 1)
+    return Reals(np.where(known, share, np.nan))
+
+
+@column("peak", "Peak", 8)
+def _peak(view: View) -> Cells:
+    """Type of arithmetic whose peak the roofline takes. For products what the kernel's name says, else the operands';
+    tf32 for fp32 operands on tensor cores. All else computes in float32, or in float64."""
+    return Texts(view.cases.codes, [*view.roofline.maths, None])
+
+
+@column("tcwhy", "TCWhy")
+def _tcwhy(view: View) -> Cells:
+    """Tensor cores, with the reason: used (and what makes them less efficient), why not (type, TF32 off, a vector, less
+    than a tile, which size is no multiple of what), kernel unknown; - for what is no product; na on the CPU."""
+    codes = np.where(view.cases.codes < 0, len(view.cases.cases) + 1, view.cases.codes)
+    copies = (view.rows.kind != KERNEL) & (view.rows.kind != OPERATOR)
+    texts = [*(verdict(case, view.hardware) for case in view.cases.cases), "-", None]
+    return Texts(np.where(copies, len(view.cases.cases), codes), texts)
 
 
 def markdown() -> str:

@@ -21,9 +21,10 @@ if not __package__:  # run by path: the repository's root takes the place of thi
 
 from pyprof import netdict
 from pyprof.errors import FormatError, PyProfError
-from pyprof.model import Rows
-from pyprof.prof import custom, ledger, table
-from pyprof.prof.columns import COLUMNS, View
+from pyprof.model import OPERATOR, Rows
+from pyprof.prof import custom, hardware, ledger, table
+from pyprof.prof.columns import COLUMNS, OF_HARDWARE, View
+from pyprof.prof.hardware import Hardware
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -55,6 +56,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--costs", metavar="FILE.py", help="run this Python file first: formulas of yours, @pyprof.cost(...)"
     )
+    parser.add_argument(
+        "--gpu",
+        metavar="NAME",
+        help="GPU to compare with (bound, roof, eff), as in docs/gpus.md: 'H100 SXM'; default: the recording's",
+    )
     return parser
 
 
@@ -65,8 +71,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         specs = table.select(arguments.c)
         if arguments.costs is not None:
             custom.load(arguments.costs)
-        rows, name = _rows(arguments.file, arguments.memory)
-        view = View(rows)
+        rows, name, found = _rows(arguments.file, arguments.memory)
+        if arguments.gpu is not None:
+            found = hardware.named(arguments.gpu, found.facts)
+        view = View(rows, found)
         style = "csv" if arguments.csv else "width" if arguments.w is not None else "blank"
         if isinstance(sys.stdout, io.TextIOWrapper):  # names in a recording are in any language
             sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -74,6 +82,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.write(line + "\n")
         sys.stdout.flush()
         print(ledger.text(view, name), file=sys.stderr)
+        if any(spec.key in OF_HARDWARE for spec in specs) and (rows.kind != OPERATOR).any():
+            print("".join(f"  peaks: {note}\n" for note in found.notes), end="", file=sys.stderr)
     except PyProfError as error:
         print(f"prof.py: {error}", file=sys.stderr)
         return error.exit_code
@@ -82,10 +92,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _rows(file: str | None, memory: bool) -> tuple[Rows, str]:
+def _rows(file: str | None, memory: bool) -> tuple[Rows, str, Hardware]:
     if file is None:
         sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-        return netdict.read(sys.stdin, "stdin"), "stdin"
+        return netdict.read(sys.stdin, "stdin"), "stdin", hardware.NOTHING
     path = Path(file)
     try:
         with path.open("rb") as stream:
@@ -94,9 +104,10 @@ def _rows(file: str | None, memory: bool) -> tuple[Rows, str]:
         if not is_text:
             from pyprof.session import load
 
-            return load(path, memory=memory).rows, file
+            profile = load(path, memory=memory)
+            return profile.rows, file, profile.hardware
         with path.open(encoding="utf-8", errors="replace") as lines:
-            return netdict.read(lines, file), file
+            return netdict.read(lines, file), file, hardware.NOTHING
     except IsADirectoryError:
         raise FormatError(f"{file}: is a directory; give a net.dict or a recording.") from None
     except OSError as error:

@@ -40,7 +40,10 @@ def texts(spec: Spec, cells: Cells, block: slice) -> list[str]:
             out[~cells.present[block]] = spec.none
         return [str(value) for value in out.tolist()]
     if isinstance(cells, Reals):
-        return [spec.none if value != value else f"{value:.1f}" for value in cells.values[block].tolist()]
+        digits = cells.digits
+        return [
+            spec.none if value != value else f"{value:.{digits}f}" for value in cells.values[block].tolist()
+        ]
     table = np.array([spec.none if text is None else text for text in cells.texts], object)
     return list(table[cells.codes[block]].tolist())
 

@@ -19,7 +19,7 @@ _PROPERTIES = {
 }  # fmt: skip
 COLUMNS = (
     "id", "name", "l2CacheSize", "totalMemory", "smCount", "uuid", "cuDevice", "maxShmemPerSm", "maxRegistersPerSm",
-    "threadsPerWarp", "maxWarpsPerSm", "computeMajor", "computeMinor",
+    "threadsPerWarp", "maxWarpsPerSm", "computeMajor", "computeMinor", "clockRate", "memoryBandwidth",
 )  # fmt: skip
 
 
@@ -47,10 +47,19 @@ def row(number: int, properties: Any) -> dict[str, Any]:
     uuid = getattr(properties, "uuid", None)
     threads = getattr(properties, "max_threads_per_multi_processor", None)
     warps = threads // out["threadsPerWarp"] if threads and out["threadsPerWarp"] else None
+    khz = getattr(properties, "clock_rate", None)
     return {
         "id": number, "cuDevice": number, "uuid": None if uuid is None else f"GPU-{uuid}",
-        "maxWarpsPerSm": warps, **out,
+        "maxWarpsPerSm": warps, **out, "clockRate": 1000 * khz if khz else None,
+        "memoryBandwidth": _bandwidth(properties),
     }  # fmt: skip
+
+
+def _bandwidth(properties: Any) -> int | None:
+    """Bytes per second: two transfers per clock over the whole bus. Source: torch.cuda._device_limits."""
+    khz = getattr(properties, "memory_clock_rate", None)
+    bits = getattr(properties, "memory_bus_width", None)
+    return 2 * 1000 * khz * bits // 8 if khz and bits else None
 
 
 def chip(gpu: dict[str, Any]) -> Chip | None:

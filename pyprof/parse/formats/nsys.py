@@ -230,15 +230,19 @@ class Reader:
             "computeMinor",
             "totalMemory",
             "cuDevice",
+            "clockRate",
+            "memoryBandwidth",
         )
         out = []
-        for index, name, sms, sms2, major, minor, memory, cuda in self.database.rows(
+        for index, name, sms, sms2, major, minor, memory, cuda, clock, bandwidth in self.database.rows(
             "TARGET_INFO_GPU", columns
         ):
             number = cuda if isinstance(cuda, int) else index
             capability = f"{major}.{minor}" if major is not None and minor is not None else None
             if isinstance(number, int):
-                out.append(Device(number, str(name), _int(sms) or _int(sms2), capability, _int(memory)))
+                units = _int(sms) or _int(sms2)
+                more = _int(memory), _int(clock), _int(bandwidth)
+                out.append(Device(number, str(name), units, capability, *more))
         return sorted(out)
 
     def _meta(self) -> dict[str, str]:

@@ -173,12 +173,15 @@ class _Reader:
             "computeCapabilityMajor",
             "computeCapabilityMinor",
             "globalMemorySize",
+            "coreClockRate",
+            "globalMemoryBandwidth",
         )
         out = []
-        for index, name, sms, major, minor, memory in self.database.rows(
+        for index, name, sms, major, minor, memory, khz, kbytes in self.database.rows(
             "CUPTI_ACTIVITY_KIND_DEVICE", columns
         ):
             if type(index) is int and type(name) is int:
                 code = self.names.codes(Column(np.array([name], np.int64)))[0]
-                out.append(Device(index, self.names.strings[code], sms, f"{major}.{minor}", memory))
+                rates = (1000 * value if isinstance(value, int) else None for value in (khz, kbytes))
+                out.append(Device(index, self.names.strings[code], sms, f"{major}.{minor}", memory, *rates))
         return out

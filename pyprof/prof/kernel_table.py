@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What parts of kernel names mean: the tables behind `kernels.py`.
+
+Each table is searched from the top, the first pattern that is found wins; case does not matter. Repetitions are
+bounded, so that no name takes long. A row says on which
+architectures such names occur and who says so: a source file, a document, or the recording that shows it with the
+operator that launched it. Recordings are named by GPU and program (all by Nsight Systems, nvprof or torch.profiler).
+Add a kernel: one row.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Pattern(NamedTuple):
+    """A regular expression, what it stands for, where such names occur, and the source."""
+
+    regex: str
+    value: str | bool
+    architecture: str
+    source: str
+
+
+_ANY = "any"
+P = Pattern
+
+# fmt: off
+# ruff: noqa: E501  (one row per line)
+KINDS = [
+    # Communication and plain memory.
+    P(r"nccl(dev)?kernel|^rccl|msccl|nvshmem|_all_?reduce_kernel|cross_device_reduce|multimem_|one_shot_|two_shot_", "communication", _ANY, "NCCL src/device, RCCL, PyTorch CUDASymmetricMemoryOps.cu, vLLM custom_all_reduce.cuh"),
+    P(r"^mem(cpy|set)|\[cuda mem(cpy|set)|__amd_rocclr_(copy|fill)buffer|_routing_memset", "memory", _ANY, "copies and sets by name in every recording; ROCclr blit kernels"),
+    P(r"\bfillfunctor|(?<!masked_)fill_kernel", "memory", _ANY, "PyTorch FillKernel.cu; V100 language model"),
+    # Kernels made by Inductor say first what they are, then what they fuse.
+    P(r"^triton_poi_", "pointwise", _ANY, "torch/_inductor/codegen/triton.py: poi is pointwise"),
+    P(r"^triton_tem_.{0,200}attention", "attention", _ANY, "torch/_inductor/kernel/flex: templates"),
+    P(r"^triton_tem_.{0,200}conv", "conv", _ANY, "torch/_inductor/kernel/conv.py"),
+    P(r"^triton_tem_", "gemm", _ANY, "torch/_inductor/kernel/mm.py, bmm.py"),
+    # Attention, before the products and the softmax inside it; first what runs before and after it.
+    P(r"flash_bwd_dot_do_o|flashattnbwdpreprocess|bwd_preprocess|splitkv_combine|flashattnfwdcombine|fmhafwdsplitkvcombine", "reduction", "Ampere, Hopper, CDNA", "FlashAttention flash_bwd_preprocess_kernel.h, flash_fwd_kernel.h, hopper/; CK ck_tile fmha"),
+    P(r"flash_bwd_(convert|clear)|bwdpostprocess|fmhabwdconvert", "copy", "Ampere, Hopper, CDNA", "FlashAttention flash_bwd_preprocess_kernel.h, hopper/flash_bwd_postprocess_kernel.h"),
+    P(r"flash_?(fwd|bwd|attn)|fmha|mha_(fwd|bwd)|attention|attn_(fwd|bwd)|_sdpa_|flashinfer|with(paged|ragged)kvcache|bwd_kernel_d[kq]", "attention", _ANY, "FlashAttention 2 and 3, PyTorch mem_eff_attention, cuDNN, xFormers, FlashInfer, vLLM, AOTriton; H100 BERT"),
+    # Helpers of products.
+    P(r"split_?k_?reduce|reducesplitk|reduce_1block|reduce_wgrad|calc_bias_diff|device_reduce|finalize_matmul|_sum_bitmatrix", "reduction", _ANY, "cuBLAS, cuBLASLt, cuDNN, CUTLASS reduce_split_k.h; V100 ResNet-50, A100 DDP, MI300X vLLM (triton_kernels)"),
+    P(r"nchwtonhwc|nhwctonchw|nchw2nhwc|nhwc2nchw|addpadding|flip_filter|tensortransform", "layout", "Volta to Blackwell", "cuDNN; A100 DDP, RTX 2070 CNN, H100 OWLv2"),
+    P(r"im2col|col2im|vol2col|col2vol|batched_transpose|transpose_\w{0,9}2\w{0,9}_|transpose_readwrite", "layout", _ANY, "cuDNN (RTX 2070 CNN), PyTorch im2col.cuh, MIOpen (MI210 and MI300X ResNet)"),
+    P(r"compute\w{0,99}offsetskernel|compute_gemm_pointers|kern_precompute_indices|generatewinogradtiles|prepare_varlen", "other", "Volta to Hopper", "cuDNN, cuBLAS; RTX 2070 CNN, V100 ResNet-50; FlashAttention hopper/flash_prepare_scheduler.cu"),
+    P(r"epilogue::impl|scalepackedtensor|subtensorop|op_tensor", "pointwise", _ANY, "cuBLASLt (V100 DDP), cuDNN (V100 ResNet-50), MIOpen (MI210 ResNet)"),
+    # Normalisation, before words like "transform" and "backward".
+    P(r"(batch|layer|group|instance|rms)_?norm|\bbn_(fw|bw)|norm_fwd|norm_bwd|rowwisemoments", "norm", _ANY, "PyTorch Normalization.cuh, layer_norm_kernel.cu; cuDNN bn_* (A100 DDP); CK (MI300X vLLM)"),
+    P(r"gammabetabackward|computeinternalgradients|computegradientfusedparams|cufloat_norm", "norm", _ANY, "PyTorch layer_norm_kernel.cu, group_norm_kernel.cu; V100 language model"),
+    P(r"soft_?max", "softmax", _ANY, "PyTorch SoftMax.cu, PersistentSoftmax.cuh; V100 language model, H100 OWLv2"),
+    P(r"classnll|nll_loss|cross_?entropy|ctc_loss|mse_(kernel|backward)|smooth_l1|huber|kl_div", "loss", _ANY, "PyTorch Loss.cu, NLLLoss2d.cu; V100 language model, MI210 ResNet"),
+    # Convolution.
+    P(r"convolve|[sh]\d*cudnn|winograd|fft2d_|[fdwb]grad|fprop|bprop|bwd_(weight|data)", "conv", _ANY, "cuDNN 7 to 9 (RTX 2070 CNN, V100 ResNet-50, A100 DDP), CK, CUTLASS conv"),
+    P(r"conv\dd|convolution|conv_(fwd|bwd|depthwise)|depthwise|conv1x1|naive_conv|miopenconv|gcnasm", "conv", _ANY, "PyTorch DepthwiseConv2d.cu, MIOpen src/kernels, CK; MI300X ResNet"),
+    P(r"implicit_gemm|implicitgemm|first_layer_(fwd|wgrad)|direct_group|igemm_(fwd|bwd|wrw)", "conv", _ANY, "cuDNN xmma (A100 DDP), PyProf prof/conv.py, MIOpen iGEMM (MI210 ResNet)"),
+    # Optimizers, random numbers, tables.
+    P(r"lpnormfunctor", "reduction", _ANY, "PyTorch ForeachReduceOp.cu"),
+    P(r"split_embedding|dense_embedding|linearize_index|bounds_check_indices", "embedding", _ANY, "FBGEMM table-batched embeddings, their optimizer fused; V100 DLRM"),
+    P(r"multi_tensor_apply|fused_?adam|fused_?sgd|lamb_stage|adam_kernel|adagrad|adadelta", "optimizer", _ANY, "PyTorch MultiTensorApply.cuh, Apex csrc; A100 DDP, MI300X ResNet"),
+    P(r"distribution|curand|philox|bernoulli|random_|randperm|fused_dropout|dropout_warp", "rng", _ANY, "PyTorch DistributionTemplates.h, Dropout.cu; V100 language model"),
+    P(r"rotary|silu_and_mul|act_and_mul", "pointwise", _ANY, "vLLM csrc/pos_encoding_kernels.cu, activation_kernels.cu; MI300X vLLM"),
+    P(r"embedding|indexselect|krn_partial|sum_and_scatter|compute_grad_weight", "embedding", _ANY, "PyTorch Embedding.cu, EmbeddingBackwardKernel.cu, Indexing.cu; H100 BERT"),
+    P(r"(radix|segmented|merge)_?sort|bitonic|sort_?kernel|top_?k|unique|sortkeyvalue|thrust::.{0,99}sort|_routing_compute|moe_align", "sort", _ANY, "PyTorch Sort.cu, TensorTopK.cu, CUB; V100 DLRM; vLLM and triton_kernels sort tokens by expert"),
+    P(r"max_?pool|avg_?pool|average_?pool|pooling|adaptive\w{0,99}pool", "pooling", _ANY, "PyTorch DilatedMaxPool2d.cu, cuDNN, MIOpen; V100 ResNet-50"),
+    # Products.
+    P(r"(?<!fb)gemm|gemv|\bdot_kernel|nvjet|cijk_|tensorop|cublas(lt)?::|matmul|\bbmm_|_mm_kernel", "gemm", _ANY, "cuBLAS, cuBLASLt, CUTLASS, Tensile, Triton; V100, A100, H100, MI300X recordings"),
+    P(r"[shibcd](884|1688|16816|16832|161616)|xmma|wgmma|mma_\w{0,99}kernel|\bger_kernel|\bsyrk|\btrsm", "gemm", _ANY, "PyProf prof/tc.py, CUTLASS tools/library"),
+    # Copies and moves by index.
+    P(r"direct_copy|copy_device|catarraybatched|copy_kernel|copyfunctor|reshape_and_cache|transpose", "copy", _ANY, "PyTorch Copy.cu, Shape.cu; V100, A100, H100 recordings; vLLM cache_kernels.cu"),
+    P(r"gather|scatter|index_(elementwise|put|copy|fill|add|kernel)|indexfunc|indexing_|flip_kernel|permute_", "copy", _ANY, "PyTorch IndexKernel.cu, Indexing.cu, FBGEMM sparse ops; H100 FSDP, V100 DLRM"),
+    # What is left says how it runs.
+    P(r"reduce|reduction|^triton_(red|per)_|scan|cumsum|cumprod|argm(ax|in)|segment", "reduction", _ANY, "PyTorch Reduce.cuh, CUB, Inductor (red, per); all recordings"),
+    P(r"elementwise|pointwise|functor|^triton_|upsample|masked_|where|_kernel_impl|activation", "pointwise", _ANY, "PyTorch CUDALoops.cuh, Inductor; all recordings"),
+]
+
+# Whether a product's name says that it uses tensor cores. Kernels of other kinds do not; the rest is unknown.
+TENSOR_CORES = [
+    P(r"ffma|_simt_|simt_", False, _ANY, "CUTLASS OpClassSimt; H100 FSDP in fp32: xmma with FFMA"),
+    P(r"tensorop|wmma|hmma|imma|qmma|gmma|umma|tcgen05", True, "Volta and later", "CUTLASS OpClassTensorOp; PTX: wmma, mma, wgmma, tcgen05"),
+    P(r"[shibcd](884|8816|1688|16816|16832|16864|161616|161632)", True, "Volta (884), Turing (1688, 8816), Ampere (16816)", "PyProf prof/tc.py, CUTLASS library: type and shape of the MMA"),
+    P(r"s64x\d+x\d+(gemm|fprop|dgrad|wgrad)|tensor\d+x\d+x\d+", True, "Ampere and later", "CUTLASS 3 library names; xmma names: A100 DDP"),
+    P(r"nvjet", True, "Hopper, Blackwell", "cuBLAS 12.x release notes and profiles: kernels on warp group MMA"),
+    P(r"warpgroupsize|sm(90|100|103|120)_xmma", True, "Hopper and later", "H100 BERT in bf16: warp group MMA"),
+    P(r"xmma_\w{0,99}_(f16f16|bf16bf16|tf32f32|tf32tf32|e4m3|e5m2|i8i8)", True, "Volta and later", "xmma names: operand types that only MMA takes; A100 DDP"),
+    P(r"mainloopsm(90|100|103|120)|sm(90|100)\w{0,99}warpspecialized|collectivemma", True, "Hopper, Blackwell", "CUTLASS 3 include/cutlass/gemm/dispatch_policy.hpp"),
+    P(r"bmm_(e4m3|e2m1|mxe|bfloat16|fp16)|\bbmm_\w{0,99}e4m3", True, "Blackwell", "TensorRT-LLM batched GEMM for mixture of experts"),
+    P(r"flash_?(fwd|bwd)|flashattn|fmha_v2|fmhasm|flash_attn_\w{0,99}kernel|_sdpa_.{0,99}(wgmma|sm\d+)", True, "Ampere and later", "FlashAttention takes 16 bit only, on MMA; cuDNN 9 SDPA; H100 BERT"),
+    P(r"prefillwith(paged|ragged)kvcache", True, "Ampere and later", "FlashInfer include/flashinfer/attention/prefill.cuh: mma.sync"),
+    P(r"fmha_cutlass\w{0,99}_(f16|bf16)", True, "Volta and later", "PyTorch mem_eff_attention: 16 bit kernels are OpClassTensorOp"),
+    P(r"_matmul_ogs_\w{0,99}(bf16|fp16|fp8|mxfp4)", True, "Ampere and later, CDNA3", "triton_kernels matmul: Triton lowers 16 bit tl.dot to MMA or MFMA; MI300X vLLM"),
+    P(r"_mi\d+x\d+|_mi_|xdl|gtcx|mfma|ck_tile\w{0,40}fmha|fmhafwdkernel|fmhabwdd\w+kernel", True, "CDNA", "Tensile MatrixInstruction, CK XDL, MIOpen iGEMM gtcx: MFMA; MI210 and MI300X ResNet"),
+    P(r"[sh]gemm|cgemm|[sh]cudnn|convolve_|fft2d_|gemv|dot_kernel|gemmsn_|gemmk1|magma_", False, _ANY, "cuBLAS and cuDNN on plain lanes; V100, A100 and RTX 2070 recordings in fp32"),
+    P(r"(volta|turing)_[dz]gemm|maxwell_|pascal_", False, "Maxwell to Turing", "no FP64 MMA before Ampere, no MMA before Volta: CUDA C++ Programming Guide, compute capabilities"),
+    P(r"winograd|(dgrad|wgrad_alg\d)_engine|depthwise|naive_conv|im2col", False, _ANY, "transforms and direct forms: V100 ResNet-50; PyTorch DepthwiseConv2d.cu; MIOpen naive_conv"),
+    P(r"first_layer_(fwd|wgrad)|dgrad_1x1_stride_2x2|conv1x1|conv2d_c1_k1|direct_group", True, "Volta and later", "PyProf prof/tc.py: NVIDIA's list of cuDNN's tensor-core kernels"),
+    P(r"paged_attention_v\d_kernel|decodewithpagedkvcache|masked_multihead_attention", False, _ANY, "vLLM csrc/attention, FlashInfer decode.cuh, TensorRT-LLM: dot products on plain lanes"),
+    P(r"_mt\d+x\d+x\d+_(?!mi)", False, "gfx9 and later", "Tensile: a macro tile without MatrixInstruction (MI) runs on vector lanes"),
+]
+
+# Which gradient of a product a name speaks of. A transposed convolution runs such kernels forward.
+PARTS = [
+    P(r"calc_bias_diff|bgrad|bias_(bwd|backward)", "bgrad", _ANY, "PyProf prof/conv.py; cuDNN"),
+    P(r"wgrad|bwd_?weight|_wrw_|\bwrw", "wgrad", _ANY, "cuDNN (A100 DDP), CK and MIOpen (MI300X ResNet)"),
+    P(r"dgrad|bwd_?data|igemm_bwd|bprop", "dgrad", _ANY, "cuDNN (A100 DDP), MIOpen (MI300X ResNet)"),
+]
+
+# The architecture that a kernel was written for; it also runs on later ones (an Ampere kernel on Hopper).
+ARCHITECTURES = [
+    P(r"sm_?1[02]\d|cutlass3x_sm1\d\d|fmhasm1\d\d", "Blackwell", "10.x, 12.x", "CUDA C++ Programming Guide; nvjet_sm100_*"),
+    P(r"sm_?90|nvjet|warpgroupsize|wgmma|flashattn(fwd|bwd)|_s64x\d+x\d+gemm", "Hopper", "9.0", "H100 BERT; CUTLASS 3; FlashAttention hopper/; cuBLAS 12: nvjet without a number"),
+    P(r"sm_?89|cutlass_89", "Ada", "8.9", "CUTLASS library: OpMultiplyAdd on FP8"),
+    P(r"sm_?8[067]|cutlass_80|ampere_|s16816|h16816|s1688tf32|_tf32|tf32f32|flash_?(fwd|bwd)|tensor\d+x\d+x\d+", "Ampere", "8.x", "A100 DDP; CUTLASS library; FlashAttention 2 needs 8.0"),
+    P(r"sm_?7[25]|cutlass_75|turing_|[shi]1688|i8816", "Turing", "7.5", "CUTLASS library; H100 OWLv2 runs cutlass_75 kernels"),
+    P(r"sm_?70|cutlass_70|volta_|[shc]884", "Volta", "7.0", "V100 ResNet-50; CUTLASS library"),
+    P(r"pascal_|sm_?6[01]", "Pascal", "6.x", "cuBLAS 8 names"),
+    P(r"maxwell_|sm_?5[023]", "Maxwell", "5.x", "cuBLAS 7 names"),
+    P(r"isa950|gfx950", "CDNA4", "gfx950", "LLVM AMDGPU processors"),
+    P(r"isa942|gfx94\d|gtcx3", "CDNA3", "gfx942", "MI300X ResNet; LLVM AMDGPU processors"),
+    P(r"isa90a|gfx90a|gtcx2", "CDNA2", "gfx90a", "MI210 ResNet; LLVM AMDGPU processors"),
+    P(r"isa908|gfx908|gtcx_", "CDNA1", "gfx908", "LLVM AMDGPU processors"),
+    P(r"isa11\d\d|gfx11\d\d", "RDNA3", "gfx11", "LLVM AMDGPU processors"),
+]
+
+# The type in which a product multiplies, where its name says so.
+MATHS = [
+    P(r"tf32", "tf32", "Ampere and later", "xmma and CUTLASS names; A100 DDP"),
+    P(r"bmm_\w{0,99}?_(mx)?e2m1(mx)?e2m1|e2m1_e2m1", "float4", "Blackwell", "TensorRT-LLM: the operands come second, after the result"),
+    P(r"e4m3|e5m2|bmm_\w{0,99}?_(mx)?e2m1", "float8", "Ada and later", "CUTLASS, xmma and TensorRT-LLM names; a result in bf16 stands beside the operands"),
+    P(r"bf16|bfloat16|_bbs_|_bss_|_bb_|nvjet_(sm\d+_)?t", "bfloat16", _ANY, "CUTLASS and Tensile names; cuBLASLt: t is bf16; H100 BERT, MI210 ResNet"),
+    P(r"_f8|nvjet_(sm\d+_)?q", "float8", "Ada and later", "Tensile names; cuBLASLt: q is fp8"),
+    P(r"fp16|f16|[hs]884|h1688|h16816|h161616|hgemm|hcudnn|_hhs_|_hss_|_hb_|nvjet_(sm\d+_)?h|__half", "float16", _ANY, "cuBLAS and cuDNN names, NVIDIA's DL performance guide; Tensile; cuBLASLt: h is fp16"),
+    P(r"int8|i8i8|i8816|i16832|imma|igemm_int", "int8", _ANY, "CUTLASS and cuBLAS names"),
+    P(r"d884|d16816|dgemm|f64f64|_db_", "float64", _ANY, "cuBLAS, CUTLASS and Tensile names"),
+    P(r"tensorop_s1688|_s1688(gemm|fprop|dgrad|wgrad)", "tf32", "Ampere", "CUTLASS: s1688 without a 16 bit type; A100 DDP launches it for fp32 operands"),
+    P(r"cgemm|c64c64", "complex64", _ANY, "cuBLAS names; RTX 2070 CNN: inside an FFT convolution"),
+    P(r"sgemm|scudnn|ffma|f32f32|_sb_|<float,|fft2d_", "float32", _ANY, "cuBLAS, cuDNN and Tensile names; V100 ResNet-50"),
+]
+# fmt: on

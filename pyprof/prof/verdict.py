@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a product did not use tensor cores, or what keeps them from being efficient.
+
+The alignment rules are those of NVIDIA's "Matrix Multiplication Background User's Guide", table 1, and "Convolutional
+Layers User's Guide": dimensions that are multiples of 16 bytes. cuBLAS before 11.0 and cuDNN before 7.6.3 need them;
+later ones use tensor cores always, efficiently with such multiples.
+
+    fp16, bf16: 8 elements    int8, fp8: 16    TF32: 4    fp64: 2    fp4: 32
+
+A product has dimensions M, N, K; a convolution channels in and out per group; attention the head's size.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyprof.model import Call, Tensor
+from pyprof.prof import kernels
+from pyprof.prof.attribute import NOT_APPLICABLE, NOT_USED, USED, family
+from pyprof.prof.gpus import SINCE
+from pyprof.prof.hardware import Hardware
+from pyprof.prof.params import params
+from pyprof.prof.roofline import Case, operands_of, tf32
+
+MULTIPLE = {"float16": 8, "bfloat16": 8, "int8": 16, "float8": 16, "tf32": 4, "float64": 2, "float4": 32}
+_TILE = 16  # rows of the smallest tile that the libraries' tensor-core kernels have
+_LETTER = re.compile(r"(?:^|,)([A-Za-z]+)=(\d+)(?=,|$)")
+
+
+def verdict(case: Case, hardware: Hardware) -> str | None:
+    """One case: "-" if tensor cores cannot help, "used", or the reasons why not, joined by "; ". None: unknown."""
+    if case.tensor_cores == NOT_APPLICABLE:
+        return "-"
+    operands = operands_of(case)
+    if case.tensor_cores == USED:
+        unaligned = _unaligned(case.call, "tf32" if operands == "float32" else operands)
+        return "; ".join(["used", *(f"{text}: less efficient" for text in unaligned)])
+    reason = _type(operands, case, hardware)
+    if case.tensor_cores != NOT_USED:
+        return f"kernel unknown; {reason}" if reason else "kernel unknown"
+    if reason:
+        return reason
+    return "; ".join(_shapes(case, operands, hardware)) or "the library chose a kernel without"
+
+
+def _type(operands: str | None, case: Case, hardware: Hardware) -> str | None:
+    """Why the type excludes tensor cores; None if it does not, or nobody knows."""
+    gpu = case.gpu
+    if gpu is not None and not gpu.matrix:
+        return f"{gpu.name} has no tensor cores"
+    if operands is None:
+        return None
+    if operands == "float32":
+        if gpu is not None and gpu.supports("float32"):  # AMD
+            return None
+        if gpu is not None and gpu.supports("tf32") is False:
+            return f"float32: {_needs('tf32', case)}"
+        allowed = tf32(case, hardware)
+        if allowed is False:
+            return f"float32: TF32 is off ({_switch(case)})"
+        return None if allowed else "float32: TF32 is off, or was not chosen"
+    if operands not in SINCE:
+        return f"{operands}: tensor cores do not multiply it"
+    if gpu is not None and gpu.supports(operands) is False:
+        return f"{operands}: {_needs(operands, case)}"
+    return None
+
+
+def _needs(operands: str, case: Case) -> str:
+    has = case.gpu.architecture if case.gpu is not None else None
+    if case.gpu is not None and case.gpu.capability is None:  # AMD
+        return f"{case.gpu.name} has no matrix cores for it"
+    needs = "TF32 needs" if operands == "tf32" else "needs"
+    return f"{needs} compute capability {SINCE[operands]}, this is {has}"
+
+
+def _switch(case: Case) -> str:
+    convolves = (family(case.call) or kernels.kind(case.name)) in ("conv", "rnn")
+    return "torch.backends.cudnn.allow_tf32" if convolves else "torch.backends.cuda.matmul.allow_tf32"
+
+
+def _shapes(case: Case, operands: str | None, hardware: Hardware) -> list[str]:
+    """What in the sizes, or in the algorithm, speaks against tensor cores."""
+    sizes = dimensions(case.call)
+    out = []
+    vector = [f"{letter}=1" for letter in "MN" if sizes.get(letter) == 1]
+    if vector:
+        return [f"{', '.join(vector)}: a product with a vector"]
+    if re.search("gemv|dot_kernel", case.name):
+        return ["a matrix-vector kernel"]
+    if re.search("winograd|fft|cgemm", case.name.lower()):
+        out.append("the algorithm (Winograd, FFT) multiplies elementwise")
+    if sizes.get("C/g") == 1:
+        return ["one channel per group: nothing to multiply with a matrix"]
+    tiny = [f"{letter}={sizes[letter]}" for letter in "MN" if sizes.get(letter, _TILE) < _TILE]
+    if tiny:
+        out.append(f"{', '.join(tiny)}: less than a tile of {_TILE}")
+    old = _needs_alignment(case, hardware)
+    how = {
+        True: "which this version needs",
+        False: "the library may prefer other kernels",
+        None: "needed before ",
+    }
+    before = "cuDNN 7.6.3" if family(case.call) in ("conv", "rnn") else "cuBLAS 11"
+    for text in _unaligned(case.call, "tf32" if operands == "float32" else operands):
+        out.append(f"{text}: {how[old]}{before if old is None else ''}")
+    return out
+
+
+def _needs_alignment(case: Case, hardware: Hardware) -> bool | None:
+    """Whether the library is from before alignment became optional; None if its version is unknown."""
+    if family(case.call) in ("conv", "rnn"):
+        version = hardware.facts.get("cudnn", "")
+        return int(version) < 7603 if version.isdigit() else None
+    major = hardware.facts.get("cuda", "").partition(".")[0]
+    return int(major) < 11 if major.isdigit() else None
+
+
+def dimensions(call: Call | None) -> dict[str, int]:
+    """The sizes that matter to a product, by their letters: M, N, K; C/g, K/g; D of attention.
+
+    >>> from pyprof.model import Arg
+    >>> weight = Arg("", Tensor((8, 3, 3, 3), "float16"))
+    >>> dimensions(Call("torch", "conv2d", (Arg("", Tensor((2, 6, 9, 9), "float16")), weight, Arg("groups", 2))))
+    {'C/g': 3, 'K/g': 4}
+    """
+    what = family(call)
+    if call is None or not what:
+        return {}
+    letters = {letter: int(size) for letter, size in _LETTER.findall(params(call))}
+    if what == "conv":
+        groups = max(letters.get("groups", 1), 1)
+        return {f"{letter}/g": letters[letter] // groups for letter in "CK" if letter in letters}
+    if what == "attention":
+        shapes = [arg.value.shape for arg in call.args if isinstance(arg.value, Tensor)]
+        return {"D": shapes[0][-1]} if shapes and shapes[0] else {}
+    return {letter: letters[letter] for letter in "MNK" if letter in letters}
+
+
+def _unaligned(call: Call | None, operands: str | None) -> list[str]:
+    multiple = MULTIPLE.get(operands or "")
+    if multiple is None:
+        return []
+    sizes = dimensions(call).items()
+    wrong = [f"{letter}={size}" for letter, size in sizes if size % multiple]
+    return [f"{', '.join(wrong)} no multiple of {multiple} ({operands})"] if wrong else []

@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Roofline and tensor-core verdicts, with figures worked out by hand from data sheets."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyprof.errors import UsageError
+from pyprof.model import Arg, Call, Device, Tensor
+from pyprof.parse import formats
+from pyprof.parse.rows import rows
+from pyprof.prof import gpus, hardware
+from pyprof.prof.attribute import NOT_APPLICABLE, NOT_USED, TC_UNKNOWN, USED
+from pyprof.prof.columns import COLUMNS, View
+from pyprof.prof.hardware import Hardware
+from pyprof.prof.prof import main
+from pyprof.prof.roofline import Case, math, normal
+from pyprof.prof.table import frame, lines, select
+from pyprof.prof.verdict import verdict
+from tests import build
+from tests.build import call, recording
+
+HALF_GEMM = "ampere_fp16_s16816gemm_fp16_128x64_ldg8_f2f_stages_64x4_tn"
+TF32_GEMM = "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4>"
+LANES_GEMM = "ampere_sgemm_32x128_nt"
+
+
+def half(*shape: int) -> Tensor:
+    return Tensor(shape, "float16")
+
+
+def single(*shape: int) -> Tensor:
+    return Tensor(shape, "float32")
+
+
+TRAINING = f"""
+    {call("torch.nn.functional.linear", half(64, 1024), half(4096, 1024))}
+        aten::linear, seq = 1
+            > 11632 {HALF_GEMM}
+    {call("torch.mm", Tensor((4096, 4096), "bfloat16"), Tensor((4096, 4096), "bfloat16"))}
+        aten::mm, seq = 2
+            > 881019 sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1
+            > 3 splitKreduce_kernel
+    {call("torch.relu", (1024, 1024))}
+        aten::relu, seq = 3
+            > 5395 vectorized_elementwise_kernel
+    {call("torch.mm", (512, 512), (512, 512))}
+        aten::mm, seq = 4
+            > 20000 {TF32_GEMM}
+    {call("torch.mm", (2048, 2048), (2048, 2048))}
+        aten::mm, seq = 5
+            > 1000000 {LANES_GEMM}
+    > 7 nobody_knows
+"""
+
+
+@pytest.fixture
+def view(tmp_path: Path) -> View:
+    trace = formats.load(build.write_nsys(tmp_path / "net.sqlite", recording(TRAINING)))
+    return View(rows(trace), hardware.named("A100 40GB"))
+
+
+def table(view: View, columns: str) -> list[list[str]]:
+    text = "\n".join(lines(view, select(columns), "csv"))
+    return list(csv.reader(io.StringIO(text)))[1:]
+
+
+def test_figures_worked_out_by_hand(view):
+    """A100: 312 TFLOP/s in 16 bit, 156 in TF32, 19.5 in fp32, 1555 GB/s.
+
+    linear: 2·64·4096·1024 = 536870912 FLOPs, (64·1024 + 4096·1024 + 64·4096)·2 = 9043968 B: 1720.7 ns, 5816.1 ns.
+    mm bf16: 2·4096³ = 137438953472 FLOPs, 3·4096²·2 = 100663296 B: 440509.5 ns, 64735.2 ns.
+    relu: 1048576 FLOPs, 2·4 MiB = 8388608 B: 53.8 ns in fp32, 5394.6 ns.
+    mm tf32: 2·512³ = 268435456 FLOPs, 3·512²·4 = 3145728 B: 1720.7 ns in TF32, 2023.0 ns.
+    mm fp32: 2·2048³ = 17179869184 FLOPs, 3·2048²·4 = 50331648 B: 881018.9 ns on plain lanes, 32367.6 ns.
+    """
+    assert table(view, "ai,bound,roof,eff,peak") == [
+        ["59.362", "memory", "5816.1", "50.0", "float16"],
+        ["1365.333", "compute", "440509.5", "50.0", "bfloat16"],
+        ["na", "-", "0.0", "0.0", "float32"],
+        ["0.125", "memory", "5394.6", "100.0", "float32"],
+        ["85.333", "memory", "2023.0", "10.1", "tf32"],
+        ["341.333", "compute", "881018.9", "88.1", "float32"],
+        ["na", "na", "na", "na", "na"],
+    ]
+
+
+def test_verdicts_of_the_same_rows(view):
+    assert [text for [text] in table(view, "tcwhy")] == [
+        "used",
+        "used",
+        "-",
+        "-",
+        "used",
+        "float32: TF32 is off, or was not chosen",
+        "kernel unknown",
+    ]
+
+
+def test_the_sum_of_roofline_times_of_a_call_is_that_of_the_call(view):
+    found = view.roofline.time
+    assert found[1] + found[2] == pytest.approx(137438953472 / 312e12 * 1e9)
+
+
+def test_without_a_gpu_only_what_needs_none_is_known(view):
+    bare = View(view.rows)
+    assert {row[0] for row in table(bare, "bound,roof,eff")} == {"na"}
+    assert [row[0] for row in table(bare, "ai")][:2] == ["59.362", "1365.333"]
+    assert table(bare, "tcwhy")[0] == ["used"]
+
+
+def test_a_data_frame_holds_them_as_numbers(view):
+    found = frame(view, [COLUMNS[key] for key in ("ai", "bound", "roof", "eff", "peak", "tcwhy")])
+    assert found["roof"].dtype == np.float64
+    assert found["roof"].round(1).tolist()[:3] == [5816.1, 440509.5, 0.0]
+    assert np.isnan(found["eff"].iloc[-1])
+    assert found["bound"].isna().tolist() == [False] * 6 + [True]
+
+
+def test_on_the_cpu_they_are_unknown(tmp_path: Path):
+    what = recording(f"{call('torch.mm', (8, 8), (8, 8))}\n    op seq=1 aten::mm\n")
+    trace = formats.load(build.write_capture(tmp_path / "net.sqlite", what))
+    view = View(rows(trace), hardware.named("A100"))
+    assert set(map(tuple, table(view, "bound,roof,eff,peak,tcwhy"))) == {("na",) * 5}
+
+
+def test_copies_have_no_roofline(tmp_path: Path):
+    what = recording("> 5 kernel")
+    what.kernels.append(build.Kernel("copy", 500, 509, 1, size=64, copy_kind=1))
+    trace = formats.load(build.write_nsys(tmp_path / "net.sqlite", what))
+    view = View(rows(trace, memory=True), hardware.named("A100"))
+    assert ["na", "na", "na", "-"] in table(view, "bound,roof,eff,tcwhy")
+
+
+def test_an_empty_table_has_them_too(view):
+    none = rows_of(view, 0)
+    assert table(View(none, view.hardware), "ai,bound,roof,eff,peak,tcwhy") == []
+
+
+def rows_of(view: View, count: int) -> Any:
+    from dataclasses import fields, replace
+
+    from pyprof.model import Column
+
+    changes: dict[str, Any] = {}
+    for entry in fields(view.rows):
+        value = getattr(view.rows, entry.name)
+        if isinstance(value, np.ndarray):
+            changes[entry.name] = value[:count]
+        elif isinstance(value, Column):
+            changes[entry.name] = value.take(np.arange(count))
+    return replace(
+        view.rows, inner_calls=[c.take(np.arange(count)) for c in view.rows.inner_calls], **changes
+    )
+
+
+def test_two_gpus_in_one_recording(tmp_path: Path):
+    what = recording(f"""
+        {call("torch.relu", (1024, 1024))}
+            aten::relu, seq = 3
+                > 50 device=0 vectorized_elementwise_kernel
+        {call("torch.relu", (1024, 1024))}
+            aten::relu, seq = 4
+                > 50 device=1 vectorized_elementwise_kernel
+    """)
+    found = rows(formats.load(build.write_nsys(tmp_path / "net.sqlite", what)))
+    both = hardware.recorded([Device(0, "NVIDIA H100 80GB HBM3"), Device(1, "Tesla T4")], {})
+    # 8388608 B at 3350 and at 320 GB/s.
+    assert [row[0] for row in table(View(found, both), "roof")] == ["2504.1", "26214.4"]
+
+
+def case(name: str, call: Call | None, used: int, gpu: str | None = None) -> Case:
+    return Case(name, call, used, gpus.find(gpu) if gpu else None)
+
+
+def op(name: str, *args: Any, mod: str = "torch", **keywords: Any) -> Call:
+    return Call(mod, name, (*(Arg("", a) for a in args), *(Arg(k, v) for k, v in keywords.items())))
+
+
+MM32, MM16 = op("mm", single(64, 64), single(64, 64)), op("mm", half(64, 64), half(64, 64))
+MATHS = [
+    # kernel, call, tensor cores, GPU, facts, type
+    (LANES_GEMM, MM32, NOT_USED, "A100", {}, "float32"),
+    (TF32_GEMM, MM32, USED, "A100", {}, "tf32"),
+    ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_tensor16x8x8", MM32, USED, "A100", {}, "tf32"),
+    ("Cijk_Ailk_Bljk_SB_MT64x64x8_MI32x32x1", MM32, USED, "MI300X", {}, "float32"),
+    (HALF_GEMM, MM32, USED, "A100", {}, "float16"),  # autocast: the call was recorded with fp32
+    ("unknown_gemm", MM16, TC_UNKNOWN, "A100", {}, "float16"),
+    ("unknown_gemm", MM32, TC_UNKNOWN, "A100", {}, None),
+    ("unknown_gemm", MM32, TC_UNKNOWN, "A100", {"matmul.tf32": "no"}, "float32"),
+    ("unknown_gemm", MM32, TC_UNKNOWN, "A100", {"cudnn.tf32": "no"}, None),
+    ("unknown_gemm", MM32, TC_UNKNOWN, "V100 SXM2", {}, "float32"),
+    ("volta_cgemm_32x32_tn", op("conv2d", single(1, 3, 9, 9), single(3, 3, 3, 3)), NOT_USED, None, {}, "float32"),
+    ("volta_cgemm_32x32_tn", None, NOT_USED, None, {}, "float32"),
+    ("add", op("add", half(8), half(8)), NOT_APPLICABLE, None, {}, "float32"),
+    ("add", op("add", half(8), Tensor((8,), "float64")), NOT_APPLICABLE, None, {}, "float64"),
+    ("add", op("add", Tensor((8,), "int64"), 1), NOT_APPLICABLE, None, {}, None),
+    ("where", op("where", Tensor((8,), "bool"), half(8), half(8)), NOT_APPLICABLE, None, {}, "float32"),
+    ("cat", op("cat", (single(8), single(8))), NOT_APPLICABLE, None, {}, "float32"),
+    ("mine", None, NOT_APPLICABLE, None, {}, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "called", "used", "gpu", "facts", "expected"), MATHS)
+def test_the_type_whose_peak_counts(name, called, used, gpu, facts, expected):
+    assert math(case(name, called, used, gpu), Hardware(facts=facts)) == expected
+
+
+@pytest.mark.parametrize(
+    ("dtype", "peak"),
+    [
+        ("float8_e5m2fnuz", "float8"),
+        ("double", "float64"),
+        ("uint8", "int8"),
+        ("float99", "float99"),
+        (None, None),
+    ],
+)
+def test_names_of_types(dtype: str | None, peak: str | None):
+    assert normal(dtype) == peak
+
+
+CONV = "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nhwckrsc_nhwc_ffma"
+PLAIN_HALF = "gemm_on_lanes_fp16_simt_hgemm"
+VERDICTS = [
+    (HALF_GEMM, MM16, USED, "A100", {}, "used"),
+    (HALF_GEMM, op("mm", half(64, 60), half(60, 33)), USED, "A100", {},
+     "used; N=33, K=60 no multiple of 8 (float16): less efficient"),
+    (TF32_GEMM, op("mm", single(64, 62), single(62, 64)), USED, "A100", {},
+     "used; K=62 no multiple of 4 (tf32): less efficient"),
+    ("nvjet_qqtst_128x128", op("_scaled_mm", Tensor((64, 72), "float8_e4m3fn"), Tensor((72, 64), "float8_e4m3fn")),
+     USED, "H100 SXM", {}, "used"),
+    (LANES_GEMM, MM32, NOT_USED, "V100 SXM2", {}, "float32: TF32 needs compute capability 8.0, this is 7.0"),
+    (LANES_GEMM, MM32, NOT_USED, "A100", {"matmul.tf32": "no"},
+     "float32: TF32 is off (torch.backends.cuda.matmul.allow_tf32)"),
+    (LANES_GEMM, MM32, NOT_USED, "A100", {"matmul.tf32": "yes"}, "the library chose a kernel without"),
+    (LANES_GEMM, MM32, NOT_USED, None, {}, "float32: TF32 is off, or was not chosen"),
+    (CONV, op("conv2d", single(1, 8, 9, 9), single(8, 8, 3, 3)), NOT_USED, "A100",
+     {"cudnn.tf32": "no", "matmul.tf32": "yes"}, "float32: TF32 is off (torch.backends.cudnn.allow_tf32)"),
+    ("volta_dgemm_64x64_nn", op("mm", Tensor((8, 8), "float64"), Tensor((8, 8), "float64")), NOT_USED, "V100 SXM2",
+     {}, "float64: needs compute capability 8.0, this is 7.0"),
+    ("volta_cgemm_32x32_tn", op("mm", Tensor((8, 8), "complex64"), Tensor((8, 8), "complex64")), NOT_USED, "A100",
+     {}, "complex64: tensor cores do not multiply it"),
+    ("x_simt_gemm", op("mm", Tensor((8, 8), "bfloat16"), Tensor((8, 8), "bfloat16")), NOT_USED, "T4", {},
+     "bfloat16: needs compute capability 8.0, this is 7.5"),
+    ("x_simt_gemm", op("mm", Tensor((8, 8), "float8_e5m2"), Tensor((8, 8), "float8_e5m2")), NOT_USED, "MI210", {},
+     "float8: MI210 has no matrix cores for it"),
+    (PLAIN_HALF, op("mm", half(64, 33), half(33, 64)), NOT_USED, "V100 SXM2", {"cuda": "10.2"},
+     "K=33 no multiple of 8 (float16): which this version needs"),
+    (PLAIN_HALF, op("mm", half(64, 33), half(33, 64)), NOT_USED, "V100 SXM2", {"cuda": "12.4"},
+     "K=33 no multiple of 8 (float16): the library may prefer other kernels"),
+    (PLAIN_HALF, op("mm", half(64, 33), half(33, 64)), NOT_USED, "V100 SXM2", {},
+     "K=33 no multiple of 8 (float16): needed before cuBLAS 11"),
+    ("simt_conv_fp16_fprop", op("conv2d", half(1, 3, 9, 9), half(8, 3, 3, 3)), NOT_USED, "V100 SXM2",
+     {"cudnn": "7501"}, "C/g=3 no multiple of 8 (float16): which this version needs"),
+    ("simt_conv_fp16_fprop", op("conv2d", half(1, 3, 9, 9), half(8, 3, 3, 3)), NOT_USED, "V100 SXM2",
+     {"cudnn": "7603"}, "C/g=3 no multiple of 8 (float16): the library may prefer other kernels"),
+    ("conv_depthwise2d_forward_kernel", op("conv2d", half(1, 8, 9, 9), half(8, 1, 3, 3), None, 1, 0, 1, 8), NOT_USED,
+     "A100", {}, "one channel per group: nothing to multiply with a matrix"),
+    (PLAIN_HALF, op("mm", half(1, 64), half(64, 64)), NOT_USED, "A100", {}, "M=1: a product with a vector"),
+    (PLAIN_HALF, op("mm", half(8, 64), half(64, 64)), NOT_USED, "A100", {}, "M=8: less than a tile of 16"),
+    ("void gemv2T_kernel_val<int, int, __half>", None, NOT_USED, "A100", {}, "a matrix-vector kernel"),
+    ("volta_hcudnn_winograd_fp16", op("conv2d", half(1, 8, 9, 9), half(8, 8, 3, 3)), NOT_USED, "A100", {},
+     "the algorithm (Winograd, FFT) multiplies elementwise"),
+    ("mystery", MM16, TC_UNKNOWN, "A100", {}, "kernel unknown"),
+    ("mystery", MM32, TC_UNKNOWN, "V100 SXM2", {},
+     "kernel unknown; float32: TF32 needs compute capability 8.0, this is 7.0"),
+    ("relu", op("relu", half(8)), NOT_APPLICABLE, "A100", {}, "-"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "called", "used", "gpu", "facts", "expected"), VERDICTS)
+def test_why_tensor_cores_were_not_used(name, called, used, gpu, facts, expected):
+    assert verdict(case(name, called, used, gpu), Hardware(facts=facts)) == expected
+
+
+def test_a_gpu_without_tensor_cores():
+    turing = gpus.of(Device(0, "NVIDIA GeForce GTX 1660", 22, "7.5", None, 1_785_000_000, 192_000_000_000))
+    found = verdict(Case(PLAIN_HALF, MM16, NOT_USED, turing), Hardware())
+    assert found == "NVIDIA GeForce GTX 1660 has no tensor cores"
+
+
+def test_a_recording_names_its_gpu_by_table_or_by_facts():
+    facts = {"gpu.0.name": "NVIDIA H200", "gpu.1.name": "Odd", "gpu.1.sm_count": "8", "gpu.count": "2"}
+    found = hardware.recorded([], facts)
+    assert found.gpu(0) == gpus.find("H200")
+    assert found.gpu(1) is None
+    assert found.gpu(None) is None
+    assert found.notes == (
+        "device 1, Odd, is not in the table of GPUs: the recording lacks its clock; name one with --gpu",
+    )
+    assert hardware.recorded([], {}).notes == hardware.NOTHING.notes
+
+
+def test_a_gpu_that_nobody_knows_is_a_usage_error():
+    with pytest.raises(
+        UsageError, match="--gpu 'Abacus' is not in the table of GPUs; choose one of: V100S PCIe, "
+    ):
+        hardware.named("Abacus")
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    return build.write_nsys(tmp_path / "net.sqlite", recording(TRAINING))
+
+
+def test_the_command_says_once_why_there_are_no_peaks(recorded, capsys):
+    assert main(["-c", "roof,eff", str(recorded)]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[1:] == ["na na"] * 7
+    assert err.count("peaks:") == 1
+    assert "  peaks: device 0, GPU, is not in the table of GPUs: the recording lacks its clock" in err
+    assert main(["-c", "ai,tc", str(recorded)]) == 0  # nothing that needs a GPU
+    assert "peaks:" not in capsys.readouterr().err
+
+
+def test_the_command_compares_with_the_gpu_named(recorded, capsys):
+    assert main(["-c", "bound,roof", "--gpu", "a100-sxm4-40gb", str(recorded)]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[1] == "memory 5816.1"
+    assert "peaks:" not in err
+    assert main(["-c", "roof", "--gpu", "Abacus", str(recorded)]) == 2
+    assert "'Abacus' is not in the table of GPUs" in capsys.readouterr().err
+
+
+def test_a_net_dict_takes_the_gpu_from_the_option(recorded, tmp_path, capsys):
+    from pyprof.parse.parse import main as parse
+
+    net = tmp_path / "net.dict"
+    assert parse([str(recorded), "-o", str(net)]) == 0
+    assert main(["-c", "roof", str(net)]) == 0
+    out, err = capsys.readouterr()
+    assert set(out.splitlines()[1:]) == {"na"}
+    assert "peaks: the input does not say which GPU ran; name it with --gpu" in err
+    assert main(["-c", "roof", "--gpu", "A100", str(net)]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "5816.1"
+
+
+def test_recordings_of_others(data: Path):
+    """The 2020 language model on a V100, in fp32; a CNN on a GPU that has to be derived."""
+    from pyprof.session import load
+
+    found = load(data / "nvprof" / "transformer_lm" / "net.sql").kernels
+    known = found["roof"].notna()
+    assert known.mean() > 0.75
+    # Products of a small batch in L2 may beat the memory's bandwidth, nothing beats the peak of the lanes.
+    assert (found["eff"][known & (found["bound"] == "compute")] <= 100).all()
+    why = found["tcwhy"][found["tc"] == "0"]
+    assert set(why) == {"float32: TF32 needs compute capability 8.0, this is 7.0"}
+    turing = load(data / "nsys" / "cifar_rtx2070_pyprof_markers.sqlite")
+    gpu = turing.hardware.gpu(0)
+    assert gpu is not None
+    assert gpu.derived
+    assert turing.kernels["roof"].notna().mean() > 0.9
