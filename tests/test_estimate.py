@@ -555,7 +555,7 @@ def test_the_command_prints_totals_by_module(script):
         "calls",
         "unknown",
     ]
-    # a: 2·2·8·8; b: 2·2·8·4; two, twice: 2·2·4·4. Parameters: 64 + 36 + 20, the shared layer and the shared weight once.
+    # a: 2·2·8·8; b: 2·2·8·4; two, twice: 2·2·4·4. Parameters: 64 + 36 + 20, what is shared once.
     cells = {line.split()[0]: line.split()[1:] for line in lines}
     assert list(cells) == ["Model", "one", "two", "tied", "(outside"]
     assert cells["one"][:2] == ["100", "384"]

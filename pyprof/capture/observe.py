@@ -2,7 +2,8 @@
 """Run something and note its calls: wrappers and module paths as in a window, a dispatch mode underneath.
 
 Without torch's profiler, without times and without a file. Under a dispatch mode torch runs what it has compiled as
-it was written, so that its calls are seen. Everything is undone at the end, also after an error, which is the program's own.
+it was written, so that its calls are seen. Everything is undone at the end, also after an error, which is the
+program's own.
 """
 
 from __future__ import annotations
