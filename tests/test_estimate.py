@@ -332,7 +332,7 @@ def test_scripted_and_compiled_functions_hide_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         scripted = torch.jit.script(function)
-        compiled = torch.compile(lambda x: torch.relu(x) + x, backend="eager")
+        compiled = torch.compile(lambda x: torch.relu(x) + x, backend="aot_eager")
         compiled(torch.ones(2))
     x = torch.ones(3)
     assert [(r[1], r[2]) for r in calls(pyprof.estimate(scripted, x))] == [
@@ -519,6 +519,7 @@ class Model(nn.Module):
         super().__init__()
         self.one, self.two = Block(), nn.Linear(4, 4)
         self.two.weight = nn.Parameter(torch.zeros(4, 4)); self.three = self.two
+        self.tied = nn.Linear(4, 4, bias=False); self.tied.weight = self.two.weight
     def forward(self, x):
         return self.three(self.two(self.one(x)))
 
@@ -554,9 +555,9 @@ def test_the_command_prints_totals_by_module(script):
         "calls",
         "unknown",
     ]
-    # a: 2·2·8·8; b: 2·2·8·4; two, twice: 2·2·4·4. Parameters: 64 + 36 + 20, the shared layer once.
+    # a: 2·2·8·8; b: 2·2·8·4; two, twice: 2·2·4·4. Parameters: 64 + 36 + 20, what is shared once.
     cells = {line.split()[0]: line.split()[1:] for line in lines}
-    assert list(cells) == ["Model", "one", "two", "(outside"]
+    assert list(cells) == ["Model", "one", "two", "tied", "(outside"]
     assert cells["one"][:2] == ["100", "384"]
     assert cells["two"][:2] == ["20", "128"]
     assert cells["Model"][:2] == ["120", "512"]
@@ -577,7 +578,7 @@ def test_the_command_writes_exact_numbers(script, command):
     assert code == 3
     rows = list(csv.DictReader(io.StringIO(out.partition("\n")[2])))
     of = {row["module"]: row for row in rows}
-    assert list(of) == ["Model", "one", "one.a", "one.b", "two", "(outside modules)", "total"]
+    assert list(of) == ["Model", "one", "one.a", "one.b", "two", "tied", "(outside modules)", "total"]
     assert (of["one.b"]["flops"], of["one.b"]["params"], of["one.b"]["depth"]) == ("128", "36", "2")
     assert int(of["one.b"]["flops_backward"]) == 2 * 128 + 2 * 4  # two products, and the sum over the bias
     assert of["one.b"]["share"] == f"{128 / 512:.6f}"

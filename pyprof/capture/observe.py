@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run something and note its calls: wrappers and module paths as in a window, a dispatch mode underneath.
 
-Without torch's profiler, without times and without a file. What torch.compile has compiled runs as it was written
-meanwhile, so that its calls are seen. Everything is undone at the end, also after an error, which is the program's own.
+Without torch's profiler, without times and without a file. Under a dispatch mode torch runs what it has compiled as
+it was written, so that its calls are seen. Everything is undone at the end, also after an error, which is the
+program's own.
 """
 
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FunctionType
@@ -57,8 +57,6 @@ def observing() -> Iterator[Notes]:
         state = local.state
         undo.callback(setattr, recorder, "observer", outer)
         undo.callback(setattr, state, "busy", state.busy)
-        if "torch._dynamo" in sys.modules:
-            undo.enter_context(torch.compiler.set_stance("force_eager"))
         undo.callback(notes.close)
         recorder.observer, state.busy = notes, False
         with _Operators(notes):

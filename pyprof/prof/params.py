@@ -77,8 +77,8 @@ def _convolution(name: str, call: Call, input: Tensor, weight: Tensor) -> str | 
     """N, C, input H, W; K filters, output P, Q, kernel R, S; then the other arguments as they were given.
 
     >>> x, w = Arg("", Tensor((2, 8, 19, 23), "float16")), Arg("", Tensor((12, 4, 3, 5), "float16"))
-    >>> params(Call("torch.nn.functional", "conv2d", (x, w, Arg("stride", 2), Arg("groups", 2))))
-    'N=2,C=8,H=19,W=23,K=12,P=9,Q=10,R=3,S=5,float16,stride=2,groups=2'
+    >>> params(Call("torch.nn.functional", "conv2d", (x, w, Arg("stride", 2), Arg("padding", 1))))
+    'N=2,C=8,H=19,W=23,K=12,P=10,Q=11,R=3,S=5,float16,stride=2,padding=1'
     """
     dims = len(weight.shape) - 2
     if dims not in (1, 2, 3) or len(input.shape) not in (dims + 1, dims + 2):
