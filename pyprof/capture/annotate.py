@@ -206,11 +206,7 @@ def _install_record_function(registry: Registry) -> None:
             push(name, "record_function")
             self._pyprof_open = True
 
-    def closed(self: Any) -> None:
-        if not optimizers.ends(self) and self.__dict__.pop("_pyprof_open", False):
-            pop()
-
-    _follow_class(registry, torch.autograd.profiler.record_function, opened, closed)
+    _follow_class(registry, torch.autograd.profiler.record_function, opened, optimizers.ends)
 
 
 def _follow_class(

@@ -55,7 +55,7 @@ def resumed(function: Callable[..., Any]) -> Callable[..., Any]:
 
     made: Any = again
     made.__code__ = passed_over(made.__code__)
-    if made.__code__ not in ENDS:
+    if not any(made.__code__ is end for end in ENDS):
         ENDS.append(made.__code__)
     return again
 

@@ -47,7 +47,10 @@ def begins(self: Any, name: str) -> None:
         facts.met_optimizer(around.get("self"))
         if len(around.get("args", ())) > 1 or around.get("kwargs"):
             _follow_closure(self, around.get("self"), name)
-    _open(self, number, site, state.layer)
+    writer = recorder.ranges
+    depth = writer.push(state, number, site, -1, None) if writer is not None else 0
+    self._pyprof_call = (state, number, site, state.layer, time_ns(), writer, depth)
+    state.busy = True
 
 
 _numbers: dict[str, int] = {}
@@ -60,16 +63,10 @@ def _function(name: str) -> int:
     return number
 
 
-def _open(self: Any, number: int, site: int, layer: str) -> None:
-    state, writer = local.state, recorder.ranges
-    depth = writer.push(state, number, site, -1, None) if writer is not None else 0
-    self._pyprof_call = (state, number, site, layer, time_ns(), writer, depth)
-    state.busy = True
-
-
-def _close(self: Any) -> Any:
-    """End the call, or this part of it: what it was, or None."""
-    call = self.__dict__.pop("_pyprof_call", None)
+def ends(self: Any) -> None:
+    """A record_function was left, an optimizer's or another. All in one function: the stack may be full."""
+    held = self.__dict__
+    call = held.pop("_pyprof_call", None)
     if call is not None:
         state, number, site, layer, start, writer, depth = call
         if depth:
@@ -77,20 +74,15 @@ def _close(self: Any) -> Any:
         if recorder.keeping:
             state.calls += (number, site, -1, layer, start, time_ns())
         state.busy = False
-    return call
-
-
-def ends(self: Any) -> bool:
-    """It was left. False: it is none of an optimizer that was seen to begin."""
-    hooks = self.__dict__.pop("_pyprof_hooks", None)
+    elif held.pop("_pyprof_open", False):
+        ranges.pop()
+    hooks = held.pop("_pyprof_hooks", None)
     if hooks is not None:
         hooks.pop(_HOOK, None)
-    closed = _close(self) is not None
-    stepped = self.__dict__.pop("_pyprof_stepped", None)
+    stepped = held.pop("_pyprof_stepped", None)
     if stepped is not None:
         for follow in ranges.on_optimizer_step:
             follow(stepped)
-    return closed or hooks is not None or stepped is not None
 
 
 def _follow_closure(self: Any, optimizer: Any, name: str) -> None:
@@ -112,6 +104,23 @@ def _follow_closure(self: Any, optimizer: Any, name: str) -> None:
     self._pyprof_hooks = hooks
 
 
+def _interrupt(self: Any) -> None:
+    """End the part of the call that ran so far."""
+    state, number, site, layer, start, writer, depth = self.__dict__.pop("_pyprof_call")
+    if depth:
+        writer.pop(depth)
+    if recorder.keeping:
+        state.calls += (number, site, -1, layer, start, time_ns())
+
+
+def _resume(self: Any, number: int, site: int, layer: str) -> None:
+    """Begin another part of the call."""
+    state, writer = local.state, recorder.ranges
+    depth = writer.push(state, number, site, -1, None) if writer is not None else 0
+    self._pyprof_call = (state, number, site, layer, time_ns(), writer, depth)
+    state.busy = True
+
+
 def _closure(self: Any, original: Callable[..., Any], name: str) -> Callable[..., Any]:
     inside = f"{CLOSURE}{name.split('#', 1)[1]}"
 
@@ -122,14 +131,14 @@ def _closure(self: Any, original: Callable[..., Any], name: str) -> Callable[...
             return original(*args, **kwargs)
         call[0].busy = False  # before any call, where ctrl-C may come
         named = ranges.annotate(inside)
-        ranges.safely(_close, self)
+        ranges.safely(_interrupt, self)
         ranges.safely(named.__enter__)
         try:
             return original(*args, **kwargs)
         finally:
             ranges.safely(named.__exit__)
             if recorder.active and not local.state.busy:
-                ranges.safely(_open, self, *call[1:4])
+                ranges.safely(_resume, self, *call[1:4])
 
     function: Any = closure
     function.__code__ = passed_over(function.__code__)

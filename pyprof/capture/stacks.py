@@ -178,11 +178,14 @@ def _outer(frame: FrameType) -> tuple[CodeType | None, int, CodeType | None, int
 
 def walk(frame: FrameType | None) -> tuple[Frame, ...]:
     """Frames from the innermost outwards, up to the innermost module call or the end."""
-    frames = []
+    frames: list[Frame] = []
     while frame is not None:
         code = frame.f_code
-        if code in ENDS:
-            break
+        for (
+            end
+        ) in ENDS:  # by identity: on a full stack code objects compare as unequal, and leave an error behind
+            if code is end:
+                return tuple(frames)
         if not code.co_filename.startswith(OWN):
             frames.append((code, frame.f_lasti))
         frame = frame.f_back
