@@ -14,6 +14,7 @@ from types import ModuleType
 
 import pytest
 import torch
+import torch.distributed._functional_collectives  # registers operators of its own
 from torch.overrides import get_overridable_functions, resolve_name
 
 from pyprof.model import Call

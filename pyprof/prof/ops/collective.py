@@ -186,7 +186,8 @@ def gathered_to_one(tensor: Value, others: Value = None, *parameters: Value) -> 
 
 
 @cost("torch.distributed.barrier", "torch.distributed.monitored_barrier", "c10d::barrier", "c10d::monitored_barrier_",
-      "_c10d_functional::wait_tensor", "torch.distributed.wait_tensor", "c10d::check_for_nan",
+      "_c10d_functional::wait_tensor", "_c10d_functional::_wrap_tensor_autograd",
+      "torch.distributed.wait_tensor", "c10d::check_for_nan",
       "symm_mem::_rendezvous")  # fmt: skip
 def waited(*parameters: Value) -> Cost:
     """A wait for other ranks moves nothing of the user's. Source: torch.distributed.barrier.
