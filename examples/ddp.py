@@ -51,6 +51,7 @@ def main():
     pyprof.init()  # here, not above: a child of multiprocessing that imports this file again is no rank yet
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     train()
+    dist.barrier()  # no rank takes the group down while another still uses it
     dist.destroy_process_group()
 
 
