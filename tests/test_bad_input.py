@@ -263,6 +263,30 @@ def test_kernels_without_a_start_are_counted(tmp_path, capsys):
     assert captured.err == f"{path}: 1 GPU events without a start\n"
 
 
+def test_kernels_without_an_end_are_told(tmp_path, capsys):
+    path = build.write_nsys(tmp_path / "f", recording("> 5 kept\n> 5 lost"))
+    database(path, "update CUPTI_ACTIVITY_KIND_KERNEL set end = null where rowid = 2")
+    assert parse.main([str(path)]) == 0
+    captured = capsys.readouterr()
+    assert len(captured.out.splitlines()) == 2
+    assert captured.err == f"{path}: 1 GPU events without an end (kept, time 0)\n"
+
+
+@pytest.mark.parametrize("column", ["start", "end", "globalTid"])
+def test_operators_whose_place_is_unknown_are_counted(column, tmp_path, capsys):
+    path = build.write_capture(tmp_path / "f", recording(OPERATORS))
+    (many,) = sqlite3.connect(path).execute("select count(*) from PYPROF_OP").fetchone()
+    database(path, f"update PYPROF_OP set {column} = null where rowid = 2")
+    assert parse.main([str(path)]) == 0
+    told = "1 operators without a start, an end or a thread"
+    assert told in capsys.readouterr().err
+    database(path, f"alter table PYPROF_OP rename column {column} to something")
+    assert parse.main([str(path)]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert f"{many} operators without a start, an end or a thread" in captured.err
+
+
 def test_times_that_no_clock_shows_are_as_good_as_missing(tmp_path, capsys):
     """Differences of such times would not fit 64 bits, and turn into other times."""
     path = build.write_nsys(tmp_path / "f", recording("layer:x\n  > 5 kept\n> 5 far\n> 5 before"))

@@ -15,7 +15,7 @@ from pyprof.model import Bools, Column, Gpu, Ints, Io, Launches, Ops, Process, R
 from pyprof.parse import texts
 from pyprof.parse.database import Batch, Database, required
 
-_Table = TypeVar("_Table", Ranges, Launches, Gpu)
+_Table = TypeVar("_Table", Ranges, Launches, Gpu, Ops)
 
 
 class Names:
@@ -220,6 +220,7 @@ def gpu_table(parts: Iterable[tuple[Batch, Ints, int, Ints]], capacity: int, los
         ends = np.where(end.mask(), end.values, start.values)
         backwards = ends < start.values
         count(lost, "GPU events without a start", int(np.count_nonzero(~known)))
+        count(lost, "GPU events without an end (kept, time 0)", int(np.count_nonzero(known & ~end.mask())))
         count(
             lost,
             "GPU events that end before they start (kept, time 0)",

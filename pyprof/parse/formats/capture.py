@@ -13,6 +13,7 @@ import numpy as np
 
 from pyprof.errors import FormatError
 from pyprof.model import KERNEL, Column, Ops, Steps, Trace
+from pyprof.parse.assemble import count, take
 from pyprof.parse.database import Database, concat, required
 from pyprof.parse.formats import FORMATS
 from pyprof.parse.formats.nsys import Reader, is_sqlite
@@ -49,7 +50,7 @@ class Capture:
         if not len(trace.ops) and not len(trace.gpu):
             raise FormatError(
                 f"{path}: {len(trace.ranges)} calls but no operators and no kernels were recorded "
-                f"({facts.get('layers', 'sites only')}). Record without another profiler running."
+                f"({facts.get('layers', 'sites only')}){trace.told()}. Record without another profiler running."
             )
         return trace
 
@@ -66,17 +67,22 @@ def _ops(reader: Reader) -> Ops:
     known = forward.mask()
     forward_thread = np.zeros(len(forward.values), np.int32)
     forward_thread[known] = reader.threads.index(forward.values[known])
-    start = required(column["start"])
-    return Ops(
-        thread=reader.threads.index(required(column["globalTid"])),
-        start=start,
-        end=np.maximum(required(column["end"]), start),
+    start, end, thread = column["start"], column["end"], column["globalTid"]
+    ops = Ops(
+        thread=reader.threads.index(required(thread)),
+        start=start.values,
+        end=np.maximum(end.values, start.values),
         scope=required(column["scope"]),
         name=reader.names.codes(column["nameId"]),
         text=reader.names.codes(column["textId"]),
         seq=column["seq"],
         forward_thread=Column(forward_thread, known),
     )
+    placed = start.mask() & end.mask() & thread.mask()
+    if placed.all():
+        return ops
+    count(reader.lost, "operators without a start, an end or a thread", int(np.count_nonzero(~placed)))
+    return take(ops, np.flatnonzero(placed))
 
 
 def _shared_memory(database: Database, trace: Trace) -> None:
