@@ -293,6 +293,21 @@ def test_the_users_profiler_keeps_its_trace_whole(
     assert [op.name for op in Recorded(path).ops] == ["aten::tanh"]
 
 
+def test_the_users_profiler_before_a_window_and_after_it_is_whole(tmp_path: Path) -> None:
+    def theirs() -> list[str]:
+        with torch.profiler.profile(acc_events=True) as profiler:
+            torch.tanh(x)
+        return [event.name for event in profiler.events()]
+
+    path = tmp_path / "net.sqlite"
+    before = theirs()
+    with pyprof.profile(str(path)):
+        torch.tanh(x)
+    recorded = Recorded(path)
+    assert before == theirs() == ["aten::tanh"]
+    assert (recorded.names, [op.name for op in recorded.ops]) == (["torch.tanh"], ["aten::tanh"])
+
+
 def test_kineto_prints_nothing(tmp_path: Path) -> None:
     """In a process of its own: torch reads its switch once, at its first profile."""
     path = tmp_path / "net.sqlite"
