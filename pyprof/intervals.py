@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import pandas as pd
 
 from pyprof.model import Ints
 
@@ -115,3 +116,52 @@ class Nesting:
             if len(here):
                 out[here] = members[np.searchsorted(members, begun[here]) - 1]
         return out
+
+
+def union_by(group: Ints, start: Ints, end: Ints, n: int) -> Ints:
+    """Length of the union of the intervals of each of `n` groups; a group below 0 counts for none.
+
+    >>> union_by(np.array([1, 1, 0, 1]), np.array([0, 2, 5, 9]), np.array([4, 6, 8, 9]), 3).tolist()
+    [3, 6, 0]
+    """
+    return union_and_extent_by(group, start, end, n)[0]
+
+
+def union_and_extent_by(group: Ints, start: Ints, end: Ints, n: int) -> tuple[Ints, Ints]:
+    """Per group, length of the union and time from the first start to the last end; 0 for an empty group.
+
+    >>> [part.tolist() for part in union_and_extent_by(np.array([0, 0]), np.array([0, 8]), np.array([4, 9]), 1)]
+    [[5], [9]]
+    """
+    union, extent = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    order = np.lexsort((start, group))
+    if len(order) and group[order[0]] < 0:
+        order = order[np.searchsorted(group[order], 0) :]
+    if not len(order):
+        return union, extent
+    group, start, end = group[order], start[order], end[order]
+    first = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
+    reached = _running_max(end, first, group)
+    before = np.r_[0, reached[:-1]]
+    before[first] = start[first]
+    np.add.at(union, group, np.maximum(end - np.maximum(start, before), 0))
+    last = np.r_[first[1:] - 1, len(group) - 1]
+    extent[group[first]] = reached[last] - start[first]
+    return union, extent
+
+
+def _running_max(values: Ints, first: Ints, group: Ints) -> Ints:
+    """The largest value so far within each group; `first` are the groups' first places."""
+    if len(first) == 1:
+        out: Ints = np.maximum.accumulate(values)
+        return out
+    # Where each value is larger than the one before it, as nearly always, the running maximum is the value itself.
+    falls = values[1:] < values[:-1]
+    falls[first[1:] - 1] = False
+    if not falls.any():
+        return values
+    out = values.copy()
+    affected = np.unique(group[np.flatnonzero(falls) + 1])
+    place = np.flatnonzero(np.isin(group, affected))
+    out[place] = pd.Series(values[place]).groupby(group[place], sort=False).cummax().to_numpy()
+    return out

@@ -230,12 +230,13 @@ class Ops:
 
 @dataclass
 class Launches:
-    """CUDA runtime and driver calls."""
+    """CUDA runtime and driver calls: launches, and all others that were recorded."""
 
     thread: Ints
     start: Ints
     end: Ints
     correlation: Ints
+    name: Ints
 
     def __len__(self) -> int:
         return len(self.start)
@@ -260,6 +261,8 @@ class Gpu:
     correlation: Column
     bytes: Column
     graph_node: Column
+    source_kind: Column  # of a copy: kind of memory (0 pageable, 1 pinned, 2 device ...: Nsight's numbers)
+    target_kind: Column
 
     def __len__(self) -> int:
         return len(self.start)
@@ -358,6 +361,8 @@ class Site(NamedTuple):
     mods: tuple[str, ...] = ()
     ops: tuple[str, ...] = ()
     module: str | None = None
+    functions: str | None = None  # DLProf's function stack, in its spelling
+    ranges: tuple[str, ...] = ()  # ranges of others around the call, outermost first
 
 
 @dataclass

@@ -17,13 +17,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-CORE = {"model", "marker", "intervals", "registry", "errors", "netdict"}
+CORE = {"model", "marker", "intervals", "registry", "errors", "netdict", "place"}
 STANDS_ON = {
     "parse": CORE,
     "prof": CORE,
     "capture": CORE,
     "nvtx": {"capture"},  # the original's spelling of init and wrap
-    "session": CORE | {"parse", "prof"},
+    "db": CORE | {"parse", "prof", "metrics"},
+    "metrics": CORE,
+    "session": CORE | {"parse", "prof", "db", "reports", "rules"},
     "info": CORE | {"parse"},
     "estimating": CORE | {"prof", "capture"},
     "totals": CORE | {"prof", "capture", "estimating"},

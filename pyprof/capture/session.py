@@ -14,6 +14,7 @@ from time import time_ns
 
 import torch
 
+from pyprof import place
 from pyprof.capture import (
     DEFAULT_MAX_EVENTS,
     compiling,
@@ -21,7 +22,6 @@ from pyprof.capture import (
     hooks,
     modules,
     parameters,
-    place,
 )
 from pyprof.capture.collectors import nvtx
 from pyprof.capture.collectors.device import KERNEL

@@ -14,7 +14,8 @@ from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 import pyprof
-from pyprof.capture import device_tables, place
+from pyprof import place
+from pyprof.capture import device_tables
 from pyprof.capture.collectors.device import Records
 from pyprof.capture.collectors.kineto import Operator
 from pyprof.capture.resolve import CallRow, RangeRow

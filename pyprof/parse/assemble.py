@@ -188,23 +188,26 @@ def range_table(
     )  # fmt: skip
 
 
-def launch_table(parts: Iterable[tuple[Ints, Batch]], capacity: int) -> Launches:
-    """Runtime and driver calls from batches of (thread, rows), `capacity` rows at most."""
-    table = Table(capacity, thread=np.int32, start=np.int64, end=np.int64, correlation=np.int64)
-    for thread, batch in parts:
+def launch_table(parts: Iterable[tuple[Ints, Batch, Ints]], capacity: int) -> Launches:
+    """Runtime and driver calls from batches of (thread, rows, name), `capacity` rows at most."""
+    table = Table(
+        capacity, thread=np.int32, start=np.int64, end=np.int64, correlation=np.int64, name=np.int32
+    )
+    for thread, batch, name in parts:
         start, end, correlation = (batch.column(key) for key in ("start", "end", "correlationId"))
         known = start.mask() & correlation.mask()
         table.add(
             batch.rows, None if known.all() else np.flatnonzero(known), thread=thread, start=start.values,
             end=np.where(end.mask(), np.maximum(end.values, start.values), start.values),
-            correlation=correlation.values,
+            correlation=correlation.values, name=name,
         )  # fmt: skip
-    return Launches(*(table.values(name) for name in ("thread", "start", "end", "correlation")))
+    return Launches(*(table.values(name) for name in ("thread", "start", "end", "correlation", "name")))
 
 
 # Columns of an export that a GPU event has as they are.
 _PLAIN = {"device": "deviceId", "context": "contextId", "stream": "streamId", "registers": "registersPerThread",
-          "correlation": "correlationId", "bytes": "bytes"}  # fmt: skip
+          "correlation": "correlationId", "bytes": "bytes", "source_kind": "srcKind",
+          "target_kind": "dstKind"}  # fmt: skip
 
 
 def gpu_table(parts: Iterable[tuple[Batch, Ints, int, Ints]], capacity: int, lost: dict[str, int]) -> Gpu:
@@ -213,6 +216,7 @@ def gpu_table(parts: Iterable[tuple[Batch, Ints, int, Ints]], capacity: int, los
         capacity, process=np.int32, device=np.int32, context=np.int32, stream=np.int64, start=np.int64, end=np.int64,
         kind=np.int8, name=np.int32, grid=(np.int32, 3), block=(np.int32, 3), registers=np.int32,
         shared_memory=np.int64, correlation=np.int64, bytes=np.int64, graph_node=np.int64,
+        source_kind=np.int8, target_kind=np.int8,
     )  # fmt: skip
     for batch, name, kind, process in parts:
         start, end = batch.column("start"), batch.column("end")

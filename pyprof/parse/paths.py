@@ -27,6 +27,7 @@ from pyprof.marker import (
     ModuleMarker,
     OperatorMarker,
     TraceMarker,
+    UserMarker,
     decode,
     encode,
     is_backward,
@@ -81,6 +82,7 @@ class Place(NamedTuple):
     seq: int | None = None  # offset of the sequence number that counts here
     module: str | None = None
     node: str | None = None  # the innermost backward range
+    ranges: tuple[str, ...] = ()  # ranges of others around all calls, the steps' own left out
     recompute_starts: bool = False
     closure: bool = False  # of an optimizer's step, whose frames are around: the program itself
     compiling: bool = False  # torch.compile is at work: what runs is no part of the program
@@ -117,15 +119,32 @@ def enter(place: Place, label: Label, offset: int | None) -> Place:
         return place._replace(layer=(*place.layer, marker.name))
     if isinstance(marker, TraceMarker):
         return place._replace(
-            frames=marker.frames or place.frames, functions=place.functions or marker.functions
+            frames=marker.frames or place.frames,
+            functions=(place.functions if place.calls else None) or marker.functions or place.functions,
         )
     if isinstance(marker, ModuleMarker):
         return place._replace(reprs=(*place.reprs, label.text))
     if label.text.startswith(CLOSURE):
-        return Place(layer=place.layer, module=place.module, closure=True)
+        return Place(layer=place.layer, module=place.module, closure=True, ranges=place.ranges)
     if label.text.startswith(("Optimizer.step#", "Optimizer.zero_grad#")):
         return place._replace(direction=FPROP, phase=OPTIMIZER)
-    return place
+    if place.calls or not isinstance(marker, UserMarker) or is_step(label.text):
+        return place
+    return place._replace(ranges=(*place.ranges, label.text))
+
+
+_STEP = re.compile(
+    r"\W*(?:\w*[\W_])?(?:step|iter|iteration|batch|epoch)s?[\W_]*#?[\W_]*\d*\W*$", re.IGNORECASE
+)
+
+
+def is_step(text: str) -> bool:
+    """Whether a range of the user's marks a step of the training loop.
+
+    >>> [is_step(text) for text in ("ProfilerStep#3", "step 12", "train_step", "batch_7", "Iteration: 4", "forward")]
+    [True, True, True, True, True, False]
+    """
+    return _STEP.match(text) is not None or text.startswith("ProfilerStep#")
 
 
 def _enter_call(place: Place, text: str, marker: CallMarker) -> Place:
@@ -256,6 +275,8 @@ def site(place: Place, forward: Place | None, layers: tuple[str, ...] = ()) -> S
         mods=mods,
         ops=ops,
         module=module,
+        functions=source.functions,
+        ranges=source.ranges,
     )
 
 

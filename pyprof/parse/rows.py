@@ -8,7 +8,7 @@ the operator events inside it, so the rows of a thread add up to the time it spe
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,19 +25,40 @@ from pyprof.parse.paths import Place, site
 _NONE = -1
 
 
+class Joined(NamedTuple):
+    """Rows with what they were joined from: the spans, the forward of each backward, and per row and per API call the
+    innermost span around it; per row its launch and its GPU event. -1 where there is none."""
+
+    rows: Rows
+    found: Spans
+    forward: Ints
+    row_span: Ints
+    row_launch: Ints
+    row_gpu: Ints
+    launch_span: Ints
+
+
 def rows(trace: Trace, memory: bool = False) -> Rows:
     """Join and pair a recording. `memory`: with copies and sets. Raises FormatError if nothing was recorded."""
     trace = replace(trace, lost=dict(trace.lost))  # what is lost here is told by the rows
     found = spans(trace)
     forward = pair(trace, found)
     if len(trace.gpu):
-        return _of_gpu(trace, found, forward, memory)
-    if len(trace.ops):
-        return _of_operators(trace, found, forward)
-    raise FormatError(f'{trace.path}: no kernels and no operators found. Record with "pyprof run SCRIPT".')
+        return _of_gpu(trace, found, forward, memory)[0]
+    return _of_operators(trace, found, forward)[0]
 
 
-def _of_gpu(trace: Trace, found: Spans, forward: Ints, memory: bool) -> Rows:
+def join(trace: Trace) -> Joined:
+    """Rows of kernels, copies and sets, with the spans, for who needs more than rows. Raises FormatError."""
+    trace = replace(trace, lost=dict(trace.lost))
+    found = spans(trace)
+    forward = pair(trace, found)
+    launch_span = found.enclosing(trace.launches.thread, trace.launches.start).astype(np.int32)
+    some = _of_gpu(trace, found, forward, True) if len(trace.gpu) else _of_operators(trace, found, forward)
+    return Joined(some[0], found, forward, *some[1:], launch_span)
+
+
+def _of_gpu(trace: Trace, found: Spans, forward: Ints, memory: bool) -> tuple[Rows, Ints, Ints, Ints]:
     gpu, launches = trace.gpu, trace.launches
     chosen = np.arange(len(gpu)) if memory else np.flatnonzero(gpu.kind == KERNEL)
     if not len(chosen):
@@ -74,12 +95,17 @@ def _of_gpu(trace: Trace, found: Spans, forward: Ints, memory: bool) -> Rows:
         shared_memory=gpu.shared_memory.take(chosen), graph=gpu.graph_node.take(chosen), kind=gpu.kind[chosen],
     )  # fmt: skip
     span = found.enclosing(where, launch_start.values)
-    return _finish(trace, found, forward, span, layers_outside(trace, where, launch_start.values), tables)
+    outside = layers_outside(trace, where, launch_start.values)
+    return _finish(trace, found, forward, span, outside, tables), span, launch, chosen
 
 
-def _of_operators(trace: Trace, found: Spans, forward: Ints) -> Rows:
+def _of_operators(trace: Trace, found: Spans, forward: Ints) -> tuple[Rows, Ints, Ints, Ints]:
     """Without a GPU the rows are the operator events, the engine's own and the user's ranges left out."""
     ops = trace.ops
+    if not len(ops):
+        raise FormatError(
+            f'{trace.path}: no kernels and no operators found. Record with "pyprof run SCRIPT".'
+        )
     engine = np.array([text.startswith(EVALUATE) for text in trace.strings.texts] or [False], bool)
     is_row = (
         (found.event >= 0)
@@ -105,7 +131,8 @@ def _of_operators(trace: Trace, found: Spans, forward: Ints) -> Rows:
         stream=Column(tids[thread]), grid=nowhere, block=nowhere, registers=missing, shared_memory=missing,
         graph=missing, kind=np.full(n, OPERATOR, np.int8),
     )  # fmt: skip
-    return _finish(trace, found, forward, span, layers_outside(trace, thread, found.start[span]), tables)
+    none, outside = np.full(n, _NONE), layers_outside(trace, thread, found.start[span])
+    return _finish(trace, found, forward, span, outside, tables), span, none, none
 
 
 def self_times(start: Ints, end: Ints, parent: Ints, counted: Bools) -> Ints:

@@ -18,7 +18,8 @@ import pytest
 import torch
 
 import pyprof
-from pyprof.capture import gathered, place, session, window
+from pyprof import place
+from pyprof.capture import gathered, session, window
 from pyprof.capture.collectors import kineto
 from pyprof.cli import main
 

@@ -171,10 +171,11 @@ class Reader:
     def _launches(self) -> Launches:
         return launch_table(self._launch_parts(), self.database.count(*_LAUNCHES))
 
-    def _launch_parts(self) -> Iterator[tuple[Ints, Batch]]:
+    def _launch_parts(self) -> Iterator[tuple[Ints, Batch, Ints]]:
         for table in _LAUNCHES:
-            for batch in self.database.read(table, ("start", "end", "globalTid", "correlationId")):
-                yield self.threads.index(required(batch.column("globalTid"))), batch
+            for batch in self.database.read(table, ("start", "end", "globalTid", "correlationId", "nameId")):
+                thread = self.threads.index(required(batch.column("globalTid")))
+                yield thread, batch, self.names.codes(batch.column("nameId"))
 
     def _gpu(self, launches: Launches) -> Gpu:
         return gpu_table(self._gpu_parts(launches), self.database.count(_KERNELS, _COPIES, _SETS), self.lost)
@@ -195,7 +196,7 @@ class Reader:
         for batch in self.database.read(_KERNELS, common + kernel):
             name = self.names.codes(batch.column(_NAMES[0]))
             yield batch, name, KERNEL, self._process(batch, launches)
-        for batch in self.database.read(_COPIES, (*common, "bytes", "copyKind")):
+        for batch in self.database.read(_COPIES, (*common, "bytes", "copyKind", "srcKind", "dstKind")):
             yield batch, copy_names(self.names, batch), MEMCPY, self._process(batch, launches)
         for batch in self.database.read(_SETS, (*common, "bytes")):
             code = self.names.strings.code("memset")

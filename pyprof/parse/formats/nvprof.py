@@ -32,6 +32,7 @@ from pyprof.model import (
     Steps,
     Trace,
 )
+from pyprof.parse.api_names import api_name
 from pyprof.parse.assemble import (
     Clock,
     Names,
@@ -139,14 +140,30 @@ class _Reader:
         parts = []
         for table in ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER"):
             for batch in self.database.read(
-                table, ("start", "end", "processId", "threadId", "correlationId")
+                table, ("start", "end", "processId", "threadId", "correlationId", "cbid")
             ):
                 pid, tid = required(batch.column("processId")), required(batch.column("threadId"))
-                parts.append((self.threads.index((pid & 0x7FFFFFFF) << 32 | tid & _TID), batch))
-        return launch_table(parts, sum(batch.rows for _, batch in parts))
+                parts.append(
+                    (
+                        self.threads.index((pid & 0x7FFFFFFF) << 32 | tid & _TID),
+                        batch,
+                        self._api(table, batch),
+                    )
+                )
+        return launch_table(parts, sum(batch.rows for _, batch, _ in parts))
+
+    def _api(self, table: str, batch: Batch) -> Ints:
+        """Names of API calls: the file has CUPTI's numbers, which differ between runtime and driver."""
+        cbid = batch.column("cbid")
+        code, distinct = pd.factorize(np.where(cbid.mask(), cbid.values, 0))
+        library = table.rpartition("_")[2].lower()
+        texts = [api_name(library, number) for number in distinct.tolist()]
+        return np.array([self.names.strings.code(text) for text in texts] or [0], np.int32)[code]
 
     def _gpu(self, launches: Launches) -> Gpu:
-        return gpu_table(self._gpu_parts(launches), self.database.count(*_KERNELS, _COPIES, _SETS), self.lost)
+        gpu = gpu_table(self._gpu_parts(launches), self.database.count(*_KERNELS, _COPIES, _SETS), self.lost)
+        gpu.source_kind, gpu.target_kind = _memory_kind(gpu.source_kind), _memory_kind(gpu.target_kind)
+        return gpu
 
     def _gpu_parts(self, launches: Launches) -> Iterator[tuple[Batch, Ints, int, Ints]]:
         """Both kernel tables, copies and sets. nvprof records one process: the one that launched."""
@@ -156,7 +173,7 @@ class _Reader:
         for table in _KERNELS:
             for batch in self.database.read(table, common + kernel):
                 yield batch, self.names.codes(batch.column("name")), KERNEL, self._owner(batch, launches)
-        for batch in self.database.read(_COPIES, (*common, "bytes", "copyKind")):
+        for batch in self.database.read(_COPIES, (*common, "bytes", "copyKind", "srcKind", "dstKind")):
             yield batch, copy_names(self.names, batch), MEMCPY, self._owner(batch, launches)
         for batch in self.database.read(_SETS, (*common, "bytes")):
             code = np.full(batch.rows, self.names.strings.code("memset"), np.int32)
@@ -185,3 +202,8 @@ class _Reader:
                 rates = (1000 * value if isinstance(value, int) else None for value in (khz, kbytes))
                 out.append(Device(index, self.names.strings[code], sms, f"{major}.{minor}", memory, *rates))
         return out
+
+
+def _memory_kind(column: Column) -> Column:
+    """CUPTI counts kinds of memory from 1, with 0 for unknown; Nsight from 0."""
+    return Column(column.values - 1, column.mask() & (column.values > 0))

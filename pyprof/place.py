@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a recording goes: a database without a name, which gets one when it is whole.
+"""Where a file goes: it gets its name when it is whole.
 
-SQLite fills a scratch file whose name is removed as soon as it is open. Its content is then copied into a second file
-without a name (O_TMPFILE), which is linked under the name that the user gave. So a process that is killed leaves
-nothing: the kernel frees files that have no name. Needs twice the size of the file for a moment.
+A recording is a database without a name: SQLite fills a scratch file whose name is removed as soon as it is open. Its
+content is then copied into a second file without a name (O_TMPFILE), which is linked under the name that the user gave.
+So a process that is killed leaves nothing: the kernel frees files that have no name. Needs twice the size of the file
+for a moment.
 
 A name exists for an instant when the scratch file is made and when an older file is replaced, and during the copy on
 file systems without O_TMPFILE (NFS, some network and FUSE ones). It is `.pyprof-*.part`; its owner holds a lock on it
@@ -77,6 +78,26 @@ def _database(path: str) -> Iterator[sqlite3.Connection]:
             connection.close()
         target = os.path.realpath(path)  # a link stays, its target is replaced
         _linked(content, target) or _renamed(content, target)
+
+
+@contextmanager
+def named(path: str) -> Iterator[str]:
+    """The name of an empty file that becomes `path` at the end, or nothing: for writers that need a name.
+
+    Raises OSError. What a killed process leaves is removed by the next one that writes into the folder.
+    """
+    _check_target(path)
+    _remove_abandoned(_folder(path))
+    name, held = _scratch(_folder(path))
+    try:
+        yield name
+        os.replace(name, os.path.realpath(path))
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+        raise
+    finally:
+        os.close(held)
 
 
 def _folder(path: str) -> str:

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns on their way into the database: integers with their mask as Arrow, ids, plain rows as Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pyprof.model import Bools, Column, Ints
+
+WORKER_SHIFT = 40
+NONE = -1
+
+
+def table(**columns: Column | Ints | Bools) -> pa.Table:
+    """Integer columns; what is missing is NULL."""
+    out = {}
+    for name, column in columns.items():
+        values, present = column if isinstance(column, Column) else (column, None)
+        mask = None if present is None else ~present
+        out[name] = pa.array(np.ascontiguousarray(values, dtype=np.int64), pa.int64(), mask=mask)
+    return pa.table(out)
+
+
+def rows(kinds: Mapping[str, Any], cells: Iterable[Sequence[Any]]) -> pa.Table:
+    """A small table from its rows; `kinds` are its columns, int or str."""
+    types = {int: pa.int64(), str: pa.string()}
+    schema = pa.schema([(name, types[kind]) for name, kind in kinds.items()])
+    columns = list(zip(*cells)) or [()] * len(kinds)
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema)], schema=schema)
+
+
+def ids(worker: Ints) -> Ints:
+    """Ids of rows that are ordered by worker: worker << 40 | number.
+
+    >>> ids(np.array([0, 0, 1])).tolist()
+    [0, 1, 1099511627776]
+    """
+    number = np.arange(len(worker), dtype=np.int64)
+    if len(worker):
+        number -= np.searchsorted(worker, worker, side="left")
+    out: Ints = (worker.astype(np.int64) << WORKER_SHIFT) + number
+    return out
+
+
+def plain(column: Column) -> Ints:
+    """Values with -1 for what is missing."""
+    return column.values if column.present is None else np.where(column.present, column.values, NONE)
+
+
+def take(column: Column | Ints, order: Ints) -> Column | Ints:
+    """A column in another order."""
+    return column.take(order) if isinstance(column, Column) else column[order]
+
+
+def flag(value: bool | None) -> int | None:
+    """A truth value as the database has it."""
+    return None if value is None else int(value)
+
+
+class Stacks:
+    """Distinct call stacks, numbered in the order in which they are asked for."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, ...]] = []
+        self._codes: dict[tuple[str, ...], int] = {}
+
+    def code(self, frames: tuple[str, ...]) -> int:
+        if frames not in self._codes:
+            self._codes[frames] = len(self.rows)
+            self.rows.append(frames)
+        return self._codes[frames]

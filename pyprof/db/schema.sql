@@ -1,0 +1,112 @@
+-- The profile database. Times are ns from the first event of the recording (meta t0 on its own clock); lengths are ns,
+-- sizes bytes, FLOPs counts. NULL is unknown. Flags are 0 or 1.
+-- Ids of events, ops, API calls and ranges are worker << 40 | number, so those of one worker are one range of ids.
+
+-- Facts about the file and the run. schema_major, schema_minor, writer_version; the recording's own facts.
+create table meta (name text primary key, value text) without rowid;
+-- What the recording or its reading left out, by reason.
+create table lost (reason text primary key, count integer) without rowid;
+
+-- A process with operators or GPU events. start and end: first and last event.
+create table worker (
+    id integer primary key, name text, pid integer, rank integer, host text, process text, start integer, end integer);
+create table thread (id integer primary key, worker integer, tid integer, name text);
+-- A device as the recording describes it. events: how many ran on it; 0 for one that was only visible.
+create table device (
+    worker integer, number integer, name text, compute_capability text, sm_count integer, memory_bytes integer,
+    clock_hz integer, bandwidth integer, events integer, primary key (worker, number)) without rowid;
+-- Call stacks, outermost first, one file:line a line.
+create table stack (id integer primary key, frames text);
+-- Texts of ranges and names of API calls.
+create table string (id integer primary key, text text);
+
+-- What the program executes: one row per place in the model, arguments, and direction. name: path in the tree, the
+-- operator last. unassociated: API calls and GPU events outside every operator, which are no part of the tree.
+create table operator (
+    id integer primary key, op_id text, name text, type text, mod text, direction integer, phase integer, module text,
+    stack integer, params text, dtype text, shapes text, eligible integer, dtype_ok integer, unassociated integer);
+-- One execution of an operator. cpu: time in its ranges less that of executions inside it; api: union of its API calls;
+-- gpu: union of its GPU events, per device, added up; idle: from its first to its last GPU event less gpu; kernel and
+-- tc: sums of its kernels and of those that used tensor cores. Without a GPU its operator events stand for GPU events.
+create table op (
+    id integer primary key, thread integer, operator integer, start integer, end integer, cpu integer, api integer,
+    gpu integer, idle integer, kernel integer, tc integer, kernels integer, tc_kernels integer, seq integer,
+    forward integer);
+-- API calls, by start.
+create table api (
+    id integer primary key, thread integer, name integer, kind integer, start integer, dur integer, op integer);
+
+-- tc: 1 uses tensor cores, 0 does not, NULL unknown. kind as in docs/roofline.md.
+create table kernel_name (id integer primary key, name text, short_name text, kind text, tc integer);
+create table geometry (
+    id integer primary key, grid_x integer, grid_y integer, grid_z integer, block_x integer, block_y integer,
+    block_z integer, registers integer, shared_memory integer);
+-- Where kernels come from, finer than the operator: what each is that an operator launches.
+create table site (
+    id integer primary key, mod text, op text, module text, stack integer, direction integer, phase integer);
+-- GPU events, by launch (without a launch: by start). kind: 0 kernel, 1 copy, 2 set, 3 operator event on the CPU.
+-- dur: time on the device; of an operator event its own time, and total with what runs inside. tc: 1 used tensor cores,
+-- 0 could have but did not, 2 does not apply. flops and bytes as docs/columns.md has them; basis as docs/costs.md.
+create table event (
+    id integer primary key, kind integer, device integer, stream integer, name integer, operator integer, op integer,
+    site integer, api integer, start integer, dur integer, total integer, geometry integer, tc integer, flops integer,
+    dense integer, bytes integer, basis integer, copied integer, copy_from integer, copy_to integer, graph integer);
+-- NVTX ranges (kind 0 push/pop, 1 start/end, 2 mark) and RecordFunction events (3), by start.
+create table range (
+    id integer primary key, thread integer, kind integer, start integer, dur integer, text integer, seq integer);
+-- Calls into the operating system that read or write files, by start.
+create table io (id integer primary key, thread integer, name integer, start integer, dur integer);
+-- Waits of the training loop for its data loader, by start.
+create table dataloader (id integer primary key, thread integer, start integer, dur integer);
+-- Steps that the program marked.
+create table step (worker integer, number integer, start integer, end integer, primary key (worker, number)) without rowid;
+
+-- A way to cut the run into iterations. key: the operator whose ends are the boundaries.
+create table iteration_set (id integer primary key, method text, key text, note text);
+-- Iterations of a set, per worker: [start, end), the events and ops whose launch or start is in it (first <= id < last).
+create table iteration (
+    iteration_set integer, worker integer, number integer, start integer, end integer, first_event integer,
+    last_event integer, first_op integer, last_op integer, partial integer,
+    primary key (iteration_set, worker, number)) without rowid;
+-- Breakdown of each iteration, in ns: parts of a partition, which add up to its length.
+create table iteration_part (
+    iteration_set integer, worker integer, number integer, tc integer, kernel integer, memory integer,
+    dataloader integer, io integer, cpu integer, other integer,
+    primary key (iteration_set, worker, number)) without rowid;
+-- Each device in each iteration. kernels, kernel, tc, memory, late: numbers and sums over the events launched in it; late:
+-- gaps before events that the CPU launched too late. The others are lengths of unions within its bounds: busy of all
+-- events, communication of collectives, exposed_ of what no kernel (no other kernel) overlaps.
+create table iteration_device (
+    iteration_set integer, worker integer, number integer, device integer, kernels integer, tc_kernels integer,
+    kernel integer, tc integer, memory integer, late integer, busy integer, kernel_busy integer,
+    communication integer, exposed_communication integer, exposed_memory integer,
+    primary key (iteration_set, worker, number, device)) without rowid;
+-- What was aggregated: iterations first to last of a set, both included.
+create table aggregation (
+    id integer primary key, iteration_set integer, first integer, last integer, created text);
+
+-- Statistics. calls are executions or events; a column and its _min and _max are ns of all, of the shortest, the longest.
+-- overhead: cpu less api. block: id >> 16 of the ops or events that a row is the sum of.
+create table op_block (
+    block integer, operator integer, calls integer, kernels integer, tc_kernels integer, kernel integer, tc integer,
+    cpu integer, gpu integer, overhead integer, idle integer, cpu_min integer, gpu_min integer, overhead_min integer,
+    idle_min integer, cpu_max integer, gpu_max integer, overhead_max integer, idle_max integer,
+    primary key (block, operator)) without rowid;
+create table op_stat (
+    aggregation integer, worker integer, operator integer, calls integer, kernels integer, tc_kernels integer,
+    kernel integer, tc integer, cpu integer, gpu integer, overhead integer, idle integer, cpu_min integer,
+    gpu_min integer, overhead_min integer, idle_min integer, cpu_max integer, gpu_max integer, overhead_max integer,
+    idle_max integer, primary key (aggregation, worker, operator)) without rowid;
+-- Kernels, copies and sets by operator and name. gpu: time on the device; api: time of their launches; flops, dense and
+-- bytes: sums of what is known, flops_unknown and bytes_unknown the time of events that they leave out; launched: the
+-- events with a launch record, which api is of. tc as in event, 3 for unknown.
+create table event_block (
+    block integer, operator integer, name integer, kind integer, tc integer, calls integer, gpu integer, api integer,
+    launched integer, flops integer, dense integer, bytes integer, flops_unknown integer, bytes_unknown integer,
+    gpu_min integer, api_min integer, gpu_max integer, api_max integer,
+    primary key (block, operator, name, kind, tc)) without rowid;
+create table op_kernel_stat (
+    aggregation integer, worker integer, operator integer, name integer, kind integer, tc integer, calls integer,
+    gpu integer, api integer, launched integer, flops integer, dense integer, bytes integer, flops_unknown integer,
+    bytes_unknown integer, gpu_min integer, api_min integer, gpu_max integer, api_max integer,
+    primary key (aggregation, worker, operator, name, kind, tc)) without rowid;

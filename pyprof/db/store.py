@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of the profile database: written whole or not at all, read without being changed.
+
+`PRAGMA application_id` says that a file is ours, `meta` which schema it has. A minor version adds tables or columns:
+a file of an older one is read through a copy in memory or beside it, brought up to date; the file stays as it is. A
+newer minor version, or another major one, is refused with both versions named.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+import pyprof
+from pyprof import place
+from pyprof.errors import FormatError, PyProfError
+from pyprof.model import Column, Ints
+
+APPLICATION_ID = 0x50795072  # "PyPr"
+MAJOR, MINOR = 1, 0
+SUFFIX = "_dldb.sqlite"
+_PAGE = 8192
+# After the rows are there: what a page asks for by something else than the id.
+_INDEXES = (
+    "create index event_by_start on event (device, stream, start)",
+    "create index op_by_operator on op (operator)",
+)
+
+
+@contextmanager
+def written(path: str) -> Iterator[str]:
+    """The name of a file to fill, which becomes `path` at the end or nothing. Raises PyProfError."""
+    try:
+        with place.named(path) as name:
+            yield name
+    except (OSError, sqlite3.Error) as error:
+        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+        raise PyProfError(
+            f"{path}: the database could not be written ({reason}). Name another file."
+        ) from error
+
+
+def create(name: str, tables: Iterable[tuple[str, pa.Table]], meta: dict[str, str]) -> None:
+    """Fill an empty file with facts."""
+    with closing(sqlite3.connect(name, isolation_level=None)) as connection:
+        connection.executescript(f"pragma page_size = {_PAGE}; pragma application_id = {APPLICATION_ID};")
+        connection.executescript(files("pyprof.db").joinpath("schema.sql").read_text())
+    for table, rows in tables:
+        if rows.num_rows:
+            _ingest(name, table, rows)
+    with closing(_unsafe(name)) as connection:
+        facts = {
+            "schema_major": str(MAJOR), "schema_minor": str(MINOR), "created_schema": f"{MAJOR}.{MINOR}",
+            "writer_version": pyprof.__version__, **meta,
+        }  # fmt: skip
+        connection.executemany("insert or replace into meta values (?, ?)", facts.items())
+        for index in _INDEXES:
+            connection.execute(index)
+        connection.execute("analyze")
+
+
+def _ingest(name: str, table: str, rows: pa.Table) -> None:
+    """Append Arrow columns: half the time of executemany."""
+    import adbc_driver_sqlite.dbapi as adbc
+
+    with adbc.connect(name, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute("pragma journal_mode = off")
+        cursor.execute("pragma synchronous = off")
+        cursor.adbc_ingest(table, rows, mode="append")
+
+
+def _unsafe(name: str) -> sqlite3.Connection:
+    """A connection to a file that nobody else knows yet: nothing to protect."""
+    connection = sqlite3.connect(name, isolation_level=None)
+    connection.executescript("pragma journal_mode = off; pragma synchronous = off;")
+    return connection
+
+
+def is_database(path: Path) -> bool:
+    """Whether a file is a profile database, of any version."""
+    with path.open("rb") as file:
+        head = file.read(72)
+    return head[:16] == b"SQLite format 3\0" and int.from_bytes(head[68:72], "big") == APPLICATION_ID
+
+
+class Store:
+    """A database opened for reading; `writing` is for the one who adds an aggregation. Close it, or use `with`."""
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = Path(path)
+        _check(self.path)
+        self.connection = self._open("ro")
+        try:
+            self._check_version()
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def _open(self, mode: str) -> sqlite3.Connection:
+        try:
+            connection = sqlite3.connect(
+                f"file:{quote(str(self.path.resolve()))}?mode={mode}", uri=True, isolation_level=None, timeout=30,
+                check_same_thread=False,
+            )  # fmt: skip
+            connection.execute("select 1 from sqlite_master limit 1").fetchall()
+            return connection
+        except sqlite3.OperationalError as error:
+            raise FormatError(f"{self.path}: SQLite cannot read it ({error}).") from error
+        except sqlite3.DatabaseError as error:
+            raise FormatError(
+                f"{self.path}: is damaged ({error}). Make it anew from the recording."
+            ) from error
+
+    def _check_version(self) -> None:
+        try:
+            meta = dict(self.connection.execute("select name, value from meta"))
+        except sqlite3.DatabaseError as error:
+            raise FormatError(
+                f"{self.path}: is damaged ({error}). Make it anew from the recording."
+            ) from error
+        found = f"{meta.get('schema_major', '?')}.{meta.get('schema_minor', '?')}"
+        if found != f"{MAJOR}.{MINOR}":
+            raise FormatError(
+                f"{self.path} was written by schema {found}, this PyProf reads {MAJOR}.{MINOR}. "
+                'Upgrade with "pip install -U torch-pyprof", or make it anew from the recording.'
+            )
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def meta(self) -> dict[str, str]:
+        return dict(self.connection.execute("select name, value from meta"))
+
+    def rows(self, query: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query of ours."""
+        return self.connection.execute(query, parameters).fetchall()
+
+    def columns(self, query: str, parameters: Sequence[Any] = ()) -> dict[str, Column]:
+        """Integer columns of a query by name; NULL is missing."""
+        import adbc_driver_sqlite.dbapi as adbc
+
+        uri = f"file:{quote(str(self.path.resolve()))}?mode=ro"
+        with adbc.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": "65536"})
+            cursor.execute(query, list(parameters) or None)
+            table = cursor.fetch_arrow_table()
+        return {name: _column(table.column(name)) for name in table.column_names}
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction: all of it or nothing, whatever happens."""
+        connection = self._open("rw")
+        try:
+            connection.execute("begin immediate")
+            yield connection
+            connection.execute("commit")
+        except sqlite3.OperationalError as error:
+            raise PyProfError(f"{self.path}: cannot be changed ({error}).") from error
+        finally:
+            connection.close()
+
+
+def _column(array: pa.ChunkedArray) -> Column:
+    values: npt.NDArray[np.int64]
+    if array.null_count == 0:
+        values = array.to_numpy().astype(np.int64, copy=False)
+        return Column(values)
+    present: Ints = ~np.asarray(array.is_null().to_numpy(zero_copy_only=False), bool)
+    return Column(array.fill_null(0).to_numpy().astype(np.int64, copy=False), present.astype(bool))
+
+
+def _check(path: Path) -> None:
+    if not path.exists():
+        raise FormatError(f"{path}: no such file; give the path of a profile database.")
+    if path.is_dir():
+        raise FormatError(f"{path}: is a directory; give the path of a profile database.")
+    if not is_database(path):
+        raise FormatError(f"{path}: not a profile database.")

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of CUDA API calls for nvprof's databases, which hold CUPTI's numbers of them, and what a call does.
+
+The numbers never change once given out. Source: cupti_runtime_cbid.h and cupti_driver_cbid.h; those that a program
+spends time in are here, the others are shown by their number.
+
+>>> api_name("runtime", 211), api_name("driver", 2)
+('cudaLaunchKernel', 'driver call 2')
+"""
+
+from __future__ import annotations
+
+import re
+
+_RUNTIME = {
+    10: "cudaGetLastError", 13: "cudaLaunch", 16: "cudaSetDevice", 17: "cudaGetDevice", 20: "cudaMalloc",
+    21: "cudaMallocPitch", 22: "cudaFree", 25: "cudaMallocHost", 26: "cudaFreeHost", 27: "cudaHostAlloc",
+    30: "cudaMemGetInfo", 31: "cudaMemcpy", 32: "cudaMemcpy2D", 39: "cudaMemcpyToSymbol", 40: "cudaMemcpyFromSymbol",
+    41: "cudaMemcpyAsync", 44: "cudaMemcpy2DAsync", 47: "cudaMemcpyToSymbolAsync", 48: "cudaMemcpyFromSymbolAsync",
+    49: "cudaMemset", 50: "cudaMemset2D", 51: "cudaMemsetAsync", 52: "cudaMemset2DAsync", 126: "cudaThreadSynchronize",
+    129: "cudaStreamCreate", 131: "cudaStreamSynchronize", 132: "cudaStreamQuery", 133: "cudaEventCreate",
+    134: "cudaEventCreateWithFlags", 135: "cudaEventRecord", 136: "cudaEventDestroy", 137: "cudaEventSynchronize",
+    138: "cudaEventQuery", 144: "cudaMemcpy3D", 145: "cudaMemcpy3DAsync", 147: "cudaStreamWaitEvent",
+    152: "cudaHostRegister", 160: "cudaMemcpyPeer", 161: "cudaMemcpyPeerAsync", 165: "cudaDeviceSynchronize",
+    198: "cudaStreamCreateWithFlags", 200: "cudaDeviceGetAttribute", 202: "cudaStreamCreateWithPriority",
+    206: "cudaMallocManaged", 211: "cudaLaunchKernel", 251: "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
+    269: "cudaLaunchCooperativeKernel", 272: "cudaLaunchCooperativeKernelMultiDevice", 284: "cudaLaunchHostFunc",
+    311: "cudaGraphLaunch", 317: "cudaStreamIsCapturing", 370: "cudaEventRecordWithFlags", 373: "cudaMallocAsync",
+    375: "cudaFreeAsync", 430: "cudaLaunchKernelExC",
+}  # fmt: skip
+_DRIVER = {
+    9: "cuDeviceGetAttribute", 17: "cuCtxSynchronize", 115: "cuLaunch", 116: "cuLaunchGrid", 117: "cuLaunchGridAsync",
+    119: "cuEventRecord", 121: "cuEventSynchronize", 126: "cuStreamSynchronize", 243: "cuMemAlloc", 245: "cuMemFree",
+    276: "cuMemcpyHtoD", 277: "cuMemcpyHtoDAsync", 278: "cuMemcpyDtoH", 279: "cuMemcpyDtoHAsync", 280: "cuMemcpyDtoD",
+    281: "cuMemcpyDtoDAsync", 295: "cuStreamWaitEvent", 307: "cuLaunchKernel",
+}  # fmt: skip
+_NAMES = {"runtime": _RUNTIME, "driver": _DRIVER}
+
+API_KINDS = ("launch", "memcpy", "memset", "malloc", "free", "sync", "event", "graph", "other")
+_KINDS = (
+    ("graph", r"^(?:cuda|cu)Graph"),
+    ("launch", r"^(?:cuda|cu)Launch|^hip\w*Launch"),
+    ("memcpy", r"^(?:cuda|cu|hip)Memcpy"),
+    ("memset", r"^(?:cuda|cu|hip)Memset"),
+    ("sync", r"Synchronize"),
+    ("event", r"^(?:cuda|cu|hip)(?:Event|StreamWaitEvent)"),
+    ("malloc", r"^(?:cuda|cu|hip)(?:Mem)?(?:Malloc|Alloc|HostAlloc|HostMalloc|HostRegister)"),
+    ("free", r"^(?:cuda|cu|hip)(?:Mem)?(?:Free|HostFree|HostUnregister)"),
+)
+
+
+def api_name(library: str, number: int) -> str:
+    """The name of a call, or its number."""
+    return _NAMES.get(library, {}).get(number, f"{library} call {number}")
+
+
+def api_kind(name: str) -> int:
+    """What a call does, as an index into API_KINDS. A graph's launch starts kernels: it is a launch.
+
+    >>> [API_KINDS[api_kind(name)] for name in ("cudaLaunchKernelExC_v11060", "cuMemcpyAsync", "cuCtxSynchronize")]
+    ['launch', 'memcpy', 'sync']
+    >>> API_KINDS[api_kind("cudaGraphLaunch_v10000")], API_KINDS[api_kind("cudaEventSynchronize_v3020")]
+    ('launch', 'sync')
+    """
+    if "GraphLaunch" in name:
+        return API_KINDS.index("launch")
+    for kind, pattern in _KINDS:
+        if re.search(pattern, name):
+            return API_KINDS.index(kind)
+    return API_KINDS.index("other")
