@@ -25,6 +25,8 @@ STANDS_ON = {
     "nvtx": {"capture"},  # the original's spelling of init and wrap
     "db": CORE | {"parse", "prof", "metrics"},
     "metrics": CORE,
+    "reports": CORE | {"db", "metrics", "rules"},
+    "rules": CORE | {"db", "metrics", "prof"},
     "session": CORE | {"parse", "prof", "db", "reports", "rules"},
     "info": CORE | {"parse"},
     "estimating": CORE | {"prof", "capture"},

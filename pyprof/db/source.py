@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What reports and rules read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyprof.db.aggregate import Aggregation
+from pyprof.db.store import Store
+from pyprof.db.window import window
+from pyprof.metrics import Window
+
+
+@dataclass(frozen=True)
+class Source:
+    """An aggregation of a database, of all workers or of one."""
+
+    store: Store
+    aggregation: Aggregation
+    worker: int | None = None
+
+    @cached_property
+    def window(self) -> Window:
+        return window(self.store, self.aggregation, self.worker)

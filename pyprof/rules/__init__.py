@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Expert rules: what could be faster, with evidence. Open folder: one file per family, one function per rule.
+
+A rule takes a `Source` and returns a `Finding`, or None where there is nothing to say; it raises `NeedsFacts` where the
+recording lacks what it would have to know, which is told, never passed over. Its docstring says what it looks for, with
+a case that fires and one that stays silent. Thresholds stand in the function's defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pyprof.db.source import Source
+from pyprof.registry import Registry, load_folder
+
+
+class NeedsFacts(Exception):
+    """A rule cannot be evaluated: what the recording lacks, and how to record it."""
+
+
+class Finding(NamedTuple):
+    """What a rule found. `saving` is an estimate in ns of the window's wall time, None where nobody can tell;
+    `evidence` the top rows behind it as (what, figures); `verify` how to see whether it is so."""
+
+    rule: str
+    problem: str
+    advice: str
+    saving: int | None
+    evidence: tuple[dict[str, object], ...] = ()
+    verify: str = ""
+
+
+class Rule(NamedTuple):
+    """A rule: R08, a short name, what it looks for."""
+
+    id: str
+    name: str
+    text: str
+    evaluate: Callable[[Source], Finding | None]
+
+
+class Outcome(NamedTuple):
+    """A rule's verdict on a window: a finding, or silence, or what it needs."""
+
+    rule: Rule
+    finding: Finding | None
+    needs: str | None
+
+
+RULES: Registry[Rule] = Registry("rule")
+_Evaluate = Callable[[Source], "Finding | None"]
+
+
+def rule(id_: str, name: str) -> Callable[[_Evaluate], _Evaluate]:
+    """Decorator: the function evaluates a rule."""
+
+    def add(function: _Evaluate) -> _Evaluate:
+        RULES.register(id_)(Rule(id_, name, (function.__doc__ or "").strip(), function))
+        return function
+
+    return add
+
+
+def evaluate(source: Source) -> list[Outcome]:
+    """Every rule's verdict: findings by estimated saving, then what was not evaluated, then the silent ones."""
+    load_folder(__name__)
+    found: list[Outcome] = []
+    for each in RULES.values():
+        try:
+            found.append(Outcome(each, each.evaluate(source), None))
+        except NeedsFacts as needs:
+            found.append(Outcome(each, None, str(needs)))
+
+    def rank(outcome: Outcome) -> tuple[int, int, str]:
+        if outcome.finding is not None:
+            return 0, -(outcome.finding.saving or 0), outcome.rule.id
+        return (1 if outcome.needs else 2), 0, outcome.rule.id
+
+    return sorted(found, key=rank)
