@@ -267,7 +267,7 @@ def test_a_window_records_the_launch_of_a_triton_kernel(triton, tmp_path, capsys
             KernelInterface(scale_kernel)[(1,)](torch.ones(3), 4)
     finally:
         pyprof.shutdown()
-    kernels = pyprof.load(tmp_path / "net.sqlite").kernels
+    kernels = pyprof.load(tmp_path / "net.sqlite").table
     assert ("triton", "scale_kernel") in set(zip(kernels["mod"], kernels["op"]))
 
 
@@ -447,7 +447,7 @@ def test_an_open_recording_is_not_disturbed(tmp_path, capsys):
             torch.ones(3).sigmoid()
     finally:
         pyprof.shutdown()
-    ops = set(pyprof.load(tmp_path / "net.sqlite").kernels.op)
+    ops = set(pyprof.load(tmp_path / "net.sqlite").table.op)
     assert {"relu", "sigmoid"} <= ops
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
@@ -37,3 +38,9 @@ def _followed(facts: Facts, told: Callable[[str, float], None]) -> Iterator[tupl
     for name, table in facts.tables():
         told(f"writing {name}", 0.5)
         yield name, table
+
+
+def copy(database: store.Store, path: str) -> None:
+    """Write a database that is there under another name. Raises PyProfError."""
+    with store.written(path) as name:
+        shutil.copyfile(database.path, name)

@@ -46,7 +46,7 @@ def test_module_call_and_line_are_known_everywhere(reentrant: bool, tmp_path: Pa
     assert all(map(torch.equal, train(None, reentrant), train(path, reentrant)))
     pyprof.shutdown()
     assert vars(module) == before
-    table = pyprof.load(path).kernels
+    table = pyprof.load(path).table
     kernels = [
         "aten::sigmoid",
         "aten::tanh",

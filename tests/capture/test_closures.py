@@ -80,7 +80,7 @@ def table(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     pyprof.shutdown()
     assert torch.equal(plain, seen)
     assert all(map(torch.equal, losses, losses_seen))
-    return pyprof.load(path).kernels, request.param[0].__name__
+    return pyprof.load(path).table, request.param[0].__name__
 
 
 def rows(table: pd.DataFrame, kernel: str, direction: str) -> pd.DataFrame:
@@ -124,7 +124,7 @@ def test_error_in_a_closure_is_the_programs(tmp_path: Path) -> None:
             optimizer.step(closure)
         torch.sigmoid(x)
     assert not optimizer._optimizer_step_pre_hooks
-    kernels = pyprof.load(tmp_path / "net.sqlite").kernels
+    kernels = pyprof.load(tmp_path / "net.sqlite").table
     assert list(kernels.op) == ["tanh", "sigmoid"]
     assert list(kernels.phase) == ["forward", "forward"]
 

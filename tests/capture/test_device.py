@@ -449,10 +449,10 @@ def on_the_cpu(path: Path, folder: Path) -> Any:
 def compare(path: Path, folder: Path) -> Any:
     """Each kernel is said to be of the call that its operator is of. Returns the kernels' table."""
     found, cpu = pyprof.load(path), on_the_cpu(path, folder)
-    operators = cpu.kernels.assign(begin=cpu.rows.start + cpu.trace.t0, finish=cpu.rows.end + cpu.trace.t0)
+    operators = cpu.table.assign(begin=cpu.rows.start + cpu.trace.t0, finish=cpu.rows.end + cpu.trace.t0)
     launch = found.rows.launch_start.values + found.trace.t0
     assert found.rows.launch_start.mask().all()
-    kernels = found.kernels.assign(launch=launch, correlation=found.rows.correlation.values)
+    kernels = found.table.assign(launch=launch, correlation=found.rows.correlation.values)
     checked = 0
     for kernel in kernels.itertuples():
         around = operators[(operators.begin <= kernel.launch) & (operators.finish >= kernel.launch)]

@@ -366,7 +366,7 @@ def test_both_forms_are_read_back_alike(tool: Tool, tmp_path: Path) -> None:
         pyprof.shutdown()
         tables.append(
             pyprof.load(nsys_file(tmp_path / f"{mode}.sqlite", tool.log))
-            .kernels.astype(object)
+            .table.astype(object)
             .fillna("none")
         )
     registered, classic = tables

@@ -515,7 +515,7 @@ def test_shapes_of_emit_nvtx_give_flops_but_no_bytes(tmp_path):
         aten::conv2d, op_id = 10, sizes = [[1, 2, 8, 8], [4, 2, 3, 3], [], [], [], [], []]
           > 5 convolve
     """
-    frame = load(build.write_nsys(tmp_path / "f", recording(text))).kernels.set_index("kernel")
+    frame = load(build.write_nsys(tmp_path / "f", recording(text))).table.set_index("kernel")
     assert frame.loc["sgemm", "flops"] == 40960
     assert frame.loc["sgemm", "params"] == "M=64,N=10,K=32,na"
     assert frame["bytes"].isna().all()

@@ -100,7 +100,7 @@ REASONS = [
 
 def rows(data: Path) -> list[Row]:
     folder = data / "nvprof" / "transformer_lm"
-    frame = load(folder / "net.sql").kernels
+    frame = load(folder / "net.sql").table
     lines = [ast.literal_eval(line) for line in (folder / "net.dict").read_text().splitlines()]
     with (folder / "lm.csv").open() as file:
         table = list(csv.DictReader(file))

@@ -346,7 +346,7 @@ def test_recordings_of_others(data: Path):
     """The 2020 language model on a V100, in fp32; a CNN on a GPU that has to be derived."""
     from pyprof.session import load
 
-    found = load(data / "nvprof" / "transformer_lm" / "net.sql").kernels
+    found = load(data / "nvprof" / "transformer_lm" / "net.sql").table
     known = found["roof"].notna()
     assert known.mean() > 0.75
     # Products of a small batch in L2 may beat the memory's bandwidth, nothing beats the peak of the lanes.
@@ -357,4 +357,4 @@ def test_recordings_of_others(data: Path):
     gpu = turing.hardware.gpu(0)
     assert gpu is not None
     assert gpu.derived
-    assert turing.kernels["roof"].notna().mean() > 0.9
+    assert turing.table["roof"].notna().mean() > 0.9

@@ -125,7 +125,7 @@ def test_too_small_a_width_says_the_smallest(view):
 
 def test_a_data_frame_holds_numbers_and_missing_values(tmp_path):
     path = build.write_nsys(tmp_path / "f", recording(TEXT))
-    table = load(path).kernels
+    table = load(path).table
     assert list(table) == list(COLUMNS)
     assert table["flops"].tolist() == [320, pd.NA]
     assert table["op"].isna().tolist() == [False, True]

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The database as data frames: events, executions of operators, iterations, devices, coverage.
+
+Integers are nullable (Int64), times ns from the recording's first event; texts are categories where they repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pyprof import metrics
+from pyprof.db.aggregate import Aggregation, frame
+from pyprof.db.source import Source
+from pyprof.db.store import Store
+from pyprof.model import DIRECTIONS, KINDS, PHASES, Column, Ints
+
+_BASES = ("formula", "view", "default", "unknown")
+_CPU = "cpu"
+
+
+def kernels(store: Store, aggregation: Aggregation) -> pd.DataFrame:
+    """One row per event, by start, device, stream, id. `step`: the iteration of the aggregation's cut."""
+    found = store.columns(
+        """select e.id, e.kind, e.name, e.start, e.dur, coalesce(e.total, e.dur) as total, e.device, e.stream,
+                  e.operator, e.op, e.site, e.tc, e.flops, e.dense, e.bytes, e.basis, e.copied, e.geometry, a.start as launch,
+                  a.dur as launch_dur, op.seq
+           from event e left join api a on a.id = e.api left join op on op.id = e.op"""
+    )
+    start, device = found["start"].values, found["device"]
+    order = np.lexsort((found["id"].values, found["stream"].values, device.values, start))
+    found = {name: column.take(order) for name, column in found.items()}
+    kind = found["kind"].values
+    names = store.rows("select name, short_name from kernel_name order by id")
+    operators = store.rows("select type, mod, name, op_id, params from operator order by id")
+    stacks = dict(store.rows("select id, frames from stack"))
+    sites = store.rows("select direction, phase, module, stack from site order by id")
+    operator, site = found["operator"].values, found["site"].values
+    worker = found["id"].values >> 40
+    tc = found["tc"]
+    out: dict[str, Any] = {
+        "worker": _category(worker, dict(store.rows("select id, name from worker"))),
+        "kind": _category(kind, {i: "cpu" if name == "operator" else name for i, name in enumerate(KINDS)}),
+        "name": _category(found["name"].values, {i: row[1] for i, row in enumerate(names)}),
+        "start": found["start"].values,
+        "end": found["start"].values + found["total"].values,
+        "dur": found["dur"].values,
+        "device": _device(found["device"], kind),
+        "stream": _integer(found["stream"]),
+        "op": _category(operator, {i: row[0] for i, row in enumerate(operators)}),
+        "mod": _category(operator, {i: row[1] for i, row in enumerate(operators)}),
+        "op_name": _category(operator, {i: row[2] for i, row in enumerate(operators)}),
+        "op_id": _category(operator, {i: row[3] for i, row in enumerate(operators)}),
+        "params": _category(operator, {i: row[4] for i, row in enumerate(operators)}),
+        "direction": _category(site, {i: DIRECTIONS[row[0]] for i, row in enumerate(sites)}),
+        "phase": _category(site, {i: PHASES[row[1]] for i, row in enumerate(sites)}),
+        "module": _category(site, {i: row[2] for i, row in enumerate(sites)}),
+        "source": _category(site, {i: _last(stacks.get(row[3])) for i, row in enumerate(sites)}),
+        "seq": _integer(found["seq"]),
+        "step": _steps_of(store, aggregation, found["id"].values),
+        "flops": _integer(found["flops"]),
+        "dense": _integer(found["dense"]),
+        "bytes": _integer(found["bytes"]),
+        "basis": _category(found["basis"].values, dict(enumerate(_BASES))),
+        "tc": _integer(Column(tc.values, tc.mask() & (tc.values < 2))),
+        "copied": _integer(found["copied"]),
+        "launch": _integer(found["launch"]),
+        "launch_dur": _integer(found["launch_dur"]),
+        "full_name": _category(found["name"].values, {i: row[0] for i, row in enumerate(names)}),
+    }  # fmt: skip
+    return pd.DataFrame(out, index=pd.Index(found["id"].values, name="id"))
+
+
+def ops(store: Store, aggregation: Aggregation) -> pd.DataFrame:
+    """One row per execution, by worker and start."""
+    found = store.columns(
+        """select id, thread, operator, start, "end", cpu, api, gpu, idle, kernel, tc, kernels, tc_kernels, seq, forward
+           from op order by id"""
+    )
+    operators = store.rows(
+        "select op_id, name, type, direction, phase, module, dtype, shapes from operator order by id"
+    )
+    operator = found["operator"].values
+    keys = ("op_id", "name", "type", "direction", "phase", "module", "dtype", "shapes")
+    texts: dict[str, Any] = {}
+    for place, key in enumerate(keys):
+        table: dict[int, str | None] = {i: row[place] for i, row in enumerate(operators)}
+        if key == "direction":
+            table = {i: DIRECTIONS[row[place]] for i, row in enumerate(operators)}
+        elif key == "phase":
+            table = {i: PHASES[row[place]] for i, row in enumerate(operators)}
+        texts[key] = _category(operator, table)
+    times = {name: found[name].values for name in ("start", "end", "cpu", "api")}
+    overhead = np.maximum(found["cpu"].values - found["api"].values, 0)
+    more = ("gpu", "idle", "kernel", "tc", "kernels", "tc_kernels", "seq", "forward")
+    return pd.DataFrame(
+        {
+            "worker": _category(found["id"].values >> 40, dict(store.rows("select id, name from worker"))),
+            "thread": _integer(found["thread"]), **texts, **times, "overhead": overhead,
+            **{name: _integer(found[name]) for name in more},
+            "step": _steps_of(store, aggregation, found["id"].values, "op"),
+        },
+        index=pd.Index(found["id"].values, name="id"),
+    )  # fmt: skip
+
+
+def steps(store: Store, aggregation: Aggregation) -> pd.DataFrame:
+    """One row per worker and iteration: bounds, length, parts, kernels; whether the aggregation covers it."""
+    parts = ", ".join(f"p.{part} as {part}_ns" for part in metrics.PARTS)
+    return frame(
+        store,
+        f"""select w.name as worker, i.number as step, i.start, i."end", i."end" - i.start as dur, {parts},
+                   (select sum(d.kernels) from iteration_device d where d.iteration_set = i.iteration_set
+                    and d.worker = i.worker and d.number = i.number) as kernels,
+                   i.partial = 1 as partial, i.number between ? and ? as aggregated
+            from iteration i
+            join iteration_part p using (iteration_set, worker, number)
+            join worker w on w.id = i.worker
+            where i.iteration_set = ? order by i.worker, i.number""",
+        (aggregation.first, aggregation.last, aggregation.iteration_set),
+    ).astype({"partial": bool, "aggregated": bool, "kernels": "Int64"})
+
+
+def devices(store: Store, aggregation: Aggregation) -> pd.DataFrame:
+    """One row per worker and device that was recorded: what it is, and how busy it was in the aggregation."""
+    source = Source(store, aggregation)
+    shares = {
+        (device.worker, device.number): metrics.share(device.sums.get("busy", 0), device.wall)
+        for device in source.window.devices
+    }
+    table = frame(
+        store,
+        """select d.worker as worker_id, w.name as worker, d.number as device, d.name, d.compute_capability, d.sm_count,
+                  d.memory_bytes, d.clock_hz, d.bandwidth, d.events
+           from device d join worker w on w.id = d.worker order by d.worker, d.number""",
+    )
+    pairs = zip(table.pop("worker_id").tolist(), table["device"].tolist())
+    table["utilization"] = [shares.get(pair) for pair in pairs]
+    whole = ["sm_count", "memory_bytes", "clock_hz", "bandwidth", "events"]
+    return table.astype(dict.fromkeys(whole, "Int64"))
+
+
+def findings(found: Sequence[Any]) -> pd.DataFrame:
+    """One row per finding."""
+    keys = ("rule", "problem", "advice", "saving", "verify", "evidence")
+    rows = [{key: getattr(one, key) for key in keys} for one in found]
+    return pd.DataFrame(rows, columns=list(keys)).astype({"saving": "Int64"})
+
+
+def coverage(store: Store) -> pd.DataFrame:
+    """One row per line of the ledger and part, with its time, events and share; the parts of a line are everything.
+    Lines of what was dropped have a count alone."""
+    queries = {
+        "operator": "case when o.unassociated then 'unknown' else 'known' end",
+        "shapes": "case when o.shapes is null then 'unknown' else 'known' end",
+        "source line": "case when k.frames is null or k.frames = '' then 'unknown' else 'known' end",
+        "module": "case when s.module is null then 'unknown' else 'known' end",
+        "launch record": "case when e.api is null and e.kind < 3 then 'unknown' else 'known' end",
+        "FLOPs": f"case when e.flops is null then 'unknown' else {_bases()} end",
+        "bytes": f"case when e.bytes is null then 'unknown' else {_bases()} end",
+    }
+    rows: list[tuple[Any, ...]] = []
+    for line, part in queries.items():
+        found = store.rows(
+            f"""select {part} as part, sum(e.dur), count(*)
+                from event e join operator o on o.id = e.operator join site s on s.id = e.site
+                left join stack k on k.id = s.stack
+                where e.kind in (0, 3) group by 1 order by 1"""
+        )
+        total = sum(row[1] for row in found)
+        rows += [(line, part, time, count, metrics.share(time, total)) for part, time, count in found]
+    rows += [("dropped", reason, None, count, None) for reason, count in store.rows("select * from lost")]
+    table = pd.DataFrame(rows, columns=["line", "part", "time", "count", "share"])
+    return table.astype({"time": "Int64", "count": "Int64"})
+
+
+def _bases() -> str:
+    cases = " ".join(f"when {i} then '{base}'" for i, base in enumerate(_BASES))
+    return f"case e.basis {cases} end"
+
+
+def html(source: Source) -> str:
+    """The metrics as a small table for a notebook."""
+    rows = []
+    for metric in metrics.METRICS.values():
+        value = metric.function(source.window)
+        shown = "na" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+        rows.append(
+            f'<tr title="{escape(metric.text)}"><td>{escape(metric.heading)}</td>'
+            f'<td style="text-align:right">{shown} {escape(metric.unit)}</td></tr>'
+        )
+    name = escape(str(source.store.meta.get("source", source.store.path.name)))
+    return f"<table><caption>{name}</caption>{''.join(rows)}</table>"
+
+
+def _steps_of(store: Store, aggregation: Aggregation, ids: Ints, what: str = "event") -> Any:
+    """The iteration of each id, missing outside of all."""
+    found = store.columns(
+        f"""select number, first_{what} as low, last_{what} as high from iteration
+            where iteration_set = {aggregation.iteration_set} order by worker, number"""
+    )
+    low, high, number = (found[name].values for name in ("low", "high", "number"))
+    if not len(low):
+        return pd.array([pd.NA] * len(ids), dtype="Int64")
+    # Iterations without events share a bound with the next: the last that begins there is meant.
+    place = np.searchsorted(low, ids, side="right") - 1
+    inside = (place >= 0) & (ids < high[np.maximum(place, 0)])
+    return pd.arrays.IntegerArray(number[np.maximum(place, 0)].astype(np.int64), ~inside)
+
+
+def _integer(column: Column) -> Any:
+    return pd.arrays.IntegerArray(column.values.astype(np.int64), ~column.mask())
+
+
+def _category(codes: Ints, table: dict[int, str | None]) -> Any:
+    """Texts by code; None is missing."""
+    known = list(dict.fromkeys(text for text in table.values() if text is not None))
+    place = {text: i for i, text in enumerate(known)}
+    lookup = np.full(max(table, default=0) + 1, -1, np.int64)
+    for code, text in table.items():
+        lookup[code] = -1 if text is None else place[text]
+    return pd.Categorical.from_codes(lookup[codes], categories=pd.Index(known, dtype=object))
+
+
+def _device(column: Column, kind: Ints) -> Any:
+    codes, distinct = pd.factorize(np.where(column.mask(), column.values, np.where(kind == 3, -1, -2)))
+    names = {i: _CPU if n == -1 else None if n == -2 else str(n) for i, n in enumerate(distinct.tolist())}
+    return _category(codes, names)
+
+
+def _last(frames: str | None) -> str | None:
+    return frames.rpartition("\n")[2] or None if frames else None
