@@ -25,16 +25,16 @@ from pyprof.parse.paths import Place, site
 _NONE = -1
 
 
-class Joined(NamedTuple):
-    """Rows with what they were joined from: the spans, the forward of each backward, and per row and per API call the
-    innermost span around it; per row its launch and its GPU event. -1 where there is none."""
+class Linked(NamedTuple):
+    """Rows with what they are linked to. Per row: the innermost span around it, its launch, and of a copy or set the
+    bytes and the kinds of memory; per API call the innermost span around it. -1 stands for none."""
 
     rows: Rows
-    found: Spans
-    forward: Ints
     row_span: Ints
     row_launch: Ints
-    row_gpu: Ints
+    copied: Column
+    copied_from: Column
+    copied_to: Column
     launch_span: Ints
 
 
@@ -48,14 +48,16 @@ def rows(trace: Trace, memory: bool = False) -> Rows:
     return _of_operators(trace, found, forward)[0]
 
 
-def join(trace: Trace) -> Joined:
-    """Rows of kernels, copies and sets, with the spans, for who needs more than rows. Raises FormatError."""
-    trace = replace(trace, lost=dict(trace.lost))
-    found = spans(trace)
-    forward = pair(trace, found)
+def linked(trace: Trace, found: Spans, forward: Ints) -> Linked:
+    """Rows of kernels, copies and sets for who needs more than rows. Raises FormatError if nothing was recorded."""
     launch_span = found.enclosing(trace.launches.thread, trace.launches.start).astype(np.int32)
-    some = _of_gpu(trace, found, forward, True) if len(trace.gpu) else _of_operators(trace, found, forward)
-    return Joined(some[0], found, forward, *some[1:], launch_span)
+    if not len(trace.gpu):
+        made, span, launch = _of_operators(trace, found, forward)
+        none = Column.missing(len(made))
+        return Linked(made, span, launch, none, none, none, launch_span)
+    made, span, launch, gpu = _of_gpu(trace, found, forward, True)
+    copied, source, target = trace.gpu.bytes, trace.gpu.source_kind, trace.gpu.target_kind
+    return Linked(made, span, launch, copied.take(gpu), source.take(gpu), target.take(gpu), launch_span)
 
 
 def _of_gpu(trace: Trace, found: Spans, forward: Ints, memory: bool) -> tuple[Rows, Ints, Ints, Ints]:
@@ -99,7 +101,7 @@ def _of_gpu(trace: Trace, found: Spans, forward: Ints, memory: bool) -> tuple[Ro
     return _finish(trace, found, forward, span, outside, tables), span, launch, chosen
 
 
-def _of_operators(trace: Trace, found: Spans, forward: Ints) -> tuple[Rows, Ints, Ints, Ints]:
+def _of_operators(trace: Trace, found: Spans, forward: Ints) -> tuple[Rows, Ints, Ints]:
     """Without a GPU the rows are the operator events, the engine's own and the user's ranges left out."""
     ops = trace.ops
     if not len(ops):
@@ -132,7 +134,7 @@ def _of_operators(trace: Trace, found: Spans, forward: Ints) -> tuple[Rows, Ints
         graph=missing, kind=np.full(n, OPERATOR, np.int8),
     )  # fmt: skip
     none, outside = np.full(n, _NONE), layers_outside(trace, thread, found.start[span])
-    return _finish(trace, found, forward, span, outside, tables), span, none, none
+    return _finish(trace, found, forward, span, outside, tables), span, none
 
 
 def self_times(start: Ints, end: Ints, parent: Ints, counted: Bools) -> Ints:
