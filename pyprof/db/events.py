@@ -66,12 +66,7 @@ def _order(rows: Rows, worker: Ints) -> Ints:
     """By worker, then launch (without a launch: start), start, device, stream, correlation, end, name."""
     launch = np.where(rows.launch_start.mask(), rows.launch_start.values, rows.start)
     order = intervals.order_by(
-        launch,
-        rows.start,
-        plain(rows.device),
-        plain(rows.stream),
-        plain(rows.correlation),
-        rows.end,
-        rows.name,
-    )
+        launch, rows.start, lambda some: plain(rows.device.take(some)), lambda some: plain(rows.stream.take(some)),
+        lambda some: plain(rows.correlation.take(some)), rows.end, rows.name,
+    )  # fmt: skip
     return order[np.argsort(worker[order], kind="stable")].astype(np.int32)

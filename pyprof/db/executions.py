@@ -30,7 +30,7 @@ class ApiCalls:
     def __init__(self, launches: Launches, thread_worker: Ints):
         self._launches = launches
         worker = thread_worker[launches.thread]
-        order = intervals.order_by(launches.start, launches.thread, -launches.end)
+        order = intervals.order_by(launches.start, launches.thread, lambda some: -launches.end[some])
         self._order = order[np.argsort(worker[order], kind="stable")].astype(np.int32)
         if len(worker) and worker.min() < 0:
             self._order = self._order[worker[self._order] >= 0]
@@ -86,7 +86,7 @@ class Executions:
         self.worker = np.r_[
             workers[found.process], thread_worker[launches.thread[call]], workers[row_process[row]]
         ].astype(np.int32)
-        order = intervals.order_by(self.start, self._thread, -self.end)
+        order = intervals.order_by(self.start, self._thread, lambda some: -self.end[some])
         self._order = order[np.argsort(self.worker[order], kind="stable")].astype(np.int32)
         self.id = np.full(len(order) + 1, NONE, np.int64)
         self.id[self._order] = ids(self.worker[self._order])
