@@ -123,11 +123,44 @@ def test_a_data_frame_holds_them_as_numbers(view):
     assert found["bound"].isna().tolist() == [False] * 6 + [True]
 
 
+# Zen 3, 32 of 64 cores in use: 32 · 3.5e9 · 32 = 3584 GFLOP/s; 102.4 to 204.8 GB/s.
+ZEN3 = {
+    "cpu.id": "AuthenticAMD 25 1 1", "cpu.isa": "avx2,fma", "cpu.mhz": "3500", "cpu.mhz.is": "maximum",
+    "cpu.cores": "64", "cpu.sockets": "1", "threads.intraop": "32",
+}  # fmt: skip
+
+
+def on_cpu(path: Path, what: str, facts: dict[str, str]) -> View:
+    trace = formats.load(build.write_capture(path / "net.sqlite", recording(what)))
+    return View(rows(trace), Hardware(facts=facts, every=gpus.find("A100")))
+
+
 def test_on_the_cpu_they_are_unknown(tmp_path: Path):
+    view = on_cpu(tmp_path, f"{call('torch.mm', (8, 8), (8, 8))}\n    op seq=1 aten::mm\n", {})
+    assert set(map(tuple, table(view, "bound,roof,eff,tcwhy"))) == {("na",) * 4}
+    assert set(map(tuple, table(view, "peak"))) == {("float32",)}
+
+
+def test_on_the_cpu_a_bound_is_said_where_it_is_certain(tmp_path: Path):
+    """mm of n: 2n³ / 3584 ns, 12n² B in 12n² / 204.8 to 12n² / 102.4 ns: compute from n = 420 (twice the longest time),
+    memory to n = 52 (half of the shortest). relu of 1024²: 293 ns against 40960 ns."""
+    text = (
+        "".join(f"{call('torch.mm', (n, n), (n, n))}\n    op aten::mm\n" for n in (419, 421, 51, 54))
+        + f"{call('torch.relu', (1024, 1024))}\n    op aten::relu\n"
+    )
+    view = on_cpu(tmp_path, text, ZEN3)
+    assert [row[0] for row in table(view, "bound")] == ["na", "compute", "memory", "na", "memory"]
+    assert {tuple(row) for row in table(view, "roof,eff,tcwhy")} == {("na",) * 3}
+
+
+def test_the_command_says_how_the_processors_peaks_were_derived(tmp_path: Path, capsys):
     what = recording(f"{call('torch.mm', (8, 8), (8, 8))}\n    op seq=1 aten::mm\n")
-    trace = formats.load(build.write_capture(tmp_path / "net.sqlite", what))
-    view = View(rows(trace), hardware.named("A100"))
-    assert set(map(tuple, table(view, "bound,roof,eff,peak,tcwhy"))) == {("na",) * 5}
+    path = build.write_capture(tmp_path / "net.sqlite", what)
+    assert main(["-c", "bound", str(path)]) == 0
+    assert (
+        "  peaks: the recording lacks cpu.id, cpu.isa, cpu.mhz, cpu.cores, threads.intraop\n"
+        in capsys.readouterr().err
+    )
 
 
 def test_copies_have_no_roofline(tmp_path: Path):
