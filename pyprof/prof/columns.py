@@ -21,8 +21,10 @@ from pyprof.netdict.write import distinct_triples
 from pyprof.prof import hardware, roofline
 from pyprof.prof.attribute import Costs, attribute
 from pyprof.prof.hardware import Hardware
+from pyprof.prof.modelflops import model_flops
 from pyprof.prof.params import dtype, params
 from pyprof.prof.roofline import Cases, Roofline
+from pyprof.prof.utilisation import Utilisation, Work, per_row
 from pyprof.prof.verdict import verdict
 from pyprof.registry import Registry
 
@@ -45,6 +47,24 @@ class View:
     @cached_property
     def roofline(self) -> Roofline:
         return roofline.roofline(self.rows, self.costs, self.cases, self.hardware)
+
+    @cached_property
+    def model_flops(self) -> Column:
+        """FLOPs as papers count them for MFU, per row."""
+        return model_flops(self.rows, self.costs)
+
+    @cached_property
+    def work(self) -> Work:
+        """What HFU and MFU are computed from, of rows, calls, steps and bins."""
+        rows = self.rows
+        return Work(
+            rows.start, rows.end, rows.duration, self.costs.flops, self.model_flops, self.roofline.peak
+        )
+
+    @cached_property
+    def utilisation(self) -> Utilisation:
+        """HFU and MFU of each row."""
+        return per_row(self.work)
 
 
 class Texts(NamedTuple):
@@ -303,7 +323,7 @@ def _gbs(view: View) -> Cells:
 
 
 # Columns that need to know the GPU.
-OF_HARDWARE = frozenset({"bound", "roof", "eff"})
+OF_HARDWARE = frozenset({"bound", "roof", "eff", "hfu", "mfu"})
 
 
 @column("ai", "AI", 8, "FLOP/B")
@@ -354,6 +374,27 @@ def _tcwhy(view: View) -> Cells:
     codes = np.where(view.cases.codes < 0, len(view.cases.cases), view.cases.codes)
     texts = [None if case.on_cpu else verdict(case, view.hardware) for case in view.cases.cases]
     return Texts(codes, [*texts, "-"])
+
+
+@column("flops_dense", "DenseFLOPs", 12, "count")
+def _flops_dense(view: View) -> Cells:
+    """Model FLOPs of the row, as papers count them for MFU: as flops, but dense-equivalent (attention with the whole
+    rectangle of a causal mask, 2:4 sparsity with its zeros) and nothing twice: 0 in the phase recompute, and the
+    backward of a fused attention without the scores that it computes again. An integer."""
+    return view.model_flops
+
+
+@column("hfu", "HFU(%)", 6, "%")
+def _hfu(view: View) -> Cells:
+    """Hardware FLOPs utilisation: executed FLOPs (column flops) divided by the row's time and by the GPU's peak for
+    their type (column peak). na on the CPU, and where the FLOPs, the type or the GPU are unknown."""
+    return Reals(100 * view.utilisation.hfu)
+
+
+@column("mfu", "MFU(%)", 6, "%")
+def _mfu(view: View) -> Cells:
+    """Model FLOPs utilisation: as hfu, of the model FLOPs (column flops_dense)."""
+    return Reals(100 * view.utilisation.mfu)
 
 
 def markdown() -> str:

@@ -91,6 +91,28 @@ def test_figures_worked_out_by_hand(view):
     ]
 
 
+def test_utilisation_of_the_same_rows(view):
+    """The times above, divided by 11632, 881019, 3, 5395, 20000 and 1000000 ns."""
+    assert table(view, "flops,flops_dense,hfu,mfu") == [
+        ["536870912", "536870912", "14.8", "14.8"],
+        ["137438953472", "137438953472", "50.0", "50.0"],
+        ["0", "0", "0.0", "0.0"],
+        ["1048576", "1048576", "1.0", "1.0"],
+        ["268435456", "268435456", "8.6", "8.6"],
+        ["17179869184", "17179869184", "88.1", "88.1"],
+        ["na", "na", "na", "na"],
+    ]
+
+
+def test_a_causal_call_is_used_less_than_its_model(tmp_path: Path):
+    """(1, 1, 64, 64): 2080 pairs of 4096; 2080·256 and 4096·256 FLOPs in 10 ns at 312000 per ns."""
+    q = half(1, 1, 64, 64)
+    causal = call("torch.nn.functional.scaled_dot_product_attention", q, q, q, is_causal=True)
+    what = f"{causal}\n aten::x\n  > 10 flash_fwd"
+    view = View(rows(formats.load(build.write_nsys(tmp_path / "f", recording(what)))), hardware.named("A100"))
+    assert table(view, "flops,flops_dense,hfu,mfu") == [["532480", "1048576", "17.1", "33.6"]]
+
+
 def test_verdicts_of_the_same_rows(view):
     assert [text for [text] in table(view, "tcwhy")] == [
         "used",
@@ -137,7 +159,7 @@ def on_cpu(path: Path, what: str, facts: dict[str, str]) -> View:
 
 def test_on_the_cpu_they_are_unknown(tmp_path: Path):
     view = on_cpu(tmp_path, f"{call('torch.mm', (8, 8), (8, 8))}\n    op seq=1 aten::mm\n", {})
-    assert set(map(tuple, table(view, "bound,roof,eff,tcwhy"))) == {("na",) * 4}
+    assert set(map(tuple, table(view, "bound,roof,eff,tcwhy,hfu,mfu"))) == {("na",) * 6}
     assert set(map(tuple, table(view, "peak"))) == {("float32",)}
 
 
@@ -150,7 +172,7 @@ def test_on_the_cpu_a_bound_is_said_where_it_is_certain(tmp_path: Path):
     )
     view = on_cpu(tmp_path, text, ZEN3)
     assert [row[0] for row in table(view, "bound")] == ["na", "compute", "memory", "na", "memory"]
-    assert {tuple(row) for row in table(view, "roof,eff,tcwhy")} == {("na",) * 3}
+    assert {tuple(row) for row in table(view, "roof,eff,hfu,mfu,tcwhy")} == {("na",) * 5}
 
 
 def test_the_command_says_how_the_processors_peaks_were_derived(tmp_path: Path, capsys):
