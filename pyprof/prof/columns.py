@@ -63,8 +63,9 @@ class View:
 
     @cached_property
     def utilisation(self) -> Utilisation:
-        """HFU and MFU of each row."""
-        return per_row(self.work)
+        """HFU and MFU of each row; as its roofline time, unknown without a GPU, also where there are no FLOPs."""
+        unknown = np.isnan(self.roofline.time)
+        return Utilisation(*(np.where(unknown, np.nan, figure) for figure in per_row(self.work)))
 
 
 class Texts(NamedTuple):
@@ -387,7 +388,7 @@ def _flops_dense(view: View) -> Cells:
 @column("hfu", "HFU(%)", 6, "%")
 def _hfu(view: View) -> Cells:
     """Hardware FLOPs utilisation: executed FLOPs (column flops) divided by the row's time and by the GPU's peak for
-    their type (column peak). na on the CPU, and where the FLOPs, the type or the GPU are unknown."""
+    their type (column peak). na on the CPU, for copies, and where FLOPs, bytes, the type or the GPU are unknown."""
     return Reals(100 * view.utilisation.hfu)
 
 

@@ -132,7 +132,7 @@ def test_the_sum_of_roofline_times_of_a_call_is_that_of_the_call(view):
 
 def test_without_a_gpu_only_what_needs_none_is_known(view):
     bare = View(view.rows)
-    assert {row[0] for row in table(bare, "bound,roof,eff")} == {"na"}
+    assert set(map(tuple, table(bare, "bound,roof,eff,hfu,mfu"))) == {("na",) * 5}
     assert [row[0] for row in table(bare, "ai")][:2] == ["59.362", "1365.333"]
     assert table(bare, "tcwhy")[0] == ["used"]
 
@@ -170,8 +170,9 @@ def test_on_the_cpu_a_bound_is_said_where_it_is_certain(tmp_path: Path):
         "".join(f"{call('torch.mm', (n, n), (n, n))}\n    op aten::mm\n" for n in (419, 421, 51, 54))
         + f"{call('torch.relu', (1024, 1024))}\n    op aten::relu\n"
     )
+    text += f"{call('torch.empty', 3)}\n    op aten::empty\n"
     view = on_cpu(tmp_path, text, ZEN3)
-    assert [row[0] for row in table(view, "bound")] == ["na", "compute", "memory", "na", "memory"]
+    assert [row[0] for row in table(view, "bound")] == ["na", "compute", "memory", "na", "memory", "-"]
     assert {tuple(row) for row in table(view, "roof,eff,hfu,mfu,tcwhy")} == {("na",) * 5}
 
 
@@ -190,7 +191,7 @@ def test_copies_have_no_roofline(tmp_path: Path):
     what.kernels.append(build.Kernel("copy", 500, 509, 1, size=64, copy_kind=1))
     trace = formats.load(build.write_nsys(tmp_path / "net.sqlite", what))
     view = View(rows(trace, memory=True), hardware.named("A100"))
-    assert ["na", "na", "na", "-"] in table(view, "bound,roof,eff,tcwhy")
+    assert ["na"] * 5 + ["-"] in table(view, "bound,roof,eff,hfu,mfu,tcwhy")
 
 
 def test_an_empty_table_has_them_too(view):
