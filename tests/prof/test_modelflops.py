@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,9 +91,10 @@ def test_calls_of_one_signature_do_not_share(found):
     assert set(found(text).values()) == {(2 * TRIANGLE, 2 * SQUARE)}
 
 
-def test_calls_inside_one_call_do_not_share(found):
-    inner = "".join(f"  {CAUSAL}\n    aten::x\n      > {ns} flash_fwd_{ns}\n" for ns in (10, 990))
-    assert set(found(f"{call('mine.block', (1,))}\n{inner}").values()) == {(2 * TRIANGLE, 2 * SQUARE)}
+@pytest.mark.parametrize(("what", "executed"), [(CAUSAL, 2 * TRIANGLE), (FLEX, None)])
+def test_calls_inside_one_call_do_not_share(found, what, executed):
+    inner = "".join(f"  {what}\n    aten::x\n      > {ns} flash_fwd_{ns}\n" for ns in (10, 990))
+    assert set(found(f"{call('mine.block', (1,))}\n{inner}").values()) == {(executed, 2 * SQUARE)}
 
 
 def test_where_only_the_dense_figure_is_known_the_model_has_it(found):
@@ -154,6 +156,34 @@ def test_operator_events_carry_both(found):
     assert both[kernel] == (2 * TRIANGLE, 2 * SQUARE)
     assert both[f"{kernel}_backward"] == (5 * TRIANGLE, 4 * SQUARE)
     assert both["aten::scaled_dot_product_attention"] == (0, 0)
+
+
+def test_operator_events_of_one_backward_do_not_share(tmp_path: Path):
+    """Each carries its own cost; of a formula of the user only the dense FLOPs are known."""
+
+    @pyprof.cost("modelflops::hidden")
+    def hidden(x: Tensor) -> pyprof.Cost:
+        return pyprof.Cost(None, 0, dense=7)
+
+    event = call("modelflops::hidden", (1,))
+    what = recording(f"""
+        {CAUSAL}
+            op seq=3 {call("aten::scaled_dot_product_attention", Q, Q, Q, None, 0.0, True)}
+        thread 2
+        op {call("autograd::engine::evaluate_function: XBackward0")}
+            op seq=3 forward=1 {call("XBackward0", Q)}
+                op {event}
+                    wait 20
+                op {event}
+                    wait 60
+    """)
+    try:
+        view = View(rows(formats.load(build.write_capture(tmp_path / "net.sqlite", what))))
+        mine = np.flatnonzero(view.rows.name == view.rows.names.index("modelflops::hidden"))
+        assert view.costs.flops.mask()[mine].tolist() == [False, False]
+        assert view.model_flops.values[mine].tolist() == [7, 7]
+    finally:
+        custom.forget("modelflops::hidden")
 
 
 def test_a_part_of_a_backward_has_its_share(found):

@@ -153,6 +153,13 @@ def test_a_bin_has_its_part_of_each_row_but_for_the_rounding(rows, edges):
         assert abs(value - exact) < len(rows)
 
 
+def test_parts_of_long_rows_are_exact():
+    """100 s: the product of what is left over and the time that went by takes more than 64 bits."""
+    flops, elapsed, duration = 10**17 + 99_999_999_999, 90_000_000_001, 10**11
+    found = within(np.array([flops]), np.array([0]), np.array([duration]), np.array([0]), np.array([elapsed]))
+    assert found.tolist() == [flops * elapsed // duration]
+
+
 def test_sums_beyond_64_bits_are_exact():
     huge = np.full(5, 2**62, np.int64)
     start = np.zeros(5, np.int64)
