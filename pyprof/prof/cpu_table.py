@@ -37,7 +37,7 @@ _AVX2 = {"fma": 32}
 _AVX512 = {"avx512f": 64, "fma": 32}
 _VNNI = {"int8": {"avx512_vnni": 256}}
 _AMX = {
-    "bfloat16": {"amx_bf16": 1024, "avx512_bf16": 128},
+    "bfloat16": {"amx_bf16": 1024},
     "int8": {"amx_int8": 2048, "avx512_vnni": 256},
     "float16": {"amx_fp16": 1024, "avx512_fp16": 128},
 }

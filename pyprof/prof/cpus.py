@@ -49,11 +49,9 @@ class Cpu:
 
 def of(facts: Mapping[str, str]) -> Cpu | str:
     """The processor of a recording, or the reason why its peaks are unknown."""
-    missing = [
-        name
-        for name in ("cpu.id", "cpu.isa", "cpu.mhz", "cpu.cores", "threads.intraop")
-        if not facts.get(name)
-    ]
+    if not facts.get("cpu.id"):
+        return "the input does not say which processor ran"
+    missing = [name for name in ("cpu.isa", "cpu.mhz", "cpu.cores", "threads.intraop") if not facts.get(name)]
     if missing:
         return f"the recording lacks {', '.join(missing)}"
     core = next((core for core in CORES if re.match(core.id, facts["cpu.id"])), None)

@@ -37,7 +37,7 @@ MACHINES = [
     ("GenuineIntel 6 85 4", "avx2,fma", {"cpu__name": "Xeon Silver"}, "Skylake-SP", 32 * 16, 32 * 16, None, None),
     ("GenuineIntel 6 85 7", SKYLAKE + ",avx512_vnni", {}, "Cascade Lake", 64 * 16, 64 * 16, 256 * 16, 6 * 2.933 * 8),
     ("GenuineIntel 6 143 8", SAPPHIRE, {}, "Sapphire Rapids", 64 * 16, 1024 * 16, 2048 * 16, 8 * 4.8 * 8),
-    ("GenuineIntel 6 143 8", SAPPHIRE.partition(",amx")[0], {}, "Sapphire Rapids", 64 * 16, 128 * 16, 256 * 16, None),
+    ("GenuineIntel 6 143 8", SAPPHIRE.partition(",amx")[0], {}, "Sapphire Rapids", 64 * 16, 64 * 16, 256 * 16, None),
     ("AuthenticAMD 23 49 0", "avx2,fma", {}, "Zen 2, EPYC 7002", 32 * 16, 32 * 16, None, 8 * 3.2 * 8),
     ("AuthenticAMD 25 17 1", SKYLAKE + ",avx512_bf16", {}, "Zen 4, EPYC 9004", 32 * 16, 64 * 16, None, 12 * 4.8 * 8),
     ("AuthenticAMD 26 2 1", SKYLAKE + ",avx512_bf16", {}, "Zen 5, EPYC 9005", 64 * 16, 128 * 16, None, 12 * 6 * 8),

@@ -12,8 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.checkpoint import checkpoint
 
 import pyprof
 from pyprof.model import Tensor
@@ -216,3 +220,56 @@ def test_the_sum_over_the_kernels_of_a_call_and_direction_is_its_dense_cost(call
     view = View(rows(formats.load(build.write_nsys(Path(build.scratch()) / "f", recording(text)))))
     assert view.model_flops.mask().all()
     assert view.model_flops.values.sum() == expected
+
+
+LAYERS, HEADS, SIZE, LENGTH, BATCH = 2, 2, 8, 16, 3
+WIDTH = HEADS * SIZE
+
+
+class Layer(nn.Module):
+    """A transformer's layer without biases and norms: products and residual sums."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        sizes = {"qkv": (1, 3), "out": (1, 1), "up": (1, 4), "down": (4, 1)}
+        for name, (a, b) in sizes.items():
+            setattr(self, name, nn.Linear(a * WIDTH, b * WIDTH, bias=False))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (t.view(BATCH, LENGTH, HEADS, SIZE).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(seen.transpose(1, 2).reshape(BATCH, LENGTH, WIDTH))
+        return x + self.down(F.relu(self.up(x)))
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(11, WIDTH)
+        self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
+        self.head = nn.Linear(WIDTH, 11, bias=False)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        x = self.words(words)
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=False)
+        return self.head(x)
+
+
+def test_a_recorded_training_step_is_what_palm_counts(tmp_path: Path):
+    """6·N + 12·L·H·Q·T FLOPs per token (PaLM, appendix B), whatever is recomputed and masked. Executed: the forward of
+    the layers twice, and nine products of attention (2 + 2 + 5) on the 136 of 256 pairs of the triangle."""
+    model, path = Model(), tmp_path / "net.sqlite"
+    try:
+        with pyprof.profile(str(path)):
+            model(torch.randint(11, (BATCH, LENGTH))).sum().backward()
+    finally:
+        pyprof.shutdown()
+    found = pyprof.load(path).kernels
+    products = found[found.kernel.astype(str).str.contains("aten::mm|attention")]  # not the sums of gradients
+    weights = sum(m.weight.numel() for m in model.modules() if isinstance(m, nn.Linear))
+    again = weights - model.head.weight.numel()
+    tokens = BATCH * LENGTH
+    pair = 2 * LAYERS * WIDTH * BATCH  # one product of all heads, per pair of a query and a key
+    assert products.flops_dense.sum() == tokens * (6 * weights + 12 * LAYERS * WIDTH * LENGTH)
+    assert products.flops.sum() == tokens * (6 * weights + 2 * again) + 9 * pair * 136
