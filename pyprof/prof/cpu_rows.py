@@ -39,11 +39,12 @@ def fill(work: Work, index: Ints) -> None:
     work.basis[index] = np.where(beside & (basis != VIEWED), FORMULA, basis)
     work.principal[index] = carries
     _forward_calls(work, index, carries, flops, size)
-    _leaves_by_default(work, index[~covered & ~tree.has_children()])
+    unexplained = tree.around(basis == NOT_KNOWN)
+    _innermost_by_default(work, index[~covered & ~around & ~unexplained])
 
 
-def _leaves_by_default(work: Work, index: Ints) -> None:
-    """Events that nothing explains and that contain none: the bytes of their tensors."""
+def _innermost_by_default(work: Work, index: Ints) -> None:
+    """Events that nothing explains, with no event inside that does the work: the bytes of their tensors."""
     events = [sign.event for sign in work.signatures]
     costs = [default(event) if event is not None and event.mod != "autograd" else UNKNOWN for event in events]
     known = np.array([cost.basis != "unknown" for cost in costs], bool)
@@ -86,14 +87,17 @@ class _Tree:
         order = np.argsort(depth, kind="stable")
         self.levels = np.split(order, np.cumsum(np.bincount(depth))[:-1])
 
-    def has_children(self) -> Bools:
+    def around(self, marked: Bools) -> Bools:
+        """Which events have a marked one inside them."""
         out = np.zeros(len(self.parent), bool)
-        out[self.parent[self.parent >= 0]] = True
+        for members in reversed(self.levels):
+            nested = members[self.parent[members] >= 0]
+            out[self.parent[nested[(out | marked)[nested]]]] = True
         return out
 
 
 def _carriers(tree: _Tree, basis: Ints, flops: Ints, size: Ints) -> tuple[Bools, Bools, Bools]:
-    """Which events carry a cost, which have an event of known cost inside them, and which are inside a carrier.
+    """Which events carry a cost, which have one inside that works, and which are inside a carrier.
 
     An event with a formula leaves its cost to the events inside it if those account for at least half of its FLOPs
     (of its bytes, if it computes nothing): `aten::relu` to `aten::clamp_min`, but `aten::addmm` not to the copy of
@@ -101,9 +105,10 @@ def _carriers(tree: _Tree, basis: Ints, flops: Ints, size: Ints) -> tuple[Bools,
     """
     n = len(basis)
     computes = (basis == FORMULA) | (basis == DEFAULT)
-    flops, size = np.maximum(flops, 0), np.maximum(size, 0)
-    inner_flops, inner_size, inner = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, bool)
-    carries, around = np.zeros(n, bool), np.zeros(n, bool)
+    works = computes & ((flops != 0) | (size != 0))
+    flops, size = np.maximum(flops, 0).astype(float), np.maximum(size, 0).astype(float)  # sums of any size
+    inner_flops, inner_size, inner = np.zeros(n), np.zeros(n), np.zeros(n, bool)
+    carries = np.zeros(n, bool)
     for members in reversed(tree.levels):
         enough = np.where(
             flops[members] > 0,
@@ -118,17 +123,19 @@ def _carriers(tree: _Tree, basis: Ints, flops: Ints, size: Ints) -> tuple[Bools,
         np.add.at(inner_flops, above, inner_flops[nested])
         np.add.at(inner_size, above, inner_size[nested])
         inner[above[inner[nested]]] = True
-        around[above[around[nested] | (basis[nested] != NOT_KNOWN)]] = True
     covered = np.zeros(n, bool)
     for members in tree.levels:  # below a carrier nothing else carries
         nested = members[tree.parent[members] >= 0]
         above = tree.parent[nested]
         covered[nested] = covered[above] | carries[above]
-    return carries & ~covered, around, covered
+    return carries & ~covered, tree.around(works), covered
 
 
 def _forward_calls(work: Work, index: Ints, carries: Bools, flops: Ints, size: Ints) -> None:
-    """The cost of a forward call that has a formula goes to its carriers, in proportion to their own FLOPs or bytes."""
+    """The cost of a forward call that has a formula goes to its carriers, in proportion to their own FLOPs or bytes.
+
+    A figure that the formula leaves open (the bytes of `to(device)`) is what the events say.
+    """
     site = work.rows.site[index]
     owners = [sign.owner for sign in work.signatures]
     owned = np.array([owner is not None for owner in owners], bool)[site] & (work.direction[index] == FPROP)
@@ -148,6 +155,7 @@ def _forward_calls(work: Work, index: Ints, carries: Bools, flops: Ints, size: I
     computes = np.bincount(group[members], weight, n)[group[members]] > 0
     own = [lookup(owner) if owner is not None else UNKNOWN for owner in owners]
     table, who = figures(own), site[members]
-    work.flops[index[members]] = share(table[who, 0], group[members], np.where(computes, weight, other))
-    work.bytes[index[members]] = share(table[who, 1], group[members], np.where(computes, weight, other))
+    for column, figure in ((work.flops, 0), (work.bytes, 1)):
+        shares = share(table[who, figure], group[members], np.where(computes, weight, other))
+        column[index[members]] = np.where(table[who, figure] < 0, column[index[members]], shares)
     work.basis[index[members]] = np.array([BASES.index(cost.basis) for cost in own], np.int8)[who]

@@ -10,7 +10,19 @@ from pyprof.marker import is_event
 from pyprof.model import BPROP, Bools, Call, Cost, Ints, Site
 from pyprof.prof import kernels
 from pyprof.prof.cost import UNKNOWN, lookup, lookup_or_default
-from pyprof.prof.work import BASES, FORMULA, Work, add, family, figures, groups, longest, parts, share
+from pyprof.prof.work import (
+    BASES,
+    DEFAULT,
+    FORMULA,
+    Work,
+    add,
+    family,
+    figures,
+    groups,
+    longest,
+    parts,
+    share,
+)
 
 # Which part of a group's cost a row carries; rows of one group and slot share it.
 _HELPER, _WHOLE, _DGRAD, _WGRAD, _BOTH, _EITHER, _BGRAD = range(7)
@@ -21,7 +33,8 @@ def fill(work: Work, index: Ints) -> None:
     rows = work.rows
     site, name, duration = rows.site[index], rows.name[index], rows.duration[index]
     owners = [sign.owner or sign.event for sign in work.signatures]
-    known = np.array([owner is not None and _price(owner).basis != "unknown" for owner in owners], bool)[site]
+    bases = [UNKNOWN.basis if owner is None else _price(owner).basis for owner in owners]
+    known = np.array([basis != "unknown" for basis in bases], bool)[site]
     group = groups(work, index, owners)
     kinds = [kernels.kind(text) for text in rows.names]
     fits = _fits(owners, kinds)[site, name]
@@ -31,6 +44,8 @@ def fill(work: Work, index: Ints) -> None:
     slot = _slots(group, duration, fits, is_product, reduces, part)
     helper = known & (slot == _HELPER)
     work.flops[index[helper]], work.bytes[index[helper]], work.basis[index[helper]] = 0, 0, FORMULA
+    guessed = index[helper & np.array([basis == "default" for basis in bases], bool)[site]]
+    work.flops[guessed], work.basis[guessed] = -1, DEFAULT  # any of its kernels may be the one that computes
     work.principal[index] = slot != _HELPER
     carriers = np.flatnonzero(known & (slot != _HELPER))
     _share_out(work, index, carriers, group, slot, owners)
