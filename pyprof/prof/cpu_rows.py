@@ -9,6 +9,7 @@ import pandas as pd
 from pyprof import intervals
 from pyprof.model import FPROP, NO_DIRECTION, Bools, Cost, Ints, Rows, Site
 from pyprof.prof.cost import UNKNOWN, VIEW, default, lookup
+from pyprof.prof.reasons import COMPOSITE, reason_of
 from pyprof.prof.work import (
     BASES,
     DEFAULT,
@@ -58,7 +59,7 @@ def _innermost_by_default(work: Work, index: Ints) -> None:
 
 
 def _of_event(site: Site, sign: Signature) -> Cost:
-    """The cost of an operator event by itself. An autograd node only calls operators, which are events inside it.
+    """The cost of an operator event by itself. An autograd node or a composite only calls operators: events inside it.
 
     What has a call but no direction runs while torch.compile is at work, on tensors without data.
     """
@@ -66,7 +67,9 @@ def _of_event(site: Site, sign: Signature) -> Cost:
         return lookup(sign.owner)
     if sign.event is None:
         return UNKNOWN
-    return VIEW if sign.event.mod == "autograd" else lookup(sign.event)
+    if sign.event.mod == "autograd" or reason_of(sign.event) == COMPOSITE:
+        return VIEW
+    return lookup(sign.event)
 
 
 class _Tree:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from pyprof.marker import is_event
 from pyprof.model import Bools, Call, Cost, Ints, Rows, Site
-from pyprof.prof.cost import UNKNOWN, find, lookup
+from pyprof.prof.cost import LARGEST, UNKNOWN, find, lookup
 
 BASES = ("formula", "view", "default", "unknown")
 FORMULA, VIEWED, DEFAULT, NOT_KNOWN = range(4)  # index in BASES
@@ -118,10 +118,12 @@ def share(cost: Ints, team: Ints, weight: Ints) -> Ints:
 
 
 def figures(costs: list[Cost]) -> Ints:
-    """FLOPs and bytes of costs, (n, 2); -1 is unknown."""
-    return np.array(
-        [[-1 if c.flops is None else c.flops, -1 if c.bytes is None else c.bytes] for c in costs], np.int64
-    )
+    """FLOPs and bytes of costs, (n, 2); -1 is unknown, as is a sum that does not fit in 64 bits."""
+
+    def known(figure: int | None) -> int:
+        return -1 if figure is None or figure > LARGEST else figure
+
+    return np.array([[known(c.flops), known(c.bytes)] for c in costs], np.int64).reshape(-1, 2)
 
 
 def groups(work: Work, index: Ints, owners: list[Call | None]) -> Ints:
