@@ -24,7 +24,7 @@ from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
-from pyprof.model import Arg, Call, Cost, Tensor
+from pyprof.model import Arg, Call, Cost, Other, Tensor, Value
 from pyprof.prof.reasons import COSTLESS, reason_of
 from pyprof.registry import Registry, load_folder
 
@@ -175,7 +175,7 @@ def default(call: Call, outputs: Iterable[Tensor] = ()) -> Cost:
     name = call.op.rsplit("::", 1)[-1].split(".", 1)[0]
     if reason_of(call) in COSTLESS:
         return VIEW
-    given = [(arg.name, tensor) for arg in call.args for tensor in _tensors(arg.value)]
+    given = [(arg.name, tensor) for arg in call.args for tensor in tensors_of(arg.value)]
     if not given or not possible(call):
         return UNKNOWN
     inplace = name.endswith("_") and not name.endswith("__")
@@ -194,10 +194,17 @@ def lookup_or_default(call: Call) -> Cost:
     return default(call) if found.basis == "unknown" and "::" in call.op else found
 
 
-def _tensors(value: Any) -> list[Tensor]:
+def tensors_of(value: Value) -> list[Tensor]:
+    """The tensors of an argument, a list or tuple of them among others.
+
+    >>> len(tensors_of((Tensor((), None), 3, (Tensor((), None),))))
+    2
+    """
     if isinstance(value, Tensor):
         return [value]
-    return [tensor for item in value for tensor in _tensors(item)] if type(value) is tuple else []
+    if isinstance(value, tuple) and not isinstance(value, Other):
+        return [tensor for item in value for tensor in tensors_of(item)]
+    return []
 
 
 def possible(call: Call) -> bool:
@@ -206,7 +213,7 @@ def possible(call: Call) -> bool:
     >>> [possible(Call("torch", "relu", (Arg("", Tensor(shape, "float32")),))) for shape in ((2, 3), (-1,), (2**62, 4))]
     [True, False, False]
     """
-    return all(_exists(tensor) for arg in call.args for tensor in _tensors(arg.value))
+    return all(_exists(tensor) for arg in call.args for tensor in tensors_of(arg.value))
 
 
 def _exists(tensor: Tensor) -> bool:
@@ -249,5 +256,5 @@ def bytes_of(*tensors: Tensor | None) -> int | None:
 
 __all__ = [
     "LARGEST", "UNKNOWN", "VIEW", "Arg", "Call", "Cost", "Formula", "Tensor", "bytes_of", "cost", "default", "find",
-    "formulas", "lookup", "lookup_or_default", "possible", "total",
+    "formulas", "lookup", "lookup_or_default", "possible", "tensors_of", "total",
 ]  # fmt: skip
