@@ -180,8 +180,7 @@ def default(call: Call, outputs: Iterable[Tensor] = ()) -> Cost:
         return UNKNOWN
     inplace = name.endswith("_") and not name.endswith("__")
     written = [given[0][1]] if inplace and given[0][0] != "out" else []
-    found = Cost(None, bytes_of(*(tensor for _, tensor in given), *written, *outputs), basis="default")
-    return found if _sane(found) else UNKNOWN
+    return Cost(None, bytes_of(*(tensor for _, tensor in given), *written, *outputs), basis="default")
 
 
 def lookup_or_default(call: Call) -> Cost:
@@ -236,17 +235,17 @@ def _sane(part: Cost | None) -> bool:
 
 
 def total(sizes: Iterable[int | None]) -> int | None:
-    """Sum that is unknown if one part is.
+    """Sum that is unknown if one part is, or if it does not fit in 64 bits.
 
-    >>> total([1, 2]), total([1, None])
-    (3, None)
+    >>> total([1, 2]), total([1, None]), total([LARGEST, 1])
+    (3, None, None)
     """
     out = 0
     for size in sizes:
         if size is None:
             return None
         out += size
-    return out
+    return out if out <= LARGEST else None
 
 
 def bytes_of(*tensors: Tensor | None) -> int | None:

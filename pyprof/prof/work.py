@@ -12,7 +12,7 @@ import pandas as pd
 
 from pyprof.marker import is_event
 from pyprof.model import Bools, Call, Cost, Ints, Rows, Site
-from pyprof.prof.cost import LARGEST, UNKNOWN, find, lookup
+from pyprof.prof.cost import UNKNOWN, find, lookup, total
 
 BASES = ("formula", "view", "default", "unknown")
 FORMULA, VIEWED, DEFAULT, NOT_KNOWN = range(4)  # index in BASES
@@ -82,11 +82,7 @@ def add(costs: list[Cost]) -> Cost:
     """
     if not costs:
         return UNKNOWN
-    flops, size = [c.flops for c in costs], [c.bytes for c in costs]
-    return Cost(
-        None if None in flops else sum(f for f in flops if f is not None),
-        None if None in size else sum(s for s in size if s is not None),
-    )
+    return Cost(total(c.flops for c in costs), total(c.bytes for c in costs))
 
 
 def share(cost: Ints, team: Ints, weight: Ints) -> Ints:
@@ -118,12 +114,9 @@ def share(cost: Ints, team: Ints, weight: Ints) -> Ints:
 
 
 def figures(costs: list[Cost]) -> Ints:
-    """FLOPs and bytes of costs, (n, 2); -1 is unknown, as is a sum that does not fit in 64 bits."""
-
-    def known(figure: int | None) -> int:
-        return -1 if figure is None or figure > LARGEST else figure
-
-    return np.array([[known(c.flops), known(c.bytes)] for c in costs], np.int64).reshape(-1, 2)
+    """FLOPs and bytes of costs, (n, 2); -1 is unknown."""
+    pairs = [[-1 if figure is None else figure for figure in (c.flops, c.bytes)] for c in costs]
+    return np.array(pairs, np.int64).reshape(-1, 2)
 
 
 def groups(work: Work, index: Ints, owners: list[Call | None]) -> Ints:

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
+import pyprof
 from pyprof.marker import decode, encode
 from pyprof.model import Arg, Call, Cost, Other, Tensor, Value
 from pyprof.prof import prof
@@ -119,9 +121,19 @@ def test_a_figure_that_does_not_fit_in_64_bits_is_unknown() -> None:
     side = 2**31
     square = Arg("", Tensor((side, side), "float32"))  # 2**64 bytes, and 2 * 2**93 FLOPs in a product
     assert lookup(Call("torch", "mm", (square, square))) is UNKNOWN
-    assert default(Call("mine", "mine::op", (square,))) is UNKNOWN
+    assert default(Call("mine", "mine::op", (square,))).bytes is None
     small = Arg("", Tensor((2**20, 2**20), "float32"))
     assert lookup(Call("torch", "mm", (small, small))).flops == 2 * 2**60
+
+
+def test_an_estimate_of_sums_beyond_64_bits_is_missing() -> None:
+    def run() -> None:
+        half = torch.empty(2**30, 2**30, device="meta")  # 2**62 bytes
+        half + half.clone()
+
+    found = pyprof.estimate(run).set_index("op")
+    assert found["bytes"].isna()["__add__"]
+    assert found.loc["clone", "flops"] == 0
 
 
 def test_a_type_from_the_future_has_flops_but_no_bytes() -> None:
