@@ -26,7 +26,6 @@ from pyprof.model import KERNEL, MEMCPY, MEMSET, OPERATOR, Bools, Call, Column, 
 from pyprof.prof import cpu_rows, gpu_rows, kernels
 from pyprof.prof.work import BASES, Work, add, family, share, signature
 
-_PRODUCTS = ("gemm", "conv")  # families whose kernels may use tensor cores whatever their names
 USED, NOT_USED, NOT_APPLICABLE, TC_UNKNOWN = 1, 0, 2, 3
 
 
@@ -88,7 +87,9 @@ def _tensor_cores(rows: Rows, work: Work) -> Ints:
             kernels.kind(name) == "other" and kernels.tensor_core(name) is None for name in rows.names
         ]
         families = [family(sign.owner or sign.event) for sign in work.signatures]
-        product = np.array([name in (*_PRODUCTS, "attention") for name in families], bool)[rows.site]
+        product = np.array(
+            [bool(kernels.FITS.get(name, frozenset()) & kernels.PRODUCTS) for name in families], bool
+        )[rows.site]
         idle = np.array([name == "" for name in families], bool)[rows.site]
         out[gpu & np.array(nameless, bool)[rows.name] & (product & work.principal | idle)] = TC_UNKNOWN
     out[(rows.kind == MEMCPY) | (rows.kind == MEMSET)] = NOT_APPLICABLE
