@@ -9,6 +9,8 @@ The cost belongs to the call and is worked out once per distinct call. Among the
 * in the backward of a product (matrix product, convolution) the two gradients are two products: each kernel that fits
   carries one. A kernel of which only the name tells (dgrad, wgrad) carries that one. The longest reduction carries the
   bias gradient. dgrad and wgrad touch the same three operands and cost the same; more kernels than products share.
+  Where no name tells, the shapes of the operators around the launches do: a fused one (`convolution_backward` with its
+  output_mask) carries what it computes, of two different ones each is one gradient. Order and time decide nothing.
 * without a GPU the rows are operator events with shapes of their own. The innermost events that account for the work
   carry: the call's cost in forward, their own cost in backward (their shapes are the evidence), and their own cost
   where the call has no formula (`multi_head_attention_forward`, an optimizer's step).

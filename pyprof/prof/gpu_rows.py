@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 
@@ -14,6 +16,7 @@ from pyprof.prof.work import (
     BASES,
     DEFAULT,
     FORMULA,
+    Signature,
     Work,
     add,
     family,
@@ -25,7 +28,7 @@ from pyprof.prof.work import (
 )
 
 # Which part of a group's cost a row carries; rows of one group and slot share it.
-_HELPER, _WHOLE, _DGRAD, _WGRAD, _BOTH, _EITHER, _BGRAD = range(7)
+_HELPER, _WHOLE, _DGRAD, _WGRAD, _BOTH, _EITHER, _BGRAD, _SHOWN = range(8)
 
 
 def fill(work: Work, index: Ints) -> None:
@@ -39,16 +42,19 @@ def fill(work: Work, index: Ints) -> None:
     kinds = [kernels.kind(text) for text in rows.names]
     fits = _fits(owners, kinds)[site, name]
     is_product = np.array([_is_product(s, o) for s, o in zip(rows.sites, owners)], bool)[site]
+    has_bias = np.array([o is not None and lookup(o).bgrad is not None for o in owners], bool)[site]
     reduces = np.array([kind == "reduction" for kind in kinds], bool)[name]
     part = np.array([_PART[kernels.part(text)] for text in rows.names], np.int8)[name]
-    slot = _slots(group, duration, fits, is_product, reduces, part)
+    slot = _slots(group, duration, fits, is_product, has_bias & (reduces | (part == _BGRAD)), part)
+    evidence = [_evidence(sign, owner) for sign, owner in zip(work.signatures, owners)]
+    team = _shown(group, slot, evidence, site)
     helper = known & (slot == _HELPER)
     work.flops[index[helper]], work.bytes[index[helper]], work.basis[index[helper]] = 0, 0, FORMULA
     guessed = index[helper & np.array([basis == "default" for basis in bases], bool)[site]]
     work.flops[guessed], work.basis[guessed] = -1, DEFAULT  # any of its kernels may be the one that computes
     work.principal[index] = slot != _HELPER
     carriers = np.flatnonzero(known & (slot != _HELPER))
-    _share_out(work, index, carriers, group, slot, owners)
+    _share_out(work, index, carriers, team, slot, owners)
 
 
 _PART = {None: _HELPER, "dgrad": _DGRAD, "wgrad": _WGRAD, "bgrad": _BGRAD}
@@ -73,8 +79,8 @@ def _is_product(site: Site, owner: Call | None) -> bool:
     return cost.dgrad is not None and cost.wgrad is not None
 
 
-def _slots(group: Ints, duration: Ints, fits: Bools, is_product: Bools, reduces: Bools, part: Ints) -> Ints:
-    """What each row carries."""
+def _slots(group: Ints, duration: Ints, fits: Bools, is_product: Bools, of_bias: Bools, part: Ints) -> Ints:
+    """What each row carries. `of_bias`: what could be the gradient of the bias, if there is one."""
     n = int(group.max()) + 1
 
     def in_group(rows: Bools) -> Ints:
@@ -90,7 +96,7 @@ def _slots(group: Ints, duration: Ints, fits: Bools, is_product: Bools, reduces:
     slot[unnamed & ~has_wgrad] = _WGRAD
     either = unnamed & ~has_dgrad & ~has_wgrad
     slot[either] = np.where(in_group(unnamed)[either] <= 2, _EITHER, _BOTH)
-    bias = longest(group, duration, is_product & ~products & (reduces | (part == _BGRAD)))
+    bias = longest(group, duration, is_product & ~products & of_bias)
     slot[bias] = _BGRAD
     simple = ~is_product & fits
     slot[simple] = _WHOLE
@@ -98,14 +104,66 @@ def _slots(group: Ints, duration: Ints, fits: Bools, is_product: Bools, reduces:
     return slot
 
 
+class _Evidence(NamedTuple):
+    """What the operator that launched a backward kernel tells by its shapes."""
+
+    operator: Call
+    cost: Cost
+    whole: bool  # it computes all that the backward needs: others tell one gradient each
+
+
+def _evidence(sign: Signature, owner: Call | None) -> _Evidence | None:
+    """An operator whose FLOPs are those of one gradient, or of both together; None if it tells nothing."""
+    if owner is None or owner is sign.event or sign.event is None or sign.event.mod == "autograd":
+        return None
+    cost, found = lookup(owner), lookup(sign.event)
+    if cost.dgrad is None or cost.wgrad is None or found.basis != "formula" or not found.flops:
+        return None
+    both = add([cost.dgrad, cost.wgrad])
+    fused = "backward" in sign.event.op
+    fitting = [part for part in (cost.dgrad, cost.wgrad) if part.flops == found.flops]
+    if fused and found.flops == both.flops:
+        return _Evidence(sign.event, both, True)
+    if not fitting:
+        return None
+    same = len({part.bytes for part in fitting}) == 1
+    return _Evidence(sign.event, Cost(found.flops, fitting[0].bytes if same else None), fused)
+
+
+def _shown(group: Ints, slot: Ints, evidence: list[_Evidence | None], site: Ints) -> Ints:
+    """Products of which no name tells the gradient, but the shapes of their operators do, get the slot `_SHOWN`.
+
+    One fused operator tells all; two different operators are one gradient each. A single plain one may have run once or
+    twice with the same shapes. Returns the teams that share.
+    """
+    numbers: dict[Call, int] = {}
+    operator = np.array(
+        [-1 if e is None else numbers.setdefault(e.operator, len(numbers)) for e in evidence], np.int64
+    )[site]
+    whole = np.array([e is not None and e.whole for e in evidence], bool)[site]
+    open_ = (slot == _EITHER) | (slot == _BOTH)
+    if not (open_ & (operator >= 0)).any():
+        return group
+    n = int(group.max()) + 1
+    pairs = np.unique(np.stack([group[open_], operator[open_]]), axis=1)
+    distinct = np.bincount(pairs[0], minlength=n)[group]
+    silent = np.bincount(group, open_ & (operator < 0), n)[group] > 0
+    told = open_ & ~silent & np.where(whole, distinct == 1, distinct == 2)
+    slot[told] = _SHOWN
+    return np.where(told, n + group * len(numbers) + operator, group)
+
+
 def _price(owner: Call) -> Cost:
     """A user's call has a formula or none; the operator that launched a kernel has at least its tensors' bytes."""
     return lookup_or_default(owner) if is_event(owner) and owner.mod != "autograd" else lookup(owner)
 
 
-def _cost_of(site: Site, owner: Call, slot: int) -> Cost:
+def _cost_of(sign: Signature, site: Site, owner: Call, slot: int) -> Cost:
     """What a slot of a group costs."""
     cost = _price(owner)
+    if slot == _SHOWN:
+        shown = _evidence(sign, owner)
+        return UNKNOWN if shown is None else shown.cost
     if slot == _WHOLE:
         return add(parts(cost)) if site.direction == BPROP and not is_event(owner) else cost
     dgrad, wgrad = cost.dgrad or UNKNOWN, cost.wgrad or UNKNOWN
@@ -124,7 +182,7 @@ def _share_out(
     site = work.rows.site[index]
     code, keys = pd.factorize(site[carriers] * 8 + slot[carriers])
     distinct = [
-        _cost_of(work.rows.sites[key // 8], owner, key % 8)
+        _cost_of(work.signatures[key // 8], work.rows.sites[key // 8], owner, key % 8)
         if (owner := owners[key // 8]) is not None
         else UNKNOWN
         for key in keys.tolist()
