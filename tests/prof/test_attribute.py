@@ -103,6 +103,14 @@ def test_linear_backward_reduction_carries_the_bias_gradient(carried):
     assert found["sgemm_nn"] == PRODUCT
 
 
+@pytest.mark.parametrize("name", ["reduce_kernel", "calc_bias_diff"])
+def test_without_a_bias_no_reduction_is_its_gradient(carried, name):
+    found = carried(
+        step(call("torch.matmul", (8, 4), (4, 5)), "aten::mm", "5 sgemm", "MmBackward0", f"9 {name}")
+    )
+    assert found[name] == (2 * PRODUCT[0], 2 * PRODUCT[1])
+
+
 CONV = call("torch.nn.functional.conv2d", (2, 3, 8, 8), (4, 3, 3, 3), (4,))
 CONV_FLOPS = 2 * 2 * 4 * 6 * 6 * 3 * 3 * 3
 

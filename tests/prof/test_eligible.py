@@ -36,6 +36,18 @@ def test_a_type_that_is_not_eligible_is_the_verdicts_reason_and_no_other(dtype: 
     assert excluded == (eligible(call) == "no")
 
 
+# CUDA C++ Programming Guide, "Element Types and Matrix Sizes"; of complex numbers, cublasGemmEx.
+TYPES = {
+    "float16": "yes", "bfloat16": "yes", "float8_e5m2": "yes", "float4_e2m1fn_x2": "yes", "int8": "yes", "uint8": "yes",
+    "float32": "tf32", "complex64": "tf32", "float64": "fp64tc", "complex128": "fp64tc", "int32": "no", "bool": "no",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_types_are_what_nvidia_documents(dtype: str) -> None:
+    assert eligible(product("mm", dtype)) == TYPES[dtype]
+
+
 def test_tf32_switched_off_is_the_verdict_on_what_is_eligible_with_tf32() -> None:
     for dtype in DTYPE_BITS:
         call = product("mm", dtype)

@@ -7,6 +7,8 @@ Times vary from run to run, so the claims are about rows: no product without exa
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -345,3 +347,22 @@ def test_on_the_cpu_the_events_say_what_a_move_to_a_device_moved(tmp_path: Path)
     assert sum(view.costs.bytes.values.tolist()) == 2 * 4 * 32
     still = _view(build.write_capture(tmp_path / "g", recording(text.replace("_to_copy", "view"))))
     assert sum(still.costs.bytes.values.tolist()) == 0
+
+
+def test_the_benchmark_prints_a_row_per_recording_and_names_what_misses_the_aims(
+    root: Path, tmp_path: Path
+) -> None:
+    known = MADE[: MADE.index("{'pyprof': 1, 'mod': 'aten'")]  # up to the operator of another library
+    good, bad = (
+        build.write_nsys(tmp_path / name, recording(text)) for name, text in (("good", known), ("bad", MADE))
+    )
+    command = [sys.executable, str(root / "benchmarks" / "shares.py"), "--aims", str(good)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[2] == (
+        "| good | 1 | 0.0 | 100.0, 0.0, 0.0, 0.0 | 100.0, 0.0, 0.0, 0.0 | 100.0 (100.0) | - | - |"
+    )
+    done = subprocess.run([*command, str(bad)], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "* mine::fused, 30.00 % in 2 rows: default, no exact FLOPs and bytes; no formula" in done.stdout
+    assert done.stdout.endswith("are missed by: bad.\n")
