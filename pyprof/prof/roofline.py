@@ -32,20 +32,13 @@ from pyprof.model import KERNEL, OPERATOR, Call, Ints, Rows, Tensor
 from pyprof.prof import kernels
 from pyprof.prof.attribute import NOT_APPLICABLE, NOT_USED, USED, Costs, family
 from pyprof.prof.cpus import Cpu
+from pyprof.prof.eligible import normal
 from pyprof.prof.gpus import Gpu
 from pyprof.prof.hardware import Hardware
 from pyprof.prof.params import dtype
 
 Floats = npt.NDArray[np.float64]
 _NS = 1e9
-_TYPES = {
-    "half": "float16",
-    "float": "float32",
-    "double": "float64",
-    "uint8": "int8",
-    "qint8": "int8",
-    "quint8": "int8",
-}
 _OPMATH = {
     "float16": "float32", "bfloat16": "float32", "float8": "float32", "float32": "float32", "float64": "float64",
     "complex32": "float32", "complex64": "float32", "complex128": "float64",
@@ -158,19 +151,6 @@ def times(flops: Floats, size: Floats, peak: Floats, bandwidth: Floats) -> tuple
     memory = size / bandwidth * _NS
     compute = np.where((flops == 0) & ~np.isnan(bandwidth), 0.0, flops / peak * _NS)
     return compute, memory, np.maximum(compute, memory)
-
-
-def normal(name: str | None) -> str | None:
-    """A torch dtype as peaks name it.
-
-    >>> normal("float8_e4m3fn"), normal("half"), normal("float4_e2m1fn_x2"), normal(None)
-    ('float8', 'float16', 'float4', None)
-    """
-    if name is None:
-        return None
-    return _TYPES.get(name) or (
-        "float8" if name.startswith("float8") else "float4" if name.startswith("float4") else name
-    )
 
 
 def math(case: Case, hardware: Hardware) -> str | None:

@@ -78,4 +78,4 @@ def test_on_the_cpu_the_innermost_unknown_event_has_its_tensors_bytes(tmp_path: 
 def test_the_kernel_of_an_unknown_operator_has_its_tensors_bytes(tmp_path: Path) -> None:
     found = table(tmp_path, f"{call('mine::op', (4, 8), (8,))}\n    > 9 warp_kernel\n    > 2 other_kernel")
     assert found["warp_kernel"] == ("default", None, 160)
-    assert found["other_kernel"][1:] == (0, 0)
+    assert found["other_kernel"] == ("default", None, 0)  # who knows which of the two computes

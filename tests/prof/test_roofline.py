@@ -299,7 +299,7 @@ VERDICTS = [
     ("volta_dgemm_64x64_nn", op("mm", Tensor((8, 8), "float64"), Tensor((8, 8), "float64")), NOT_USED, "V100 SXM2",
      {}, "float64: needs compute capability 8.0, this is 7.0"),
     ("volta_cgemm_32x32_tn", op("mm", Tensor((8, 8), "complex64"), Tensor((8, 8), "complex64")), NOT_USED, "A100",
-     {}, "complex64: tensor cores do not multiply it"),
+     {}, "complex64: TF32 is off, or was not chosen"),
     ("x_simt_gemm", op("mm", Tensor((8, 8), "bfloat16"), Tensor((8, 8), "bfloat16")), NOT_USED, "T4", {},
      "bfloat16: needs compute capability 8.0, this is 7.5"),
     ("x_simt_gemm", op("mm", Tensor((8, 8), "float8_e5m2"), Tensor((8, 8), "float8_e5m2")), NOT_USED, "MI210", {},

@@ -85,6 +85,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Value = 2, out: Value = None) -> Cost:
         first, second = (tuple(as_int(d) for d in side) for side in dims if isinstance(side, tuple))
     else:
         n = as_int(dims)
+        require(0 <= n <= min(len(a.shape), len(b.shape)), "more dimensions than there are")
         first, second = tuple(range(len(a.shape) - n, len(a.shape))), tuple(range(n))
     inside_a = {d % len(a.shape) for d in first}
     inside_b = {d % len(b.shape) for d in second}
