@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
-from pyprof.model import Arg, Call, Cost, Tensor
+from pyprof.model import Arg, Call, Cost, Other, Tensor
 from pyprof.prof.reasons import COSTLESS, reason
 from pyprof.registry import Registry, load_folder
 
@@ -193,7 +193,11 @@ def lookup_or_default(call: Call) -> Cost:
 def _tensors(value: Any) -> list[Tensor]:
     if isinstance(value, Tensor):
         return [value]
-    return [tensor for item in value for tensor in _tensors(item)] if type(value) is tuple else []
+    if isinstance(value, tuple) and not isinstance(
+        value, Other
+    ):  # a list of our own markers is a kind of tuple
+        return [tensor for item in value for tensor in _tensors(item)]
+    return []
 
 
 def _sane(part: Cost | None) -> bool:

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.model import KERNEL, OPERATOR, Bools, Tensor
+from pyprof.model import KERNEL, OPERATOR, Bools
 from pyprof.prof.attribute import BASES
 from pyprof.prof.columns import View
+from pyprof.prof.ops.shapes import tensors_in
 
 
 class Entry(NamedTuple):
@@ -47,12 +48,7 @@ def ledger(view: View) -> list[Entry]:
 
 
 def _has_shapes(call: object) -> bool:
-    args = getattr(call, "args", ())
-    return any(
-        isinstance(v, Tensor)
-        for arg in args
-        for v in (arg.value if type(arg.value) is tuple else (arg.value,))
-    )
+    return bool(tensors_in(arg.value for arg in getattr(call, "args", ())))
 
 
 def _split(view: View, what: str, known: Bools) -> Entry:

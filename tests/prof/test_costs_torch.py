@@ -229,7 +229,7 @@ SHIFTED = (
     "scatter", "index_fill", "constant_pad_nd", "dropout", "alpha_dropout", "feature_",
     "margin_ranking_loss", "hinge_embedding_loss", "cosine_embedding_loss", "triplet_margin_loss", "poisson_nll_loss",
     "multilabel_margin_loss", "conv_tbc_backward", "polygamma", "stft.center", "trapezoid.dx", "trapz.dx",
-    "cumulative_trapezoid.dx",
+    "cumulative_trapezoid.dx", "normal",
     "rand_like.generator", "randn_like.generator", "randint_like.low", "repeat_interleave.Tensor",
 )  # fmt: skip
 

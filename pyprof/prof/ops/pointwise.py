@@ -112,7 +112,7 @@ FLOAT_UNARY: dict[str, tuple[int, Derivative | None]] = {
     **dict.fromkeys(("airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "modified_bessel_i0",
                      "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0",
                      "scaled_modified_bessel_k1", "spherical_bessel_j0"), (1, None)),  # one special function
-    "angle": (1, None), "deg2rad": (1, FREE), "rad2deg": (1, FREE),
+    "deg2rad": (1, FREE), "rad2deg": (1, FREE),
 }  # fmt: skip
 # Those that keep the dtype. Where the derivative is 0 there is no backward to speak of.
 SAME_UNARY: dict[str, tuple[int, Derivative | None]] = {

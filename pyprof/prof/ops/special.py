@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from pyprof.model import Cost, Tensor, Value
 from pyprof.prof.cost import bytes_of, cost
-from pyprof.prof.ops.linalg import COMPLEX_OF, REAL_OF
+from pyprof.prof.ops.linalg import COMPLEX_OF
 from pyprof.prof.ops.pointwise import Derivative, elementwise
-from pyprof.prof.ops.shapes import as_int, as_tensor, broadcast, like, result_dtype
+from pyprof.prof.ops.shapes import REAL_OF, as_int, as_tensor, broadcast, like, result_dtype
 
 _KINDS = ("chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v", "chebyshev_polynomial_w",
           "shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v",
@@ -97,6 +97,16 @@ def absolute(input: Tensor, *parameters: Value, inplace: bool = False) -> Cost:
     if input.dtype in REAL_OF:
         return elementwise((input,), 4, REAL_OF[input.dtype], Derivative((2,), ((0,),)), inplace)
     return elementwise((input,), 1, None, Derivative((2,), ((0,),)), inplace)
+
+
+@cost("angle")
+def angle(input: Tensor, out: Value = None) -> Cost:
+    """The angle of a complex number is real; of a real one 0 or π. Source: torch.angle.
+
+    >>> angle(Tensor((4,), "float32")), angle(Tensor((4,), "complex64"))
+    (Cost(flops=4, bytes=32), Cost(flops=4, bytes=48))
+    """
+    return elementwise((input,), 1, REAL_OF.get(input.dtype or ""), None, floats=True)
 
 
 @cost("linalg_cross", "cross")
