@@ -123,7 +123,8 @@ def tensordot(a: Tensor, b: Tensor, dims: Value = 2, out: Value = None) -> Cost:
     inside_a = {d % len(a.shape) for d in first}
     inside_b = {d % len(b.shape) for d in second}
     k = prod(a.shape[d] for d in inside_a)
-    require(k == prod(b.shape[d] for d in inside_b), "shapes do not fit")
+    pairs = [(a.shape[x], b.shape[y]) for x, y in zip(first, second, strict=True)]
+    require(all(m == n for m, n in pairs), "shapes do not fit")
     shape = [n for d, n in enumerate(a.shape) if d not in inside_a] + [
         n for d, n in enumerate(b.shape) if d not in inside_b
     ]
