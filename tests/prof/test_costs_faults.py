@@ -10,21 +10,22 @@ import doctest
 import inspect
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from pyprof.model import DTYPE_BITS, Arg, Call, Cost, Tensor, Value
 from pyprof.prof import cost
 from pyprof.prof.cost import Formula, find, formulas, lookup
-from tests.prof import cost_cases, cost_cases_kernels, cost_cases_layers
+from tests.prof import cost_cases, cost_cases_backward, cost_cases_kernels, cost_cases_layers
 from tests.prof.cost_cases import Row
-from tests.prof.cost_cases_backward import backward_parts
 
 Change = Callable[[Cost], Cost]
 
 
-def generators(module: ModuleType) -> dict[str, Callable[[], Iterator[Row]]]:
+def generators(module: ModuleType) -> dict[str, Callable[[], Iterator[Any]]]:
     return {
         name: made
         for name, made in vars(module).items()
@@ -34,6 +35,8 @@ def generators(module: ModuleType) -> dict[str, Callable[[], Iterator[Row]]]:
 
 GENERATORS = generators(cost_cases) | generators(cost_cases_kernels) | generators(cost_cases_layers)
 
+GRADIENTS = generators(cost_cases_backward)
+
 
 @pytest.mark.parametrize("family", GENERATORS)
 def test_costs_are_those_derived_by_hand(family: str) -> None:
@@ -42,26 +45,22 @@ def test_costs_are_those_derived_by_hand(family: str) -> None:
         assert (found.flops, found.bytes) == (flops, size), call
 
 
-def test_parts_of_the_backward_are_those_derived_by_hand() -> None:
-    for call, *parts in backward_parts():
-        found = lookup(call)
-        for name, part in zip(("dgrad", "wgrad", "bgrad"), parts):
-            ours = getattr(found, name)
-            if part is None:
-                assert ours is None or ours.basis == "view", (call, name)
-                continue
-            assert ours is not None, (call, name)
-            assert ours.flops == part[0], (call, name)
-            assert part[1] is None or ours.bytes == part[1], (call, name)
+@pytest.mark.parametrize("family", GRADIENTS)
+def test_parts_of_the_backward_are_those_derived_by_hand(family: str) -> None:
+    for call, part, flops, size in GRADIENTS[family]():
+        found = getattr(lookup(call), part)
+        assert found is not None, (call, part)
+        assert found.flops == flops, (call, part)
+        assert size is None or found.bytes == size, (call, part)
 
 
 def wrong(formula: Formula, change: Change) -> Formula:
     function = formula.function
 
-    def planted(*args: Value, **keywords: Value) -> Cost:
+    def changed(*args: Value, **keywords: Value) -> Cost:
         return change(function(*args, **keywords))
 
-    return formula._replace(function=planted)
+    return formula._replace(function=changed)
 
 
 @pytest.fixture(scope="module")
@@ -76,18 +75,25 @@ def rows() -> dict[Formula, list[Row]]:
     return by_formula
 
 
-def noticed_by_rows(formula: Formula, change: Change, mine: list[Row], patch: pytest.MonkeyPatch) -> bool:
-    """Whether a row of the formula fails while it is wrong."""
-    planted = wrong(formula, change)
+@contextmanager
+def planted(formula: Formula, change: Change, patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """In this block the registry answers with the wrong formula."""
+    instead = wrong(formula, change)
     whole = find.__wrapped__
 
     def found(mod: str, op: str) -> tuple[Formula, bool] | None:
         right = whole(mod, op)
-        return (planted, right[1]) if right is not None and right[0] == formula else right
+        return (instead, right[1]) if right is not None and right[0] == formula else right
 
     with patch.context() as here:
         here.setattr(cost, "find", found)
         here.setattr(cost, "_lookup", cost._lookup.__wrapped__)
+        yield
+
+
+def noticed_by_rows(formula: Formula, change: Change, mine: list[Row], patch: pytest.MonkeyPatch) -> bool:
+    """Whether a row of the formula fails while it is wrong."""
+    with planted(formula, change, patch):
         return any(
             (now.flops, now.bytes) != (flops, size) for call, flops, size in mine for now in [lookup(call)]
         )
@@ -143,6 +149,26 @@ def test_every_formula_that_is_wrong_by_two_is_noticed(
             survived.append("|".join(its))
     print(change.__name__, len(names), by)
     assert not survived, " ".join(survived)
+
+
+def test_a_gradient_that_is_wrong_by_two_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """dgrad, wgrad and bgrad of every formula that has a row."""
+    by_formula: dict[tuple[Formula, str], list[tuple[Call, int]]] = {}
+    for made in GRADIENTS.values():
+        for call, part, flops, _ in made():
+            found = find(call.mod, call.op)
+            assert found is not None
+            by_formula.setdefault((found[0], part), []).append((call, flops))
+    for (formula, part), mine in by_formula.items():
+
+        def fault(right: Cost, part: str = part) -> Cost:
+            one = getattr(right, part)
+            return right if one is None else right._replace(**{part: one._replace(flops=2 * one.flops + 1)})
+
+        with planted(formula, fault, monkeypatch):
+            assert any(getattr(lookup(call), part).flops != flops for call, flops in mine), (formula, part)
+    print("parts", len(by_formula), "of", len({formula for formula, _ in by_formula}), "formulas")
+    assert len({formula for formula, _ in by_formula}) > 150
 
 
 def test_a_wrong_width_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
