@@ -176,6 +176,43 @@ def test_broadcasting_is_torchs(a: tuple[int, ...], b: tuple[int, ...]) -> None:
         assert broadcast(a, b) == expected
 
 
+@given(st.randoms(use_true_random=False), st.integers(1, 3), st.booleans(), st.booleans())
+def test_windows_of_pooling_are_torchs(rng: random.Random, n: int, ceil: bool, averages: bool) -> None:
+    """Sizes, strides, padding, dilation and ceil_mode at random: as many results as torch has, a window each."""
+    window = [rng.randint(1, 4) for _ in range(n)]
+    options: dict[str, Any] = {"stride": [rng.randint(1, 4) for _ in range(n)], "ceil_mode": ceil}
+    options["padding"] = [rng.randint(0, k // 2) for k in window]
+    if not averages:
+        options["dilation"] = [rng.randint(1, 2) for _ in range(n)]
+    x = torch.rand(2, *(rng.randint(7, 9) for _ in range(n)))
+    name = f"{'avg' if averages else 'max'}_pool{n}d"
+    results = getattr(torch.nn.functional, name)(x, window, **options).numel()
+    found = real(name, x, window, mod=F_, **options)
+    assert found.flops == results * prod(window)
+    assert found.bytes == 4 * (x.numel() + results)
+
+
+@given(st.integers(1, 12), st.integers(1, 12))
+def test_adaptive_windows_are_torchs(size: int, wanted: int) -> None:
+    """A window begins at floor(i·size/wanted) and ends at ceil((i + 1)·size/wanted): what a result depends on."""
+    x = torch.rand(1, size, requires_grad=True)
+    out = torch.nn.functional.adaptive_avg_pool1d(x, wanted)
+    seen = 0
+    for i in range(wanted):
+        (gradient,) = torch.autograd.grad(out[0, i], x, retain_graph=True)
+        seen += int(torch.count_nonzero(gradient))
+    assert real("adaptive_avg_pool1d", x, wanted, mod=F_).flops == seen
+
+
+@given(st.randoms(use_true_random=False), st.integers(1, 3))
+def test_sizes_of_resized_images_are_torchs(rng: random.Random, n: int) -> None:
+    x = torch.rand(1, 2, *(rng.randint(3, 9) for _ in range(n)))
+    mode = rng.choice(("nearest", "area", {1: "linear", 2: "bicubic", 3: "trilinear"}[n]))
+    factor = rng.choice((0.5, 1.5, 2.3, 3))
+    results = torch.nn.functional.interpolate(x, scale_factor=factor, mode=mode).numel()
+    assert real("interpolate", x, scale_factor=factor, mode=mode, mod=F_).bytes == 4 * (x.numel() + results)
+
+
 # Operators whose forms disagree about a place, or have another name for it: the formula sorts that out.
 SHIFTED = (
     "_native_batch_norm_legit.no_stats", "convolution_backward_overrideable", "addmm.dtype", "baddbmm.dtype",
