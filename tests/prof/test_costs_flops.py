@@ -3,7 +3,8 @@
 `aten::` operators, on fresh random shapes (`pytest -s` prints the seed).
 
 Where the two differ, docs/flop_counter.md says who is right and why. Here each difference is an arithmetic statement
-about torch's number, so that a torch that mends its fault fails here, and the row can go.
+about torch's number, so that a torch that mends its fault fails here, and the row can go (a mend of the weight gradient
+of groups is under way: pytorch pull request 183405; both are accepted).
 """
 
 from __future__ import annotations
@@ -152,9 +153,11 @@ def test_the_users_calls_agree_forward_and_backward(family: Any, repeat: int) ->
         if found.dgrad is None:
             assert op == "einsum", where  # of three operands and more
             continue
-        groups = keywords.get("groups", 1)  # torch counts the gradient of a grouped weight `groups` times
-        both = part(found.dgrad) + groups * part(found.wgrad)
-        assert backward_of(function, args, keywords) == both, where
+        groups = keywords.get(
+            "groups", 1
+        )  # torch 2.13 counts the gradient of a grouped weight `groups` times
+        dgrad, wgrad = part(found.dgrad), part(found.wgrad)
+        assert backward_of(function, args, keywords) in (dgrad + wgrad, dgrad + groups * wgrad), where
 
 
 @pytest.mark.parametrize("repeat", range(10))
