@@ -150,8 +150,8 @@ def mixed() -> Iterator[Row]:
     yield call("aten::mul", z(4), d(4)), 4, 32 + 32 + 64  # complex128
     yield call("aten::mul_", h(4, 8), h(8)), 32, 64 + 16 + 64
     yield call("aten::add", f(4, 8), f(4, 8), alpha=2), 64, 384
-    # num_batches_tracked += 1, an int64: read and written. pyprof2's page prints 1.0 and 8: it counts the number 1 like a
-    # float of 4 bytes, and the result as large.
+    # num_batches_tracked += 1, an int64: read and written. The page of pyprof2 prints 1.0 and 8: it counts the number 1
+    # like a float of 4 bytes, and the result as large.
     yield call("__iadd__", n64(), 1, mod=T), 1, 16
     yield call("aten::div", i(4), 2), 4, 32
     yield call("aten::float_power", f(4), 2), 4, 16 + 32
