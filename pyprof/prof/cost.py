@@ -58,6 +58,9 @@ ALIASES = {
     "x1": "input", "x2": "other",
 }  # fmt: skip
 
+# Modules whose functions have a name of their own in torch's registry: torch.linalg.svd is linalg_svd.
+FOLDERS = {"torch.linalg": "linalg_", "torch.fft": "fft_", "torch.special": "special_"}
+
 # Namespaces of operators whose bare name says what they do: the dispatcher's and its decompositions.
 TORCHS_OWN = ("aten", "prims")
 
@@ -106,6 +109,8 @@ def find(mod: str, op: str) -> tuple[Formula, bool] | None:
 
     >>> find("Tensor", "__iadd__")[1], find("aten", "aten::add.Tensor")[1], find("mine", "mine::add")
     (True, False, None)
+    >>> find("torch.linalg", "svd") == find("aten", "aten::linalg_svd") != find("torch", "svd")
+    True
     """
     known = formulas()
     space = op.rpartition("::")[0]
@@ -118,7 +123,10 @@ def find(mod: str, op: str) -> tuple[Formula, bool] | None:
     if name.endswith("_") and not name.endswith("__"):
         bare, inplace = name[:-1], True
     plain = bare.removeprefix("special_").removeprefix("linalg_")  # torch.special.erf and torch.erf are one
-    for key in (f"{mod}.{op}", op.split(".", 1)[0], name, bare, plain):
+    own = (
+        f"{FOLDERS[mod]}{bare}" if mod in FOLDERS else ""
+    )  # before the namesake in torch: linalg.svd is not svd
+    for key in (f"{mod}.{op}", own, op.split(".", 1)[0], name, bare, plain):
         formula = known.get(key)
         if formula is not None:
             return formula, inplace

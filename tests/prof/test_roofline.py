@@ -20,7 +20,8 @@ from pyprof.prof.attribute import NOT_APPLICABLE, NOT_USED, TC_UNKNOWN, USED
 from pyprof.prof.columns import COLUMNS, View
 from pyprof.prof.hardware import Hardware
 from pyprof.prof.prof import main
-from pyprof.prof.roofline import Case, math, normal
+from pyprof.prof.eligible import normal
+from pyprof.prof.roofline import Case, math
 from pyprof.prof.table import frame, lines, select
 from pyprof.prof.verdict import verdict
 from tests import build
