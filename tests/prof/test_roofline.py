@@ -18,9 +18,9 @@ from pyprof.parse.rows import rows
 from pyprof.prof import gpus, hardware
 from pyprof.prof.attribute import NOT_APPLICABLE, NOT_USED, TC_UNKNOWN, USED
 from pyprof.prof.columns import COLUMNS, View
+from pyprof.prof.eligible import normal
 from pyprof.prof.hardware import Hardware
 from pyprof.prof.prof import main
-from pyprof.prof.eligible import normal
 from pyprof.prof.roofline import Case, math
 from pyprof.prof.table import frame, lines, select
 from pyprof.prof.verdict import verdict
