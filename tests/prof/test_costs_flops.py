@@ -203,7 +203,7 @@ def attention_shapes(rng: random.Random) -> tuple[tuple[int, ...], ...]:
 @pytest.mark.parametrize("repeat", range(10))
 def test_attention_agrees_forward_and_backward(repeat: int) -> None:
     """torch's mathematical form is products, which its counter sees; it computes and counts what a mask hides. Its
-    backward keeps the scores: four products, where the fused kernels have five."""
+    backward keeps the scores: four products, as the dense figure has, where the fused kernels execute five."""
     seed = SEED + repeat
     print("seed", seed)
     rng = random.Random(seed)
@@ -219,8 +219,10 @@ def test_attention_agrees_forward_and_backward(repeat: int) -> None:
     found = ours(F_, "scaled_dot_product_attention", args, keywords)
     with sdpa_kernel(SDPBackend.MATH):
         assert found.flops_dense == counted(lambda: function(*args, **keywords)), seed
-        scores = 2 * q[0] * q[1] * q[2] * k[2] * q[3]
-        assert part(found.dgrad) == backward_of(function, args, keywords) + scores, seed
+        assert found.dgrad is not None and part(found.dgrad) == backward_of(function, args, keywords), seed
+        if found.flops == found.flops_dense:  # the fused kernels compute the scores again
+            scores = 2 * q[0] * q[1] * q[2] * k[2] * q[3]
+            assert found.dgrad.flops == part(found.dgrad) + scores, seed
 
 
 def kernels(rng: random.Random) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
@@ -280,7 +282,8 @@ def test_the_dispatchers_operators_agree(repeat: int) -> None:
     seen = set()
     for op, args, out in kernels(random.Random(seed)):
         found = dispatched(op, *args)
-        assert found.flops_dense == theirs(op, *args, out=out) > 0, (
+        again = "attention" in op and "backward" in op  # torch counts the scores' recomputation
+        assert (found.flops if again else found.flops_dense) == theirs(op, *args, out=out) > 0, (
             op,
             [getattr(a, "shape", a) for a in args],
             seed,

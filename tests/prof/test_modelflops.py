@@ -265,7 +265,7 @@ def test_a_recorded_training_step_is_what_palm_counts(tmp_path: Path):
             model(torch.randint(11, (BATCH, LENGTH))).sum().backward()
     finally:
         pyprof.shutdown()
-    found = pyprof.load(path).kernels
+    found = pyprof.load(path).table
     products = found[found.kernel.astype(str).str.contains("aten::mm|attention")]  # not the sums of gradients
     weights = sum(m.weight.numel() for m in model.modules() if isinstance(m, nn.Linear))
     again = weights - model.head.weight.numel()
