@@ -289,8 +289,8 @@ def convolution_backward(
 ) -> Cost:  # fmt: skip
     """The parts that output_mask selects (input, weight, bias), each a kernel of its own; all without a mask.
 
-    The bias gradient is one addition per element of grad_output, as in linear_backward; torch's counter leaves it out.
-    convolution_backward_overrideable has no bias_sizes. Source: aten::convolution_backward.
+    FLOPs are those of the products: beside them the additions of the bias gradient are not counted, as the bias of the
+    forward is not; alone they are, one per element of grad_output. convolution_backward_overrideable has no bias_sizes. Source: aten::convolution_backward.
 
     >>> x, w, g = (Tensor(s, "float32") for s in [(1, 2, 5, 5), (4, 2, 3, 3), (1, 4, 3, 3)])
     >>> convolution_backward(g, x, w, (0,), (1, 1), (0, 0), (1, 1), False, (0, 0), 1, (True, True, False))
@@ -313,7 +313,7 @@ def _parts(grad_output: Tensor, input: Tensor, weight: Tensor, output_mask: Valu
     require(len(mask) == 3, "output_mask has three parts")
     whole = convolve(input, weight, None, *settings)
     bias = Tensor((grad_output.shape[1 - len(weight.shape)],), weight.dtype)
-    bgrad = Cost(grad_output.numel, bytes_of(grad_output, bias))
+    bgrad = Cost(0 if mask[0] or mask[1] else grad_output.numel, bytes_of(grad_output, bias))
     return backward_sum(*(part for part, on in zip((whole.dgrad, whole.wgrad, bgrad), mask) if on))
 
 
