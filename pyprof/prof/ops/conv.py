@@ -290,7 +290,8 @@ def convolution_backward(
     """The parts that output_mask selects (input, weight, bias), each a kernel of its own; all without a mask.
 
     FLOPs are those of the products: beside them the additions of the bias gradient are not counted, as the bias of the
-    forward is not; alone they are, one per element of grad_output. convolution_backward_overrideable has no bias_sizes. Source: aten::convolution_backward.
+    forward is not; alone they are, one per element of grad_output. convolution_backward_overrideable has no bias_sizes.
+    Source: aten::convolution_backward.
 
     >>> x, w, g = (Tensor(s, "float32") for s in [(1, 2, 5, 5), (4, 2, 3, 3), (1, 4, 3, 3)])
     >>> convolution_backward(g, x, w, (0,), (1, 1), (0, 0), (1, 1), False, (0, 0), 1, (True, True, False))
