@@ -137,7 +137,8 @@ def questions(database: Path) -> dict[str, tuple[float, Callable[[], object]]]:
             (device, stream, low - longest, high))),
         "names like gemm": (ASKING, lambda: ask("select id from kernel_name where name like '%gemm%'")),
         "filter over all launches": (FILTERING, lambda: ask(
-            "select count(*), sum(dur) from event where name in (select id from kernel_name where name like '%gemm%')")),
+            "select count(*), sum(dur) from event where name in (select id from kernel_name where name like '%gemm%')"
+        )),
     }  # fmt: skip
 
 
@@ -146,7 +147,7 @@ def asked(database: Path) -> None:
     from pyprof.db.store import Store
 
     with Store(database) as store:
-        store.meta
+        assert store.meta
     mark(f"  {'opening':44}", (time.perf_counter() - begin) * 1000, OPENING, "ms wall")
     for name, (aim, question) in questions(database).items():
         times = []

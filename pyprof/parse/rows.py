@@ -17,8 +17,8 @@ from pyprof import intervals
 from pyprof.errors import FormatError
 from pyprof.marker import EVALUATE
 from pyprof.model import KERNEL, OPERATOR, Bools, Column, Ints, Rows, Site, Trace
+from pyprof.names import demangle, short_name
 from pyprof.parse.join import Spans, layers_outside, link, spans
-from pyprof.parse.names import demangle, short_name
 from pyprof.parse.pair import pair
 from pyprof.parse.paths import Place, site
 
