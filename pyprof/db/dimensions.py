@@ -47,7 +47,7 @@ def _capability(trace: Trace) -> tuple[int, int] | None:
 
 def _tf32(trace: Trace) -> bool | None:
     allowed = trace.meta.get("matmul.tf32")
-    return None if allowed is None else allowed.lower() in ("true", "1", "high", "medium", "tf32")
+    return None if allowed is None else allowed.lower() in ("yes", "true", "1", "high", "medium", "tf32")
 
 
 def geometry(found: Rows) -> tuple[Ints, pa.Table]:

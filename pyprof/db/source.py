@@ -10,6 +10,7 @@ from pyprof.db.aggregate import Aggregation
 from pyprof.db.store import Store
 from pyprof.db.window import window
 from pyprof.metrics import Window
+from pyprof.parse.api_names import API_KINDS as API_KINDS  # what the numbers in api.kind mean
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Expert rules: what could be faster, with evidence. Open folder: one file per family, one function per rule.
 
-A rule takes a `Source` and returns a `Finding`, or None where there is nothing to say; it raises `NeedsFacts` where the
+A rule takes a `Run` and returns a finding, or None where there is nothing to say; it raises `NeedsFacts` where the
 recording lacks what it would have to know, which is told, never passed over. Its docstring says what it looks for, with
-a case that fires and one that stays silent. Thresholds stand in the function's defaults.
+a case that fires and one that stays silent. Thresholds stand in `limits.py`. docs/rules.md is generated.
+
+Rules look at the steady iterations of an aggregation. A saving is an estimate of wall time in ns, derived by hand from
+what the recording holds, never more than what the thing costs; savings of several rules do not add up. A finding that
+would save less than `worth` of the time is not shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyprof.db.source import Source
 from pyprof.registry import Registry, load_folder
+from pyprof.rules.limits import limit
+
+if TYPE_CHECKING:
+    from pyprof.rules.run import Run
 
 
 class NeedsFacts(Exception):
@@ -31,13 +39,16 @@ class Finding(NamedTuple):
     verify: str = ""
 
 
+_Evaluate = Callable[["Run"], "Finding | None"]
+
+
 class Rule(NamedTuple):
     """A rule: R08, a short name, what it looks for."""
 
     id: str
     name: str
     text: str
-    evaluate: Callable[[Source], Finding | None]
+    evaluate: _Evaluate
 
 
 class Outcome(NamedTuple):
@@ -49,7 +60,6 @@ class Outcome(NamedTuple):
 
 
 RULES: Registry[Rule] = Registry("rule")
-_Evaluate = Callable[[Source], "Finding | None"]
 
 
 def rule(id_: str, name: str) -> Callable[[_Evaluate], _Evaluate]:
@@ -64,13 +74,11 @@ def rule(id_: str, name: str) -> Callable[[_Evaluate], _Evaluate]:
 
 def evaluate(source: Source) -> list[Outcome]:
     """Every rule's verdict: findings by estimated saving, then what was not evaluated, then the silent ones."""
+    from pyprof.rules.run import Run
+
     load_folder(__name__)
-    found: list[Outcome] = []
-    for each in RULES.values():
-        try:
-            found.append(Outcome(each, each.evaluate(source), None))
-        except NeedsFacts as needs:
-            found.append(Outcome(each, None, str(needs)))
+    run = Run(source)
+    found = [judge(each, run) for each in RULES.values()]
 
     def rank(outcome: Outcome) -> tuple[int, int, str]:
         if outcome.finding is not None:
@@ -78,3 +86,14 @@ def evaluate(source: Source) -> list[Outcome]:
         return (1 if outcome.needs else 2), 0, outcome.rule.id
 
     return sorted(found, key=rank)
+
+
+def judge(each: Rule, run: Run) -> Outcome:
+    """One rule's verdict."""
+    try:
+        finding = each.evaluate(run)
+    except NeedsFacts as needs:
+        return Outcome(each, None, str(needs))
+    if finding is not None and finding.saving is not None and finding.saving < limit("worth") * run.wall:
+        finding = None
+    return Outcome(each, finding._replace(rule=each.id) if finding is not None else None, None)

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about collectives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from pyprof.rules import Finding, NeedsFacts, rule
+from pyprof.rules.limits import limit
+from pyprof.rules.run import Run, length, percent, size
+
+_COLLECTIVE = "communication"
+
+
+def _collectives(run: Run) -> pd.DataFrame:
+    """Kernels of collectives in the sample: operator, dur, bytes, known."""
+    codes = run.kernel_names.index[run.kernel_names["what"] == _COLLECTIVE].to_numpy(np.int64)
+    frames = []
+    for each in run.samples:
+        here = each.kernel[np.isin(each.of("name")[each.kernel], codes)]
+        columns = {name: each.of(name)[here] for name in ("operator", "dur", "bytes")}
+        frames.append(pd.DataFrame({**columns, "known": each.event["bytes"].mask()[here]}))
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"known": np.empty(0, bool)})
+
+
+@rule("R28", "comm_exposed")
+def comm_exposed(run: Run) -> Finding | None:
+    """Collectives run while no other kernel does.
+
+    Fires: an all-reduce of 20 ms at the end of a step of 100 ms.
+    Silent: the same while the backward pass still computes.
+    """
+    run.need_gpu()
+    exposed, total = run.mean("exposed_communication"), run.mean("communication")
+    if run.share(exposed) <= limit("R28.share"):
+        return None
+    found = _collectives(run)
+    grouped = found.groupby("operator", as_index=False).agg(
+        count=("dur", "size"), bytes=("bytes", "sum"), time=("dur", "sum")
+    )
+    grouped = grouped.join(run.operators[["name", "source"]], on="operator")
+    return run.finding(
+        f"Collectives run {length(total)}, {length(exposed)} of it, {percent(run.share(exposed))} of the time, without "
+        "any other kernel: waiting for a slower rank counts as well.",
+        "DistributedDataParallel: gradient_as_bucket_view=True, another bucket_cap_mb, model.no_sync() while "
+        "gradients accumulate; FSDP: prefetch the next layer's weights (limit_all_gathers, forward_prefetch).",
+        exposed,
+        run.top(
+            grouped, "time", operator="name", source="source", count="count", bytes="bytes", time_ns="time"
+        ),
+        "Communication overlap of the summary rises.",
+    )
+
+
+@rule("R29", "small_collectives")
+def small_collectives(run: Run) -> Finding | None:
+    """Many small collectives a step: each costs its latency, whatever its size.
+
+    Fires: 40 all-reduces of 100 kB a step.
+    Silent: 10 a step; 40 of 20 MB.
+    """
+    run.need_gpu()
+    found = _collectives(run)
+    if not len(found):
+        return None
+    run.need_steps()
+    if not found["known"].any():
+        raise NeedsFacts("needs the sizes of collectives, which this recording lacks; record with pyprof")
+    small = found[found["known"] & (found["bytes"] < limit("R29.bytes"))]
+    per_step = len(small) / max(run.sampled_steps * len(run.samples), 1e-9)
+    if per_step < limit("R29.per_step"):
+        return None
+    grouped = small.groupby("operator", as_index=False).agg(
+        count=("dur", "size"), bytes=("bytes", "mean"), time=("dur", "sum")
+    )
+    grouped = grouped.join(run.operators[["name", "source"]], on="operator")
+    return run.finding(
+        f"{per_step:.0f} collectives a step move less than {size(limit('R29.bytes'))} each, for "
+        f"{percent(run.share(run.scaled(int(small['dur'].sum()))))} of the time.",
+        "Send one flat tensor for many: larger buckets of DistributedDataParallel (bucket_cap_mb), one all_reduce of "
+        "stacked metrics, every N steps.",
+        None,
+        run.top(
+            grouped,
+            "time",
+            operator="name",
+            source="source",
+            count="count",
+            mean_bytes="bytes",
+            time_ns="time",
+        ),
+        "Fewer kernels of collectives a step in the report of kernels.",
+    )

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about convolutions: layout, and the choice of algorithms."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from pyprof.prof.attribute import USED
+from pyprof.rules import Finding, rule
+from pyprof.rules.limits import limit
+from pyprof.rules.peaks import HALF, products
+from pyprof.rules.run import Run, length, percent, which
+from pyprof.rules.sample import Sample
+
+_LAYOUT = re.compile(
+    r"nchw_?to_?nhwc|nhwc_?to_?nchw|nchw2nhwc|nhwc2nchw|tensortransform|batched_transpose", re.I
+)
+_CONV = ("conv", "cudnn_conv", "miopen_conv")
+_FORMATS = "convolution.inputs."
+_HELPERS = re.compile(r"offset|winogradgenerate|generatewinograd|im2col|splitk|addpadding|transform", re.I)
+
+
+def _inputs(run: Run) -> dict[str, int]:
+    """How many convolutions had inputs of each layout; empty if that was not recorded."""
+    found = {k.removeprefix(_FORMATS): v for k, v in run.facts.items() if k.startswith(_FORMATS)}
+    return {name: int(count) for name, count in found.items() if count.isdigit()}
+
+
+def _convolutions(run: Run) -> pd.DataFrame:
+    found = products(run)
+    return found[which(found["type"], lambda name: name.startswith(_CONV))]
+
+
+@rule("R17", "layout_transposes")
+def layout_transposes(run: Run) -> Finding | None:
+    """Convolutions whose library changes the layout of their tensors (NCHW to NHWC and back) around them.
+
+    Fires: 8 % of the kernels' time in nchwToNhwc and nhwcToNchw.
+    Silent: 3 %; a model whose inputs are channels_last already.
+    """
+    run.need_gpu()
+    inputs = _inputs(run)
+    if not len(run.kernels) or not run.kernel_time or (inputs and not inputs.get("contiguous")):
+        return None
+    names = which(run.kernels["kernel"], lambda name: bool(_LAYOUT.search(name)))
+    found = run.kernels[names & which(run.kernels["type"], lambda name: "conv" in name)]
+    part = float(found["gpu"].sum()) / run.kernel_time
+    if part <= limit("R17.share"):
+        return None
+    return run.finding(
+        f"Changes of layout around convolutions take {percent(part)} of the kernels' time, "
+        f"{length(run.per_device(found['gpu'].sum()))}.",
+        "model.to(memory_format=torch.channels_last), and the same for the input: the library then finds the layout "
+        "that its kernels want.",
+        run.per_device(found["gpu"].sum()),
+        run.by_operator(found),
+        "The kernels nchwToNhwc and nhwcToNchw are gone.",
+    )
+
+
+@rule("R18", "channels_last")
+def channels_last(run: Run) -> Finding | None:
+    """Convolutions on tensor cores, whose kernels want NHWC, get contiguous (NCHW) inputs.
+
+    Fires: float16 convolutions with contiguous inputs, 30 % of the kernels' time.
+    Silent: inputs in channels_last; float32 without TF32.
+    """
+    if run.capability < 7.0 or not run.kernel_time:
+        return None
+    found = _convolutions(run)
+    found = found[(found["tc"] == USED) | found["math"].isin([*HALF, "tf32"])]
+    part = float(found["gpu"].sum()) / run.kernel_time
+    if part <= limit("R18.share"):
+        return None
+    inputs = _inputs(run)
+    if not inputs:
+        run.need_fact(_FORMATS + "contiguous", "the layout of the convolutions' inputs")
+    contiguous, whole = inputs.get("contiguous", 0), sum(inputs.values())
+    if 2 * contiguous <= whole:
+        return None
+    return run.finding(
+        f"Convolutions on tensor cores take {percent(part)} of the kernels' time, and {contiguous} of {whole} "
+        "had contiguous (NCHW) inputs.",
+        "model.to(memory_format=torch.channels_last), and the same for the input; measure a step with and without.",
+        None,
+        run.by_operator(found),
+        "A step is shorter; kernels have nhwc in their names.",
+    )
+
+
+@rule("R19", "cudnn_benchmark")
+def cudnn_benchmark(run: Run) -> Finding | None:
+    """Convolutions of few different shapes, and cuDNN does not try which algorithm is the fastest.
+
+    Fires: convolutions take 40 % of the time, torch.backends.cudnn.benchmark is off, each has one shape.
+    Silent: the switch is on; inputs of ever new sizes.
+    """
+    run.need_gpu()
+    found = _convolutions(run)
+    time = run.per_device(found["gpu"].sum())
+    if run.share(time) <= limit("R19.share"):
+        return None
+    if run.need_fact("cudnn.benchmark", "the switch torch.backends.cudnn.benchmark") == "yes":
+        return None
+    forward = found[found["direction"] == 0]
+    shapes = (forward if len(forward) else found).groupby("path")["params"].nunique()
+    if shapes.max() > limit("R19.shapes") or run.facts.get("cudnn.enabled") == "no":
+        return None
+    return run.finding(
+        f"Convolutions take {length(time)}, {percent(run.share(time))} of the time, with at most {shapes.max()} "
+        "different shapes each, and torch.backends.cudnn.benchmark is off.",
+        "torch.backends.cudnn.benchmark = True before the first step: each new shape is tried once, later calls use "
+        "the fastest. Not if shapes change all the time, or results must be the same from run to run.",
+        None,
+        run.by_operator(found),
+        "A step is shorter after the first ones.",
+    )
+
+
+@rule("R20", "autotune_in_range")
+def autotune_in_range(run: Run) -> Finding | None:
+    """One call of a convolution ran several algorithms: the library was choosing one, which later calls do not.
+
+    Fires: the first conv2d of a recording launches kernels of Winograd, FFT and three implicit GEMMs.
+    Silent: later calls, with one algorithm each; a recording that begins after the first step.
+    """
+    run.need_gpu()
+    rows = [row for each in run.samples for row in _tried(run, each)]
+    if not rows:
+        return None
+    rows.sort(key=lambda row: -int(str(row["time_ns"])))
+    time = sum(int(str(row["time_ns"])) for row in rows)
+    return run.finding(
+        f"In {len(rows)} calls of convolutions the library tried several algorithms, {length(time)} on the GPU: their "
+        "times are those of the choice, not of the work.",
+        "Leave the first steps out: aggregate later iterations (--iter_start), or record later (--delay, --steps).",
+        None,
+        rows,
+        "Each convolution has kernels of one algorithm.",
+    )
+
+
+def _tried(run: Run, sample: Sample) -> list[dict[str, object]]:
+    """Calls of forward convolutions with kernels of several algorithms."""
+    table = run.operators
+    conv = table.index[
+        which(table["type"], lambda name: name.startswith(_CONV)) & (table["direction"] == 0)
+    ].to_numpy(np.int64)
+    here = sample.kernel[np.isin(sample.of("operator")[sample.kernel], conv)]
+    frame = pd.DataFrame({name: sample.of(name)[here] for name in ("op", "operator", "name", "dur")})
+    names = run.kernel_names["kernel"]
+    of_conv = run.kernel_names["what"] == "conv"
+    algorithms = {
+        number: _algorithm(str(names[number])) if of_conv[number] else "" for number in frame["name"].unique()
+    }
+    frame["algorithm"] = frame["name"].map(algorithms)
+    out: list[dict[str, object]] = []
+    for _, calls in frame.groupby("op", sort=True):
+        operator = int(calls["operator"].iloc[0])
+        found = sorted(set(calls["algorithm"]) - {""})
+        if len(found) >= limit("R20.algorithms"):
+            out.append({
+                "operator": table["name"][operator], "source": table["source"][operator], "kernels": len(calls),
+                "algorithms": len(found), "time_ns": int(calls["dur"].sum()),
+            })  # fmt: skip
+    return out
+
+
+def _algorithm(name: str) -> str:
+    """What tells one algorithm of a convolution from another; empty for a helper.
+
+    >>> _algorithm("void fft2d_r2c_32x32<float>(float2 *)"), _algorithm("volta_scudnn_winograd_128x128_ldg1")
+    ('fft', 'winograd')
+    """
+    for algorithm in ("winograd", "fft"):
+        if algorithm in name.lower():
+            return algorithm
+    return "" if _HELPERS.search(name) else name

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about copies between host and device, and within a device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from pyprof.rules import Finding, NeedsFacts, rule
+from pyprof.rules.limits import limit
+from pyprof.rules.run import Run, length, percent, size
+
+_PAGEABLE, _PINNED, _DEVICE = 0, 1, 2  # kinds of memory, as Nsight numbers them
+_HOST = (_PAGEABLE, _PINNED)
+
+
+def _copies(run: Run) -> pd.DataFrame:
+    """Copies in the sample, by launch: worker, step, operator, bytes, dur, from, to. Raises NeedsFacts."""
+    frames = []
+    for each in run.samples:
+        here = each.copies
+        known = each.event["copy_from"].mask()[here] & each.event["copy_to"].mask()[here]
+        columns = {
+            name: each.of(name)[here]
+            for name in ("name", "operator", "dur", "copied", "copy_from", "copy_to")
+        }
+        launch = np.where(each.event["launch"].mask(), each.of("launch"), each.of("start"))[here]
+        frames.append(pd.DataFrame({**columns, "worker": each.worker, "launch": launch, "known": known}))
+    found = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"known": np.empty(0, bool)})
+    if len(found) and not found["known"].any():
+        raise NeedsFacts(
+            "needs the kinds of memory of copies, which this recording lacks; record with pyprof on a GPU, or with nsys"
+        )
+    return found[found["known"]].reset_index(drop=True)
+
+
+@rule("R10", "pageable_copy")
+def pageable_copy(run: Run) -> Finding | None:
+    """Copies between the GPU and pageable memory: the driver copies them twice, and the program waits meanwhile. The
+    saving is known where the run also has copies of pinned memory in the same direction, by their speed.
+
+    Fires: a batch of 20 MB a step from pageable memory.
+    Silent: the same with pin_memory=True; four bytes a step, as of `loss.item()`.
+    """
+    run.need_gpu()
+    found = _copies(run)
+    if not len(found):
+        return None
+    found["direction"] = np.where(found["copy_to"] == _DEVICE, "to the GPU", "to the host")
+    other = np.where(found["copy_to"] == _DEVICE, found["copy_from"], found["copy_to"])
+    crossing = (found["copy_to"] == _DEVICE) ^ (found["copy_from"] == _DEVICE)
+    slow, fast = found[crossing & (other == _PAGEABLE)], found[crossing & (other == _PINNED)]
+    if not len(slow):
+        return None
+    per_step = float(slow["copied"].sum()) / max(run.sampled_steps * len(run.samples), 1e-9)
+    time = run.scaled(int(slow["dur"].sum()))
+    if per_step <= limit("R10.bytes") and run.share(time) <= limit("R10.share"):
+        return None
+    saving = _by_speed(slow, fast)
+    grouped = slow.groupby(["operator", "direction"], as_index=False).agg(
+        copies=("dur", "size"), bytes=("copied", "sum"), time=("dur", "sum")
+    )
+    grouped["gbs"] = (grouped["bytes"] / grouped["time"].clip(lower=1)).round(2)
+    grouped = grouped.join(run.operators[["name", "source"]], on="operator")
+    pinned = {
+        text for key, text in run.facts.items() if key.startswith("loader.") and key.endswith("pin_memory")
+    }
+    first = "" if pinned == {"yes"} else "DataLoader(..., pin_memory=True) and "
+    also = "The DataLoader pins its batches already: these are other tensors. " if pinned == {"yes"} else ""
+    return run.finding(
+        f"{size(per_step)} a step are copied between the GPU and pageable memory, {percent(run.share(time))} of the "
+        "time.",
+        f"{also}{first}tensor.to(device, non_blocking=True), or torch.empty(..., pin_memory=True) for buffers that are "
+        "used again.",
+        None if saving is None else run.scaled(saving),
+        run.top(
+            grouped, "bytes", operator="name", source="source", direction="direction", copies="copies", bytes="bytes",
+            time_ns="time", gb_per_s="gbs",
+        ),
+        "The copies' memory is pinned in the next recording, and their GB/s higher.",
+    )  # fmt: skip
+
+
+def _by_speed(slow: pd.DataFrame, fast: pd.DataFrame) -> int | None:
+    """What is saved at the speed of the pinned copies in the same direction; None without any."""
+    saved, known = 0.0, False
+    for direction, mine in slow.groupby("direction"):
+        peers = fast[fast["direction"] == direction]
+        if len(peers) and peers["copied"].sum() and peers["dur"].sum():
+            known = True
+            rate = float(peers["copied"].sum()) / float(peers["dur"].sum())
+            saved += max(float(mine["dur"].sum()) - float(mine["copied"].sum()) / rate, 0.0)
+    return int(saved) if known else None
+
+
+@rule("R11", "exposed_memcpy")
+def exposed_memcpy(run: Run) -> Finding | None:
+    """Copies or sets run while no kernel does: the GPU computes nothing meanwhile.
+
+    Fires: 10 ms of copies in a step of 100 ms, before its first kernel.
+    Silent: the same copies on another stream while kernels run.
+    """
+    run.need_gpu()
+    exposed = run.mean("exposed_memory")
+    if run.share(exposed) <= limit("R11.share"):
+        return None
+    frames = []
+    for each in run.samples:
+        here = np.flatnonzero(each.of("kind") != 0)
+        frames.append(
+            pd.DataFrame({name: each.of(name)[here] for name in ("name", "operator", "dur", "copied")})
+        )
+    found = (
+        pd.concat(frames) if frames else pd.DataFrame({"name": [], "operator": [], "dur": [], "copied": []})
+    )
+    found = found.groupby(["name", "operator"], as_index=False).agg(
+        count=("dur", "size"), bytes=("copied", "sum"), time=("dur", "sum")
+    )
+    found = found.join(run.kernel_names["kernel"], on="name").join(run.operators.rename(columns={"name": "path"})[
+        ["path", "source"]], on="operator")  # fmt: skip
+    kinds = found.groupby("kernel")["time"].sum().sort_values(ascending=False)
+    most = str(kinds.index[0]) if len(kinds) else ""
+    advice = {
+        "memcpy HtoD": "Copy ahead: what comes next goes to the GPU on a stream of its own while kernels run"
+        f"{_pinning(run)}; what does not change stays on the GPU.",
+        "memcpy DtoH": "Keep results on the GPU until they are needed, gather them and copy once, with "
+        "non_blocking=True into pinned memory.",
+        "memset": "Avoid zeroing: torch.empty where all is written, zero_grad(set_to_none=True).",
+    }.get(
+        most,
+        "Avoid copies within the device: contiguous(), clone(), cat and copy_() where a view or an out= would do.",
+    )
+    return run.finding(
+        f"Copies and sets run for {length(exposed)}, {percent(run.share(exposed))} of the time, while no kernel does; "
+        f"most of their time is {most or 'unknown'}.",
+        advice,
+        exposed,
+        run.top(
+            found,
+            "time",
+            operator="path",
+            source="source",
+            kind="kernel",
+            count="count",
+            bytes="bytes",
+            time_ns="time",
+        ),
+        "Exposed copies of the summary fall.",
+    )
+
+
+def _pinning(run: Run) -> str:
+    """What else copying ahead takes, if not all copies to the GPU are from pinned memory already."""
+    for each in run.samples:
+        here = each.copies[each.of("copy_to")[each.copies] == _DEVICE]
+        host = each.of("copy_from")[here][each.of("copy_from")[here] != _DEVICE]
+        if len(host) and 2 * int((host == _PINNED).sum()) < len(host):
+            return ", from pinned memory with non_blocking=True"
+    return ""
+
+
+@rule("R40", "cpu_gpu_bounce")
+def cpu_gpu_bounce(run: Run) -> Finding | None:
+    """Within one step a block goes to the host and later one of the same size comes back: work on the CPU between
+    work on the GPU. Equal sizes are a hint, no proof; the saving is at most the time of these copies.
+
+    Fires: 1 MB to the host and 1 MB back, twice a step.
+    Silent: a batch that only goes to the GPU; single numbers.
+    """
+    run.need_gpu()
+    run.need_steps()
+    found = _copies(run)
+    if not len(found):
+        return None
+    found = found[found["copied"] >= limit("R40.bytes")]
+    there = found[(found["copy_from"] == _DEVICE) & found["copy_to"].isin(_HOST)]
+    back = found[found["copy_from"].isin(_HOST) & (found["copy_to"] == _DEVICE)]
+    if not len(there) or not len(back):
+        return None
+    pairs = _pairs(run, there, back)
+    per_step = len(pairs) / max(run.sampled_steps * len(run.samples), 1e-9)
+    if per_step <= limit("R40.per_step"):
+        return None
+    table = pd.DataFrame(pairs, columns=["there", "back", "bytes", "time"])
+    grouped = table.groupby(["there", "back", "bytes"], as_index=False).agg(
+        pairs=("time", "size"), time=("time", "sum")
+    )
+    names, sources = run.operators["name"], run.operators["source"]
+    for column in ("there", "back"):
+        grouped[f"{column}_source"] = [sources[number] for number in grouped[column].tolist()]
+        grouped[column] = [names[number] for number in grouped[column].tolist()]
+    return run.finding(
+        f"{per_step:.1f} times a step a block is copied to the host and one of the same size back to the GPU.",
+        "Keep the work between the two on the GPU, or, if it must be done on the CPU, all of it: .cpu(), .numpy() and "
+        ".to(device) in the step.",
+        run.scaled(int(table["time"].sum())),
+        run.top(
+            grouped, "time", to_host="there", to_host_source="there_source", to_gpu="back", to_gpu_source="back_source",
+            bytes="bytes", pairs="pairs", time_ns="time",
+        ),
+        "The copies are gone from the report of kernels.",
+    )  # fmt: skip
+
+
+def _pairs(run: Run, there: pd.DataFrame, back: pd.DataFrame) -> list[tuple[int, int, int, int]]:
+    """Each copy to the host with the next one of its size back, in the same iteration: operators, bytes, time."""
+    number = run.source.aggregation.iteration_set
+    out = []
+    for worker in there["worker"].unique().tolist():
+        starts = np.array(
+            run.store.rows(
+                "select start from iteration where iteration_set = ? and worker = ? order by number",
+                (number, worker),
+            )
+        ).ravel()
+        both = pd.concat([there.assign(back=False), back.assign(back=True)])
+        both = both[both["worker"] == worker].sort_values("launch", kind="stable")
+        waiting: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        steps = np.searchsorted(starts, both["launch"].to_numpy(np.int64), side="right")
+        columns = ("back", "copied", "operator", "dur")
+        for step, is_back, count, operator, dur in zip(
+            steps.tolist(), *(both[name].tolist() for name in columns)
+        ):
+            if not is_back:
+                waiting.setdefault((step, count), []).append((operator, dur))
+            elif waiting.get((step, count)):
+                first, time = waiting[step, count].pop(0)
+                out.append((first, operator, count, time + dur))
+    return out

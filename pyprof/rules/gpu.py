@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about GPUs that do little or nothing."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from pyprof.rules import Finding, NeedsFacts, rule
+from pyprof.rules.limits import limit
+from pyprof.rules.run import Run, length, percent
+
+_WHY = {
+    "dataloader": "The loop waits for its DataLoader (R08, R09).",
+    "io": "The program works on files: read and decode in workers of the DataLoader, or ahead of time.",
+    "cpu": "Operators and CUDA calls run on the CPU meanwhile: the evidence has the longest calls.",
+    "other": "Neither operators nor CUDA calls run on the CPU meanwhile: Python code, other libraries or other "
+    "processes; record with --sample cpu to see which lines.",
+}
+
+
+@rule("R03", "gpu_underused")
+def gpu_underused(run: Run) -> Finding | None:
+    """The GPU is idle most of the time; names what the program does meanwhile. Its time belongs to the rules on that.
+
+    Fires: kernels and copies for 30 ms of 100 ms.
+    Silent: for 60 ms of 100 ms.
+    """
+    run.need_gpu()
+    busy = run.share(run.mean("busy"))
+    if busy >= limit("R03.busy") or not run.wall:
+        return None
+    parts = {name: run.part(name) for name in _WHY}
+    most = max(parts, key=lambda name: parts[name])
+    shown = sorted(parts.items(), key=lambda item: -item[1])
+    return run.finding(
+        f"The GPU is busy {percent(busy)} of {length(run.wall)}. The largest part of the rest, "
+        f"{length(parts[most])}, is: {most}.",
+        _WHY[most],
+        None,
+        [{"part": name, "time_ns": time} for name, time in shown[:2]] + _calls(run),
+        "The summary's GPU utilization rises.",
+    )
+
+
+def _calls(run: Run) -> list[dict[str, object]]:
+    """The CUDA API calls with the most time in the sample, by name and operator."""
+    frames = [
+        pd.DataFrame({name: each.api[name].values for name in ("name", "operator", "dur")})
+        for each in run.samples
+    ]
+    found = pd.concat(frames) if frames else pd.DataFrame({"name": [], "operator": [], "dur": []})
+    found = found.groupby(["name", "operator"], as_index=False).agg(
+        calls=("dur", "size"), time=("dur", "sum")
+    )
+    texts = dict(run.store.rows("select id, text from string"))
+    found["call"] = [texts.get(code) for code in found["name"].tolist()]
+    found = found.join(run.operators[["source"]].assign(path=run.operators["name"]), on="operator")
+    return run.top(
+        found, "time", call="call", operator="path", source="source", calls="calls", time_ns="time"
+    )
+
+
+@rule("R04", "gpu_unused")
+def gpu_unused(run: Run) -> Finding | None:
+    """The program could use a GPU on which nothing ran.
+
+    Fires: two visible GPUs, all events on one of them.
+    Silent: every recorded GPU has events; one rank of several, where other ranks use the others.
+    """
+    run.need_gpu()
+    rows = run.store.rows("select number, max(name), sum(events) from device group by number order by number")
+    if not any(name for _, name, _ in rows):
+        raise NeedsFacts("needs the list of GPUs, which this recording lacks; record with pyprof")
+    idle = [row for row in rows if not row[2]]
+    if not idle:
+        return None
+    ranks = run.facts.get("distributed.world_size", "1")
+    if ranks.isdigit() and int(ranks) > len(run.store.rows("select id from worker")):
+        raise NeedsFacts(f"needs the recordings of all {ranks} ranks: each may use a GPU of its own")
+    names = ", ".join(f"{number} ({name})" for number, name, _ in idle)
+    return run.finding(
+        f"Nothing of the recorded program ran on GPU {names}.",
+        "If the program is meant to use it: one process per GPU with DistributedDataParallel (torchrun "
+        "--nproc-per-node). If not: hide it with CUDA_VISIBLE_DEVICES.",
+        None,
+        [{"gpu": number, "name": name, "events": events} for number, name, events in rows if not events],
+        "Every GPU of the report of devices has events.",
+    )

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about the input: waits for the DataLoader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyprof.rules import Finding, NeedsFacts, rule
+from pyprof.rules.limits import limit
+from pyprof.rules.run import Run, length, percent
+
+
+@rule("R08", "dataloader_bound")
+def dataloader_bound(run: Run) -> Finding | None:
+    """The loop waits for its DataLoader while the GPU does nothing, though the loader has workers (without: R09).
+
+    Fires: 15 ms of each step of 100 ms in the DataLoader's next, the GPU idle, 4 workers.
+    Silent: the same wait while kernels still run; 5 ms of 100 ms.
+    """
+    waits = _waits(run)
+    if waits is None or _workers(run) == {"0"}:
+        return None
+    part = run.part("dataloader")
+    if run.share(part) <= limit("R08.share"):
+        return None
+    settings = _settings(run)
+    advice = ["Load more at once: raise num_workers"]
+    if "persistent_workers" not in settings or settings["persistent_workers"] != "yes":
+        advice.append("keep workers between epochs with persistent_workers=True")
+    advice.append("raise prefetch_factor if the waits are uneven")
+    return run.finding(
+        f"The loop waits for its DataLoader {percent(run.share(part))} of the time while the GPU does nothing, "
+        f"{length(part / max(run.steps, 1))} a step.",
+        ", ".join(advice)
+        + ". Make the transforms cheaper: decode and resize once ahead of time, or on the GPU.",
+        part,
+        [
+            *({"loader": text} for text in [", ".join(f"{k}={v}" for k, v in settings.items())] if text),
+            *waits,
+        ],
+        "The Dataloader's part of the summary falls.",
+    )
+
+
+@rule("R09", "workers_zero")
+def workers_zero(run: Run) -> Finding | None:
+    """The DataLoader has no workers: the training loop loads each batch itself, while the GPU does nothing. With a
+    worker a step takes as long as the longer of loading and the rest: at most the shorter one is saved.
+
+    Fires: num_workers=0 and 5 % of the time in the DataLoader.
+    Silent: num_workers=4; loading that takes 1 % of the time; a machine with one usable CPU.
+    """
+    waits = _waits(run)
+    if waits is None:
+        return None
+    workers = _workers(run)
+    if not workers:
+        raise NeedsFacts(
+            "needs num_workers of the DataLoader, which this recording lacks; record with pyprof"
+        )
+    usable = run.facts.get("cpu.usable", "")
+    part = run.part("dataloader")
+    if "0" not in workers or usable == "1" or run.share(part) <= limit("R09.share"):
+        return None
+    count = min(4, int(usable) - 1) if usable.isdigit() else 2
+    return run.finding(
+        f"The DataLoader has num_workers=0: the loop loads its batches itself for {percent(run.share(part))} of the "
+        f"time, {length(part / max(run.steps, 1))} a step.",
+        f"DataLoader(..., num_workers={count}, persistent_workers=True): batches are made while the step runs. The "
+        f"dataset must be picklable where processes are spawned.",
+        min(part, run.wall - part),
+        waits,
+        "The Dataloader's part of the summary falls; more workers than needed cost memory only.",
+    )
+
+
+def _waits(run: Run) -> list[dict[str, Any]] | None:
+    """The longest waits of the window; None if there are none. Raises NeedsFacts where they cannot be known."""
+    ours = run.facts.get("format") == "capture" and "operators" in run.facts.get("layers", "operators")
+    if not ours and not run.store.rows("select 1 from dataloader limit 1"):
+        raise NeedsFacts(
+            "needs the ranges around a DataLoader's next; record with pyprof, or with torch.autograd.profiler.emit_nvtx"
+        )
+    rows: list[tuple[int, int, int]] = []
+    for worker, start, end, *_ in run.ids:
+        rows += run.store.rows(
+            """select t.worker, d.start, d.dur from dataloader d join thread t on t.id = d.thread
+               where t.worker = ? and d.start >= ? and d.start < ? order by d.dur desc limit 4""",
+            (worker, start, end),
+        )
+    rows.sort(key=lambda row: -row[2])
+    return [{"worker": w, "start_ns": s, "wait_ns": d} for w, s, d in rows[:4]] or None
+
+
+def _settings(run: Run) -> dict[str, str]:
+    """Of the first loader."""
+    names = ("num_workers", "pin_memory", "persistent_workers", "prefetch_factor", "batch_size")
+    found = {name: run.facts.get(f"loader.0.{name}") for name in names}
+    return {name: text for name, text in found.items() if text is not None}
+
+
+def _workers(run: Run) -> set[str]:
+    """The numbers of workers of all loaders."""
+    return {
+        text for key, text in run.facts.items() if key.startswith("loader.") and key.endswith(".num_workers")
+    }

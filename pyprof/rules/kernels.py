@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about kernels: chains that could be one, launches that do not fill the GPU, work far from the roofline."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from pyprof.model import OPTIMIZER, Ints
+from pyprof.rules import Finding, NeedsFacts, rule
+from pyprof.rules.limits import limit
+from pyprof.rules.peaks import only_gpu, roof
+from pyprof.rules.run import Run, length, percent, which
+from pyprof.rules.sample import Sample
+
+
+class Multiprocessor(NamedTuple):
+    """What a multiprocessor holds at once: threads, blocks, bytes of shared memory; registers are 65,536 in all."""
+
+    threads: int
+    blocks: int
+    shared_memory: int
+
+
+# Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+_HOLDS = {
+    6.0: Multiprocessor(2048, 32, 65_536), 6.1: Multiprocessor(2048, 32, 98_304),
+    7.0: Multiprocessor(2048, 32, 98_304), 7.2: Multiprocessor(2048, 32, 98_304),
+    7.5: Multiprocessor(1024, 16, 65_536), 8.0: Multiprocessor(2048, 32, 167_936),
+    8.6: Multiprocessor(1536, 16, 102_400), 8.7: Multiprocessor(1536, 16, 167_936),
+    8.9: Multiprocessor(1536, 24, 102_400), 9.0: Multiprocessor(2048, 32, 233_472),
+    10.0: Multiprocessor(2048, 32, 233_472), 12.0: Multiprocessor(1536, 24, 102_400),
+}  # fmt: skip
+_REGISTERS, _UNIT, _WARP = 65_536, 256, 32  # registers of a multiprocessor, given to warps in units of 256
+
+
+@rule("R23", "unfused_pointwise")
+def unfused_pointwise(run: Run) -> Finding | None:
+    """Elementwise kernels of one size follow each other on a stream: each reads and writes all data again. Of n such
+    kernels a fused one saves at most (n - 1) / n. The optimizer is left out (R21), and what a compiler has fused.
+
+    Fires: add, mul, tanh on the same large tensor, 15 % of the kernels' time.
+    Silent: chains of two; kernels of one block, whose cost is the launch (R06).
+    """
+    run.need_gpu()
+    rows = [_chains(run, each) for each in run.samples]
+    found = pd.concat(rows, ignore_index=True) if rows else None
+    total = sum(int(each.of("dur")[each.kernel].sum()) for each in run.samples)
+    if found is None or not len(found) or not total:
+        return None
+    part = float(found["time"].sum()) / total
+    if part <= limit("R23.share"):
+        return None
+    saved = float((found["time"] * (1 - 1 / found["kernels"])).sum()) / max(
+        len(run.used) // len(run.samples), 1
+    )
+    grouped = found.groupby("first", as_index=False).agg(
+        last=("last", "first"), chains=("time", "size"), kernels=("kernels", "max"), time=("time", "sum")
+    )
+    names, sources = run.operators["name"], run.operators["source"]
+    grouped["source"] = [sources[number] for number in grouped["first"].tolist()]
+    for column in ("first", "last"):
+        grouped[column] = [names[number] for number in grouped[column].tolist()]
+    compiled = run.facts.get("compile.regions", "0") != "0"
+    return run.finding(
+        f"{len(found)} chains of {int(limit('R23.chain'))} or more elementwise kernels of one size take "
+        f"{percent(part)} of the kernels' time; each kernel reads and writes the data again.",
+        ("These are outside of what torch.compile compiled: bring them into it" if compiled else
+         "torch.compile fuses them (the function that holds the chain is enough)")
+        + ", or use one operator for them (F.gelu, F.silu, addcmul, in-place forms).",
+        run.scaled(saved),
+        run.top(
+            grouped, "time", first="first", last="last", source="source", chains="chains", kernels="kernels",
+            time_ns="time",
+        ),
+        "Fewer elementwise kernels in the report of kernels, and a shorter step.",
+    )  # fmt: skip
+
+
+def _chains(run: Run, sample: Sample) -> pd.DataFrame:
+    """Chains in a sample: first and last operator, kernels, time."""
+    names = run.kernel_names
+    fusable = names.index[
+        (names["what"] == "pointwise") & ~which(names["kernel"], lambda name: name.startswith("triton_"))
+    ].to_numpy(np.int64)
+    learns = run.operators.index[run.operators["phase"] == OPTIMIZER].to_numpy(np.int64)
+    order = np.lexsort((sample.of("start"), sample.of("stream"), sample.of("device")))
+    order = order[np.isin(order, sample.kernel)]
+    blocks, threads = _geometry(run, sample.of("geometry")[order])
+    operator = sample.of("operator")[order]
+    fits = np.isin(sample.of("name")[order], fusable) & ~np.isin(operator, learns) & (blocks > 1)
+    same = np.zeros(len(order), bool)
+    parts = [sample.of("device")[order], sample.of("stream")[order], blocks, threads]
+    same[1:] = fits[1:] & fits[:-1] & np.logical_and.reduce([part[1:] == part[:-1] for part in parts])
+    chain = np.cumsum(~same)
+    frame = pd.DataFrame({"chain": chain, "operator": operator, "dur": sample.of("dur")[order]})[fits]
+    found = frame.groupby("chain").agg(
+        first=("operator", "first"), last=("operator", "last"), kernels=("dur", "size"), time=("dur", "sum")
+    )
+    return found[found["kernels"] >= limit("R23.chain")].reset_index(drop=True)
+
+
+def _geometry(run: Run, numbers: Ints) -> tuple[Ints, Ints]:
+    """Blocks and threads per block of launches; 0 where they are unknown."""
+    rows = run.store.rows(
+        """select id, coalesce(grid_x * grid_y * grid_z, 0), coalesce(block_x * block_y * block_z, 0) from geometry"""
+    )
+    table = np.zeros((max((row[0] for row in rows), default=0) + 1, 2), np.int64)
+    for number, blocks, threads in rows:
+        table[number] = blocks, threads
+    return table[numbers, 0], table[numbers, 1]
+
+
+def _shapes(run: Run) -> pd.DataFrame:
+    """Kernels of the sample by operator, name and geometry: blocks, threads, registers, shared memory, count, time.
+    Without collectives, which take few blocks on purpose."""
+    frames = [
+        pd.DataFrame({name: each.of(name)[each.kernel] for name in ("operator", "name", "geometry", "dur")})
+        for each in run.samples
+    ]
+    found = pd.concat(frames, ignore_index=True)
+    found = found.groupby(["operator", "name", "geometry"], as_index=False).agg(
+        count=("dur", "size"), time=("dur", "sum")
+    )
+    rows = run.store.rows(
+        """select id, grid_x * grid_y * grid_z, block_x * block_y * block_z, registers, shared_memory from geometry"""
+    )
+    columns = ["geometry", "blocks", "threads", "registers", "shared"]
+    table = pd.DataFrame(rows, columns=columns).set_index("geometry").astype("float64")
+    found = found.join(table, on="geometry").join(run.kernel_names["short_name"].rename("kernel"), on="name")
+    found = found.join(run.kernel_names["what"], on="name")
+    found = found[(found["blocks"] > 0) & (found["threads"] > 0) & (found["what"] != "communication")]
+    return found.join(run.operators[["name", "source"]].rename(columns={"name": "path"}), on="operator")
+
+
+def _multiprocessors(run: Run) -> int:
+    """Of the GPUs that were used, the most. Raises NeedsFacts."""
+    run.need_gpu()
+    counts = [device.sm_count for device in run.devices.values()]
+    if None in counts:
+        raise NeedsFacts(
+            "needs the GPU's number of multiprocessors, which this recording lacks; record with pyprof"
+        )
+    return max(count for count in counts if count is not None)
+
+
+@rule("R26", "low_occupancy")
+def low_occupancy(run: Run) -> Finding | None:
+    """Kernels with fewer blocks than the GPU has multiprocessors, and few threads in them: most of the GPU is idle
+    while they run. The saving is what spreading the same blocks over all multiprocessors could save at most.
+
+    Fires: kernels of 20 blocks on 80 multiprocessors hold 30 % of the kernels' time.
+    Silent: kernels of 100 blocks; such kernels shorter than 5 us, which are launches, not work.
+    """
+    count, capability = _multiprocessors(run), run.capability
+    holds = _HOLDS.get(capability)
+    found = _shapes(run)
+    total = int(found["time"].sum())
+    if holds is None or not total:
+        return None
+    found["occupancy"] = (
+        (found["blocks"] * found["threads"] / (count * holds.threads)).clip(upper=1.0).round(4)
+    )
+    few = found[
+        (found["blocks"] < count)
+        & (found["occupancy"] < limit("R26.occupancy"))
+        & (found["time"] / found["count"] >= limit("R26.length"))
+    ]
+    part = float(few["time"].sum()) / total
+    if part <= limit("R26.share"):
+        return None
+    saved = float((few["time"] * (1 - few["blocks"] / count)).sum()) / max(
+        len(run.used) // len(run.samples), 1
+    )
+    return run.finding(
+        f"Kernels with fewer blocks than the {count} multiprocessors, and less than "
+        f"{percent(limit('R26.occupancy'))} of the threads, take {percent(part)} of the kernels' time.",
+        "Give each kernel more work at once: a larger batch, several small tensors in one call, or two independent "
+        "parts on two streams. A reduction or product over a long dimension: split it.",
+        run.scaled(saved),
+        run.top(
+            few, "time", operator="path", source="source", kernel="kernel", blocks="blocks", threads="threads",
+            occupancy="occupancy", count="count", time_ns="time",
+        ),
+        "These kernels have more blocks, or the step is shorter.",
+    )  # fmt: skip
+
+
+@rule("R27", "tail_wave")
+def tail_wave(run: Run) -> Finding | None:
+    """Kernels whose blocks fill the GPU once or twice and a little more: the last few blocks take as long as all
+    before. A wave is as many blocks as fit at once, by threads, blocks, registers and shared memory.
+
+    Fires: 90 blocks on 80 multiprocessors that hold one each, 10 % of the kernels' time.
+    Silent: 80 blocks; 150 blocks; 90 blocks of a kernel of which two fit.
+    """
+    count, capability = _multiprocessors(run), run.capability
+    holds = _HOLDS.get(capability)
+    found = _shapes(run)
+    total = int(found["time"].sum())
+    if holds is None or not total:
+        return None
+    found = found.dropna(subset=["registers", "shared"]).copy()
+    if not len(found):
+        raise NeedsFacts("needs registers and shared memory of kernels, which this recording lacks")
+    found["waves"] = (found["blocks"] / (count * _resident(found, holds, capability))).round(3)
+    over = found["waves"] - np.floor(found["waves"])
+    one = (found["waves"] > 1) & (found["waves"] <= 1 + limit("R27.over"))
+    two = (found["waves"] > 2) & (found["waves"] <= 2 + limit("R27.over_two"))
+    tails = found[(one | two) & (over > 0)]
+    part = float(tails["time"].sum()) / total
+    if part <= limit("R27.share"):
+        return None
+    full = np.ceil(tails["waves"])
+    saved = float((tails["time"] * (full - tails["waves"]) / full).sum()) / max(
+        len(run.used) // len(run.samples), 1
+    )
+    return run.finding(
+        f"Kernels whose last wave of blocks is nearly empty take {percent(part)} of the kernels' time.",
+        "Change what sets the number of blocks (batch, sequence length, tile) so that it is just below a whole number "
+        "of waves; the evidence has waves and blocks.",
+        run.scaled(saved),
+        run.top(
+            tails, "time", operator="path", source="source", kernel="kernel", blocks="blocks", waves="waves",
+            count="count", time_ns="time",
+        ),
+        "A step with the other size takes less time per element.",
+    )  # fmt: skip
+
+
+def _resident(found: pd.DataFrame, holds: Multiprocessor, capability: float) -> pd.Series[float]:
+    """Blocks of a kernel that one multiprocessor holds at once."""
+    warps = np.ceil(found["threads"] / _WARP)
+    by_threads = np.floor(holds.threads / (warps * _WARP))
+    per_warp = np.ceil(found["registers"].clip(lower=1) * _WARP / _UNIT) * _UNIT
+    by_registers = np.floor(np.floor(_REGISTERS / per_warp) / warps)
+    system = 1024 if capability >= 8.0 else 0  # shared memory that each block takes besides its own
+    taken = (found["shared"] + system).clip(lower=1)
+    by_memory = np.floor(holds.shared_memory / taken)
+    out: pd.Series[float] = (
+        pd.concat([by_threads, by_registers, by_memory], axis=1).min(axis=1).clip(lower=1, upper=holds.blocks)
+    )
+    return out
+
+
+@rule("R36", "far_from_roofline")
+def far_from_roofline(run: Run) -> Finding | None:
+    """Operators that take much longer than their FLOPs and bytes need on this GPU. The saving is to the efficiency
+    that good kernels reach.
+
+    Fires: an operator at 20 % of the roofline that takes 10 % of the time.
+    Silent: one at 60 %; short kernels, whose time is the launch.
+    """
+    run.need_gpu()
+    if only_gpu(run) is None:
+        raise NeedsFacts("needs the peaks of the GPU (docs/gpus.md has those that are known)")
+    found = run.kernels.copy()
+    found["roof"] = roof(run, found)
+    found = found[found["roof"].notna() & (found["gpu"] >= limit("R36.length") * found["calls"])]
+    grouped = found.groupby("operator", as_index=False).agg(
+        time=("gpu", "sum"), roof=("roof", "sum"), flops=("flops", "sum"), bytes=("bytes", "sum"),
+        path=("path", "first"), source=("source", "first"), params=("params", "first"), kernel=("short_name", "first"),
+    )  # fmt: skip
+    grouped["efficiency"] = (grouped["roof"] / grouped["time"].clip(lower=1)).round(3)
+    lost = (grouped["time"] - grouped["roof"]) / max(len(run.used), 1) / max(run.wall, 1)
+    far = grouped[(grouped["efficiency"] < limit("R36.efficiency")) & (lost > limit("R36.share"))].copy()
+    if not len(far):
+        return None
+    far["lost"] = far["time"] - far["roof"] / limit("R36.reachable")
+    return run.finding(
+        f"{len(far)} operators take {length(run.per_device(far['time'].sum()))} and are at "
+        f"{percent(far['roof'].sum() / far['time'].sum())} of the roofline.",
+        "Products: another type, size or layout, a newer library. All else is limited by memory: fewer passes over the "
+        "data (fuse, in-place), contiguous tensors, a smaller type.",
+        run.per_device(far["lost"].sum()),
+        run.top(
+            far, "lost", operator="path", source="source", params="params", kernel="kernel", time_ns="time",
+            efficiency="efficiency", flops="flops", bytes="bytes",
+        ),
+        "Roofline efficiency of these operators rises.",
+    )  # fmt: skip

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about the CPU that does not keep the GPU supplied: late launches, small kernels, waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pyprof.rules import Finding, rule
+from pyprof.rules.limits import limit
+from pyprof.rules.run import Run, length, percent
+from pyprof.rules.sample import Sample, kind
+
+
+@rule("R05", "launch_bound")
+def launch_bound(run: Run) -> Finding | None:
+    """The GPU waits for the CPU to launch kernels that are short. Waits for data and files are not counted.
+
+    Fires: kernels of 4 us, launched every 10 us.
+    Silent: kernels of 40 us launched every 10 us, or a GPU that waits for the DataLoader.
+    """
+    run.need_launches()
+    durations = _durations(run)
+    if not len(durations) or run.share(run.late) <= limit("R05.late"):
+        return None
+    middle = float(np.median(durations))
+    if middle >= limit("R05.median"):
+        return None
+    launched = run.kernels[run.kernels["launched"] > 0]
+    calls, time = int(launched["launched"].sum()), int(launched["api"].sum())
+    per_step = int(run.kernels["calls"].sum()) / max(run.steps * max(len(run.ids), 1), 1)
+    cost = f", whose launch takes {length(time / calls)} on the CPU" if calls else ""
+    return run.finding(
+        f"The GPU waits for launches {percent(run.share(run.late))} of the time: {per_step:.0f} kernels a step, of "
+        f"{length(middle)} in the middle{cost}.",
+        _less_launches(run) + " Larger batches make each kernel longer.",
+        run.late,
+        _gaps(run),
+        "The launch-bound share of the summary falls, and a step gets shorter.",
+    )
+
+
+def _less_launches(run: Run) -> str:
+    """Advice by what is not done yet."""
+    graphs = (
+        "record the step as a CUDA graph (torch.compile(model, mode='reduce-overhead'), torch.cuda.graph)"
+    )
+    if any(each.event["graph"].mask()[each.kernel].any() for each in run.samples):
+        return (
+            "Bring more of the step into CUDA graphs: what is outside of them is launched kernel by kernel."
+        )
+    if run.facts.get("compile.regions", "0") != "0":
+        return f"The model is compiled: {graphs}, which takes static shapes."
+    return f"Fuse kernels with torch.compile(model), or {graphs}, which takes static shapes."
+
+
+def _durations(run: Run) -> Any:
+    parts = [each.of("dur")[each.kernel] for each in run.samples]
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def _gaps(run: Run) -> list[dict[str, Any]]:
+    """Operators whose launches came late, by the time the GPU waited for them in the sample."""
+    frames = [
+        pd.DataFrame({"operator": each.of("operator"), "gap": each.late})[each.late > 0]
+        for each in run.samples
+    ]
+    if not frames:
+        return []
+    found = pd.concat(frames).groupby("operator")["gap"].agg(["sum", "size"])
+    found = found.join(run.operators[["name", "source"]])
+    return run.top(found, "sum", operator="name", source="source", waited_ns="sum", launches="size")
+
+
+@rule("R06", "small_kernels")
+def small_kernels(run: Run) -> Finding | None:
+    """Most launches are of kernels so short that the launch is the work, while the GPU waits for launches.
+
+    Fires: 80 % of the kernels take 2 us and together 10 % of the GPU's time, and the GPU waits for them.
+    Silent: the same kernels when the GPU does not wait; the same work in few kernels.
+    """
+    run.need_launches()
+    durations = _durations(run)
+    if not len(durations):
+        return None
+    short = durations < limit("R06.short")
+    many = short.mean() >= limit("R06.launches")
+    if not many or durations[short].sum() >= limit("R06.time") * durations.sum():
+        return None
+    frames = []
+    for each in run.samples:
+        here = each.kernel[each.of("dur")[each.kernel] < limit("R06.short")]
+        columns = {name: each.of(name)[here] for name in ("operator", "dur", "launch_dur")}
+        frames.append(pd.DataFrame(columns))
+    found = pd.concat(frames)
+    api = int(found["launch_dur"].sum())
+    grouped = found.groupby("operator").agg(
+        launches=("dur", "size"), gpu=("dur", "sum"), api=("launch_dur", "sum")
+    )
+    grouped = grouped.join(run.operators[["name", "source"]])
+    return run.finding(
+        f"{percent(short.mean())} of the kernels are shorter than {length(limit('R06.short'))} and hold "
+        f"{percent(durations[short].sum() / max(durations.sum(), 1))} of the kernels' time; launching them takes "
+        f"{percent(run.share(run.scaled(api)))} of the CPU's.",
+        _less_launches(run)
+        + " Many small tensors: one call on a stacked tensor, or torch._foreach_ functions.",
+        min(run.late, run.scaled(api)),
+        run.top(
+            grouped,
+            "launches",
+            operator="name",
+            source="source",
+            launches="launches",
+            gpu_ns="gpu",
+            launch_ns="api",
+        ),
+        "Fewer kernels a step in the report of iterations.",
+    )
+
+
+@rule("R07", "sync_stall")
+def sync_stall(run: Run) -> Finding | None:
+    """The program waits for the GPU, and the GPU then stands still until the next launch. The saving is that idle
+    time, of each wait at most as long as the wait.
+
+    Fires: `loss.item()` in every step, after which the GPU idles for 5 % of the step.
+    Silent: the same every 100 steps; a wait at the end, after which nothing is launched.
+    """
+    run.need_launches()
+    found = pd.concat([_stalls(each) for each in run.samples], ignore_index=True) if run.samples else None
+    if found is None or not len(found):
+        return None
+    saving = run.scaled(int(found["lost"].sum()))
+    per_step = len(found) / max(run.sampled_steps * len(run.samples), 1e-9)
+    often = run.cut and per_step >= limit("R07.per_step")
+    if run.share(saving) <= limit("R07.share") and not often:
+        return None
+    grouped = found.groupby(["operator", "call"], as_index=False).agg(
+        waits=("lost", "size"), waited=("waited", "sum"), idle=("lost", "sum")
+    )
+    grouped = grouped.join(run.operators[["name", "source"]], on="operator")
+    texts = dict(run.store.rows("select id, text from string"))
+    grouped["call"] = [texts.get(code) for code in grouped["call"].tolist()]
+    each = f", {per_step:.1f} times a step" if run.cut else ""
+    return run.finding(
+        f"The program waits for the GPU and leaves it idle afterwards{each}: {length(saving)}, "
+        f"{percent(run.share(saving))} of the time.",
+        "Keep values on the GPU: no .item(), .cpu(), print, `if tensor`, nonzero or boolean index in the step; log "
+        "every N steps; copy with non_blocking=True; no torch.cuda.synchronize() outside of measurements.",
+        saving,
+        run.top(
+            grouped, "idle", operator="name", source="source", call="call", waits="waits", waited_ns="waited",
+            idle_ns="idle",
+        ),
+        "torch.cuda.set_sync_debug_mode('warn') names no line of the step any more.",
+    )  # fmt: skip
+
+
+def _stalls(sample: Sample) -> pd.DataFrame:
+    """Waits after which the device stood still: operator, call, how long it waited, idle time that is owed to it."""
+    empty = pd.DataFrame({name: np.empty(0, np.int64) for name in ("operator", "call", "waited", "lost")})
+    api = {name: column.values for name, column in sample.api.items()}
+    waits = np.flatnonzero((api["kind"] == kind("sync")) & (api["dur"] > 0)) if api else np.empty(0, np.int64)
+    event = np.flatnonzero(sample.event["launch"].mask() & (sample.late > 0))
+    if not len(waits) or not len(event):
+        return empty
+    # The next launch on the thread of each wait; of several waits before one launch the last counts.
+    launched = np.flatnonzero(sample.event["launch"].mask())
+    out = []
+    for thread in np.unique(api["thread"][waits]).tolist():
+        mine = waits[api["thread"][waits] == thread]
+        theirs = launched[sample.of("thread")[launched] == thread]
+        theirs = theirs[np.argsort(sample.of("launch")[theirs], kind="stable")]
+        ends = api["start"][mine] + api["dur"][mine]
+        place = np.searchsorted(sample.of("launch")[theirs], ends)
+        inside = place < len(theirs)
+        last = np.r_[place[1:] != place[:-1], True] & inside
+        mine, next_ = mine[last], theirs[place[last]]
+        lost = np.minimum(sample.late[next_], api["dur"][mine])
+        some = lost > 0
+        out.append(
+            pd.DataFrame({
+                "operator": api["operator"][mine][some], "call": api["name"][mine][some],
+                "waited": api["dur"][mine][some], "lost": lost[some],
+            })
+        )  # fmt: skip
+    return pd.concat(out, ignore_index=True) if out else empty

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Thresholds of the rules: what a recording must reach for a rule to speak. Starting values, not calibrated.
+
+Shares are of the window's wall time unless the text says of what.
+
+>>> limit("R03.busy")
+0.5
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Limit(NamedTuple):
+    """A threshold, with its unit: "" for a share or ratio."""
+
+    value: float
+    unit: str
+    text: str
+
+
+LIMITS = {
+    "worth": Limit(0.01, "", "share that a finding must save, where its saving is known"),
+    "R02.spread": Limit(0.15, "", "standard deviation of the iterations' lengths, divided by their mean"),
+    "R03.busy": Limit(0.50, "", "share in which the GPU is busy, below"),
+    "R05.late": Limit(0.20, "", "share in which the GPU waits for a launch"),
+    "R05.median": Limit(15_000, "ns", "median length of a kernel, below"),
+    "R06.short": Limit(5_000, "ns", "length of a short kernel, below"),
+    "R06.launches": Limit(0.50, "", "share of short kernels among all launches"),
+    "R06.time": Limit(0.15, "", "share of short kernels in the time of all kernels, below"),
+    "R07.share": Limit(0.03, "", "share that the GPU stands still after the program waited for it"),
+    "R07.per_step": Limit(1, "waits per step", "waits of the program after which the GPU stands still"),
+    "R08.share": Limit(0.10, "", "share in which the loop waits for data and the GPU does nothing"),
+    "R09.share": Limit(0.02, "", "the same share, where the loader has no workers"),
+    "R10.bytes": Limit(1_000_000, "bytes per step", "copied from or to pageable memory"),
+    "R10.share": Limit(0.02, "", "share of such copies"),
+    "R11.share": Limit(0.05, "", "share in which copies or sets run and no kernel"),
+    "R12.share": Limit(0.10, "", "share of products in float32 on plain lanes"),
+    "R13.share": Limit(0.05, "", "share of products in float32 on plain lanes"),
+    "R14.share": Limit(0.03, "", "share of 16 bit or narrower products on plain lanes"),
+    "R15.share": Limit(0.02, "", "share of products with sizes that do not fit"),
+    "R15.efficiency": Limit(0.60, "", "roofline efficiency of such a product, below"),
+    "R16.share": Limit(0.05, "", "share of conversions in the time of all kernels"),
+    "R17.share": Limit(0.05, "", "share of changes of layout in the time of all kernels"),
+    "R18.share": Limit(0.20, "", "share of convolutions in the time of all kernels"),
+    "R19.share": Limit(0.10, "", "share of convolutions"),
+    "R19.shapes": Limit(8, "shapes", "different shapes of one convolution, at most"),
+    "R20.algorithms": Limit(3, "algorithms", "different convolution algorithms in one call"),
+    "R21.per_parameter": Limit(1.5, "launches", "launches of an optimizer's step per parameter tensor, more than"),
+    "R21.launches": Limit(50, "launches", "launches of an optimizer's step, more than"),
+    "R21.share": Limit(0.03, "", "share of the optimizer's step, with so many launches"),
+    "R22.share": Limit(0.01, "", "share of setting gradients to zero"),
+    "R23.chain": Limit(3, "kernels", "elementwise kernels of one size in a row"),
+    "R23.share": Limit(0.10, "", "share of such rows in the time of all kernels"),
+    "R26.occupancy": Limit(0.25, "", "share of the GPU's threads that a kernel's blocks fill, below"),
+    "R26.length": Limit(5_000, "ns", "length of a kernel that counts: shorter ones are launches, not work"),
+    "R26.share": Limit(0.10, "", "share of such kernels in the time of all kernels"),
+    "R27.over": Limit(0.20, "", "share of the GPU that the blocks beyond one full wave fill, at most"),
+    "R27.over_two": Limit(0.10, "", "the same beyond two full waves"),
+    "R27.share": Limit(0.05, "", "share of such kernels in the time of all kernels"),
+    "R28.share": Limit(0.10, "", "share in which collectives run and no other kernel"),
+    "R29.bytes": Limit(1_000_000, "bytes", "size of a small collective, below"),
+    "R29.per_step": Limit(20, "per step", "small collectives"),
+    "R31.memory": Limit(0.50, "", "share of the GPU's memory that the run used at most, below"),
+    "R32.per_step": Limit(1, "calls per step", "calls that allocate or free memory of the GPU"),
+    "R32.share": Limit(0.01, "", "share of such calls"),
+    "R36.length": Limit(10_000, "ns", "mean length of a kernel that counts"),
+    "R36.efficiency": Limit(0.40, "", "roofline efficiency of an operator, below"),
+    "R36.share": Limit(0.05, "", "share of the time beyond the roofline, of one operator"),
+    "R36.reachable": Limit(0.70, "", "roofline efficiency that good kernels reach: the saving counts to there"),
+    "R38.share": Limit(0.10, "", "share of the CPU's time in operators that recording took"),
+    "R40.bytes": Limit(4_096, "bytes", "size of a copy that counts"),
+    "R40.per_step": Limit(1, "pairs per step", "copies to the host and back of one size, more than"),
+}  # fmt: skip
+
+
+def limit(name: str) -> float:
+    """A threshold by its name."""
+    return LIMITS[name].value

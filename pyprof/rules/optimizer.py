@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about the optimizer's step and the gradients' reset."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from pyprof.model import OPTIMIZER
+from pyprof.rules import Finding, NeedsFacts, rule
+from pyprof.rules.limits import limit
+from pyprof.rules.run import Run, length, percent, which
+
+
+def _optimizer(run: Run) -> pd.DataFrame:
+    """Sums of the optimizer's operators. Raises NeedsFacts if the program trains and has none."""
+    found = run.ops[run.ops["phase"] == OPTIMIZER]
+    if not len(found) and run.trains:
+        raise NeedsFacts(
+            "needs the ranges of Optimizer.step; record with pyprof, or with emit_nvtx and torch 1.8 or later"
+        )
+    return found
+
+
+@rule("R21", "unfused_optimizer")
+def unfused_optimizer(run: Run) -> Finding | None:
+    """The optimizer launches kernels for each parameter by itself. The saving is the CPU time of its step beyond its
+    GPU time, as far as the GPU waits for launches at all.
+
+    Fires: Adam(foreach=False), 12 launches for each of 160 parameter tensors.
+    Silent: fused=True; foreach, which has a few launches for all of them.
+    """
+    run.need_gpu()
+    found = _optimizer(run)
+    steps = found[which(found["type"], lambda name: name.endswith(".step"))]
+    if not len(steps):
+        return None
+    calls = int(steps["calls"].sum())
+    launches = int(steps["kernels"].sum()) / max(calls, 1)
+    cpu, gpu = int(steps["cpu"].sum()) // max(len(run.ids), 1), run.per_device(steps["gpu"].sum())
+    share = run.share(max(cpu, gpu))
+    if "yes" in _values(run, "fused"):
+        return None
+    tensors = sum(int(text) for text in _values(run, "parameter_tensors") if text.isdigit())
+    per_parameter = launches / tensors if tensors else 0.0
+    each = per_parameter > limit("R21.per_parameter") and share > limit("worth")
+    many = launches > limit("R21.launches") and share > limit("R21.share")
+    if not each and not many:
+        return None
+    of = f", {per_parameter:.1f} for each of its {tensors} parameter tensors" if tensors else ""
+    classes = " or ".join(sorted(set(_values(run, "class")))) or "the optimizer"
+    return run.finding(
+        f"A step of the optimizer launches {launches:.0f} kernels{of}; its steps take {length(max(cpu, gpu))}, "
+        f"{percent(share)} of the time.",
+        f"{classes}(..., fused=True), where it has that option (Adam, AdamW, SGD, Adagrad), else foreach=True.",
+        min(run.late, cpu - gpu) if cpu > gpu else None,
+        run.top(
+            steps,
+            "cpu",
+            operator="name",
+            source="source",
+            steps="calls",
+            launches="kernels",
+            cpu_ns="cpu",
+            gpu_ns="gpu",
+        ),
+        "The optimizer's operator has few kernels in the report of operators.",
+    )
+
+
+@rule("R22", "zero_grad_memset")
+def zero_grad_memset(run: Run) -> Finding | None:
+    """Gradients are filled with zeros instead of dropped.
+
+    Fires: optimizer.zero_grad(set_to_none=False), 2 % of the time.
+    Silent: zero_grad(), which drops them and launches nothing.
+    """
+    run.need_gpu()
+    found = _optimizer(run)
+    found = found[which(found["type"], lambda name: name.endswith(".zero_grad"))]
+    gpu = run.per_device(found["gpu"].sum())
+    if run.share(gpu) <= limit("R22.share"):
+        return None
+    return run.finding(
+        f"Setting gradients to zero takes {length(gpu)} on the GPU, {percent(run.share(gpu))} of the time.",
+        "optimizer.zero_grad(set_to_none=True), the default since torch 2.0: the next backward writes instead of adds.",
+        gpu,
+        run.top(
+            found, "gpu", operator="name", source="source", calls="calls", kernels="kernels", gpu_ns="gpu"
+        ),
+        "zero_grad has no kernels and sets any more.",
+    )
+
+
+def _values(run: Run, name: str) -> list[str]:
+    """A fact of all optimizers."""
+    return [v for k, v in run.facts.items() if k.startswith("optimizer.") and k.endswith(f".{name}")]

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about types: mixed precision, TF32, tensor cores that are not used or not fed well, conversions."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from pyprof.prof.attribute import NOT_USED, TC_UNKNOWN, USED
+from pyprof.prof.verdict import MULTIPLE
+from pyprof.rules import Finding, NeedsFacts, rule
+from pyprof.rules.limits import limit
+from pyprof.rules.peaks import HALF, NARROW, faster, products, roof, sizes, with_vector
+from pyprof.rules.run import Run, length, percent, which
+
+_CAST = re.compile(r"copy\w*.*(?:Load|Store)WithCast|(?:b?float(?:16|8)|half)\w*_copy_kernel", re.DOTALL)
+_CUDNN = re.compile("conv|rnn|lstm|gru")
+_CASTS = ("half", "bfloat16", "float", "double")  # methods of a tensor that do nothing else
+_MOVES = ("copy", "pointwise", "memory")
+
+
+def _single(run: Run, found: pd.DataFrame) -> pd.DataFrame:
+    """Products of float32 on plain lanes. A name that tells no type counts only if autocast was off: the call's
+    operands are those before autocast."""
+    off = run.facts.get("autocast.cuda.seen") == "no"
+    plain = found["math"].isin(["float32", "complex64"]) & (found["named"] | off)
+    return found[plain & (found["dtype"] == "float32") & (found["tc"] == NOT_USED)]
+
+
+@rule("R12", "no_amp")
+def no_amp(run: Run) -> Finding | None:
+    """Matrix products and convolutions compute in float32 without tensor cores, and mixed precision is not used.
+
+    Fires: 40 % of the time in linear layers of float32 on a V100 or A100.
+    Silent: the same in a recording with autocast, or whose kernels are 16 bit; tensors of unknown type; a GPU without
+    tensor cores.
+    """
+    if run.capability < 7.0 or any(not gpu.matrix for gpu in run.gpus.values()):
+        return None
+    seen = run.facts.get("autocast.cuda.seen")
+    if seen == "yes":
+        return None
+    found = products(run)
+    if seen is None and (found["math"].isin(list(NARROW)) | found["dtype"].isin(list(HALF))).any():
+        raise NeedsFacts(
+            "needs to know whether autocast was on, as some products are 16 bit; record with pyprof"
+        )
+    single = _single(run, found)
+    time = run.per_device(single["gpu"].sum())
+    if run.share(time) <= limit("R12.share"):
+        return None
+    new = "bfloat16" if run.capability >= 8.0 else "float16"
+    scaler = " and torch.amp.GradScaler for the backward pass" if new == "float16" and run.trains else ""
+    return run.finding(
+        f"Products in float32 without tensor cores take {length(time)}, {percent(run.share(time))} of the time, and no "
+        "product is 16 bit.",
+        f"Run the forward pass and the loss under torch.autocast('cuda', dtype=torch.{new}){scaler}; weights stay "
+        "float32. Check that the loss still goes down as before.",
+        faster(run, single, new, 0.5),
+        run.by_operator(single),
+        "The report on tensor cores names these operators as using them.",
+    )
+
+
+@rule("R13", "no_tf32")
+def no_tf32(run: Run) -> Finding | None:
+    """Products of float32 on a GPU that has TF32, which is switched off.
+
+    Fires: torch.backends.cuda.matmul.allow_tf32 is off and 10 % of the time are fp32 GEMMs on an A100.
+    Silent: the switch is on; a V100, which has no TF32; products of float64.
+    """
+    if run.capability < 8.0:
+        return None
+    switches = {name: run.facts.get(f"{name}.tf32") for name in ("matmul", "cudnn")}
+    if None in switches.values():
+        raise NeedsFacts("needs the switches of TF32, which this recording lacks; record with pyprof")
+    single = _single(run, products(run))
+    conv = which(single["type"], lambda name: bool(_CUDNN.search(name))) | (single["what"] == "conv")
+    single = single[(conv & (switches["cudnn"] == "no")) | (~conv & (switches["matmul"] == "no"))]
+    time = run.per_device(single["gpu"].sum())
+    if run.share(time) <= limit("R13.share"):
+        return None
+    forced = run.facts.get("switch.NVIDIA_TF32_OVERRIDE") == "0"
+    advice = []
+    if switches["matmul"] == "no" and not conv.all():
+        advice.append("torch.set_float32_matmul_precision('high')")
+    if switches["cudnn"] == "no" and conv.any():
+        advice.append("torch.backends.cudnn.allow_tf32 = True")
+    if forced:
+        advice.append("without NVIDIA_TF32_OVERRIDE=0 in the environment")
+    return run.finding(
+        f"Products in float32 take {length(time)}, {percent(run.share(time))} of the time, and TF32 is off for them.",
+        ", ".join(advice)
+        + ". TF32 multiplies with 10 bits of mantissa instead of 23 and adds in float32: enough for "
+        "most networks, not for solvers.",
+        faster(run, single, "tf32", 1.0),
+        run.by_operator(single),
+        "The report on tensor cores names these operators as using them.",
+    )
+
+
+@rule("R14", "tc_missed")
+def tc_missed(run: Run) -> Finding | None:
+    """Products of 16 bit or narrower types that the GPU's tensor cores take, computed without them. Products with a
+    vector are left out: nothing helps them.
+
+    Fires: a convolution in float16 whose kernel is no tensor-core kernel, 5 % of the time.
+    Silent: the same with a tensor-core kernel; float32; a matrix times a vector.
+    """
+    capability = run.capability
+    found = products(run)
+    if not len(found):
+        return None
+    supported = [_takes(run, capability, math) for math in found["math"].tolist()]
+    vector = [with_vector(*row) for row in zip(found["kernel"].tolist(), found["params"].tolist())]
+    found = found[np.array(supported, bool) & ~np.array(vector, bool)]
+    missed, unknown = found[found["tc"] == NOT_USED], found[found["tc"] == TC_UNKNOWN]
+    time, dark = run.per_device(missed["gpu"].sum()), run.per_device(unknown["gpu"].sum())
+    if run.share(time) <= limit("R14.share"):
+        if run.share(time + dark) > limit("R14.share"):
+            name = unknown.sort_values("gpu")["short_name"].iloc[-1]
+            raise NeedsFacts(
+                f"needs to know whether kernels like {name!r} use tensor cores, {percent(run.share(dark))} of the time"
+            )
+        return None
+    return run.finding(
+        f"Products in {', '.join(sorted(set(missed['math'])))} run without tensor cores for {length(time)}, "
+        f"{percent(run.share(time))} of the time.",
+        "Make the innermost sizes (channels, features, head size) multiples of 8, of 16 for 8 bit types, tensors "
+        "contiguous and aligned, convolutions channels_last; else the library has no such kernel for these sizes.",
+        _from_lanes(run, missed),
+        run.by_operator(missed),
+        "The report on tensor cores names these operators as using them.",
+    )
+
+
+def _takes(run: Run, capability: float, math: str | None) -> bool:
+    if math not in NARROW:
+        return False
+    since = {"float16": 7.0, "int8": 7.2, "bfloat16": 8.0, "float8": 8.9, "float4": 10.0}[math]
+    return capability >= since and all(gpu.supports(math) for gpu in run.gpus.values())
+
+
+def _from_lanes(run: Run, missed: pd.DataFrame) -> int | None:
+    """Saving of the part in each type, from lanes (16 bit as fp32) to tensor cores; None if nothing is known."""
+    parts = [faster(run, missed[missed["math"] == math], str(math), 1.0) for math in missed["math"].unique()]
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None
+
+
+@rule("R15", "dims_not_8")
+def dims_not_8(run: Run) -> Finding | None:
+    """Products on tensor cores, in 16 bit or narrower, whose sizes are no multiples of 16 bytes and which are far from
+    the roofline. Tensor cores work with any size; such sizes take smaller loads and fill tiles badly. The saving is to
+    the efficiency below which this rule speaks.
+
+    Fires: a vocabulary of 50257 in bfloat16 at 40 % of the roofline, 10 % of the time.
+    Silent: 50304; 50257 at 70 % of the roofline; float32.
+    """
+    _ = run.capability
+    found = products(run)
+    found = found[found["math"].isin(list(NARROW)) & (found["tc"] == USED)].copy()
+    if not len(found):
+        return None
+    found["wrong"] = [_wrong(math, params) for math, params in zip(found["math"], found["params"].tolist())]
+    vector = [with_vector(*row) for row in zip(found["kernel"].tolist(), found["params"].tolist())]
+    found = found[(found["wrong"] != "") & ~np.array(vector, bool)].copy()
+    found["roof"] = roof(run, found)
+    if run.share(run.per_device(found["gpu"].sum())) <= limit("R15.share"):
+        return None
+    if found["roof"].isna().all():
+        raise NeedsFacts(
+            "needs the peaks of the GPU, and FLOPs and bytes of these products; see docs/gpus.md"
+        )
+    found = found[found["roof"] / found["gpu"].clip(lower=1) < limit("R15.efficiency")]
+    time = run.per_device(found["gpu"].sum())
+    if run.share(time) <= limit("R15.share"):
+        return None
+    found["lost"] = found["gpu"] - found["roof"] / limit("R15.efficiency")
+    found["efficiency"] = (found["roof"] / found["gpu"]).round(3)
+    return run.finding(
+        f"Products on tensor cores with sizes that are no multiples of 16 bytes take {length(time)}, "
+        f"{percent(run.share(time))} of the time, at {percent(found['roof'].sum() / found['gpu'].sum())} of the "
+        "roofline.",
+        "Pad them to the next multiple (the evidence names it): vocabulary, hidden size, channels, batch. Tensor cores "
+        "are used already; with such sizes they are fed better.",
+        run.per_device(found["lost"].sum()),
+        run.top(
+            found, "lost", operator="path", source="source", sizes="wrong", params="params", kernel="short_name",
+            time_ns="gpu", efficiency="efficiency",
+        ),
+        "Roofline efficiency of these operators rises.",
+    )  # fmt: skip
+
+
+def _wrong(math: str, params: str | None) -> str:
+    """Sizes that do not fit, with the next that does: "N=50257 (50264)"."""
+    multiple = MULTIPLE[math]
+    found = sizes(params)
+    return ", ".join(f"{k}={n} ({-(-n // multiple) * multiple})" for k, n in found.items() if n % multiple)
+
+
+@rule("R16", "dtype_casts")
+def dtype_casts(run: Run) -> Finding | None:
+    """Kernels that convert tensors from one type to another. The saving is at most their time: which conversions can
+    go, nobody can tell from here.
+
+    Fires: 8 % of the kernels' time in conversions between float32 and bfloat16.
+    Silent: 3 %; copies that change no type.
+    """
+    run.need_gpu()
+    found = run.kernels
+    if not len(found) or not run.kernel_time:
+        return None
+    by_name = which(found["kernel"], lambda name: bool(_CAST.search(name)))
+    by_call = found["type"].isin(_CASTS) & found["what"].isin(_MOVES)
+    casts = found[by_name | by_call]
+    part = float(casts["gpu"].sum()) / run.kernel_time
+    if part <= limit("R16.share"):
+        return None
+    return run.finding(
+        f"Conversions between types take {percent(part)} of the kernels' time, "
+        f"{length(run.per_device(casts['gpu'].sum()))}.",
+        "Convert once and keep the result; move the border of autocast so that it is crossed less; create tensors in "
+        "the type they are used in.",
+        run.per_device(casts["gpu"].sum()),
+        run.by_operator(casts),
+        "Fewer copy kernels in the report of kernels.",
+    )

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about the window itself: are there iterations, are they alike, does recording distort them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pyprof.db.steady import SPREAD, spread, steady
+from pyprof.rules import Finding, NeedsFacts, rule
+from pyprof.rules.limits import limit
+from pyprof.rules.run import Run, length, percent
+
+_OPS = 300_000  # executions that are looked at for a key operator
+_LEAST = 3
+
+
+@rule("R01", "no_iterations")
+def no_iterations(run: Run) -> Finding | None:
+    """The run could not be cut into iterations, so that all figures are of the whole recording.
+
+    Fires: a recording without marks of steps, optimizer, DataLoader and a regular operator.
+    Silent: one with pyprof.step(), or two executions of Optimizer.step.
+    """
+    if run.cut:
+        return None
+    keys = _repeated(run)
+    return Finding(
+        "",
+        "No iterations were found: figures are of the whole recording, with what happens only once "
+        "(initialisation, first launches) in them.",
+        "If the program repeats a step, call pyprof.step() at the end of each, or name an operator that runs once a "
+        "step as the key (--key_op).",
+        None,
+        tuple(keys),
+        "The report of iterations has one row per step.",
+    )
+
+
+def _repeated(run: Run) -> list[dict[str, Any]]:
+    """Operators that ran several times, those first that reach over most of the run: one of them may be the key."""
+    found = run.store.columns(
+        f"""select op.operator, op."end" from op join operator o on o.id = op.operator
+            where o.unassociated = 0 and op.id < (select min(id) + {_OPS} from op) order by op.id"""
+    )
+    frame = pd.DataFrame({name: column.values for name, column in found.items()})
+    stats = frame.groupby("operator")["end"].agg(["size", "min", "max"])
+    stats = stats[(stats["size"] >= _LEAST) & (stats["max"] > stats["min"])].copy()
+    stats["reach"] = stats["max"] - stats["min"]
+    stats = stats.sort_values(["reach", "size"], ascending=False, kind="stable").head(5)
+    rows = zip(stats.index.tolist(), stats["size"].tolist(), stats["reach"].tolist())
+    return [
+        {"operator": run.operators["name"][n], "executions": count, "reach_ns": reach}
+        for n, count, reach in rows
+    ]
+
+
+@rule("R02", "unstable_range")
+def unstable_range(run: Run) -> Finding | None:
+    """Iterations of the aggregation differ much in length; names the longest steady stretch.
+
+    Fires: 10 iterations of 100 ms after a first one of 900 ms.
+    Silent: the same with the first one left out, as the finding proposes.
+    """
+    run.need_steps()
+    lengths = run.lengths
+    if len(lengths) < _LEAST:
+        raise NeedsFacts(
+            f"needs at least {_LEAST} whole iterations, there are {len(lengths)}; record more steps"
+        )
+    varies = spread(lengths.to_numpy(np.int64))
+    if varies is None or varies <= limit("R02.spread"):
+        return None
+    found = steady(lengths.to_numpy(np.int64))
+    if found is None:
+        advice = (
+            f"No {_LEAST} iterations in a row are within {percent(SPREAD)}: look at the longest ones for evaluation, "
+            "checkpoints, compilation or input of different sizes, and record more steps."
+        )
+    else:
+        first, last = (int(lengths.index[place]) for place in found)
+        advice = (
+            f"Iterations {first} to {last} are alike: aggregate them with --iter_start={first} --iter_stop={last}. "
+            f"The other rules look at {run.steady[0]} to {run.steady[1]}."
+        )
+    middle = float(lengths.median())
+    off = (lengths - middle).abs().sort_values(ascending=False, kind="stable").index[:5].tolist()
+    return Finding(
+        "",
+        f"The {len(lengths)} iterations differ in length: the standard deviation is {percent(varies)} of the mean of "
+        f"{length(lengths.mean())}.",
+        advice,
+        None,
+        tuple({"iteration": int(n), "length_ns": int(lengths[n]), "median_ns": int(middle)} for n in off),
+        "The standard deviation in the report of the narrower range is small.",
+    )
+
+
+@rule("R38", "profiler_overhead")
+def profiler_overhead(run: Run) -> Finding | None:
+    """Recording itself took a large part of the CPU's time, or events are missing from the recording.
+
+    Fires: 2 ms for markers in 12 ms of operators; 500 operators that were lost after the limit of events.
+    Silent: 0.1 ms in 12 ms, nothing lost.
+    """
+    lost = [
+        row for row in run.store.rows("select reason, count from lost order by count desc") if _gone(row[0])
+    ]
+    cost = run.facts.get("overhead.sites_ns", "")
+    busy = sum(worker.parts["cpu"] for worker in run.window.workers) if not run.used else 0
+    total = run.store.rows("select coalesce(sum(cpu), 0) from op where thread is not null")[0][0]
+    if not lost and not cost.isdigit():
+        raise NeedsFacts(
+            "needs the measured cost of a recorded call, which only pyprof's own recordings have"
+        )
+    share = int(cost) / max(total, busy) if cost.isdigit() and max(total, busy) else 0.0
+    if not lost and share <= limit("R38.share"):
+        return None
+    told = []
+    if share > limit("R38.share"):
+        told.append(
+            f"Recording calls and modules took about {length(int(cost))}, {percent(share)} of the CPU's time in "
+            "operators: CPU times and gaps between kernels are too long by as much."
+        )
+    if lost:
+        count = sum(int(row[1]) for row in lost)
+        told.append(f"{count} events or their details are missing from the recording: figures are too small.")
+    rows = [{"what": reason, "count": count} for reason, count in lost[:4]]
+    if share > limit("R38.share"):
+        rows.insert(0, {"what": "recorded calls", "count": run.facts.get("overhead.calls")})
+    return Finding(
+        "",
+        " ".join(told),
+        "Record fewer steps (--steps), raise --max-events if that limit was reached, and compare the length of a step "
+        "with one that was not recorded.",
+        None,
+        tuple(rows),
+        "A run without a profiler has the same length of a step.",
+    )
+
+
+def _gone(reason: str) -> bool:
+    """Whether a reason of the ledger means that something is missing, not merely repaired."""
+    return not reason.endswith("kept)") and "clipped" not in reason and "cut" not in reason
