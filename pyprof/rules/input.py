@@ -60,7 +60,7 @@ def workers_zero(run: Run) -> Finding | None:
         )
     usable = run.facts.get("cpu.usable", "")
     part = run.part("dataloader")
-    if "0" not in workers or usable == "1" or run.share(part) <= limit("R09.share"):
+    if workers != {"0"} or usable == "1" or run.share(part) <= limit("R09.share"):
         return None
     count = min(4, int(usable) - 1) if usable.isdigit() else 2
     return run.finding(

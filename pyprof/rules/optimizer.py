@@ -47,11 +47,12 @@ def unfused_optimizer(run: Run) -> Finding | None:
     if not each and not many:
         return None
     of = f", {per_parameter:.1f} for each of its {tensors} parameter tensors" if tensors else ""
+    other = "" if "yes" in _values(run, "foreach") else ", else foreach=True"
     classes = " or ".join(sorted(set(_values(run, "class")))) or "the optimizer"
     return run.finding(
         f"A step of the optimizer launches {launches:.0f} kernels{of}; its steps take {length(max(cpu, gpu))}, "
         f"{percent(share)} of the time.",
-        f"{classes}(..., fused=True), where it has that option (Adam, AdamW, SGD, Adagrad), else foreach=True.",
+        f"{classes}(..., fused=True), where it has that option (Adam, AdamW, SGD, Adagrad){other}.",
         min(run.late, cpu - gpu) if cpu > gpu else None,
         run.top(
             steps,

@@ -18,7 +18,7 @@ from pyprof.prof import kernels as names
 from pyprof.prof import roofline
 from pyprof.prof.attribute import NOT_APPLICABLE
 from pyprof.prof.gpus import Gpu
-from pyprof.rules.run import Run
+from pyprof.rules.run import Run, which
 
 HALF = frozenset({"float16", "bfloat16"})
 NARROW = HALF | {"int8", "float8", "float4"}
@@ -50,8 +50,9 @@ def products(run: Run) -> pd.DataFrame:
     kernel's name, else by the call; None if neither tells. `named`: the name tells it."""
     found = run.kernels
     found = found[found["what"].isin(PRODUCTS) & (found["eligible"] == 1)].copy()
-    found["named"] = [names.describe(name).math is not None for name in found["kernel"].tolist()]
-    found["math"] = [roofline.operands_of(one) for one in cases(found, None)]
+    found["named"] = which(found["kernel"], lambda name: names.describe(name).math is not None)
+    maths = [roofline.operands_of(one) for one in cases(found, None)]
+    found["math"] = pd.Series(maths, index=found.index, dtype=object)
     return found
 
 

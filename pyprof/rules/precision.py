@@ -54,8 +54,8 @@ def no_amp(run: Run) -> Finding | None:
     new = "bfloat16" if run.capability >= 8.0 else "float16"
     scaler = " and torch.amp.GradScaler for the backward pass" if new == "float16" and run.trains else ""
     return run.finding(
-        f"Products in float32 without tensor cores take {length(time)}, {percent(run.share(time))} of the time, and no "
-        "product is 16 bit.",
+        f"Products in float32 without tensor cores take {length(time)}, {percent(run.share(time))} of the time, and "
+        "mixed precision is off.",
         f"Run the forward pass and the loss under torch.autocast('cuda', dtype=torch.{new}){scaler}; weights stay "
         "float32. Check that the loss still goes down as before.",
         faster(run, single, new, 0.5),

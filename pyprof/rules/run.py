@@ -224,7 +224,7 @@ class Run:
         """Sums of kernels per operator, name and use of tensor cores (as in the table event; 3: unknown)."""
         keys = ["calls", "gpu", "api", "launched", "flops", "bytes", "flops_unknown", "bytes_unknown"]
         found = self._sums(blocks.EVENTS, 3, keys)
-        found = found[found["kind"] == 0].join(self.kernel_names, on="name", rsuffix="_name")
+        found = found[found["kind"] == 0].join(self.kernel_names, on="name")
         return found.join(self.operators.rename(columns={"name": "path"}), on="operator").reset_index(
             drop=True
         )
@@ -250,7 +250,9 @@ class Run:
 
     @cached_property
     def samples(self) -> list[Sample]:
-        return [read(self.store, row, len(self.ids)) for row in self.ids]
+        return [
+            read(self.store, row, len(self.ids), self.source.aggregation.iteration_set) for row in self.ids
+        ]
 
     @cached_property
     def sampled_steps(self) -> float:

@@ -55,10 +55,21 @@ class Sample:
         return out
 
 
-def read(store: Store, row: tuple[int, ...], workers: int) -> Sample:
-    """The sample of a worker; `row` is its number, start, end and the bounds of its events."""
+def read(store: Store, row: tuple[int, ...], workers: int, cut: int) -> Sample:
+    """The sample of a worker; `row` is its number, start, end and the bounds of its events, `cut` the iteration set.
+    Whole iterations, if at least one is small enough."""
     worker, start, end, first, last = row[:5]
     stop = min(last, first + max(_EVENTS // workers, 1))
+    if stop < last:
+        whole = store.rows(
+            """select last_event, "end" from iteration
+               where iteration_set = ? and worker = ? and start >= ? and last_event > ? and last_event <= ?
+               order by number desc limit 1""",
+            (cut, worker, start, first, stop),
+        )
+        if whole:
+            stop, end = whole[0]
+            last = stop
     event = store.columns(
         f"""select e.kind, e.device, e.stream, e.name, e.operator, e.start, e.dur, e.geometry, e.copied, e.copy_from,
                    e.copy_to, e.graph, e.bytes, e.api, e.op, a.start as launch, a.dur as launch_dur, a.thread

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small profile databases, written row by row: whatever a rule may meet, in a few lines.
+
+>>> made = Small(steps=2, length=1000)
+>>> made.kernel("volta_sgemm", 400, 50, made.op("linear", 100, 300))
+>>> with opened(made) as database:
+...     database.rows("select kind, start, dur from event")
+[(0, 400, 50)]
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from pyprof.db import columns
+from pyprof.db.aggregate import aggregate
+from pyprof.db.store import Store, create
+from pyprof.model import KERNEL, MEMCPY, MEMSET, OPERATOR
+from pyprof.parse.api_names import api_kind
+from pyprof.prof import kernels
+
+PAGEABLE, PINNED, DEVICE = 0, 1, 2
+_COPIES = {(0, 2): "memcpy HtoD", (1, 2): "memcpy HtoD", (2, 0): "memcpy DtoH", (2, 1): "memcpy DtoH"}
+# What a recording of ours always says.
+SWITCHES = {"anomaly_mode": "no", "deterministic": "no", "cudnn.deterministic": "no", "cudnn.enabled": "yes"}
+V100 = ("Tesla V100-SXM2-16GB", 80, "7.0", 16 << 30)
+A100 = ("NVIDIA A100-SXM4-40GB", 108, "8.0", 40 << 30)
+_OPERATOR = (
+    "id op_id name type mod direction phase module stack params dtype shapes eligible dtype_ok unassociated"
+)
+_EVENT = (
+    "id kind device stream name operator op site api start dur total geometry tc flops dense bytes basis copied "
+    "copy_from copy_to graph"
+)
+_TEXTS = "op_id name type mod params dtype frames text"  # of the tables that hold texts
+
+
+class Small:
+    """A recording of one worker: `steps` marked steps of `length` ns, all of GPU number `device` of one kind."""
+
+    def __init__(
+        self, steps: int = 10, length: int = 1_000_000, gpu: tuple[Any, ...] | None = V100,
+        meta: Mapping[str, str] | None = None, lost: Mapping[str, int] | None = None,
+    ):  # fmt: skip
+        self.steps, self.length, self.gpu = steps, length, gpu
+        self.marks = [(i * length, (i + 1) * length) for i in range(steps)]
+        self.range: tuple[int | None, int | None] = (None, None)  # iterations to aggregate
+        self.meta = {"format": "capture", **SWITCHES, **(meta or {})}
+        self.lost = dict(lost or {})
+        self.idle: list[tuple[Any, ...]] = []  # GPUs on which nothing ran
+        self._ops: list[dict[str, Any]] = []
+        self._operators: dict[tuple[Any, ...], int] = {}
+        self._events: list[dict[str, Any]] = []
+        self._apis: list[dict[str, Any]] = []
+        self._waits: list[tuple[int, int]] = []
+        self._geometries: dict[tuple[Any, ...], int] = {}
+        self._strings: dict[str, int] = {}
+        self._names: dict[str, int] = {}
+        self._stacks: dict[str, int] = {}
+
+    def each(self) -> range:
+        """Starts of the steps."""
+        return range(0, self.steps * self.length, self.length)
+
+    def op(
+        self, type_: str, start: int, end: int, *, name: str | None = None, mod: str = "torch", direction: int = 0,
+        phase: int = 0, params: str | None = None, dtype: str | None = None, eligible: bool = False, line: int = 1,
+    ) -> int:  # fmt: skip
+        """An execution; its number."""
+        key = (name or type_, type_, mod, direction, phase, params, dtype, eligible, line)
+        operator = self._operators.setdefault(key, len(self._operators))
+        self._ops.append({"operator": operator, "start": start, "end": end})
+        return len(self._ops) - 1
+
+    def kernel(
+        self, name: str, start: int, dur: int, op: int | None = None, *, launch: int | None = None,
+        launch_dur: int = 1_000, linked: bool = True, tc: int = 2, flops: int | None = None, size: int | None = None,
+        blocks: int = 1000, threads: int = 128, registers: int | None = 32, shared: int = 0, device: int = 0,
+        stream: int = 7, graph: int | None = None,
+    ) -> None:  # fmt: skip
+        """A kernel and its launch, by default long before it."""
+        geometry = self._geometries.setdefault((blocks, threads, registers, shared), len(self._geometries))
+        self._event(
+            name, start, dur, op, launch, launch_dur, linked, "cudaLaunchKernel_v7000", kind=KERNEL, device=device,
+            stream=stream, tc=tc, flops=flops, bytes=size, geometry=geometry, graph=graph,
+        )  # fmt: skip
+
+    def copy(
+        self,
+        source: int | None,
+        target: int | None,
+        size: int,
+        start: int,
+        dur: int,
+        op: int | None = None,
+        **more: Any,
+    ) -> None:
+        """A copy between kinds of memory; None: unknown."""
+        name = _COPIES.get((source, target), "memcpy DtoD")  # type: ignore[arg-type]
+        self._event(
+            name, start, dur, op, more.get("launch"), 1_000, True, "cudaMemcpyAsync_v3020", kind=MEMCPY, device=0,
+            stream=more.get("stream", 7), tc=2, copied=size, copy_from=source, copy_to=target,
+        )  # fmt: skip
+
+    def memset(self, size: int, start: int, dur: int, op: int | None = None) -> None:
+        self._event(
+            "memset", start, dur, op, None, 1_000, True, "cudaMemsetAsync_v3020", kind=MEMSET, device=0, stream=7, tc=2,
+            copied=size,
+        )  # fmt: skip
+
+    def cpu(self, name: str, start: int, dur: int, op: int) -> None:
+        """An operator event of a run without a GPU."""
+        self._event(name, start, dur, op, None, 0, False, "", kind=OPERATOR, total=dur, tc=2)
+
+    def _event(
+        self, name: str, start: int, dur: int, op: int | None, launch: int | None, launch_dur: int, linked: bool,
+        call: str, **row: Any,
+    ) -> None:  # fmt: skip
+        code = self._names.setdefault(name, len(self._names))
+        begin = (
+            max(start - 2 * launch_dur - 10, start // self.length * self.length) if launch is None else launch
+        )
+        op = self.op("unassociated", begin, begin) if op is None else op
+        api = self.api(call, begin, launch_dur, op) if linked else None
+        self._events.append(
+            {**row, "name": code, "op": op, "api": api, "start": start, "dur": dur, "launch": begin}
+        )
+
+    def api(self, name: str, start: int, dur: int, op: int | None = None) -> int:
+        """A call of the CUDA API; its number."""
+        code = self._strings.setdefault(name, len(self._strings))
+        self._apis.append({"name": code, "kind": api_kind(name), "start": start, "dur": dur, "op": op})
+        return len(self._apis) - 1
+
+    def wait(self, start: int, dur: int) -> None:
+        """The loop waits for its DataLoader."""
+        self._waits.append((start, dur))
+
+    # --- as tables
+
+    def write(self, path: str) -> None:
+        """The database, with its first aggregation."""
+        tables = dict(self._tables())
+        create(path, tables.items(), self.meta)
+        with Store(path) as database:
+            aggregate(database)
+
+    def _tables(self) -> Iterator[tuple[str, Any]]:
+        def made(names: str, rows: list[dict[str, Any]], texts: str = "") -> Any:
+            kinds = {name: str if name in texts.split() else int for name in names.split()}
+            return columns.rows(kinds, [[row.get(name) for name in kinds] for row in rows])
+
+        op_ids = _order(self._ops, "start")
+        api_ids = _order(self._apis, "start")
+        event_ids = _order(self._events, "launch")
+        for op in self._ops:
+            mine = [e for e in self._events if self._ops[e["op"]] is op]
+            run = [e for e in mine if e["kind"] in (KERNEL, OPERATOR)]
+            op |= {
+                "cpu": op["end"] - op["start"], "api": sum(a["dur"] for a in self._apis if a["op"] is not None and
+                                                           self._ops[a["op"]] is op),
+                "gpu": sum(e["dur"] for e in mine), "idle": 0, "kernel": sum(e["dur"] for e in run), "thread": 0,
+                "tc": sum(e["dur"] for e in run if e["tc"] == 1), "kernels": len(run),
+                "tc_kernels": sum(e["tc"] == 1 for e in run),
+            }  # fmt: skip
+        ops = [{**op, "id": op_ids[i]} for i, op in enumerate(self._ops)]
+        yield (
+            "op",
+            made(
+                "id thread operator start end cpu api gpu idle kernel tc kernels tc_kernels seq forward",
+                _sorted(ops),
+            ),
+        )
+        apis = [
+            {**a, "id": api_ids[i], "thread": 0, "op": op_ids[a["op"]] if a["op"] is not None else None}
+            for i, a in enumerate(self._apis)
+        ]
+        yield "api", made("id thread name kind start dur op", _sorted(apis))
+        events = [
+            {**e, "id": event_ids[i], "operator": self._ops[e["op"]]["operator"], "op": op_ids[e["op"]], "site": 0,
+             "api": api_ids[e["api"]] if e["api"] is not None else None, "basis": 0}
+            for i, e in enumerate(self._events)
+        ]  # fmt: skip
+        yield "event", made(_EVENT, _sorted(events))
+        yield (
+            "operator",
+            made(_OPERATOR, [self._operator(key, n) for key, n in self._operators.items()], _TEXTS),
+        )
+        yield (
+            "stack",
+            made("id frames", [{"id": n, "frames": text} for text, n in self._stacks.items()], _TEXTS),
+        )
+        names = [(n, name, name.partition("<")[0], self._kind(name), None) for name, n in self._names.items()]
+        yield (
+            "kernel_name",
+            columns.rows({"id": int, "name": str, "short_name": str, "kind": str, "tc": int}, names),
+        )
+        geometry = "id grid_x grid_y grid_z block_x block_y block_z registers shared_memory"
+        yield (
+            "geometry",
+            columns.rows(
+                dict.fromkeys(geometry.split(), int),
+                [(n, b, 1, 1, t, 1, 1, r, s) for (b, t, r, s), n in self._geometries.items()],
+            ),
+        )
+        yield (
+            "string",
+            made("id text", [{"id": n, "text": text} for text, n in self._strings.items()], _TEXTS),
+        )
+        end = max(
+            [
+                *(end for _, end in self.marks),
+                *(o["end"] for o in self._ops),
+                *(e["start"] + e["dur"] for e in self._events),
+            ]
+        )
+        yield (
+            "worker",
+            columns.rows(
+                {"id": int, "name": str, "pid": int, "start": int, "end": int}, [(0, "host_1", 1, 0, end)]
+            ),
+        )
+        yield "thread", columns.rows({"id": int, "worker": int, "tid": int}, [(0, 0, 1)])
+        yield (
+            "dataloader",
+            columns.rows(
+                dict.fromkeys(("id", "thread", "start", "dur"), int),
+                [(i, 0, *w) for i, w in enumerate(sorted(self._waits))],
+            ),
+        )
+        used = sorted({e["device"] for e in self._events if e.get("device") is not None})
+        devices = [(0, n, *(self.gpu or (None,) * 4), self._count(n)) for n in used]
+        devices += [(0, len(used) + n, *gpu, 0) for n, gpu in enumerate(self.idle)]
+        kinds = {"worker": int, "number": int, "name": str, "sm_count": int, "compute_capability": str,
+                 "memory_bytes": int, "events": int}  # fmt: skip
+        yield "device", columns.rows(kinds, devices)
+        yield (
+            "step",
+            columns.rows(
+                dict.fromkeys(("worker", "number", "start", "end"), int),
+                [(0, i, *mark) for i, mark in enumerate(self.marks)],
+            ),
+        )
+        yield "lost", columns.rows({"reason": str, "count": int}, self.lost.items())
+
+    def _count(self, device: int) -> int:
+        return sum(e.get("device") == device for e in self._events)
+
+    def _kind(self, name: str) -> str:
+        return "memory" if name.startswith("mem") else kernels.kind(name)
+
+    def _operator(self, key: tuple[Any, ...], number: int) -> dict[str, Any]:
+        name, type_, mod, direction, phase, params, dtype, eligible, line = key
+        stack = self._stacks.setdefault(f"train.py:{line}", len(self._stacks))
+        return {
+            "id": number, "op_id": f"{type_.upper()}_{number}", "name": name, "type": type_, "mod": mod,
+            "direction": direction, "phase": phase, "stack": stack, "params": params, "dtype": dtype,
+            "eligible": int(eligible), "unassociated": int(type_ == "unassociated"),
+        }  # fmt: skip
+
+
+def _order(rows: list[dict[str, Any]], by: str) -> dict[int, int]:
+    """Ids by place: rows are numbered by a time."""
+    order = sorted(range(len(rows)), key=lambda place: rows[place][by])
+    return {place: number for number, place in enumerate(order)}
+
+
+def _sorted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: int(row["id"]))
+
+
+@contextmanager
+def opened(made: Small) -> Iterator[Store]:
+    """The database of a recording; gone afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "small.sqlite")
+        made.write(path)
+        with Store(path) as database:
+            yield database

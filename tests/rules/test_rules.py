@@ -1,0 +1,527 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each rule on four small recordings: one on which it speaks, one just below its threshold, one that lacks what it must
+know, and one in which its advice was followed. Savings are worked out by hand from the figures that stand here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from pyprof.db.aggregate import aggregate, aggregations
+from pyprof.db.source import Source
+from pyprof.registry import load_folder
+from pyprof.rules import RULES, Finding, Outcome, judge
+from pyprof.rules.run import Run
+from tests.rules.small import A100, DEVICE, PAGEABLE, PINNED, Small, opened
+
+load_folder("pyprof.rules")
+GEMM, HALF = "volta_sgemm_128x64_tn", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"
+CAST = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(int), LoadWithCast<1>>(int)"
+COPY = "void at::native::elementwise_kernel<128, 4, at::native::direct_copy_kernel_cuda(int)>(int)"
+NCCL = "ncclDevKernel_AllReduce_Sum_f16_RING_LL"
+CONV, HALF_CONV = (
+    "volta_scudnn_128x64_relu_interior_nn_v1",
+    "volta_fp16_scudnn_fp16_128x64_relu_interior_nn_v1",
+)
+UNKNOWN = (None, None, None, None)
+Make = Callable[[], Small]
+
+
+class Case(NamedTuple):
+    """The recordings of a rule; `saving` of the first, None where nobody can tell. `missing` None: it needs nothing."""
+
+    fires: Make
+    saving: int | None
+    below: Make
+    missing: Make | None
+    fixed: Make
+
+
+def without_gpu() -> Small:
+    made = Small(gpu=None)
+    for t in made.each():
+        made.cpu("aten::addmm", t, 500_000, made.op("linear", t, t + 500_000))
+    return made
+
+
+def busy(made: Small, time: int, name: str = GEMM, at: int = 500_000, **more: object) -> Small:
+    """A kernel in each step."""
+    for t in made.each():
+        made.kernel(name, t + at, time, made.op("linear", t, t + 1_000), **more)  # type: ignore[arg-type]
+    return made
+
+
+def untimed(count: int = 0) -> Small:
+    made = Small(steps=0)
+    made.kernel(GEMM, 500_000, 100_000, made.op("linear", 0, 1_000))
+    for i in range(count):
+        made.op("sgd.step", 700_000 + i * 100_000, 750_000 + i * 100_000, phase=3)
+    return made
+
+
+def lengths(*each: int) -> Small:
+    made, start = Small(steps=0), 0
+    for length in each:
+        made.marks.append((start, start + length))
+        made.op("linear", start, start + 10)
+        start += length
+    return made
+
+
+def narrowed() -> Small:
+    made = lengths(900_000, *[100_000] * 9)
+    made.range = (1, 9)
+    return made
+
+
+def idle_gpu(*others: tuple[object, ...], gpu: tuple[object, ...] | None = None) -> Small:
+    made = busy(Small(**({"gpu": gpu} if gpu else {})), 600_000)  # type: ignore[arg-type]
+    made.idle = list(others)
+    return made
+
+
+def stream_of(
+    time: int, every: int = 10_000, late: bool = True, linked: bool = True, **more: object
+) -> Small:
+    """90 kernels a step, launched 2 us before they start, or all at the start of the step."""
+    made = Small(**more)  # type: ignore[arg-type]
+    for t in made.each():
+        op = made.op("mlp", t, t + 900_000)
+        for i in range(90):
+            start = t + i * every + 5_000
+            made.kernel(ADD, start, time, op, launch=start - 2_000 if late else t, launch_dur=1_500 if late else 1,
+                        linked=linked)  # fmt: skip
+    return made
+
+
+def small_kernels(time: int, late: bool = True, linked: bool = True) -> Small:
+    """40 short kernels and two of 200 us a step."""
+    made = Small()
+    for t in made.each():
+        op = made.op("mlp", t, t + 900_000)
+        for i in range(40):
+            start = t + 5_000 + i * 10_000
+            made.kernel(
+                ADD, start, time, op, launch=start - 2_000 if late else t, launch_dur=1_000, linked=linked
+            )
+        for i in range(2):
+            made.kernel(GEMM, t + 450_000 + i * 200_000, 200_000, op, launch=t, linked=linked)
+    return made
+
+
+def synchronised(gap: int, call: str = "cudaStreamSynchronize_v3020", linked: bool = True) -> Small:
+    """The program waits 150 us for a kernel and launches the next one `gap` later than it could."""
+    made = Small()
+    for t in made.each():
+        op, item = made.op("linear", t, t + 1_000), made.op("item", t + 140_000, t + 300_000, line=7)
+        made.kernel(GEMM, t + 100_000, 200_000, op, launch=t, linked=linked)
+        if linked and call:
+            made.api(call, t + 150_000, 150_000, item)
+        start = t + 300_000 + gap
+        made.kernel(GEMM, start, 100_000, op, launch=start - gap // 2, launch_dur=gap // 4, linked=linked)
+    return made
+
+
+def loading(wait: int, overlapped: bool = False, waits: bool = True, **meta: str) -> Small:
+    made = Small(meta={name.replace("__", "."): text for name, text in meta.items()})
+    for t in made.each():
+        if waits:
+            made.wait(t, wait)
+        made.kernel(
+            GEMM,
+            t if overlapped else t + 300_000,
+            300_000,
+            made.op("linear", t + 200_000, t + 201_000),
+            launch=t,
+        )
+    return made
+
+
+def copies(source: int | None, size: int, time: int, peers: bool = True) -> Small:
+    """A copy to the GPU a step, and one of pinned memory, 2 MB in 50 us."""
+    made = Small()
+    for t in made.each():
+        op = made.op("to", t, t + 10_000, line=3)
+        made.copy(source, DEVICE if source is not None else None, size, t + 100_000, time, op)
+        if peers:
+            made.copy(PINNED, DEVICE, 2_000_000, t + 300_000, 50_000, op)
+        made.kernel(GEMM, t + 500_000, 300_000, op)
+    return made
+
+
+def exposed(time: int, hidden: bool = False) -> Small:
+    made = busy(Small(), 600_000, at=300_000)
+    for t in made.each():
+        made.copy(
+            PINNED,
+            DEVICE,
+            1000,
+            t + (350_000 if hidden else 100_000),
+            time,
+            made.op("to", t, t + 9),
+            stream=9,
+        )
+    return made
+
+
+def product(
+    time: int, kernel: str = GEMM, dtype: str = "float32", tc: int = 0, flops: int | None = 5_000_000_000,
+    params: str = "M=64,N=1024,K=1024,float32", gpu: tuple[object, ...] | None = None, type_: str = "linear",
+    other: int = 0, size: int = 1_000_000, **meta: str,
+) -> Small:  # fmt: skip
+    """A product of `time` ns a step, and another kernel of `other` ns."""
+    facts = {name.replace("__", "."): text for name, text in meta.items()}
+    made = Small(meta=facts) if gpu is None else Small(meta=facts, gpu=gpu)
+    for t in made.each():
+        op = made.op(
+            type_, t, t + 1_000, mod="torch.nn.functional", params=params, dtype=dtype, eligible=True, line=5
+        )
+        made.kernel(kernel, t + 100_000, time, op, tc=tc, flops=flops, size=size)
+        if other:
+            made.kernel(ADD, t + 600_000, other, made.op("add", t + 2_000, t + 3_000))
+    return made
+
+
+def helper(name: str, time: int, in_: str = "conv2d", **meta: str) -> Small:
+    """A kernel of `time` ns beside a product of 540 us."""
+    made = product(540_000, CONV, type_="conv2d", params="N=8,C=64,K=64,R=3,S=3,float32", **meta)
+    for t in made.each():
+        made.kernel(name, t + 700_000, time, made.op(in_, t + 10_000, t + 11_000))
+    return made
+
+
+def tried(*names: str) -> Small:
+    made = busy(Small(), 100_000)
+    op = made.op("conv2d", 10_000, 90_000)
+    for i, name in enumerate(names):
+        made.kernel(name, 100_000 + i * 20_000, 10_000, op)
+    return made
+
+
+def optimizer(tensors: int, meta: dict[str, str] | None = None, steps: bool = True) -> Small:
+    """24 kernels of 2 us in a step of Adam, which takes 300 us of the CPU."""
+    made = Small(
+        meta={"optimizer.0.parameter_tensors": str(tensors), "optimizer.0.class": "Adam", **(meta or {})}
+    )
+    for t in made.each():
+        made.op("linear", t, t + 1_000, direction=1, phase=1)
+        op = made.op("adam.step", t + 500_000, t + 800_000, phase=3 if steps else 4)
+        for i in range(24):
+            start = t + 510_000 + i * 12_000
+            made.kernel(ADD, start, 2_000, op, launch=start - 2_000, launch_dur=1_000)
+    return made
+
+
+def zeroed(time: int, marked: bool = True) -> Small:
+    made = busy(Small(), 500_000)
+    for t in made.each():
+        made.op("linear", t, t + 1_000, direction=1, phase=1)
+        if marked:
+            op = made.op("sgd.zero_grad", t + 100_000, t + 110_000, phase=3)
+            if time:
+                made.memset(1_000_000, t + 200_000, time, op)
+    return made
+
+
+def chain(count: int, time: int = 50_000, name: str = ADD, blocks: int = 1_000) -> Small:
+    made = busy(Small(), 300_000, at=600_000)
+    for t in made.each():
+        for i in range(count):
+            made.kernel(
+                name,
+                t + 100_000 + i * time,
+                time,
+                made.op("add", t + i * 10, t + i * 10 + 5, line=i),
+                blocks=blocks,
+            )
+    return made
+
+
+def shaped(time: int, blocks: int, gpu: tuple[object, ...] | None = None, **more: object) -> Small:
+    """A kernel of so many blocks beside one of 300 us that fills the GPU: 640 blocks of 256 threads, 8 a
+    multiprocessor."""
+    made = busy(Small(**({"gpu": gpu} if gpu else {})), 300_000, blocks=640, threads=256)  # type: ignore[arg-type]
+    for t in made.each():
+        op = made.op("sum", t + 1_000, t + 2_000)
+        made.kernel("reduce_kernel", t + 100_000, time, op, blocks=blocks, **more)  # type: ignore[arg-type]
+    return made
+
+
+def collective(time: int, count: int = 1, hidden: bool = False, size: int | None = 20_000_000) -> Small:
+    made = busy(Small(), 400_000)
+    for t in made.each():
+        op = made.op("all_reduce", t + 2_000, t + 3_000)
+        for i in range(count):
+            start = t + (500_000 if hidden else 100_000) + i * 10_000
+            made.kernel(NCCL, start, time, op, stream=20, size=size, blocks=24)
+    return made
+
+
+def memory(peak: int, late: bool = True) -> Small:
+    facts = (
+        {"gpu.0.memory_bytes": str(16 << 30), "gpu.0.peak_allocated_bytes": str(peak << 30)} if peak else {}
+    )
+    return stream_of(4_000, late=late, meta=facts)
+
+
+def allocating(
+    count: int, time: int, name: str = "cudaMalloc_v3020", every: int = 1, linked: bool = True
+) -> Small:
+    made = busy(Small(), 500_000, linked=linked)
+    for step, t in enumerate(made.each()):
+        if step % every == 0 and linked:
+            for i in range(count):
+                made.api(
+                    name, t + 100_000 + i * time, time, made.op("empty", t + 100_000 + i, t + 100_001 + i)
+                )
+    return made
+
+
+def far(time: int, roof: int, gpu: tuple[object, ...] | None = None) -> Small:
+    """gelu on a V100: 900 GB/s, so 900 bytes need 1 ns."""
+    made = Small(**({"gpu": gpu} if gpu else {}))  # type: ignore[arg-type]
+    for t in made.each():
+        op = made.op("gelu", t, t + 1_000, mod="torch.nn.functional", dtype="float32", params="[1000]float32")
+        made.kernel(ADD, t + 100_000, time, op, flops=1_000, size=900 * roof)
+    return made
+
+
+def overhead(cost: str | None, lost: dict[str, int] | None = None) -> Small:
+    """Operators take 500 us of each step: 5 ms."""
+    made = Small(meta={"overhead.sites_ns": cost} if cost else {}, lost=lost)
+    for t in made.each():
+        made.op("linear", t, t + 500_000)
+    return made
+
+
+def bouncing(pairs: int, back: bool = True, known: bool = True) -> Small:
+    made = Small()
+    gpu, host = (DEVICE, PINNED) if known else (None, None)
+    for t in made.each():
+        op = made.op("cpu", t, t + 1_000)
+        for i in range(pairs):
+            start = t + 100_000 + i * 100_000
+            made.copy(gpu, host, 1_000_000 + i, start, 20_000, op)
+            if back:
+                made.copy(host, gpu, 1_000_000 + i, start + 50_000, 20_000, op)
+    return made
+
+
+WINOGRAD, FFT = (
+    "volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1",
+    "void fft2d_r2c_32x32<float>(float2 *)",
+)
+NHWC = "void nchwToNhwcKernel<float, float>(int)"
+WIDE = {"params": "M=512,N=50257,K=1024,bfloat16", "dtype": "bfloat16", "tc": 1, "gpu": A100}
+FP16 = {"type_": "conv2d", "params": "N=8,C=64,K=64,R=3,S=3,float16", "dtype": "float16"}
+AMPERE = {"kernel": "ampere_sgemm_128x64_tn", "gpu": A100, "cudnn__tf32": "yes"}
+
+CASES = {
+    "R01": Case(untimed, None, lambda: untimed(2), None, lambda: busy(Small(), 500_000)),
+    "R02": Case(
+        lambda: lengths(900_000, *[100_000] * 9), None, lambda: lengths(*[100_000, 125_000] * 5),
+        lambda: lengths(900_000, 100_000), narrowed,
+    ),
+    "R03": Case(
+        lambda: busy(Small(), 300_000), None, lambda: busy(Small(), 510_000, at=200_000), without_gpu,
+        lambda: busy(Small(), 900_000, at=50_000),
+    ),
+    "R04": Case(
+        lambda: idle_gpu(("Tesla V100-SXM2-16GB", 80, "7.0", 1 << 34)), None, idle_gpu,
+        lambda: idle_gpu(UNKNOWN, gpu=UNKNOWN), idle_gpu,
+    ),
+    # Within a step 89 gaps of 6 us; between steps 1 ms less 89 · 10 us less 4 us.
+    "R05": Case(
+        lambda: stream_of(4_000), 10 * 89 * 6_000 + 9 * 106_000, lambda: stream_of(9_000),
+        lambda: stream_of(4_000, linked=False), lambda: stream_of(4_000, late=False),
+    ),
+    # Each launch takes 1 us; before the very first kernel nothing is late.
+    "R06": Case(
+        lambda: small_kernels(1_000), (10 * 40 - 1) * 1_000, lambda: small_kernels(1_900),
+        lambda: small_kernels(1_000, linked=False), lambda: small_kernels(1_000, late=False),
+    ),
+    "R07": Case(
+        lambda: synchronised(45_000), 10 * 45_000, lambda: synchronised(5_000),
+        lambda: synchronised(45_000, linked=False), lambda: synchronised(45_000, call=""),
+    ),
+    "R08": Case(
+        lambda: loading(150_000, loader__0__num_workers="4"), 10 * 150_000,
+        lambda: loading(99_000, loader__0__num_workers="4"), lambda: loading(0, waits=False, format="nsys"),
+        lambda: loading(150_000, overlapped=True, loader__0__num_workers="4"),
+    ),
+    "R09": Case(
+        lambda: loading(50_000, loader__0__num_workers="0"), 10 * 50_000,
+        lambda: loading(19_000, loader__0__num_workers="0"), lambda: loading(50_000),
+        lambda: loading(50_000, loader__0__num_workers="4"),
+    ),
+    # Pinned 2 MB take 50 us, pageable 100 us.
+    "R10": Case(
+        lambda: copies(PAGEABLE, 2_000_000, 100_000), 10 * 50_000, lambda: copies(PAGEABLE, 900_000, 19_000),
+        lambda: copies(None, 2_000_000, 100_000, peers=False), lambda: copies(PINNED, 2_000_000, 100_000),
+    ),
+    "R11": Case(
+        lambda: exposed(100_000), 10 * 100_000, lambda: exposed(49_000), without_gpu,
+        lambda: exposed(100_000, hidden=True),
+    ),
+    # V100: fp32 15.7 TFLOP/s on lanes, fp16 125 on tensor cores; A100: 19.5, TF32 156.
+    "R12": Case(
+        lambda: product(400_000), round(4_000_000 * (1 - 15.7 / 125)), lambda: product(99_000),
+        lambda: product(400_000, gpu=UNKNOWN), lambda: product(400_000, autocast__cuda__seen="yes"),
+    ),
+    "R13": Case(
+        lambda: product(100_000, matmul__tf32="no", **AMPERE), round(1_000_000 * (1 - 19.5 / 156)),
+        lambda: product(49_000, matmul__tf32="no", **AMPERE), lambda: product(100_000, **AMPERE),
+        lambda: product(100_000, matmul__tf32="yes", **AMPERE),
+    ),
+    "R14": Case(
+        lambda: product(50_000, HALF_CONV, **FP16), round(500_000 * (1 - 15.7 / 125)),
+        lambda: product(29_000, HALF_CONV, **FP16), lambda: product(50_000, HALF_CONV, **{**FP16, "tc": 3}),
+        lambda: product(50_000, HALF_CONV, **{**FP16, "tc": 1}),
+    ),
+    # 312 TFLOP/s: 40 us of roofline in 100 us; at 60 % of the roofline it would take 66.7 us.
+    "R15": Case(
+        lambda: product(100_000, HALF, flops=312 * 40 * 10**6, **WIDE), round(10 * (100_000 - 40_000 / 0.6)),
+        lambda: product(100_000, HALF, flops=312 * 61 * 10**6, **WIDE),
+        lambda: product(100_000, HALF, flops=None, **WIDE),
+        lambda: product(
+            100_000, HALF, flops=312 * 40 * 10**6, **{**WIDE, "params": "M=512,N=50264,K=1024,bfloat16"}
+        ),
+    ),
+    "R16": Case(
+        lambda: helper(CAST, 60_000), 600_000, lambda: helper(CAST, 28_000), without_gpu, lambda: helper(COPY, 60_000)
+    ),
+    "R17": Case(
+        lambda: helper(NHWC, 60_000), 600_000, lambda: helper(NHWC, 28_000), without_gpu,
+        lambda: helper(NHWC, 60_000, convolution__inputs__channels_last="5"),
+    ),
+    "R18": Case(
+        lambda: product(300_000, **FP16, other=300_000, tc=1, convolution__inputs__contiguous="9"), None,
+        lambda: product(90_000, **FP16, other=390_000, tc=1, convolution__inputs__contiguous="9"),
+        lambda: product(300_000, **FP16, other=300_000, tc=1),
+        lambda: product(300_000, **FP16, other=300_000, tc=1, convolution__inputs__channels_last="9"),
+    ),
+    "R19": Case(
+        lambda: product(300_000, CONV, type_="conv2d", cudnn__benchmark="no"), None,
+        lambda: product(99_000, CONV, type_="conv2d", cudnn__benchmark="no"),
+        lambda: product(300_000, CONV, type_="conv2d"),
+        lambda: product(300_000, CONV, type_="conv2d", cudnn__benchmark="yes"),
+    ),
+    "R20": Case(
+        lambda: tried(WINOGRAD, FFT, CONV), None, lambda: tried(WINOGRAD, FFT, FFT), without_gpu, lambda: tried(CONV)
+    ),
+    # 300 us of the CPU less 24 · 2 us of the GPU.
+    "R21": Case(
+        lambda: optimizer(10), 10 * (300_000 - 48_000), lambda: optimizer(16), lambda: optimizer(10, steps=False),
+        lambda: optimizer(10, {"optimizer.0.fused": "yes"}),
+    ),
+    "R22": Case(
+        lambda: zeroed(20_000), 200_000, lambda: zeroed(9_000), lambda: zeroed(20_000, marked=False), lambda: zeroed(0)
+    ),
+    "R23": Case(
+        lambda: chain(4), 10 * 150_000, lambda: chain(2), without_gpu,
+        lambda: chain(4, name="triton_poi_fused_add_mul_tanh_0"),
+    ),
+    "R26": Case(
+        lambda: shaped(100_000, 20), 10 * 75_000, lambda: shaped(33_000, 20), lambda: shaped(100_000, 20, UNKNOWN),
+        lambda: shaped(100_000, 200),
+    ),
+    # One block of 64 kB fits on a multiprocessor of a V100: 88 blocks are 1.1 waves, which take as long as 2.
+    "R27": Case(
+        lambda: shaped(100_000, 88, shared=64_000), 10 * 45_000, lambda: shaped(100_000, 97, shared=64_000),
+        lambda: shaped(100_000, 88, UNKNOWN, shared=64_000), lambda: shaped(100_000, 80, shared=64_000),
+    ),
+    "R28": Case(
+        lambda: collective(150_000), 10 * 150_000, lambda: collective(99_000), without_gpu,
+        lambda: collective(150_000, hidden=True),
+    ),
+    "R29": Case(
+        lambda: collective(1_000, 20, size=100_000), None, lambda: collective(1_000, 19, size=100_000),
+        lambda: collective(1_000, 20, size=None), lambda: collective(20_000, 1),
+    ),
+    "R31": Case(lambda: memory(4), None, lambda: memory(8), lambda: memory(0), lambda: memory(4, late=False)),
+    "R32": Case(
+        lambda: allocating(2, 10_000), 10 * 20_000, lambda: allocating(1, 19_000, every=2),
+        lambda: allocating(2, 10_000, linked=False), lambda: allocating(2, 10_000, "cudaMallocAsync_v11020"),
+    ),
+    "R34": Case(
+        lambda: busy(Small(meta={"anomaly_mode": "yes"}), 500_000), None,
+        lambda: busy(Small(meta={"switch.CUDA_LAUNCH_BLOCKING": "0"}), 500_000), lambda: unswitched(),
+        lambda: busy(Small(), 500_000),
+    ),
+    # 100 us for 20 us of roofline: at 70 % of the roofline it would take 28.6 us.
+    "R36": Case(
+        lambda: far(100_000, 20_000), round(10 * (100_000 - 20_000 / 0.7)), lambda: far(100_000, 40_500),
+        lambda: far(100_000, 20_000, UNKNOWN), lambda: far(30_000, 20_000),
+    ),
+    "R38": Case(
+        lambda: overhead("1000000"), None, lambda: overhead("490000"), lambda: overhead(None), lambda: overhead("1000")
+    ),
+    "R40": Case(
+        lambda: bouncing(2), 10 * 2 * 40_000, lambda: bouncing(1), lambda: bouncing(2, known=False),
+        lambda: bouncing(2, back=False),
+    ),
+}  # fmt: skip
+
+
+def unswitched() -> Small:
+    made = busy(Small(), 500_000)
+    made.meta = {"format": "nsys"}
+    return made
+
+
+def outcome(rule: str, made: Small) -> Outcome:
+    with opened(made) as database:
+        one = aggregations(database)[0]
+        if made.range != (None, None):
+            one = aggregate(database, *made.range)
+        return judge(RULES[rule], Run(Source(database, one)))
+
+
+def test_every_rule_has_its_recordings():
+    assert set(CASES) == set(RULES)
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_a_rule_speaks_with_figures_evidence_and_the_saving_of_the_hand(rule):
+    found = outcome(rule, CASES[rule].fires())
+    assert isinstance(found.finding, Finding), found.needs
+    one = found.finding
+    assert one.rule == rule
+    assert one.saving is None if CASES[rule].saving is None else abs(one.saving - CASES[rule].saving) <= 10
+    assert re.search(r"\d|:", one.problem), "figures"
+    assert one.advice.endswith(".")
+    assert one.verify.endswith(".")
+    assert 0 < len(one.evidence) <= 5 or rule == "R01"
+    for row in one.evidence:
+        assert {type(cell) for cell in row.values()} <= {int, float, str, type(None)}
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_a_rule_is_silent_just_below_its_threshold(rule):
+    found = outcome(rule, CASES[rule].below())
+    assert (found.finding, found.needs) == (None, None)
+
+
+@pytest.mark.parametrize("rule", [rule for rule, case in CASES.items() if case.missing])
+def test_a_rule_says_which_facts_it_lacks(rule):
+    found = outcome(rule, CASES[rule].missing())
+    assert found.finding is None
+    assert found.needs is not None
+    assert found.needs.startswith("needs ")
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_a_rule_is_silent_where_its_advice_was_followed(rule):
+    found = outcome(rule, CASES[rule].fixed())
+    assert (found.finding, found.needs) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "rule", [rule for rule in CASES if rule not in ("R01", "R02", "R08", "R09", "R34", "R38")]
+)
+def test_a_rule_about_gpus_says_that_a_recording_has_none(rule):
+    assert "needs a GPU" in str(outcome(rule, without_gpu()).needs)

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What rules read: the steady iterations, samples of them, several workers and devices; and what no finding may say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pyprof.db.aggregate import aggregate, aggregations
+from pyprof.db.build import build
+from pyprof.db.source import Source
+from pyprof.db.steady import spread, steady
+from pyprof.db.store import Store
+from pyprof.model import Device
+from pyprof.parse import formats
+from pyprof.rules import RULES, evaluate, judge, sample
+from pyprof.rules.run import Run
+from tests.build import call, recording, write_nsys
+from tests.rules.small import DEVICE, PAGEABLE, PINNED, Small, opened
+from tests.rules.test_rules import (
+    CASES,
+    NHWC,
+    busy,
+    copies,
+    helper,
+    lengths,
+    optimizer,
+    outcome,
+    overhead,
+    product,
+    synchronised,
+)
+
+
+def brute(values: list[int], most: float) -> int:
+    """Length of the longest stretch of at least three whose spread is at most `most`."""
+    best = 0
+    for first in range(len(values)):
+        for last in range(first + 2, len(values)):
+            part = np.array(values[first : last + 1], float)
+            if part.std() <= most * part.mean():
+                best = max(best, last - first + 1)
+    return best
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_steady_stretch_is_the_longest(seed):
+    random = np.random.default_rng(seed)
+    values = (100_000_000 + random.integers(-9_000_000, 9_000_000, 30)).tolist()
+    values[3] *= 5
+    found = steady(np.array(values))
+    expected = brute(values, 0.05)
+    assert (0 if found is None else found[1] - found[0] + 1) == expected
+    if found is not None:
+        assert (spread(np.array(values[found[0] : found[1] + 1])) or 0) <= 0.05
+
+
+@pytest.mark.parametrize("values", [[], [5], [5, 5], [0, 0, 0], [1, 10, 100, 1000]])
+def test_there_may_be_no_steady_stretch(values):
+    assert steady(np.array(values, np.int64)) is None
+
+
+def test_rules_look_at_steady_iterations_alone():
+    made = lengths(900_000, *[100_000] * 9)
+    made.api("cudaMalloc_v3020", 100, 400_000)  # in the first iteration
+    made.kernel("volta_sgemm", 950_000, 10_000)
+    with opened(made) as database:
+        run = Run(Source(database, aggregations(database)[0]))
+        assert run.steady == (1, 9)
+        assert (run.wall, run.steps) == (900_000, 9)
+        assert judge(RULES["R32"], run)[1:] == (None, None)
+
+
+def test_a_short_steady_stretch_gives_way_to_a_longer_less_steady_one():
+    made = lengths(900_000, 100_000, 112_000, 100_000, 112_000, 100_000, 112_000, 100_000, 112_000, 100_000)
+    with opened(made) as database:
+        assert Run(Source(database, aggregations(database)[0])).steady == (1, 9)
+
+
+@pytest.mark.parametrize("rule", ["R07", "R10", "R11", "R23", "R40"])
+def test_a_sample_of_equal_steps_tells_the_same_as_all(rule, monkeypatch):
+    whole = outcome(rule, CASES[rule].fires()).finding
+    monkeypatch.setattr(sample, "_EVENTS", 12)  # some of ten steps
+    part = outcome(rule, CASES[rule].fires()).finding
+    assert whole is not None
+    assert part is not None
+    assert part.saving == pytest.approx(whole.saving, rel=0.02)
+
+
+def test_a_range_of_iterations_saves_no_more_than_it_lasts():
+    with opened(CASES["R11"].fires()) as database:
+        one = aggregate(database, 2, 3)
+        (found,) = [each.finding for each in evaluate(Source(database, one)) if each.rule.id == "R11"]
+    assert found is not None
+    assert found.saving == 2 * 100_000
+
+
+def test_half_precision_without_a_switch_is_not_told_to_use_it():
+    """A recording that does not say whether autocast was on, but has 16 bit kernels."""
+    made = product(400_000)
+    for t in made.each():
+        op = made.op("linear", t + 5, t + 9, dtype="float32", eligible=True)
+        made.kernel("ampere_fp16_s16816gemm_fp16_128x64", t + 600_000, 10_000, op, tc=1)
+    found = outcome("R12", made)
+    assert found.finding is None
+    assert "autocast" in str(found.needs)
+
+
+def test_kernels_under_autocast_are_not_judged_by_the_operands_of_the_call():
+    assert outcome("R12", product(400_000, "a_gemm_that_names_no_type")).finding is None
+
+
+@pytest.mark.parametrize("type_", [None, "int64", "float64", "complex64"])
+def test_there_is_no_advice_on_other_or_unknown_types(type_):
+    for rule in ("R12", "R13", "R14", "R15"):
+        assert outcome(rule, product(400_000, dtype=type_)).finding is None, rule
+
+
+def test_no_tensor_cores_are_promised_to_a_product_with_a_vector():
+    params = "M=1,N=1024,K=1024,float16"
+    assert outcome("R14", product(50_000, "gemv_fp16_kernel", "float16", params=params)).finding is None
+
+
+def test_fused_and_foreach_are_advised_as_far_as_they_are_not_on():
+    found = outcome("R21", optimizer(10, {"optimizer.0.foreach": "yes"})).finding
+    assert found is not None
+    assert "foreach" not in found.advice
+    found = outcome("R21", optimizer(10, {"optimizer.0.foreach": "default"})).finding
+    assert found is not None
+    assert "foreach=True" in found.advice
+
+
+@pytest.mark.parametrize(
+    ("regions", "words"), [("0", "torch.compile(model),"), ("3", "The model is compiled")]
+)
+def test_compiling_is_advised_to_what_is_not_compiled(regions, words):
+    made = CASES["R05"].fires()
+    made.meta["compile.regions"] = regions
+    found = outcome("R05", made).finding
+    assert found is not None
+    assert words in found.advice
+
+
+def test_a_pinned_loader_is_not_told_to_pin():
+    made = copies(PAGEABLE, 2_000_000, 100_000)
+    made.meta["loader.0.pin_memory"] = "yes"
+    found = outcome("R10", made).finding
+    assert found is not None
+    assert "pin_memory=True) and" not in found.advice
+
+
+def test_pageable_copies_without_pinned_peers_have_no_saving():
+    found = outcome("R10", copies(PAGEABLE, 2_000_000, 100_000, peers=False)).finding
+    assert found is not None
+    assert found.saving is None
+
+
+def test_copies_on_the_host_side_of_a_sync_are_no_bounce_of_single_numbers():
+    made = busy(Small(), 500_000)
+    for t in made.each():
+        op = made.op("item", t, t + 9)
+        for i in range(3):
+            made.copy(DEVICE, PINNED, 4, t + 100_000 + i * 9_000, 2_000, op)
+            made.copy(PINNED, DEVICE, 4, t + 103_000 + i * 9_000, 2_000, op)
+    assert outcome("R40", made)[1:] == (None, None)
+
+
+def test_lost_events_are_told_and_repaired_ones_are_not():
+    found = outcome("R38", overhead("1000", {"operators after the first 10 events": 500})).finding
+    assert found is not None
+    assert "500 events" in found.problem
+    assert (
+        outcome("R38", overhead("1000", {"GPU events without a launch record (kept)": 500})).finding is None
+    )
+
+
+def test_collectives_do_not_count_as_kernels_that_fill_too_little():
+    assert outcome("R26", CASES["R28"].fires()).finding is None
+
+
+def test_transposes_outside_of_convolutions_are_no_advice_on_layout():
+    assert outcome("R17", helper(NHWC, 60_000, in_="transpose")).finding is None
+
+
+def test_a_wait_at_the_end_of_the_program_costs_nothing():
+    made = synchronised(45_000, call="")
+    made.api("cudaDeviceSynchronize_v3020", 9_900_000, 90_000)
+    assert outcome("R07", made)[1:] == (None, None)
+
+
+def test_other_ranks_may_use_the_other_gpus():
+    made = CASES["R04"].fires()
+    made.meta["distributed.world_size"] = "2"
+    assert "2 ranks" in str(outcome("R04", made).needs)
+
+
+@pytest.mark.parametrize(("switch", "ok"), [("yes", 1), ("no", 0), (None, None)])
+def test_tensor_cores_take_float32_if_tf32_is_on(switch, ok, tmp_path):
+    text = f"{call('torch.nn.functional.linear', (8, 8), (8, 8))}\n    > 40 volta_sgemm\n"
+    trace = formats.load(write_nsys(tmp_path / "x.sqlite", recording(text)))
+    trace.devices = [Device(0, "NVIDIA A100-SXM4-40GB", 108, "8.0")]
+    trace.meta |= {"matmul.tf32": switch} if switch else {}
+    build(trace, str(tmp_path / "y.sqlite"))
+    with Store(tmp_path / "y.sqlite") as database:
+        assert database.rows("select dtype_ok from operator where type = 'linear'") == [(ok,)]
