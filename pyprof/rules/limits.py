@@ -53,6 +53,7 @@ LIMITS = {
     "R22.share": Limit(0.01, "", "share of setting gradients to zero"),
     "R23.chain": Limit(3, "kernels", "elementwise kernels of one size in a row"),
     "R23.share": Limit(0.10, "", "share of such rows in the time of all kernels"),
+    "R24.share": Limit(0.05, "", "share of what stands between the products of attention"),
     "R26.occupancy": Limit(0.25, "", "share of the GPU's threads that a kernel's blocks fill, below"),
     "R26.length": Limit(5_000, "ns", "length of a kernel that counts: shorter ones are launches, not work"),
     "R26.share": Limit(0.10, "", "share of such kernels in the time of all kernels"),

@@ -241,6 +241,34 @@ def chain(count: int, time: int = 50_000, name: str = ADD, blocks: int = 1_000) 
     return made
 
 
+def attention(
+    time: int, types: tuple[str, ...] = ("matmul", "div", "softmax", "matmul"), whole: str = ""
+) -> Small:
+    """Attention in a module: `time` of softmax forward and as much backward, 10 us each for the rest; or one call."""
+    made = busy(Small(), 300_000)
+    for t in made.each():
+        if whole:
+            op = made.op("multi_head_attention_forward", t + 2_000, t + 3_000)
+            made.kernel("softmax_warp_forward", t + 100_000, time, op)
+            made.kernel(whole, t + 200_000, time, op)
+            continue
+        for i, type_ in enumerate(types):
+            op = made.op(type_, t + 2_000 + i * 10, t + 2_005 + i * 10, name=f"block/{type_}", params=f"{i}")
+            name = "softmax_warp_forward" if type_ == "softmax" else ADD
+            made.kernel(name, t + 100_000 + i * 50_000, time if type_ == "softmax" else 10_000, op)
+        if "softmax" in types:
+            back = made.op(
+                "softmax",
+                t + 3_000,
+                t + 3_005,
+                name="block/softmax",
+                params=str(types.index("softmax")),
+                direction=1,
+            )
+            made.kernel("softmax_warp_backward", t + 400_000, time, back)
+    return made
+
+
 def shaped(time: int, blocks: int, gpu: tuple[object, ...] | None = None, **more: object) -> Small:
     """A kernel of so many blocks beside one of 300 us that fills the GPU: 640 blocks of 256 threads, 8 a
     multiprocessor."""
@@ -424,6 +452,11 @@ CASES = {
     "R23": Case(
         lambda: chain(4), 10 * 150_000, lambda: chain(2), without_gpu,
         lambda: chain(4, name="triton_poi_fused_add_mul_tanh_0"),
+    ),
+    # softmax forward and backward, and div.
+    "R24": Case(
+        lambda: attention(30_000), 10 * (2 * 30_000 + 10_000), lambda: attention(19_000), without_gpu,
+        lambda: attention(30_000, ("linear", "scaled_dot_product_attention", "softmax", "matmul")),
     ),
     "R26": Case(
         lambda: shaped(100_000, 20), 10 * 75_000, lambda: shaped(33_000, 20), lambda: shaped(100_000, 20, UNKNOWN),

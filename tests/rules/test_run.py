@@ -20,6 +20,7 @@ from tests.rules.small import DEVICE, PAGEABLE, PINNED, Small, opened
 from tests.rules.test_rules import (
     CASES,
     NHWC,
+    attention,
     busy,
     copies,
     helper,
@@ -172,6 +173,18 @@ def test_lost_events_are_told_and_repaired_ones_are_not():
     assert (
         outcome("R38", overhead("1000", {"GPU events without a launch record (kept)": 500})).finding is None
     )
+
+
+@pytest.mark.parametrize(
+    ("kernel", "saving"), [("volta_sgemm", 10 * 60_000), ("fmha_cutlassF_f16_aligned_64x64_rf_sm80", None)]
+)
+def test_one_call_of_attention_is_in_pieces_if_its_kernels_are(kernel, saving):
+    found = outcome("R24", attention(60_000, whole=kernel)).finding
+    assert (found.saving if found else None) == saving
+
+
+def test_a_softmax_without_products_on_both_sides_is_no_attention():
+    assert outcome("R24", attention(60_000, ("matmul", "div", "softmax"))).finding is None
 
 
 def test_collectives_do_not_count_as_kernels_that_fill_too_little():

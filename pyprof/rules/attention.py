@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about attention."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from pyprof.rules import Finding, rule
+from pyprof.rules.limits import limit
+from pyprof.rules.run import Run, length, percent
+
+_PRODUCTS = ("matmul", "bmm", "baddbmm", "einsum")
+_FUSED = "scaled_dot_product_attention"
+_WHOLE = "multi_head_attention_forward"
+_TRAFFIC = (
+    "softmax",
+    "pointwise",
+    "rng",
+    "copy",
+    "reduction",
+)  # kernels on the matrix of weights beside the products
+
+
+@rule("R24", "attention_unfused")
+def attention_unfused(run: Run) -> Finding | None:
+    """Attention in pieces: a softmax between two products of one module, so that the matrix of weights is written and
+    read again and again. The saving is the time of what stands between the products, forward and backward, which a
+    fused kernel does on the way.
+
+    Fires: matmul, div, softmax, dropout, matmul; those between the products take 8 % of the time.
+    Silent: F.scaled_dot_product_attention; a softmax at the end of a classifier.
+    """
+    run.need_gpu()
+    pieces = _between(run) | _inside(run)
+    if not pieces:
+        return None
+    table = pd.DataFrame({"operator": list(pieces), "time": list(pieces.values())}).join(
+        run.operators[["name", "source", "params"]], on="operator"
+    )
+    saving = run.per_device(table["time"].sum())
+    if run.share(saving) <= limit("R24.share"):
+        return None
+    return run.finding(
+        f"Attention runs in pieces: what stands between its products takes {length(saving)}, "
+        f"{percent(run.share(saving))} of the time.",
+        "torch.nn.functional.scaled_dot_product_attention (mask or bias as attn_mask, dropout_p); "
+        "nn.MultiheadAttention with need_weights=False. Not where the weights themselves are needed.",
+        saving,
+        run.top(table, "time", operator="name", source="source", params="params", time_ns="time"),
+        "Kernels of attention (flash, mem_eff, cudnn) in the report of kernels instead of softmax.",
+    )
+
+
+def _between(run: Run) -> dict[int, int]:
+    """GPU time of the operators between the two products around a softmax of one module, by their number."""
+    table = run.operators
+    forward = table[(table["direction"] == 0) & (table["unassociated"] == 0)]
+    place = [name.rpartition("/")[0] for name in forward["name"].tolist()]
+    found: set[tuple[str, str | None]] = set()
+    for _, group in forward.groupby(place, sort=False):
+        types = group["type"].tolist()
+        if _FUSED in types:
+            continue
+        for middle, type_ in enumerate(types):
+            before = [i for i in range(middle) if types[i] in _PRODUCTS]
+            after = [i for i in range(middle + 1, len(types)) if types[i] in _PRODUCTS]
+            if "softmax" in type_ and "log" not in type_ and before and after:
+                part = group.iloc[before[-1] + 1 : after[0]]
+                found |= set(zip(part["name"].tolist(), part["params"].tolist()))
+    mine = {
+        n
+        for n, key in zip(table.index, zip(table["name"].tolist(), table["params"].tolist()))
+        if key in found
+    }
+    times = run.ops[["operator", "gpu"]].itertuples(index=False)
+    return {int(operator): int(gpu) for operator, gpu in times if operator in mine and gpu}
+
+
+def _inside(run: Run) -> dict[int, int]:
+    """The same inside of one call of multi-head attention whose kernels are not fused."""
+    found = run.kernels[run.kernels["type"] == _WHOLE]
+    fused = set(found[found["what"] == "attention"]["operator"])
+    soft = set(found[found["what"] == "softmax"]["operator"]) - fused
+    times = (
+        found[found["operator"].isin(soft) & found["what"].isin(_TRAFFIC)].groupby("operator")["gpu"].sum()
+    )
+    return {int(operator): int(time) for operator, time in times.items()}  # type: ignore[call-overload]
