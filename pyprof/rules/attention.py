@@ -7,7 +7,8 @@ import pandas as pd
 
 from pyprof.rules import Finding, rule
 from pyprof.rules.limits import limit
-from pyprof.rules.run import Run, length, percent
+from pyprof.rules.run import Run
+from pyprof.rules.wording import length, percent
 
 _PRODUCTS = ("matmul", "bmm", "baddbmm", "einsum")
 _FUSED = "scaled_dot_product_attention"

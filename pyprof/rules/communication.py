@@ -8,20 +8,19 @@ import pandas as pd
 
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
-from pyprof.rules.run import Run, length, percent, size
+from pyprof.rules.run import Run
+from pyprof.rules.wording import length, percent, size
 
 _COLLECTIVE = "communication"
 
 
 def _collectives(run: Run) -> pd.DataFrame:
-    """Kernels of collectives in the sample: operator, dur, bytes, known."""
+    """Kernels of collectives in the sample: operator, dur, bytes, and whether bytes are known."""
     codes = run.kernel_names.index[run.kernel_names["what"] == _COLLECTIVE].to_numpy(np.int64)
-    frames = []
-    for each in run.samples:
-        here = each.kernel[np.isin(each.of("name")[each.kernel], codes)]
-        columns = {name: each.of(name)[here] for name in ("operator", "dur", "bytes")}
-        frames.append(pd.DataFrame({**columns, "known": each.event["bytes"].mask()[here]}))
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"known": np.empty(0, bool)})
+    return run.events(
+        ("operator", "dur", "bytes", "sized"),
+        lambda sample: sample.kernel[np.isin(sample.of("name")[sample.kernel], codes)],
+    ).astype({"sized": bool})
 
 
 @rule("R28", "comm_exposed")
@@ -65,9 +64,9 @@ def small_collectives(run: Run) -> Finding | None:
     if not len(found):
         return None
     run.need_steps()
-    if not found["known"].any():
+    if not found["sized"].any():
         raise NeedsFacts("needs the sizes of collectives, which this recording lacks; record with pyprof")
-    small = found[found["known"] & (found["bytes"] < limit("R29.bytes"))]
+    small = found[found["sized"] & (found["bytes"] < limit("R29.bytes"))]
     per_step = len(small) / max(run.sampled_steps * len(run.samples), 1e-9)
     if per_step < limit("R29.per_step"):
         return None

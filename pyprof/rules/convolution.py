@@ -12,8 +12,9 @@ from pyprof.prof.attribute import USED
 from pyprof.rules import Finding, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.peaks import HALF, products
-from pyprof.rules.run import Run, length, percent, which
+from pyprof.rules.run import Run
 from pyprof.rules.sample import Sample
+from pyprof.rules.wording import length, percent, which
 
 _LAYOUT = re.compile(
     r"nchw_?to_?nhwc|nhwc_?to_?nchw|nchw2nhwc|nhwc2nchw|tensortransform|batched_transpose", re.I

@@ -6,9 +6,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from pyprof.model import KERNEL
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
-from pyprof.rules.run import Run, length, percent, size
+from pyprof.rules.run import Run
+from pyprof.rules.wording import length, percent, size
 
 _PAGEABLE, _PINNED, _DEVICE = 0, 1, 2  # kinds of memory, as Nsight numbers them
 _HOST = (_PAGEABLE, _PINNED)
@@ -95,23 +97,18 @@ def _by_speed(slow: pd.DataFrame, fast: pd.DataFrame) -> int | None:
 
 @rule("R11", "exposed_memcpy")
 def exposed_memcpy(run: Run) -> Finding | None:
-    """Copies or sets run while no kernel does: the GPU computes nothing meanwhile.
+    """Copies or sets run while no kernel does: the GPU computes nothing meanwhile. The saving is all of that time, as
+    if the copies were gone; running them beside kernels hides at most the kernels' time, which the finding names.
 
     Fires: 10 ms of copies in a step of 100 ms, before its first kernel.
     Silent: the same copies on another stream while kernels run.
     """
     run.need_gpu()
-    exposed = run.mean("exposed_memory")
+    exposed, kernels = run.mean("exposed_memory"), run.mean("kernel_busy")
     if run.share(exposed) <= limit("R11.share"):
         return None
-    frames = []
-    for each in run.samples:
-        here = np.flatnonzero(each.of("kind") != 0)
-        frames.append(
-            pd.DataFrame({name: each.of(name)[here] for name in ("name", "operator", "dur", "copied")})
-        )
-    found = (
-        pd.concat(frames) if frames else pd.DataFrame({"name": [], "operator": [], "dur": [], "copied": []})
+    found = run.events(
+        ("name", "operator", "dur", "copied"), lambda sample: np.flatnonzero(sample.of("kind") != KERNEL)
     )
     found = found.groupby(["name", "operator"], as_index=False).agg(
         count=("dur", "size"), bytes=("copied", "sum"), time=("dur", "sum")
@@ -132,7 +129,8 @@ def exposed_memcpy(run: Run) -> Finding | None:
     )
     return run.finding(
         f"Copies and sets run for {length(exposed)}, {percent(run.share(exposed))} of the time, while no kernel does; "
-        f"most of their time is {most or 'unknown'}.",
+        f"most of their time is {most or 'unknown'}. Beside kernels at most {length(min(exposed, kernels))} of it "
+        "would fit.",
         advice,
         exposed,
         run.top(

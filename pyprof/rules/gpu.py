@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
-from pyprof.rules.run import Run, length, percent
+from pyprof.rules.run import Run
+from pyprof.rules.wording import length, percent
 
 _WHY = {
     "dataloader": "The loop waits for its DataLoader (R08, R09).",
@@ -44,16 +43,11 @@ def gpu_underused(run: Run) -> Finding | None:
 
 def _calls(run: Run) -> list[dict[str, object]]:
     """The CUDA API calls with the most time in the sample, by name and operator."""
-    frames = [
-        pd.DataFrame({name: each.api[name].values for name in ("name", "operator", "dur")})
-        for each in run.samples
-    ]
-    found = pd.concat(frames) if frames else pd.DataFrame({"name": [], "operator": [], "dur": []})
-    found = found.groupby(["name", "operator"], as_index=False).agg(
-        calls=("dur", "size"), time=("dur", "sum")
+    found = (
+        run.calls()
+        .groupby(["call", "operator"], as_index=False)
+        .agg(calls=("dur", "size"), time=("dur", "sum"))
     )
-    texts = dict(run.store.rows("select id, text from string"))
-    found["call"] = [texts.get(code) for code in found["name"].tolist()]
     found = found.join(run.operators[["source"]].assign(path=run.operators["name"]), on="operator")
     return run.top(
         found, "time", call="call", operator="path", source="source", calls="calls", time_ns="time"

@@ -7,7 +7,8 @@ from typing import Any
 
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
-from pyprof.rules.run import Run, length, percent
+from pyprof.rules.run import Run
+from pyprof.rules.wording import length, percent
 
 
 @rule("R08", "dataloader_bound")

@@ -12,8 +12,9 @@ from pyprof.model import OPTIMIZER, Ints
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.peaks import only_gpu, roof
-from pyprof.rules.run import Run, length, percent, which
+from pyprof.rules.run import Run
 from pyprof.rules.sample import Sample
+from pyprof.rules.wording import length, percent, which
 
 
 class Multiprocessor(NamedTuple):
@@ -116,11 +117,7 @@ def _geometry(run: Run, numbers: Ints) -> tuple[Ints, Ints]:
 def _shapes(run: Run) -> pd.DataFrame:
     """Kernels of the sample by operator, name and geometry: blocks, threads, registers, shared memory, count, time.
     Without collectives, which take few blocks on purpose."""
-    frames = [
-        pd.DataFrame({name: each.of(name)[each.kernel] for name in ("operator", "name", "geometry", "dur")})
-        for each in run.samples
-    ]
-    found = pd.concat(frames, ignore_index=True)
+    found = run.events(("operator", "name", "geometry", "dur"), lambda sample: sample.kernel)
     found = found.groupby(["operator", "name", "geometry"], as_index=False).agg(
         count=("dur", "size"), time=("dur", "sum")
     )

@@ -10,8 +10,9 @@ import pandas as pd
 
 from pyprof.rules import Finding, rule
 from pyprof.rules.limits import limit
-from pyprof.rules.run import Run, length, percent
+from pyprof.rules.run import Run
 from pyprof.rules.sample import Sample, kind
+from pyprof.rules.wording import length, percent
 
 
 @rule("R05", "launch_bound")
@@ -63,13 +64,8 @@ def _durations(run: Run) -> Any:
 
 def _gaps(run: Run) -> list[dict[str, Any]]:
     """Operators whose launches came late, by the time the GPU waited for them in the sample."""
-    frames = [
-        pd.DataFrame({"operator": each.of("operator"), "gap": each.late})[each.late > 0]
-        for each in run.samples
-    ]
-    if not frames:
-        return []
-    found = pd.concat(frames).groupby("operator")["gap"].agg(["sum", "size"])
+    found = run.events(("operator", "late"), lambda sample: np.flatnonzero(sample.late > 0))
+    found = found.groupby("operator")["late"].agg(["sum", "size"])
     found = found.join(run.operators[["name", "source"]])
     return run.top(found, "sum", operator="name", source="source", waited_ns="sum", launches="size")
 
@@ -90,13 +86,11 @@ def small_kernels(run: Run) -> Finding | None:
     many = short.mean() >= limit("R06.launches")
     if not many or durations[short].sum() >= limit("R06.time") * durations.sum():
         return None
-    frames = []
-    for each in run.samples:
-        here = each.kernel[each.of("dur")[each.kernel] < limit("R06.short")]
-        columns = {name: each.of(name)[here] for name in ("operator", "dur", "launch_dur")}
-        owed = np.minimum(each.late[here], each.of("launch_dur")[here])
-        frames.append(pd.DataFrame({**columns, "owed": owed}))
-    found = pd.concat(frames)
+    found = run.events(
+        ("operator", "dur", "launch_dur", "late"),
+        lambda sample: sample.kernel[sample.of("dur")[sample.kernel] < limit("R06.short")],
+    )
+    found["owed"] = np.minimum(found["late"], found["launch_dur"])
     api = int(found["launch_dur"].sum())
     grouped = found.groupby("operator").agg(
         launches=("dur", "size"), gpu=("dur", "sum"), api=("launch_dur", "sum")

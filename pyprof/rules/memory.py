@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pandas as pd
-
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.kernels import low_occupancy
 from pyprof.rules.launch import launch_bound
 from pyprof.rules.limits import limit
-from pyprof.rules.run import Run, percent, size, which
-from pyprof.rules.sample import kind
+from pyprof.rules.run import Run
+from pyprof.rules.wording import percent, size, which
 
 
 @rule("R31", "memory_underused")
@@ -73,18 +70,7 @@ def alloc_churn(run: Run) -> Finding | None:
     """
     run.need_launches()
     run.need_steps()
-    texts = dict(run.store.rows("select id, text from string"))
-    frames = []
-    for each in run.samples:
-        api = {name: column.values for name, column in each.api.items()}
-        here = np.flatnonzero(np.isin(api["kind"], [kind("malloc"), kind("free")]))
-        frames.append(pd.DataFrame({name: api[name][here] for name in ("name", "operator", "dur")}))
-    found = (
-        pd.concat(frames, ignore_index=True)
-        if frames
-        else pd.DataFrame({"name": [], "operator": [], "dur": []})
-    )
-    found["call"] = [texts.get(code, "") for code in found["name"].tolist()]
+    found = run.calls(("malloc", "free"))
     found = found[~which(found["call"], lambda name: "Async" in name or "Host" in name)]
     per_step = len(found) / max(run.sampled_steps * max(len(run.samples), 1), 1e-9)
     time = run.scaled(int(found["dur"].sum()))

@@ -8,7 +8,8 @@ import pandas as pd
 from pyprof.model import OPTIMIZER
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
-from pyprof.rules.run import Run, length, percent, which
+from pyprof.rules.run import Run
+from pyprof.rules.wording import length, percent, which
 
 
 def _optimizer(run: Run) -> pd.DataFrame:

@@ -18,7 +18,8 @@ from pyprof.prof import kernels as names
 from pyprof.prof import roofline
 from pyprof.prof.attribute import NOT_APPLICABLE
 from pyprof.prof.gpus import Gpu
-from pyprof.rules.run import Run, which
+from pyprof.rules.run import Run
+from pyprof.rules.wording import which
 
 HALF = frozenset({"float16", "bfloat16"})
 NARROW = HALF | {"int8", "float8", "float4"}

@@ -13,7 +13,8 @@ from pyprof.prof.verdict import MULTIPLE
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.peaks import HALF, NARROW, faster, products, roof, sizes, with_vector
-from pyprof.rules.run import Run, length, percent, which
+from pyprof.rules.run import Run
+from pyprof.rules.wording import length, percent, which
 
 _CAST = re.compile(r"copy\w*.*(?:Load|Store)WithCast|(?:b?float(?:16|8)|half)\w*_copy_kernel", re.DOTALL)
 _CUDNN = re.compile("conv|rnn|lstm|gru")

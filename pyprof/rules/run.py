@@ -7,7 +7,7 @@ gaps come from a sample, their first stretch of some 300,000 events, so that a r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from statistics import fmean
 from typing import Any
@@ -22,12 +22,14 @@ from pyprof.db.window import window
 from pyprof.metrics import Device, Window
 from pyprof.metrics import value as metric
 from pyprof.model import Device as Recorded
+from pyprof.model import Ints
 from pyprof.prof import gpus
 from pyprof.prof.gpus import Gpu
 from pyprof.prof.hardware import Hardware
 from pyprof.rules import Finding, NeedsFacts
 from pyprof.rules.limits import limit
-from pyprof.rules.sample import Sample, read
+from pyprof.rules.sample import Sample, kind, read
+from pyprof.rules.wording import plain
 
 _TOP = 5  # rows of evidence
 _NO_GPU = "needs a GPU: nothing in this recording ran on one; record on a machine with a GPU"
@@ -254,6 +256,23 @@ class Run:
             read(self.store, row, len(self.ids), self.source.aggregation.iteration_set) for row in self.ids
         ]
 
+    def events(self, names: Sequence[str], chosen: Callable[[Sample], Ints]) -> pd.DataFrame:
+        """Columns of the events of all samples that `chosen` picks by their places."""
+        parts = [{name: each.of(name)[chosen(each)] for name in names} for each in self.samples]
+        return _joined(parts, names)
+
+    def calls(self, kinds: Sequence[str] = ()) -> pd.DataFrame:
+        """API calls of all samples, of some kinds or all: operator, call, dur."""
+        wanted = [kind(name) for name in kinds]
+        parts = []
+        for each in self.samples:
+            here = np.isin(each.api["kind"].values, wanted) | (not kinds)
+            parts.append({name: each.api[name].values[here] for name in ("name", "operator", "dur")})
+        found = _joined(parts, ("name", "operator", "dur"))
+        texts = dict(self.store.rows("select id, text from string"))
+        found["call"] = pd.Series([texts.get(code, "") for code in found.pop("name").tolist()], dtype=object)
+        return found
+
     @cached_property
     def sampled_steps(self) -> float:
         """How many iterations of one worker the sample is."""
@@ -324,45 +343,6 @@ class Run:
         )  # fmt: skip
 
 
-def plain(cell: Any) -> Any:
-    """A cell as Python has it; missing is None."""
-    if isinstance(cell, np.generic):
-        cell = cell.item()
-    if isinstance(cell, float):
-        return None if np.isnan(cell) else int(cell) if cell.is_integer() and abs(cell) > 1 else cell
-    return cell
-
-
-def which(texts: pd.Series[Any], test: Callable[[str], bool]) -> pd.Series[bool]:
-    """Which texts pass a test; one that is missing does not."""
-    return pd.Series([isinstance(text, str) and test(text) for text in texts], index=texts.index, dtype=bool)
-
-
-def percent(share: float) -> str:
-    """
-    >>> percent(0.123), percent(0.00042)
-    ('12.3 %', '0.042 %')
-    """
-    return f"{100 * share:.1f} %" if share >= 0.01 or share == 0 else f"{100 * share:.2g} %"
-
-
-def length(ns: float) -> str:
-    """
-    >>> length(1234567), length(4200), length(12)
-    ('1.23 ms', '4.2 us', '12 ns')
-    """
-    for unit, name in ((1e9, "s"), (1e6, "ms"), (1e3, "us")):
-        if ns >= unit:
-            return f"{ns / unit:.3g} {name}"
-    return f"{ns:.0f} ns"
-
-
-def size(count: float) -> str:
-    """
-    >>> size(1048576), size(12)
-    ('1.05 MB', '12 B')
-    """
-    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= unit:
-            return f"{count / unit:.3g} {name}"
-    return f"{count:.0f} B"
+def _joined(parts: Sequence[Mapping[str, Ints]], names: Sequence[str]) -> pd.DataFrame:
+    nothing = np.empty(0, np.int64)
+    return pd.DataFrame({name: np.concatenate([part[name] for part in parts] or [nothing]) for name in names})

@@ -28,8 +28,10 @@ class Sample:
     api: dict[str, Column]
 
     def of(self, name: str) -> Ints:
-        """A column of the events, 0 where it is missing."""
-        return self.event[name].values
+        """A column of the events, 0 where it is missing; `late` and `sized` (whether bytes are known) too."""
+        if name == "late":
+            return self.late
+        return self.event["bytes"].mask().astype(np.int64) if name == "sized" else self.event[name].values
 
     @cached_property
     def kernel(self) -> Ints:

@@ -11,7 +11,8 @@ import pandas as pd
 from pyprof.db.steady import SPREAD, spread, steady
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
-from pyprof.rules.run import Run, length, percent
+from pyprof.rules.run import Run
+from pyprof.rules.wording import length, percent
 
 _OPS = 300_000  # executions that are looked at for a key operator
 _LEAST = 3

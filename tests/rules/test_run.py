@@ -94,6 +94,7 @@ def test_a_range_of_iterations_saves_no_more_than_it_lasts():
         (found,) = [each.finding for each in evaluate(Source(database, one)) if each.rule.id == "R11"]
     assert found is not None
     assert found.saving == 2 * 100_000
+    assert "at most 200 us" in found.problem
 
 
 def test_half_precision_without_a_switch_is_not_told_to_use_it():
