@@ -49,7 +49,7 @@ def written(path: str) -> Iterator[str]:
 
 def create(name: str, tables: Iterable[tuple[str, pa.Table]], meta: dict[str, str]) -> None:
     """Fill an empty file with facts."""
-    with closing(sqlite3.connect(name, isolation_level=None)) as connection:
+    with closing(_unsafe(name)) as connection:
         connection.executescript(f"pragma page_size = {_PAGE}; pragma application_id = {APPLICATION_ID};")
         connection.executescript(files("pyprof.db").joinpath("schema.sql").read_text())
     for table, rows in tables:
