@@ -55,7 +55,7 @@ def pageable_copy(run: Run) -> Finding | None:
     if not len(slow):
         return None
     per_step = float(slow["copied"].sum()) / max(run.sampled_steps * len(run.samples), 1e-9)
-    time = run.scaled(int(slow["dur"].sum()))
+    time = run.on_device(int(slow["dur"].sum()))
     if per_step <= limit("R10.bytes") and run.share(time) <= limit("R10.share"):
         return None
     saving = _by_speed(slow, fast)
@@ -74,7 +74,7 @@ def pageable_copy(run: Run) -> Finding | None:
         "time.",
         f"{also}{first}tensor.to(device, non_blocking=True), or torch.empty(..., pin_memory=True) for buffers that are "
         "used again.",
-        None if saving is None else run.scaled(saving),
+        None if saving is None else run.on_device(saving),
         run.top(
             grouped, "bytes", operator="name", source="source", direction="direction", copies="copies", bytes="bytes",
             time_ns="time", gb_per_s="gbs",
@@ -191,7 +191,7 @@ def cpu_gpu_bounce(run: Run) -> Finding | None:
         f"{per_step:.1f} times a step a block is copied to the host and one of the same size back to the GPU.",
         "Keep the work between the two on the GPU, or, if it must be done on the CPU, all of it: .cpu(), .numpy() and "
         ".to(device) in the step.",
-        run.scaled(int(table["time"].sum())),
+        run.on_device(int(table["time"].sum())),
         run.top(
             grouped, "time", to_host="there", to_host_source="there_source", to_gpu="back", to_gpu_source="back_source",
             bytes="bytes", pairs="pairs", time_ns="time",

@@ -54,9 +54,7 @@ def unfused_pointwise(run: Run) -> Finding | None:
     part = float(found["time"].sum()) / total
     if part <= limit("R23.share"):
         return None
-    saved = float((found["time"] * (1 - 1 / found["kernels"])).sum()) / max(
-        len(run.used) // len(run.samples), 1
-    )
+    saved = float((found["time"] * (1 - 1 / found["kernels"])).sum())
     grouped = found.groupby("first", as_index=False).agg(
         last=("last", "first"), chains=("time", "size"), kernels=("kernels", "max"), time=("time", "sum")
     )
@@ -71,7 +69,7 @@ def unfused_pointwise(run: Run) -> Finding | None:
         ("These are outside of what torch.compile compiled: bring them into it" if compiled else
          "torch.compile fuses them (the function that holds the chain is enough)")
         + ", or use one operator for them (F.gelu, F.silu, addcmul, in-place forms).",
-        run.scaled(saved),
+        run.on_device(saved),
         run.top(
             grouped, "time", first="first", last="last", source="source", chains="chains", kernels="kernels",
             time_ns="time",
@@ -168,15 +166,13 @@ def low_occupancy(run: Run) -> Finding | None:
     part = float(few["time"].sum()) / total
     if part <= limit("R26.share"):
         return None
-    saved = float((few["time"] * (1 - few["blocks"] / count)).sum()) / max(
-        len(run.used) // len(run.samples), 1
-    )
+    saved = float((few["time"] * (1 - few["blocks"] / count)).sum())
     return run.finding(
         f"Kernels with fewer blocks than the {count} multiprocessors, and less than "
         f"{percent(limit('R26.occupancy'))} of the threads, take {percent(part)} of the kernels' time.",
         "Give each kernel more work at once: a larger batch, several small tensors in one call, or two independent "
         "parts on two streams. A reduction or product over a long dimension: split it.",
-        run.scaled(saved),
+        run.on_device(saved),
         run.top(
             few, "time", operator="path", source="source", kernel="kernel", blocks="blocks", threads="threads",
             occupancy="occupancy", count="count", time_ns="time",
@@ -211,14 +207,12 @@ def tail_wave(run: Run) -> Finding | None:
     if part <= limit("R27.share"):
         return None
     full = np.ceil(tails["waves"])
-    saved = float((tails["time"] * (full - tails["waves"]) / full).sum()) / max(
-        len(run.used) // len(run.samples), 1
-    )
+    saved = float((tails["time"] * (full - tails["waves"]) / full).sum())
     return run.finding(
         f"Kernels whose last wave of blocks is nearly empty take {percent(part)} of the kernels' time.",
         "Change what sets the number of blocks (batch, sequence length, tile) so that it is just below a whole number "
         "of waves; the evidence has waves and blocks.",
-        run.scaled(saved),
+        run.on_device(saved),
         run.top(
             tails, "time", operator="path", source="source", kernel="kernel", blocks="blocks", waves="waves",
             count="count", time_ns="time",

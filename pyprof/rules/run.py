@@ -284,9 +284,13 @@ class Run:
         return sum(each.end - each.start for each in self.samples) / total if total else 1.0
 
     def scaled(self, length: float) -> int:
-        """From a sum of lengths on one thread or device per worker in the sample to the whole window, of one worker."""
+        """From a sum of lengths on one thread per worker in the sample to the whole window, of one worker."""
         total = sum(each.end - each.start for each in self.samples)
         return int(length / total * self.wall) if total else 0
+
+    def on_device(self, length: float) -> int:
+        """The same for lengths on devices, of which a worker may have several."""
+        return self.scaled(length * len(self.samples) / max(len(self.used), 1))
 
     # --- figures of the window
 

@@ -25,6 +25,7 @@ from tests.rules.test_rules import (
     copies,
     helper,
     lengths,
+    loading,
     optimizer,
     outcome,
     overhead,
@@ -95,6 +96,28 @@ def test_a_range_of_iterations_saves_no_more_than_it_lasts():
     assert found is not None
     assert found.saving == 2 * 100_000
     assert "at most 200 us" in found.problem
+
+
+@pytest.mark.parametrize("rule", ["R10", "R11", "R12", "R16", "R23", "R26", "R27", "R36"])
+def test_two_gpus_that_do_the_same_at_once_save_no_more_than_one(rule):
+    made, twice = CASES[rule].fires(), CASES[rule].fires()
+    for event in list(twice._events):
+        twice._events.append({**event, "device": 1, "api": None})
+    one, two = outcome(rule, made).finding, outcome(rule, twice).finding
+    assert one is not None
+    assert two is not None
+    assert two.saving == pytest.approx(one.saving, abs=2)
+
+
+def test_a_loader_without_workers_is_told_once():
+    assert outcome("R08", loading(150_000, loader__0__num_workers="0")).finding is None
+    assert outcome("R09", loading(150_000, loader__0__num_workers="0")).finding is not None
+
+
+def test_where_one_loader_has_workers_nobody_knows_which_one_waits():
+    both = {"loader__0__num_workers": "0", "loader__1__num_workers": "4"}
+    assert outcome("R08", loading(150_000, **both)).finding is not None
+    assert outcome("R09", loading(150_000, **both)).finding is None
 
 
 def test_half_precision_without_a_switch_is_not_told_to_use_it():
