@@ -76,7 +76,7 @@ def small_collectives(run: Run) -> Finding | None:
     grouped = grouped.join(run.operators[["name", "source"]], on="operator")
     return run.finding(
         f"{per_step:.0f} collectives a step move less than {size(limit('R29.bytes'))} each, for "
-        f"{percent(run.share(run.scaled(int(small['dur'].sum()))))} of the time.",
+        f"{percent(run.share(run.on_device(int(small['dur'].sum()))))} of the time.",
         "Send one flat tensor for many: larger buckets of DistributedDataParallel (bucket_cap_mb), one all_reduce of "
         "stacked metrics, every N steps.",
         None,
