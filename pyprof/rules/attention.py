@@ -11,7 +11,6 @@ from pyprof.rules.run import Run
 from pyprof.rules.wording import length, percent
 
 _PRODUCTS = ("matmul", "bmm", "baddbmm", "einsum")
-_FUSED = "scaled_dot_product_attention"
 _WHOLE = "multi_head_attention_forward"
 _TRAFFIC = (
     "softmax",
@@ -60,8 +59,6 @@ def _between(run: Run) -> dict[int, int]:
     found: set[tuple[str, str | None]] = set()
     for _, group in forward.groupby(place, sort=False):
         types = group["type"].tolist()
-        if _FUSED in types:
-            continue
         for middle, type_ in enumerate(types):
             before = [i for i in range(middle) if types[i] in _PRODUCTS]
             after = [i for i in range(middle + 1, len(types)) if types[i] in _PRODUCTS]
