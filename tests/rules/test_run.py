@@ -30,6 +30,7 @@ from tests.rules.test_rules import (
     outcome,
     overhead,
     product,
+    shaped,
     synchronised,
 )
 
@@ -213,6 +214,22 @@ def test_a_softmax_without_products_on_both_sides_is_no_attention():
 
 def test_collectives_do_not_count_as_kernels_that_fill_too_little():
     assert outcome("R26", CASES["R28"].fires()).finding is None
+
+
+def test_kernels_with_a_block_for_each_multiprocessor_are_not_counted_as_few():
+    made = shaped(100_000, 20)
+    for t in made.each():
+        made.kernel(
+            "reduce_kernel",
+            t + 300_000,
+            100_000,
+            made.op("max", t + 3_000, t + 4_000),
+            blocks=100,
+            threads=32,
+        )
+    found = outcome("R26", made).finding
+    assert found is not None
+    assert found.saving == pytest.approx(CASES["R26"].saving, abs=2)
 
 
 def test_transposes_outside_of_convolutions_are_no_advice_on_layout():
