@@ -20,6 +20,7 @@ from tests.rules.small import DEVICE, PAGEABLE, PINNED, Small, opened
 from tests.rules.test_rules import (
     CASES,
     NHWC,
+    allocating,
     attention,
     busy,
     copies,
@@ -230,6 +231,11 @@ def test_kernels_with_a_block_for_each_multiprocessor_are_not_counted_as_few():
     found = outcome("R26", made).finding
     assert found is not None
     assert found.saving == pytest.approx(CASES["R26"].saving, abs=2)
+
+
+@pytest.mark.parametrize("call", ["cudaHostAlloc_v3020", "cudaFreeHost_v3020"])
+def test_memory_of_the_host_is_no_memory_of_the_gpu(call):
+    assert outcome("R32", allocating(2, 10_000, call)).finding is None
 
 
 def test_transposes_outside_of_convolutions_are_no_advice_on_layout():
