@@ -76,7 +76,7 @@ def test_rules_look_at_steady_iterations_alone():
 
 
 def test_a_short_steady_stretch_gives_way_to_a_longer_less_steady_one():
-    made = lengths(900_000, 100_000, 112_000, 100_000, 112_000, 100_000, 112_000, 100_000, 112_000, 100_000)
+    made = lengths(900_000, *[100_000] * 3, *[120_000, 100_000] * 3)
     with opened(made) as database:
         assert Run(Source(database, aggregations(database)[0])).steady == (1, 9)
 
