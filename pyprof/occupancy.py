@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[np.int64]
+from pyprof.model import Ints
+
 MISSING = -(2**63)  # what is not known, as in the records of the capture
 
 # Resident blocks per multiprocessor by compute capability; of one that is not here nothing is known.
@@ -63,9 +63,7 @@ def of_capability(major: int, minor: int, multiprocessors: int) -> Chip | None:
     return Chip(major, minor, multiprocessors, threads, _REGISTERS, shared * 1024)
 
 
-def estimate(
-    chip: Chip, block: Array, blocks: Array, registers: Array, static: Array, dynamic: Array
-) -> Array:
+def estimate(chip: Chip, block: Ints, blocks: Ints, registers: Ints, static: Ints, dynamic: Ints) -> Ints:
     """Occupancy in 0.01 %, `MISSING` where it is not known. `block` is threads, `blocks` those of the grid."""
     slots = _BLOCKS.get((chip.major, chip.minor))
     known = (block > 0) & (blocks > 0) & (registers != MISSING) & (static != MISSING) & (dynamic != MISSING)
@@ -81,14 +79,14 @@ def estimate(
     return np.where(known, np.rint(10_000 * share), MISSING).astype(np.int64)
 
 
-def _by_registers(chip: Chip, warps: Array, registers: Array) -> Array:
+def _by_registers(chip: Chip, warps: Ints, registers: Ints) -> Ints:
     per_warp = -(-np.maximum(registers, 1) * chip.warp // _REGISTER_UNIT) * _REGISTER_UNIT
     schedulers = 2 if (chip.major, chip.minor) == (6, 0) else _SCHEDULERS
     fit = chip.registers // schedulers // per_warp * schedulers
     return fit // warps
 
 
-def _by_shared_memory(chip: Chip, used: Array) -> Array:
+def _by_shared_memory(chip: Chip, used: Ints) -> Ints:
     system, unit = (1024, 128) if chip.major >= 8 else (0, 256)
     allocated = -(-(used + system) // unit) * unit
     return np.where(allocated > 0, chip.shared_memory // np.maximum(allocated, 1), 1 << 16)

@@ -27,8 +27,8 @@ def kernels(store: Store, aggregation: Aggregation) -> pd.DataFrame:
     """One row per event, by start, device, stream, id. `step`: the iteration of the aggregation's cut."""
     found = store.columns(
         """select e.id, e.kind, e.name, e.start, e.dur, coalesce(e.total, e.dur) as total, e.device, e.stream,
-                  e.operator, e.op, e.site, e.tc, e.flops, e.dense, e.bytes, e.basis, e.copied, e.geometry, a.start as launch,
-                  a.dur as launch_dur, op.seq
+                  e.operator, e.op, e.site, e.tc, e.flops, e.dense, e.bytes, e.basis, e.copied, e.geometry,
+                  e.roofline, a.start as launch, a.dur as launch_dur, op.seq
            from event e left join api a on a.id = e.api left join op on op.id = e.op"""
     )
     start, device = found["start"].values, found["device"]
@@ -65,6 +65,7 @@ def kernels(store: Store, aggregation: Aggregation) -> pd.DataFrame:
         "flops": _integer(found["flops"]),
         "dense": _integer(found["dense"]),
         "bytes": _integer(found["bytes"]),
+        "roofline": _integer(found["roofline"]),
         "basis": _category(found["basis"].values, dict(enumerate(_BASES))),
         "tc": _integer(Column(tc.values, tc.mask() & (tc.values < 2))),
         "copied": _integer(found["copied"]),
