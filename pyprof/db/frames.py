@@ -95,9 +95,13 @@ def ops(store: Store, aggregation: Aggregation) -> pd.DataFrame:
         elif key == "phase":
             table = {i: PHASES[row[place]] for i, row in enumerate(operators)}
         texts[key] = _category(operator, table)
-    times = {name: found[name].values for name in ("start", "end", "cpu", "api")}
-    overhead = np.maximum(found["cpu"].values - found["api"].values, 0)
+    times: dict[str, Any] = {name: found[name].values for name in ("start", "end", "cpu", "api")}
+    overhead: Any = np.maximum(found["cpu"].values - found["api"].values, 0)
     more = ("gpu", "idle", "kernel", "tc", "kernels", "tc_kernels", "seq", "forward")
+    if not Source(store, aggregation).gpu:  # what API calls and gaps on a device are said of
+        nothing = pd.array([pd.NA] * len(overhead), dtype="Int64")
+        times["api"], overhead = nothing, nothing
+        found["idle"], found["tc"], found["tc_kernels"] = (Column.missing(len(operator)) for _ in range(3))
     return pd.DataFrame(
         {
             "worker": _category(found["id"].values >> 40, dict(store.rows("select id, name from worker"))),
