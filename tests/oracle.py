@@ -15,6 +15,8 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from math import prod
 from pathlib import Path
 from statistics import fmean, median, pstdev
 from typing import Any
@@ -268,11 +270,11 @@ class Oracle:
                     if e.worker == worker and e.operator.name == key
                 })  # fmt: skip
                 bounds = [first, *ends]
-                if ends and last > ends[-1] or not ends:
+                if not ends or last > ends[-1]:
                     bounds.append(last)
             else:
                 bounds = [first, last]
-            for number, (a, b) in enumerate(zip(bounds, bounds[1:])):
+            for number, (a, b) in enumerate(pairwise(bounds)):
                 out.append(Iteration(worker, number, a, b, b >= last))
         return out
 
@@ -345,7 +347,7 @@ class Window:
             {one.start, one.end, *(t for spans in inside.values() for span in spans for t in span)}
         )
         out = dict.fromkeys(PARTS, 0)
-        for a, b in zip(edges, edges[1:]):
+        for a, b in pairwise(edges):
             owner = next(
                 (n for n, spans in inside.items() if any(x <= a and b <= y for x, y in spans)), "other"
             )
@@ -377,8 +379,9 @@ class Window:
             "delay": sum(max(e.raw.start - e.launch.end, 0) for e in mine if e.launch),
             "queued": sum(max(e.raw.end - e.launch.start, 0) for e in mine if e.launch),
             "shaped": sum(e.dur for e in kernels) if sms else 0,
-            "filled": sum(e.dur * min(e.raw.grid[0] * e.raw.grid[1] * e.raw.grid[2], sms) for e in kernels) if sms else 0,
-            "busy": 0, "kernel_busy": 0, "communication": 0, "exposed_communication": 0, "exposed_memory": 0, "waited": 0,
+            "filled": sum(e.dur * min(prod(e.raw.grid), sms) for e in kernels) if sms else 0,
+            "busy": 0, "kernel_busy": 0, "communication": 0, "exposed_communication": 0, "exposed_memory": 0,
+            "waited": 0,
         }  # fmt: skip
         compute = [e.span for e in every if e.kind == "kernel" and not COLLECTIVE.search(e.raw.name)]
         comm = [e.span for e in every if e.kind == "kernel" and COLLECTIVE.search(e.raw.name)]
@@ -417,6 +420,7 @@ class Window:
         idle_share = None if not found else 100 - (mean("busy") or 0)
 
         comm = sum(f["communication"] for f, _, _ in found)
+        apart = sum(f["exposed_communication"] for f, _, _ in found)
         kernel = sum(f["kernel"] for f in eligible)
         launched = sum(f["launched"] for f, _, _ in found)
         out = {
@@ -430,7 +434,7 @@ class Window:
             "tc_utilization": 100 * sum(f["tc"] for f in eligible) / kernel if kernel else None,
             "launch_late_share": mean("late"), "exposed_communication_share": mean("exposed_communication"),
             "exposed_memory_share": mean("exposed_memory"), "sync_wait_share": mean("waited"),
-            "communication_overlap": 100 - 100 * sum(f["exposed_communication"] for f, _, _ in found) / comm if comm else None,
+            "communication_overlap": 100 - 100 * apart / comm if comm else None,
             "launch_delay": sum(f["delay"] for f, _, _ in found) / launched if launched else None,
             "queue_depth": fmean(f["queued"] / w for f, w, _ in found) if launched else None,
             "sm_efficiency": fmean(shaped) if shaped else None,
@@ -523,6 +527,9 @@ def kernel(window: Window) -> dict[Any, dict[str, Any]]:
     return out
 
 
+_COMMON = ("op_id", "name", "direction", "type", "using_tc", "gpu", "tc", "kernels", "tc_kernels", "kernel")
+
+
 def tensor(window: Window) -> dict[Any, dict[str, Any]]:
     out = {}
     for op_id, row in detail(window).items():
@@ -530,8 +537,7 @@ def tensor(window: Window) -> dict[Any, dict[str, Any]]:
             continue
         mine = [e for e in window.events if e.execution.operator.op_id == op_id and e.kind == "kernel"]
         out[op_id] = {
-            **{k: row[k] for k in ("op_id", "name", "direction", "type", "using_tc", "gpu", "tc", "kernels", "tc_kernels",
-                                   "kernel")},
+            **{k: row[k] for k in _COMMON},
             "other": row["kernel"] - row["tc"], "other_kernels": row["kernels"] - row["tc_kernels"],
             "utilization": 100 * row["tc"] / row["kernel"] if row["kernel"] else None,
             "tc_names": ", ".join(sorted({short(e) for e in mine if e.tc})) or None,
