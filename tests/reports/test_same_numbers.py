@@ -124,3 +124,15 @@ def test_the_tensor_report_has_the_detail_reports_numbers(some):
         assert {r[k] for r in tensor for k in ("tc", "other", "utilization", "tc_kernels", "using_tc")} == {
             None
         }
+
+
+def test_occupancy_of_the_small_recording_by_hand(prof):
+    """80 multiprocessors of 2048 threads. 40 blocks of 128 threads: half a block each, 3.12 %; one block of 32: 0.02 %;
+    200 blocks of 256: 31.25 %. The second device's kernel is left out: nothing is known of its multiprocessors."""
+    prof.aggregate(0, 1)
+    tc, one, pointwise, mystery = 2 * 70, 2 * 30, 12, 8 + 8 + 6 + 5
+    weighted = tc * 3.12 + one * 0.02 + pointwise * 31.25 + mystery * 0.02
+    window = prof.source().window
+    assert metrics.value("occupancy", window) == pytest.approx(weighted / (tc + one + pointwise + mystery))
+    filled = tc * 40 + one * 1 + pointwise * 80 + mystery * 1
+    assert metrics.value("sm_efficiency", window) == pytest.approx(100 * filled / (80 * window.wall))
