@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A recording without a GPU: the operators' own times, and no word about GPUs.
 
-The numbers are worked out from the lines of the recording: a product of 80 ns, 60 of them in what it calls; two relus of
-50 and 70 ns; 10 ns between them.
+The numbers are worked out from the lines of the recording: a product of 80 ns, 60 of them in what it calls; two relus
+of 50 and 70 ns; 10 ns between them.
 """
 
 from __future__ import annotations
