@@ -6,22 +6,17 @@ of the backward come from the formulas, whether or not a backward runs. Unknown 
 
 * a call without a formula that ran operators with formulas costs their sum, basis `formula`
 * any other call without a formula: FLOPs <NA>, the bytes of its distinct tensors and results, basis `default`
-
->>> half = Tensor((4, 8), "float16")
->>> eligible(Call("torch", "mm", (Arg("", half), Arg("", half)))), eligible(Call("torch", "add", (Arg("", half),)))
-('yes', 'no')
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyprof.model import DTYPE_BITS, Arg, Call, Cost, Tensor
-from pyprof.prof.cost import find, lookup, total
-from pyprof.prof.kernels import FITS
+from pyprof.model import Arg, Cost, Tensor
+from pyprof.prof.cost import lookup, total
+from pyprof.prof.eligible import eligible
 from pyprof.prof.params import dtype, params
 from pyprof.registry import load_module
 
@@ -38,18 +33,6 @@ COLUMNS = (
     *(f"{figure}_{part}" for part in PARTS for figure in ("flops", "bytes")),
     "tc_eligible", "basis", "module",
 )  # fmt: skip
-
-# Kinds of kernels that tensor cores can speed up, and operators of their families that multiply by a vector.
-_PRODUCTS = frozenset({"gemm", "conv", "attention"})
-_VECTORS = frozenset({"mv", "addmv", "dot", "vdot", "inner", "outer", "ger", "addr"})
-# Types that tensor cores multiply; float32 only where TF32 is allowed. Source: CUDA C++ Programming Guide, "Element
-# Types and Matrix Sizes"; of complex numbers, cublasGemmEx.
-_TENSOR_CORES = {
-    **dict.fromkeys(("float16", "bfloat16", "int8", "uint8", "qint8", "quint8", "float4_e2m1fn_x2"), "yes"),
-    **dict.fromkeys([name for name in DTYPE_BITS if name.startswith("float8")], "yes"),
-    **dict.fromkeys(("float32", "complex64"), "tf32"),
-    **dict.fromkeys(("float64", "complex128"), "fp64tc"),
-}
 
 
 class Estimated(NamedTuple):
@@ -116,20 +99,6 @@ def _sum(found: list[Cost]) -> Cost:
     """Costs of operators that ran one after the other; each reads and writes its own tensors."""
     flops, dense = total(cost.flops for cost in found), total(cost.flops_dense for cost in found)
     return Cost(flops, total(cost.bytes for cost in found), dense=None if dense == flops else dense)
-
-
-@cache
-def eligible(call: Call) -> str | None:
-    """Whether tensor cores could do it, by operator and type: yes, tf32 (where TF32 is allowed), fp64tc or no."""
-    found = find(call.mod, call.op)
-    if found is None:
-        return None
-    name = call.op.rpartition("::")[2].partition(".")[0].rstrip("_")
-    kinds = FITS.get(found[0].family, frozenset())
-    if not kinds or not kinds <= _PRODUCTS or name in _VECTORS:
-        return "no"
-    kind = dtype(call)
-    return _TENSOR_CORES.get(kind, "no") if kind in DTYPE_BITS else None
 
 
 def _eligible(each: Estimated) -> str | None:

@@ -26,13 +26,15 @@ import pandas as pd
 from pyprof.model import Ints
 
 
-def order_by(*keys: Ints) -> Ints:
+def order_by(first: Ints, *keys: Ints | Callable[[Ints], Ints]) -> Ints:
     """Indices that sort by the first key, then the second ... ; fast when the first key has few ties.
+
+    A later key may be a function of indices: it is asked for those alone that are equal in the first.
 
     >>> order_by(np.array([2, 1, 2]), np.array([5, 0, 3])).tolist()
     [1, 2, 0]
     """
-    return _order(keys[0], lambda some: [key[some] for key in keys[1:]])
+    return _order(first, lambda some: [key(some) if callable(key) else key[some] for key in keys])
 
 
 def nesting_order(start: Ints, end: Ints, tie: Callable[[Ints], Ints]) -> Ints:

@@ -101,8 +101,9 @@ class Cost(NamedTuple):
 
     dgrad is the gradient of the first operand (or all of an undivided backward), wgrad of the weight or second
     operand, bgrad of the bias. `basis` says where the figures come from: formula, view (no data moves), default or
-    unknown. `flops` are executed; `dense` is what the same call would execute without the structure that it leaves out
-    (the upper triangle of a causal mask, the zeros of 2:4 sparsity), None where that is the same.
+    unknown. `flops` are executed; `dense` is what the model needs: with the structure that the call leaves out (the
+    upper triangle of a causal mask, the zeros of 2:4 sparsity), without what it computes twice (the scores in the
+    backward of a fused attention); None where that is the same.
 
     >>> Cost(6, 8, dense=10).flops_dense, Cost(6, 8).flops_dense
     (10, 6)

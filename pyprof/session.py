@@ -37,11 +37,15 @@ class Profile:
     Figures are those of one aggregation, the whole run or what `aggregate` chose.
     """
 
+    _is_database = False
+
     def __init__(self, source: Trace | Store, memory: bool = False):
         self._trace = source if isinstance(source, Trace) else None
+        self._path = source.path
         self._memory = memory
         if not isinstance(source, Trace):
             self.database = source
+            self._is_database = True
         self._chosen: int | None = None
 
     # --- the recording itself
@@ -49,11 +53,13 @@ class Profile:
     @property
     def trace(self) -> Trace:
         """The recording as columns. Raises FormatError for a profile database, which has them in another form."""
-        if self._trace is None:
+        if self._is_database:
             raise FormatError(
-                f"{self.database.path}: is a profile database; this needs the recording it was made from. "
+                f"{self._path}: is a profile database; this needs the recording it was made from. "
                 'Its figures are in "pyprof report".'
             )
+        if self._trace is None:  # it went into the database
+            self._trace = formats.load(self._path)
         return self._trace
 
     @cached_property
@@ -94,10 +100,11 @@ class Profile:
         """Write a profile database: whole or not at all. Raises PyProfError."""
         from pyprof.db.build import build, copy
 
-        if self._trace is None or "database" in self.__dict__:
+        if "database" in self.__dict__:
             copy(self.database, os.fspath(path))
-        else:
-            build(self._trace, os.fspath(path))
+            return
+        trace, self._trace = self.trace, None
+        build(trace, os.fspath(path))
 
     @property
     def aggregations(self) -> list[Aggregation]:

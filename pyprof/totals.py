@@ -3,7 +3,7 @@
 
 The script runs once, without torch's profiler. A line is a module with all that is inside it: parameters, FLOPs of its
 calls and of their backward parts, bytes, share of all forward FLOPs, number of calls, and how many of them have no
-FLOPs. A fused multiply-add is 2 FLOPs. A module that runs twice counts twice, its parameters once.
+FLOPs. FLOPs are executed ones; a fused multiply-add is 2. A module that runs twice counts twice, its parameters once.
 
 >>> si(4.089e9), si(999), si(25_557_032)
 ('4.09 G', '999', '25.6 M')
@@ -23,7 +23,10 @@ from pyprof.registry import load_module
 
 OUTSIDE = "(outside modules)"
 HEADINGS = ("module", "params", "forward", "backward", "bytes", "share", "calls", "unknown")
-CSV = ("depth", "module", "params", "flops", "flops_backward", "bytes", "share", "calls", "unknown")
+CSV = (
+    "depth", "module", "params", "flops", "flops_backward", "bytes", "share", "calls", "unknown",
+    "flops_dense", "flops_dense_backward",
+)  # fmt: skip
 
 
 @dataclass
@@ -38,6 +41,8 @@ class Node:
     bytes: int = 0
     calls: int = 0
     unknown: int = 0
+    dense: int = 0
+    dense_backward: int = 0
     inside: dict[str, Node] = field(default_factory=dict)
 
     def child(self, name: str, path: str) -> Node:
@@ -52,6 +57,8 @@ class Node:
         self.flops += each.cost.flops or 0
         self.bytes += each.cost.bytes or 0
         self.backward += (backward.flops or 0) if backward is not None else 0
+        self.dense += each.cost.flops_dense or 0
+        self.dense_backward += (backward.flops_dense or 0) if backward is not None else 0
 
 
 def tree(found: Iterable[Estimated], parameters: dict[tuple[str, str], int]) -> Node:
@@ -126,7 +133,7 @@ def rows(top: Node, depth: int) -> Iterator[tuple[object, ...]]:
         share = f"{node.flops / top.flops:.6f}" if top.flops else ""
         yield (
             -1 if node is top else level, path, node.params, node.flops, node.backward, node.bytes, share,
-            node.calls, node.unknown,
+            node.calls, node.unknown, node.dense, node.dense_backward,
         )  # fmt: skip
 
 

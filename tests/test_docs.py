@@ -9,7 +9,7 @@ import pytest
 
 from pyprof.metrics import FIGURES, METRICS
 from pyprof.metrics.page import markdown as metrics_page
-from pyprof.prof import gpus
+from pyprof.prof import cpus, gpus
 from pyprof.prof.columns import COLUMNS, markdown
 from pyprof.reports import every
 from pyprof.reports.page import markdown as reports_page
@@ -29,6 +29,13 @@ def test_the_page_of_gpus_is_what_the_code_generates(request: pytest.FixtureRequ
     if request.config.getoption("--regold"):
         path.write_text(gpus.markdown(), encoding="utf-8")
     assert path.read_text(encoding="utf-8") == gpus.markdown()
+
+
+def test_the_page_of_processors_is_what_the_code_generates(request: pytest.FixtureRequest):
+    path = ROOT / "docs" / "cpus.md"
+    if request.config.getoption("--regold"):
+        path.write_text(cpus.markdown(), encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == cpus.markdown()
 
 
 @pytest.mark.parametrize("spec", COLUMNS.values(), ids=list(COLUMNS))

@@ -585,6 +585,20 @@ def test_the_command_writes_exact_numbers(script, command):
     assert of["two"]["calls"] == "2"
 
 
+def test_the_command_writes_both_figures(tmp_path, command):
+    """A causal attention of (1, 2, 8, 4): 36 of 64 pairs, products of 2·2·4 FLOPs a pair: two, in the backward five
+    executed, four of the model."""
+    path = tmp_path / "causal.py"
+    path.write_text(
+        "import torch\nq = torch.empty(1, 2, 8, 4, device='meta')\n"
+        "torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)\n"
+    )
+    _, out, _ = command("--csv", path)
+    total = list(csv.DictReader(io.StringIO(out)))[-1]
+    names = ("flops", "flops_backward", "flops_dense", "flops_dense_backward")
+    assert [int(total[name]) for name in names] == [2 * 576, 5 * 576, 2 * 1024, 4 * 1024]
+
+
 def test_the_command_names_what_has_no_flops(tmp_path, command):
     path = tmp_path / "unknown.py"
     path.write_text(

@@ -16,6 +16,7 @@ SUMS = {
 }  # fmt: skip
 TOTALS = {
     "eligible_tc": 100, "eligible_kernel": 125, "kernel_events_gpu": 160, "kernel_events_flops": 8_000,
+    "kernel_events_hardware_ps": 60_000, "kernel_events_model_ps": 30_000,
     "kernel_events_flops_unknown": 60, "kernel_events_roofline": 20, "kernel_events_roofline_unknown": 80,
 }  # fmt: skip
 ONE = Worker(0, "rank0", 400, (100, 300), PART)
@@ -51,6 +52,7 @@ EXPECTED = {
     "roofline_efficiency": 25.0,  # 20 of 160 - 80
     "roofline_coverage": 50.0,
     "achieved_flops": pytest.approx(8_000 / 600 * 1e9),
+    "hfu": 10.0, "mfu": 5.0,  # 60 and 30 of 400 + 200
     "flops_coverage": 62.5,  # 100 of 160
 }  # fmt: skip
 

@@ -262,12 +262,17 @@ def test_the_file_of_2020_is_read(data, capsys):
 
 
 def test_both_ways_to_the_file_of_2020_cost_the_same(data, capsys):
-    """Our own parse of the recording, and what the tools of 2020 parsed: the calls are the same."""
+    """Our own parse of the recording, and what the tools of 2020 parsed: the calls are the same.
+
+    Those found no forward for the three kernels of `chunk`'s backward (rows 95 to 97).
+    """
     tables = []
     for name in ("net.sql", "net.dict"):
         assert (
             prof.main(["--csv", "-c", "kernel,sil,flops,bytes", str(data / "nvprof/transformer_lm" / name)])
             == 0
         )
-        tables.append(capsys.readouterr().out)
-    assert tables[0] == tables[1]
+        tables.append(capsys.readouterr().out.splitlines())
+    different = [i for i, (ours, theirs) in enumerate(zip(*tables, strict=True)) if ours != theirs]
+    assert different == [95, 96, 97]  # the first line is the heading
+    assert all(tables[1][i].endswith('"na","na"') for i in different)

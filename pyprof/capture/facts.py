@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import pyprof
-from pyprof.capture import ranks
+from pyprof.capture import processor, ranks
 from pyprof.model import Tensor
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def gather() -> dict[str, str]:
     for name, read in _SINGLE.items():
         with suppress(Exception):
             _put(out, name, read())
-    for group in (_switches, _gpus, _distributed, _amp, _objects):
+    for group in (_switches, processor.facts, _gpus, _distributed, _amp, _objects):
         with suppress(Exception):
             for name, value in group().items():
                 _put(out, name, value)

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from pyprof.db import store
+from pyprof.db import facts, store
 from pyprof.db.aggregate import aggregate
-from pyprof.db.facts import Facts
 from pyprof.model import Trace
 
 
@@ -22,20 +21,17 @@ def build(
     key: str | None = None,
     told: Callable[[str, float], None] = lambda what, share: None,
 ) -> None:
-    """Write the database of a recording: whole or not at all. `first`, `last`, `key`: see aggregate. `told` is called
-    with what is being done and the share that is done. Raises PyProfError."""
-    told("joining", 0.0)
-    facts = Facts(trace)
+    """Write the database of a recording: whole or not at all. The trace is empty afterwards. `first`, `last`, `key`:
+    see aggregate. `told` is called with what is being done and the share that is done. Raises PyProfError."""
     meta = trace.meta | {"source": trace.path, "format": trace.format, "t0": str(trace.t0)}
     with store.written(path) as name:
-        store.create(name, _followed(facts, told), meta)
-        del facts
+        store.create(name, _followed(trace, told), meta)
         with store.Store(name) as database:
             aggregate(database, first, last, key, lambda share: told("aggregating", share))
 
 
-def _followed(facts: Facts, told: Callable[[str, float], None]) -> Iterator[tuple[str, pa.Table]]:
-    for name, table in facts.tables():
+def _followed(trace: Trace, told: Callable[[str, float], None]) -> Iterator[tuple[str, pa.Table]]:
+    for name, table in facts.tables(trace):
         told(f"writing {name}", 0.5)
         yield name, table
 

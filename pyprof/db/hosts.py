@@ -45,7 +45,7 @@ def _ranges(trace: Trace, thread_worker: Ints) -> Iterator[tuple[str, pa.Table]]
         text, kind = np.r_[text, ops.name], np.r_[kind, np.full(len(ops), _OPERATOR_EVENT)]
         seq = Column(np.r_[seq.values, ops.seq.values], np.r_[seq.mask(), ops.seq.mask()])
     length, worker = end - start, thread_worker[thread]
-    order = intervals.order_by(start, thread, -length)
+    order = intervals.order_by(start, thread, lambda some: -length[some])
     if (worker[1:] != worker[:-1]).any():
         order = order[np.argsort(worker[order], kind="stable")]
         order = order[worker[order] >= 0]

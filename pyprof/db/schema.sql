@@ -46,12 +46,14 @@ create table site (
     id integer primary key, mod text, op text, module text, stack integer, direction integer, phase integer);
 -- GPU events, by launch (without a launch: by start). kind: 0 kernel, 1 copy, 2 set, 3 operator event on the CPU.
 -- dur: time on the device; of an operator event its own time, and total with what runs inside. tc: 1 used tensor cores,
--- 0 could have but did not, 2 does not apply. flops and bytes as docs/columns.md has them; basis as docs/costs.md. roofline: the
--- time that the device needs at least, docs/roofline.md.
+-- 0 could have but did not, 2 does not apply. flops and bytes as docs/columns.md has them; basis as docs/costs.md. dense:
+-- FLOPs that the model needs. roofline: the ns that the device needs at least, docs/roofline.md; hardware_ps, model_ps:
+-- the ps that it needs at its peak for flops, for dense.
 create table event (
     id integer primary key, kind integer, device integer, stream integer, name integer, operator integer, op integer,
     site integer, api integer, start integer, dur integer, total integer, geometry integer, tc integer, flops integer,
-    dense integer, bytes integer, basis integer, roofline integer, copied integer, copy_from integer, copy_to integer, graph integer);
+    dense integer, bytes integer, basis integer, roofline integer, hardware_ps integer,
+    model_ps integer, copied integer, copy_from integer, copy_to integer, graph integer);
 -- NVTX ranges (kind 0 push/pop, 1 start/end, 2 mark) and RecordFunction events (3), by start.
 create table range (
     id integer primary key, thread integer, kind integer, start integer, dur integer, text integer, seq integer);
@@ -104,15 +106,17 @@ create table op_stat (
     gpu_min integer, overhead_min integer, idle_min integer, cpu_max integer, gpu_max integer, overhead_max integer,
     idle_max integer, primary key (aggregation, worker, operator)) without rowid;
 -- Kernels, copies and sets by operator and name. gpu: time on the device; api: time of their launches; flops, dense and
--- bytes: sums of what is known, as roofline; _unknown the time of events that they leave out; launched: the events with a
+-- bytes: sums of what is known, as roofline and _ps; _unknown the time of events that they leave out; launched: the events with a
 -- launch record, which api is of. tc as in event, 3 for unknown.
 create table event_block (
     block integer, operator integer, name integer, kind integer, tc integer, calls integer, gpu integer, api integer,
     launched integer, flops integer, dense integer, bytes integer, flops_unknown integer, bytes_unknown integer,
-    roofline integer, roofline_unknown integer, gpu_min integer, api_min integer, gpu_max integer, api_max integer,
+    roofline integer, roofline_unknown integer, hardware_ps integer,
+    model_ps integer, gpu_min integer, api_min integer, gpu_max integer, api_max integer,
     primary key (block, operator, name, kind, tc)) without rowid;
 create table op_kernel_stat (
     aggregation integer, worker integer, operator integer, name integer, kind integer, tc integer, calls integer,
     gpu integer, api integer, launched integer, flops integer, dense integer, bytes integer, flops_unknown integer,
-    bytes_unknown integer, roofline integer, roofline_unknown integer, gpu_min integer, api_min integer, gpu_max integer, api_max integer,
+    bytes_unknown integer, roofline integer, roofline_unknown integer, hardware_ps integer,
+    model_ps integer, gpu_min integer, api_min integer, gpu_max integer, api_max integer,
     primary key (aggregation, worker, operator, name, kind, tc)) without rowid;

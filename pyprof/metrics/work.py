@@ -56,3 +56,25 @@ def _achieved_flops(window: Window) -> Value:
 def _flops_coverage(window: Window) -> Value:
     """Share of the kernels' time (of the operator events' own time without a GPU) whose FLOPs are known."""
     return share(_known(window, "flops"), _of_kernels(window, "gpu"))
+
+
+def _at_peak(window: Window, name: str) -> Value:
+    wall = sum(device.wall for device in window.used)
+    if not _known(window, "roofline") or not wall:
+        return None
+    return 100 * _of_kernels(window, name) / (1000 * wall)
+
+
+@metric("hfu", "Hardware FLOPs Utilization", "%", "wall time of each device")
+def _hfu(window: Window) -> Value:
+    """The time that the devices need at their dense peaks for the FLOPs that their kernels execute, each kernel at the
+    peak of its type, as a share of the wall time, over the devices on which something ran. FLOPs that are not known
+    count as none."""
+    return _at_peak(window, "hardware_ps")
+
+
+@metric("mfu", "Model FLOPs Utilization", "%", "wall time of each device")
+def _mfu(window: Window) -> Value:
+    """As the hardware FLOPs utilization, of the FLOPs that the model needs: nothing that is computed again, and the
+    whole rectangle of causal attention (docs/columns.md)."""
+    return _at_peak(window, "model_ps")

@@ -158,6 +158,11 @@ class Table:
 
     def column(self, name: str) -> Column:
         present = self._present.get(name)
+        if self.rows and present is not None and not present[: self.rows].any():
+            nothing = np.zeros(1, self._values[name].dtype)  # as Column.missing: takes no memory
+            return Column(
+                np.broadcast_to(nothing, self.values(name).shape), np.broadcast_to(np.False_, self.rows)
+            )
         return Column(self.values(name), None if present is None else present[: self.rows])
 
 

@@ -60,11 +60,11 @@ def instances(trace: Trace, found: Spans, forward: Ints) -> Instances:
     forward_root = np.where(origin >= 0, root_of[origin], _NONE)
     group = _merge(found, roots, forward_root)
     # Of the roots of a group the first to start stands for it.
-    process = np.array([thread.process for thread in trace.threads] or [0], np.int64)[found.thread[roots]]
+    process = np.array([thread.process for thread in trace.threads] or [0], np.int32)[found.thread[roots]]
     order = intervals.order_by(found.start[roots], found.thread[roots])
     order = order[np.argsort(process[order], kind="stable")]
     number, first = pd.factorize(group[order])
-    at = np.empty(len(roots), np.int64)
+    at = np.empty(len(roots), np.int32)
     at[order] = number  # instance of each root
     n = len(first)
     lead = np.empty(n, np.int64)
@@ -79,7 +79,7 @@ def instances(trace: Trace, found: Spans, forward: Ints) -> Instances:
     codes, sites = _sites(trace, found, leads, origin[lead])
     return Instances(
         process=process[lead], thread=found.thread[leads], start=found.start[leads], end=end, cpu=cpu,
-        seq=found.seq.take(leads), forward=of_root[paired].astype(np.int64), site=codes, sites=sites,
+        seq=found.seq.take(leads), forward=of_root[paired], site=codes.astype(np.int32), sites=sites,
         of_span=of_root[root_of],
     )  # fmt: skip
 

@@ -68,9 +68,18 @@ class Spans:
     def __len__(self) -> int:
         return len(self.start)
 
+    def release(self) -> None:
+        """Let all arrays go: the last one to ask has asked."""
+        none = np.empty(0, np.int32)
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                setattr(self, name, none)
+        self.seq = self.base = Column(none)
+        self.nests = {}
+
     def enclosing(self, thread: Ints, time: Ints) -> Ints:
         """The innermost span of a thread at a time, -1 where there is none."""
-        out = np.full(len(time), _NONE, np.int64)
+        out = np.full(len(time), _NONE, np.int32)
         for number, (first, nest) in self.nests.items():
             here = np.flatnonzero(thread == number)
             if len(here):
@@ -270,7 +279,7 @@ def _owners(found: Spans, levels: list[Ints]) -> None:
 
 def link(gpu: Gpu, launches: Launches, process_of_thread: Ints) -> Ints:
     """The launch of each GPU event, -1 where the recording has none: same process, same correlation, the earliest."""
-    out = np.full(len(gpu), _NONE, np.int64)
+    out = np.full(len(gpu), _NONE, np.int32)
     owner = process_of_thread[launches.thread] if len(launches) else np.empty(0, np.int64)
     for process in np.flatnonzero(np.bincount(owner)).tolist() if len(owner) else ():
         mine = np.flatnonzero(owner == process)

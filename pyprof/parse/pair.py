@@ -25,7 +25,7 @@ _NONE = -1
 
 def pair(trace: Trace, found: Spans) -> Ints:
     """For every backward range with a number the span of the operator that created its node; -1 for all else."""
-    out = np.full(len(found), _NONE, np.int64)
+    out = np.full(len(found), _NONE, np.int32)
     numbered = found.seq.mask()
     backward = np.flatnonzero((found.role == BOUNDARY) & numbered)
     direction = np.array([place.direction for place in found.places], np.int8)[found.path]

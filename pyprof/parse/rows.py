@@ -25,16 +25,16 @@ from pyprof.parse.paths import Place, site
 _NONE = -1
 
 
-class Joined(NamedTuple):
-    """Rows with what they were joined from: the spans, the forward of each backward, and per row and per API call the
-    innermost span around it; per row its launch and its GPU event. -1 where there is none."""
+class Linked(NamedTuple):
+    """Rows with what they are linked to. Per row: the innermost span around it, its launch, and of a copy or set the
+    bytes and the kinds of memory; per API call the innermost span around it. -1 stands for none."""
 
     rows: Rows
-    found: Spans
-    forward: Ints
     row_span: Ints
     row_launch: Ints
-    row_gpu: Ints
+    copied: Column
+    copied_from: Column
+    copied_to: Column
     launch_span: Ints
 
 
@@ -48,14 +48,16 @@ def rows(trace: Trace, memory: bool = False) -> Rows:
     return _of_operators(trace, found, forward)[0]
 
 
-def join(trace: Trace) -> Joined:
-    """Rows of kernels, copies and sets, with the spans, for who needs more than rows. Raises FormatError."""
-    trace = replace(trace, lost=dict(trace.lost))
-    found = spans(trace)
-    forward = pair(trace, found)
-    launch_span = found.enclosing(trace.launches.thread, trace.launches.start).astype(np.int32)
-    some = _of_gpu(trace, found, forward, True) if len(trace.gpu) else _of_operators(trace, found, forward)
-    return Joined(some[0], found, forward, *some[1:], launch_span)
+def linked(trace: Trace, found: Spans, forward: Ints) -> Linked:
+    """Rows of kernels, copies and sets for who needs more than rows. Raises FormatError if nothing was recorded."""
+    launch_span = found.enclosing(trace.launches.thread, trace.launches.start)
+    if not len(trace.gpu):
+        made, span, launch = _of_operators(trace, found, forward)
+        none = Column.missing(len(made))
+        return Linked(made, span, launch, none, none, none, launch_span)
+    made, span, launch, gpu = _of_gpu(trace, found, forward, True)
+    copied, source, target = trace.gpu.bytes, trace.gpu.source_kind, trace.gpu.target_kind
+    return Linked(made, span, launch, copied.take(gpu), source.take(gpu), target.take(gpu), launch_span)
 
 
 def _of_gpu(trace: Trace, found: Spans, forward: Ints, memory: bool) -> tuple[Rows, Ints, Ints, Ints]:
@@ -68,12 +70,19 @@ def _of_gpu(trace: Trace, found: Spans, forward: Ints, memory: bool) -> tuple[Ro
     process_of_thread = np.array([thread.process for thread in trace.threads], np.int64)
     launch = link(gpu, launches, process_of_thread)[chosen]
     name, names, short_names, rank = _names(trace, gpu.name[chosen])
-    pid = np.array([process.pid for process in trace.processes] + [-1], np.int64)[gpu.process[chosen]]
+    pid = np.array([process.pid for process in trace.processes] + [-1], np.int64)
     order = intervals.order_by(
-        gpu.start[chosen], _key(gpu.device.take(chosen)), _key(gpu.stream.take(chosen)), pid,
-        np.r_[launches.start, -1][launch], _key(gpu.correlation.take(chosen)), -gpu.end[chosen], rank[name],
-    )  # fmt: skip
-    chosen, launch = chosen[order], launch[order]
+        gpu.start[chosen],
+        lambda some: _key(gpu.device.take(chosen[some])),
+        lambda some: _key(gpu.stream.take(chosen[some])),
+        lambda some: pid[gpu.process[chosen[some]]],
+        lambda some: np.r_[launches.start, -1][launch[some]],
+        lambda some: _key(gpu.correlation.take(chosen[some])),
+        lambda some: -gpu.end[chosen[some]],
+        lambda some: rank[name[some]],
+    )
+    order = order.astype(np.int32)
+    chosen, launch = chosen[order].astype(np.int32), launch[order]
     launched = launch >= 0
 
     def of_launch(column: Ints) -> Column:
@@ -85,21 +94,24 @@ def _of_gpu(trace: Trace, found: Spans, forward: Ints, memory: bool) -> tuple[Ro
     trace.drop("GPU events that start before their launch (clock skew, kept)", int(early.sum()))
     trace.drop("GPU events without a launch record (kept)", int((~launched).sum()))
     where = np.where(launched, thread.values, _NONE)
+    span = found.enclosing(where, launch_start.values)
+    outside = layers_outside(trace, where, launch_start.values)
+    around = _around(trace, found, forward, span, outside)
     tids = np.array([t.tid for t in trace.threads] + [0], np.int64)
-    tables = dict(
+    pid = pid[gpu.process[chosen]]
+    made = Rows(
         name=name[order], names=names, short_names=short_names, start=start, end=end, duration=end - start,
         launch_start=launch_start, launch_end=of_launch(launches.end), correlation=gpu.correlation.take(chosen),
-        pid=Column(pid[order], pid[order] >= 0), tid=Column(tids[thread.values], launched),
+        pid=Column(pid, pid >= 0), tid=Column(tids[thread.values], launched),
         context=gpu.context.take(chosen), device=gpu.device.take(chosen), stream=gpu.stream.take(chosen),
         grid=gpu.grid.take(chosen), block=gpu.block.take(chosen), registers=gpu.registers.take(chosen),
         shared_memory=gpu.shared_memory.take(chosen), graph=gpu.graph_node.take(chosen), kind=gpu.kind[chosen],
+        lost=trace.lost, **around,
     )  # fmt: skip
-    span = found.enclosing(where, launch_start.values)
-    outside = layers_outside(trace, where, launch_start.values)
-    return _finish(trace, found, forward, span, outside, tables), span, launch, chosen
+    return made, span, launch, chosen
 
 
-def _of_operators(trace: Trace, found: Spans, forward: Ints) -> tuple[Rows, Ints, Ints, Ints]:
+def _of_operators(trace: Trace, found: Spans, forward: Ints) -> tuple[Rows, Ints, Ints]:
     """Without a GPU the rows are the operator events, the engine's own and the user's ranges left out."""
     ops = trace.ops
     if not len(ops):
@@ -123,16 +135,17 @@ def _of_operators(trace: Trace, found: Spans, forward: Ints) -> tuple[Rows, Ints
     span, thread, n = span[order], thread[order], len(span)
     missing = Column.missing(n)
     nowhere = Column(np.broadcast_to(np.int32(0), (n, 3)), missing.present)
-    tables = dict(
-        name=name[order], names=names, short_names=short_names, start=found.start[span], end=found.end[span],
-        duration=self_times(found.start, found.end, found.parent, is_row)[span],
-        launch_start=Column(found.start[span]), launch_end=Column(found.end[span]), correlation=missing,
-        pid=Column(pids[thread]), tid=Column(tids[thread]), context=missing, device=missing,
-        stream=Column(tids[thread]), grid=nowhere, block=nowhere, registers=missing, shared_memory=missing,
-        graph=missing, kind=np.full(n, OPERATOR, np.int8),
+    start, end = found.start[span], found.end[span]
+    own = self_times(found.start, found.end, found.parent, is_row)[span]
+    around = _around(trace, found, forward, span, layers_outside(trace, thread, start))
+    made = Rows(
+        name=name[order], names=names, short_names=short_names, start=start, end=end, duration=own,
+        launch_start=Column(start), launch_end=Column(end), correlation=missing, pid=Column(pids[thread]),
+        tid=Column(tids[thread]), context=missing, device=missing, stream=Column(tids[thread]), grid=nowhere,
+        block=nowhere, registers=missing, shared_memory=missing, graph=missing, kind=np.full(n, OPERATOR, np.int8),
+        lost=trace.lost, **around,
     )  # fmt: skip
-    none, outside = np.full(n, _NONE), layers_outside(trace, thread, found.start[span])
-    return _finish(trace, found, forward, span, outside, tables), span, none, none
+    return made, span, np.full(n, _NONE)
 
 
 def self_times(start: Ints, end: Ints, parent: Ints, counted: Bools) -> Ints:
@@ -157,16 +170,11 @@ def self_times(start: Ints, end: Ints, parent: Ints, counted: Bools) -> Ints:
     return out
 
 
-def _finish(
-    trace: Trace,
-    found: Spans,
-    forward: Ints,
-    span: Ints,
-    outside: tuple[Ints, list[tuple[str, ...]]],
-    tables: dict[str, Any],
-) -> Rows:
-    """Sites and calls: what rows of both kinds share, in output order. `span` is -1 where nothing encloses a row."""
-    found.nests.clear()  # no more questions; as large as the ranges themselves
+def _around(
+    trace: Trace, found: Spans, forward: Ints, span: Ints, outside: tuple[Ints, list[tuple[str, ...]]]
+) -> dict[str, Any]:
+    """Sites, calls and numbers: what rows of both kinds have from the spans around them, which are let go. In output
+    order; `span` is -1 where nothing encloses a row."""
     inside = span >= 0
     if not len(found):
         found, forward = _no_spans(), np.full(1, _NONE, np.int64)
@@ -175,16 +183,18 @@ def _finish(
     origin = np.where(boundary >= 0, forward[boundary], _NONE)
     paired = origin >= 0
     source = np.where(paired, origin, at)  # where the call was made
-    path = np.where(inside, found.path[at], 0).astype(np.int64)
+    path = np.where(inside, found.path[at], 0)
     site_code, sites = _sites(found, path, np.where(paired, found.path[source], _NONE), outside)
     call, inner_calls = _calls(trace, found, source, inside, np.where(paired, _NONE, boundary))
     tids = np.array([t.tid for t in trace.threads] + [0], np.int64)
-    direction = np.array([s.direction for s in sites], np.int64)[site_code]
-    return Rows(
+    direction = np.array([s.direction for s in sites], np.int8)[site_code]
+    out = dict(
         sites=sites, site=site_code, seq=Column(found.base.values[at], inside & found.base.mask()[at]),
         sub=_sub(call, direction), call=call, inner_calls=inner_calls,
-        forward_thread=Column(tids[found.thread[source]], paired), lost=trace.lost, **tables,
+        forward_thread=Column(tids[found.thread[source]], paired),
     )  # fmt: skip
+    found.release()  # no more questions; several times as large as the rows
+    return out
 
 
 def _key(column: Column) -> Ints:
@@ -208,7 +218,8 @@ def _sites(
     """A Site per distinct (path, path of the forward, names from outside)."""
     layer_set, layers = outside
     n_paths, n_sets = len(found.places) + 1, len(layers)
-    code, keys = pd.factorize((path * n_paths + forward_path + 1) * n_sets + layer_set)
+    code, keys = pd.factorize((path.astype(np.int64) * n_paths + forward_path + 1) * n_sets + layer_set)
+    code = code.astype(np.int32)
     sites = []
     for key in keys.tolist():
         pair_key, names = divmod(key, n_sets)
@@ -271,6 +282,6 @@ def _names(trace: Trace, codes: Ints) -> tuple[Ints, list[str], list[str], Ints]
 
 def _sub(call: Column, direction: Ints) -> Ints:
     """Rows of one call and direction, counted from 0 in output order; rows without a call are all 0."""
-    group = pd.Series(np.where(call.mask(), call.values * 4 + direction, _NONE))
+    group = pd.Series(np.where(call.mask(), call.values.astype(np.int64) * 4 + direction, _NONE))
     number = group.groupby(group, sort=False).cumcount().to_numpy()
-    return np.where(call.mask(), number, 0)
+    return np.where(call.mask(), number, 0).astype(np.int32)

@@ -16,13 +16,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from pyprof.model import DIRECTIONS, KERNEL, OPERATOR, PHASES, Column, Ints, Rows, Site
+from pyprof.model import DIRECTIONS, OPERATOR, PHASES, Column, Ints, Rows, Site
 from pyprof.netdict.write import distinct_triples
 from pyprof.prof import hardware, roofline
 from pyprof.prof.attribute import Costs, attribute
 from pyprof.prof.hardware import Hardware
+from pyprof.prof.modelflops import model_flops
 from pyprof.prof.params import dtype, params
 from pyprof.prof.roofline import Cases, Roofline
+from pyprof.prof.utilisation import Utilisation, Work, per_row
 from pyprof.prof.verdict import verdict
 from pyprof.registry import Registry
 
@@ -45,6 +47,25 @@ class View:
     @cached_property
     def roofline(self) -> Roofline:
         return roofline.roofline(self.rows, self.costs, self.cases, self.hardware)
+
+    @cached_property
+    def model_flops(self) -> Column:
+        """FLOPs as papers count them for MFU, per row."""
+        return model_flops(self.rows, self.costs)
+
+    @cached_property
+    def work(self) -> Work:
+        """What HFU and MFU are computed from, of rows, calls, steps and bins."""
+        rows = self.rows
+        return Work(
+            rows.start, rows.end, rows.duration, self.costs.flops, self.model_flops, self.roofline.peak
+        )
+
+    @cached_property
+    def utilisation(self) -> Utilisation:
+        """HFU and MFU of each row; as its roofline time, unknown without a GPU, also where there are no FLOPs."""
+        unknown = np.isnan(self.roofline.time)
+        return Utilisation(*(np.where(unknown, np.nan, figure) for figure in per_row(self.work)))
 
 
 class Texts(NamedTuple):
@@ -248,8 +269,9 @@ def _block(view: View) -> Cells:
 
 @column("flops", "FLOPs", 12, "count")
 def _flops(view: View) -> Cells:
-    """Floating-point operations that the call needs (a fused multiply-add is 2), on the row that carries them; the
-    call's other kernels have 0. na for an operator without a formula. An integer."""
+    """Floating-point operations that the call executes (a fused multiply-add is 2), on the row that carries them; the
+    call's other kernels have 0. Executed: without what a causal mask leaves out, with what is recomputed. na for an
+    operator without a formula. An integer."""
     return view.costs.flops
 
 
@@ -291,7 +313,7 @@ def _rate(view: View, amount: Column) -> Reals:
 
 @column("gflops", "GFLOP/s", 10, "1e9/s")
 def _gflops(view: View) -> Cells:
-    """FLOPs of the row divided by its time: the rate achieved."""
+    """Executed FLOPs (column flops) of the row divided by its time: the rate achieved."""
     return _rate(view, view.costs.flops)
 
 
@@ -302,12 +324,12 @@ def _gbs(view: View) -> Cells:
 
 
 # Columns that need to know the GPU.
-OF_HARDWARE = frozenset({"bound", "roof", "eff"})
+OF_HARDWARE = frozenset({"bound", "roof", "eff", "hfu", "mfu"})
 
 
 @column("ai", "AI", 8, "FLOP/B")
 def _ai(view: View) -> Cells:
-    """Arithmetic intensity: FLOPs of the row divided by its bytes."""
+    """Arithmetic intensity: executed FLOPs of the row divided by its bytes."""
     flops, size = view.costs.flops, view.costs.bytes
     known = flops.mask() & size.mask() & (size.values > 0)
     return Reals(np.where(known, flops.values / np.where(known, size.values, 1), np.nan), digits=3)
@@ -316,24 +338,23 @@ def _ai(view: View) -> Cells:
 @column("bound", "Bound", 7)
 def _bound(view: View) -> Cells:
     """What the row must wait for at least on its GPU, by the roofline: compute, or memory; - for a row that carries no
-    work (a helper, a view). na on the CPU, for copies, and where FLOPs, bytes or the GPU are unknown."""
-    found = view.roofline
-    code = np.where(found.compute > found.memory, 0, 1)
-    code = np.where(found.time == 0, 2, code)
-    return Texts(np.where(np.isnan(found.time), 3, code), ["compute", "memory", "-", None])
+    work (a helper, a view). On the CPU where it is beyond doubt. na for copies, and where FLOPs, bytes or the GPU's or
+    the processor's peaks are unknown."""
+    return Texts(view.roofline.bound, roofline.BOUNDS)
 
 
 @column("roof", "Roof(ns)", 10, "ns")
 def _roof(view: View) -> Cells:
-    """Roofline time: the longer of FLOPs divided by the GPU's peak for their type (column peak), and bytes divided by
-    its bandwidth. No kernel that reads its operands from memory is faster. 0 for a row that carries no work."""
+    """Roofline time: the longer of executed FLOPs divided by the GPU's peak for their type (column peak), and bytes
+    divided by its bandwidth. No kernel that reads its operands from memory is faster. 0 for a row that carries no work;
+    na on the CPU."""
     return Reals(view.roofline.time)
 
 
 @column("eff", "Eff(%)", 6, "%")
 def _eff(view: View) -> Cells:
     """Roofline time as a share of the row's time. Over 100 where the operands come from the L2 cache, the algorithm
-    computes less than the definition (Winograd, FFT), or the clock is above the data sheet's."""
+    computes less than the definition (Winograd, FFT), or the clock is above the data sheet's. na on the CPU."""
     duration = view.rows.duration
     known = duration > 0
     share = 100 * view.roofline.time / np.where(known, duration, 1)
@@ -351,10 +372,30 @@ def _peak(view: View) -> Cells:
 def _tcwhy(view: View) -> Cells:
     """Tensor cores, with the reason: used (and what makes them less efficient), why not (type, TF32 off, a vector, less
     than a tile, which size is no multiple of what), kernel unknown; - for what is no product; na on the CPU."""
-    codes = np.where(view.cases.codes < 0, len(view.cases.cases) + 1, view.cases.codes)
-    copies = (view.rows.kind != KERNEL) & (view.rows.kind != OPERATOR)
-    texts = [*(verdict(case, view.hardware) for case in view.cases.cases), "-", None]
-    return Texts(np.where(copies, len(view.cases.cases), codes), texts)
+    codes = np.where(view.cases.codes < 0, len(view.cases.cases), view.cases.codes)
+    texts = [None if case.on_cpu else verdict(case, view.hardware) for case in view.cases.cases]
+    return Texts(codes, [*texts, "-"])
+
+
+@column("flops_dense", "DenseFLOPs", 12, "count")
+def _flops_dense(view: View) -> Cells:
+    """Model FLOPs of the row, as papers count them for MFU: as flops, but dense-equivalent (attention with the whole
+    rectangle of a causal mask, 2:4 sparsity with its zeros) and nothing twice: 0 in the phase recompute, and the
+    backward of a fused attention without the scores that it computes again. An integer."""
+    return view.model_flops
+
+
+@column("hfu", "HFU(%)", 6, "%")
+def _hfu(view: View) -> Cells:
+    """Hardware FLOPs utilisation: executed FLOPs (column flops) divided by the row's time and by the GPU's peak for
+    their type (column peak). na on the CPU, for copies, and where FLOPs, bytes, the type or the GPU are unknown."""
+    return Reals(100 * view.utilisation.hfu)
+
+
+@column("mfu", "MFU(%)", 6, "%")
+def _mfu(view: View) -> Cells:
+    """Model FLOPs utilisation: as hfu, of the model FLOPs (column flops_dense)."""
+    return Reals(100 * view.utilisation.mfu)
 
 
 def markdown() -> str:

@@ -21,12 +21,15 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
+from math import prod
 from typing import Any, NamedTuple
 
-from pyprof.model import Arg, Call, Cost, Tensor
-from pyprof.prof.reasons import COSTLESS, reason
+from pyprof.model import Arg, Call, Cost, Other, Tensor, Value
+from pyprof.prof.reasons import COSTLESS, reason_of
 from pyprof.registry import Registry, load_folder
 
+LARGEST = 2**63 - 1  # of a count: columns are int64
+_MAX_RANK = 1024  # of a tensor that is taken seriously; torch's own kernels stop at 64
 UNKNOWN = Cost(None, None, basis="unknown")
 VIEW = Cost(0, 0, basis="view")
 
@@ -54,6 +57,9 @@ ALIASES = {
     "self": "input", "x": "input", "a": "input", "axis": "dim", "keepdims": "keepdim", "exponent": "other",
     "x1": "input", "x2": "other",
 }  # fmt: skip
+
+# Modules whose functions have a name of their own in torch's registry: torch.linalg.svd is linalg_svd.
+FOLDERS = {"torch.linalg": "linalg_", "torch.fft": "fft_", "torch.special": "special_"}
 
 # Namespaces of operators whose bare name says what they do: the dispatcher's and its decompositions.
 TORCHS_OWN = ("aten", "prims")
@@ -103,6 +109,8 @@ def find(mod: str, op: str) -> tuple[Formula, bool] | None:
 
     >>> find("Tensor", "__iadd__")[1], find("aten", "aten::add.Tensor")[1], find("mine", "mine::add")
     (True, False, None)
+    >>> find("torch.linalg", "svd") == find("aten", "aten::linalg_svd") != find("torch", "svd")
+    True
     """
     known = formulas()
     space = op.rpartition("::")[0]
@@ -115,7 +123,10 @@ def find(mod: str, op: str) -> tuple[Formula, bool] | None:
     if name.endswith("_") and not name.endswith("__"):
         bare, inplace = name[:-1], True
     plain = bare.removeprefix("special_").removeprefix("linalg_")  # torch.special.erf and torch.erf are one
-    for key in (f"{mod}.{op}", op.split(".", 1)[0], name, bare, plain):
+    own = (
+        f"{FOLDERS[mod]}{bare}" if mod in FOLDERS else ""
+    )  # before the namesake in torch: linalg.svd is not svd
+    for key in (f"{mod}.{op}", own, op.split(".", 1)[0], name, bare, plain):
         formula = known.get(key)
         if formula is not None:
             return formula, inplace
@@ -135,7 +146,7 @@ def lookup(call: Call) -> Cost:
 def _lookup(call: Call, types: tuple[type, ...]) -> Cost:
     """`types` keeps calls apart that compare equal: var(x, 1) and var(x, True)."""
     found = find(call.mod, call.op)
-    if found is None:
+    if found is None or not possible(call):
         return UNKNOWN
     formula, inplace = found
     positional = [arg.value for arg in call.args if not arg.name]
@@ -170,10 +181,10 @@ def default(call: Call, outputs: Iterable[Tensor] = ()) -> Cost:
     256
     """
     name = call.op.rsplit("::", 1)[-1].split(".", 1)[0]
-    if reason(name) in COSTLESS:
+    if reason_of(call) in COSTLESS:
         return VIEW
-    given = [(arg.name, tensor) for arg in call.args for tensor in _tensors(arg.value)]
-    if not given:
+    given = [(arg.name, tensor) for arg in call.args for tensor in tensors_of(arg.value)]
+    if not given or not possible(call):
         return UNKNOWN
     inplace = name.endswith("_") and not name.endswith("__")
     written = [given[0][1]] if inplace and given[0][0] != "out" else []
@@ -190,32 +201,59 @@ def lookup_or_default(call: Call) -> Cost:
     return default(call) if found.basis == "unknown" and "::" in call.op else found
 
 
-def _tensors(value: Any) -> list[Tensor]:
+def tensors_of(value: Value) -> list[Tensor]:
+    """The tensors of an argument, a list or tuple of them among others.
+
+    >>> len(tensors_of((Tensor((), None), 3, (Tensor((), None),))))
+    2
+    """
     if isinstance(value, Tensor):
         return [value]
-    return [tensor for item in value for tensor in _tensors(item)] if type(value) is tuple else []
+    if isinstance(value, tuple) and not isinstance(value, Other):
+        return [tensor for item in value for tensor in tensors_of(item)]
+    return []
+
+
+def possible(call: Call) -> bool:
+    """Whether tensors like the call's exist: sizes and strides are counts, and 64 bits number the elements.
+
+    >>> [possible(Call("torch", "relu", (Arg("", Tensor(shape, "float32")),))) for shape in ((2, 3), (-1,), (2**62, 4))]
+    [True, False, False]
+    """
+    return all(_exists(tensor) for arg in call.args for tensor in tensors_of(arg.value))
+
+
+def _exists(tensor: Tensor) -> bool:
+    if not all(type(n) is int and n >= 0 for n in (*tensor.shape, *(tensor.stride or ()))):
+        return False
+    return (
+        len(tensor.shape) <= _MAX_RANK
+        and prod(n for n in tensor.shape if n) < LARGEST
+        and (tensor.stride is None or len(tensor.stride) == len(tensor.shape))
+    )
 
 
 def _sane(part: Cost | None) -> bool:
-    """Whether all figures are counts: sizes that no tensor has end in negative or broken ones."""
+    """Whether all figures are counts that fit in 64 bits: sizes that no call has end in negative or broken ones."""
     if part is None:
         return True
-    counts = all(n is None or (type(n) is int and n >= 0) for n in (part.flops, part.bytes, part.dense))
+    figures = (part.flops, part.bytes, part.dense)
+    counts = all(n is None or (type(n) is int and 0 <= n <= LARGEST) for n in figures)
     return counts and _sane(part.dgrad) and _sane(part.wgrad) and _sane(part.bgrad)
 
 
 def total(sizes: Iterable[int | None]) -> int | None:
-    """Sum that is unknown if one part is.
+    """Sum that is unknown if one part is, or if it does not fit in 64 bits.
 
-    >>> total([1, 2]), total([1, None])
-    (3, None)
+    >>> total([1, 2]), total([1, None]), total([LARGEST, 1])
+    (3, None, None)
     """
     out = 0
     for size in sizes:
         if size is None:
             return None
         out += size
-    return out
+    return out if out <= LARGEST else None
 
 
 def bytes_of(*tensors: Tensor | None) -> int | None:
@@ -224,6 +262,6 @@ def bytes_of(*tensors: Tensor | None) -> int | None:
 
 
 __all__ = [
-    "UNKNOWN", "VIEW", "Arg", "Call", "Cost", "Formula", "Tensor", "bytes_of", "cost", "default", "find", "formulas",
-    "lookup", "lookup_or_default", "total",
+    "LARGEST", "UNKNOWN", "VIEW", "Arg", "Call", "Cost", "Formula", "Tensor", "bytes_of", "cost", "default", "find",
+    "formulas", "lookup", "lookup_or_default", "possible", "tensors_of", "total",
 ]  # fmt: skip

@@ -4,9 +4,10 @@
 Teraflops (1e12 per second; a fused multiply-add is 2) without sparsity, bandwidth in 1e9 bytes per second, L2 in MiB. Where
 a maker prints figures with 2:4 sparsity only, the dense one is half of it. 16 bit and fp8 rates are those with an accumulator
 of 32 bits, which is what PyTorch's libraries use: half of the headline on GeForce. A figure that the source does not give is
-not there. Multiprocessors and boost clock are there to check the figures: units x clock x operations per clock.
+not there. Multiprocessors and boost clock are there to check the figures: units x clock x operations per clock. `source` is
+the maker's document that prints the figures; LOOKED_UP says which have been looked up, and where.
 MI250X and MI250 are two devices to the program: the rows hold half of the board's figures. So do the halves of GB200.
-Add a GPU: one row. The first pattern that fits the device's name wins.
+Add a GPU: one row, and one in LOOKED_UP once you have compared its figures with another source. The first pattern that fits the device's name wins.
 """
 
 from __future__ import annotations
@@ -85,9 +86,9 @@ PRODUCTS = [
     P("H200 SXM", r"\bh200\b", "9.0", 132, 1980, V(67, 34), M(989.5, float64=67, tf32=494.5, float8=1979, int8=1979), 4800, 50, "H200 data sheet, SXM; L2: Hopper white paper"),
     # Blackwell.
     P("GB200, per GPU", r"\bgb200\b", "10.0", 148, None, V(80, 40), M(2500, float64=40, tf32=1250, float8=5000, int8=5000, float4=10000), 8000, None, "GB200 NVL72 data sheet, by 72"),
-    P("B200", r"\bb200\b", "10.0", 148, None, V(75, 37), M(2250, float64=37, tf32=1125, float8=4500, int8=4500, float4=9000), 8000, None, "HGX B200 data sheet, by 8; bandwidth: DGX B200 data sheet"),
+    P("B200", r"\bb200\b", "10.0", 148, None, V(75, 37), M(2250, float64=37, tf32=1125, float8=4500, int8=4500, float4=9000), 8000, None, "HGX B200 data sheet, by 8; bandwidth: DGX B200 data sheet (HGX: 7.7 TB/s)"),
     P("B100", r"\bb100\b", "10.0", None, None, V(60, 30), M(1750, float64=30, tf32=875, float8=3500, int8=3500, float4=7000), 8000, None, "HGX B100 data sheet, by 8"),
-    P("RTX PRO 6000 Blackwell", r"rtx pro 6000 blackwell( workstation| server|$)", "12.0", 188, 2617, V(126), M(503.8), 1792, None, "RTX PRO Blackwell white paper"),
+    P("RTX PRO 6000 Blackwell", r"rtx pro 6000 blackwell( workstation| server|$)", "12.0", 188, 2617, V(126), M(503.8, tf32=251.9, float8=1007.6, int8=1007.6, float4=2015.2), 1792, 128, "RTX PRO Blackwell white paper; TF32, 8 and 4 bit: half, twice and four times of it"),
     P("GeForce RTX 5090", r"rtx 5090$", "12.0", 170, 2407, V(104.8), M(209.5, tf32=104.8, float8=419, int8=838, float4=1676), 1792, 96, "RTX Blackwell white paper"),
     P("GeForce RTX 5080", r"rtx 5080$", "12.0", 84, 2617, V(56.3), M(112.6, tf32=56.3, float8=225.1, int8=450.2, float4=900.4), 960, 64, "RTX Blackwell white paper"),
     P("GeForce RTX 5070 Ti", r"rtx 5070 ti$", "12.0", 70, 2452, V(43.9), M(87.9, tf32=43.9, float8=175.8, int8=351.5, float4=703), 896, 48, "RTX Blackwell white paper"),
@@ -101,8 +102,62 @@ PRODUCTS = [
     P("MI300X", r"\bmi300x", "gfx942", 304, 2100, V(163.4, 81.7), M(1307.4, float64=163.4, float32=163.4, tf32=653.7, float8=2614.9, int8=2614.9), 5300, 32, "MI300X data sheet; L2: ROCm GPU specifications"),
     P("MI325X", r"\bmi325x", "gfx942", 304, 2100, V(163.4, 81.7), M(1307.4, float64=163.4, float32=163.4, tf32=653.7, float8=2614.9, int8=2614.9), 6000, 32, "MI325X data sheet; L2: ROCm GPU specifications"),
     P("MI350X", r"\bmi350x", "gfx950", 256, 2200, V(144.2, 72.1), M(2306.9, float64=72.1, float32=144.2, float8=4614, int8=4614), 8000, 32, "MI350X brochure; L2: ROCm GPU specifications"),
-    P("MI355X", r"\bmi355x", "gfx950", 256, 2400, V(157.3, 78.6), M(2516.6, float64=78.6, float32=157.3, float8=5033.2, int8=5033.2), 8000, 32, "MI355X data sheet; L2: ROCm GPU specifications"),
+    P("MI355X", r"\bmi355x", "gfx950", 256, 2400, V(157.3, 78.6), M(2516.6, float64=78.6, float32=157.3, float8=5033.2, int8=5033.2, float4=10066.4), 8000, 32, "MI355X data sheet; L2: ROCm GPU specifications"),
 ]
+
+# Where the figures of a row have been compared: copies of the makers' data sheets, tables in other programs that cite them,
+# data bases. What is not named here stands or falls with units x clock x operations per clock, which the tests compare.
+LOOKED_UP = {
+    "V100S PCIe": "arithmetic: PyTorch Lightning, MosaicML Composer (V100 data sheet)",
+    "V100 PCIe": "arithmetic: PyTorch Lightning, MosaicML Composer (V100 data sheet)",
+    "V100 SXM2": "arithmetic: PyTorch Lightning, MosaicML Composer (V100 data sheet); clock and bandwidth: a recording (898 GB/s)",
+    "T4": "arithmetic: PyTorch Lightning, MosaicML Composer (T4 data sheet); bandwidth, L2, clock: sysrqmts.com",
+    "Quadro RTX 5000": "arithmetic: PyTorch Lightning (data sheet)",
+    "GeForce RTX 2080 Ti": "units, clock: bit-tech.net (white paper); bandwidth: 3dfxzone.it",
+    "GeForce RTX 2080": "units, clock: bit-tech.net (white paper); bandwidth: 3dfxzone.it",
+    "GeForce RTX 2070": "units, clock: bit-tech.net (white paper)",
+    "A100 80GB PCIe": "arithmetic: PyTorch Lightning, glennklockwood.com (A100 data sheet)",
+    "A100 80GB SXM": "all: glennklockwood.com (A100 data sheet)",
+    "A100 40GB": "all: glennklockwood.com (A100 data sheet)",
+    "A30": "float16: calwoo.github.io",
+    "A40": "all: ecer.com (copy of the data sheet), hmc-tech.com",
+    "A10": "arithmetic: MosaicML Composer (A10 data sheet); int8: citsjtu2020/LLM-Prof; bandwidth, L2, clock: sysrqmts.com",
+    "RTX A6000": "float16, int8, bandwidth: hahnyuan/LLM-Viewer (white paper)",
+    "GeForce RTX 3090 Ti": "float32: calwoo.github.io; bandwidth, units: screenhacker.com",
+    "GeForce RTX 3090": "units, clock, float32, float16, bandwidth, L2: holynerdvana.com",
+    "GeForce RTX 3080": "units, clock, bandwidth: alldbin.com",
+    "GeForce RTX 3070": "units, clock: hydrogengalaxy.com",
+    "L40S": "all: mullet.se, store.sourcecode.com (copies of the data sheet); bfloat16: torchtitan",
+    "L40": "all: mullet.se (copy of the data sheet); hmc-tech.com has twice of each, as for L40S",
+    "L4": "arithmetic: winston-zhang-orz/gpu-specs (L4 data sheet); bandwidth, L2, clock: fpsbench.com",
+    "RTX 6000 Ada": "units: store.sourcecode.com; bandwidth: yottalabs.ai",
+    "GeForce RTX 4090": "all: waredb.com",
+    "GeForce RTX 4080": "units, clock, float32, float16, int8, bandwidth, L2: holynerdvana.com, hmc-tech.com",
+    "GeForce RTX 4070 Ti": "units, clock: incpak.com; bandwidth: guru3d.com",
+    "H100 NVL": "bfloat16: torchtitan",
+    "H100 PCIe": "all: hpctech.co.jp (copy of the data sheet), MosaicML Composer",
+    "H100 SXM": "all: hpctech.co.jp (copy of the data sheet), MosaicML Composer",
+    "GH200 96GB": "units, clock: mredenti/PowerCapping (read from the device)",
+    "H200 NVL": "bandwidth: aiwiki.ai",
+    "H200 SXM": "all: MosaicML Composer (H200 data sheet), itkb.uw.cz",
+    "GB200, per GPU": "all: zdszero.github.io (copy of the data sheet)",
+    "B200": "all: zdszero.github.io (copy of the data sheet; TF32 rounded to 1100 there); bfloat16: torchtitan",
+    "B100": "arithmetic: hmc-tech.com",
+    "RTX PRO 6000 Blackwell": "all: hmc-tech.com; bandwidth: yottalabs.ai",
+    "GeForce RTX 5090": "all: hmc-tech.com, Linux Format 5/2025",
+    "GeForce RTX 5080": "units, clock, float32, float4: hmc-tech.com",
+    "GeForce RTX 5070 Ti": "units, clock, bandwidth: topcpu.net",
+    "GeForce RTX 5070": "clock: topcpu.net",
+    "MI100": "float64, float32: diarioti.com; float16, bandwidth, L2: LLM hardware tables that cite amd.com, one of which has 92.3 for int8",
+    "MI210": "arithmetic: hmc-tech.com (one die of MI250)",
+    "MI250X, per die": "all: zexron.com (AMD's announcement), torchtitan; L2: siliconcat.net",
+    "MI250, per die": "all: zexron.com (AMD's announcement), hmc-tech.com",
+    "MI300A": "arithmetic: hmc-tech.com",
+    "MI300X": "float16, float8, float32, bandwidth: AMD's own roofline tables; L2: ROCm GPU specifications",
+    "MI325X": "float16, float8, float32, bandwidth: AMD's own roofline tables; L2: ROCm GPU specifications",
+    "MI350X": "units, L2: ROCm GPU specifications; bandwidth: gangliao.me",
+    "MI355X": "float16, float8, float4, bandwidth: AMD's own roofline tables; units, L2: ROCm GPU specifications",
+}
 
 # Operations per clock of one multiprocessor, for GPUs that are not in the table. Source: CUDA C++ Programming Guide (throughput
 # of arithmetic instructions) and the white papers; each entry is checked against the rows above.

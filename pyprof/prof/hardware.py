@@ -1,24 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On which GPUs the rows ran, and what else the recording says that decides how fast they could be.
+"""On which GPUs and processor the rows ran, and what else the recording says that decides how fast they could be.
 
-A net.dict names no GPU: `--gpu` does. A recording read directly names its own.
+A net.dict names no GPU: `--gpu` does. A recording read directly names its own, and its processor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from pyprof.errors import UsageError
 from pyprof.model import Device
-from pyprof.prof import gpus
+from pyprof.prof import cpus, gpus
+from pyprof.prof.cpus import Cpu
 from pyprof.prof.gpu_table import PRODUCTS
 from pyprof.prof.gpus import Gpu
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """The GPU behind each device number, and facts of the run (`matmul.tf32`, `cudnn`, ...)."""
+    """The GPU behind each device number, the processor, and facts of the run (`matmul.tf32`, `cudnn`, ...)."""
 
     devices: Mapping[int, Gpu] = field(default_factory=dict)
     every: Gpu | None = None  # named by the user: all devices are this one
@@ -26,6 +28,18 @@ class Hardware:
     notes: tuple[str, ...] = (
         "the input does not say which GPU ran; name it with --gpu, as in --gpu 'H100 SXM'",
     )
+
+    @cached_property
+    def cpu(self) -> Cpu | None:
+        """The processor that the facts describe; None if its peaks are unknown."""
+        found = cpus.of(self.facts)
+        return found if isinstance(found, Cpu) else None
+
+    @property
+    def cpu_notes(self) -> tuple[str, ...]:
+        """How the processor's peaks were derived, or why they are unknown."""
+        found = cpus.of(self.facts)
+        return (found.source if isinstance(found, Cpu) else found,)
 
     def gpu(self, number: int | None) -> Gpu | None:
         """The GPU of a row; None if it is unknown, or no GPU."""

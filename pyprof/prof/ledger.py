@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The coverage ledger: of the time on the device, how much is explained, and what was left out.
 
-Shares are of the sum of the rows' times. Each line's parts close to 100 %.
+Shares are of the sum of the rows' times. Each line's parts close to 100 %. Then the operators whose FLOPs or bytes are
+not exact, with the reason: the longest first.
 """
 
 from __future__ import annotations
@@ -10,9 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.model import KERNEL, OPERATOR, Bools, Tensor
-from pyprof.prof.attribute import BASES
+from pyprof.marker import is_event
+from pyprof.model import KERNEL, OPERATOR, Bools, Call
+from pyprof.prof import kernels
+from pyprof.prof.attribute import BASES, family
 from pyprof.prof.columns import View
+from pyprof.prof.cost import tensors_of
+from pyprof.prof.gaps import Gap, gaps
+
+SHOWN = 6  # gaps that the text names; the others are counted
+EXACT, OPEN, OTHER = "exact FLOPs", "no exact FLOPs", "no product"
 
 
 class Entry(NamedTuple):
@@ -32,6 +40,7 @@ def ledger(view: View) -> list[Entry]:
         return np.array(marks or [False], bool)[rows.site]
 
     shapes = np.array([_has_shapes(call) for call in costs.calls] + [False], bool)[costs.call]
+    product, exact = np.any(list(products(view).values()), axis=0), exact_flops(view)
     flops = np.where(costs.flops.mask(), costs.basis, BASES.index("unknown"))
     size = np.where(costs.bytes.mask(), costs.basis, BASES.index("unknown"))
     launched = rows.launch_start.mask() | (rows.kind == OPERATOR)
@@ -43,16 +52,45 @@ def ledger(view: View) -> list[Entry]:
         _split(view, "launch record", launched),
         _entry(view, "FLOPs", {base: flops == i for i, base in enumerate(BASES)}),
         _entry(view, "bytes", {base: size == i for i, base in enumerate(BASES)}),
+        _entry(view, "products", {EXACT: product & exact, OPEN: product & ~exact, OTHER: ~product}),
     ]
 
 
-def _has_shapes(call: object) -> bool:
-    args = getattr(call, "args", ())
-    return any(
-        isinstance(v, Tensor)
-        for arg in args
-        for v in (arg.value if type(arg.value) is tuple else (arg.value,))
-    )
+def _has_shapes(call: Call | None) -> bool:
+    return call is not None and any(tensors_of(arg.value) for arg in call.args)
+
+
+def products(view: View) -> dict[str, Bools]:
+    """The rows that are matrix products ("gemm"), convolutions and attention.
+
+    A kernel is what its name says, or what its call is if no row of the table knows the name; an operator event is what
+    its formula is.
+    """
+    rows, costs = view.rows, view.costs
+    named = np.array([kernels.kind(name) for name in rows.names] or ["other"], object)[rows.name]
+    events = [site.calls[-1] if site.calls and is_event(site.calls[-1]) else None for site in rows.sites]
+    of_event = np.array([_kind(event) for event in events] or [""], object)[rows.site]
+    of_call = np.array([*map(_kind, costs.calls), ""], object)[costs.call]
+    nameless = (named == "other") & costs.principal
+    kind = np.where(rows.kind == OPERATOR, of_event, np.where(nameless, of_call, named))
+    on_device = (rows.kind == KERNEL) | (rows.kind == OPERATOR)
+    return {name: (kind == name) & on_device for name in sorted(kernels.PRODUCTS)}
+
+
+def exact_flops(view: View) -> Bools:
+    """Rows whose FLOPs a formula gives; a product kernel with 0 FLOPs is a fault of attribution, not exact."""
+    rows, costs = view.rows, view.costs
+    known = costs.flops.mask() & (costs.basis == BASES.index("formula"))
+    return np.asarray(known & ((rows.kind == OPERATOR) | (costs.flops.values > 0)))
+
+
+def _kind(call: Call | None) -> str:
+    """The kind of product that an operator is, "" for any other."""
+    name = family(call)
+    fits = kernels.FITS.get(name, frozenset())
+    if not fits or not fits <= kernels.PRODUCTS:
+        return ""
+    return name if name in fits else "gemm"
 
 
 def _split(view: View, what: str, known: Bools) -> Entry:
@@ -76,8 +114,19 @@ def text(view: View, name: str) -> str:
         parts = ", ".join(
             f"{part} {100 * ns / total if total else 0:.1f} %" for part, ns in entry.parts.items()
         )
-        unknown = entry.counts["unknown"]
+        unknown = entry.counts.get("unknown", 0)
         parts += f" ({unknown} row{'s' * (unknown != 1)})" if unknown else ""
         lines.append(f"  {entry.what:<13} {parts}")
+    lines += _gap_lines(gaps(rows, view.costs), total)
     lines += [f"  lost: {count} {reason}" for reason, count in sorted(rows.lost.items())]
     return "\n".join(lines)
+
+
+def _gap_lines(found: list[Gap], total: int) -> list[str]:
+    def share(some: list[Gap]) -> str:
+        return f"{100 * sum(gap.time for gap in some) / total if total else 0:.1f} %"
+
+    lines = [f"  {gap.operator} {share([gap])}: {gap.basis}, {gap.lacks}; {gap.why}" for gap in found[:SHOWN]]
+    if len(found) > SHOWN:
+        lines.append(f"  and {len(found) - SHOWN} others {share(found[SHOWN:])}")
+    return ["without exact figures:", *lines] if found else []

@@ -82,8 +82,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.write(line + "\n")
         sys.stdout.flush()
         print(ledger.text(view, name), file=sys.stderr)
-        if any(spec.key in OF_HARDWARE for spec in specs) and (rows.kind != OPERATOR).any():
-            print("".join(f"  peaks: {note}\n" for note in found.notes), end="", file=sys.stderr)
+        if any(spec.key in OF_HARDWARE for spec in specs):
+            notes = found.notes if (rows.kind != OPERATOR).any() else found.cpu_notes
+            print("".join(f"  peaks: {note}\n" for note in notes), end="", file=sys.stderr)
     except PyProfError as error:
         print(f"prof.py: {error}", file=sys.stderr)
         return error.exit_code

@@ -11,6 +11,9 @@ Names are patterns of fnmatch over the bare name; the first row that fits speaks
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from functools import cache
+
+from pyprof.model import Call
 
 METADATA = "answers from the tensor's description, runs no kernel"
 PROTOCOL = "part of Python's object protocol"
@@ -94,6 +97,7 @@ PYTHON_OPERATORS = (
 REASONS += [(name, HOST) for name in PYTHON_OPERATORS]
 
 
+@cache
 def reason(name: str) -> str | None:
     """Why there is no formula for a bare name; None if no row says it.
 
@@ -101,3 +105,13 @@ def reason(name: str) -> str | None:
     ('sparse:', True)
     """
     return next((text for pattern, text in REASONS if fnmatchcase(name, pattern)), None)
+
+
+def reason_of(call: Call) -> str | None:
+    """Why a call of torch's has no formula. Other libraries' operators may share a name and nothing else.
+
+    >>> reason_of(Call("aten", "aten::_sparse_mm.reduce")) == SPARSE, reason_of(Call("mine", "mine::backward"))
+    (True, None)
+    """
+    space, _, name = call.op.rpartition("::")
+    return reason(name.partition(".")[0]) if space in ("", "aten", "prims") else None

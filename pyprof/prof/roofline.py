@@ -12,6 +12,9 @@ fp32: TF32 is another result, not a faster way to the same. 16 bit products are 
 the kernel used none. Everything else computes in fp32 for types up to 32 bits (ATen/OpMathType.h) and in fp64 above.
 Integer arithmetic has no peak in data sheets: unknown.
 
+Operator events on the CPU have a bound where it is certain, and no roofline time: the clock at which they ran, how many
+threads worked and what these can draw from memory are known within a factor at best.
+
 >>> import numpy as np
 >>> times(np.array([312e9, 1e6]), np.array([1e6, 2039e6]), np.array([312e12, 19.5e12]), np.array([2039e9, 2039e9]))[2]
 array([1000000., 1000000.])
@@ -25,27 +28,27 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from pyprof.model import KERNEL, Call, Ints, Rows, Tensor
+from pyprof.model import KERNEL, OPERATOR, Call, Ints, Rows, Tensor
 from pyprof.prof import kernels
 from pyprof.prof.attribute import NOT_APPLICABLE, NOT_USED, USED, Costs, family
+from pyprof.prof.cpus import Cpu
+from pyprof.prof.eligible import normal
 from pyprof.prof.gpus import Gpu
 from pyprof.prof.hardware import Hardware
 from pyprof.prof.params import dtype
 
 Floats = npt.NDArray[np.float64]
 _NS = 1e9
-_TYPES = {
-    "half": "float16",
-    "float": "float32",
-    "double": "float64",
-    "uint8": "int8",
-    "qint8": "int8",
-    "quint8": "int8",
-}
 _OPMATH = {
     "float16": "float32", "bfloat16": "float32", "float8": "float32", "float32": "float32", "float64": "float64",
     "complex32": "float32", "complex64": "float32", "complex128": "float64",
 }  # fmt: skip
+
+
+BOUNDS: list[str | None] = ["compute", "memory", "-", None]
+_COMPUTE, _MEMORY, _IDLE, _UNCERTAIN = range(4)
+_MARGIN = 2.0  # a processor's clock and the bandwidth that it reaches are known within such a factor
+_PRODUCTS = frozenset({"gemm", "conv", "attention", "rnn", "fusedlinear", "grouped", "contraction"})
 
 
 class Case(NamedTuple):
@@ -55,10 +58,11 @@ class Case(NamedTuple):
     call: Call | None
     tensor_cores: int
     gpu: Gpu | None
+    on_cpu: bool = False
 
 
 class Cases(NamedTuple):
-    """Per row the number of its case; -1 for a row that is no kernel."""
+    """Per row the number of its case; -1 for a row that is neither kernel nor operator event."""
 
     codes: Ints
     cases: list[Case]
@@ -71,41 +75,77 @@ class Roofline(NamedTuple):
     memory: Floats
     time: Floats
     maths: list[str | None]  # by case: the type whose peak counts
+    peak: Floats  # FLOP/s of that type
+    bound: Ints  # index in BOUNDS
 
 
 def cases(rows: Rows, costs: Costs, hardware: Hardware) -> Cases:
     """The distinct cases; of 10 million rows there are some hundreds."""
     codes = np.full(len(rows), -1, np.int64)
-    index = np.flatnonzero(rows.kind == KERNEL)
+    index = np.flatnonzero((rows.kind == KERNEL) | (rows.kind == OPERATOR))
     if not len(index):
         return Cases(codes, [])
     numbers = np.where(rows.device.mask(), rows.device.values, -1)[index]
     device, devices = pd.factorize(numbers)
     key = ((costs.call[index].astype(np.int64) + 1) * len(rows.names) + rows.name[index]) * 4
-    key = (key + costs.tensor_cores[index]) * len(devices) + device
+    key = ((key + costs.tensor_cores[index]) * len(devices) + device) * 2 + (rows.kind[index] == OPERATOR)
     codes[index], keys = pd.factorize(key)
     known = [hardware.gpu(None if number < 0 else int(number)) for number in devices.tolist()]
     out = []
     for value in keys.tolist():
-        rest, place = divmod(value, len(devices))
+        rest, on_cpu = divmod(value, 2)
+        rest, place = divmod(rest, len(devices))
         rest, used = divmod(rest, 4)
         call, name = divmod(rest, len(rows.names))
-        out.append(Case(rows.names[name], costs.calls[call - 1] if call else None, used, known[place]))
+        owner = costs.calls[call - 1] if call else None
+        out.append(Case(rows.names[name], owner, used, None if on_cpu else known[place], bool(on_cpu)))
     return Cases(codes, out)
 
 
 def roofline(rows: Rows, costs: Costs, found: Cases, hardware: Hardware) -> Roofline:
-    """Rows on the CPU, copies and rows whose FLOPs, bytes or GPU are unknown have none."""
+    """Rows on the CPU, copies and rows whose FLOPs, bytes or GPU are unknown have no times."""
     maths = [math(case, hardware) for case in found.cases]
-    peak, bandwidth = [np.nan], [np.nan]  # the last is that of a row without a case
+    peak, bandwidth = limits(found, maths)
+    flops = np.where(costs.flops.mask(), costs.flops.values, np.nan)
+    size = np.where(costs.bytes.mask(), costs.bytes.values, np.nan)
+    peaks = peak[found.codes]
+    compute, memory, time = times(flops, size, peaks, bandwidth[found.codes])
+    bound = np.where(compute > memory, _COMPUTE, _MEMORY)
+    bound = np.where(time == 0, _IDLE, np.where(np.isnan(time), _UNCERTAIN, bound))
+    cpu = rows.kind == OPERATOR
+    if cpu.any() and hardware.cpu is not None:
+        bound[cpu] = _bound_on_cpu(flops, size, found, maths, hardware.cpu)[cpu]
+    return Roofline(compute, memory, time, maths, peaks, bound)
+
+
+def limits(found: Cases, maths: list[str | None]) -> tuple[Floats, Floats]:
+    """FLOP/s and bytes/s that each case's GPU reaches; the last is that of a row without a case."""
+    peak, bandwidth = [], []
     for case, name in zip(found.cases, maths):
         product = case.tensor_cores != NOT_APPLICABLE
         known = case.gpu.peak(name, product) if case.gpu is not None and name is not None else None
-        peak.insert(-1, known or np.nan)
-        bandwidth.insert(-1, (case.gpu.bandwidth if case.gpu is not None else None) or np.nan)
-    flops = np.where(costs.flops.mask(), costs.flops.values, np.nan)
-    size = np.where(costs.bytes.mask(), costs.bytes.values, np.nan)
-    return Roofline(*times(flops, size, np.array(peak)[found.codes], np.array(bandwidth)[found.codes]), maths)
+        peak.append(known or np.nan)
+        bandwidth.append((case.gpu.bandwidth if case.gpu is not None else None) or np.nan)
+    return np.array([*peak, np.nan]), np.array([*bandwidth, np.nan])
+
+
+def _bound_on_cpu(flops: Floats, size: Floats, found: Cases, maths: list[str | None], cpu: Cpu) -> Ints:
+    """What limits an operator event, where it is beyond doubt: the two times differ by more than a factor of two at
+    any bandwidth that the cores may reach."""
+    peak = [
+        np.nan if name is None else cpu.peak(name, _multiplies(case)) or np.nan
+        for case, name in zip(found.cases, maths)
+    ]
+    peaks = np.array([*peak, np.nan])[found.codes]
+    most, least = cpu.bandwidth or np.nan, cpu.least_bandwidth or np.nan
+    compute, shortest, _ = times(flops, size, peaks, np.full(len(flops), most))
+    longest = size / least * _NS
+    bound = np.full(len(flops), _UNCERTAIN)
+    bound[shortest > _MARGIN * compute] = _MEMORY
+    bound[compute > _MARGIN * longest] = _COMPUTE
+    bound[(flops == 0) & (size > 0)] = _MEMORY
+    bound[(flops == 0) & (size == 0)] = _IDLE
+    return bound
 
 
 def times(flops: Floats, size: Floats, peak: Floats, bandwidth: Floats) -> tuple[Floats, Floats, Floats]:
@@ -119,21 +159,10 @@ def times(flops: Floats, size: Floats, peak: Floats, bandwidth: Floats) -> tuple
     return compute, memory, np.maximum(compute, memory)
 
 
-def normal(name: str | None) -> str | None:
-    """A torch dtype as peaks name it.
-
-    >>> normal("float8_e4m3fn"), normal("half"), normal("float4_e2m1fn_x2"), normal(None)
-    ('float8', 'float16', 'float4', None)
-    """
-    if name is None:
-        return None
-    return _TYPES.get(name) or (
-        "float8" if name.startswith("float8") else "float4" if name.startswith("float4") else name
-    )
-
-
 def math(case: Case, hardware: Hardware) -> str | None:
     """The type in which a row's arithmetic is done; None if that is unknown."""
+    if case.on_cpu:
+        return normal(dtype(case.call)) if _multiplies(case) and case.call is not None else _widest(case.call)
     if case.tensor_cores == NOT_APPLICABLE:
         return _widest(case.call)
     operands = operands_of(case)
@@ -145,6 +174,11 @@ def math(case: Case, hardware: Hardware) -> str | None:
         has_own = case.gpu is not None and "float32" in case.gpu.matrix  # AMD multiplies fp32 as such
         return "float32" if has_own else "tf32"
     return None if tf32(case, hardware) is not False else "float32"
+
+
+def _multiplies(case: Case) -> bool:
+    """Whether an operator event is a product; what it is called says so, its call may hold other events."""
+    return family(Call("aten", case.name)) in _PRODUCTS
 
 
 def operands_of(case: Case) -> str | None:

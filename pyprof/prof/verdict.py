@@ -17,6 +17,7 @@ import re
 from pyprof.model import Call, Tensor
 from pyprof.prof import kernels
 from pyprof.prof.attribute import NOT_APPLICABLE, NOT_USED, USED, family
+from pyprof.prof.eligible import multiplied, with_vector
 from pyprof.prof.gpus import SINCE
 from pyprof.prof.hardware import Hardware
 from pyprof.prof.params import params
@@ -50,19 +51,20 @@ def _type(operands: str | None, case: Case, hardware: Hardware) -> str | None:
         return f"{gpu.name} has no tensor cores"
     if operands is None:
         return None
-    if operands == "float32":
+    math = multiplied(operands)
+    if math is None:
+        return f"{operands}: tensor cores do not multiply it"
+    if math == "tf32" and operands != "tf32":
         if gpu is not None and gpu.supports("float32"):  # AMD
             return None
         if gpu is not None and gpu.supports("tf32") is False:
-            return f"float32: {_needs('tf32', case)}"
+            return f"{operands}: {_needs('tf32', case)}"
         allowed = tf32(case, hardware)
         if allowed is False:
-            return f"float32: TF32 is off ({_switch(case)})"
-        return None if allowed else "float32: TF32 is off, or was not chosen"
-    if operands not in SINCE:
-        return f"{operands}: tensor cores do not multiply it"
-    if gpu is not None and gpu.supports(operands) is False:
-        return f"{operands}: {_needs(operands, case)}"
+            return f"{operands}: TF32 is off ({_switch(case)})"
+        return None if allowed else f"{operands}: TF32 is off, or was not chosen"
+    if gpu is not None and gpu.supports(math) is False:
+        return f"{operands}: {_needs(math, case)}"
     return None
 
 
@@ -84,8 +86,8 @@ def _shapes(case: Case, operands: str | None, hardware: Hardware) -> list[str]:
     sizes = dimensions(case.call)
     out = []
     vector = [f"{letter}=1" for letter in "MN" if sizes.get(letter) == 1]
-    if vector:
-        return [f"{', '.join(vector)}: a product with a vector"]
+    if vector or with_vector(case.call):
+        return [": ".join([*([", ".join(vector)] if vector else []), "a product with a vector"])]
     if re.search("gemv|dot_kernel", case.name):
         return ["a matrix-vector kernel"]
     if re.search("winograd|fft|cgemm", case.name.lower()):

@@ -180,6 +180,10 @@ def test_machine_and_versions(meta: dict[str, str]) -> None:
     assert meta["pyprof"] == pyprof.__version__
     assert meta["python"] == sys.version.split()[0]
     assert int(meta["cpu.count"]) >= int(meta["cpu.usable"]) >= 1
+    if Path("/proc/cpuinfo").exists():  # what peaks of a processor follow from
+        assert int(meta["cpu.usable"]) >= int(meta["cpu.cores"]) >= int(meta["cpu.sockets"]) >= 1
+        assert meta["cpu.id"]
+        assert meta["cpu.virtual"] in ("yes", "no")
     assert int(meta["cpu.memory_bytes"]) > 1 << 28
     assert meta["threads.intraop"] == str(torch.get_num_threads())
     assert meta["gpu.count"] == str(torch.cuda.device_count())

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof.marker import CallMarker, decode
-from pyprof.model import BPROP, FPROP, MEMCPY
+from pyprof.model import BPROP, FPROP, MEMCPY, Cost
 from pyprof.parse import formats
 from pyprof.parse.rows import rows
 from pyprof.prof.attribute import attribute, share
@@ -32,7 +32,7 @@ def carried(tmp_path: Path) -> Carried:
     def run(text: str) -> Known:
         what = recording(text)
         write = build.write_capture if what.ops else build.write_nsys
-        found = rows(formats.load(write(tmp_path / "file", what)))
+        found = rows(formats.load(write(tmp_path / f"file{len(list(tmp_path.iterdir()))}", what)))
         costs = attribute(found)
         out: Known = {}
         for i, name in enumerate(found.name.tolist()):
@@ -103,6 +103,14 @@ def test_linear_backward_reduction_carries_the_bias_gradient(carried):
     assert found["sgemm_nn"] == PRODUCT
 
 
+@pytest.mark.parametrize("name", ["reduce_kernel", "calc_bias_diff"])
+def test_without_a_bias_no_reduction_is_its_gradient(carried, name):
+    found = carried(
+        step(call("torch.matmul", (8, 4), (4, 5)), "aten::mm", "5 sgemm", "MmBackward0", f"9 {name}")
+    )
+    assert found[name] == (2 * PRODUCT[0], 2 * PRODUCT[1])
+
+
 CONV = call("torch.nn.functional.conv2d", (2, 3, 8, 8), (4, 3, 3, 3), (4,))
 CONV_FLOPS = 2 * 2 * 4 * 6 * 6 * 3 * 3 * 3
 
@@ -136,6 +144,53 @@ def test_a_name_that_tells_leaves_the_other_product_to_the_kernel_that_does_not(
     found = carried(conv("10 xmma_dgrad_implicit_gemm\n30 volta_sgemm\n20 volta_sgemm_2"))
     assert found["xmma_dgrad_implicit_gemm"][0] == CONV_FLOPS
     assert found["volta_sgemm"][0] + found["volta_sgemm_2"][0] == CONV_FLOPS
+
+
+def shown(forward: str, node: str, operators: str) -> str:
+    """A call and the operators of its backward as our capture has them on a GPU: events with shapes around launches."""
+    return f"""
+    {forward}
+        op seq=3 {call("aten::forward")}
+            > 50 forward_sgemm
+    thread 2
+    op seq=3 forward=1 {call(node)}
+{operators}
+    """
+
+
+def backward_of_conv(mask: list[bool], kernels: str) -> str:
+    event = call(
+        "aten::convolution_backward", (2, 4, 6, 6), (2, 3, 8, 8), (4, 3, 3, 3), [4], [1, 1], [0, 0], [1, 1], False,
+        [0, 0], 1, mask,
+    )  # fmt: skip
+    launches = "\n".join(f"            > {line}" for line in kernels.splitlines())
+    return shown(CONV, "ConvolutionBackward0", f"        op {event}\n{launches}")
+
+
+def test_a_fused_backward_kernel_gets_the_sum_of_what_its_operator_computes(carried):
+    both = carried(backward_of_conv([True, True, False], "30 sgemm"))
+    assert both["sgemm"][0] == 2 * CONV_FLOPS
+    names = "10 sgemm_a\n20 sgemm_b\n40 sgemm_c"
+    one = carried(backward_of_conv([False, True, False], names))
+    assert sum(one[f"sgemm_{k}"][0] for k in "abc") == CONV_FLOPS
+    two = carried(backward_of_conv([True, True, False], names))
+    assert [two[f"sgemm_{k}"][0] for k in "abc"] == [
+        2 * CONV_FLOPS * upto // 70 - 2 * CONV_FLOPS * before // 70
+        for before, upto in ((0, 10), (10, 30), (30, 70))
+    ]
+
+
+def test_a_backward_kernel_gets_the_gradient_that_its_operators_shapes_show(carried):
+    """Three kernels: the input's gradient took two of them, the weight's one, whatever their order and time."""
+    events = [
+        f"        op {call('aten::mm', (8, 5), (5, 4))}\n            > 10 sgemm_a\n            > 30 sgemm_b",
+        f"        op {call('aten::mm', (5, 8), (8, 4))}\n            > 90 sgemm_c",
+    ]
+    for order in (events, events[::-1]):
+        found = carried(shown(LINEAR, "AddmmBackward0", "\n".join(order)))
+        assert found["sgemm_c"] == PRODUCT
+        assert (found["sgemm_a"][0], found["sgemm_b"][0]) == (PRODUCT[0] // 4, PRODUCT[0] * 3 // 4)
+        assert found["sgemm_a"][1] + found["sgemm_b"][1] == PRODUCT[1]
 
 
 def test_layer_norm_two_norm_kernels_share_in_proportion(carried):
@@ -248,21 +303,40 @@ def trainings(draw: st.DrawFn) -> build.Recording:
     return recording("\n".join(lines))
 
 
+def computed(cost: Cost, names: list[str]) -> list[Cost]:
+    """The parts of a backward that its kernels' names show, from the rule as it is written."""
+    parts = [part for part in (cost.dgrad, cost.wgrad, cost.bgrad) if part is not None]
+    if cost.dgrad is None or cost.wgrad is None:
+        return parts
+    told = {"xmma_wgrad": cost.wgrad, "xmma_dgrad": cost.dgrad}
+    out = [part for name, part in told.items() if name in names]
+    nameless = names.count("sgemm")  # the other kernel of NAMES that multiplies
+    if nameless and not out:
+        out = [cost.dgrad] if nameless == 1 else [cost.dgrad, cost.wgrad]
+    elif nameless and len(out) == 1:
+        out = [cost.dgrad, cost.wgrad]
+    if cost.bgrad is not None and {"splitKreduce", "reduce_kernel", "calc_bias_diff"} & set(names):
+        out.append(cost.bgrad)
+    return out or parts
+
+
 @examples(50)
 @given(trainings())
 def test_the_sum_over_the_kernels_of_a_call_and_direction_is_its_cost(what):
     found = rows(formats.load(build.write_nsys(Path(build.scratch()) / "f", what)))
     costs = attribute(found)
     sums: dict[tuple[int, int, str], Counter[str]] = defaultdict(Counter)
+    seen: dict[tuple[int, int, str], list[str]] = defaultdict(list)
     for i in range(len(found)):
         site = found.sites[found.site[i]]
         text = site.markers[-1]
         inner = found.inner_calls[0].values[i] if found.inner_calls and found.inner_calls[0].mask()[i] else -1
         key = (int(found.call.values[i]) * 100 + int(inner), site.direction, text)
+        seen[key].append(found.names[found.name[i]])
         for column, name in ((costs.flops, "flops"), (costs.bytes, "bytes")):
             assert column.mask()[i]
             sums[key][name] += int(column.values[i])
-    for (_, direction, text), total in sums.items():
+    for (number, direction, text), total in sums.items():
         marker = decode(text)
         assert isinstance(marker, CallMarker)
         cost = lookup(marker.call)
@@ -270,13 +344,9 @@ def test_the_sum_over_the_kernels_of_a_call_and_direction_is_its_cost(what):
             assert (total["flops"], total["bytes"]) == (cost.flops, cost.bytes)
         else:
             assert direction == BPROP
-            parts = [part for part in (cost.dgrad, cost.wgrad, cost.bgrad) if part is not None]
-            allowed = {0}
-            for part in parts:  # of a product some gradients may not have been needed
-                allowed |= {part.flops + other for other in allowed}
-            if text not in (LINEAR, CONV, CALLS[3]):
-                allowed = {sum(part.flops for part in parts)}
-            assert total["flops"] in allowed
+            wanted = computed(cost, seen[number, direction, text])
+            assert total["flops"] == sum(part.flops for part in wanted)
+            assert total["bytes"] == sum(part.bytes for part in wanted)
 
 
 CPU = f"""

@@ -69,6 +69,21 @@ def test_operators_of_collectives_have_a_cost() -> None:
     assert missing <= {"_c10d_functional::batch_p2p_ops"}  # a list of sends and receives by text
 
 
+@pytest.mark.parametrize("folder", ["linalg", "fft", "special"])
+def test_a_function_is_its_own_operator_and_not_a_namesake(folder: str) -> None:
+    """As a user writes it: torch.linalg.svd is aten::linalg_svd, whose defaults are not torch.svd's."""
+    module = getattr(torch, folder)
+    names = [
+        name for name in dir(module) if name in getattr(module, "__all__", dir(module)) and name.islower()
+    ]
+    functions = [name for name in names if callable(getattr(module, name)) and not name.startswith("_")]
+    assert len(functions) > 10
+    for name in functions:
+        found = find(f"torch.{folder}", name)
+        assert found is not None, name
+        assert found == find("aten", f"aten::{folder}_{name}"), name
+
+
 def test_a_name_without_formula_or_reason_is_found() -> None:
     assert route("torch", "brand_new_operator") == "nothing"
     assert route("aten", "aten::brand_new_operator") == "nothing"

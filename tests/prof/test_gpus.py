@@ -103,6 +103,37 @@ def test_ratios_between_types_that_the_hardware_has():
             assert matrix["int8"] == pytest.approx(2 * matrix["float16"], rel=0.02), product.name
 
 
+def test_the_page_says_of_every_gpu_what_was_compared():
+    names = {product.name for product in gpu_table.PRODUCTS}
+    assert set(gpu_table.LOOKED_UP) <= names
+    page = gpus.markdown()
+    assert all(f"| {gpu_table.LOOKED_UP.get(name, 'none')} |" in page for name in names)
+    # What nobody has compared is at least compared with units and clock, in the test above.
+    for product in gpu_table.PRODUCTS:
+        if product.name not in gpu_table.LOOKED_UP:
+            assert product.architecture in gpu_table.PER_CLOCK
+            assert product.boost_mhz is not None
+
+
+# Dense figures as PyTorch Lightning, MosaicML Composer and torchtitan have them, with the data sheets that they cite.
+ELSEWHERE = [
+    ("V100 SXM2", {"float64": 7.8, "float32": 15.7, "float16": 125}), ("V100 PCIe", {"float64": 7, "float16": 112}),
+    ("V100S PCIe", {"float64": 8.2, "float32": 16.4, "float16": 130}), ("T4", {"float16": 65, "int8": 130}),
+    ("A100 40GB", {"float32": 19.5, "tf32": 156, "bfloat16": 312}), ("A10", {"tf32": 62.5, "bfloat16": 125}),
+    ("H100 SXM", {"tf32": 989 / 2, "bfloat16": 1979 / 2, "float8": 3958 / 2, "int8": 3958 / 2}),
+    ("H100 PCIe", {"tf32": 378, "float16": 1513 / 2, "float8": 3026 / 2}), ("H100 NVL", {"bfloat16": 835}),
+    ("H200 SXM", {"bfloat16": 989}), ("B200", {"bfloat16": 2250}), ("L40S", {"bfloat16": 362}),
+    ("MI250X, per die", {"bfloat16": 191.5}), ("MI300X", {"bfloat16": 1307.4, "float8": 2614.9}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "figures"), ELSEWHERE)
+def test_figures_agree_with_other_programs(name: str, figures: dict[str, float]):
+    product = next(p for p in gpu_table.PRODUCTS if p.name == name)
+    for math, tflops in figures.items():
+        assert {**product.vector, **product.matrix}[math] == pytest.approx(tflops, rel=0.002), math
+
+
 def test_an_unknown_gpu_is_derived_and_says_so():
     turing = Device(0, "NVIDIA GeForce RTX 2070 SUPER", 40, "7.5", 8 << 30, 1_785_000_000, 448_064_000_000)
     gpu = gpus.of(turing)
@@ -139,7 +170,7 @@ def test_turing_without_tensor_cores():
         ("A100", "float64", True, 19.5), ("A100", "float64", False, 9.7), ("A100", "bfloat16", True, 312),
         ("A100", "bfloat16", False, 19.5), ("V100 SXM2", "bfloat16", True, 15.7), ("V100 SXM2", "float16", True, 125),
         ("MI300X", "float32", True, 163.4), ("A100", "float8", True, None), ("A100", "int32", False, None),
-        ("RTX PRO 6000 Blackwell", "float8", True, None),
+        ("RTX PRO 6000 Blackwell", "float8", True, 1007.6), ("H100 PCIe", "float4", True, None),
     ],
 )  # fmt: skip
 def test_which_peak_a_type_has(name: str, math: str, product: bool, tflops: float | None):

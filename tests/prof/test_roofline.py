@@ -18,9 +18,10 @@ from pyprof.parse.rows import rows
 from pyprof.prof import gpus, hardware
 from pyprof.prof.attribute import NOT_APPLICABLE, NOT_USED, TC_UNKNOWN, USED
 from pyprof.prof.columns import COLUMNS, View
+from pyprof.prof.eligible import normal
 from pyprof.prof.hardware import Hardware
 from pyprof.prof.prof import main
-from pyprof.prof.roofline import Case, math, normal
+from pyprof.prof.roofline import Case, math
 from pyprof.prof.table import frame, lines, select
 from pyprof.prof.verdict import verdict
 from tests import build
@@ -91,6 +92,28 @@ def test_figures_worked_out_by_hand(view):
     ]
 
 
+def test_utilisation_of_the_same_rows(view):
+    """The times above, divided by 11632, 881019, 3, 5395, 20000 and 1000000 ns."""
+    assert table(view, "flops,flops_dense,hfu,mfu") == [
+        ["536870912", "536870912", "14.8", "14.8"],
+        ["137438953472", "137438953472", "50.0", "50.0"],
+        ["0", "0", "0.0", "0.0"],
+        ["1048576", "1048576", "1.0", "1.0"],
+        ["268435456", "268435456", "8.6", "8.6"],
+        ["17179869184", "17179869184", "88.1", "88.1"],
+        ["na", "na", "na", "na"],
+    ]
+
+
+def test_a_causal_call_is_used_less_than_its_model(tmp_path: Path):
+    """(1, 1, 64, 64): 2080 pairs of 4096; 2080·256 and 4096·256 FLOPs in 10 ns at 312000 per ns."""
+    q = half(1, 1, 64, 64)
+    causal = call("torch.nn.functional.scaled_dot_product_attention", q, q, q, is_causal=True)
+    what = f"{causal}\n aten::x\n  > 10 flash_fwd"
+    view = View(rows(formats.load(build.write_nsys(tmp_path / "f", recording(what)))), hardware.named("A100"))
+    assert table(view, "flops,flops_dense,hfu,mfu") == [["532480", "1048576", "17.1", "33.6"]]
+
+
 def test_verdicts_of_the_same_rows(view):
     assert [text for [text] in table(view, "tcwhy")] == [
         "used",
@@ -110,7 +133,7 @@ def test_the_sum_of_roofline_times_of_a_call_is_that_of_the_call(view):
 
 def test_without_a_gpu_only_what_needs_none_is_known(view):
     bare = View(view.rows)
-    assert {row[0] for row in table(bare, "bound,roof,eff")} == {"na"}
+    assert set(map(tuple, table(bare, "bound,roof,eff,hfu,mfu"))) == {("na",) * 5}
     assert [row[0] for row in table(bare, "ai")][:2] == ["59.362", "1365.333"]
     assert table(bare, "tcwhy")[0] == ["used"]
 
@@ -123,11 +146,42 @@ def test_a_data_frame_holds_them_as_numbers(view):
     assert found["bound"].isna().tolist() == [False] * 6 + [True]
 
 
+# Zen 3, 32 of 64 cores in use: 32 · 3.5e9 · 32 = 3584 GFLOP/s; 102.4 to 204.8 GB/s.
+ZEN3 = {
+    "cpu.id": "AuthenticAMD 25 1 1", "cpu.isa": "avx2,fma", "cpu.mhz": "3500", "cpu.mhz.is": "maximum",
+    "cpu.cores": "64", "cpu.sockets": "1", "threads.intraop": "32",
+}  # fmt: skip
+
+
+def on_cpu(path: Path, what: str, facts: dict[str, str]) -> View:
+    trace = formats.load(build.write_capture(path / "net.sqlite", recording(what)))
+    return View(rows(trace), Hardware(facts=facts, every=gpus.find("A100")))
+
+
 def test_on_the_cpu_they_are_unknown(tmp_path: Path):
+    view = on_cpu(tmp_path, f"{call('torch.mm', (8, 8), (8, 8))}\n    op seq=1 aten::mm\n", {})
+    assert set(map(tuple, table(view, "bound,roof,eff,tcwhy,hfu,mfu"))) == {("na",) * 6}
+    assert set(map(tuple, table(view, "peak"))) == {("float32",)}
+
+
+def test_on_the_cpu_a_bound_is_said_where_it_is_certain(tmp_path: Path):
+    """mm of n: 2n³ / 3584 ns, 12n² B in 12n² / 204.8 to 12n² / 102.4 ns: compute from n = 420 (twice the longest time),
+    memory to n = 52 (half of the shortest). relu of 1024²: 293 ns against 40960 ns."""
+    text = (
+        "".join(f"{call('torch.mm', (n, n), (n, n))}\n    op aten::mm\n" for n in (419, 421, 51, 54))
+        + f"{call('torch.relu', (1024, 1024))}\n    op aten::relu\n"
+    )
+    text += f"{call('torch.empty', 3)}\n    op aten::empty\n"
+    view = on_cpu(tmp_path, text, ZEN3)
+    assert [row[0] for row in table(view, "bound")] == ["na", "compute", "memory", "na", "memory", "-"]
+    assert {tuple(row) for row in table(view, "roof,eff,hfu,mfu,tcwhy")} == {("na",) * 5}
+
+
+def test_the_command_says_how_the_processors_peaks_were_derived(tmp_path: Path, capsys):
     what = recording(f"{call('torch.mm', (8, 8), (8, 8))}\n    op seq=1 aten::mm\n")
-    trace = formats.load(build.write_capture(tmp_path / "net.sqlite", what))
-    view = View(rows(trace), hardware.named("A100"))
-    assert set(map(tuple, table(view, "bound,roof,eff,peak,tcwhy"))) == {("na",) * 5}
+    path = build.write_capture(tmp_path / "net.sqlite", what)
+    assert main(["-c", "bound", str(path)]) == 0
+    assert "  peaks: the input does not say which processor ran\n" in capsys.readouterr().err
 
 
 def test_copies_have_no_roofline(tmp_path: Path):
@@ -135,7 +189,7 @@ def test_copies_have_no_roofline(tmp_path: Path):
     what.kernels.append(build.Kernel("copy", 500, 509, 1, size=64, copy_kind=1))
     trace = formats.load(build.write_nsys(tmp_path / "net.sqlite", what))
     view = View(rows(trace, memory=True), hardware.named("A100"))
-    assert ["na", "na", "na", "-"] in table(view, "bound,roof,eff,tcwhy")
+    assert ["na"] * 5 + ["-"] in table(view, "bound,roof,eff,hfu,mfu,tcwhy")
 
 
 def test_an_empty_table_has_them_too(view):
@@ -246,7 +300,7 @@ VERDICTS = [
     ("volta_dgemm_64x64_nn", op("mm", Tensor((8, 8), "float64"), Tensor((8, 8), "float64")), NOT_USED, "V100 SXM2",
      {}, "float64: needs compute capability 8.0, this is 7.0"),
     ("volta_cgemm_32x32_tn", op("mm", Tensor((8, 8), "complex64"), Tensor((8, 8), "complex64")), NOT_USED, "A100",
-     {}, "complex64: tensor cores do not multiply it"),
+     {}, "complex64: TF32 is off, or was not chosen"),
     ("x_simt_gemm", op("mm", Tensor((8, 8), "bfloat16"), Tensor((8, 8), "bfloat16")), NOT_USED, "T4", {},
      "bfloat16: needs compute capability 8.0, this is 7.5"),
     ("x_simt_gemm", op("mm", Tensor((8, 8), "float8_e5m2"), Tensor((8, 8), "float8_e5m2")), NOT_USED, "MI210", {},

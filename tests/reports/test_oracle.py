@@ -12,12 +12,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof import metrics, session
+from pyprof.prof.columns import View
 from tests import oracle
 from tests.build import Recording, call, examples, recording, scratch, write_capture
 from tests.oracle import Oracle, Window
@@ -230,3 +232,22 @@ def test_what_dlprof_itself_printed_of_that_recording(cifar):
     assert (tensor["op_id"], tensor["kernel"], tensor["gpu"]) == ("CONV2D_1", 306_779, 309_276)
     tree = prof.report("group_node").set_index("name")
     assert tree.loc["module/", "ops"] == 34
+
+
+def test_rooflines_and_flops_at_the_peak_are_those_of_the_table(cifar):
+    """The columns of `prof.py`, which other tests stand for, added up over the window."""
+    prof, _ = cifar
+    view = View(prof.rows, prof.hardware)
+    kernels = prof.kernels[prof.kernels["kind"] == "kernel"]
+    least = view.roofline.time
+    known = ~np.isnan(least)
+    assert known.sum() > 40
+    assert sorted(kernels["roofline"].dropna().tolist()) == sorted(np.rint(least[known]).astype(int).tolist())
+    window = prof.source().window
+    time = sum(view.rows.duration[known].tolist())
+    assert metrics.value("roofline_efficiency", window) == 100 * int(np.rint(least[known]).sum()) / time
+    assert metrics.value("roofline_coverage", window) == 100 * time / int(view.rows.duration.sum())
+    for name, flops in (("hfu", view.costs.flops), ("mfu", view.model_flops)):
+        needed = (flops.values / view.roofline.peak)[known & (flops.values > 0)].sum() * 1e9  # ns
+        assert metrics.value(name, window) == pytest.approx(100 * needed / window.wall, rel=1e-6)
+    assert metrics.value("achieved_flops", window) == 1e9 * view.costs.flops.values.sum() / window.wall

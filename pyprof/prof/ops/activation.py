@@ -35,9 +35,12 @@ ACTIVATIONS: dict[str, tuple[int, int]] = {
     "elu": (3, 4),  # expm1, mul, selection | exp, mul, mul, selection
     "celu": (4, 4),
     "selu": (4, 4),
-    "gelu": (5, 10),  # x/√2, erf, +1, ·x, ·0.5 | the density and the distribution of the normal law
-    "silu": (2, 5),  # sigmoid, mul | s·(1 + x·(1 - s))·g
-    "mish": (4, 9),  # exp, log1p, tanh, mul
+    "gelu": (
+        5,
+        11,
+    ),  # x/√2, erf, +1, ·x, ·0.5 | the distribution 4 and the density 4 of the normal law, (Φ + x·φ)·g
+    "silu": (2, 6),  # sigmoid, mul | sigmoid, s·(1 + x·(1 - s))·g
+    "mish": (4, 10),  # exp, log1p, tanh, mul | these and a sigmoid, (t + x·s·(1 - t²))·g
     "hardswish": (5, 5),  # add, max, min, mul, div
     "hardsigmoid": (4, 2),
     "hardshrink": (2, 2),  # abs, selection
@@ -45,9 +48,9 @@ ACTIVATIONS: dict[str, tuple[int, int]] = {
     "tanhshrink": (2, 3),
     "softplus": (2, 2),  # exp, log1p | sigmoid, mul
     "softsign": (3, 4),  # abs, add, div
-    "logsigmoid": (4, 3),  # min, abs, exp, log1p and their sum
-    "log_sigmoid": (4, 3),
-    "log_sigmoid_forward": (4, 3),
+    "logsigmoid": (6, 3),  # min(x, 0) - log1p(exp(-|x|)) | sigmoid(-x)·g
+    "log_sigmoid": (6, 3),
+    "log_sigmoid_forward": (6, 3),
 }
 
 # Dispatcher's backward operators: the activation whose backward they are.
@@ -77,11 +80,40 @@ def _backward(flops: int) -> Callable[..., Cost]:
     return activation_backward
 
 
-FORWARD = {name: cost(name)(_forward(*row)) for name, row in ACTIVATIONS.items() if "prelu" not in name}
+FORWARD = {
+    name: cost(name)(_forward(*row))
+    for name, row in ACTIVATIONS.items()
+    if "prelu" not in name and name != "gelu"
+}
 for _name, _of in BACKWARD.items():
-    cost(_name)(_backward(ACTIVATIONS[_of][1]))
+    if _of != "gelu":
+        cost(_name)(_backward(ACTIVATIONS[_of][1]))
 for _name, _flops in OTHER_BACKWARD.items():
     cost(_name)(_backward(_flops))
+
+
+# 0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))): inside the tanh 5. Its gradient: GeLU's kernel in ActivationGeluKernel.cu.
+TANH_GELU = (9, 18)
+
+
+@cost("gelu")
+def gelu(input: Tensor, approximate: Value = "none", out: Value = None, inplace: bool = False) -> Cost:
+    """x·Φ(x); 9 per element with approximate="tanh". Source: torch.nn.functional.gelu.
+
+    >>> gelu(Tensor((4,), "float32")), gelu(Tensor((4,), "float32"), "tanh")
+    (Cost(flops=20, bytes=32), Cost(flops=36, bytes=32))
+    """
+    return _forward(*(TANH_GELU if approximate == "tanh" else ACTIVATIONS["gelu"]))(input, inplace=inplace)
+
+
+@cost("gelu_backward")
+def gelu_backward(grad_output: Tensor, input: Tensor, approximate: Value = "none") -> Cost:
+    """Source: aten::gelu_backward.
+
+    >>> gelu_backward(Tensor((4,), "float32"), Tensor((4,), "float32"))  # 11 each
+    Cost(flops=44, bytes=48)
+    """
+    return _backward((TANH_GELU if approximate == "tanh" else ACTIVATIONS["gelu"])[1])(grad_output, input)
 
 
 @cost("prelu", "_prelu_kernel")
@@ -152,7 +184,7 @@ def gelu_double_backward(grad: Tensor, input: Tensor) -> Cost:
     """gelu's backward of operations that have gradients again. Source: aten::infinitely_differentiable_gelu_backward.
 
     >>> gelu_double_backward(Tensor((4,), "float32"), Tensor((4,), "float32"))
-    Cost(flops=40, bytes=48)
+    Cost(flops=44, bytes=48)
     """
     return elementwise((grad, input), ACTIVATIONS["gelu"][1], grad.dtype)
 

@@ -7,7 +7,8 @@ and a key that it may see: 2·B·Hq·pairs·(D + Dv) FLOPs. pairs = Sq·Skv, les
 Bytes: query, key, value and mask as they are stored, the output; keys and values have Hkv heads.
 
 The backward, all in dgrad, is five products (the scores again, and the gradients of V, P, Q, K):
-2·B·Hq·pairs·(3·D + 2·Dv). It reads the gradient, the output and the three operands and writes three gradients.
+2·B·Hq·pairs·(3·D + 2·Dv). `dense` has the four that a model needs, twice the forward. It reads the gradient, the
+output and the three operands and writes three gradients.
 The saved log-sum-exp and random states are not counted. Source: FlashAttention-2 (arXiv 2307.08691), sections 2.2, 3.1.
 
 >>> q = Tensor((2, 8, 128, 64), "float16")
@@ -81,7 +82,7 @@ def attend(
     back = bytes_of(*operands, output, output, like(query), like(key), like(value))
     forward, backward = 2 * (d + dv), 2 * (3 * d + 2 * dv)
     less = seen != every
-    dgrad = Cost(backward * seen, back, dense=backward * every if less else None)
+    dgrad = Cost(backward * seen, back, dense=2 * forward * every)
     return Cost(
         forward * seen,
         bytes_of(*operands, output, *written),
@@ -122,7 +123,7 @@ def flex_attention(
     if block_mask is None:
         return whole
     assert whole.dgrad is not None
-    dgrad = Cost(None, whole.dgrad.bytes, dense=whole.dgrad.flops)
+    dgrad = Cost(None, whole.dgrad.bytes, dense=whole.dgrad.dense)
     return Cost(None, whole.bytes, dgrad=dgrad, dense=whole.flops)
 
 

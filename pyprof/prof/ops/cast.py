@@ -200,7 +200,22 @@ def copy(input: Tensor, src: Value, *parameters: Value) -> Cost:
     return Cost(0, bytes_of(*source, input), dgrad=Cost(0, bytes_of(like(input), *map(like, source))))
 
 
-@cost("repeat", "tile", "expand_copy")
+@cost("expand_copy")
+def expand_copy(input: Tensor, size: Value, implicit: Value = False) -> Cost:
+    """The sizes are the result's; -1 keeps one. Source: aten::expand_copy.
+
+    >>> expand_copy(Tensor((5, 1), "float32"), (2, -1, 4))  # 5·4 read, 40·4 written
+    Cost(flops=0, bytes=180)
+    """
+    wanted = sizes((size,))
+    own = (1,) * (len(wanted) - len(input.shape)) + input.shape
+    shape = tuple(n if w == -1 else w for n, w in zip(own, wanted))
+    require(len(own) == len(wanted) and broadcast(own, shape) == shape, "the sizes do not fit")
+    output = Tensor(shape, input.dtype)
+    return Cost(0, bytes_of(input, output), dgrad=Cost(output.numel, bytes_of(output, like(input))))
+
+
+@cost("repeat", "tile")
 def repeat(input: Tensor, *repeats: Value) -> Cost:
     """Reads the input once, writes every repetition; the backward adds them up. Source: torch.Tensor.repeat.
 

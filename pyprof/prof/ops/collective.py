@@ -5,13 +5,13 @@ The cost of a call is that of one rank: it reads what it sends and writes what i
 per element that is combined, where the number of ranks is known (the shapes tell it for gathers and scatters of lists
 and tensors), else FLOPs are unknown. What a ring or a tree sends on is not counted.
 
-`size` is nccl-tests' S, whatever is larger of what a rank sends and receives; algorithm bandwidth is S/time, bus
-bandwidth that times a factor; both in 1e9 bytes per second.
-Source: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+`size` is nccl-tests' S, whatever is larger of what a rank sends and receives: of an all-gather all that a rank ends up
+with, of a reduce-scatter all that it gives. Algorithm bandwidth is S/time, bus bandwidth that times a factor; both in
+1e9 bytes per second. Source: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 
 >>> x = Tensor((4, 8), "float32")
->>> all_reduce((x,)), size(all_reduce((x,)), "all_reduce"), bus_factor("all_reduce", 4)
-(Cost(flops=None, bytes=256), 128, 1.5)
+>>> all_reduce((x,)), size(all_reduce((x,)), "all_reduce", 4), bandwidths(all_reduce((x,)), "all_reduce", 4, 64)
+(Cost(flops=None, bytes=256), 128, (2.0, 3.0))
 """
 
 from __future__ import annotations
@@ -44,16 +44,35 @@ def bus_factor(kind: str, ranks: int) -> float:
     return float(FACTORS[kind](ranks))
 
 
-def size(cost_of_call: Cost, kind: str) -> int | None:
-    """nccl-tests' S from the bytes that a rank reads and writes: half of both where they are as large, else the larger
-    is what remains known of the call; broadcast, reduce and send count one tensor.
+def size(cost_of_call: Cost, kind: str, ranks: int) -> int | None:
+    """nccl-tests' S from the bytes that a rank reads and writes: half of both where they are as large; n of n + 1 parts
+    where one side is n times the other; broadcast, reduce and send count one tensor.
 
-    >>> size(Cost(0, 256), "all_reduce"), size(Cost(0, 128), "broadcast")
-    (128, 128)
+    >>> part, whole = Tensor((10,), "bfloat16"), Tensor((40,), "bfloat16")
+    >>> size(gathered(whole, part), "all_gather", 4), size(reduce_scattered(part, whole), "reduce_scatter", 4)
+    (80, 80)
+    >>> size(gathered(whole, whole), "all_to_all", 4), size(one_way(whole), "broadcast", 4)
+    (80, 80)
     """
-    if cost_of_call.bytes is None:
+    require(kind in FACTORS and ranks > 0, f"no collective {kind!r} of {ranks} ranks")
+    moved = cost_of_call.bytes
+    if moved is None:
         return None
-    return cost_of_call.bytes // 2 if kind in ("all_reduce", "all_to_all") else cost_of_call.bytes
+    if kind in ("all_gather", "reduce_scatter"):
+        return moved * ranks // (ranks + 1)
+    return moved // 2 if kind in ("all_reduce", "all_to_all") else moved
+
+
+def bandwidths(cost_of_call: Cost, kind: str, ranks: int, duration_ns: int) -> tuple[float, float] | None:
+    """Algorithm and bus bandwidth in 1e9 bytes per second, which is bytes per ns.
+
+    >>> bandwidths(Cost(0, 100), "all_gather", 4, 8)  # S = 80
+    (10.0, 7.5)
+    """
+    moved = size(cost_of_call, kind, ranks)
+    if moved is None or duration_ns <= 0:
+        return None
+    return moved / duration_ns, bus_factor(kind, ranks) * moved / duration_ns
 
 
 def _tensors(value: Value) -> list[Tensor]:

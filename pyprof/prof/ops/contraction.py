@@ -13,33 +13,67 @@ from pyprof.prof.ops.shapes import as_int, require, tensors_in
 
 @cost("einsum")
 def einsum(equation: str, *operands: Value, path: Value = None) -> Cost:
-    """Contraction of one or two operands: 2·(product of all index sizes) if an index is summed, else 1·.
+    """Contraction, two operands at a time: 2·(product of all index sizes) if an index is summed, else 1·.
 
-    An index of one operand only is summed first, one addition per element. More operands: FLOPs depend on the order
-    that torch picks and stay unknown. Source: torch.einsum.
+    An index of one operand only is summed first, one addition per element. Three operands or more are contracted along
+    the recorded path (the dispatcher's argument: pairs of positions, each result goes to the end), else from left to
+    right, as torch does without opt_einsum; what lies between is not counted as moved. The gradients of two operands
+    are such contractions, too; those of more are unknown. Source: torch.einsum; Linear.cpp.
 
-    >>> einsum("bij,bjk->bik", Tensor((4, 2, 3), "float32"), Tensor((4, 3, 5), "float32"))
+    >>> t = lambda *shape: Tensor(shape, "float32")
+    >>> einsum("bij,bjk->bik", t(4, 2, 3), t(4, 3, 5))
     Cost(flops=240, bytes=496)
+    >>> einsum("i,j->ij", t(4), t(3)), einsum("i,j->ij", t(4), t(3)).dgrad  # 12 products; the gradient sums over j
+    (Cost(flops=12, bytes=76), Cost(flops=24, bytes=76))
+    >>> einsum("ij,jk,kl->il", t(2, 3), t(3, 4), t(4, 5))  # (ij,jk) 2·24, (ik,kl) 2·40; (6 + 12 + 20 + 10)·4
+    Cost(flops=128, bytes=192)
+    >>> einsum("ij,jk,kl->il", t(2, 3), t(3, 4), t(4, 5), path=(1, 2, 0, 1)).flops  # (jk,kl) 2·60, (ij,jl) 2·30
+    180
     """
     parts = tensors_in(operands)
     terms, output, size = _indices(equation, [t.shape for t in parts])
     result = Tensor(tuple(size[i] for i in output), parts[0].dtype)
     moved = bytes_of(*parts, result)
-    if len(parts) > 2:
-        return Cost(None, moved)
+    left = [set(term) for term in terms]
+    if len(left) == 1:
+        return Cost(_pair(left[0], set(), set(output), size)[0], moved)
+    if len(left) == 2:
+        flops, _ = _pair(left[0], left[1], set(output), size)
+        back = (_pair(set(output), left[1 - i], left[i], size)[0] for i in range(2))
+        dgrad, wgrad = (Cost(each, moved) for each in back)
+        return Cost(flops, moved, dgrad=dgrad, wgrad=wgrad)
+    given = next((value for value in (*operands, path) if _is_path(value, len(parts))), ())
+    order = [as_int(i) for i in given] if isinstance(given, tuple) else []
+    total = 0
+    while len(left) > 1:
+        i, j = (order.pop(0), order.pop(0)) if order else (0, 1)
+        require(i != j and max(i, j) < len(left) and min(i, j) >= 0, "the path does not fit")
+        one, two = left[i], left[j]
+        rest = [term for at, term in enumerate(left) if at not in (i, j)]
+        flops, kept = _pair(one, two, set(output).union(*rest), size)
+        total += flops
+        left = [*rest, kept] if given else [kept, *rest]
+    return Cost(total, moved)
+
+
+def _is_path(value: Value, operands: int) -> bool:
+    """Whether an argument is the dispatcher's path: two positions per contraction."""
+    return (
+        isinstance(value, tuple) and len(value) == 2 * (operands - 1) and all(type(i) is int for i in value)
+    )
+
+
+def _pair(one: set[str], two: set[str], wanted: set[str], size: dict[str, int]) -> tuple[int, set[str]]:
+    """FLOPs of the contraction of two operands to the indices that are wanted, and those that are left."""
     flops, left = 0, []
-    for i, term in enumerate(terms):
-        others = set(output).union(*(terms[:i] + terms[i + 1 :]))
-        kept = [index for index in term if index in others]
-        flops += prod(size[index] for index in set(term)) if len(kept) < len(set(term)) else 0
-        left.append(set(kept))
-    if len(parts) == 1:
-        return Cost(flops, moved)
-    shared = set.union(*left)
-    contracted = shared - set(output)
-    flops += (2 if contracted else 1) * prod(size[index] for index in shared)
-    part = Cost(flops, moved)
-    return Cost(flops, moved, dgrad=part, wgrad=part)
+    for term, other in ((one, two), (two, one)):
+        kept = {index for index in term if index in wanted or index in other}
+        flops += prod(size[index] for index in term) if kept != term else 0
+        left.append(kept)
+    shared = left[0] | left[1]
+    if two:
+        flops += (2 if shared - wanted else 1) * prod(size[index] for index in shared)
+    return flops, shared & wanted
 
 
 def _indices(
@@ -85,11 +119,13 @@ def tensordot(a: Tensor, b: Tensor, dims: Value = 2, out: Value = None) -> Cost:
         first, second = (tuple(as_int(d) for d in side) for side in dims if isinstance(side, tuple))
     else:
         n = as_int(dims)
+        require(0 <= n <= min(len(a.shape), len(b.shape)), "more dimensions than there are")
         first, second = tuple(range(len(a.shape) - n, len(a.shape))), tuple(range(n))
     inside_a = {d % len(a.shape) for d in first}
     inside_b = {d % len(b.shape) for d in second}
     k = prod(a.shape[d] for d in inside_a)
-    require(k == prod(b.shape[d] for d in inside_b), "shapes do not fit")
+    pairs = [(a.shape[x], b.shape[y]) for x, y in zip(first, second, strict=True)]
+    require(all(m == n for m, n in pairs), "shapes do not fit")
     shape = [n for d, n in enumerate(a.shape) if d not in inside_a] + [
         n for d, n in enumerate(b.shape) if d not in inside_b
     ]

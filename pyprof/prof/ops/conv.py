@@ -289,12 +289,15 @@ def convolution_backward(
 ) -> Cost:  # fmt: skip
     """The parts that output_mask selects (input, weight, bias), each a kernel of its own; all without a mask.
 
-    FLOPs are those of the two products: the adds of the bias gradient are not counted, as the bias of the forward is
-    not. convolution_backward_overrideable has no bias_sizes. Source: aten::convolution_backward.
+    FLOPs are those of the products: beside them the additions of the bias gradient are not counted, as the bias of the
+    forward is not; alone they are, one per element of grad_output. convolution_backward_overrideable has no bias_sizes.
+    Source: aten::convolution_backward.
 
     >>> x, w, g = (Tensor(s, "float32") for s in [(1, 2, 5, 5), (4, 2, 3, 3), (1, 4, 3, 3)])
     >>> convolution_backward(g, x, w, (0,), (1, 1), (0, 0), (1, 1), False, (0, 0), 1, (True, True, False))
     Cost(flops=2592, bytes=1264)
+    >>> convolution_backward(g, x, w, (4,), (1, 1), (0, 0), (1, 1), False, (0, 0), 1, (False, False, True))  # 36 + 4
+    Cost(flops=36, bytes=160)
     """
     if isinstance(transposed, tuple):  # shifted by the bias_sizes that is not there
         shifted = (bias_sizes, stride, padding, dilation, transposed, output_padding, groups)
@@ -311,7 +314,7 @@ def _parts(grad_output: Tensor, input: Tensor, weight: Tensor, output_mask: Valu
     require(len(mask) == 3, "output_mask has three parts")
     whole = convolve(input, weight, None, *settings)
     bias = Tensor((grad_output.shape[1 - len(weight.shape)],), weight.dtype)
-    bgrad = Cost(0, bytes_of(grad_output, bias))
+    bgrad = Cost(0 if mask[0] or mask[1] else grad_output.numel, bytes_of(grad_output, bias))
     return backward_sum(*(part for part, on in zip((whole.dgrad, whole.wgrad, bgrad), mask) if on))
 
 

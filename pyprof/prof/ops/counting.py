@@ -167,8 +167,8 @@ def gradient(input: Tensor, *parameters: Value, dim: Value = None, spacing: Valu
     >>> gradient(Tensor((4, 8), "float32"))  # two results; 128 + 2·128
     Cost(flops=128, bytes=384)
     """
-    given = next((p for p in parameters if type(p) is int or type(p) is tuple), dim)
-    along = dims(given if not tensors_in((given,)) else None, len(input.shape))
+    given = next((p for p in parameters if type(p) is int or isinstance(p, tuple)), dim)
+    along = dims(None if isinstance(given, Tensor) or tensors_in((given,)) else given, len(input.shape))
     results = [Tensor(input.shape, floating(input.dtype))] * len(along)
     return Cost(2 * input.numel * len(along), bytes_of(input, *tensors_in((*parameters, spacing)), *results))
 
@@ -203,15 +203,17 @@ def sum_to_size(input: Tensor, *size: Value) -> Cost:
 
 @cost("segment_reduce")
 def segment_reduce(
-    data: Tensor, reduce: Value, lengths: Value = None, *parameters: Value, **more: Value
-) -> Cost:
-    """One addition or comparison per element, a row per segment. Source: torch.segment_reduce.
+    data: Tensor, reduce: Value, lengths: Value = None, indices: Value = None, offsets: Value = None,
+    *parameters: Value,
+) -> Cost:  # fmt: skip
+    """One addition or comparison per element, a row per segment; offsets are one more. Source: torch.segment_reduce.
 
     >>> segment_reduce(Tensor((6, 4), "float32"), "sum", Tensor((2,), "int64"))  # 96 + 16 + 32
     Cost(flops=24, bytes=144)
     """
-    index = tensors_in((lengths, *parameters))[0]
-    output = Tensor((index.shape[-1], *data.shape[1:]), data.dtype)
+    index = tensors_in((lengths, indices, offsets))[0]
+    segments = index.shape[-1] - (index == offsets)
+    output = Tensor((segments, *data.shape[1:]), data.dtype)
     return Cost(data.numel, bytes_of(data, index, output))
 
 

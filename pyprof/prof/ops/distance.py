@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pyprof.model import Cost, Tensor, Value
 from pyprof.prof.cost import bytes_of, cost
-from pyprof.prof.ops.shapes import as_int, broadcast, like, reduced, require, result_dtype
+from pyprof.prof.ops.shapes import REAL_OF, as_int, broadcast, like, reduced, require, result_dtype
 
 
 @cost("cdist", "_cdist_forward", "_euclidean_dist")
@@ -103,4 +103,5 @@ def dist(input: Tensor, other: Tensor, p: Value = 2) -> Cost:
     """
     n = Tensor(broadcast(input.shape, other.shape), result_dtype(input, other))
     dgrad = Cost(4 * n.numel, bytes_of(input, other, like(input), like(other)))
-    return Cost(3 * n.numel + 1, bytes_of(input, other, Tensor((), n.dtype)), dgrad=dgrad)
+    kind = REAL_OF.get(n.dtype or "", n.dtype)
+    return Cost(3 * n.numel + 1, bytes_of(input, other, Tensor((), kind)), dgrad=dgrad)

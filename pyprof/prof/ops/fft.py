@@ -19,8 +19,8 @@ from math import log2, prod
 
 from pyprof.model import Cost, Tensor, Value
 from pyprof.prof.cost import bytes_of, cost
-from pyprof.prof.ops.linalg import COMPLEX_OF, REAL_OF
-from pyprof.prof.ops.shapes import as_int, dims, floating, like, require, sizes
+from pyprof.prof.ops.linalg import COMPLEX_OF
+from pyprof.prof.ops.shapes import REAL_OF, as_int, dims, floating, like, require, sizes
 
 WAYS = ("c2c", "r2c", "c2r")
 

@@ -9,7 +9,17 @@ from __future__ import annotations
 
 from pyprof.model import Cost, Other, Tensor, Value
 from pyprof.prof.cost import bytes_of, cost
-from pyprof.prof.ops.shapes import DEFAULT, as_int, as_tensor, chosen_dtype, require, scalar_dtype, sizes
+from pyprof.prof.ops.shapes import (
+    DEFAULT,
+    as_int,
+    as_tensor,
+    broadcast,
+    chosen_dtype,
+    dtype_of,
+    require,
+    scalar_dtype,
+    sizes,
+)
 
 
 def _written(shape: tuple[int, ...], dtype: str | None) -> Cost:
@@ -109,7 +119,6 @@ def new_full(input: Tensor, size: Value, fill_value: Value, dtype: Value = None,
 @cost(
     "fill",
     "zero",
-    "normal",
     "uniform",
     "bernoulli",
     "random",
@@ -119,7 +128,7 @@ def new_full(input: Tensor, size: Value, fill_value: Value, dtype: Value = None,
     "geometric",
 )
 def fill(input: Tensor, *parameters: Value, inplace: bool = False) -> Cost:
-    """fill_, zero_, normal_, uniform_ ...: a destination that is overwritten, not read; the forms without underscore
+    """fill_, zero_, uniform_ ...: a destination that is overwritten, not read; the forms without underscore
     read a tensor of parameters and write another. Source: torch.Tensor.fill_.
 
     >>> fill(Tensor((4, 8), "float32"), 0.5, inplace=True), fill(Tensor((4, 8), "float32"))
@@ -129,6 +138,25 @@ def fill(input: Tensor, *parameters: Value, inplace: bool = False) -> Cost:
     read = [] if inplace else [input]
     more = [t for t in parameters if isinstance(t, Tensor)]
     return Cost(0, bytes_of(*read, *more, Tensor(input.shape, input.dtype)))
+
+
+@cost("normal")
+def normal(
+    mean: Value, std: Value = 1.0, size: Value = None, dtype: Value = None, *parameters: Value, inplace: bool = False
+) -> Cost:  # fmt: skip
+    """normal_ overwrites; with tensors of parameters a result as large as both broadcast; numbers and a size.
+
+    Source: torch.normal.
+
+    >>> normal(Tensor((2, 1), "float32"), Tensor((3,), "float32")), normal(0.0, 1.0, (2, 3))  # 8 + 12 + 24; 24
+    (Cost(flops=0, bytes=44), Cost(flops=0, bytes=24))
+    """
+    if inplace:
+        return fill(as_tensor(mean), inplace=True)
+    read = [t for t in (mean, std) if isinstance(t, Tensor)]
+    if not read:
+        return _written(sizes((size,)), chosen_dtype(dtype, DEFAULT))
+    return Cost(0, bytes_of(*read, Tensor(broadcast(*(t.shape for t in read)), read[0].dtype)))
 
 
 def _count(start: Value, end: Value, step: Value) -> int:
@@ -153,6 +181,8 @@ def arange(*args: Value, start: Value = 0, end: Value = None, step: Value = 1, d
         raise ValueError("too many numbers")
     given = list(args) if end is None else [*args, end]
     numbers: list[Value] = [start, *given, step] if len(given) == 1 else [*given, step][:3]
+    if dtype_of(dtype) == "int64":  # cut before they are counted
+        numbers = [int(n) if isinstance(n, float) else n for n in numbers]
     whole = all(isinstance(n, int) for n in numbers)
     return _written((_count(*numbers),), chosen_dtype(dtype, "int64" if whole else DEFAULT))
 

@@ -68,11 +68,14 @@ def bmm(input: Tensor, mat2: Tensor, out_dtype: Value = None, out: Value = None)
 
     >>> bmm(Tensor((4, 2, 3), "float32"), Tensor((4, 3, 5), "float32"))  # 2·4·2·5·3; (24 + 60 + 40)·4
     Cost(flops=240, bytes=496)
+    >>> bmm(Tensor((4, 2, 3), "float16"), Tensor((4, 3, 5), "float16"), "float32")  # (24 + 60)·2 + 40·4
+    Cost(flops=240, bytes=328)
     """
     b, m, k = input.shape
     b2, k2, n = mat2.shape
     require((b, k) == (b2, k2), f"{input.shape} and {mat2.shape} do not multiply")
-    return product(2 * b * m * n * k, input, mat2, Tensor((b, m, n), input.dtype))
+    dtype = input.dtype if isinstance(out_dtype, Tensor) else chosen_dtype(out_dtype, input.dtype)
+    return product(2 * b * m * n * k, input, mat2, Tensor((b, m, n), dtype))
 
 
 @cost("matmul")
@@ -101,6 +104,13 @@ def rmatmul(input: Tensor, other: Tensor) -> Cost:
     return matmul(other, input)
 
 
+def _with_dtype(dtype: str | None, beta: Value, alpha: Value, more: Value) -> tuple[str | None, Value]:
+    """The dtype of the result and beta. The dispatcher's form with out_dtype has it in beta's place, one place more."""
+    if isinstance(more, (int, float)) and not isinstance(more, bool):
+        return chosen_dtype(beta, dtype), alpha
+    return dtype, beta
+
+
 def _added(added: Tensor, beta: Value) -> Tensor | None:
     """The added term counts unless beta is 0, which keeps torch from reading it."""
     return None if beta == 0 else added
@@ -121,10 +131,10 @@ def addmm(
     >>> addmm(Tensor((5,), "float32"), Tensor((2, 3), "float32"), Tensor((3, 5), "float32"))  # (5 + 6 + 15 + 10)·4
     Cost(flops=60, bytes=144)
     """
-    require(use_gelu is None or isinstance(use_gelu, (bool, Tensor)), "the form with out_dtype")
+    dtype, beta = _with_dtype(mat1.dtype, beta, alpha, use_gelu)
     (m, k), (k2, n) = mat1.shape, mat2.shape
     require(k == k2 and broadcast(input.shape, (m, n)) == (m, n), "shapes do not fit")
-    return product(2 * m * n * k, mat1, mat2, Tensor((m, n), mat1.dtype), _added(input, beta))
+    return product(2 * m * n * k, mat1, mat2, Tensor((m, n), dtype), _added(input, beta))
 
 
 @cost("baddbmm")
@@ -137,10 +147,10 @@ def baddbmm(
     >>> baddbmm(t(4, 2, 5), t(4, 2, 3), t(4, 3, 5))  # (40 + 24 + 60 + 40)·4
     Cost(flops=240, bytes=656)
     """
-    require(out is None or isinstance(out, Tensor), "the form with out_dtype")
+    dtype, beta = _with_dtype(batch1.dtype, beta, alpha, out)
     (b, m, k), (b2, k2, n) = batch1.shape, batch2.shape
     require((b, k) == (b2, k2) and broadcast(input.shape, (b, m, n)) == (b, m, n), "shapes do not fit")
-    return product(2 * b * m * n * k, batch1, batch2, Tensor((b, m, n), batch1.dtype), _added(input, beta))
+    return product(2 * b * m * n * k, batch1, batch2, Tensor((b, m, n), dtype), _added(input, beta))
 
 
 @cost("addbmm")

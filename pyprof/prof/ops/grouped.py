@@ -27,7 +27,7 @@ def _grouped(a: Tensor, b: Tensor, offs: Value, dtype: str | None) -> tuple[int,
     ranks = len(a.shape), len(b.shape)
     if ranks == (3, 3):
         require(a.shape[0] == b.shape[0], "as many matrices on both sides")
-        return 2 * a.shape[0] * m * n * k, Tensor((a.shape[0], m, n), dtype)
+        return 2 * a.shape[0] * m * n * k * packed(a), Tensor((a.shape[0], m, n), dtype)
     require(isinstance(offs, Tensor) and ranks in ((2, 2), (2, 3), (3, 2)), "offsets are expected")
     assert isinstance(offs, Tensor)
     shape = (*offs.shape, m, n) if ranks == (2, 2) else (m, n)

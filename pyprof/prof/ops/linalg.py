@@ -21,9 +21,8 @@ from math import prod
 
 from pyprof.model import Cost, Tensor, Value
 from pyprof.prof.cost import bytes_of, cost
-from pyprof.prof.ops.shapes import as_tensor, like, require, tensors_in
+from pyprof.prof.ops.shapes import REAL_OF, as_tensor, like, require, tensors_in
 
-REAL_OF = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
 COMPLEX_OF = {"float32": "complex64", "float64": "complex128"}
 
 

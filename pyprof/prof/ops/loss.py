@@ -109,14 +109,20 @@ def huber_loss(
     return _elementwise("huber_loss", reduction_of(reduction=reduction), input, target, weight)
 
 
-@cost("mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward", "soft_margin_loss_backward")
-def loss_backward(grad_output: Tensor, input: Tensor, target: Tensor, *parameters: Value) -> Cost:
-    """Subtract and scale, 2 per element; the others' branches count like mse's. Source: aten::mse_loss_backward.
+def _loss_backward(each: int) -> Callable[..., Cost]:
+    def loss_backward(grad_output: Tensor, input: Tensor, target: Tensor, *parameters: Value) -> Cost:
+        return Cost(each * input.numel, bytes_of(grad_output, input, target, like(input)))
 
-    >>> loss_backward(Tensor((), "float32"), Tensor((4, 8), "float32"), Tensor((4, 8), "float32"), 1)
-    Cost(flops=64, bytes=388)
-    """
-    return Cost(2 * input.numel, bytes_of(grad_output, input, target, like(input)))
+    return loss_backward
+
+
+for _name in (
+    "mse_loss",
+    "smooth_l1_loss",
+    "huber_loss",
+    "soft_margin_loss",
+):  # as many FLOPs as in their rows
+    cost(f"{_name}_backward")(_loss_backward(ELEMENTWISE[_name][1]))
 
 
 @cost("binary_cross_entropy")

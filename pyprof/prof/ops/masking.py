@@ -20,7 +20,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Value, inplace: bool = False
     >>> masked_fill(Tensor((4, 8), "float16"), Tensor((4, 8), "bool"), float("-inf"), inplace=True)
     Cost(flops=0, bytes=160)
     """
-    return elementwise((input, mask), 0, as_tensor(input).dtype, Derivative((0,)), inplace)
+    number = value if isinstance(value, Tensor) else None
+    return elementwise((input, mask, number), 0, as_tensor(input).dtype, Derivative((0,)), inplace)
 
 
 @cost(

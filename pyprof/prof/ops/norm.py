@@ -2,9 +2,10 @@
 """Normalisations: layer, group and RMS norm and their backward; the counting rules of batch norm too (batchnorm.py).
 
 FLOPs per element. With statistics: mean 1, variance 3 (subtract, square, add), subtract and scale 2, and with weight
-and bias 2 more: 8 (6 without). Batch norm with given statistics: 2 (+2). RMS norm: square, add, scale 3 (+1).
+and bias 1 each: 8 (7 without bias, 6 without both). Batch norm with given statistics: 2 (+2). RMS norm: square, add,
+scale 3 (+1).
 Backward with batch statistics: the normalised value 2, two sums 3, the result 4: 9. Where the weight is not constant
-over what is averaged (layer and group norm), the scaled gradient 1 and separate sums for weight and bias 3: 13.
+over what is averaged (layer and group norm), the scaled gradient 1, the sum for the weight 2 and for the bias 1: 13.
 Work per row, channel or group is not counted.
 
 Bytes: input and output, weight and bias once; running statistics are read, and in training written. Statistics kept
@@ -26,7 +27,9 @@ Stat = Tensor | None
 EVERY = (True, True, True)
 
 
-def backward(input: Tensor, weight: Stat, bias: Stat, flops: int, mask: Value = None) -> Cost:
+def backward(
+    input: Tensor, weight: Stat, bias: Stat, flops: int, mask: Value = None, grad: Tensor | None = None
+) -> Cost:
     """Reads gradient, input and weight; writes the gradients that output_mask (input, weight, bias) selects.
 
     >>> backward(Tensor((4, 8), "float32"), Tensor((8,), "float32"), Tensor((8,), "float32"), 13)
@@ -34,13 +37,19 @@ def backward(input: Tensor, weight: Stat, bias: Stat, flops: int, mask: Value = 
     """
     on = mask if isinstance(mask, tuple) and len(mask) == 3 else EVERY
     written = [t for t, wanted in zip((input, weight, bias), on) if wanted and t is not None]
-    return Cost(flops * input.numel, bytes_of(like(input), input, weight, *(like(t) for t in written)))
+    read = like(input) if grad is None else grad
+    return Cost(flops * input.numel, bytes_of(read, input, weight, *(like(t) for t in written)))
+
+
+def _affine_backward(weight: Stat, bias: Stat) -> int:
+    """FLOPs per element of a layer or group norm's backward."""
+    return 9 + (3 if weight is not None else 0) + (1 if bias is not None else 0)
 
 
 def normalized(input: Tensor, weight: Stat, bias: Stat, groups: bool = True) -> Cost:
     """Layer, group and instance norm: statistics of the input itself."""
-    affine = 2 if weight is not None else 0
-    dgrad = backward(input, weight, bias, 13 if affine else 9)
+    affine = (weight is not None) + (bias is not None)
+    dgrad = backward(input, weight, bias, _affine_backward(weight, bias))
     return Cost((6 + affine) * input.numel, bytes_of(input, weight, bias, like(input)), dgrad=dgrad)
 
 
@@ -53,6 +62,8 @@ def layer_norm(
 
     >>> layer_norm(Tensor((4, 8), "float16"), (8,), Tensor((8,), "float16"), Tensor((8,), "float16"))
     Cost(flops=256, bytes=160)
+    >>> layer_norm(Tensor((4, 8), "float16"), (8,), Tensor((8,), "float16"))  # no bias: 7·32; 64 + 16 + 64
+    Cost(flops=224, bytes=144)
     """
     shape = sizes((normalized_shape,))
     require(input.shape[len(input.shape) - len(shape) :] == shape, f"{input.shape} does not end in {shape}")
@@ -70,7 +81,7 @@ def native_layer_norm_backward(
     >>> native_layer_norm_backward(x, x, (8,), s, s, w, w)
     Cost(flops=416, bytes=480)
     """
-    return backward(input, weight, bias, 13 if weight is not None else 9, output_mask)
+    return backward(input, weight, bias, _affine_backward(weight, bias), output_mask, grad_out)
 
 
 @cost("group_norm")
@@ -112,7 +123,7 @@ def native_group_norm_backward(
     >>> native_group_norm_backward(x, x, s, s, c, 2, 4, 3, 2)  # 3·24 + 3·4
     Cost(flops=312, bytes=336)
     """
-    return backward(input, weight, weight, 13 if weight is not None else 9, output_mask)
+    return backward(input, weight, weight, _affine_backward(weight, weight), output_mask, grad_out)
 
 
 @cost("rms_norm", "_fused_rms_norm")
@@ -145,7 +156,7 @@ def fused_rms_norm_backward(
     Cost(flops=288, bytes=448)
     """
     mask = (*output_mask, False) if isinstance(output_mask, tuple) and len(output_mask) == 2 else None
-    return backward(input, weight, None, 9 if weight is not None else 6, mask)
+    return backward(input, weight, None, 9 if weight is not None else 6, mask, grad_out)
 
 
 @cost("normalize")

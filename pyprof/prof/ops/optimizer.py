@@ -16,20 +16,28 @@ from collections.abc import Callable
 
 from pyprof.model import Cost, Tensor, Value
 from pyprof.prof.cost import bytes_of, cost
-from pyprof.prof.ops.pointwise import BINARY, FLOAT_UNARY, SAME_UNARY
+from pyprof.prof.ops.pointwise import FLOAT_UNARY, SAME_UNARY
 from pyprof.prof.ops.shapes import like, require, tensors_in
 
-# FLOPs per element of the operators whose row is not in the tables of pointwise.
+# FLOPs per element. The operators of one list: their row in the tables of pointwise. Source: native_functions.yaml.
 FOREACH = {
     "add": 1, "sub": 1, "div": 1, "addcmul": 3, "addcdiv": 3, "lerp": 3, "zero": 0, "copy": 0, "abs": 1, "clone": 0,
-    "clamp_min": 1, "clamp_max": 1, "minimum": 1, "maximum": 1,
-    **{name: row[0] for name, row in (FLOAT_UNARY | SAME_UNARY).items()},
-    **{name: row[0] for name, row in BINARY.items() if not name.startswith("__")},
+    "clamp_min": 1, "clamp_max": 1, "minimum": 1, "maximum": 1, "mul": 1, "pow": 1,
+    **{
+        name: (FLOAT_UNARY | SAME_UNARY)[name][0]
+        for name in (
+            "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor", "frac", "lgamma",
+            "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh",
+            "sqrt", "tan", "tanh", "trunc",
+        )
+    },
 }  # fmt: skip
 OVERWRITTEN = ("zero", "copy")  # the first list is not read
 
 
-def _foreach(flops: int, overwrites: bool) -> Callable[..., Cost]:
+def _foreach(flops: int, overwrites: bool, scales: bool) -> Callable[..., Cost]:
+    """`scales`: a number behind the second list is alpha, one product more per element unless it is 1."""
+
     def foreach(input: tuple[Tensor, ...], *operands: Value, alpha: Value = 1, **more: Value) -> Cost:
         first = tensors_in((input,))
         others = tensors_in((*operands, *more.values()))
@@ -41,26 +49,53 @@ def _foreach(flops: int, overwrites: bool) -> Callable[..., Cost]:
             all(len(tensors_in(value)) == len(first) for value in lists), "lists of one length are expected"
         )
         read = others if overwrites else [*first, *others]
-        return Cost(flops * sum(t.numel for t in first), bytes_of(*read, *map(like, first)))
+        factor = operands[1] if len(operands) > 1 and tensors_in(operands[:1]) else alpha
+        each = flops + int(scales and not isinstance(factor, Tensor) and factor not in (1, None))
+        return Cost(each * sum(t.numel for t in first), bytes_of(*read, *map(like, first)))
 
     return foreach
 
 
 for _name, _flops in FOREACH.items():
-    cost(f"_foreach_{_name}")(_foreach(_flops, _name in OVERWRITTEN))
+    cost(f"_foreach_{_name}")(_foreach(_flops, _name in OVERWRITTEN, _name in ("add", "sub")))
 
 
-@cost("_foreach_norm", "_foreach_max", "_foreach_powsum")
+def _reduced(input: Value, each: int, result: int) -> Cost:
+    """`each` per element, `result` per number; one number is written per tensor."""
+    parts = tensors_in((input,))
+    require(bool(parts), "a list of tensors is expected")
+    results = [Tensor((), t.dtype) for t in parts]
+    return Cost(each * sum(t.numel for t in parts) + result * len(parts), bytes_of(*parts, *results))
+
+
+@cost("_foreach_norm")
 def foreach_norm(input: tuple[Tensor, ...], *parameters: Value) -> Cost:
-    """Power and addition per element, a root and a number written per tensor. Source: aten::_foreach_norm.
+    """Power and addition per element, a root per tensor. Source: aten::_foreach_norm.
 
     >>> foreach_norm((Tensor((10,), "float32"), Tensor((2, 5), "float32")))
     Cost(flops=42, bytes=88)
     """
-    parts = tensors_in((input,))
-    require(bool(parts), "a list of tensors is expected")
-    results = [Tensor((), t.dtype) for t in parts]
-    return Cost(2 * sum(t.numel for t in parts) + len(parts), bytes_of(*parts, *results))
+    return _reduced(input, 2, 1)
+
+
+@cost("_foreach_powsum")
+def foreach_powsum(input: tuple[Tensor, ...], *parameters: Value) -> Cost:
+    """The norm without its root. Source: aten::_foreach_powsum.
+
+    >>> foreach_powsum((Tensor((10,), "float32"), Tensor((2, 5), "float32")))
+    Cost(flops=40, bytes=88)
+    """
+    return _reduced(input, 2, 0)
+
+
+@cost("_foreach_max")
+def foreach_max(input: tuple[Tensor, ...], *parameters: Value) -> Cost:
+    """A comparison per element. Source: aten::_foreach_max.
+
+    >>> foreach_max((Tensor((10,), "float32"), Tensor((2, 5), "float32")))
+    Cost(flops=20, bytes=88)
+    """
+    return _reduced(input, 1, 0)
 
 
 def _step(flops: int, input: Value, grads: Value, state: list[Value], steps: Value = ()) -> Cost:
@@ -107,13 +142,19 @@ def fused_adam(
 def fused_sgd(
     input: Value, grads: Value, momentum_buffer_list: Value = (), *settings: Value, **more: Value
 ) -> Cost:
-    """Scale and subtract; momentum scales and adds to its buffer first. Source: aten::_fused_sgd_.
+    """Scale and subtract; momentum scales and adds to its buffer first, 2 more; Nesterov's looks ahead, 2 more; weight
+    decay scales and adds, 2 more. Dampening is not counted. The settings are weight_decay, momentum, lr, dampening,
+    nesterov. Source: aten::_fused_sgd_; torch.optim.SGD.
 
     >>> p = (Tensor((10,), "float32"),)
-    >>> fused_sgd(p, p), fused_sgd(p, p, p)
-    (Cost(flops=20, bytes=120), Cost(flops=40, bytes=200))
+    >>> fused_sgd(p, p), fused_sgd(p, p, p), fused_sgd(p, p, p, 0.1, 0.9, 0.01, 0.0, True).flops
+    (Cost(flops=20, bytes=120), Cost(flops=40, bytes=200), 80)
     """
-    flops = 4 if tensors_in((momentum_buffer_list,)) else 2
+    named = dict(zip(("weight_decay", "momentum", "lr", "dampening", "nesterov"), settings)) | more
+    momentum = bool(tensors_in((momentum_buffer_list,)))
+    flops = 4 if momentum else 2
+    flops += 2 if momentum and named.get("nesterov") is True else 0
+    flops += 2 if named.get("weight_decay") else 0
     return _step(flops, input, grads, [momentum_buffer_list])
 
 

@@ -14,10 +14,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pyprof.model import Cost, Tensor, Value
+from pyprof.model import Cost, Other, Tensor, Value
 from pyprof.prof.cost import bytes_of, cost
 from pyprof.prof.ops.pointwise import Derivative, elementwise
-from pyprof.prof.ops.shapes import CATEGORY, INT, chosen_dtype, dims, floating, is_float, like, reduced
+from pyprof.prof.ops.shapes import (
+    CATEGORY,
+    INT,
+    REAL_OF,
+    chosen_dtype,
+    dims,
+    floating,
+    is_float,
+    like,
+    reduced,
+)
 
 
 class Reduction(NamedTuple):
@@ -26,7 +36,9 @@ class Reduction(NamedTuple):
 
     each: int
     result: int = 0
-    dtype: str | None = None  # "wide": integers become int64, "float": a floating type
+    dtype: str | None = (
+        None  # "wide": integers become int64, "float": a floating type, "real": complex becomes real
+    )
     backward: int | None = None
     rereads: bool = False
 
@@ -45,8 +57,8 @@ REDUCTIONS = {
     "argmin": Reduction(1, 0, "int64"),
     "count_nonzero": Reduction(2, 0, "int64"),  # compare, add
     "logsumexp": Reduction(4, 1, "float", 3, True),  # max, subtract, exp, add; log
-    "var": Reduction(4, 1, None, 2, True),  # mean, subtract, square, add
-    "norm": Reduction(2, 1, None, 2, True),  # power, add; root
+    "var": Reduction(4, 1, "real", 2, True),  # mean, subtract, square, add
+    "norm": Reduction(2, 1, "real", 2, True),  # power, add; root
 }
 
 
@@ -61,10 +73,12 @@ def reduce(
     """Cost of a reduction over `dim` (None: all)."""
     if isinstance(dtype, Tensor):  # out=
         dtype = None
-    kind = input.dtype if row.dtype in (None, "wide", "float") else row.dtype
+    kind = input.dtype if row.dtype in (None, "wide", "float", "real") else row.dtype
     if row.dtype == "wide" and CATEGORY.get(input.dtype or "", INT + 1) <= INT:
         kind = "int64"
     kind = chosen_dtype(dtype, floating(kind) if row.dtype == "float" else kind)
+    if row.dtype == "real":
+        kind = REAL_OF.get(kind or "", kind)
     output = Tensor(reduced(input.shape, dim, keepdim), kind)
     flops = row.each * input.numel + row.result * output.numel * results
     dgrad = None
@@ -89,12 +103,11 @@ def _dispatched(row: Reduction) -> Callable[..., Cost]:
     def dispatched(
         input: Tensor, *args: Value, dim: Value = None, keepdim: Value = False, dtype: Value = None
     ) -> Cost:
-        """(input, dtype) or (input, dim, keepdim, dtype, out): the number of arguments tells."""
-        if len(args) == 1:
+        """(input, dtype) or (input, dim, keepdim, dtype, out): the number of arguments tells; dimensions are a list."""
+        if len(args) == 1 and (isinstance(args[0], Other) or not isinstance(args[0], tuple)):
             return reduce(input, row, dtype=args[0])
-        if args:
-            dim, keepdim, dtype = (*args, None)[:3]
-        return reduce(input, row, dim, keepdim, dtype)
+        given = dict(enumerate(args))
+        return reduce(input, row, given.get(0, dim), given.get(1, keepdim), given.get(2, dtype))
 
     return dispatched
 
@@ -104,6 +117,7 @@ for _name, _row in REDUCTIONS.items():
         cost(_name)(_over_dims(_row))
 for _name in ("sum", "mean", "prod"):
     cost(f"aten::{_name}")(_dispatched(REDUCTIONS[_name]))
+cost("aten.aten::prod.dim_int")(_over_dims(REDUCTIONS["prod"]))  # its dimension is a number, as a dtype is
 
 
 @cost(
@@ -122,8 +136,8 @@ def norm(
 
     The aten operators have dtype where the user's function has out.
 
-    >>> norm(Tensor((4, 8), "float32"))
-    Cost(flops=65, bytes=132)
+    >>> norm(Tensor((4, 8), "float32")), norm(Tensor((4, 8), "complex64"), 2, 1)  # of complex numbers real: 256 + 4·4
+    (Cost(flops=65, bytes=132), Cost(flops=68, bytes=272))
     """
     if out is not None and not isinstance(out, Tensor):
         dtype = out
@@ -149,12 +163,17 @@ def var(
 def var_mean(
     input: Tensor, dim: Value = None, unbiased: Value = None, keepdim: Value = False, correction: Value = None
 ) -> Cost:
-    """The same with a second result. Source: torch.var_mean.
+    """The same with a second result; the mean of complex numbers is complex. Source: torch.var_mean.
 
-    >>> var_mean(Tensor((4, 8), "float32"), -1)
-    Cost(flops=136, bytes=160)
+    >>> var_mean(Tensor((4, 8), "float32"), -1), var_mean(Tensor((4, 8), "complex64"), -1)  # 256 + 4·4 + 4·8
+    (Cost(flops=136, bytes=160), Cost(flops=136, bytes=304))
     """
-    return reduce(input, REDUCTIONS["var"], None if isinstance(dim, bool) else dim, keepdim, results=2)
+    one = var(input, dim, unbiased, keepdim, correction)
+    results = Tensor(reduced(input.shape, None if isinstance(dim, bool) else dim, keepdim), input.dtype)
+    mean = bytes_of(results)
+    assert one.flops is not None
+    moved = None if one.bytes is None or mean is None else one.bytes + mean
+    return one._replace(flops=one.flops + results.numel, bytes=moved)
 
 
 @cost("max", "min")

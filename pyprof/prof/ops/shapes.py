@@ -43,6 +43,7 @@ CATEGORY = {
 }  # fmt: skip
 # Pairs of one category in which the wider one is not the answer.
 MIXED = {frozenset({"uint8", "int8"}): "int16", frozenset({"float16", "bfloat16"}): "float32"}
+REAL_OF = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
 COMPLEX_OF = {
     "float16": "complex32",
     "bfloat16": "complex64",

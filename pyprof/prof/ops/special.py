@@ -9,9 +9,18 @@ from __future__ import annotations
 
 from pyprof.model import Cost, Tensor, Value
 from pyprof.prof.cost import bytes_of, cost
-from pyprof.prof.ops.linalg import COMPLEX_OF, REAL_OF
+from pyprof.prof.ops.linalg import COMPLEX_OF
 from pyprof.prof.ops.pointwise import Derivative, elementwise
-from pyprof.prof.ops.shapes import as_int, as_tensor, broadcast, like, result_dtype
+from pyprof.prof.ops.shapes import (
+    REAL_OF,
+    as_int,
+    as_tensor,
+    broadcast,
+    like,
+    require,
+    result_dtype,
+    scalar_dtype,
+)
 
 _KINDS = ("chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v", "chebyshev_polynomial_w",
           "shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v",
@@ -28,6 +37,20 @@ def polygamma(n: Value, input: Value, out: Value = None, inplace: bool = False) 
     """
     x = as_tensor(input if isinstance(input, Tensor) else n)
     return elementwise((x,), 1, None, Derivative((2,), ((0,),)), inplace, floats=True)
+
+
+@cost("mvlgamma", "multigammaln")
+def mvlgamma(input: Tensor, p: Value, out: Value = None, inplace: bool = False) -> Cost:
+    """A constant and the sum of p log-gamma functions of input - (i - 1)/2: p functions, p - 1 differences, p sums.
+
+    The gradient has as many digamma functions, and a product. Source: torch.mvlgamma.
+
+    >>> mvlgamma(Tensor((4,), "float32"), 3)  # 8 each
+    Cost(flops=32, bytes=32)
+    """
+    n = as_int(p)
+    require(n > 0, "a positive dimension is expected")
+    return elementwise((input,), 3 * n - 1, None, Derivative((3 * n - 1,), ((0,),)), inplace, floats=True)
 
 
 @cost(*_KINDS)
@@ -97,6 +120,29 @@ def absolute(input: Tensor, *parameters: Value, inplace: bool = False) -> Cost:
     if input.dtype in REAL_OF:
         return elementwise((input,), 4, REAL_OF[input.dtype], Derivative((2,), ((0,),)), inplace)
     return elementwise((input,), 1, None, Derivative((2,), ((0,),)), inplace)
+
+
+@cost("float_power")
+def float_power(input: Value, exponent: Value, out: Value = None, inplace: bool = False) -> Cost:
+    """One power per element, in double precision. Source: torch.float_power.
+
+    >>> float_power(Tensor((4,), "float32"), 2), float_power(2, Tensor((4,), "complex64"))  # 16 + 32; 32 + 64
+    (Cost(flops=4, bytes=48), Cost(flops=4, bytes=96))
+    """
+    operands = (input, exponent)
+    whole = any(isinstance(x, Tensor) and x.dtype in REAL_OF for x in operands)
+    kind = "complex128" if whole or "complex64" in map(scalar_dtype, operands) else "float64"
+    return elementwise(operands, 1, kind, Derivative((3, 3), ((0, 1), (0, -1))), inplace)
+
+
+@cost("angle")
+def angle(input: Tensor, out: Value = None) -> Cost:
+    """The angle of a complex number is real; of a real one 0 or π. Source: torch.angle.
+
+    >>> angle(Tensor((4,), "float32")), angle(Tensor((4,), "complex64"))
+    (Cost(flops=4, bytes=32), Cost(flops=4, bytes=48))
+    """
+    return elementwise((input,), 1, REAL_OF.get(input.dtype or ""), None, floats=True)
 
 
 @cost("linalg_cross", "cross")

@@ -15,14 +15,15 @@ from collections.abc import Callable
 from math import floor
 
 from pyprof.model import Cost, Tensor, Value
-from pyprof.prof.cost import bytes_of, cost
+from pyprof.prof.cost import bytes_of, cost, formulas
 from pyprof.prof.ops.shapes import ints, like, require
 
 # mode: FLOPs per result. Source: torch.nn.functional.interpolate.
 MODES = {"nearest": 0, "nearest-exact": 0, "linear": 3, "bilinear": 9, "trilinear": 21, "bicubic": 35}
 
 
-def _resized(input: Tensor, size: Value, scale: Value, flops: int) -> Cost:
+def _image(input: Tensor, size: Value, scale: Value) -> tuple[int, ...]:
+    """The sizes of the result behind N and C."""
     n = len(input.shape) - 2
     require(n in (1, 2, 3), "an input (N, C, ...) of 1 to 3 dimensions is expected")
     if size not in (None, ()):
@@ -33,6 +34,11 @@ def _resized(input: Tensor, size: Value, scale: Value, flops: int) -> Cost:
         require(len(numbers) == n, "a size or scale factors are expected")
         image = tuple(floor(extent * factor) for extent, factor in zip(input.shape[2:], numbers))
     require(min(image) > 0, "an empty result")
+    return image
+
+
+def _resized(input: Tensor, size: Value, scale: Value, flops: int) -> Cost:
+    image = _image(input, size, scale)
     output = Tensor((*input.shape[:2], *image), input.dtype)
     dgrad = Cost(flops * output.numel, bytes_of(output, like(input)))
     return Cost(flops * output.numel, bytes_of(input, output), dgrad=dgrad)
@@ -40,13 +46,21 @@ def _resized(input: Tensor, size: Value, scale: Value, flops: int) -> Cost:
 
 @cost("interpolate", "upsample")
 def interpolate(
-    input: Tensor, size: Value = None, scale_factor: Value = None, mode: Value = "nearest", *parameters: Value
-) -> Cost:
-    """Source: torch.nn.functional.interpolate. Area mode is adaptive average pooling, which has its own name.
+    input: Tensor, size: Value = None, scale_factor: Value = None, mode: Value = "nearest", align_corners: Value = None,
+    recompute_scale_factor: Value = None, antialias: Value = False,
+) -> Cost:  # fmt: skip
+    """Area mode is adaptive average pooling. Source: torch.nn.functional.interpolate.
 
     >>> interpolate(Tensor((1, 3, 4), "float16"), 8).bytes  # 24 + 48
     72
+    >>> interpolate(Tensor((1, 1, 4, 4), "float32"), 2, mode="area")  # 4 windows of 4; (16 + 4)·4
+    Cost(flops=16, bytes=80)
     """
+    if mode == "area":
+        pool = formulas()[f"adaptive_avg_pool{len(input.shape) - 2}d"].function
+        return pool(input, _image(input, size, scale_factor))
+    if antialias is True:
+        return _antialiased(TAPS[f"{mode}2d"])(input, _image(input, size, scale_factor))
     require(isinstance(mode, str) and mode in MODES, f"no mode {mode!r}")
     return _resized(input, size, scale_factor, MODES[str(mode)])
 
@@ -85,7 +99,7 @@ def _antialiased(taps: int) -> Callable[..., Cost]:
 
     def antialiased(input: Tensor, output_size: Value, align_corners: Value = False, *scales: Value) -> Cost:
         plain = _resized(input, output_size, scales[0] if scales else None, 0)
-        image = _image_of(input, output_size, scales)
+        image = _image(input, output_size, scales[0] if scales else None)
         ratios = [max(1.0, a / b) for a, b in zip(input.shape[-2:], image)]
         # Two passes, widths first: a result of each pass takes 2·support - 1 FLOPs.
         supports = [min(n, round(taps * r)) for n, r in zip(input.shape[-2:], ratios)]
@@ -95,15 +109,6 @@ def _antialiased(taps: int) -> Callable[..., Cost]:
         return Cost(first + second, plain.bytes, dgrad=Cost(first + second, plain.bytes))
 
     return antialiased
-
-
-def _image_of(input: Tensor, size: Value, scales: tuple[Value, ...]) -> tuple[int, ...]:
-    if size not in (None, ()):
-        return ints(size, 2)
-    factors = scales[0] if scales and isinstance(scales[0], tuple) else ()
-    numbers = [f for f in factors if isinstance(f, (int, float))]
-    require(len(numbers) == 2, "a size or scale factors are expected")
-    return tuple(floor(n * f) for n, f in zip(input.shape[-2:], numbers))
 
 
 def _antialiased_backward(taps: int) -> Callable[..., Cost]:
@@ -117,6 +122,7 @@ def _antialiased_backward(taps: int) -> Callable[..., Cost]:
 
 
 # Source: aten/src/ATen/native/cpu/UpSampleKernel.cpp: supports of the filters.
-for _name, _taps in {"bilinear2d": 2, "bicubic2d": 4, "lanczos2d": 6}.items():
+TAPS = {"bilinear2d": 2, "bicubic2d": 4, "lanczos2d": 6}
+for _name, _taps in TAPS.items():
     cost(f"_upsample_{_name}_aa")(_antialiased(_taps))
     cost(f"_upsample_{_name}_aa_backward")(_antialiased_backward(_taps))

@@ -19,11 +19,10 @@ from pyprof.prof.ops.shapes import Shape, as_tensor, dims, is_contiguous, like, 
 VIEWS = (
     "view", "view_as", "_unsafe_view", "_reshape_alias", "transpose", "swapaxes", "swapdims", "permute", "t", "T",
     "mT", "H", "mH", "adjoint", "movedim", "moveaxis", "expand", "expand_as", "broadcast_to", "broadcast_tensors",
-    "squeeze", "unsqueeze", "select", "slice", "narrow", "as_strided", "unflatten", "detach", "alias", "unbind",
-    "split", "split_with_sizes", "chunk", "tensor_split", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk",
-    "hsplit", "vsplit", "dsplit", "diagonal", "real", "imag", "view_as_real", "view_as_complex", "_conj", "conj",
-    "_neg_view", "resolve_conj", "resolve_neg", "meshgrid", "atleast_1d", "atleast_2d", "atleast_3d",
-    "Tensor.unfold", "aten::unfold", "lift", "lift_fresh", "values", "indices", "_indices", "_values",
+    "squeeze", "unsqueeze", "select", "slice", "narrow", "as_strided", "unflatten", "detach", "alias", "diagonal",
+    "real", "imag", "view_as_real", "view_as_complex", "_conj", "conj", "_neg_view", "resolve_conj", "resolve_neg",
+    "meshgrid", "atleast_1d", "atleast_2d", "atleast_3d", "Tensor.unfold", "aten::unfold", "lift", "lift_fresh",
+    "values", "indices", "_indices", "_values",
 )  # fmt: skip
 # Allocation without writing, and questions that the host answers from metadata. `item` and its like wait for a value:
 # their time is a wait, not work. torch.compile runs operators on tensors without data.
@@ -46,6 +45,20 @@ def _view(*args: Value, **keywords: Value) -> Cost:
 
 
 cost(*VIEWS, *NOTHING)(_view)
+
+
+@cost("unbind", "split", "split_with_sizes", "chunk", "tensor_split", "unsafe_split", "unsafe_split_with_sizes",
+      "unsafe_chunk", "hsplit", "vsplit", "dsplit")  # fmt: skip
+def split(input: Value, *parameters: Value) -> Cost:
+    """Parts are views. The backward joins their gradients: reads them, writes the whole. Source: torch.split.
+
+    >>> parts = split(Tensor((4, 8), "float32"), 2)
+    >>> parts.basis, parts, parts.dgrad
+    ('view', Cost(flops=0, bytes=0), Cost(flops=0, bytes=256))
+    """
+    if not isinstance(input, Tensor):
+        return VIEW
+    return VIEW._replace(dgrad=Cost(0, bytes_of(like(input), like(input))))
 
 
 def viewable(shape: Shape, stride: Shape, wanted: Shape) -> bool:

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether tensor cores could do a call, by its operator and its type: the one rule behind `tc_eligible` of an estimate
+and `tcwhy` of a kernel. What a GPU has, what a run allows and whether the sizes fit, is for `verdict.py`.
+
+>>> half = Arg("", Tensor((4, 8), "float16"))
+>>> eligible(Call("torch", "mm", (half, half))), eligible(Call("torch", "mv", (half, half)))
+('yes', 'no')
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from pyprof.model import DTYPE_BITS, Arg, Call, Tensor
+from pyprof.prof.cost import find
+from pyprof.prof.gpus import SINCE
+from pyprof.prof.kernels import FITS, PRODUCTS
+from pyprof.prof.params import dtype
+
+# Products of families of products that have no matrix to speak of: matrix times vector, and less.
+_VECTORS = frozenset({"mv", "addmv", "dot", "vdot", "inner", "outer", "ger", "addr"})
+_NAMES = {
+    "half": "float16", "float": "float32", "double": "float64", "uint8": "int8", "qint8": "int8", "quint8": "int8",
+}  # fmt: skip
+# What tensor cores multiply in place of a type that they do not have. Source: CUDA C++ Programming Guide, "Element
+# Types and Matrix Sizes"; of complex numbers, cublasGemmEx with CUBLAS_COMPUTE_32F_FAST_TF32 and CUBLAS_COMPUTE_64F.
+_INSTEAD = {"float32": "tf32", "complex64": "tf32", "complex128": "float64"}
+_ANSWERS = {"tf32": "tf32", "float64": "fp64tc"}
+
+
+def normal(name: str | None) -> str | None:
+    """A torch dtype as peaks name it.
+
+    >>> normal("float8_e4m3fn"), normal("half"), normal("float4_e2m1fn_x2"), normal(None)
+    ('float8', 'float16', 'float4', None)
+    """
+    if name is None:
+        return None
+    return _NAMES.get(name) or next((kind for kind in ("float8", "float4") if name.startswith(kind)), name)
+
+
+def multiplied(name: str | None) -> str | None:
+    """The type, of those in `gpus.SINCE`, in which tensor cores multiply operands of a type; None if they do not.
+
+    >>> multiplied("float32"), multiplied("uint8"), multiplied("int64")
+    ('tf32', 'int8', None)
+    """
+    plain = normal(name) or ""
+    found = _INSTEAD.get(plain, plain)
+    return found if found in SINCE else None
+
+
+def with_vector(call: Call | None) -> bool:
+    """Whether the operator multiplies by a vector, whatever the sizes.
+
+    >>> with_vector(Call("aten", "aten::addmv_")), with_vector(None)
+    (True, False)
+    """
+    return call is not None and call.op.rpartition("::")[2].partition(".")[0].rstrip("_") in _VECTORS
+
+
+@cache
+def eligible(call: Call) -> str | None:
+    """yes, tf32 (where TF32 is allowed), fp64tc or no; None for an unknown operator or type."""
+    found = find(call.mod, call.op)
+    if found is None:
+        return None
+    kinds = FITS.get(found[0].family, frozenset())
+    if not kinds or not kinds <= PRODUCTS or with_vector(call):
+        return "no"
+    name = dtype(call)
+    if name not in DTYPE_BITS:
+        return None
+    kind = multiplied(name)
+    return "no" if kind is None else _ANSWERS.get(kind, "yes")
+
+
+__all__ = ["Arg", "Tensor", "eligible", "multiplied", "normal", "with_vector"]

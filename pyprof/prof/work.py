@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What attribution to kernels and to operator events have in common: the columns being filled, who owns a row's cost,
+the rows of one call, and shares that add up.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from pyprof.marker import is_event
+from pyprof.model import Bools, Call, Cost, Ints, Rows, Site
+from pyprof.prof.cost import UNKNOWN, find, lookup, total
+
+BASES = ("formula", "view", "default", "unknown")
+FORMULA, VIEWED, DEFAULT, NOT_KNOWN = range(4)  # index in BASES
+
+
+class Signature(NamedTuple):
+    """What a site says about cost: the call that owns it, and the operator event."""
+
+    owner: Call | None
+    level: int  # 0: the owner is the outermost call
+    event: Call | None
+
+
+def signature(site: Site) -> Signature:
+    """The outermost call with a formula owns the cost."""
+    event = site.calls[-1] if site.calls and is_event(site.calls[-1]) else None
+    users = [call for call in site.calls if not is_event(call)]
+    for i, call in enumerate(users):
+        if lookup(call).basis != "unknown":
+            return Signature(call, i, event)
+    return Signature(None, 0, event)
+
+
+class Work:
+    """The columns that are being filled. -1 is unknown."""
+
+    def __init__(self, rows: Rows, signatures: list[Signature]):
+        n = len(rows)
+        self.rows = rows
+        self.signatures = signatures
+        self.flops, self.bytes = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
+        self.basis = np.full(n, NOT_KNOWN, np.int8)
+        self.principal = np.zeros(n, bool)
+        self.calls: list[Call] = []
+        numbers: dict[Call, int] = {}
+        shown = []
+        for site, sign in zip(rows.sites, signatures):
+            users = [call for call in site.calls if not is_event(call)]
+            call = sign.owner or (sign.event if sign.event is not None else users[0] if users else None)
+            if call is None:
+                shown.append(-1)
+                continue
+            if call not in numbers:
+                numbers[call] = len(self.calls)
+                self.calls.append(call)
+            shown.append(numbers[call])
+        self.shown = np.array(shown, np.int64)
+        self.direction = np.array([site.direction for site in rows.sites], np.int64)[rows.site]
+
+
+def family(call: Call | None) -> str:
+    """The family of a call's formula, '' if it has none."""
+    found = find(call.mod, call.op) if call is not None else None
+    return found[0].family if found is not None else ""
+
+
+def parts(cost: Cost) -> list[Cost]:
+    """The parts of a backward that the formula knows."""
+    return [part for part in (cost.dgrad, cost.wgrad, cost.bgrad) if part is not None]
+
+
+def add(costs: list[Cost]) -> Cost:
+    """Sum of costs; unknown if one is, or if there is none.
+
+    >>> add([Cost(1, 2), Cost(3, None)])
+    Cost(flops=4, bytes=None)
+    """
+    if not costs:
+        return UNKNOWN
+    return Cost(total(c.flops for c in costs), total(c.bytes for c in costs))
+
+
+def share(cost: Ints, team: Ints, weight: Ints) -> Ints:
+    """Split costs in proportion to weights, exactly: the shares of a team add up to its cost. -1 is unknown.
+
+    `team` numbers the teams, sorted; `cost` holds the team's cost at each member.
+
+    >>> share(np.array([10, 10, 10, 7, 7, -1]), np.array([0, 0, 0, 1, 1, 2]), np.array([1, 1, 1, 0, 0, 5])).tolist()
+    [3, 3, 4, 3, 4, -1]
+    """
+    if not len(team):
+        return cost
+    first = np.r_[True, team[1:] != team[:-1]]
+    begin = np.flatnonzero(first)
+    number = np.cumsum(first) - 1
+    weight = np.where(np.add.reduceat(weight, begin)[number] == 0, 1, weight)
+    total = np.add.reduceat(weight, begin)[number]
+    upto = np.cumsum(weight)
+    upto = upto - (upto - weight)[begin][number]
+    whole, rest = np.divmod(cost, total)
+    if int(total.max()) < 2**31:
+        done = whole * upto + rest * upto // total  # rest < total, so nothing overflows
+    else:
+        done = np.array(
+            [c * u // t for c, u, t in zip(cost.tolist(), upto.tolist(), total.tolist())], np.int64
+        )
+    before = np.where(first, 0, np.r_[0, done[:-1]])
+    return np.where(cost < 0, -1, done - before)
+
+
+def figures(costs: list[Cost]) -> Ints:
+    """FLOPs and bytes of costs, (n, 2); -1 is unknown."""
+    pairs = [[-1 if figure is None else figure for figure in (c.flops, c.bytes)] for c in costs]
+    return np.array(pairs, np.int64).reshape(-1, 2)
+
+
+def groups(work: Work, index: Ints, owners: list[Call | None]) -> Ints:
+    """A number per row: rows of one call, direction and owner share it; a row without a call is alone."""
+    rows, site = work.rows, work.rows.site[index]
+    numbers: dict[Call | None, int] = {}
+    owner = np.array([numbers.setdefault(call, len(numbers)) for call in owners], np.int64)[site]
+    level = np.array([sign.level for sign in work.signatures], np.int64)[site]
+    call = np.where(rows.call.mask()[index], rows.call.values[index], -1 - np.arange(len(index)))
+    for depth, inner in enumerate(rows.inner_calls, 1):
+        call = np.where((level == depth) & inner.mask()[index], inner.values[index], call)
+    code, distinct = pd.factorize(owner)
+    group = pd.factorize((pd.factorize(call)[0] * 4 + work.direction[index]) * len(distinct) + code)[0]
+    return np.asarray(group)
+
+
+def longest(group: Ints, duration: Ints, candidates: Bools) -> Bools:
+    """The longest candidate of each group, the first of equals."""
+    index = np.flatnonzero(candidates)
+    order = index[np.lexsort((index, -duration[index], group[index]))]
+    out = np.zeros(len(group), bool)
+    if len(order):
+        out[order[np.r_[True, group[order][1:] != group[order][:-1]]]] = True
+    return out
