@@ -211,3 +211,11 @@ def test_recordings_with_next_to_nothing_have_all_reports():
         prof = load(what)
         for one in every():
             assert list(prof.report(one.name).columns) == [c.key for c in one.columns]
+
+
+def test_what_happens_at_the_very_end_is_not_lost():
+    """The last iteration is open: an event without length at the end of the recording is in it."""
+    prof = load(Recording(kernels=[Kernel("k", 5, 9), Kernel("k", 9, 9)]))
+    assert prof.report("kernel")["calls"].tolist() == [2]
+    assert prof.report("detail")["calls"].tolist() == [2]
+    assert len(prof.report("iteration")) == 2
