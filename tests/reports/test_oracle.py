@@ -19,6 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof import metrics, session
+from pyprof.db import peaks
+from pyprof.model import Column
 from pyprof.prof.columns import View
 from tests import oracle
 from tests.build import Recording, call, examples, recording, scratch, write_capture
@@ -252,3 +254,18 @@ def test_rooflines_and_flops_at_the_peak_are_those_of_the_table(cifar):
         assert metrics.value(name, window) == pytest.approx(100 * needed / window.wall, rel=1e-6)
     flops = int(view.costs.flops.values[view.costs.flops.mask()].sum())
     assert metrics.value("achieved_flops", window) == 1_000_000_000 * flops / window.wall
+
+
+def test_model_flops_have_a_time_of_their_own_at_the_peak(cifar, monkeypatch):
+    """In this recording the model needs what was executed; here half of it."""
+    prof, _ = cifar
+    view = View(prof.rows, prof.hardware)
+    flops = view.costs.flops
+    monkeypatch.setattr(peaks, "model_flops", lambda rows, costs: Column(flops.values // 2, flops.mask()))
+    found = peaks.Peaks(view.rows, view.costs, prof.hardware).of(np.arange(len(view.rows)))
+    executed, needed = found["hardware_ps"], found["model_ps"]
+    assert executed.values.sum() > 1_000_000
+    assert needed.values.tolist() == pytest.approx(
+        (executed.values / 2).tolist(), abs=200
+    )  # half an operation lost
+    assert (needed.mask() == executed.mask()).all()
