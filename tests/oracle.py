@@ -23,7 +23,7 @@ from typing import Any
 
 from pyprof.marker import CallMarker, decode
 from pyprof.model import Call, Tensor
-from pyprof.parse.names import demangle, short_name
+from pyprof.names import demangle, short_name
 from pyprof.prof.params import dtype, params
 from tests.build import PUSH_POP, START_END, Kernel, Launch, Range, Recording
 
@@ -360,10 +360,10 @@ class Window:
         mine = [e for e in self.events if e.worker == worker and e.raw.device == number]
         kernels = [e for e in mine if e.kind == "kernel"]
         sms = self.oracle.chips.get(number)
-        late, reached = 0, None
+        late, reached = [], None
         for e in sorted(every, key=lambda e: e.raw.start):
-            if reached is not None and e.launch and e.launch.end > reached and e in mine:
-                late += max(e.raw.start - reached, 0)
+            if reached is not None and e.launch and e.launch.end > reached:
+                late.append((reached, e.raw.start))
             reached = e.raw.end if reached is None else max(reached, e.raw.end)
         pid = self.oracle.workers[worker]
         sync = [
@@ -374,7 +374,7 @@ class Window:
         out = {
             "kernels": len(kernels), "tc_kernels": sum(bool(e.tc) for e in kernels),
             "kernel": sum(e.dur for e in kernels), "tc": sum(e.dur for e in kernels if e.tc),
-            "memory": sum(e.dur for e in mine if e.kind != "kernel"), "late": late,
+            "memory": sum(e.dur for e in mine if e.kind != "kernel"), "late": 0,
             "launched": sum(e.launch is not None for e in mine),
             "delay": sum(max(e.raw.start - e.launch.end, 0) for e in mine if e.launch),
             "queued": sum(max(e.raw.end - e.launch.start, 0) for e in mine if e.launch),
@@ -389,6 +389,7 @@ class Window:
         for one in (i for i in self.iterations if i.worker == worker):
             k, c, m, s = (clipped(x, one.start, one.end) for x in (compute, comm, memory, sync))
             out["busy"] += length(k + c + m)
+            out["late"] += length(clipped(late, one.start, one.end))
             out["kernel_busy"] += length(k + c)
             out["communication"] += length(c)
             out["exposed_communication"] += length(k + c) - length(k)

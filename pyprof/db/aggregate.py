@@ -259,12 +259,9 @@ class _Worker:
         order = np.argsort(start, kind="stable")
         begin, end = start[order], (start + dur)[order]
         reached = np.r_[begin[:1], np.maximum.accumulate(end)[:-1]]
-        gap = np.maximum(begin - reached, 0)
-        late = np.where(self._launch_end[mine][order] > reached, gap, 0)
-        late_of = np.empty(len(mine), np.int64)
-        late_of[order] = late
+        late = (begin > reached) & (self._launch_end[mine][order] > reached)
+        out["late"] = Union(reached[late], begin[late]).within(self.start, self.end)
         every = np.ones(len(mine), bool)
-        out["late"] = added(late_of, every)
         columns = {"kind": kind, "start": start, "dur": dur, "geometry": event["geometry"].values[mine]}
         filled = launches.filled(self._shapes, *self._chips.get(number, (None, None)))
         weights = launches.weights(

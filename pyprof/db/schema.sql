@@ -76,8 +76,8 @@ create table iteration_part (
     iteration_set integer, worker integer, number integer, tc integer, kernel integer, memory integer,
     dataloader integer, io integer, cpu integer, other integer,
     primary key (iteration_set, worker, number)) without rowid;
--- Each device in each iteration. kernels, kernel, tc, memory, late: numbers and sums over the events launched in it; late:
--- gaps before events that the CPU launched too late. The others are lengths of unions within its bounds: busy of all
+-- Each device in each iteration. kernels, kernel, tc, memory: numbers and sums over the events launched in it. The
+-- others are lengths within its bounds: late of gaps before events that the CPU launched too late, unions busy of all
 -- events, communication of collectives, exposed_ of what no kernel (no other kernel) overlaps, waited of calls in which
 -- the CPU waited while the device worked. Again sums over the events launched in it: launched have a launch record;
 -- delay: from the end of their launches to their starts; queued: from the starts of their launches to their ends;

@@ -31,10 +31,7 @@ MAJOR, MINOR = 1, 0
 SUFFIX = "_dldb.sqlite"
 _PAGE = 8192
 # After the rows are there: what a page asks for by something else than the id.
-_INDEXES = (
-    "create index event_by_start on event (device, stream, start)",
-    "create index op_by_operator on op (operator)",
-)
+_INDEXES = ("create index event_by_start on event (device, stream, start)",)
 
 
 @contextmanager
@@ -66,7 +63,7 @@ def create(name: str, tables: Iterable[tuple[str, pa.Table]], meta: dict[str, st
         connection.executemany("insert or replace into meta values (?, ?)", facts.items())
         for index in _INDEXES:
             connection.execute(index)
-        connection.execute("analyze")
+        connection.executescript("pragma analysis_limit = 1000; analyze;")
 
 
 def _ingest(name: str, table: str, rows: pa.Table) -> None:

@@ -68,14 +68,17 @@ class Spans:
     def __len__(self) -> int:
         return len(self.start)
 
-    def release(self) -> None:
-        """Let all arrays go: the last one to ask has asked."""
+    def release(self, *names: str) -> None:
+        """Let columns go that nobody asks for any more: together they are several times as large as the rows."""
         none = np.empty(0, np.int32)
-        for name, value in vars(self).items():
-            if isinstance(value, np.ndarray):
+        for name in names:
+            value = getattr(self, name)
+            if isinstance(value, dict):
+                value.clear()
+            elif isinstance(value, Column):
+                setattr(self, name, Column(none))
+            elif isinstance(value, np.ndarray):
                 setattr(self, name, none)
-        self.seq = self.base = Column(none)
-        self.nests = {}
 
     def enclosing(self, thread: Ints, time: Ints) -> Ints:
         """The innermost span of a thread at a time, -1 where there is none."""

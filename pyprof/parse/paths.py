@@ -133,18 +133,27 @@ def enter(place: Place, label: Label, offset: int | None) -> Place:
     return place._replace(ranges=(*place.ranges, label.text))
 
 
-_STEP = re.compile(
-    r"\W*(?:\w*[\W_])?(?:step|iter|iteration|batch|epoch)s?[\W_]*#?[\W_]*\d*\W*$", re.IGNORECASE
+_WORDS = re.compile(r"[a-z]+|[0-9]+")
+_STEP_WORDS = frozenset(
+    ("step", "steps", "iter", "iters", "iteration", "iterations", "batch", "batches", "epoch")
 )
 
 
 def is_step(text: str) -> bool:
     """Whether a range of the user's marks a step of the training loop.
 
-    >>> [is_step(text) for text in ("ProfilerStep#3", "step 12", "train_step", "batch_7", "Iteration: 4", "forward")]
-    [True, True, True, True, True, False]
+    >>> [is_step(text) for text in ("ProfilerStep#3", "step 12", "train_step", "batch_7", "forward")]
+    [True, True, True, True, False]
+    >>> [is_step(text) for text in ("Iteration: 4", "epoch 3 batch 57", "Epoch[2] step 7 of 90", "layer 3", "footstep")]
+    [True, True, True, False, False]
     """
-    return _STEP.match(text) is not None or text.startswith("ProfilerStep#")
+    if text.startswith("ProfilerStep#"):
+        return True
+    words = _WORDS.findall(text[:200].lower())
+    first = next((place for place, word in enumerate(words) if word in _STEP_WORDS), None)
+    if first is None or first > 1 or len(text) > 200:
+        return False
+    return all(word in _STEP_WORDS or word == "of" or word.isdigit() for word in words[first:])
 
 
 def _enter_call(place: Place, text: str, marker: CallMarker) -> Place:

@@ -17,8 +17,8 @@ from pyprof import intervals
 from pyprof.errors import FormatError
 from pyprof.marker import EVALUATE
 from pyprof.model import KERNEL, OPERATOR, Bools, Column, Ints, Rows, Site, Trace
+from pyprof.names import demangle, short_name
 from pyprof.parse.join import Spans, layers_outside, link, spans
-from pyprof.parse.names import demangle, short_name
 from pyprof.parse.pair import pair
 from pyprof.parse.paths import Place, site
 
@@ -62,7 +62,7 @@ def linked(trace: Trace, found: Spans, forward: Ints) -> Linked:
 
 def _of_gpu(trace: Trace, found: Spans, forward: Ints, memory: bool) -> tuple[Rows, Ints, Ints, Ints]:
     gpu, launches = trace.gpu, trace.launches
-    chosen = np.arange(len(gpu)) if memory else np.flatnonzero(gpu.kind == KERNEL)
+    chosen = np.arange(len(gpu), dtype=np.int32) if memory else np.flatnonzero(gpu.kind == KERNEL)
     if not len(chosen):
         raise FormatError(
             f"{trace.path}: no kernels found, {len(gpu)} copies and sets{trace.told()}. --memory lists those."
@@ -178,6 +178,7 @@ def _around(
     inside = span >= 0
     if not len(found):
         found, forward = _no_spans(), np.full(1, _NONE, np.int64)
+    found.release("nests", "end", "depth", "event", "role", "seq")
     at = np.where(inside, span, 0)
     boundary = np.where(inside, found.boundary[at], _NONE)
     origin = np.where(boundary >= 0, forward[boundary], _NONE)
@@ -193,7 +194,7 @@ def _around(
         sub=_sub(call, direction), call=call, inner_calls=inner_calls,
         forward_thread=Column(tids[found.thread[source]], paired),
     )  # fmt: skip
-    found.release()  # no more questions; several times as large as the rows
+    found.release(*vars(found))
     return out
 
 
@@ -252,9 +253,9 @@ def _calls(
     pids = np.array([trace.processes[t.process].pid for t in trace.threads] + [0], np.int64)
     tids = np.array([t.tid for t in trace.threads] + [0], np.int64)
     order = intervals.order_by(found.start[used], pids[found.thread[used]], tids[found.thread[used]], used)
-    number = np.zeros(len(found) + 1, np.int64)
+    number = np.zeros(len(found) + 1, np.int32)
     number[used[order]] = np.arange(len(order))
-    columns = [Column(number[chain], chain >= 0) for chain in chains]
+    columns = [Column(number[chain].astype(np.int64), chain >= 0) for chain in chains]
     return columns[0], columns[1:]
 
 

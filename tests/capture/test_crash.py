@@ -29,13 +29,6 @@ from .forks import KILL, Forks, Program
 x = torch.ones(2, 2)
 
 
-@pytest.fixture(scope="module")
-def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    server = Forks(tmp_path_factory.mktemp("logs"))
-    yield server
-    server.close()
-
-
 @pytest.fixture(autouse=True)
 def _shutdown() -> Iterator[None]:
     yield

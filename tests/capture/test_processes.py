@@ -26,13 +26,6 @@ from .forks import Forks
 x = torch.ones(2, 2)
 
 
-@pytest.fixture(scope="module")
-def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    server = Forks(tmp_path_factory.mktemp("logs"))
-    yield server
-    server.close()
-
-
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "PYPROF_OUTPUT"):

@@ -21,6 +21,7 @@ from pyprof.capture.collectors.device import KERNEL as KERNELS
 from pyprof.capture.collectors.device import RUNTIME as RUNTIME_CALL
 from pyprof.capture.collectors.device import SYNC as SYNCS
 from pyprof.errors import CaptureError
+from pyprof.names import demangle
 
 Bytes = npt.NDArray[np.uint8]
 Rows = npt.NDArray[np.void]
@@ -167,7 +168,7 @@ def _kernels(part: Rows, out: Records, names: Names, clock: Callable[[Array], Ar
     pointers, inverse = np.unique(part["name"], return_inverse=True)
     mangled = [names.kernel(int(pointer)) for pointer in pointers]
     raw = np.array([out.name(name) for name in mangled] or [0], np.int64)[inverse]
-    readable = np.array([out.name(_demangle(name)) for name in mangled] or [0], np.int64)[inverse]
+    readable = np.array([out.name(demangle(name)) for name in mangled] or [0], np.int64)[inverse]
     return {
         **_where(part, clock), "demangledName": readable, "mangledName": raw,
         "launchType": part["launch_type"].astype(np.int64) + 1,  # CUPTI counts from regular, an export from unknown
@@ -257,14 +258,3 @@ def _valid(column: Any) -> Array:
 def _memory_kind(column: Any) -> Array:
     """CUPTI's 0 is unknown and its 1 pageable; in an export 0 is pageable."""
     return np.where(column == 0, MISSING, column.astype(np.int64) - 1)
-
-
-def _demangle(name: str) -> str:
-    if not name.startswith("_Z"):
-        return name
-    try:
-        import cxxfilt
-
-        return str(cxxfilt.demangle(name))
-    except Exception:
-        return name
