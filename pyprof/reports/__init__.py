@@ -112,14 +112,14 @@ def find(name: str) -> Report:
     """A report by its name. Raises UsageError for one that does not exist."""
     load_folder(__name__)
     if name not in REPORTS:
-        raise UsageError(f"report {name!r} does not exist; choose from {', '.join(REPORTS)}.")
+        raise UsageError(f"report {name!r} does not exist; choose from {', '.join(sorted(REPORTS))}.")
     return REPORTS[name]
 
 
 def every() -> tuple[Report, ...]:
-    """All reports."""
+    """All reports, by name: the order in which modules were imported says nothing."""
     load_folder(__name__)
-    return tuple(REPORTS.values())
+    return tuple(REPORTS[name] for name in sorted(REPORTS))
 
 
 _DTYPES: dict[type, Any] = {int: "Int64", float: "float64", bool: "boolean", str: "string", object: "object"}

@@ -163,6 +163,10 @@ def test_a_group_is_the_sum_of_what_is_directly_inside_it(seed):
     tree = {row["name"]: row for row in rows(prof.report("group_node"))}
     detail = rows(prof.report("detail"))
     assert next(iter(tree)) == "/"
+    if not detail:  # nothing ran in the steps: a sum of nothing is unknown
+        assert tree["/"]["calls"] == 0
+        assert tree["/"]["cpu"] is None
+        return
     for path, row in tree.items():
         inside = [r for n, r in tree.items() if n != "/" and (n.rstrip("/").rpartition("/")[0] + "/" == path)]
         for one in detail:
