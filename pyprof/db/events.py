@@ -13,6 +13,7 @@ from pyprof import intervals
 from pyprof.db import blocks, dimensions
 from pyprof.db.columns import WORKER_SHIFT, plain, table, take
 from pyprof.db.executions import Executions
+from pyprof.db.peaks import Peaks
 from pyprof.model import OPERATOR, Column, Ints, Rows
 from pyprof.parse.rows import Linked
 from pyprof.prof.attribute import TC_UNKNOWN, Costs
@@ -21,7 +22,7 @@ _PIECE = 16 << blocks.SHIFT  # rows at a time: whole blocks
 
 
 def tables(
-    linked: Linked, costs: Costs, worker: Ints, done: Executions, call_id: Ints
+    linked: Linked, costs: Costs, peaks: Peaks, worker: Ints, done: Executions, call_id: Ints
 ) -> Iterator[tuple[str, pa.Table]]:
     """The events, and the launch geometries. `worker` by row; `call_id`: id of each API call, the last of "none"."""
     rows = linked.rows
@@ -36,8 +37,10 @@ def tables(
             identity = (number << WORKER_SHIFT) + np.arange(low - first, low - first + len(some))
             op, call = done.of_row[some], call_id[linked.row_launch[some]]
             tc = costs.tensor_cores[some]
-            parts: dict[str, Any] = {name: take(column, some) for name, column in _plain(rows, costs).items()}
-            parts |= {
+            parts: dict[str, Any] = {
+                name: take(column, some) for name, column in _plain(rows, costs, peaks).items()
+            }
+            parts |= peaks.of(some) | {
                 "operator": done.operator[op], "op": done.id[op], "api": Column(call, call >= 0),
                 "total": Column((rows.end - rows.start)[some] if cpu.any() else parts["dur"], cpu[some]),
                 "geometry": Column(geometry[some], rows.grid.mask()[some]), "tc": Column(tc, tc != TC_UNKNOWN),
@@ -53,11 +56,11 @@ def tables(
     yield "geometry", shapes
 
 
-def _plain(rows: Rows, costs: Costs) -> dict[str, Column | Ints]:
+def _plain(rows: Rows, costs: Costs, peaks: Peaks) -> dict[str, Column | Ints]:
     """Columns that are as they are."""
     return {
         "kind": rows.kind, "device": rows.device, "stream": rows.stream, "name": rows.name, "site": rows.site,
-        "start": rows.start, "dur": rows.duration, "flops": costs.flops, "dense": costs.flops, "bytes": costs.bytes,
+        "start": rows.start, "dur": rows.duration, "flops": costs.flops, "dense": peaks.dense, "bytes": costs.bytes,
         "basis": costs.basis, "graph": rows.graph,
     }  # fmt: skip
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyprof.db import columns, dimensions, events, hosts
 from pyprof.db.columns import NONE, Stacks
 from pyprof.db.executions import ApiCalls, Executions
+from pyprof.db.peaks import Peaks
 from pyprof.model import START_END, Ints, Rows, Trace
 from pyprof.parse.assemble import empty_ops, take
 from pyprof.parse.instances import instances
@@ -26,6 +27,7 @@ from pyprof.parse.pair import pair
 from pyprof.parse.rows import linked
 from pyprof.prof.attribute import USED
 from pyprof.prof.columns import View
+from pyprof.prof.hardware import recorded
 
 
 def tables(trace: Trace) -> Iterator[tuple[str, pa.Table]]:
@@ -52,7 +54,8 @@ def tables(trace: Trace) -> Iterator[tuple[str, pa.Table]]:
     yield from done.tables(rows, costs.tensor_cores == USED)
     row_worker = workers[row_process]
     yield from _last(trace, rows, done, row_worker, workers, stacks)
-    yield from events.tables(joined, costs, row_worker, done, calls.id)
+    peaks = Peaks(rows, costs, recorded(trace.devices, trace.meta))
+    yield from events.tables(joined, costs, peaks, row_worker, done, calls.id)
 
 
 def _last(

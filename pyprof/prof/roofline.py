@@ -105,22 +105,28 @@ def cases(rows: Rows, costs: Costs, hardware: Hardware) -> Cases:
 def roofline(rows: Rows, costs: Costs, found: Cases, hardware: Hardware) -> Roofline:
     """Rows on the CPU, copies and rows whose FLOPs, bytes or GPU are unknown have no times."""
     maths = [math(case, hardware) for case in found.cases]
-    peak, bandwidth = [np.nan], [np.nan]  # the last is that of a row without a case
-    for case, name in zip(found.cases, maths):
-        product = case.tensor_cores != NOT_APPLICABLE
-        known = case.gpu.peak(name, product) if case.gpu is not None and name is not None else None
-        peak.insert(-1, known or np.nan)
-        bandwidth.insert(-1, (case.gpu.bandwidth if case.gpu is not None else None) or np.nan)
+    peak, bandwidth = limits(found, maths)
     flops = np.where(costs.flops.mask(), costs.flops.values, np.nan)
     size = np.where(costs.bytes.mask(), costs.bytes.values, np.nan)
-    peaks = np.array(peak)[found.codes]
-    compute, memory, time = times(flops, size, peaks, np.array(bandwidth)[found.codes])
+    peaks = peak[found.codes]
+    compute, memory, time = times(flops, size, peaks, bandwidth[found.codes])
     bound = np.where(compute > memory, _COMPUTE, _MEMORY)
     bound = np.where(time == 0, _IDLE, np.where(np.isnan(time), _UNCERTAIN, bound))
     cpu = rows.kind == OPERATOR
     if cpu.any() and hardware.cpu is not None:
         bound[cpu] = _bound_on_cpu(flops, size, found, maths, hardware.cpu)[cpu]
     return Roofline(compute, memory, time, maths, peaks, bound)
+
+
+def limits(found: Cases, maths: list[str | None]) -> tuple[Floats, Floats]:
+    """FLOP/s and bytes/s that each case's GPU reaches; the last is that of a row without a case."""
+    peak, bandwidth = [], []
+    for case, name in zip(found.cases, maths):
+        product = case.tensor_cores != NOT_APPLICABLE
+        known = case.gpu.peak(name, product) if case.gpu is not None and name is not None else None
+        peak.append(known or np.nan)
+        bandwidth.append((case.gpu.bandwidth if case.gpu is not None else None) or np.nan)
+    return np.array([*peak, np.nan]), np.array([*bandwidth, np.nan])
 
 
 def _bound_on_cpu(flops: Floats, size: Floats, found: Cases, maths: list[str | None], cpu: Cpu) -> Ints:

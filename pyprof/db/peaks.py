@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an event's device needs at least for its work, as integers, in pieces of rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyprof.model import Column, Ints, Rows
+from pyprof.prof import roofline
+from pyprof.prof.attribute import Costs
+from pyprof.prof.hardware import Hardware
+from pyprof.prof.modelflops import model_flops
+
+_PS = 1000  # in a ns
+
+
+class Peaks:
+    """Of all rows; asked for some at a time. `dense`: FLOPs as papers count them."""
+
+    def __init__(self, rows: Rows, costs: Costs, hardware: Hardware):
+        found = roofline.cases(rows, costs, hardware)
+        self._codes = found.codes.astype(np.int32)
+        self._peak, self._bandwidth = roofline.limits(
+            found, [roofline.math(c, hardware) for c in found.cases]
+        )
+        self._costs = costs
+        self.dense = model_flops(rows, costs)
+
+    def of(self, some: Ints) -> dict[str, Column]:
+        """roofline in ns; hardware_ps and model_ps: FLOPs that are executed, that the model needs, at the peak."""
+        code = self._codes[some]
+        flops, size, model = (
+            _floats(each.take(some)) for each in (self._costs.flops, self._costs.bytes, self.dense)
+        )
+        peak, bandwidth = self._peak[code], self._bandwidth[code]
+        compute, _, time = roofline.times(flops, size, peak, bandwidth)
+        needed = np.where(np.isnan(time), np.nan, roofline.times(model, size, peak, bandwidth)[0])
+        compute = np.where(np.isnan(time), np.nan, compute)
+        return {
+            "roofline": _whole(time),
+            "hardware_ps": _whole(compute * _PS),
+            "model_ps": _whole(needed * _PS),
+        }
+
+
+def _floats(column: Column) -> roofline.Floats:
+    return np.where(column.mask(), column.values, np.nan)
+
+
+def _whole(values: roofline.Floats) -> Column:
+    known = ~np.isnan(values)
+    return Column(np.rint(np.where(known, values, 0)).astype(np.int64), known)
