@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from pyprof.marker import EVALUATE
 from pyprof.model import Call, Site, Tensor, Value
 from pyprof.prof.attribute import family
 from pyprof.prof.kernels import FITS, PRODUCTS
@@ -144,7 +145,7 @@ def type_of(op: str) -> str:
     >>> type_of("__iadd__"), type_of("aten::relu_"), type_of("autograd::engine::evaluate_function: AddmmBackward0")
     ('iadd', 'relu', 'addmmbackward0')
     """
-    return op.rpartition(" ")[2].rpartition("::")[2].strip("_").lower() or "unknown"
+    return op.removeprefix(EVALUATE).rpartition("::")[2].strip("_").lower() or "unknown"
 
 
 def _function_path(functions: str) -> str:
