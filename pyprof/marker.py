@@ -147,6 +147,15 @@ def is_backward(name: str) -> bool:
     return name.startswith(EVALUATE) or name == ACCUMULATE or is_node(name)
 
 
+def is_qualified(name: str) -> bool:
+    """Whether a name is that of an operator of the dispatcher; ranges of torch's own Python code are named freely.
+
+    >>> is_qualified("aten::add_"), is_qualified("FSDP::pre_forward (encoder.0)"), is_qualified("my_range")
+    (True, False, False)
+    """
+    return _QUALIFIED.match(name) is not None
+
+
 def is_node(name: str) -> bool:
     """Whether this names an autograd node (`MulBackward0`, `SqBackward`), not an operator like `aten::x_backward`."""
     return _BACKWARD.search(name) is not None and "Backward" in name and not name.startswith("aten::")

@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 
 from pyprof import intervals
-from pyprof.marker import EVALUATE
+from pyprof.marker import EVALUATE, is_qualified
 from pyprof.model import Column, Ints, Site, Trace
 from pyprof.parse.join import Spans, layers_outside
-from pyprof.parse.paths import BOUNDARY, site
+from pyprof.parse.paths import BOUNDARY, OPERATOR, site
 from pyprof.parse.rows import self_times
 
 _NONE = -1
@@ -86,7 +86,7 @@ def instances(trace: Trace, found: Spans, forward: Ints) -> Instances:
 
 def _roots(found: Spans) -> Ints:
     """The span that stands for the instance around each span, -1 outside of all."""
-    out = np.where(found.call >= 0, found.call, found.operator)
+    out = np.where(found.call >= 0, found.call, _outermost_operator(found))
     inside = np.flatnonzero(found.boundary >= 0)
     node = found.boundary[inside]
     # The engine's range around a node and the node's own are one.
@@ -95,6 +95,25 @@ def _roots(found: Spans) -> Ints:
     around = (above >= 0) & (found.role[above] == BOUNDARY) & engine[found.label_of_path[found.path[above]]]
     around &= ~engine[found.label_of_path[found.path[node]]]
     out[inside] = np.where(around, above, node)
+    return out
+
+
+def _outermost_operator(found: Spans) -> Ints:
+    """The outermost operator of the dispatcher around each span. A range that torch's own Python code announces like an
+    operator (FSDP, DataParallel) counts only where there is none: what runs inside it are operators of their own."""
+    named = np.array(
+        [label.role == OPERATOR and not is_qualified(label.name) for label in found.labels] or [False]
+    )
+    free = named[found.label_of_path[found.path]] & ~found.seq.mask()
+    out = found.operator.copy()
+    spans = np.flatnonzero((out >= 0) & free[out])
+    at, best = spans, np.full(len(spans), _NONE, np.int64)
+    while len(spans):
+        best = np.where((found.role[at] == OPERATOR) & ~free[at], at, best)
+        inside = at != out[spans]  # up to the outermost
+        done = ~inside
+        out[spans[done]] = np.where(best[done] >= 0, best[done], out[spans[done]])
+        spans, at, best = spans[inside], found.parent[at[inside]], best[inside]
     return out
 
 

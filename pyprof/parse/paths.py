@@ -32,6 +32,7 @@ from pyprof.marker import (
     encode,
     is_backward,
     is_builtin_node,
+    is_qualified,
     user_frames,
 )
 from pyprof.model import (
@@ -229,7 +230,9 @@ def _enter_operator(place: Place, label: Label, offset: int | None) -> Place:
     if place.direction == NO_DIRECTION:
         place = place._replace(direction=FPROP, phase=FORWARD)
     forward = place.direction == FPROP
+    around = not place.calls and offset is None and not is_qualified(label.name)
     return place._replace(
+        ranges=(*place.ranges, label.name) if around else place.ranges,
         event=_event(label) or place.event,
         names=(*place.names, (label.name, offset)),
         seq=offset if forward and offset is not None else place.seq,

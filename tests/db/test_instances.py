@@ -132,3 +132,19 @@ def test_every_span_belongs_to_one_execution_or_none(read: Read) -> None:
     inside = found.of_span >= 0
     assert set(found.of_span[inside].tolist()) == set(range(len(found)))
     assert not inside.all()  # the user's range is no operator
+
+
+def test_a_range_that_is_announced_like_an_operator_swallows_none(read: Read) -> None:
+    """FSDP and DataParallel: a name of their own, no number. What is left of their time is theirs."""
+    found = read("""
+FSDP::pre_forward (encoder.0), op_id = 1
+    aten::copy_, op_id = 2
+        aten::empty, op_id = 3
+            > 5 k
+    > 7 copy
+""")
+    (outer, _, start, end, own, _), (inner, _, inner_start, inner_end, inner_own, _) = shown(found)
+    assert (outer, inner) == ("FSDP::pre_forward (encoder.0)", "aten::copy_")
+    assert inner_own == inner_end - inner_start
+    assert own == end - start - inner_own
+    assert found.sites[found.site[1]].ranges == ("FSDP::pre_forward (encoder.0)",)
