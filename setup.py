@@ -37,7 +37,7 @@ setup(
         "pyarrow",
     ],
     extras_require={"cupti": ["cupti-python>=13.0.1"]},
-    entry_points={"console_scripts": ["pyprof = pyprof.cli:main", "prof.py = pyprof.prof.prof:main"]},
+    entry_points={"console_scripts": ["pyprof = pyprof.cli:main", "dlprof = pyprof.dlprof.command:main", "prof.py = pyprof.prof.prof:main"]},
     scripts=["scripts/parse.py"],  # not an entry point: see its docstring
     classifiers=[
         "Environment :: Console",

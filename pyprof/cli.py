@@ -68,7 +68,13 @@ def _parser() -> argparse.ArgumentParser:
         "--collector", choices=COLLECTORS, default="auto",
         help="who records the GPU: torch's profiler, CUPTI itself, or nobody; default: %(default)s (kineto on a GPU)",
     )  # fmt: skip
-    run.add_argument("script", help="Python script")
+    run.add_argument(
+        "-m",
+        dest="module",
+        action="store_true",
+        help="run a module, named in place of the script, as python -m does",
+    )
+    run.add_argument("script", help="Python script, or a module after -m")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     estimate = commands.add_parser(
         "estimate", help="count FLOPs, bytes and parameters by module",
@@ -137,9 +143,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         run = load_module("pyprof.capture.run").run
         plan = load_module("pyprof.capture.plan").plan(arguments.steps, arguments.delay, arguments.duration)
         more = load_module("pyprof.capture.options").of_command(arguments)
-        return int(
-            run(arguments.script, arguments.arguments, arguments.output, arguments.max_events, plan, more)
-        )
+        a = arguments
+        return int(run(a.script, a.arguments, a.output, a.max_events, plan, more, a.module))
     except PyProfError as error:
         print(f"pyprof: {error}", file=sys.stderr)
         return error.exit_code

@@ -31,7 +31,7 @@ try:
 except ImportError:  # no Unix
     fcntl = None
 
-_PREFIX, _SUFFIX = ".pyprof-", ".part"
+_PREFIX, _SUFFIX, _JOURNAL = ".pyprof-", ".part", "-journal"
 
 
 def check(path: str) -> None:
@@ -93,8 +93,9 @@ def named(path: str) -> Iterator[str]:
         yield name
         os.replace(name, os.path.realpath(path))
     except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
+        for each in (name, name + _JOURNAL):
+            with suppress(FileNotFoundError):
+                os.unlink(each)
         raise
     finally:
         os.close(held)
@@ -151,6 +152,9 @@ def _remove_abandoned(folder: str) -> None:
             if entry.name.startswith(_PREFIX) and entry.name.endswith(_SUFFIX):
                 with suppress(OSError):
                     _remove_if_abandoned(entry.path)
+            elif entry.name.startswith(_PREFIX) and entry.name.endswith(_SUFFIX + _JOURNAL):
+                with suppress(OSError):
+                    _remove_journal(entry.path)
 
 
 def _remove_if_abandoned(name: str) -> None:
@@ -160,8 +164,16 @@ def _remove_if_abandoned(name: str) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.unlink(name)
+        with suppress(FileNotFoundError):
+            os.unlink(name + _JOURNAL)
     finally:
         os.close(file)
+
+
+def _remove_journal(name: str) -> None:
+    """SQLite's, beside a scratch file: of no use without it."""
+    if not os.path.exists(name.removesuffix(_JOURNAL)):
+        os.unlink(name)
 
 
 def _copy(content: Any, file: int) -> None:
