@@ -35,6 +35,7 @@ setup(
         "nvtx",
         "pandas",
         "pyarrow",
+        "rich",
     ],
     extras_require={"cupti": ["cupti-python>=13.0.1"]},
     entry_points={"console_scripts": ["pyprof = pyprof.cli:main", "dlprof = pyprof.dlprof.command:main", "prof.py = pyprof.prof.prof:main"]},

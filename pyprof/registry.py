@@ -61,7 +61,8 @@ def load_folder(package: str) -> None:
     """Import every module of a package, in alphabetical order."""
     paths = importlib.import_module(package).__path__
     for info in sorted(pkgutil.iter_modules(paths), key=lambda info: info.name):
-        importlib.import_module(f"{package}.{info.name}")
+        if info.name != "__main__":
+            importlib.import_module(f"{package}.{info.name}")
 
 
 def load_module(name: str) -> ModuleType:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-CORE = {"model", "marker", "intervals", "registry", "errors", "netdict", "place"}
+CORE = {"model", "marker", "intervals", "registry", "errors", "netdict", "occupancy", "place"}
 STANDS_ON = {
     "parse": CORE,
     "prof": CORE,

@@ -14,17 +14,19 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.db import blocks, steps
+from pyprof.db import blocks, launches, steps
 from pyprof.db.partition import Union, partition
 from pyprof.db.steps import Iterations
 from pyprof.db.store import Store
 from pyprof.errors import UsageError
 from pyprof.model import KERNEL, OPERATOR, Column, Ints
+from pyprof.parse.api_names import API_KINDS
 
 PARTS = ("tc", "kernel", "memory", "dataloader", "io", "cpu", "other")
 DEVICE = (
     "kernels", "tc_kernels", "kernel", "tc", "memory", "late", "busy", "kernel_busy", "communication",
-    "exposed_communication", "exposed_memory",
+    "exposed_communication", "exposed_memory", "launched", "delay", "queued", "waited", "shaped", "filled",
+    "occupied_of", "occupied",
 )  # fmt: skip
 _MASK = (1 << 40) - 1
 Told = Callable[[float], None]
@@ -177,12 +179,13 @@ class _Worker:
         where = f"where id >= {self.low} and id < {self.high}"
         self._api = store.columns(f"select start, dur from api {where} order by id")
         self._event = store.columns(
-            f"""select kind, device, name, api, start, dur, coalesce(tc, 3) as tc from event {where} order by id"""
+            f"""select kind, device, name, api, start, dur, coalesce(tc, 3) as tc, coalesce(geometry, -1) as geometry
+                from event {where} order by id"""
         )
         self._op = store.columns(f'select start, "end" from op {where} order by id')
         api = self._event["api"]
         place = np.where(api.mask(), api.values & _MASK, 0)
-        launched = api.mask()
+        launched = self._launched = api.mask()
         begin = self._event["start"].values
         self._launch = np.where(launched, self._take(self._api["start"], place), begin)
         self._launch_end = np.where(
@@ -190,6 +193,13 @@ class _Worker:
         )
         self.event_bounds, self.event_ends = self._ids(self._launch)
         self.op_bounds, self.op_ends = self._ids(self._op["start"].values)
+        sync = store.columns(
+            f"select start, dur from api {where} and kind = {API_KINDS.index('sync')} order by id"
+        )
+        self._sync = Union(sync["start"].values, sync["start"].values + sync["dur"].values)
+        self._shapes = launches.shapes(store)
+        described = "select number, sm_count, compute_capability from device where worker = ?"
+        self._chips = {row[0]: row[1:] for row in store.rows(described, (worker,))}
 
     @staticmethod
     def _take(column: Column, place: Ints) -> Ints:
@@ -227,19 +237,19 @@ class _Worker:
         event = self._event
         device = event["device"]
         numbers = np.unique(device.values[device.mask()]).tolist()
-        return [(n, self._device(np.flatnonzero(device.mask() & (device.values == n)))) for n in numbers]
+        return [(n, self._device(n, np.flatnonzero(device.mask() & (device.values == n)))) for n in numbers]
 
-    def _device(self, mine: Ints) -> dict[str, Ints]:
-        event, count = self._event, len(self.start)
-        iteration = np.searchsorted(self.event_bounds - self.low, mine, side="right") - 1
-        inside = (iteration >= 0) & (mine < (self.event_ends - self.low)[np.maximum(iteration, 0)])
+    def _device(self, number: int, mine: Ints) -> dict[str, Ints]:
+        event = self._event
+        first, last = (np.searchsorted(mine, ids - self.low) for ids in (self.event_bounds, self.event_ends))
         kind, tc = event["kind"].values[mine], event["tc"].values[mine] == 1
         start, dur = event["start"].values[mine], event["dur"].values[mine]
         kernel = kind == KERNEL
 
         def added(weight: Ints, chosen: Ints) -> Ints:
-            chosen = chosen & inside
-            return np.bincount(iteration[chosen], weight[chosen], count).astype(np.int64)
+            total = np.r_[0, np.cumsum(np.where(chosen, weight, 0))]
+            between: Ints = total[last] - total[first]
+            return between
 
         one = np.ones(len(mine), np.int64)
         out = {
@@ -253,7 +263,14 @@ class _Worker:
         late = np.where(self._launch_end[mine][order] > reached, gap, 0)
         late_of = np.empty(len(mine), np.int64)
         late_of[order] = late
-        out["late"] = added(late_of, np.ones(len(mine), bool))
+        every = np.ones(len(mine), bool)
+        out["late"] = added(late_of, every)
+        columns = {"kind": kind, "start": start, "dur": dur, "geometry": event["geometry"].values[mine]}
+        filled = launches.filled(self._shapes, *self._chips.get(number, (None, None)))
+        weights = launches.weights(
+            columns, self._launched[mine], self._launch[mine], self._launch_end[mine], filled
+        )
+        out |= {name: added(weight, every) for name, weight in weights.items()}
         comm = self._collective[event["name"].values[mine]] & kernel
         chosen = {
             "memory": ~kernel[order], "comm": comm[order], "compute": (kernel & ~comm)[order],
@@ -266,6 +283,8 @@ class _Worker:
         )
         out["exposed_communication"] = out["kernel_busy"] - computing
         out["exposed_memory"] = out["busy"] - out["kernel_busy"]
+        apart = self._sync.within(self.start, self.end) + out["busy"]
+        out["waited"] = apart - busy.with_(self._sync).within(self.start, self.end)
         return {name: out[name] for name in DEVICE}
 
 

@@ -42,7 +42,8 @@ OPS = Shape(
 )  # fmt: skip
 EVENTS = Shape(
     "event", "event_block", ("operator", "name", "kind", "tc"),
-    ("calls", "gpu", "api", "launched", "flops", "dense", "bytes", "flops_unknown", "bytes_unknown"),
+    ("calls", "gpu", "api", "launched", "flops", "dense", "bytes", "flops_unknown", "bytes_unknown",
+     "roofline", "roofline_unknown"),
     ("gpu", "api"),
 )  # fmt: skip
 _LARGE, _SMALL = np.iinfo(np.int64).max, np.iinfo(np.int64).min
@@ -63,7 +64,7 @@ def of_events(columns: Mapping[str, Column | Ints]) -> Sums:
     """What the sums need of rows of `event`; `launch` is the length of the launch."""
     dur = _values(columns["dur"])
     out = {"calls": np.ones(len(dur), np.int64), "gpu": dur}
-    for name in ("flops", "dense", "bytes"):
+    for name in ("flops", "dense", "bytes", "roofline"):
         column = columns[name]
         known = column.mask() if isinstance(column, Column) else np.ones(len(dur), bool)
         out[name] = np.where(known, _values(column), 0)
@@ -131,7 +132,7 @@ def _raw(store: Store, shape: Shape, first: int, last: int) -> Sums:
         return {"operator": found["operator"].values, **of_ops(found)}
     found = store.columns(
         f"""select event.operator, event.name, event.kind, coalesce(event.tc, 3) as tc, event.dur, event.flops,
-                   event.dense, event.bytes, api.dur as launch
+                   event.dense, event.bytes, event.roofline, api.dur as launch
             from event left join api on api.id = event.api where event.id >= {first} and event.id < {last}"""
     )
     return {**{name: found[name].values for name in shape.keys}, **of_events(found)}

@@ -23,6 +23,7 @@ from pyprof.model import KERNEL, OPERATOR, Column, Ints, Rows, Trace
 from pyprof.parse.api_names import api_kind
 from pyprof.parse.instances import Instances, instances
 from pyprof.parse.rows import Joined, join
+from pyprof.prof import hardware
 from pyprof.prof.attribute import TC_UNKNOWN, USED
 from pyprof.prof.columns import View
 
@@ -238,8 +239,12 @@ class Facts:
         return Stacks()
 
     @cached_property
+    def _view(self) -> View:
+        return View(self.rows, hardware.recorded(self.trace.devices, self.trace.meta))
+
+    @cached_property
     def _costs(self) -> Any:
-        return View(self.rows).costs
+        return self._view.costs
 
     @cached_property
     def _tc(self) -> Ints:
@@ -271,13 +276,16 @@ class Facts:
             if len(gpu)
             else (copy, copy, copy)
         )
+        least = self._view.roofline.time
+        roofline = Column(np.rint(np.nan_to_num(least)).astype(np.int64), ~np.isnan(least))
         parts: dict[str, Any] = {
             "kind": rows.kind, "device": rows.device, "stream": rows.stream, "name": rows.name,
             "operator": self._operator[op], "op": self._op_id[op], "site": rows.site, "api": Column(api, api >= 0),
             "start": rows.start, "dur": rows.duration, "total": Column(rows.end - rows.start, cpu),
             "geometry": Column(geometry, rows.grid.mask()), "tc": Column(self._tc, self._tc != TC_UNKNOWN),
             "flops": costs.flops, "dense": costs.flops, "bytes": costs.bytes, "basis": costs.basis,
-            "copied": copied, "copy_from": source, "copy_to": target, "graph": rows.graph,
+            "roofline": roofline, "copied": copied,
+            "copy_from": source, "copy_to": target, "graph": rows.graph,
         }  # fmt: skip
         parts = {key: columns.take(part, order) for key, part in parts.items()}
         identity = ids(worker[order])

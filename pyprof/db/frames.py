@@ -27,8 +27,8 @@ def kernels(store: Store, aggregation: Aggregation) -> pd.DataFrame:
     """One row per event, by start, device, stream, id. `step`: the iteration of the aggregation's cut."""
     found = store.columns(
         """select e.id, e.kind, e.name, e.start, e.dur, coalesce(e.total, e.dur) as total, e.device, e.stream,
-                  e.operator, e.op, e.site, e.tc, e.flops, e.dense, e.bytes, e.basis, e.copied, e.geometry, a.start as launch,
-                  a.dur as launch_dur, op.seq
+                  e.operator, e.op, e.site, e.tc, e.flops, e.dense, e.bytes, e.basis, e.copied, e.geometry,
+                  e.roofline, a.start as launch, a.dur as launch_dur, op.seq
            from event e left join api a on a.id = e.api left join op on op.id = e.op"""
     )
     start, device = found["start"].values, found["device"]
@@ -43,34 +43,35 @@ def kernels(store: Store, aggregation: Aggregation) -> pd.DataFrame:
     worker = found["id"].values >> 40
     tc = found["tc"]
     out: dict[str, Any] = {
-        "worker": _category(worker, dict(store.rows("select id, name from worker"))),
-        "kind": _category(kind, {i: "cpu" if name == "operator" else name for i, name in enumerate(KINDS)}),
-        "name": _category(found["name"].values, {i: row[1] for i, row in enumerate(names)}),
+        "worker": category(worker, dict(store.rows("select id, name from worker"))),
+        "kind": category(kind, {i: "cpu" if name == "operator" else name for i, name in enumerate(KINDS)}),
+        "name": category(found["name"].values, {i: row[1] for i, row in enumerate(names)}),
         "start": found["start"].values,
         "end": found["start"].values + found["total"].values,
         "dur": found["dur"].values,
-        "device": _device(found["device"], kind),
-        "stream": _integer(found["stream"]),
-        "op": _category(operator, {i: row[0] for i, row in enumerate(operators)}),
-        "mod": _category(operator, {i: row[1] for i, row in enumerate(operators)}),
-        "op_name": _category(operator, {i: row[2] for i, row in enumerate(operators)}),
-        "op_id": _category(operator, {i: row[3] for i, row in enumerate(operators)}),
-        "params": _category(operator, {i: row[4] for i, row in enumerate(operators)}),
-        "direction": _category(site, {i: DIRECTIONS[row[0]] for i, row in enumerate(sites)}),
-        "phase": _category(site, {i: PHASES[row[1]] for i, row in enumerate(sites)}),
-        "module": _category(site, {i: row[2] for i, row in enumerate(sites)}),
-        "source": _category(site, {i: _last(stacks.get(row[3])) for i, row in enumerate(sites)}),
-        "seq": _integer(found["seq"]),
-        "step": _steps_of(store, aggregation, found["id"].values),
-        "flops": _integer(found["flops"]),
-        "dense": _integer(found["dense"]),
-        "bytes": _integer(found["bytes"]),
-        "basis": _category(found["basis"].values, dict(enumerate(_BASES))),
-        "tc": _integer(Column(tc.values, tc.mask() & (tc.values < 2))),
-        "copied": _integer(found["copied"]),
-        "launch": _integer(found["launch"]),
-        "launch_dur": _integer(found["launch_dur"]),
-        "full_name": _category(found["name"].values, {i: row[0] for i, row in enumerate(names)}),
+        "device": device_names(found["device"], kind),
+        "stream": integer(found["stream"]),
+        "op": category(operator, {i: row[0] for i, row in enumerate(operators)}),
+        "mod": category(operator, {i: row[1] for i, row in enumerate(operators)}),
+        "op_name": category(operator, {i: row[2] for i, row in enumerate(operators)}),
+        "op_id": category(operator, {i: row[3] for i, row in enumerate(operators)}),
+        "params": category(operator, {i: row[4] for i, row in enumerate(operators)}),
+        "direction": category(site, {i: DIRECTIONS[row[0]] for i, row in enumerate(sites)}),
+        "phase": category(site, {i: PHASES[row[1]] for i, row in enumerate(sites)}),
+        "module": category(site, {i: row[2] for i, row in enumerate(sites)}),
+        "source": category(site, {i: _last(stacks.get(row[3])) for i, row in enumerate(sites)}),
+        "seq": integer(found["seq"]),
+        "step": steps_of(store, aggregation, found["id"].values),
+        "flops": integer(found["flops"]),
+        "dense": integer(found["dense"]),
+        "bytes": integer(found["bytes"]),
+        "roofline": integer(found["roofline"]),
+        "basis": category(found["basis"].values, dict(enumerate(_BASES))),
+        "tc": integer(Column(tc.values, tc.mask() & (tc.values < 2))),
+        "copied": integer(found["copied"]),
+        "launch": integer(found["launch"]),
+        "launch_dur": integer(found["launch_dur"]),
+        "full_name": category(found["name"].values, {i: row[0] for i, row in enumerate(names)}),
     }  # fmt: skip
     return pd.DataFrame(out, index=pd.Index(found["id"].values, name="id"))
 
@@ -93,16 +94,20 @@ def ops(store: Store, aggregation: Aggregation) -> pd.DataFrame:
             table = {i: DIRECTIONS[row[place]] for i, row in enumerate(operators)}
         elif key == "phase":
             table = {i: PHASES[row[place]] for i, row in enumerate(operators)}
-        texts[key] = _category(operator, table)
-    times = {name: found[name].values for name in ("start", "end", "cpu", "api")}
-    overhead = np.maximum(found["cpu"].values - found["api"].values, 0)
+        texts[key] = category(operator, table)
+    times: dict[str, Any] = {name: found[name].values for name in ("start", "end", "cpu", "api")}
+    overhead: Any = np.maximum(found["cpu"].values - found["api"].values, 0)
     more = ("gpu", "idle", "kernel", "tc", "kernels", "tc_kernels", "seq", "forward")
+    if not Source(store, aggregation).gpu:  # what API calls and gaps on a device are said of
+        nothing = pd.array([pd.NA] * len(overhead), dtype="Int64")
+        times["api"], overhead = nothing, nothing
+        found["idle"], found["tc"], found["tc_kernels"] = (Column.missing(len(operator)) for _ in range(3))
     return pd.DataFrame(
         {
-            "worker": _category(found["id"].values >> 40, dict(store.rows("select id, name from worker"))),
-            "thread": _integer(found["thread"]), **texts, **times, "overhead": overhead,
-            **{name: _integer(found[name]) for name in more},
-            "step": _steps_of(store, aggregation, found["id"].values, "op"),
+            "worker": category(found["id"].values >> 40, dict(store.rows("select id, name from worker"))),
+            "thread": integer(found["thread"]), **texts, **times, "overhead": overhead,
+            **{name: integer(found[name]) for name in more},
+            "step": steps_of(store, aggregation, found["id"].values, "op"),
         },
         index=pd.Index(found["id"].values, name="id"),
     )  # fmt: skip
@@ -197,7 +202,7 @@ def html(source: Source) -> str:
     return f"<table><caption>{name}</caption>{''.join(rows)}</table>"
 
 
-def _steps_of(store: Store, aggregation: Aggregation, ids: Ints, what: str = "event") -> Any:
+def steps_of(store: Store, aggregation: Aggregation, ids: Ints, what: str = "event") -> Any:
     """The iteration of each id, missing outside of all."""
     found = store.columns(
         f"""select number, first_{what} as low, last_{what} as high from iteration
@@ -212,11 +217,12 @@ def _steps_of(store: Store, aggregation: Aggregation, ids: Ints, what: str = "ev
     return pd.arrays.IntegerArray(number[np.maximum(place, 0)].astype(np.int64), ~inside)
 
 
-def _integer(column: Column) -> Any:
+def integer(column: Column) -> Any:
+    """A nullable integer column."""
     return pd.arrays.IntegerArray(column.values.astype(np.int64), ~column.mask())
 
 
-def _category(codes: Ints, table: dict[int, str | None]) -> Any:
+def category(codes: Ints, table: dict[int, str | None]) -> Any:
     """Texts by code; None is missing."""
     known = list(dict.fromkeys(text for text in table.values() if text is not None))
     place = {text: i for i, text in enumerate(known)}
@@ -226,10 +232,11 @@ def _category(codes: Ints, table: dict[int, str | None]) -> Any:
     return pd.Categorical.from_codes(lookup[codes], categories=pd.Index(known, dtype=object))
 
 
-def _device(column: Column, kind: Ints) -> Any:
+def device_names(column: Column, kind: Ints) -> Any:
+    """The device of each event as text; cpu for operator events."""
     codes, distinct = pd.factorize(np.where(column.mask(), column.values, np.where(kind == 3, -1, -2)))
     names = {i: _CPU if n == -1 else None if n == -2 else str(n) for i, n in enumerate(distinct.tolist())}
-    return _category(codes, names)
+    return category(codes, names)
 
 
 def _last(frames: str | None) -> str | None:

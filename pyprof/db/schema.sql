@@ -46,11 +46,12 @@ create table site (
     id integer primary key, mod text, op text, module text, stack integer, direction integer, phase integer);
 -- GPU events, by launch (without a launch: by start). kind: 0 kernel, 1 copy, 2 set, 3 operator event on the CPU.
 -- dur: time on the device; of an operator event its own time, and total with what runs inside. tc: 1 used tensor cores,
--- 0 could have but did not, 2 does not apply. flops and bytes as docs/columns.md has them; basis as docs/costs.md.
+-- 0 could have but did not, 2 does not apply. flops and bytes as docs/columns.md has them; basis as docs/costs.md. roofline: the
+-- time that the device needs at least, docs/roofline.md.
 create table event (
     id integer primary key, kind integer, device integer, stream integer, name integer, operator integer, op integer,
     site integer, api integer, start integer, dur integer, total integer, geometry integer, tc integer, flops integer,
-    dense integer, bytes integer, basis integer, copied integer, copy_from integer, copy_to integer, graph integer);
+    dense integer, bytes integer, basis integer, roofline integer, copied integer, copy_from integer, copy_to integer, graph integer);
 -- NVTX ranges (kind 0 push/pop, 1 start/end, 2 mark) and RecordFunction events (3), by start.
 create table range (
     id integer primary key, thread integer, kind integer, start integer, dur integer, text integer, seq integer);
@@ -75,11 +76,16 @@ create table iteration_part (
     primary key (iteration_set, worker, number)) without rowid;
 -- Each device in each iteration. kernels, kernel, tc, memory, late: numbers and sums over the events launched in it; late:
 -- gaps before events that the CPU launched too late. The others are lengths of unions within its bounds: busy of all
--- events, communication of collectives, exposed_ of what no kernel (no other kernel) overlaps.
+-- events, communication of collectives, exposed_ of what no kernel (no other kernel) overlaps, waited of calls in which
+-- the CPU waited while the device worked. Again sums over the events launched in it: launched have a launch record;
+-- delay: from the end of their launches to their starts; queued: from the starts of their launches to their ends;
+-- shaped, occupied_of: time of kernels whose grid, whose occupancy is known; filled: that time times the multiprocessors
+-- that get a block; occupied: that time times the occupancy in 0.01 %.
 create table iteration_device (
     iteration_set integer, worker integer, number integer, device integer, kernels integer, tc_kernels integer,
     kernel integer, tc integer, memory integer, late integer, busy integer, kernel_busy integer,
-    communication integer, exposed_communication integer, exposed_memory integer,
+    communication integer, exposed_communication integer, exposed_memory integer, launched integer, delay integer,
+    queued integer, waited integer, shaped integer, filled integer, occupied_of integer, occupied integer,
     primary key (iteration_set, worker, number, device)) without rowid;
 -- What was aggregated: iterations first to last of a set, both included.
 create table aggregation (
@@ -98,15 +104,15 @@ create table op_stat (
     gpu_min integer, overhead_min integer, idle_min integer, cpu_max integer, gpu_max integer, overhead_max integer,
     idle_max integer, primary key (aggregation, worker, operator)) without rowid;
 -- Kernels, copies and sets by operator and name. gpu: time on the device; api: time of their launches; flops, dense and
--- bytes: sums of what is known, flops_unknown and bytes_unknown the time of events that they leave out; launched: the
--- events with a launch record, which api is of. tc as in event, 3 for unknown.
+-- bytes: sums of what is known, as roofline; _unknown the time of events that they leave out; launched: the events with a
+-- launch record, which api is of. tc as in event, 3 for unknown.
 create table event_block (
     block integer, operator integer, name integer, kind integer, tc integer, calls integer, gpu integer, api integer,
     launched integer, flops integer, dense integer, bytes integer, flops_unknown integer, bytes_unknown integer,
-    gpu_min integer, api_min integer, gpu_max integer, api_max integer,
+    roofline integer, roofline_unknown integer, gpu_min integer, api_min integer, gpu_max integer, api_max integer,
     primary key (block, operator, name, kind, tc)) without rowid;
 create table op_kernel_stat (
     aggregation integer, worker integer, operator integer, name integer, kind integer, tc integer, calls integer,
     gpu integer, api integer, launched integer, flops integer, dense integer, bytes integer, flops_unknown integer,
-    bytes_unknown integer, gpu_min integer, api_min integer, gpu_max integer, api_max integer,
+    bytes_unknown integer, roofline integer, roofline_unknown integer, gpu_min integer, api_min integer, gpu_max integer, api_max integer,
     primary key (aggregation, worker, operator, name, kind, tc)) without rowid;

@@ -23,3 +23,8 @@ class Source:
     @cached_property
     def window(self) -> Window:
         return window(self.store, self.aggregation, self.worker)
+
+    @cached_property
+    def gpu(self) -> bool:
+        """Whether something ran on a GPU; if not, operator events stand for GPU events."""
+        return bool(self.store.rows("select 1 from event_block where kind < 3 limit 1"))

@@ -7,6 +7,18 @@ from pyprof.db.aggregate import DEVICE, Aggregation
 from pyprof.db.store import Store
 from pyprof.metrics import PARTS, Device, Window, Worker
 
+_OPERATORS = {
+    "": "1", "eligible_": "eligible", "eligible_tc_": "eligible and used", "using_": "used",
+    "missed_": "eligible and not used", "others_": "not eligible and not used",
+}  # fmt: skip
+_EVENTS = {
+    "events_": "1", "kernel_events_": "kind in (0, 3)", "tc_events_": "kind = 0 and tc = 1",
+    "other_events_": "kind = 0 and tc <> 1 or kind = 3", "memory_events_": "kind in (1, 2)",
+}  # fmt: skip
+_EVENT_SUMS = (
+    "calls", "gpu", "api", "launched", "flops", "dense", "bytes", "flops_unknown", "bytes_unknown", "roofline",
+    "roofline_unknown",
+)  # fmt: skip
 _SUMS = ("calls", "kernels", "tc_kernels", "kernel", "tc", "cpu", "gpu", "overhead", "idle")
 
 
@@ -19,6 +31,8 @@ def window(store: Store, aggregation: Aggregation, worker: int | None = None) ->
     facts = store.meta
     if not store.rows("select 1 from io limit 1"):
         facts["io"] = "none"
+    if not store.rows("select 1 from event_block where kind < 3 limit 1"):
+        facts["gpu"] = "none"
     return Window(workers, _devices(store, within, walls), _totals(store, within), facts)
 
 
@@ -48,25 +62,40 @@ def _devices(store: Store, within: dict[str, int | None], walls: dict[int, int])
         f"select worker, device, {sums} from iteration_device where {_WHERE} group by worker, device", within
     )}  # fmt: skip
     return tuple(
-        Device(worker, number, walls[worker], found.get((worker, number), {}), name, events)
-        for worker, number, name, events in store.rows(
-            "select worker, number, name, events from device order by worker, number"
+        Device(worker, number, walls[worker], found.get((worker, number), {}), name, events, sms)
+        for worker, number, name, events, sms in store.rows(
+            "select worker, number, name, events, sm_count from device order by worker, number"
         )
         if worker in walls
     )
 
 
 def _totals(store: Store, within: dict[str, int | None]) -> dict[str, int]:
-    """Sums over all operators, over those that tensor cores could do, and over those of them that did."""
-    out: dict[str, int] = {}
-    for prefix, condition in (
-        ("", "1"), ("eligible_", "operator.eligible"), ("eligible_tc_", "operator.eligible and s.tc_kernels > 0"),
-    ):  # fmt: skip
-        sums = ", ".join(f"coalesce(sum(s.{name}), 0)" for name in _SUMS)
-        row = store.rows(
-            f"""select {sums}, count(distinct s.operator) from op_stat s join operator on operator.id = s.operator
-                where s.aggregation = :aggregation and (:worker is null or s.worker = :worker) and {condition}""",
-            within,
-        )[0]
-        out |= {f"{prefix}{name}": number for name, number in zip((*_SUMS, "operators"), row)}
-    return out
+    """Sums over operators and over events, all of them and some; see metrics.Window."""
+    names = ", ".join((*_SUMS, "operators"))
+    sums = ", ".join(f"sum({name}) as {name}" for name in _SUMS)
+    out = _partial(
+        store, within, _OPERATORS, (*_SUMS, "operators"),
+        f"""select {names}, eligible, tc_kernels > 0 as used from (
+                select {sums}, 1 as operators, o.eligible from op_stat s join operator o on o.id = s.operator
+                where s.aggregation = :aggregation and (:worker is null or s.worker = :worker) group by s.operator)""",
+    )  # fmt: skip
+    return out | _partial(
+        store, within, _EVENTS, _EVENT_SUMS,
+        f"""select {", ".join(_EVENT_SUMS)}, kind, tc from op_kernel_stat
+            where aggregation = :aggregation and (:worker is null or worker = :worker)""",
+    )  # fmt: skip
+
+
+def _partial(
+    store: Store, within: dict[str, int | None], kinds: dict[str, str], names: tuple[str, ...], rows: str
+) -> dict[str, int]:
+    """Sums of the columns `names` of rows, of all that fulfil each condition."""
+    sums = ", ".join(
+        f"coalesce(sum({name}) filter (where {condition}), 0)"
+        for condition in kinds.values()
+        for name in names
+    )
+    found = store.rows(f"select {sums} from ({rows})", within)[0]
+    keys = (f"{prefix}{name}" for prefix in kinds for name in names)
+    return dict(zip(keys, found))

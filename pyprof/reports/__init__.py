@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports: tables of an aggregation, one file each. Open folder: a module here with a function decorated by `report`.
 
-A function takes a `Source` and returns the rows as a data frame whose columns are the report's, in order; integers are
-nullable, unknown is missing. Everything that shows reports (files, commands, pages, the documentation) follows.
+A function takes a `Source` and returns the rows as a data frame with the report's columns, or yields them in parts if
+there may be millions. Everything that shows reports (files, commands, pages, the documentation) follows. Integers are
+nullable; unknown is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyprof.db.source import Source
 from pyprof.errors import UsageError
@@ -20,57 +21,89 @@ if TYPE_CHECKING:
 
 
 class Column(NamedTuple):
-    """A column of a report: its key, heading, unit and definition. `kind`: int, float, str or bool."""
+    """A column of a report: its key, heading, unit and definition. `kind`: int, float, str, bool, or object for values
+    of any type. `extra`: DLProf has no such column."""
 
     key: str
     heading: str
     unit: str
     text: str
     kind: type = int
+    extra: bool = False
 
 
-def figure(key: str, of: str | None = None, heading: str | None = None) -> Column:
+def figure(key: str, of: str | None = None, heading: str | None = None, extra: bool = False) -> Column:
     """A column that shows a figure of the metrics; `of` names the figure if the key is another."""
     found = FIGURES[of or key]
-    return Column(key, heading or found.heading, found.unit, found.text)
+    unit = f" ({found.unit})" if found.unit == "ns" else ""
+    return Column(key, heading or found.heading + unit, found.unit, found.text, int, extra)
 
 
-def spread(key: str, of: str | None = None) -> tuple[Column, ...]:
+def spread(key: str, of: str | None = None, dot: str = ".", each: str = "an execution") -> tuple[Column, ...]:
     """Total, average, smallest and largest of a figure, as DLProf's reports have them."""
     found = FIGURES[of or key]
-    each = "an execution" if not (of or "").startswith("kernel") else "an event"
+    what = f"{found.heading} ({found.unit})"
     return (
-        Column(key, f"Total {found.heading} ({found.unit})", found.unit, found.text),
-        Column(
-            f"{key}_avg", f"Avg. {found.heading} ({found.unit})", found.unit, f"Its mean of {each}.", float
-        ),
-        Column(f"{key}_min", f"Min {found.heading} ({found.unit})", found.unit, f"Its smallest of {each}."),
-        Column(f"{key}_max", f"Max {found.heading} ({found.unit})", found.unit, f"Its largest of {each}."),
+        Column(key, f"Total {what}", found.unit, found.text),
+        Column(f"{key}_avg", f"Avg{dot} {what}", found.unit, f"Its mean of {each}.", float),
+        Column(f"{key}_min", f"Min {what}", found.unit, f"Its smallest of {each}."),
+        Column(f"{key}_max", f"Max {what}", found.unit, f"Its largest of {each}."),
     )
 
 
+class Section(NamedTuple):
+    """A part of a report in DLProf's layout: a title, headings of the columns behind the first (none if there is only
+    one), and rows."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+_Made = Callable[[Source], "pd.DataFrame | Iterator[pd.DataFrame]"]
+_Sections = Callable[[Source], "list[Section]"]
+
+
 class Report(NamedTuple):
-    """A report: `suffix` is in the names of its files, `title` stands above it in DLProf's layout."""
+    """A report: `suffix` is in the names of its files, `title` stands above it in DLProf's layout, which `sections`
+    makes if it is not that of a table."""
 
     name: str
     title: str
     suffix: str
     text: str
     columns: tuple[Column, ...]
-    table: Callable[[Source], pd.DataFrame]
+    make: _Made
+    sections: _Sections | None = None
+
+    def chunks(self, source: Source) -> Iterator[pd.DataFrame]:
+        """The rows in parts of bounded size, at least one part."""
+        import pandas as pd
+
+        made = self.make(source)
+        for part in [made] if isinstance(made, pd.DataFrame) else made:
+            yield _typed(part, self.columns)
+
+    def table(self, source: Source) -> pd.DataFrame:
+        """The rows as one frame; its columns are named by key."""
+        import pandas as pd
+
+        parts = list(self.chunks(source))
+        return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
 
 
 REPORTS: Registry[Report] = Registry("report")
-_Table = Callable[[Source], "pd.DataFrame"]
 
 
-def report(name: str, title: str, columns: Sequence[Column], suffix: str = "") -> Callable[[_Table], _Table]:
+def report(
+    name: str, title: str, columns: Sequence[Column], suffix: str = "", sections: _Sections | None = None
+) -> Callable[[_Made], _Made]:
     """Decorator: the function makes the report's table, its docstring describes it."""
 
-    def add(table: _Table) -> _Table:
-        text = " ".join((table.__doc__ or "").split())
-        REPORTS.register(name)(Report(name, title, suffix or name, text, tuple(columns), table))
-        return table
+    def add(make: _Made) -> _Made:
+        text = " ".join((make.__doc__ or "").split())
+        REPORTS.register(name)(Report(name, title, suffix or name, text, tuple(columns), make, sections))
+        return make
 
     return add
 
@@ -81,3 +114,24 @@ def find(name: str) -> Report:
     if name not in REPORTS:
         raise UsageError(f"report {name!r} does not exist; choose from {', '.join(REPORTS)}.")
     return REPORTS[name]
+
+
+def every() -> tuple[Report, ...]:
+    """All reports."""
+    load_folder(__name__)
+    return tuple(REPORTS.values())
+
+
+_DTYPES: dict[type, Any] = {int: "Int64", float: "float64", bool: "boolean", str: "string", object: "object"}
+
+
+def _typed(frame: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
+    """The columns in order, with the types that they are said to have; texts that repeat stay categories."""
+    import pandas as pd
+
+    out = {}
+    for column in columns:
+        cells = frame[column.key]
+        kept = column.kind is str and isinstance(cells.dtype, pd.CategoricalDtype)
+        out[column.key] = cells if kept else cells.astype(_DTYPES[column.kind])
+    return pd.DataFrame(out)

@@ -31,10 +31,10 @@ import pyprof
 from pyprof.capture.collectors import gpus, kineto_device, layer
 from pyprof.capture.collectors.device import COPY, KERNEL, LAUNCH, MISSING, SET, SYNC, TABLES, Records
 from pyprof.capture.collectors.kineto_device import DeviceEvent, decode, exported
-from pyprof.capture.collectors.occupancy import Chip, estimate
 from pyprof.capture.session import Session
 from pyprof.cli import main
 from pyprof.errors import UsageError
+from pyprof.occupancy import Chip, estimate
 from pyprof.parse import formats
 
 from .conftest import Recorded

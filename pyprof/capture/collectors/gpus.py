@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from pyprof.capture.collectors.occupancy import Chip
+from pyprof.occupancy import Chip
 
 # Column of the export -> attribute of torch.cuda.get_device_properties.
 _PROPERTIES = {

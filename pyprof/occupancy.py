@@ -15,13 +15,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.capture.collectors.device import MISSING, Array
+from pyprof.model import Ints
+
+MISSING = -(2**63)  # what is not known, as in the records of the capture
 
 # Resident blocks per multiprocessor by compute capability; of one that is not here nothing is known.
 _BLOCKS = {
     (6, 0): 32, (6, 1): 32, (6, 2): 32, (7, 0): 32, (7, 2): 32, (7, 5): 16, (8, 0): 32, (8, 6): 16, (8, 7): 16,
     (8, 9): 24, (9, 0): 32, (10, 0): 32, (10, 1): 32, (10, 3): 32, (11, 0): 24, (12, 0): 24, (12, 1): 24,
 }  # fmt: skip
+# Threads and bytes of shared memory of a multiprocessor. All of these have 65536 registers.
+_THREADS = {
+    (6, 0): 2048, (6, 1): 2048, (6, 2): 2048, (7, 0): 2048, (7, 2): 2048, (7, 5): 1024, (8, 0): 2048, (8, 6): 1536,
+    (8, 7): 1536, (8, 9): 1536, (9, 0): 2048, (10, 0): 2048, (10, 1): 2048, (10, 3): 2048, (11, 0): 1536,
+    (12, 0): 1536, (12, 1): 1536,
+}  # fmt: skip
+_SHARED_KB = {
+    (6, 0): 64, (6, 1): 96, (6, 2): 64, (7, 0): 96, (7, 2): 96, (7, 5): 64, (8, 0): 164, (8, 6): 100, (8, 7): 164,
+    (8, 9): 100, (9, 0): 228, (10, 0): 228, (10, 1): 228, (10, 3): 228, (11, 0): 228, (12, 0): 100, (12, 1): 100,
+}  # fmt: skip
+_REGISTERS = 65536
 _SCHEDULERS = 4  # warp schedulers of a multiprocessor, among which its registers are divided; 6.0 has two
 _REGISTER_UNIT = 256  # registers are given to a warp in units of so many
 
@@ -38,9 +51,19 @@ class Chip(NamedTuple):
     warp: int = 32
 
 
-def estimate(
-    chip: Chip, block: Array, blocks: Array, registers: Array, static: Array, dynamic: Array
-) -> Array:
+def of_capability(major: int, minor: int, multiprocessors: int) -> Chip | None:
+    """A device of which only the compute capability is known; None for one that is not in the tables.
+
+    >>> of_capability(7, 0, 80)
+    Chip(major=7, minor=0, multiprocessors=80, threads=2048, registers=65536, shared_memory=98304, warp=32)
+    """
+    threads, shared = _THREADS.get((major, minor)), _SHARED_KB.get((major, minor))
+    if threads is None or shared is None:
+        return None
+    return Chip(major, minor, multiprocessors, threads, _REGISTERS, shared * 1024)
+
+
+def estimate(chip: Chip, block: Ints, blocks: Ints, registers: Ints, static: Ints, dynamic: Ints) -> Ints:
     """Occupancy in 0.01 %, `MISSING` where it is not known. `block` is threads, `blocks` those of the grid."""
     slots = _BLOCKS.get((chip.major, chip.minor))
     known = (block > 0) & (blocks > 0) & (registers != MISSING) & (static != MISSING) & (dynamic != MISSING)
@@ -56,14 +79,14 @@ def estimate(
     return np.where(known, np.rint(10_000 * share), MISSING).astype(np.int64)
 
 
-def _by_registers(chip: Chip, warps: Array, registers: Array) -> Array:
+def _by_registers(chip: Chip, warps: Ints, registers: Ints) -> Ints:
     per_warp = -(-np.maximum(registers, 1) * chip.warp // _REGISTER_UNIT) * _REGISTER_UNIT
     schedulers = 2 if (chip.major, chip.minor) == (6, 0) else _SCHEDULERS
     fit = chip.registers // schedulers // per_warp * schedulers
     return fit // warps
 
 
-def _by_shared_memory(chip: Chip, used: Array) -> Array:
+def _by_shared_memory(chip: Chip, used: Ints) -> Ints:
     system, unit = (1024, 128) if chip.major >= 8 else (0, 256)
     allocated = -(-(used + system) // unit) * unit
     return np.where(allocated > 0, chip.shared_memory // np.maximum(allocated, 1), 1 << 16)

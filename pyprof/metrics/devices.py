@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How devices were used. A mean over devices is one over those on which something ran in the recording, never divided
+by idle ones; in a recording without a GPU it is unknown.
+
+Occupancy and SM efficiency are estimates from the launch alone, as the TensorBoard plugin of torch.profiler makes them.
+"""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+from pyprof.metrics import Value, Window, metric, share
+
+
+def _mean(window: Window, name: str) -> float | None:
+    shares = [share(device.sums[name], device.wall) for device in window.used]
+    known = [each for each in shares if each is not None]
+    return fmean(known) if known else None
+
+
+@metric("gpu_utilization", "GPU Utilization", "%", "wall time")
+def _gpu_utilization(window: Window) -> Value:
+    """Time in which at least one kernel, copy or set ran on the device, as a share of the wall time; mean over the
+    devices on which something ran."""
+    return _mean(window, "busy")
+
+
+@metric("gpu_idle", "GPU Idle", "%", "wall time")
+def _gpu_idle(window: Window) -> Value:
+    """100 less the GPU utilization."""
+    used = _mean(window, "busy")
+    return None if used is None else 100 - used
+
+
+@metric("kernel_utilization", "Kernel Utilization", "%", "wall time")
+def _kernel_utilization(window: Window) -> Value:
+    """As the GPU utilization, of kernels alone."""
+    return _mean(window, "kernel_busy")
+
+
+@metric("gpu_utilization_visible", "GPU Utilization of Visible GPUs", "%", "wall time")
+def _gpu_utilization_visible(window: Window) -> Value:
+    """As the GPU utilization, but the mean over all devices that the process could see, idle ones among them."""
+    shares = [share(device.sums.get("busy", 0), device.wall) for device in window.devices]
+    known = [each for each in shares if each is not None]
+    return fmean(known) if known and window.used else None
+
+
+@metric("launch_late_share", "Launch-Bound Share", "%", "wall time")
+def _launch_late_share(window: Window) -> Value:
+    """Time in which a device waited for an event whose launch returned only after the event before had ended, as a
+    share of the wall time; mean over the devices on which something ran."""
+    return _mean(window, "late")
+
+
+@metric("exposed_communication_share", "Exposed Communication", "%", "wall time")
+def _exposed_communication(window: Window) -> Value:
+    """Time in which collectives ran on the device and no other kernel, as a share of the wall time; mean over the
+    devices on which something ran."""
+    return _mean(window, "exposed_communication")
+
+
+@metric("exposed_memory_share", "Exposed Copies", "%", "wall time")
+def _exposed_memory(window: Window) -> Value:
+    """Time in which copies or sets ran on the device and no kernel, as a share of the wall time; mean over the devices
+    on which something ran."""
+    return _mean(window, "exposed_memory")
+
+
+@metric("communication_overlap", "Communication Overlap", "%", "time of collectives")
+def _communication_overlap(window: Window) -> Value:
+    """Time of collectives that other kernels overlap, as a share of the time of all collectives, over all devices."""
+    total = sum(device.sums["communication"] for device in window.used)
+    return share(total - sum(device.sums["exposed_communication"] for device in window.used), total)
+
+
+@metric("launch_delay", "Average Launch Delay", "ns", "events with a launch record")
+def _launch_delay(window: Window) -> Value:
+    """From the end of the API call that launched an event to its start on the device, 0 if it started before; mean
+    over the events that were launched in the window."""
+    launched = sum(device.sums["launched"] for device in window.used)
+    return sum(device.sums["delay"] for device in window.used) / launched if launched else None
+
+
+@metric("queue_depth", "Average Queue Depth", "events", "wall time")
+def _queue_depth(window: Window) -> Value:
+    """Events that were launched and had not ended, on average over the wall time: the sum of their times from the
+    start of the launch to the end on the device, divided by the wall time; mean over the devices on which something
+    ran."""
+    if not any(device.sums["launched"] for device in window.used):
+        return None
+    return _ratio(window, "queued")
+
+
+def _ratio(window: Window, name: str) -> float | None:
+    known = [device.sums[name] / device.wall for device in window.used if device.wall]
+    return fmean(known) if known else None
+
+
+@metric("sync_wait_share", "Synchronization Wait", "%", "wall time")
+def _sync_wait_share(window: Window) -> Value:
+    """Time in which the CPU was in a call that waits for the device while the device worked, as a share of the wall
+    time; mean over the devices on which something ran."""
+    return _mean(window, "waited")
+
+
+@metric("occupancy", "Estimated Achieved Occupancy", "%", "time of kernels whose occupancy is known")
+def _occupancy(window: Window) -> Value:
+    """Share of a multiprocessor's threads that the kernels' blocks could fill, weighted with the kernels' times: as
+    many blocks as registers, shared memory, warps and block slots allow, no more than the grid brings."""
+    time = sum(device.sums["occupied_of"] for device in window.used)
+    return sum(device.sums["occupied"] for device in window.used) / (100 * time) if time else None
+
+
+@metric("sm_efficiency", "Estimated SM Efficiency", "%", "wall time")
+def _sm_efficiency(window: Window) -> Value:
+    """Share of the multiprocessors that had a block, over the wall time: the sum of the kernels' times, each times
+    min(1, blocks / multiprocessors). Kernels that run at once count each. Mean over the devices on which something ran
+    and whose multiprocessors and grids are known."""
+    shares = [
+        share(device.sums["filled"], device.sms * device.wall)
+        for device in window.used
+        if device.sms and (device.sums["shaped"] or not device.sums["kernel"])
+    ]
+    known = [each for each in shares if each is not None]
+    return fmean(known) if known else None

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What kernels did with their time: tensor cores, operations, distance from what the device could do."""
+
+from __future__ import annotations
+
+from pyprof.metrics import Value, Window, metric, share
+
+
+@metric(
+    "tc_utilization",
+    "Tensor Core Kernel Efficiency",
+    "%",
+    "kernel time of operators that tensor cores could do",
+)
+def _tc_utilization(window: Window) -> Value:
+    """Time of kernels that used tensor cores, as a share of the time of all kernels of operators that could use them;
+    copies and sets are left out. Unknown without such operators, and in a recording without a GPU."""
+    if window.facts.get("gpu") == "none":
+        return None
+    return share(window.totals.get("eligible_tc", 0), window.totals.get("eligible_kernel", 0))
+
+
+def _of_kernels(window: Window, name: str) -> int:
+    return window.totals.get(f"kernel_events_{name}", 0)
+
+
+def _known(window: Window, name: str) -> int:
+    """Time of the kernels of which FLOPs, bytes or the roofline are known."""
+    return _of_kernels(window, "gpu") - _of_kernels(window, f"{name}_unknown")
+
+
+@metric("roofline_efficiency", "Roofline Efficiency", "%", "time of kernels whose roofline is known")
+def _roofline_efficiency(window: Window) -> Value:
+    """The time that the device needs at least for the kernels' FLOPs and bytes (docs/roofline.md), as a share of the
+    time that they took."""
+    return share(_of_kernels(window, "roofline"), _known(window, "roofline"))
+
+
+@metric("roofline_coverage", "Kernel Time with a Roofline", "%", "kernel time")
+def _roofline_coverage(window: Window) -> Value:
+    """Share of the kernels' time for which FLOPs, bytes and the device's peaks are known. Unknown in a recording
+    without a GPU."""
+    return share(_known(window, "roofline"), _of_kernels(window, "gpu")) if window.used else None
+
+
+@metric("achieved_flops", "Achieved FLOP/s", "FLOP/s", "wall time of all workers")
+def _achieved_flops(window: Window) -> Value:
+    """FLOPs of the kernels (of the operator events without a GPU) that are known, divided by the wall time of all
+    workers."""
+    if not _known(window, "flops") or not window.wall:
+        return None
+    return 1_000_000_000 * _of_kernels(window, "flops") / window.wall
+
+
+@metric("flops_coverage", "Kernel Time with FLOPs", "%", "kernel time")
+def _flops_coverage(window: Window) -> Value:
+    """Share of the kernels' time (of the operator events' own time without a GPU) whose FLOPs are known."""
+    return share(_known(window, "flops"), _of_kernels(window, "gpu"))

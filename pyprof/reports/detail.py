@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every operator."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from pyprof.db.source import Source
+from pyprof.reports import Column, figure, report, spread
+from pyprof.reports.sums import SPREADS, operators
+
+# Columns that name an operator, for every report that has rows about operators.
+OP_ID = Column("op_id", "Op ID", "", "Type and number of the operator: unique in the recording.", str)
+NAME = Column(
+    "name", "Op Name", "", "Path in the model, the operation last; of equal siblings [2] is the second.", str
+)
+DIRECTION = Column("direction", "Direction", "", "fprop or bprop; empty if neither.", str)
+TYPE = Column("type", "Op Type", "", "Kind of operation, however the call spells it.", str)
+ELIGIBLE = Column(
+    "eligible", "TC Eligible", "", "Whether tensor cores could do it, in some type on some GPU.", bool
+)
+USING = Column(
+    "using_tc", "Using TC", "",
+    "Whether a kernel of it used tensor cores; empty if no name tells, and without a GPU.", bool,
+)  # fmt: skip
+
+
+@report(
+    "detail",
+    "All Iterations",
+    (
+        OP_ID,
+        NAME,
+        DIRECTION,
+        TYPE,
+        figure("calls", heading="No. Calls"),
+        ELIGIBLE,
+        USING,
+        *(column for name in SPREADS for column in spread(name)),
+        Column("dtype", "Data Type", "", "Type of the operands.", str),
+        Column("stack", "Stack Trace", "", "Source lines of the call, one a line, outermost first.", str),
+        Column("shapes", "Input Shapes", "", "Shapes of the tensors of the call.", str, True),
+        Column("params", "Parameters", "", "Arguments of the call, as in docs/columns.md.", str, True),
+        Column("module", "Module", "", "Path of the module that made the call.", str, True),
+        figure("kernels", extra=True),
+        figure("tc_kernels", extra=True),
+        figure("kernel", extra=True),
+        figure("tc", extra=True),
+    ),
+    suffix="detailed",
+)
+def detail(source: Source) -> pd.DataFrame:
+    """One row per operator (a place in the model, with its arguments and direction), by GPU time; sums over its
+    executions. API calls and GPU events outside of every operator have rows of their own, named unassociated."""
+    return operators(source)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators as a tree of groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pyprof.db.source import Source
+from pyprof.model import Ints
+from pyprof.reports import Column, figure, report, spread
+from pyprof.reports.sums import SPREADS, operators
+
+_OUTSIDE = "unassociated"
+_ENDS = (("", "sum"), ("_min", "min"), ("_max", "max"))
+_BOUNDS = np.iinfo(np.int64)
+_HOW: dict[str, tuple[np.ufunc, int]] = {
+    "sum": (np.add, 0), "min": (np.minimum, _BOUNDS.max), "max": (np.maximum, _BOUNDS.min)
+}  # fmt: skip
+
+
+@report(
+    "group_node",
+    "Group Op Report",
+    (
+        Column("name", "Name", "", "Path of the group; / is everything.", str),
+        figure("calls", heading="Num Calls Aggregated"),
+        Column("eligible", "Num TC Eligible Ops", "count", "Operators in it that tensor cores could do."),
+        Column(
+            "using_tc", "Num Ops Using TC", "count", "Operators in it of which a kernel used tensor cores."
+        ),
+        *(column for name in SPREADS for column in spread(name)),
+        Column("level", "Level", "", "Depth in the tree; / is 0.", int, True),
+        Column("ops", "Num Ops", "count", "Operators in it.", int, True),
+    ),
+)
+def group_node(source: Source) -> pd.DataFrame:
+    """One row per group of the model, parents before children: what the operators in it and in the groups inside it
+    add up to. What is outside of every operator is the group unassociated/. So a group is the sum of the groups and
+    operators directly inside it, and / is the total of the summary."""
+    found = operators(source, "id")
+    paths = [
+        _OUTSIDE if outside else name.rpartition("/")[0]
+        for name, outside in zip(found["name"], found["unassociated"])
+    ]
+    names, at, parent, level = tree(paths)
+    sums = {
+        "calls": found["calls"], "ops": np.ones(len(found)), "eligible": found["eligible"],
+        "using_tc": found["tc_kernels"].fillna(0) > 0,
+    }  # fmt: skip
+    out: dict[str, Any] = {
+        name: add_up("sum", np.asarray(v, np.int64), at, parent, level) for name, v in sums.items()
+    }
+    for name in SPREADS:
+        known = len(found) > 0 and found[name].notna().all()
+        for end, how in _ENDS:
+            values = found[name + end].to_numpy(np.int64) if known else None
+            out[name + end] = None if values is None else add_up(how, values, at, parent, level)
+        out[f"{name}_avg"] = out[name] / out["calls"] if known else None
+    if not source.gpu:
+        out["using_tc"] = None
+    shown = [f"{path}/" if number else "/" for number, path in enumerate(names)]
+    return pd.DataFrame({"name": shown, **out, "level": level})
+
+
+def tree(paths: list[str]) -> tuple[list[str], Ints, Ints, Ints]:
+    """Groups of some paths and all that are above them, parents first: their paths, the group of each given path, and
+    of each group its parent (-1 of the root) and depth.
+
+    >>> names, at, parent, level = tree(["a/b", "", "a/b"])
+    >>> names, at.tolist(), parent.tolist(), level.tolist()
+    (['', 'a', 'a/b'], [2, 0, 2], [-1, 0, 1], [0, 1, 2])
+    """
+    above: dict[str, str] = {}
+    for path in set(paths):
+        while path and path not in above:
+            above[path] = path = path.rpartition("/")[0]
+    # A slash sorts before all that names consist of, so that a group's own groups follow it.
+    names = ["", *sorted(above, key=lambda path: path.replace("/", "\0"))]
+    number = {path: i for i, path in enumerate(names)}
+    parent = np.array([-1] + [number[above[path]] for path in names[1:]], np.int64)
+    level = np.zeros(len(names), np.int64)
+    for i, up in enumerate(parent.tolist()):
+        if up >= 0:
+            level[i] = level[up] + 1
+    return names, np.array([number[path] for path in paths], np.int64), parent, level
+
+
+def add_up(how: str, values: Ints, at: Ints, parent: Ints, level: Ints) -> Ints:
+    """The sum, min or max over all that is in each group. `values` belong to the groups `at`."""
+    function, first = _HOW[how]
+    out = np.full(len(parent), first, np.int64)
+    function.at(out, at, values)
+    for depth in range(int(level.max()), 0, -1):
+        here = np.flatnonzero(level == depth)
+        function.at(out, parent[here], out[here])
+    return out

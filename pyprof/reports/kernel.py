@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels of every operator."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from pyprof.db.source import Source
+from pyprof.model import KINDS
+from pyprof.reports import Column, report, spread
+from pyprof.reports.detail import DIRECTION, NAME, OP_ID
+from pyprof.reports.sums import MINE, frame, known
+
+KIND = Column("kind", "Kind", "", "kernel, memcpy, memset, or operator: an event on the CPU.", str, True)
+
+
+@report(
+    "kernel",
+    "Kernel Report",
+    (
+        Column("kernel", "Kernel Name", "", "Name without arguments and template parameters.", str),
+        OP_ID,
+        NAME,
+        DIRECTION,
+        Column(
+            "uses_tc", "Uses TC", "", "Whether it used tensor cores; empty if its name does not tell.", bool
+        ),
+        *spread("gpu", "kernel_gpu", "", "an event"),
+        *spread("api", "kernel_api", "", "an event with a launch record"),
+        Column("calls", "Calls", "count", "Events on the device.", int, True),
+        KIND,
+    ),
+)
+def kernel(source: Source) -> pd.DataFrame:
+    """One row per operator and short name of a kernel, copy or set, by GPU time."""
+    table = frame(
+        source,
+        f"""select k.short_name as kernel, o.op_id, o.name, o.direction, s.kind,
+                   case when s.kind = 3 then null when max(s.tc = 1) then 1 when max(s.tc = 3) and s.kind = 0 then null
+                        else 0 end as uses_tc,
+                   sum(s.gpu) as gpu, sum(s.gpu) * 1.0 / sum(s.calls) as gpu_avg, min(s.gpu_min) as gpu_min,
+                   max(s.gpu_max) as gpu_max, sum(s.calls) as calls,
+                   case when sum(s.launched) then sum(s.api) end as api, min(s.api_min) as api_min,
+                   sum(s.api) * 1.0 / nullif(sum(s.launched), 0) as api_avg, max(s.api_max) as api_max
+            from op_kernel_stat s join operator o on o.id = s.operator join kernel_name k on k.id = s.name
+            where {MINE}
+            group by s.operator, k.short_name, s.kind
+            order by gpu desc, o.id, k.short_name""",
+    )
+    table["kind"] = [KINDS[code] for code in table["kind"]]
+    return known(source, table)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What reports about operators have in common: sums over workers and executions, and how they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pandas as pd
+
+from pyprof.db.source import Source
+from pyprof.model import DIRECTIONS
+
+SPREADS = ("cpu", "gpu", "overhead", "idle")
+_SUMS = ("calls", "kernels", "tc_kernels", "kernel", "tc")
+# Rows of op_stat of the aggregation, of one worker if the source is of one.
+MINE = "s.aggregation = :aggregation and (:worker is null or s.worker = :worker)"
+# What says nothing where there is no GPU: gaps on it, API calls, tensor cores.
+_ON_GPU = ("overhead", "idle")
+
+
+def frame(source: Source, query: str) -> pd.DataFrame:
+    """A query with :aggregation and :worker; integers stay integers, NULL is None."""
+    cursor = source.store.connection.execute(
+        query, {"aggregation": source.aggregation.id, "worker": source.worker}
+    )
+    return pd.DataFrame(cursor.fetchall(), columns=[column[0] for column in cursor.description], dtype=object)
+
+
+def spreads(names: Iterable[str] = SPREADS, of: str = "calls") -> str:
+    """Sum, mean, smallest and largest over rows `s` of a table of statistics."""
+    return ", ".join(
+        f"sum(s.{n}) as {n}, sum(s.{n}) * 1.0 / sum(s.{of}) as {n}_avg, min(s.{n}_min) as {n}_min, "
+        f"max(s.{n}_max) as {n}_max"
+        for n in names
+    )
+
+
+def operators(source: Source, order: str = "gpu desc, cpu desc, id") -> pd.DataFrame:
+    """One row per operator that ran: its sums over workers, and what it is."""
+    sums = ", ".join(f"sum(s.{name}) as {name}" for name in _SUMS)
+    return known(
+        source,
+        frame(
+            source,
+            f"""with o as (
+                    select s.operator as id, {sums}, {spreads()} from op_stat s where {MINE} group by s.operator),
+                     unknown as (select distinct s.operator as id from op_kernel_stat s where {MINE} and s.tc = 3)
+                select o.*, p.op_id, p.name, p.type, p.direction, p.module, p.params, p.dtype, p.shapes, p.eligible,
+                       p.unassociated, k.frames as stack,
+                       case when o.tc_kernels > 0 then 1 when unknown.id is null then 0 end as using_tc
+                from o join operator p using (id) left join stack k on k.id = p.stack left join unknown using (id)
+                order by {order}""",
+        ),
+    )
+
+
+def known(source: Source, table: pd.DataFrame) -> pd.DataFrame:
+    """Without a GPU what is said of GPUs is missing; the direction in words."""
+    if not source.gpu:
+        names = [f"{name}{end}" for name in _ON_GPU for end in ("", "_avg", "_min", "_max")]
+        for name in [*names, "using_tc", "tc", "tc_kernels"]:
+            if name in table:
+                table[name] = None
+    if "direction" in table:
+        table["direction"] = direction(table["direction"])
+    return table
+
+
+def direction(codes: Iterable[int]) -> list[str | None]:
+    """fprop or bprop; None for neither."""
+    return [None if DIRECTIONS[code] == "na" else DIRECTIONS[code] for code in codes]
