@@ -4,6 +4,8 @@
 pyprof run train.py --epochs 1     profile a script, write net.sqlite
 pyprof parse net.sqlite -o net.dict
 pyprof prof --csv net.dict
+pyprof report op_type net.sqlite    one of DLProf's reports
+pyprof save net.sqlite -o net_dldb.sqlite
 pyprof info net.sqlite              what a recording holds
 pyprof info                         who can record the GPU here
 pyprof estimate train.py            FLOPs, bytes and parameters by module, without a recording
@@ -89,6 +91,8 @@ def _parser() -> argparse.ArgumentParser:
     estimate.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     commands.add_parser("parse", help="turn a recording into net.dict", add_help=False)
     commands.add_parser("prof", help="print the table of kernels", add_help=False)
+    commands.add_parser("report", help="print a report of a recording or a profile database", add_help=False)
+    commands.add_parser("save", help="make a profile database of a recording", add_help=False)
     commands.add_parser("info", help="say what a recording holds", add_help=False)
     return parser
 
@@ -134,6 +138,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         from pyprof.info import main as info
 
         return info(words[1:])
+    if words[:1] == ["report"]:
+        from pyprof.dlprof.report import report
+
+        return report(words[1:])
+    if words[:1] == ["save"]:
+        from pyprof.dlprof.report import save
+
+        return save(words[1:])
     arguments = _parser().parse_args(words)
     try:
         if arguments.command == "estimate":

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pyprof import place
 from pyprof.dlprof.options import Settings
 from pyprof.errors import CaptureError, UsageError
-from pyprof.reports import Report, find
+from pyprof.reports import Report, find, output
 
 _DATABASE = "_dldb"
 _ENDING = ".sqlite"
@@ -67,7 +67,7 @@ def profile_names(settings: Settings) -> list[str]:
 def _report_files(settings: Settings, reports: tuple[Report, ...]) -> list[str]:
     names = profile_names(settings)
     return [
-        os.path.normpath(os.path.join(settings.output_path, f"{name}_{report.suffix}.{ending}"))
+        os.path.normpath(os.path.join(settings.output_path, output.file_name(report, name, ending)))
         for name in names for report in reports for ending in settings.formats
     ]  # fmt: skip
 

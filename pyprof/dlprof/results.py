@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 
 from pyprof.db.aggregate import aggregations
@@ -60,7 +61,7 @@ def _reports(settings: Settings, where: Outputs, source: Source, name: str, stag
         with stages.stage(f"writing report {report.name}"):
             paths = output.write(report, source, where.folder, name, settings.formats, settings.csv_style)
         for path in paths:
-            stages.say(MINIMAL, f"wrote {path}")
+            stages.say(MINIMAL, f"wrote {os.path.normpath(path)}")
 
 
 def _more(where: Outputs, source: Source, stages: Stages) -> None:
