@@ -365,9 +365,7 @@ def test_both_forms_are_read_back_alike(tool: Tool, tmp_path: Path) -> None:
         step()
         pyprof.shutdown()
         tables.append(
-            pyprof.load(nsys_file(tmp_path / f"{mode}.sqlite", tool.log))
-            .table.astype(object)
-            .fillna("none")
+            pyprof.load(nsys_file(tmp_path / f"{mode}.sqlite", tool.log)).table.astype(object).fillna("none")
         )
     registered, classic = tables
     for column in ("op", "mod", "params", "layer", "dir", "flops", "bytes"):
