@@ -93,7 +93,7 @@ def named(path: str) -> Iterator[str]:
         yield name
         os.replace(name, os.path.realpath(path))
     except BaseException:
-        for each in (name, name + _JOURNAL):
+        for each in (name + _JOURNAL, name):
             with suppress(FileNotFoundError):
                 os.unlink(each)
         raise
@@ -152,9 +152,6 @@ def _remove_abandoned(folder: str) -> None:
             if entry.name.startswith(_PREFIX) and entry.name.endswith(_SUFFIX):
                 with suppress(OSError):
                     _remove_if_abandoned(entry.path)
-            elif entry.name.startswith(_PREFIX) and entry.name.endswith(_SUFFIX + _JOURNAL):
-                with suppress(OSError):
-                    _remove_journal(entry.path)
 
 
 def _remove_if_abandoned(name: str) -> None:
@@ -163,17 +160,11 @@ def _remove_if_abandoned(name: str) -> None:
     file = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.unlink(name)
         with suppress(FileNotFoundError):
-            os.unlink(name + _JOURNAL)
+            os.unlink(name + _JOURNAL)  # SQLite's; before the file, or nobody would find it
+        os.unlink(name)
     finally:
         os.close(file)
-
-
-def _remove_journal(name: str) -> None:
-    """SQLite's, beside a scratch file: of no use without it."""
-    if not os.path.exists(name.removesuffix(_JOURNAL)):
-        os.unlink(name)
 
 
 def _copy(content: Any, file: int) -> None:

@@ -25,12 +25,12 @@ from tests.build import call, recording, write_nsys
 STEPS, OPS = 40, 25
 
 
-def training() -> str:
+def training(steps: int = STEPS, ops: int = OPS) -> str:
     """Lines of a recording: steps of operators with one kernel each."""
     lines = []
-    for step in range(STEPS):
+    for step in range(steps):
         lines.append(f"step {step}")
-        for op in range(OPS):
+        for op in range(ops):
             lines += [f"    {call('torch.relu', (op + 1, step + 1))}", f"        > {10 + op} relu_{op}"]
     return "\n".join(lines)
 
@@ -112,7 +112,11 @@ def rounds(kind: str, folder: Path, count: int, seed: int) -> Counter[str]:
     target = folder / "net_dldb.sqlite"
     seen: Counter[str] = Counter()
 
-    def write() -> None:
+    other = engine.Input(str(write_nsys(folder / "other.sqlite", recording(training(OPS, STEPS)))))
+    other.trace  # noqa: B018
+    (folder / "other.sqlite").unlink()
+
+    def write(source: engine.Input = source) -> None:
         engine.write(source, str(target), engine.Wanted())
 
     def add(first: int) -> None:
@@ -125,7 +129,10 @@ def rounds(kind: str, folder: Path, count: int, seed: int) -> Counter[str]:
             if number % 2:
                 target.unlink(missing_ok=True)
             existed = target.exists()
-            killed(write, rng.uniform(0, took))
+            if number % 3:
+                killed(write, rng.uniform(0, took))
+            else:
+                killed(write, None, rng.randrange(1, 60))
             assert existed <= target.exists(), "what was there has gone"
             seen["there" if target.exists() and whole(target) else "absent"] += 1
     else:
@@ -133,7 +140,7 @@ def rounds(kind: str, folder: Path, count: int, seed: int) -> Counter[str]:
         took = duration(lambda: add(1))
         for number in range(count):
             before = whole(target)
-            work = lambda number=number: add(number % (STEPS - 3) + 2)  # noqa: E731
+            work = lambda number=number: add(number % (OPS - 3) + 2)  # noqa: E731
             if number % 3 == 2:
                 killed(work, rng.uniform(0, took))
             else:
@@ -141,8 +148,9 @@ def rounds(kind: str, folder: Path, count: int, seed: int) -> Counter[str]:
             journal = target.with_name(target.name + "-journal").exists()
             seen["journal"] += journal
             if kind == "replace":
-                write()
-                assert whole(target) == before[:1], "the new file is not what was written"
+                write((other, source)[number % 2])
+                steps = (OPS, STEPS)[number % 2]
+                assert whole(target) == [(0, steps - 1, None)], "the new file is not what was written"
                 continue
             after = whole(target)
             assert after[: len(before)] == before, "an aggregation that was there has gone"
