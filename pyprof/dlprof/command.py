@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from pyprof import __version__
 from pyprof.dlprof import application, child, options
@@ -84,6 +85,9 @@ def _results(settings: Settings, where: Outputs, stages: Stages, code: int) -> i
         results.write(settings, where, path, stages)
         return code
     except PyProfError as error:
+        if where.made:
+            with suppress(OSError):  # a folder for nothing; with a recording in it it stays
+                os.rmdir(where.folder)
         print(f"dlprof: {error}", file=sys.stderr)
         return code or error.exit_code
 

@@ -28,6 +28,7 @@ class Outputs(NamedTuple):
     model_data: str | None
     events: str | None
     reports: tuple[Report, ...]
+    made: bool  # the folder was not there
 
 
 def outputs(settings: Settings) -> Outputs:
@@ -44,7 +45,7 @@ def outputs(settings: Settings) -> Outputs:
         _refuse_existing([recording, model_data, *_report_files(settings, reports)])
     found = Outputs(
         os.path.normpath(folder), recording, _database(base, settings.force), model_data,
-        None if settings.suppress_tb_files else os.path.normpath(os.path.join(folder, settings.tb_dir)), reports,
+        None if settings.suppress_tb_files else os.path.normpath(os.path.join(folder, settings.tb_dir)), reports, made,
     )  # fmt: skip
     _refuse_input(settings, found)
     if made:
