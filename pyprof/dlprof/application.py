@@ -27,6 +27,8 @@ _PYTHON = re.compile(r"(python|pypy)(\d+(\.\d+)?)?t?(\.exe)?")
 _WITH_VALUE = "WX"  # options of the interpreter that take a value
 _ENDS = "cm"  # and those after which nothing of the interpreter comes
 _NO_PYPROF = 7
+# They start the ranks themselves, as python SCRIPT, which nobody would record.
+_LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed")
 
 
 class Application(NamedTuple):
@@ -46,6 +48,7 @@ class Application(NamedTuple):
 
 def split(words: Sequence[str]) -> Application:
     """The parts of a command line. Raises UsageError, with what to do, where it does not run Python."""
+    _refuse_launcher(words)
     place = next((i for i, word in enumerate(words) if _PYTHON.fullmatch(os.path.basename(word))), None)
     if place is None:
         words, place = _of_script(words)
@@ -76,6 +79,16 @@ def split(words: Sequence[str]) -> Application:
     if rest[0] == "-":
         raise UsageError(f"{shlex.join(words)}: a script from stdin has no file; expected a script's name.")
     return Application(tuple(words[:place]), interpreter, tuple(flags), False, tuple(rest))
+
+
+def _refuse_launcher(words: Sequence[str]) -> None:
+    """Launchers of several ranks, as a command or behind -m."""
+    for before, word in zip(("", *words), words):
+        if os.path.basename(word) in _LAUNCHERS and before in ("", "-m"):
+            raise UsageError(
+                f"{word}: starts processes of its own; let it start pyprof run, as in torchrun --nproc-per-node 2 "
+                "-m pyprof run -o nsys_profile.sqlite train.py, then dlprof --nsys_database=nsys_profile.rank0.sqlite."
+            )
 
 
 def _expect(words: Sequence[str], rest: list[str], what: str) -> None:

@@ -179,4 +179,4 @@ def page() -> str:
         lines += ["  | field | what |", "  |---|---|"]
         lines += [f"  | `{field.name}` | {field.text} |" for field in table.fields]
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join(lines[:-1]) + "\n"

@@ -125,7 +125,9 @@ def _save(arguments: argparse.Namespace) -> None:
         raise UsageError(f"{arguments.o} exists: --force replaces it; or name another file with -o.")
     stages = Stages(MINIMAL, "pyprof save")
     source = engine.Input(arguments.file, stages.told)
-    same = os.path.exists(arguments.o) and os.path.samefile(arguments.file, arguments.o)
+    same = all(map(os.path.exists, (arguments.file, arguments.o))) and os.path.samefile(
+        arguments.file, arguments.o
+    )
     if same and not source.is_database:
         raise UsageError(f"{arguments.o}: is what is read, and would be replaced; name another file with -o.")
     with stages.stage("aggregating"):
