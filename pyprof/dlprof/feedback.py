@@ -12,12 +12,13 @@ _WIDTH = 100
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
 
-def text(outcomes: Sequence[Outcome], wall: int | None) -> str:
-    """What was found, the largest saving first; what could not be evaluated is counted. `wall`: ns."""
-    return "\n".join(_lines(outcomes, wall))
+def text(outcomes: Sequence[Outcome], wall: int | None, whole: bool = False) -> str:
+    """What was found, the largest saving first, and what could not be evaluated. `wall`: ns; `whole`: with evidence,
+    and with the facts that are missing."""
+    return "\n".join(_lines(outcomes, wall, whole))
 
 
-def _lines(outcomes: Sequence[Outcome], wall: int | None) -> Iterator[str]:
+def _lines(outcomes: Sequence[Outcome], wall: int | None, whole: bool) -> Iterator[str]:
     found = [(each.rule, each.finding) for each in outcomes if each.finding is not None]
     needs = [each for each in outcomes if each.needs]
     yield f"Expert Systems Feedback: {_count(len(found), 'problem')} found by {_count(len(outcomes), 'rule')}"
@@ -27,7 +28,14 @@ def _lines(outcomes: Sequence[Outcome], wall: int | None) -> Iterator[str]:
         saving = _saving(finding, wall)
         if saving:
             yield "  " + saving
-    if needs:
+        if finding.verify:
+            yield _wrapped(f"To verify: {finding.verify}", "  ")
+        for row in finding.evidence if whole else ():
+            yield _wrapped(", ".join(f"{key}: {value}" for key, value in row.items()), "    ")
+    if whole:
+        for each in needs:
+            yield _wrapped(f"Not evaluated: {each.rule.id} {each.rule.name}, {each.needs}", "")
+    elif needs:
         names = ", ".join(each.rule.id for each in needs)
         yield _wrapped(f"Not evaluated, for facts that were not recorded: {names}.", "")
 

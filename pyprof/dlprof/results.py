@@ -42,7 +42,7 @@ def write(settings: Settings, where: Outputs, path: str, stages: Stages) -> None
         if settings.level >= MINIMAL:
             with stages.stage("evaluating expert rules"):
                 outcomes = evaluate(source)
-            print(feedback.text(outcomes, source.window.wall), flush=True)
+            print(feedback.text(outcomes, source.window.wall, settings.level >= DETAILED), flush=True)
 
 
 def _say_what(source: Source, stages: Stages) -> None:
