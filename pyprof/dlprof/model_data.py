@@ -18,6 +18,8 @@ from pyprof.errors import PyProfError
 from pyprof.model import DIRECTIONS, KINDS, PHASES
 
 VERSION = 1
+Told = Callable[[float], None]
+_OFTEN = 1 << 15  # rows between two words about the progress
 
 
 class Field(NamedTuple):
@@ -26,7 +28,7 @@ class Field(NamedTuple):
     name: str
     column: str
     text: str
-    made: Callable[[Any], Any] | None = None
+    made: Callable[[Any], Any] | None = None  # for small tables: the others are made into JSON by SQLite
 
 
 class Table(NamedTuple):
@@ -38,16 +40,14 @@ class Table(NamedTuple):
     fields: tuple[Field, ...]
 
 
-def _named(names: tuple[str, ...]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None else names[value]
+def _named(column: str, names: tuple[str, ...]) -> str:
+    """SQL that names a number."""
+    cases = " ".join(f"when {number} then '{name}'" for number, name in enumerate(names))
+    return f"case {column} {cases} end"
 
 
 def _flag(value: Any) -> bool | None:
     return None if value is None else bool(value)
-
-
-def _uses(value: Any) -> bool | None:
-    return {0: False, 1: True}.get(value)
 
 
 def _lines(value: str | None) -> list[str]:
@@ -73,8 +73,8 @@ TABLES = (
           "from operator o left join stack k on k.id = o.stack order by o.id", (
         Field("id", "o.id", "Number."), Field("op_id", "o.op_id", "Id as in the reports."),
         Field("name", "o.name", "Path in the tree."), Field("type", "o.type", "Kind of operation."),
-        Field("direction", "o.direction", "fprop, bprop or na.", _named(DIRECTIONS)),
-        Field("phase", "o.phase", "forward, backward, recompute, optimizer or none.", _named(PHASES)),
+        Field("direction", _named("o.direction", DIRECTIONS), "fprop, bprop or na."),
+        Field("phase", _named("o.phase", PHASES), "forward, backward, recompute, optimizer or none."),
         Field("module", "o.module", "Module of the model."), Field("dtype", "o.dtype", "Types of the arguments."),
         Field("shapes", "o.shapes", "Shapes of the arguments."), Field("params", "o.params", "Other arguments."),
         Field("tc_eligible", "o.eligible", "Tensor cores could do it.", _flag),
@@ -105,15 +105,17 @@ TABLES = (
              order by e.id""", (
         Field("id", "e.id", "Number."), Field("op", "e.op", "Execution that launched it."),
         Field("operator", "e.operator", "Its operator."), Field("worker", "e.id >> 40", "Worker."),
-        Field("kind", "e.kind", "kernel, memcpy, memset, or cpu.", _named(_KINDS)),
+        Field("kind", _named("e.kind", _KINDS), "kernel, memcpy, memset, or cpu."),
         Field("name", "n.name", "Whole name."), Field("device", "e.device", "Device."),
         Field("stream", "e.stream", "Stream."), Field("start_ns", "e.start", "Start on the device."),
         Field("duration_ns", "e.dur", "Time on the device; of an operator event its own time."),
         Field("api_name", "s.text", "API call that launched it."), Field("api_start_ns", "a.start", "Its start."),
         Field("api_duration_ns", "a.dur", "Its length."),
-        Field("uses_tc", "e.tc", "Used tensor cores; null: does not apply or is unknown.", _uses),
-        Field("grid", "json_array(g.grid_x, g.grid_y, g.grid_z)", "Blocks.", lambda v: _triple(v)),
-        Field("block", "json_array(g.block_x, g.block_y, g.block_z)", "Threads.", lambda v: _triple(v)),
+        Field("uses_tc", "json(case e.tc when 1 then 'true' when 0 then 'false' end)",
+              "Used tensor cores; null: does not apply or is unknown."),
+        Field("grid", "case when g.grid_x is not null then json_array(g.grid_x, g.grid_y, g.grid_z) end", "Blocks."),
+        Field("block", "case when g.block_x is not null then json_array(g.block_x, g.block_y, g.block_z) end",
+              "Threads."),
         Field("flops", "e.flops", "Operations."), Field("bytes", "e.bytes", "Bytes that must move."),
         Field("copied_bytes", "e.copied", "Of a copy or set: its size."),
     )),
@@ -126,49 +128,53 @@ TABLES = (
 )  # fmt: skip
 
 
-def _triple(value: str) -> list[int] | None:
-    found = json.loads(value)
-    return None if None in found else found
-
-
-def save(source: Source, path: str) -> None:
+def save(source: Source, path: str, told: Told = lambda share: None) -> None:
     """Write the object into a file: whole or not at all. Raises PyProfError."""
     try:
         with place.named(path) as name, open(name, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.writelines(pieces(source))
+            file.writelines(pieces(source, told))
     except OSError as error:
         raise PyProfError(f"{path}: cannot be written ({error.strerror or error}).") from error
 
 
-def pieces(source: Source) -> Iterator[str]:
-    """The text of the object, a row at a time."""
-    one = source.aggregation
+def pieces(source: Source, told: Told = lambda share: None) -> Iterator[str]:
+    """The text of the object, a row at a time; `told` is called with the share that is done."""
+    one, store = source.aggregation, source.store
     head = {
         "method": one.method, "key": one.key, "iter_start": one.first, "iter_stop": one.last,
     }  # fmt: skip
-    yield f'{{"pyprof_model_data": {VERSION},\n"meta": {_json(source.store.meta)},\n"aggregation": {_json(head)}'
+    yield f'{{"pyprof_model_data": {VERSION},\n"meta": {_json(store.meta)},\n"aggregation": {_json(head)}'
     bound = {"cut": one.iteration_set, "first": one.first, "last": one.last}
+    total = store.rows(
+        "select (select count(*) from event) + (select count(*) from op) + (select count(*) from api)"
+    )
+    done = 0
     for table in TABLES:
         yield f",\n{_json(table.name)}: ["
-        for number, row in enumerate(_rows(source.store, table, bound)):
-            yield (",\n" if number else "\n") + _json(row)
+        for number, row in enumerate(_rows(store, table, bound)):
+            yield (",\n" if number else "\n") + row
+            done += 1
+            if not done % _OFTEN:
+                told(min(1.0, done / total[0][0]))
         yield "\n]"
     yield "\n}\n"
 
 
-def _rows(store: Store, table: Table, bound: dict[str, int]) -> Iterator[dict[str, Any]]:
+def _rows(store: Store, table: Table, bound: dict[str, int]) -> Iterator[str]:
+    made = {field.name: field.made for field in table.fields if field.made is not None}
+    if not made:
+        pairs = ", ".join(f"'{field.name}', {field.column}" for field in table.fields)
+        for (row,) in store.connection.execute(f"select json_object({pairs}) {table.rows}", bound):
+            yield row
+        return
     columns = ", ".join(field.column for field in table.fields)
-    names = [field.name for field in table.fields]
-    makers = [(field.name, field.made) for field in table.fields if field.made is not None]
     for values in store.connection.execute(f"select {columns} {table.rows}", bound):
-        row = dict(zip(names, values))
-        for name, made in makers:
-            row[name] = made(row[name])
-        yield row
+        row = dict(zip((field.name for field in table.fields), values))
+        yield _json({name: made[name](value) if name in made else value for name, value in row.items()})
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def page() -> str:

@@ -68,7 +68,8 @@ def _more(where: Outputs, source: Source, stages: Stages) -> None:
     """The dump of the model data, and event files."""
     if where.model_data is not None:
         with stages.stage(f"writing {where.model_data}"):
-            model_data.save(source, where.model_data)
+            said = f"writing {where.model_data}"
+            model_data.save(source, where.model_data, lambda share: stages.told(said, share))
         stages.say(MINIMAL, f"wrote {where.model_data}")
     if where.events is None:
         return
