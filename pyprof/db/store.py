@@ -49,7 +49,9 @@ def written(path: str) -> Iterator[str]:
             yield name
             _settle(Path(path))
     except (OSError, sqlite3.Error, AdbcError) as error:
-        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+        reason = str(error).partition("\n")[0]  # a second line is the query
+        if isinstance(error, OSError) and error.errno:
+            reason = os.strerror(error.errno)
         raise PyProfError(
             f"{path}: the database could not be written ({reason}). Name another file."
         ) from error

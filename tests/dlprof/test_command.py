@@ -7,6 +7,7 @@ import filecmp
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -60,6 +61,16 @@ def test_a_module_in_another_environment_and_folder(tmp_path: Path):
     assert sorted(os.listdir(tmp_path / "out")) == ["net_dldb.sqlite", "net_op_type.csv", "rec.sqlite"]
 
 
+def test_a_module_by_the_command_itself(tmp_path: Path):
+    """Which has its own folder first on the path, not the current one."""
+    (tmp_path / "mine.py").write_text("import sys, torch\nprint(__file__, sys.path[0])\ntorch.ones(1)\n")
+    code = "import sys\nsys.path[0] = '/nowhere'\nfrom pyprof.cli import main\nsys.exit(main(['run', '-m', 'mine']))"
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert run.stdout == f"{tmp_path / 'mine.py'} {tmp_path}\n", run.stderr
+    assert (tmp_path / "net.sqlite").exists()
+
+
 def test_a_program_that_fails_keeps_its_exit_code_and_its_traceback(tmp_path: Path):
     (tmp_path / "x.py").write_text("import torch\ntorch.relu(torch.ones(3))\n1 / 0\n")
     code, _, errors = finish(start("-b", "-vquiet", "python", "x.py", cwd=tmp_path))
@@ -80,7 +91,9 @@ def test_a_program_that_leaves_no_recording(tmp_path: Path):
 
 WAITING = """
 import pathlib, time, torch
-torch.relu(torch.ones(3))
+one = torch.ones(3)
+for _ in range(OPERATORS):
+    torch.relu(one)
 pathlib.Path("ready").touch()
 for _ in range(6000):
     time.sleep(0.01)
@@ -99,8 +112,9 @@ for _ in range(6000):
 def test_signals_reach_the_application_and_reports_are_written(
     number: int, group: bool, expected: int, tmp_path: Path
 ):
-    """To the whole group, as ctrl-C and launchers do, or to the command alone."""
-    (tmp_path / "x.py").write_text(WAITING)
+    """To the whole group, as ctrl-C and launchers do, or to the command alone. What the group has is not passed on:
+    a second SIGTERM ends what writes the recording, which takes a while."""
+    (tmp_path / "x.py").write_text(WAITING.replace("OPERATORS", "60000" if group else "1"))
     process = start("-b", "--reports=op_type", "python", "x.py", cwd=tmp_path)
     while not (tmp_path / "ready").exists():
         assert process.poll() is None, process.communicate()

@@ -17,7 +17,8 @@ from pyprof.db import store
 from pyprof.dlprof import application, model_data, options
 from pyprof.dlprof.options import OPTIONS, read
 from pyprof.errors import UsageError
-from tests.dlprof.conftest import Run
+from tests.build import recording, write_nsys
+from tests.dlprof.conftest import Run, steps
 
 # Every option of `dlprof --help`, and of release 1.8.
 OF_DLPROF = [
@@ -257,13 +258,18 @@ def test_a_database_is_aggregated_anew_in_a_copy(aggregate: Run, dlprof: Run, fo
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits of files")
-def test_a_folder_without_room(folder: Path, dlprof: Run):
+@pytest.mark.parametrize(
+    "room", [64, 384, 512]
+)  # KiB: not for the empty tables, not for all rows, for all indexes
+def test_a_folder_without_room(room: int, folder: Path, dlprof: Run):
     import resource
     import signal
 
+    os.unlink("nsys.sqlite")
+    write_nsys(folder / "nsys.sqlite", recording(steps(400)))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (65536, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room << 10, before[1]))
     try:
         code, out, errors = dlprof(
             "--nsys_database=nsys.sqlite", "--reports=all", "-vminimal", "--output_path=new"
