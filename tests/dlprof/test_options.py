@@ -258,18 +258,20 @@ def test_a_database_is_aggregated_anew_in_a_copy(aggregate: Run, dlprof: Run, fo
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits of files")
-@pytest.mark.parametrize(
-    "room", [64, 384, 512]
-)  # KiB: not for the empty tables, not for all rows, for all indexes
-def test_a_folder_without_room(room: int, folder: Path, dlprof: Run):
+@pytest.mark.parametrize("share", [0.1, 0.8, 0.9, 0.98])
+def test_a_folder_without_room(share: float, folder: Path, dlprof: Run):
+    """For less than the database: not for tables without rows, for all facts, or for the aggregation."""
     import resource
     import signal
 
     os.unlink("nsys.sqlite")
     write_nsys(folder / "nsys.sqlite", recording(steps(400)))
+    assert dlprof("--nsys_database=nsys.sqlite", "--profile_name=all")[0] == 0
+    room = int(os.path.getsize("all_dldb.sqlite") * share)
+    os.unlink("all_dldb.sqlite")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room << 10, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
     try:
         code, out, errors = dlprof(
             "--nsys_database=nsys.sqlite", "--reports=all", "-vminimal", "--output_path=new"
