@@ -9,6 +9,8 @@ A line is a range, what is indented under it happens inside. Other lines:
     op seq=3 aten::mm           a RecordFunction event: capture files only; `forward=1` is the forward's thread
     open TEXT / mark TEXT / between TEXT      a range never closed, an instant, a start/end range around its lines
     wait 30                     time goes by
+    api 30 cudaDeviceSynchronize_v3020        an API call that starts nothing, 30 ns long
+    file 30 read                a call into the operating system, 30 ns long
 
 Options of a kernel: stream, device, process, context, grid, block, registers, static, dynamic, graph, correlation
 (`none`: no launch record), skew (ns from the start of the launch to the start of the kernel).
@@ -76,6 +78,18 @@ class Launch:
     thread: int = 1
     process: int = PROCESS
     driver: bool = False
+    name: str | None = None
+
+
+@dataclass
+class File:
+    """A call into the operating system that works on a file."""
+
+    name: str
+    start: int
+    end: int
+    thread: int = 1
+    process: int = PROCESS
 
 
 @dataclass
@@ -123,6 +137,7 @@ class Recording:
     kernels: list[Kernel] = field(default_factory=list)
     ops: list[Op] = field(default_factory=list)
     steps: list[tuple[int, int, int]] = field(default_factory=list)  # number, start, end
+    files: list[File] = field(default_factory=list)
 
 
 def _call(name: str, args: Sequence[Any], keywords: dict[str, Any]) -> Call:
@@ -203,6 +218,15 @@ class _Builder:
             self.process = int(words[2]) if len(words) > 2 else self.process
         elif word == "wait":
             self.clock += int(rest)
+        elif word in ("api", "file"):
+            length, _, name = rest.partition(" ")
+            start = self._tick()
+            self.clock += int(length)
+            if word == "file":
+                self.out.files.append(File(name, start, self.clock, **here))
+            else:
+                self.correlation += 1
+                self.out.launches.append(Launch(start, self.clock, self.correlation, **here, name=name))
         elif word in (">", "+"):
             self._kernel(rest, launched=word == ">")
         elif word == "open":
@@ -283,6 +307,7 @@ CAPTURE = {
     **NSYS,
     "PYPROF_OP": "start end globalTid nameId scope textId seq forwardGlobalTid",
     "PYPROF_STEP": "number start end globalTid",
+    "PYPROF_IO": "start end globalTid nameId",
     "PYPROF_META": "name value",
     "PYPROF_LOST": "reason count",
 }
@@ -365,6 +390,8 @@ def write_capture(path: Path, what: Recording, lean: bool = False, version: str 
             nameId=tables.id(op.name), scope=int(is_backward(op.name) and not op.name.startswith("autograd::engine")),
             textId=tables.id(op.text), seq=op.seq, forwardGlobalTid=forward,
         )  # fmt: skip
+    if what.files:
+        tables.rows["PYPROF_IO"] = tables.rows.pop("OSRT_API")
     for number, start, end in what.steps:
         tables.add("PYPROF_STEP", number=number, start=start, end=end, globalTid=_global(PROCESS, 1))
     tables.rows["StringIds"] = [dict(id=number, value=text) for text, number in tables.ids.items()]
@@ -386,7 +413,12 @@ def _nsys_tables(what: Recording, registered: bool, lean: bool) -> _Tables:
         tables.add(
             "CUPTI_ACTIVITY_KIND_RUNTIME", start=launch.start, end=launch.end, eventClass=0, returnValue=0,
             globalTid=_global(launch.process, launch.thread), correlationId=launch.correlation,
-            nameId=tables.id("cuLaunchKernel" if launch.driver else "cudaLaunchKernel_v7000"),
+            nameId=tables.id(launch.name or ("cuLaunchKernel" if launch.driver else "cudaLaunchKernel_v7000")),
+        )  # fmt: skip
+    for file in what.files:
+        tables.add(
+            "OSRT_API", start=file.start, end=file.end, eventClass=27, returnValue=0, nestingLevel=0,
+            globalTid=_global(file.process, file.thread), nameId=tables.id(file.name),
         )  # fmt: skip
     for kernel in what.kernels:
         common = dict(

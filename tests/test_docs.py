@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from pyprof.metrics import FIGURES, METRICS
+from pyprof.metrics.page import markdown as metrics_page
 from pyprof.prof import gpus
 from pyprof.prof.columns import COLUMNS, markdown
+from pyprof.reports import every
+from pyprof.reports.page import markdown as reports_page
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -41,3 +45,31 @@ def test_the_twenty_columns_of_the_original_come_first_with_its_headings():
     )
     assert ", ".join(f"{spec.key} {spec.heading}" for spec in list(COLUMNS.values())[:20]) == original
     assert len({spec.heading for spec in COLUMNS.values()}) == len(COLUMNS)
+
+
+@pytest.mark.parametrize(("name", "page"), [("metrics", metrics_page), ("reports", reports_page)])
+def test_the_pages_of_figures_and_reports_are_what_the_code_generates(name, page, request):
+    path = ROOT / "docs" / f"{name}.md"
+    if request.config.getoption("--regold"):
+        path.write_text(page(), encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == page()
+
+
+def test_every_figure_and_column_of_a_report_says_what_it_is():
+    for one in [
+        *METRICS.values(),
+        *FIGURES.values(),
+        *every(),
+        *(c for report in every() for c in report.columns),
+    ]:
+        assert one.text.endswith("."), one
+        assert "|" not in one.text
+    units = {"", "ns", "%", "count", "B", "events", "FLOP/s"}
+    assert {one.unit for one in [*METRICS.values(), *FIGURES.values()]} <= units
+    assert {c.unit for report in every() for c in report.columns} <= units
+    for report in every():
+        assert (
+            len({c.heading for c in report.columns})
+            == len({c.key for c in report.columns})
+            == len(report.columns)
+        )

@@ -88,7 +88,9 @@ def summary(source: Source) -> pd.DataFrame:
     kernels add up to. GPU Time of operators is a sum of unions (what one operator does at once counts once); GPU Time,
     Summed, of kernels is a sum of events: the two differ where events of an operator overlap."""
     columns = ["section", "name", "figure", "value", "unit", "definition"]
-    return pd.DataFrame([row[:6] for row in rows(source)], columns=columns, dtype=object)
+    return pd.DataFrame(
+        [(*row[:4], row.unit or None, row.text) for row in rows(source)], columns=columns, dtype=object
+    )
 
 
 def rows(source: Source) -> Iterator[Row]:

@@ -46,7 +46,7 @@ def operators(source: Source, order: str = "gpu desc, cpu desc, id") -> pd.DataF
                     select s.operator as id, {sums}, {spreads()} from op_stat s where {MINE} group by s.operator),
                      unknown as (select distinct s.operator as id from op_kernel_stat s where {MINE} and s.tc = 3)
                 select o.*, p.op_id, p.name, p.type, p.direction, p.module, p.params, p.dtype, p.shapes, p.eligible,
-                       p.unassociated, k.frames as stack,
+                       p.unassociated, nullif(k.frames, '') as stack,
                        case when o.tc_kernels > 0 then 1 when unknown.id is null then 0 end as using_tc
                 from o join operator p using (id) left join stack k on k.id = p.stack left join unknown using (id)
                 order by {order}""",

@@ -1,0 +1,639 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every figure of an aggregation again, from the raw rows of a recording, slowly and in plain Python.
+
+Nothing of the package's joins, intervals, aggregation or reports is used: an operator is the outermost marker of a call
+on its thread, a GPU event belongs to the operator around the API call of its correlation number, and every length is
+counted between the sorted edges of intervals. Only markers are decoded, and the arguments of a call spelled, by the
+package. Backward passes are not understood.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import prod
+from pathlib import Path
+from statistics import fmean, median, pstdev
+from typing import Any
+
+from pyprof.marker import CallMarker, decode
+from pyprof.model import Call, Tensor
+from pyprof.parse.names import demangle, short_name
+from pyprof.prof.params import dtype, params
+from tests.build import PUSH_POP, START_END, Kernel, Launch, Range, Recording
+
+PARTS = ("tc", "kernel", "memory", "dataloader", "io", "cpu", "other")
+ELIGIBLE = {"linear", "mm", "matmul", "bmm", "conv2d"}
+ON_TENSOR_CORES = re.compile(r"h?884|s16816|xmma")
+NAMELESS = re.compile(r"mystery")
+COLLECTIVE = re.compile(r"nccl")
+Span = tuple[int, int]
+
+
+def length(spans: Iterable[Span]) -> int:
+    """Of the union of intervals."""
+    total, reached = 0, None
+    for start, end in sorted(spans):
+        if reached is None or start > reached:
+            total, reached = total + end - start, end
+        elif end > reached:
+            total, reached = total + end - reached, end
+    return total
+
+
+def clipped(spans: Iterable[Span], low: int, high: int) -> list[Span]:
+    return [(max(a, low), min(b, high)) for a, b in spans if min(b, high) > max(a, low)]
+
+
+@dataclass
+class Event:
+    """A kernel, copy or set with what launched it."""
+
+    raw: Kernel
+    launch: Launch | None
+    worker: int = 0
+    execution: Any = None
+    number: int = 0
+
+    @property
+    def span(self) -> Span:
+        return self.raw.start, self.raw.end
+
+    @property
+    def dur(self) -> int:
+        return self.raw.end - self.raw.start
+
+    @property
+    def begin(self) -> int:
+        return self.launch.start if self.launch else self.raw.start
+
+    @property
+    def kind(self) -> str:
+        return "kernel" if self.raw.size is None else "memset" if self.raw.copy_kind is None else "memcpy"
+
+    @property
+    def tc(self) -> bool | None:
+        if self.kind != "kernel":
+            return False
+        if self.raw.name == "mystery" and self.execution.operator.unassociated:
+            return None
+        return bool(ON_TENSOR_CORES.search(self.raw.name))
+
+
+@dataclass
+class Operator:
+    """A place in the program; `key` tells it from others."""
+
+    key: Any
+    type: str
+    name: str
+    call: Call | None = None
+    stack: str | None = None
+    module: str | None = None
+    unassociated: bool = False
+    op_id: str = ""
+
+    @property
+    def eligible(self) -> bool:
+        return self.type in ELIGIBLE
+
+
+@dataclass
+class Execution:
+    operator: Operator
+    start: int
+    end: int
+    thread: tuple[int, int]
+    worker: int = 0
+    api_calls: list[Launch] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    def figures(self) -> dict[str, int]:
+        """What the table `op` says of it, and its overhead."""
+        cpu = self.end - self.start
+        api = length((c.start, c.end) for c in self.api_calls)
+        gpu = idle = 0
+        for device in {e.raw.device for e in self.events}:
+            spans = [e.span for e in self.events if e.raw.device == device]
+            busy = length(spans)
+            gpu += busy
+            idle += max(b for _, b in spans) - min(a for a, _ in spans) - busy
+        kernels = [e for e in self.events if e.kind == "kernel"]
+        used = [e for e in kernels if e.tc]
+        return {
+            "cpu": cpu, "api": api, "gpu": gpu, "idle": idle, "overhead": max(cpu - api, 0), "kernels": len(kernels),
+            "tc_kernels": len(used), "kernel": sum(e.dur for e in kernels), "tc": sum(e.dur for e in used),
+        }  # fmt: skip
+
+
+@dataclass
+class Iteration:
+    worker: int
+    number: int
+    start: int
+    end: int
+    last: bool  # takes what is left
+
+    def has(self, time: int) -> bool:
+        return self.start <= time and (self.last or time < self.end)
+
+
+class Oracle:
+    """All executions and events of a recording. `chips`: multiprocessors by device number; `workers`: their processes,
+    which are numbered as the files' readers find them."""
+
+    def __init__(self, what: Recording, chips: dict[int, int], workers: Sequence[int]):
+        self.what, self.chips, self.workers = what, chips, list(workers)
+        self.operators: dict[Any, Operator] = {}
+        calls = self._calls()
+        self.executions = calls
+        by_correlation = {(c.process, c.correlation): c for c in what.launches}
+        self.events = [Event(k, by_correlation.get((k.process, k.correlation))) for k in what.kernels]
+        of_call: dict[int, Execution] = {}
+        for call in what.launches:
+            here = [
+                e for e in calls if e.thread == (call.process, call.thread) and e.start <= call.start < e.end
+            ]
+            if here:
+                of_call[id(call)] = here[0]
+            else:
+                name = (
+                    call.name or ("cuLaunchKernel" if call.driver else "cudaLaunchKernel_v7000")
+                ).partition("_v")[0]
+                of_call[id(call)] = self._pseudo(name, call.start, call.end, (call.process, call.thread))
+            of_call[id(call)].api_calls.append(call)
+        for event in self.events:
+            if event.launch:
+                event.execution = of_call[id(event.launch)]
+            else:
+                event.execution = self._pseudo(
+                    "gpu_event", event.raw.start, event.raw.start, (event.raw.process, -1)
+                )
+            event.execution.events.append(event)
+        self._number()
+
+    def _pseudo(self, what: str, start: int, end: int, thread: tuple[int, int]) -> Execution:
+        name = f"unassociated_{what}"
+        operator = self.operators.setdefault(
+            name, Operator(name, name, name, unassociated=True, op_id=name.upper())
+        )
+        self.executions.append(Execution(operator, start, end, thread))
+        return self.executions[-1]
+
+    def _calls(self) -> list[Execution]:
+        """The outermost markers of calls, in order."""
+        found = []
+        ranges = [r for r in self.what.ranges if r.end is not None and r.kind in (PUSH_POP, START_END)]
+        for one in ranges:
+            marker = decode(one.text)
+            if isinstance(marker, CallMarker) and one.kind == PUSH_POP:
+                found.append((one, marker))
+        out = []
+        for one, marker in found:
+            around = [o for o, _ in found if o is not one and _inside(one, o)]
+            if not around:
+                out.append(
+                    Execution(
+                        self._operator(one, marker, ranges), one.start, one.end, (one.process, one.thread)
+                    )
+                )
+        return out
+
+    def _operator(self, one: Range, marker: CallMarker, ranges: list[Range]) -> Operator:
+        traces = [r for r in ranges if r.text.startswith("{'traceMarker'") and _inside(one, r)]
+        trace = max(traces, key=lambda r: r.start).text if traces else ""
+        key = (one.text, trace)
+        if key in self.operators:
+            return self.operators[key]
+        type_ = marker.call.op.strip("_").lower()
+        if trace:  # the markers of DLProf's time
+            said = ast.literal_eval(trace)
+            name = re.sub(
+                r"\((\d+)\)", r"[\1]", said["funcStack"].strip("/").replace("<", "").replace(">", "")
+            )
+            stack = "\n".join(line for line in said["traceMarker"] if "site-packages/torch" not in line)
+        else:
+            where = "/".join(marker.module.split(".")) + "/" if marker.module else ""
+            stack, name = "\n".join(marker.trace), where + type_
+        module = marker.module
+        self.operators[key] = Operator(key, type_, name, marker.call, stack or None, module)
+        return self.operators[key]
+
+    def _number(self) -> None:
+        """Workers, operator ids, ids of events."""
+        known = {e.thread[0] for e in self.executions if not e.operator.unassociated}
+        assert set(self.workers) == known | {
+            k.process for k in self.what.kernels
+        }  # API calls alone make no worker
+        self.executions = [e for e in self.executions if e.thread[0] in self.workers]
+        for execution in self.executions:
+            execution.worker = self.workers.index(execution.thread[0])
+        self.executions.sort(key=lambda e: (e.worker, e.start, e.thread, -e.end))
+        counts: dict[str, int] = defaultdict(int)
+        for execution in self.executions:
+            operator = execution.operator
+            if not operator.op_id:
+                counts[operator.type] += 1
+                operator.op_id = f"{operator.type.upper()}_{counts[operator.type]}"
+        for event in self.events:
+            event.worker = event.execution.worker
+        self.events.sort(key=lambda e: (e.worker, e.begin, e.raw.start, e.raw.device, e.raw.stream))
+
+    # --- iterations
+
+    def span(self, worker: int) -> Span:
+        runs = [e for e in self.executions if e.worker == worker]
+        events = [e for e in self.events if e.worker == worker]
+        return (
+            min([e.start for e in runs] + [e.raw.start for e in events]),
+            max([e.end for e in runs] + [e.raw.end for e in events]),
+        )
+
+    def iterations(self, key: str | None) -> list[Iteration]:
+        """By marks if there are any, else at the ends of a key operator, else one."""
+        out = []
+        for worker, pid in enumerate(self.workers):
+            first, last = self.span(worker)
+            if key is None and self.what.steps and 100 in self.workers:
+                if pid != 100:
+                    continue
+                starts = sorted((a, b) for _, a, b in self.what.steps)
+                bounds = [a for a, _ in starts] + [starts[-1][1]]
+            elif key is not None:
+                ends = sorted({
+                    e.end for e in self.executions
+                    if e.worker == worker and e.operator.name == key
+                })  # fmt: skip
+                bounds = [first, *ends]
+                if not ends or last > ends[-1]:
+                    bounds.append(last)
+            else:
+                bounds = [first, last]
+            for number, (a, b) in enumerate(pairwise(bounds)):
+                out.append(Iteration(worker, number, a, b, b >= last))
+        return out
+
+
+def _inside(one: Range, other: Range) -> bool:
+    same = (one.process, one.thread) == (other.process, other.thread)
+    return same and other.start <= one.start and one.end <= other.end and other is not one  # type: ignore[operator]
+
+
+class Window:
+    """The figures of some iterations, of all workers or of one."""
+
+    def __init__(
+        self, oracle: Oracle, key: str | None, first: int, last: int | None, worker: int | None = None
+    ):
+        self.oracle = oracle
+        every = oracle.iterations(key)
+        last = max(i.number for i in every) if last is None else last
+        self.all = [i for i in every if worker is None or i.worker == worker]
+        self.iterations = [i for i in self.all if first <= i.number <= last]
+        self.executions = [e for e in oracle.executions if self.number(e.worker, e.start) is not None]
+        self.events = [e for e in oracle.events if self.number(e.worker, e.begin) is not None]
+
+    def number(self, worker: int, time: int) -> int | None:
+        for one in self.iterations:
+            if one.worker == worker and one.has(time):
+                return one.number
+        return None
+
+    # --- sums
+
+    def spread(self, chosen: Sequence[Execution]) -> dict[str, Any]:
+        """Columns of reports: total, average, min and max of four figures, and the sums of the others."""
+        found = [e.figures() for e in chosen]
+        out: dict[str, Any] = {"calls": len(found)}
+        for name in ("cpu", "gpu", "overhead", "idle"):
+            values = [f[name] for f in found]
+            if not values:
+                out |= dict.fromkeys((name, f"{name}_avg", f"{name}_min", f"{name}_max"))
+                continue
+            out |= {name: sum(values), f"{name}_avg": sum(values) / len(values), f"{name}_min": min(values),
+                    f"{name}_max": max(values)}  # fmt: skip
+        return out | {n: sum(f[n] for f in found) for n in ("kernels", "tc_kernels", "kernel", "tc")}
+
+    def by_operator(self) -> dict[str, list[Execution]]:
+        out: dict[str, list[Execution]] = defaultdict(list)
+        for execution in self.executions:
+            out[execution.operator.op_id].append(execution)
+        return out
+
+    def parts(self, one: Iteration) -> dict[str, int]:
+        """The breakdown of an iteration: each stretch between two edges belongs to the first class that covers it."""
+        o, mine = self.oracle, one.worker
+        pid = o.workers[mine]
+        events = [e for e in o.events if e.worker == mine]
+        classes = {
+            "tc": [e.span for e in events if e.kind == "kernel" and e.tc],
+            "kernel": [e.span for e in events if e.kind == "kernel" and not e.tc],
+            "memory": [e.span for e in events if e.kind != "kernel"],
+            "dataloader": [
+                (r.start, r.end) for r in o.what.ranges
+                if r.text.startswith("enumerate(DataLoader)#") and r.process == pid
+            ],
+            "io": [(f.start, f.end) for f in o.what.files if f.process == pid],
+            "cpu": [(c.start, c.end) for c in o.what.launches if c.process == pid]
+            + [(e.start, e.end) for e in o.executions if e.worker == mine],
+        }  # fmt: skip
+        inside = {name: clipped(spans, one.start, one.end) for name, spans in classes.items()}  # type: ignore[arg-type]
+        edges = sorted(
+            {one.start, one.end, *(t for spans in inside.values() for span in spans for t in span)}
+        )
+        out = dict.fromkeys(PARTS, 0)
+        for a, b in pairwise(edges):
+            owner = next(
+                (n for n, spans in inside.items() if any(x <= a and b <= y for x, y in spans)), "other"
+            )
+            out[owner] += b - a
+        return out
+
+    def device(self, worker: int, number: int) -> dict[str, int]:
+        """The sums of a device over the iterations."""
+        every = [e for e in self.oracle.events if e.worker == worker and e.raw.device == number]
+        mine = [e for e in self.events if e.worker == worker and e.raw.device == number]
+        kernels = [e for e in mine if e.kind == "kernel"]
+        sms = self.oracle.chips.get(number)
+        late, reached = 0, None
+        for e in sorted(every, key=lambda e: e.raw.start):
+            if reached is not None and e.launch and e.launch.end > reached and e in mine:
+                late += max(e.raw.start - reached, 0)
+            reached = e.raw.end if reached is None else max(reached, e.raw.end)
+        pid = self.oracle.workers[worker]
+        sync = [
+            (c.start, c.end)
+            for c in self.oracle.what.launches
+            if c.process == pid and "Synchronize" in (c.name or "")
+        ]
+        out = {
+            "kernels": len(kernels), "tc_kernels": sum(bool(e.tc) for e in kernels),
+            "kernel": sum(e.dur for e in kernels), "tc": sum(e.dur for e in kernels if e.tc),
+            "memory": sum(e.dur for e in mine if e.kind != "kernel"), "late": late,
+            "launched": sum(e.launch is not None for e in mine),
+            "delay": sum(max(e.raw.start - e.launch.end, 0) for e in mine if e.launch),
+            "queued": sum(max(e.raw.end - e.launch.start, 0) for e in mine if e.launch),
+            "shaped": sum(e.dur for e in kernels) if sms else 0,
+            "filled": sum(e.dur * min(prod(e.raw.grid), sms) for e in kernels) if sms else 0,
+            "busy": 0, "kernel_busy": 0, "communication": 0, "exposed_communication": 0, "exposed_memory": 0,
+            "waited": 0,
+        }  # fmt: skip
+        compute = [e.span for e in every if e.kind == "kernel" and not COLLECTIVE.search(e.raw.name)]
+        comm = [e.span for e in every if e.kind == "kernel" and COLLECTIVE.search(e.raw.name)]
+        memory = [e.span for e in every if e.kind != "kernel"]
+        for one in (i for i in self.iterations if i.worker == worker):
+            k, c, m, s = (clipped(x, one.start, one.end) for x in (compute, comm, memory, sync))
+            out["busy"] += length(k + c + m)
+            out["kernel_busy"] += length(k + c)
+            out["communication"] += length(c)
+            out["exposed_communication"] += length(k + c) - length(k)
+            out["exposed_memory"] += length(k + c + m) - length(k + c)
+            out["waited"] += length(s) + length(k + c + m) - length(s + k + c + m)
+        return out
+
+    # --- figures
+
+    def metrics(self) -> dict[str, Any]:
+        """Figures of the window by name."""
+        lengths = [i.end - i.start for i in self.iterations]
+        walls = {
+            w: sum(i.end - i.start for i in self.iterations if i.worker == w)
+            for w in {i.worker for i in self.iterations}
+        }
+        total = sum(walls.values())
+        parts = [self.parts(i) for i in self.iterations]
+        used = sorted({(e.worker, e.raw.device) for e in self.oracle.events if e.worker in walls})
+        found = [(self.device(w, d), walls[w], self.oracle.chips.get(d)) for w, d in used]
+        shaped = [100 * f["filled"] / (s * w) for f, w, s in found if s]
+        eligible = [e.figures() for e in self.executions if e.operator.eligible]
+        launching = {e.worker for e in self.oracle.events}
+        idle = {(w, d) for w in launching & set(walls) for d in self.oracle.chips} - set(used)
+
+        def mean(name: str) -> float | None:
+            return fmean(100 * f[name] / wall for f, wall, _ in found) if found else None
+
+        idle_share = None if not found else 100 - (mean("busy") or 0)
+
+        comm = sum(f["communication"] for f, _, _ in found)
+        apart = sum(f["exposed_communication"] for f, _, _ in found)
+        kernel = sum(f["kernel"] for f in eligible)
+        launched = sum(f["launched"] for f, _, _ in found)
+        out = {
+            "wall_time": max(walls.values()),
+            "iterations": max(sum(i.worker == w for i in self.iterations) for w in walls),
+            "average_iteration": total / len(lengths), "median_iteration": median(lengths),
+            "iteration_std": pstdev(lengths), "iteration_variation": 100 * pstdev(lengths) / fmean(lengths),
+            "gpu_utilization": mean("busy"), "gpu_idle": idle_share, "kernel_utilization": mean("kernel_busy"),
+            "gpu_utilization_visible": fmean([100 * f["busy"] / w for f, w, _ in found] + [0.0] * len(idle))
+            if found else None,
+            "tc_utilization": 100 * sum(f["tc"] for f in eligible) / kernel if kernel else None,
+            "launch_late_share": mean("late"), "exposed_communication_share": mean("exposed_communication"),
+            "exposed_memory_share": mean("exposed_memory"), "sync_wait_share": mean("waited"),
+            "communication_overlap": 100 - 100 * apart / comm if comm else None,
+            "launch_delay": sum(f["delay"] for f, _, _ in found) / launched if launched else None,
+            "queue_depth": fmean(f["queued"] / w for f, w, _ in found) if launched else None,
+            "sm_efficiency": fmean(shaped) if shaped else None,
+        }  # fmt: skip
+        for part in PARTS:
+            out[f"{part}_share"] = 100 * sum(p[part] for p in parts) / total
+        if not any(f.process in self.oracle.workers for f in self.oracle.what.files):
+            out["io_share"] = None
+        return out
+
+
+# --- rows of reports
+
+
+def _shapes(call: Call | None) -> str | None:
+    def tensors(value: Any) -> list[Tensor]:
+        if isinstance(value, Tensor):
+            return [value]
+        return [t for v in value for t in tensors(v)] if type(value) is tuple else []
+
+    found = [t for arg in call.args for t in tensors(arg.value)] if call else []
+    return "; ".join(str(t.shape) for t in found) or None
+
+
+def about(operator: Operator) -> dict[str, Any]:
+    """What reports say of an operator itself."""
+    return {
+        "op_id": operator.op_id, "name": operator.name, "direction": None if operator.unassociated else "fprop",
+        "type": operator.type, "eligible": operator.eligible, "stack": operator.stack, "module": operator.module,
+        "dtype": dtype(operator.call) if operator.call else None, "shapes": _shapes(operator.call),
+        "params": params(operator.call) if operator.call else None,
+    }  # fmt: skip
+
+
+def _using(events: Iterable[Event]) -> bool | None:
+    found = {e.tc for e in events if e.kind == "kernel"}
+    return True if True in found else None if None in found else False
+
+
+def detail(window: Window) -> dict[Any, dict[str, Any]]:
+    out = {}
+    for op_id, runs in window.by_operator().items():
+        events = [e for e in window.events if e.execution.operator.op_id == op_id]
+        used = True if window.spread(runs)["tc_kernels"] else None if _using(events) is None else False
+        out[op_id] = {**about(runs[0].operator), **window.spread(runs), "using_tc": used}
+    return out
+
+
+def op_type(window: Window) -> dict[Any, dict[str, Any]]:
+    out = {}
+    for type_ in {e.operator.type for e in window.executions}:
+        runs = [e for e in window.executions if e.operator.type == type_]
+        out[type_] = {"type": type_, "ops": len({e.operator.op_id for e in runs}), **window.spread(runs)}
+    return out
+
+
+def group_node(window: Window) -> dict[Any, dict[str, Any]]:
+    groups: dict[str, list[Execution]] = defaultdict(list, {"/": []})
+    for run in window.executions:
+        parts = ["unassociated"] if run.operator.unassociated else run.operator.name.split("/")[:-1]
+        for depth in range(len(parts) + 1):
+            groups["/".join(parts[:depth]) + "/"].append(run)
+    out = {}
+    for path, runs in groups.items():
+        ops = {r.operator.op_id: r.operator for r in runs}
+        used = {r.operator.op_id for r in runs if r.figures()["tc_kernels"]}
+        out[path] = {
+            "name": path, "level": 0 if path == "/" else path.count("/"), "ops": len(ops),
+            "eligible": sum(o.eligible for o in ops.values()), "using_tc": len(used), **window.spread(runs),
+        }  # fmt: skip
+    return out
+
+
+def kernel(window: Window) -> dict[Any, dict[str, Any]]:
+    groups: dict[Any, list[Event]] = defaultdict(list)
+    for event in window.events:
+        groups[event.execution.operator.op_id, short(event), event.kind].append(event)
+    out = {}
+    for key, events in groups.items():
+        times = [e.dur for e in events]
+        calls = [e.launch.end - e.launch.start for e in events if e.launch]
+        operator = about(events[0].execution.operator)
+        out[key] = {
+            **{k: operator[k] for k in ("op_id", "name", "direction")}, "kernel": key[1], "kind": key[2],
+            "uses_tc": _using(events), "calls": len(events), "gpu": sum(times), "gpu_avg": sum(times) / len(times),
+            "gpu_min": min(times), "gpu_max": max(times), "api": sum(calls) if calls else None,
+            "api_avg": sum(calls) / len(calls) if calls else None, "api_min": min(calls, default=None),
+            "api_max": max(calls, default=None),
+        }  # fmt: skip
+    return out
+
+
+_COMMON = ("op_id", "name", "direction", "type", "using_tc", "gpu", "tc", "kernels", "tc_kernels", "kernel")
+
+
+def tensor(window: Window) -> dict[Any, dict[str, Any]]:
+    out = {}
+    for op_id, row in detail(window).items():
+        if not row["eligible"]:
+            continue
+        mine = [e for e in window.events if e.execution.operator.op_id == op_id and e.kind == "kernel"]
+        out[op_id] = {
+            **{k: row[k] for k in _COMMON},
+            "other": row["kernel"] - row["tc"], "other_kernels": row["kernels"] - row["tc_kernels"],
+            "utilization": 100 * row["tc"] / row["kernel"] if row["kernel"] else None,
+            "tc_names": ", ".join(sorted({short(e) for e in mine if e.tc})) or None,
+            "other_names": ", ".join(sorted({short(e) for e in mine if not e.tc})) or None,
+        }  # fmt: skip
+    return out
+
+
+def iteration(window: Window, names: Sequence[str], t0: int) -> list[dict[str, Any]]:
+    """In the order of the report. `names` of the workers."""
+    out = []
+    for event in window.events:
+        raw, operator, on = event.raw, event.execution.operator, event.kind == "kernel"
+        said = about(operator)
+        grid, block = (raw.grid, raw.block) if on else ((None,) * 3, (None,) * 3)
+        out.append({
+            "iteration": window.number(event.worker, event.begin), "kernel": short(event), "long_name": long(event),
+            **{k: said[k] for k in ("op_id", "name", "direction", "type", "dtype", "shapes", "params")},
+            "device": raw.device, "start": raw.start - t0, "dur": event.dur,
+            "launch": event.launch.start - t0 if event.launch else None,
+            "launch_dur": event.launch.end - event.launch.start if event.launch else None, "uses_tc": event.tc,
+            **dict(zip(("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"), (*grid, *block))),
+            "outputs": None, "kind": event.kind, "worker": names[event.worker], "stream": raw.stream,
+        })  # fmt: skip
+    return out
+
+
+_COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD"}
+
+
+def long(event: Event) -> str:
+    if event.kind == "kernel":
+        return demangle(event.raw.name)
+    return "memset" if event.kind == "memset" else f"memcpy {_COPIES[event.raw.copy_kind or 0]}"
+
+
+def short(event: Event) -> str:
+    return short_name(event.raw.name) if event.kind == "kernel" else long(event)
+
+
+def summary(window: Window) -> dict[tuple[str, str], int]:
+    """The two tables of sums, by row and column."""
+    runs = window.executions
+    using = {op for op, mine in window.by_operator().items() if any(r.figures()["tc_kernels"] for r in mine)}
+    rows = {
+        "All ops": runs, "Ops using TC": [r for r in runs if r.operator.op_id in using],
+        "Ops eligible for TC but not using": [r for r in runs if r.operator.op_id not in using and r.operator.eligible],
+        "All other ops": [r for r in runs if r.operator.op_id not in using and not r.operator.eligible],
+    }  # fmt: skip
+    out: dict[tuple[str, str], int] = {}
+    for name, chosen in rows.items():
+        found = [r.figures() for r in chosen]
+        out |= {(name, "GPU Time"): sum(f["gpu"] for f in found), (name, "CPU Time"): sum(f["cpu"] for f in found),
+                (name, "Ops"): len({r.operator.op_id for r in chosen}), (name, "Calls"): len(found)}  # fmt: skip
+    events = {
+        "All kernels": window.events, "Kernels using TC": [e for e in window.events if e.tc],
+        "Memory": [e for e in window.events if e.kind != "kernel"],
+        "All other kernels": [e for e in window.events if e.kind == "kernel" and not e.tc],
+    }  # fmt: skip
+    for name, mine in events.items():
+        calls = [e.launch.end - e.launch.start for e in mine if e.launch]
+        out |= {(name, "GPU Time, Summed"): sum(e.dur for e in mine), (name, "Calls"): len(mine)}
+        out[name, "API Time"] = sum(calls) if calls or not mine else None  # type: ignore[assignment]
+    return out
+
+
+# --- a file of Nsight Systems as it is
+
+
+def of_nsys(path: Path) -> tuple[Recording, dict[int, int]]:
+    """The rows of an export that the figures need, and the multiprocessors of its devices."""
+    out = Recording()
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    names = dict(connection.execute("select id, value from StringIds"))
+
+    def where(number: int) -> dict[str, int]:
+        return {"thread": number & 0xFFFFFF, "process": number >> 24 & 0xFFFFFF}
+
+    for start, end, kind, text, code, thread in connection.execute(
+        "select start, end, eventType, text, textId, globalTid from NVTX_EVENTS where eventType in (59, 60)"
+    ):
+        out.ranges.append(Range(text or names.get(code, ""), start, end, **where(thread), kind=kind))
+    for start, end, thread, correlation, code in connection.execute(
+        "select start, end, globalTid, correlationId, nameId from CUPTI_ACTIVITY_KIND_RUNTIME"
+    ):
+        out.launches.append(Launch(start, end, correlation, **where(thread), name=names[code]))
+    common = "start, end, correlationId, globalPid >> 24 & 0xFFFFFF, deviceId, streamId"
+    for *at, code, gx, gy, gz, bx, by, bz in connection.execute(
+        f"select {common}, demangledName, gridX, gridY, gridZ, blockX, blockY, blockZ from CUPTI_ACTIVITY_KIND_KERNEL"
+    ):
+        out.kernels.append(Kernel(names[code], *at, grid=(gx, gy, gz), block=(bx, by, bz)))
+    for *at, size, kind in connection.execute(
+        f"select {common}, bytes, copyKind from CUPTI_ACTIVITY_KIND_MEMCPY"
+    ):
+        out.kernels.append(Kernel("", *at, size=size, copy_kind=kind))
+    for *at, size in connection.execute(f"select {common}, bytes from CUPTI_ACTIVITY_KIND_MEMSET"):
+        out.kernels.append(Kernel("", *at, size=size))
+    return out, dict(connection.execute("select cuDevice, smCount from TARGET_INFO_GPU"))

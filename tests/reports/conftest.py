@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings that several tests of reports look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pyprof import session
+from tests.build import Recording, call, recording, write_capture
+
+MM = call("torch.mm", (64, 32), (32, 16), module="net.first", trace=("net.py:1", "run.py:9"))
+RELU = call("torch.relu", (64, 16), module="net.first.act", trace=("net.py:2", "run.py:9"))
+LOSS = call("torch.nn.functional.cross_entropy", (64, 16), (64,), trace=("run.py:10",))
+
+
+def small() -> Recording:
+    """Two steps: tensor cores and a plain product, a pointwise kernel, copies, a set, a wait, a file call, a kernel
+    outside of operators and one without a launch record; a second device in the second step."""
+    step = f"""
+enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__
+    wait 30
+file 20 read
+> 25 size=4096 copy_kind=1 c
+{MM}
+    > 70 grid=40,1,1 block=128,1,1 volta_h884gemm_64x64_ldg8_nn
+    > 9 size=64 s
+    > 30 stream=8 volta_sgemm_128x64_nn
+{RELU}
+    > 12 grid=200,1,1 block=256,1,1 void at::native::vectorized_elementwise_kernel<4, f, N>(int)
+{LOSS}
+    > 8 mystery
+api 40 cudaStreamSynchronize_v3020
+"""
+    out = recording(
+        step + step.replace("block=256", "device=1 block=256") + "> 6 mystery\n> 5 correlation=none mystery"
+    )
+    first = min(r.start for r in out.ranges)
+    middle = [r.start for r in out.ranges if r.text.startswith("enumerate")][1]
+    out.steps = [(0, first, middle), (1, middle, max(k.end for k in out.kernels))]
+    return out
+
+
+@pytest.fixture(scope="session")
+def prof(tmp_path_factory: pytest.TempPathFactory) -> session.Profile:
+    """`small`, loaded."""
+    return session.load(write_capture(tmp_path_factory.mktemp("reports") / "small.sqlite", small()))
+
+
+CPU = f"""
+op seq=0 {MM}
+    op seq=0 aten::mm
+        wait 50
+op {RELU}
+    op aten::relu
+        wait 20
+op {RELU}
+    op aten::relu
+        wait 40
+"""
+
+
+@pytest.fixture(scope="session")
+def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> session.Profile:
+    """A recording without a GPU."""
+    path: Path = tmp_path_factory.mktemp("reports") / "cpu.sqlite"
+    return session.load(write_capture(path, recording(CPU)))
