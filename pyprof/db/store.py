@@ -39,6 +39,14 @@ _INDEXES = (
 )
 
 
+class NotWrittenError(PyProfError):
+    """A file that could not be changed; the second argument says why."""
+
+    def __init__(self, sentence: str, reason: str):
+        super().__init__(sentence)
+        self.reason = reason
+
+
 @contextmanager
 def written(path: str) -> Iterator[str]:
     """The name of a file to fill, which becomes `path` at the end or nothing. Raises PyProfError."""
@@ -48,10 +56,12 @@ def written(path: str) -> Iterator[str]:
         with place.named(path) as name:
             yield name
             _settle(Path(path))
-    except (OSError, sqlite3.Error, AdbcError) as error:
+    except (OSError, sqlite3.Error, AdbcError, NotWrittenError) as error:
         reason = str(error).partition("\n")[0]  # a second line is the query
         if isinstance(error, OSError) and error.errno:
             reason = os.strerror(error.errno)
+        if isinstance(error, NotWrittenError):  # of a scratch file that nobody knows
+            reason = error.reason
         raise PyProfError(
             f"{path}: the database could not be written ({reason}). Name another file."
         ) from error
@@ -233,7 +243,7 @@ class Store:
             yield connection
             connection.execute("commit")
         except sqlite3.OperationalError as error:
-            raise PyProfError(f"{self.path}: cannot be changed ({error}).") from error
+            raise NotWrittenError(f"{self.path}: cannot be changed ({error}).", str(error)) from error
         finally:
             connection.close()
 

@@ -46,7 +46,7 @@ class Wanted(NamedTuple):
 
 
 class Input:
-    """A file to aggregate: a recording, which is read once, or a profile database."""
+    """A file to aggregate: a recording or a profile database."""
 
     def __init__(self, path: str, told: Told = lambda what, share: None):
         self.path, self.told = path, told
@@ -66,11 +66,18 @@ class Input:
         self.told("reading", 0.0)
         return formats.load(self.path)
 
+    def take(self) -> Trace:
+        """The recording, to be used up: it is read again when it is asked for again."""
+        trace = self.trace
+        del self.__dict__["trace"]
+        return trace
+
 
 def write(source: Input, target: str, wanted: Wanted, changed: Changed | None = None) -> None:
     """Write the database of a file: whole or not at all. `changed` is done to a recording first. Raises PyProfError."""
     if changed is not None or not source.is_database:
-        build(changed(source.trace) if changed else source.trace, target, *wanted, source.told)
+        trace = source.take()
+        build(changed(trace) if changed else trace, target, *wanted, source.told)
         return
     with store.Store(source.path) as database, store.written(target) as name:
         source.told("copying", 0.0)

@@ -24,7 +24,7 @@ def write(settings: Settings, where: Outputs, path: str, stages: Stages) -> None
         source_file = engine.Input(path, stages.told)
         domains = [engine.of_domain(name) for name in settings.domains]
         for changed in domains:  # one that is not there is known before anything is written
-            changed(source_file.trace)
+            changed(source_file.trace)  # a copy
         engine.write(
             source_file, where.database, wanted, engine.simple if settings.mode == "simple" else None
         )

@@ -112,9 +112,8 @@ def rounds(kind: str, folder: Path, count: int, seed: int) -> Counter[str]:
     target = folder / "net_dldb.sqlite"
     seen: Counter[str] = Counter()
 
-    other = engine.Input(str(write_nsys(folder / "other.sqlite", recording(training(OPS, STEPS)))))
-    other.trace  # noqa: B018
-    (folder / "other.sqlite").unlink()
+    (folder / "other").mkdir()
+    other = engine.Input(str(write_nsys(folder / "other" / "net.sqlite", recording(training(OPS, STEPS)))))
 
     def write(source: engine.Input = source) -> None:
         engine.write(source, str(target), engine.Wanted())
@@ -157,7 +156,7 @@ def rounds(kind: str, folder: Path, count: int, seed: int) -> Counter[str]:
             assert len(after) - len(before) in (0, 1)
             seen["added" if len(after) > len(before) else "same"] += 1
     write()
-    assert sorted(os.listdir(folder)) == ["net.sqlite", "net_dldb.sqlite"], os.listdir(folder)
+    assert sorted(os.listdir(folder)) == ["net.sqlite", "net_dldb.sqlite", "other"], os.listdir(folder)
     return seen
 
 
