@@ -7,7 +7,6 @@ import filecmp
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -18,8 +17,10 @@ import pandas as pd
 import pytest
 
 import pyprof
+from pyprof.capture.run import as_main
 from pyprof.dlprof import events, options
 from pyprof.dlprof.stages import Stages
+from pyprof.errors import UsageError
 from tests.build import recording, write_nsys
 from tests.conftest import ROOT
 from tests.dlprof.conftest import Run, finish, start, steps
@@ -61,14 +62,21 @@ def test_a_module_in_another_environment_and_folder(tmp_path: Path):
     assert sorted(os.listdir(tmp_path / "out")) == ["net_dldb.sqlite", "net_op_type.csv", "rec.sqlite"]
 
 
-def test_a_module_by_the_command_itself(tmp_path: Path):
+def test_a_module_by_the_command_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Which has its own folder first on the path, not the current one."""
-    (tmp_path / "mine.py").write_text("import sys, torch\nprint(__file__, sys.path[0])\ntorch.ones(1)\n")
-    code = "import sys\nsys.path[0] = '/nowhere'\nfrom pyprof.cli import main\nsys.exit(main(['run', '-m', 'mine']))"
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
-    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
-    assert run.stdout == f"{tmp_path / 'mine.py'} {tmp_path}\n", run.stderr
-    assert (tmp_path / "net.sqlite").exists()
+    (tmp_path / "mine_alone.py").write_text(
+        "import sys\nopen('seen', 'w').write(f'{__file__} {sys.path[0]} {__spec__.name}')"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["/nowhere", *sys.path])
+    monkeypatch.setattr(sys, "argv", ["pyprof"])
+    with as_main("mine_alone", ["-x"], module=True) as execute:
+        assert sys.argv == [str(tmp_path / "mine_alone.py"), "-x"]
+        assert execute() == 0
+    assert (tmp_path / "seen").read_text() == f"{tmp_path / 'mine_alone.py'} {tmp_path} mine_alone"
+    for name in ("no_such_module", "os.path.join"):
+        with pytest.raises(UsageError, match=f"-m {name}"), as_main(name, [], module=True):
+            pass
 
 
 def test_a_program_that_fails_keeps_its_exit_code_and_its_traceback(tmp_path: Path):
@@ -103,10 +111,10 @@ for _ in range(6000):
 @pytest.mark.parametrize(
     ("number", "group", "expected"),
     [
-        (signal.SIGINT, True, 130),
+        pytest.param(signal.SIGINT, True, 130, marks=pytest.mark.long),
         (signal.SIGINT, False, 130),
         (signal.SIGTERM, True, 143),
-        (signal.SIGTERM, False, 143),
+        pytest.param(signal.SIGTERM, False, 143, marks=pytest.mark.long),
     ],
 )
 def test_signals_reach_the_application_and_reports_are_written(
@@ -126,7 +134,7 @@ def test_signals_reach_the_application_and_reports_are_written(
     assert "relu" in set(pd.read_csv(tmp_path / "dlprof_op_type.csv")["Op Type"])
 
 
-@pytest.mark.parametrize("example", ["transformer.py", "lenet.py"])
+@pytest.mark.parametrize("example", ["transformer.py", pytest.param("lenet.py", marks=pytest.mark.long)])
 def test_what_a_user_of_dlprof_types(example: str, tmp_path: Path):
     """Eight reports twice and a database; the recording aggregated again gives the same files."""
     words = ("--reports=all", "--formats=csv,json", "-b", "-v", "minimal")
