@@ -65,7 +65,7 @@ def test_a_module_in_another_environment_and_folder(tmp_path: Path):
 def test_a_module_by_the_command_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Which has its own folder first on the path, not the current one."""
     (tmp_path / "mine_alone.py").write_text(
-        "import sys\nopen('seen', 'w').write(f'{__file__} {sys.path[0]} {__spec__.name}')"
+        "import pathlib, sys\npathlib.Path('seen').write_text(f'{__file__} {sys.path[0]} {__spec__.name}')\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["/nowhere", *sys.path])
