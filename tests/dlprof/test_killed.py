@@ -96,7 +96,7 @@ def test_an_exception_in_the_middle_leaves_the_file_as_it_was(tmp_path: Path):
     assert sorted(os.listdir(tmp_path)) == ["net.sqlite", "net_dldb.sqlite"]
 
 
-@pytest.mark.parametrize("stage", ["joining", "writing op", "aggregating"])
+@pytest.mark.parametrize("stage", ["writing api", "writing op", "aggregating"])
 def test_an_exception_while_it_is_written_leaves_nothing(stage: str, tmp_path: Path):
     def told(what: str, share: float) -> None:
         if what == stage:
