@@ -42,12 +42,13 @@ def run(words: Sequence[str], mask: set[signal.Signals]) -> int:
 
 
 def _wait(pid: int) -> int:
+    if not hasattr(signal, "sigtimedwait"):  # macOS: signals to us alone wait until the application has ended
+        return _code(os.waitpid(pid, 0)[1])
     caught = _caught(pid)
     while True:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
-            code = os.waitstatus_to_exitcode(status)
-            return code if code >= 0 else 128 - code
+            return _code(status)
         came = signal.sigtimedwait([*_PASSED, signal.SIGCHLD], 0.5)
         before, caught = caught, _caught(pid)
         if (
@@ -59,6 +60,11 @@ def _wait(pid: int) -> int:
         taken = before >> (came.si_signo - 1) & 1 and not _caught(pid) >> (came.si_signo - 1) & 1
         if not taken and not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             os.kill(pid, came.si_signo)
+
+
+def _code(status: int) -> int:
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
 
 
 def _caught(pid: int) -> int:

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pyprof import __version__
 from pyprof.dlprof import application, child, options
 from pyprof.dlprof.options import Settings
-from pyprof.dlprof.outputs import Outputs, outputs
+from pyprof.dlprof.outputs import OF_NSYS, Outputs, outputs
 from pyprof.dlprof.stages import DIAGNOSTIC, NORMAL, Stages
 from pyprof.errors import PyProfError, UsageError
 
@@ -68,8 +68,10 @@ def _checked(settings: Settings, stages: Stages) -> Outputs:
 def _run(settings: Settings, where: Outputs, stages: Stages, mask: set[signal.Signals]) -> int:
     """Run the application; returns its exit code."""
     assert where.recording is not None
-    if os.path.lexists(where.recording):  # must not be taken for that of an application that leaves none
-        os.unlink(where.recording)
+    base = where.recording.removesuffix(".sqlite")
+    for old in (where.recording, *(base + ending for ending in OF_NSYS)):
+        if os.path.lexists(old):  # must not be taken for that of an application that leaves none
+            os.unlink(old)
     words = _words(settings, application.split(settings.application), where.recording, stages)
     return child.run(words, mask)
 
@@ -141,7 +143,7 @@ def _recorded(recording: str, stages: Stages) -> str:
     base = recording.removesuffix(".sqlite")
     if os.path.exists(recording):
         return recording
-    for report in (f"{base}.nsys-rep", f"{base}.qdrep"):
+    for report in (base + ending for ending in OF_NSYS):
         if os.path.exists(report):
             _export(report, recording, stages)
             return recording

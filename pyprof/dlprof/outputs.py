@@ -17,6 +17,7 @@ from pyprof.reports import Report, find, output
 
 _DATABASE = "_dldb"
 _ENDING = ".sqlite"
+OF_NSYS = (".nsys-rep", ".qdrep")
 
 
 class Outputs(NamedTuple):
@@ -41,8 +42,9 @@ def outputs(settings: Settings) -> Outputs:
         recording = os.path.normpath(os.path.join(folder, settings.nsys_base_name + _ENDING))
     model_data = f"{base}_model_data.json" if settings.dump_model_data else None
     reports = tuple(find(name) for name in settings.reports)
+    of_nsys = [recording.removesuffix(_ENDING) + ending for ending in OF_NSYS] if recording else []
     if not settings.force:
-        _refuse_existing([recording, model_data, *_report_files(settings, reports)])
+        _refuse_existing([recording, *of_nsys, model_data, *_report_files(settings, reports)])
     found = Outputs(
         os.path.normpath(folder), recording, _database(base, settings.force), model_data,
         None if settings.suppress_tb_files else os.path.normpath(os.path.join(folder, settings.tb_dir)), reports, made,

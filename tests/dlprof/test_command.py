@@ -90,7 +90,8 @@ def test_a_program_that_fails_keeps_its_exit_code_and_its_traceback(tmp_path: Pa
 
 def test_a_program_that_leaves_no_recording(tmp_path: Path):
     (tmp_path / "x.py").write_text("import os, sys\nsys.stdout.flush()\nos._exit(9)\n")
-    (tmp_path / "nsys_profile.sqlite").write_text("of before")
+    for name in ("nsys_profile.sqlite", "nsys_profile.nsys-rep"):
+        (tmp_path / name).write_text("of before")
     code, out, errors = finish(start("-b", "-vquiet", "-f", "python", "x.py", cwd=tmp_path))
     assert (code, out) == (9, "")
     assert errors == "dlprof: the application left no recording, so there is nothing to aggregate.\n"
