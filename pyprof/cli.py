@@ -4,6 +4,8 @@
 pyprof run train.py --epochs 1     profile a script, write net.sqlite
 pyprof parse net.sqlite -o net.dict
 pyprof prof --csv net.dict
+pyprof report op_type net.sqlite    one of DLProf's reports
+pyprof save net.sqlite -o net_dldb.sqlite
 pyprof info net.sqlite              what a recording holds
 pyprof info                         who can record the GPU here
 pyprof estimate train.py            FLOPs, bytes and parameters by module, without a recording
@@ -68,7 +70,13 @@ def _parser() -> argparse.ArgumentParser:
         "--collector", choices=COLLECTORS, default="auto",
         help="who records the GPU: torch's profiler, CUPTI itself, or nobody; default: %(default)s (kineto on a GPU)",
     )  # fmt: skip
-    run.add_argument("script", help="Python script")
+    run.add_argument(
+        "-m",
+        dest="module",
+        action="store_true",
+        help="run a module, named in place of the script, as python -m does",
+    )
+    run.add_argument("script", help="Python script, or a module after -m")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     estimate = commands.add_parser(
         "estimate", help="count FLOPs, bytes and parameters by module",
@@ -83,6 +91,8 @@ def _parser() -> argparse.ArgumentParser:
     estimate.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     commands.add_parser("parse", help="turn a recording into net.dict", add_help=False)
     commands.add_parser("prof", help="print the table of kernels", add_help=False)
+    commands.add_parser("report", help="print a report of a recording or a profile database", add_help=False)
+    commands.add_parser("save", help="make a profile database of a recording", add_help=False)
     commands.add_parser("info", help="say what a recording holds", add_help=False)
     return parser
 
@@ -128,6 +138,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         from pyprof.info import main as info
 
         return info(words[1:])
+    if words[:1] == ["report"]:
+        from pyprof.dlprof.report import report
+
+        return report(words[1:])
+    if words[:1] == ["save"]:
+        from pyprof.dlprof.report import save
+
+        return save(words[1:])
     arguments = _parser().parse_args(words)
     try:
         if arguments.command == "estimate":
@@ -137,9 +155,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         run = load_module("pyprof.capture.run").run
         plan = load_module("pyprof.capture.plan").plan(arguments.steps, arguments.delay, arguments.duration)
         more = load_module("pyprof.capture.options").of_command(arguments)
-        return int(
-            run(arguments.script, arguments.arguments, arguments.output, arguments.max_events, plan, more)
-        )
+        a = arguments
+        return int(run(a.script, a.arguments, a.output, a.max_events, plan, more, a.module))
     except PyProfError as error:
         print(f"pyprof: {error}", file=sys.stderr)
         return error.exit_code

@@ -207,6 +207,7 @@ class Ranges:
     operator: Bools  # the text had a suffix of emit_nvtx
     kind: Ints
     seq: Column
+    domain: Ints  # name of the NVTX domain; "" is the default one
 
     def __len__(self) -> int:
         return len(self.start)

@@ -31,7 +31,7 @@ try:
 except ImportError:  # no Unix
     fcntl = None
 
-_PREFIX, _SUFFIX = ".pyprof-", ".part"
+_PREFIX, _SUFFIX, _JOURNAL = ".pyprof-", ".part", "-journal"
 
 
 def check(path: str) -> None:
@@ -93,8 +93,9 @@ def named(path: str) -> Iterator[str]:
         yield name
         os.replace(name, os.path.realpath(path))
     except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
+        for each in (name + _JOURNAL, name):
+            with suppress(FileNotFoundError):
+                os.unlink(each)
         raise
     finally:
         os.close(held)
@@ -159,6 +160,8 @@ def _remove_if_abandoned(name: str) -> None:
     file = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(FileNotFoundError):
+            os.unlink(name + _JOURNAL)  # SQLite's; before the file, or nobody would find it
         os.unlink(name)
     finally:
         os.close(file)

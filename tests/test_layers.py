@@ -31,7 +31,8 @@ STANDS_ON = {
     "info": CORE | {"parse"},
     "estimating": CORE | {"prof", "capture"},
     "totals": CORE | {"prof", "capture", "estimating"},
-    "cli": CORE | {"parse", "prof", "capture", "session", "info", "totals"},
+    "dlprof": CORE | {"parse", "db", "metrics", "reports", "rules"},
+    "cli": CORE | {"parse", "prof", "capture", "session", "info", "totals", "dlprof"},
     "__init__": CORE | {"capture", "nvtx", "session", "prof", "estimating"},
     "__main__": {"cli"},
 }

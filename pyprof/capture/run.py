@@ -9,12 +9,14 @@ exceptions and their tracebacks are its own; the file is written in each case.
 from __future__ import annotations
 
 import builtins
+import importlib.util
 import os
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -32,9 +34,10 @@ def run(
     max_events: int,
     plan: Plan | None = None,
     more: Given | None = None,
+    module: bool = False,
 ) -> int:
-    """Run a script under capture. Returns the exit code that python would end with."""
-    with as_main(script, args) as execute:
+    """Run a script, or a `module` as python -m does, under capture. Returns the exit code of python."""
+    with as_main(script, args, module) as execute:
         window.init_only()
         window.record_run(output, max_events, plan, more)
         if plan is None:
@@ -50,14 +53,23 @@ def run(
 
 
 @contextmanager
-def as_main(script: str, args: list[str]) -> Iterator[Callable[[], int]]:
-    """The process as `python SCRIPT ARGS` finds it. Gives what runs the script and returns its exit code."""
-    path = os.path.abspath(script)  # as python names a script to itself and in tracebacks
-    code = _compile(script, path)
-    sys.argv = [script, *args]
-    sys.path[0] = os.path.dirname(path)
+def as_main(script: str, args: list[str], module: bool = False) -> Iterator[Callable[[], int]]:
+    """The process as `python SCRIPT ARGS`, or `python -m MODULE ARGS`, finds it. Gives what runs the script and returns
+    its exit code."""
     main = ModuleType("__main__")
-    main.__dict__.update(__file__=path, __builtins__=builtins, __cached__=None)
+    if module:
+        sys.path[0] = os.getcwd()
+        spec, code = _module(script)
+        path = spec.origin or script
+        sys.argv = [path, *args]
+        more = dict(__spec__=spec, __package__=spec.parent, __loader__=spec.loader, __cached__=spec.cached)
+    else:
+        path = os.path.abspath(script)  # as python names a script to itself and in tracebacks
+        code = _compile(script, path)
+        sys.argv = [script, *args]
+        sys.path[0] = os.path.dirname(path)
+        more = dict(__cached__=None)
+    main.__dict__.update(__file__=path, __builtins__=builtins, **more)
     replaced = sys.modules["__main__"]
     sys.modules["__main__"] = main
     try:
@@ -76,6 +88,22 @@ def _compile(script: str, path: str) -> CodeType:
         return compile(source, path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         raise CaptureError(f"{script}: is not a Python script ({error}).") from error
+
+
+def _module(name: str) -> tuple[ModuleSpec, CodeType]:
+    """What python -m runs: a module, or `__main__` of a package. The packages around it are imported here."""
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+        code = getattr(spec.loader, "get_code", lambda _: None)(spec.name) if spec is not None else None
+    except (ImportError, ValueError, SyntaxError) as error:
+        raise UsageError(f"-m {name}: cannot be run as a module ({error}).") from error
+    if spec is None or code is None:
+        raise UsageError(
+            f"-m {name}: no module of this name that can be run; expected one that python -m runs."
+        )
+    return spec, code
 
 
 def _execute(code: CodeType, namespace: dict[str, Any]) -> int:

@@ -106,11 +106,16 @@ def aggregate(
 
 def _checked(first: int | None, last: int | None, count: int) -> tuple[int, int]:
     low, high = 0 if first is None else first, count - 1 if last is None else last
-    if not 0 <= low < count or not 0 <= high < count:
-        raise UsageError(f"iterations {low} to {high} are asked for, the run has 0 to {count - 1}.")
+    for number in (low, high):
+        if not 0 <= number < count:
+            raise UsageError(f"iteration {number} does not exist, the run has {_numbers(count)}.")
     if low > high:
         raise UsageError(f"the first iteration, {low}, is after the last, {high}.")
     return low, high
+
+
+def _numbers(count: int) -> str:
+    return f"iterations 0 to {count - 1}" if count > 1 else "iteration 0 alone" if count else "none"
 
 
 def _cut(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
@@ -39,4 +38,4 @@ def _followed(trace: Trace, told: Callable[[str, float], None]) -> Iterator[tupl
 def copy(database: store.Store, path: str) -> None:
     """Write a database that is there under another name. Raises PyProfError."""
     with store.written(path) as name:
-        shutil.copyfile(database.path, name)
+        database.copy(name)

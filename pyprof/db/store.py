@@ -9,9 +9,11 @@ newer minor version, or another major one, is refused with both versions named.
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -34,17 +36,56 @@ _PAGE = 8192
 _INDEXES = ("create index event_by_start on event (device, stream, start)",)
 
 
+class NotWrittenError(PyProfError):
+    """A file that could not be changed; the second argument says why."""
+
+    def __init__(self, sentence: str, reason: str):
+        super().__init__(sentence)
+        self.reason = reason
+
+
 @contextmanager
 def written(path: str) -> Iterator[str]:
     """The name of a file to fill, which becomes `path` at the end or nothing. Raises PyProfError."""
+    from adbc_driver_sqlite.dbapi import Error as AdbcError
+
     try:
         with place.named(path) as name:
             yield name
-    except (OSError, sqlite3.Error) as error:
-        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+            _settle(Path(path))
+    except (OSError, sqlite3.Error, AdbcError, NotWrittenError) as error:
+        reason = str(error).partition("\n")[0]  # a second line is the query
+        if isinstance(error, OSError) and error.errno:
+            reason = os.strerror(error.errno)
+        if isinstance(error, NotWrittenError):  # of a scratch file that nobody knows
+            reason = error.reason
         raise PyProfError(
             f"{path}: the database could not be written ({reason}). Name another file."
         ) from error
+
+
+def _settle(path: Path) -> None:
+    """Before a file is replaced: take back what a killed process left half done in it. Its journal, applied to the new
+    file, would damage that; without it the old one, if we are killed now, would be damaged."""
+    journal = _journal(path)
+    if not journal.exists():
+        return
+    with suppress(sqlite3.Error), closing(_connect(path, "rw")) as connection:
+        connection.execute("select 1 from sqlite_master limit 1").fetchall()
+    with suppress(FileNotFoundError):
+        journal.unlink()
+
+
+def _journal(path: Path) -> Path:
+    path = path.resolve()  # beside the file, not beside a link to it
+    return path.with_name(path.name + "-journal")
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"file:{quote(str(path.resolve()))}?mode={mode}", uri=True, isolation_level=None, timeout=30,
+        check_same_thread=False,
+    )  # fmt: skip
 
 
 def create(name: str, tables: Iterable[tuple[str, pa.Table]], meta: dict[str, str]) -> None:
@@ -94,29 +135,52 @@ class Store:
     """A database opened for reading; `writing` is for the one who adds an aggregation. Close it, or use `with`."""
 
     def __init__(self, path: str | os.PathLike[str]):
-        self.path = Path(path)
+        self.path = self._file = Path(path)
+        self._recovered: tempfile.TemporaryDirectory[str] | None = None
         _check(self.path)
         self.connection = self._open("ro")
         try:
             self._check_version()
         except BaseException:
-            self.connection.close()
+            self.close()
             raise
 
     def _open(self, mode: str) -> sqlite3.Connection:
+        connection = None
         try:
-            connection = sqlite3.connect(
-                f"file:{quote(str(self.path.resolve()))}?mode={mode}", uri=True, isolation_level=None, timeout=30,
-                check_same_thread=False,
-            )  # fmt: skip
-            connection.execute("select 1 from sqlite_master limit 1").fetchall()
+            connection = _connect(self._file, mode)
+            try:
+                connection.execute("select 1 from sqlite_master limit 1").fetchall()
+            except sqlite3.OperationalError:
+                if not _journal(self._file).exists():
+                    raise
+                connection.close()
+                connection = self._recover(mode)
             return connection
-        except sqlite3.OperationalError as error:
-            raise FormatError(f"{self.path}: SQLite cannot read it ({error}).") from error
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, OSError) as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, (sqlite3.OperationalError, OSError)):
+                raise FormatError(f"{self.path}: SQLite cannot read it ({error}).") from error
             raise FormatError(
                 f"{self.path}: is damaged ({error}). Make it anew from the recording."
             ) from error
+
+    def _recover(self, mode: str) -> sqlite3.Connection:
+        """A process was killed while it added to the file: put back what it was before, which a connection that only
+        reads cannot. Where the file may not be written that is done to a copy."""
+        try:
+            with closing(_connect(self._file, "rw")) as connection:
+                connection.execute("select 1 from sqlite_master limit 1").fetchall()
+        except sqlite3.OperationalError:
+            self._recovered = tempfile.TemporaryDirectory(prefix="pyprof-")
+            copy = Path(self._recovered.name) / "profile.sqlite"
+            shutil.copyfile(_journal(self._file), _journal(copy))
+            shutil.copyfile(self._file, copy)
+            self._file = copy
+            with closing(_connect(copy, "rw")) as connection:
+                connection.execute("select 1 from sqlite_master limit 1").fetchall()
+        return _connect(self._file, mode)
 
     def _check_version(self) -> None:
         try:
@@ -134,12 +198,19 @@ class Store:
 
     def close(self) -> None:
         self.connection.close()
+        if self._recovered is not None:
+            self._recovered.cleanup()
 
     def __enter__(self) -> Store:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def copy(self, name: str) -> None:
+        """Fill an empty file with all that is here, as one moment has it, whoever is writing."""
+        with closing(_unsafe(name)) as target:
+            self.connection.backup(target)
 
     @property
     def meta(self) -> dict[str, str]:
@@ -153,7 +224,7 @@ class Store:
         """Integer columns of a query by name; NULL is missing."""
         import adbc_driver_sqlite.dbapi as adbc
 
-        uri = f"file:{quote(str(self.path.resolve()))}?mode=ro"
+        uri = f"file:{quote(str(self._file.resolve()))}?mode=ro"
         with adbc.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
             cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": "65536"})
             cursor.execute(query, list(parameters) or None)
@@ -169,7 +240,7 @@ class Store:
             yield connection
             connection.execute("commit")
         except sqlite3.OperationalError as error:
-            raise PyProfError(f"{self.path}: cannot be changed ({error}).") from error
+            raise NotWrittenError(f"{self.path}: cannot be changed ({error}).", str(error)) from error
         finally:
             connection.close()
 

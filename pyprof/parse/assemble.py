@@ -167,15 +167,17 @@ class Table:
 
 
 def range_table(
-    parts: Iterable[tuple[Ints, Ints, Column, texts.SplitTexts, Ints]], capacity: int, lost: dict[str, int]
+    parts: Iterable[tuple[Ints, Ints, Column, texts.SplitTexts, Ints, Ints]],
+    capacity: int,
+    lost: dict[str, int],
 ) -> Ranges:
-    """Ranges from batches of (thread, start, end, text, kind), `capacity` rows at most; kind -1 is no range."""
+    """Ranges from batches of (thread, start, end, text, kind, domain), `capacity` rows at most; kind -1 is no range."""
     table = Table(
         capacity, thread=np.int32, start=np.int64, end=np.int64, text=np.int32, operator=bool, kind=np.int8,
-        seq=np.int64,
+        seq=np.int64, domain=np.int32,
     )  # fmt: skip
     dropped = 0
-    for thread, start, end, text, kind in parts:
+    for thread, start, end, text, kind, domain in parts:
         backwards = (end.values < start) & (kind >= 0)
         if end.present is not None:
             backwards &= end.present
@@ -184,12 +186,13 @@ def range_table(
         keep = np.flatnonzero(~wrong) if wrong.any() else None
         table.add(
             len(start), keep, thread=thread, start=start, end=end, text=text.code, operator=text.operator, kind=kind,
-            seq=text.seq,
+            seq=text.seq, domain=domain,
         )  # fmt: skip
     count(lost, "ranges that end before they start", dropped)
     return Ranges(
         thread=table.values("thread"), start=table.values("start"), end=table.column("end"), text=table.values("text"),
         operator=table.values("operator"), kind=table.values("kind"), seq=table.column("seq"),
+        domain=table.values("domain"),
     )  # fmt: skip
 
 

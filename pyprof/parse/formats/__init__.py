@@ -45,6 +45,11 @@ def load(path: str | os.PathLike[str]) -> Trace:
     for format_ in FORMATS.values():
         if format_.sniff(path):
             return format_.load(path)
+    if _is_of_dlprof(path):
+        raise FormatError(
+            f"{path}: is a DLProf database, which lacks most of the recording; run dlprof --nsys_database on the nsys "
+            "file beside it (nsys_profile.sqlite)."
+        )
     raise FormatError(f"{path}: not a recording; expected {EXPECTED}.")
 
 
@@ -68,6 +73,16 @@ def _check_readable(path: Path) -> None:
             raise FormatError(
                 f"{path}: is cut off, {size} of {expected} bytes are there. Copy or export it again."
             )
+
+
+def _is_of_dlprof(path: Path) -> bool:
+    """Whether a file is a database of the DLProf of 2019 to 2021: its raw tables have names of their own."""
+    from pyprof.parse.database import Database
+
+    with path.open("rb") as file:
+        if file.read(16) != b"SQLite format 3\0":
+            return False
+    return any(name.startswith("read_only_") for name in Database(path).tables)
 
 
 def _load_report(path: Path) -> Trace:

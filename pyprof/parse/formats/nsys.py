@@ -9,6 +9,7 @@ Source: https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite Sch
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,8 @@ from pyprof.parse.formats import FORMATS
 
 # eventType of NVTX_EVENTS; 70 and 71 are ranges imported from another process. Source: ENUM_NSYS_EVENT_TYPE.
 _RANGE_KINDS = {34: MARK, 59: PUSH_POP, 60: START_END, 70: PUSH_POP, 71: START_END}
+_DOMAINS = 1 << 16  # more than a process creates
+_DOMAIN = 75  # eventType of the creation of a domain: its number and name
 _COPY_KINDS = {
     1: "HtoD",
     2: "DtoH",
@@ -140,18 +143,36 @@ class Reader:
         return trace
 
     def _ranges(self) -> Ranges:
-        return range_table(self._range_parts(), self.database.count("NVTX_EVENTS"), self.lost)
+        self._domains: dict[tuple[int, int], str] = {}
+        numbers: dict[tuple[int, int], int] = {}  # of process and domain
+        table = range_table(self._range_parts(numbers), self.database.count("NVTX_EVENTS"), self.lost)
+        codes = [self.names.strings.code(self._domain(key)) for key in numbers]
+        return dataclasses.replace(table, domain=np.array(codes or [0], np.int32)[table.domain])
 
-    def _range_parts(self) -> Iterator[tuple[Ints, Ints, Column, texts.SplitTexts, Ints]]:
-        numbers = ("start", "end", "eventType", "globalTid", "textId")
+    def _domain(self, key: tuple[int, int]) -> str:
+        """Name of a domain; the default one, 0, has none."""
+        return self._domains.get(key, f"domain {key[1]}" if key[1] else "")
+
+    def _range_parts(
+        self, domains: dict[tuple[int, int], int]
+    ) -> Iterator[tuple[Ints, Ints, Column, texts.SplitTexts, Ints, Ints]]:
+        """Batches of ranges; numbers their domains in `domains`, whose names may come later than their ranges."""
+        numbers = ("start", "end", "eventType", "globalTid", "textId", "domainId")
         for batch in self.database.read("NVTX_EVENTS", numbers, ("text",)):
             event, start = required(batch.column("eventType"), 59), batch.column("start")
             kind = np.full(batch.rows, -1, np.int8)
             for number, meaning in _RANGE_KINDS.items():
                 kind[event == number] = meaning
             kind[~start.mask()] = -1
-            thread = self.threads.index(required(batch.column("globalTid")))
-            yield thread, start.values, batch.column("end"), self._text(batch), kind
+            tid, text = required(batch.column("globalTid")), self._text(batch)
+            process, domain_id = tid >> 24, required(batch.column("domainId"))
+            for place in np.flatnonzero(event == _DOMAIN).tolist():
+                name = self.names.strings[text.code[place]]
+                self._domains[int(process[place]), int(domain_id[place])] = name
+            distinct, code = np.unique(process * _DOMAINS + domain_id, return_inverse=True)
+            places = [domains.setdefault(divmod(key, _DOMAINS), len(domains)) for key in distinct.tolist()]
+            domain = np.array(places, np.int32)[code]
+            yield self.threads.index(tid), start.values, batch.column("end"), text, kind, domain
 
     def _text(self, batch: Batch) -> texts.SplitTexts:
         """The text of each range: its own, else the registered one."""

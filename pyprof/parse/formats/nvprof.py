@@ -96,12 +96,15 @@ class _Reader:
     def _ranges(self) -> Ranges:
         """Starts and ends joined on the id; an id may be used again once its range has ended."""
         keys, columns = [], []
-        for batch in self.database.read(_MARKER, ("flags", "timestamp", "id", "name"), (), ("objectId",)):
+        for batch in self.database.read(
+            _MARKER, ("flags", "timestamp", "id", "name", "domain"), (), ("objectId",)
+        ):
             keys.append(self._thread(batch.text("objectId")))
-            columns.append([required(batch.column(name)) for name in ("flags", "timestamp", "id", "name")])
+            numbers = ("flags", "timestamp", "id", "name", "domain")
+            columns.append([required(batch.column(name)) for name in numbers])
         if not columns:
             return range_table([], 0, self.lost)
-        flags, time, number, name = (np.concatenate(parts) for parts in zip(*columns))
+        flags, time, number, name, domain = (np.concatenate(parts) for parts in zip(*columns))
         thread = self.threads.index(np.concatenate(keys))
         order = np.lexsort((flags, time, number))
         order = order[np.isin(flags[order], (_INSTANT, _START, _END))]
@@ -123,7 +126,8 @@ class _Reader:
         )
         split = self.names.split_texts().take(self.names.place(name[start]))
         kind = np.where(mark, MARK, PUSH_POP).astype(np.int8)
-        return range_table([(thread[start], time[start], end, split, kind)], len(start), self.lost)
+        domains = self.names.codes(Column(domain[start]))
+        return range_table([(thread[start], time[start], end, split, kind, domains)], len(start), self.lost)
 
     @staticmethod
     def _thread(object_ids: pa.Array) -> Ints:

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The order of `dlprof`: read the options, see that everything can be written, run the application, aggregate, report.
+
+The exit code is the application's; of the command itself 2 for its options, 1 for anything else.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+from pyprof import __version__
+from pyprof.dlprof import application, child, options
+from pyprof.dlprof.options import Settings
+from pyprof.dlprof.outputs import OF_NSYS, Outputs, outputs
+from pyprof.dlprof.stages import DIAGNOSTIC, NORMAL, Stages
+from pyprof.errors import PyProfError, UsageError
+
+_INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    try:
+        with child.signals_wait() as mask:  # before anything (numpy, rich) starts a thread
+            settings = options.read(sys.argv[1:] if argv is None else argv)
+            if settings.help or settings.version:
+                print(f"dlprof of PyProf {__version__}" if settings.version else options.help_text().rstrip())
+                return 0
+            stages = Stages(settings.level)
+            where = _checked(settings, stages)
+            code = _run(settings, where, stages, mask) if where.recording is not None else 0
+        return _results(settings, where, stages, code)
+    except PyProfError as error:
+        print(f"dlprof: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
+        return 0
+    except KeyboardInterrupt:
+        print("dlprof: interrupted; files that were not finished are not there.", file=sys.stderr)
+        return _INTERRUPTED
+
+
+def _checked(settings: Settings, stages: Stages) -> Outputs:
+    """Everything that can be known to be wrong before something runs. Raises UsageError."""
+    if "graphdef" in settings.given:
+        stages.note("--graphdef is of TensorFlow 1, and ignored.")
+    if settings.nsys_database:
+        if settings.application:
+            stages.note(f"--nsys_database is given, {shlex.join(settings.application)} is not run.")
+    elif not settings.application:
+        raise UsageError(f"no application and no --nsys_database; expected {options.USAGE.splitlines()[0]}.")
+    else:
+        application.check(application.split(settings.application))
+        if settings.nsys_opts:
+            application.nsys_options(settings.nsys_opts)
+    return outputs(settings)
+
+
+def _run(settings: Settings, where: Outputs, stages: Stages, mask: set[signal.Signals]) -> int:
+    """Run the application; returns its exit code."""
+    assert where.recording is not None
+    base = where.recording.removesuffix(".sqlite")
+    for old in (where.recording, *(base + ending for ending in OF_NSYS)):
+        if os.path.lexists(old):  # must not be taken for that of an application that leaves none
+            os.unlink(old)
+    words = _words(settings, application.split(settings.application), where.recording, stages)
+    return child.run(words, mask)
+
+
+def _results(settings: Settings, where: Outputs, stages: Stages, code: int) -> int:
+    """Aggregate and report. Whatever becomes of it, the exit code of an application that failed stays."""
+    from pyprof.dlprof import results
+
+    try:
+        path = settings.nsys_database
+        if where.recording is not None:
+            path = _recorded(where.recording, stages)
+        results.write(settings, where, path, stages)
+        return code
+    except PyProfError as error:
+        if where.made:
+            with suppress(OSError):  # a folder for nothing; with a recording in it it stays
+                os.rmdir(where.folder)
+        print(f"dlprof: {error}", file=sys.stderr)
+        return code or error.exit_code
+
+
+# --- the application
+
+
+def _words(settings: Settings, found: application.Application, recording: str, stages: Stages) -> list[str]:
+    """The command line that records."""
+    nsys: list[str] = []
+    more: list[str] = []
+    if settings.nsys_opts:
+        chosen = application.nsys_options(settings.nsys_opts)
+        if shutil.which("nsys"):
+            nsys = _nsys(settings, chosen, recording)
+        else:
+            more = _ours(chosen)
+            stages.note("--nsys_opts: nsys is not installed, PyProf records" + _told(more) + ".")
+    if not nsys:
+        # Names are whole: the application may run elsewhere.
+        more += ["-o", os.path.abspath(recording)]
+        for name, value in (("--delay", settings.delay), ("--duration", settings.duration)):
+            more += [name, f"{value:g}"] if value else []
+    words = nsys + found.recorded(more)
+    stages.say(DIAGNOSTIC, f"PyProf {__version__}, Python {sys.version.split()[0]}")
+    stages.say(DIAGNOSTIC, f"command: {shlex.join(words)}")
+    stages.say(NORMAL, f"running {shlex.join(settings.application)}")
+    return words
+
+
+def _nsys(settings: Settings, chosen: list[str], recording: str) -> list[str]:
+    base = os.path.abspath(recording).removesuffix(".sqlite")
+    words = ["nsys", "profile", *chosen, "-o", base, "-f", "true"]
+    for name, value in (("-y", settings.delay), ("-d", settings.duration)):
+        words += [name, f"{value:g}"] if value else []
+    return words
+
+
+def _ours(chosen: list[str]) -> list[str]:
+    """Options of our own for those of nsys that ask for more than always is recorded."""
+    out = ["--io"] if "osrt" in application.value_of(chosen, "t", "trace").split(",") else []
+    return out + (["--sample=cpu"] if application.value_of(chosen, "s", "sample") == "cpu" else [])
+
+
+def _told(more: list[str]) -> str:
+    return f" with {' '.join(more)}" if more else ""
+
+
+def _recorded(recording: str, stages: Stages) -> str:
+    """The file that was recorded; a report of nsys is exported first. Raises PyProfError if there is none."""
+    base = recording.removesuffix(".sqlite")
+    if os.path.exists(recording):
+        return recording
+    for report in (base + ending for ending in OF_NSYS):
+        if os.path.exists(report):
+            _export(report, recording, stages)
+            return recording
+    ranks = _ranks(base)
+    if ranks:
+        raise PyProfError(
+            f"the application recorded one file for each of {len(ranks)} ranks; aggregate one of them: "
+            f"dlprof --nsys_database={ranks[0]}"
+        )
+    raise PyProfError("the application left no recording, so there is nothing to aggregate.")
+
+
+def _ranks(base: str) -> list[str]:
+    return sorted(glob.glob(f"{glob.escape(base)}.rank*.sqlite"))
+
+
+def _export(report: str, recording: str, stages: Stages) -> None:
+    words = ["nsys", "export", "--type=sqlite", "--force-overwrite=true", f"--output={recording}", report]
+    with stages.stage(f"exporting {report}"):
+        done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode or not os.path.exists(recording):
+        last = (done.stderr or done.stdout).strip().splitlines()
+        raise PyProfError(f"{report}: nsys could not export it ({last[-1] if last else 'no message'}).")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Event files for TensorBoard: figures and iterations as scalars, reports as tables of its Text tab.
+
+Written with TensorBoard's own writer, without TensorFlow. The report of iterations, one row per launch, is left out;
+of a longer table the first rows are shown.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pyprof import metrics
+from pyprof.db import frames
+from pyprof.db.source import Source
+from pyprof.errors import PyProfError
+from pyprof.registry import load_folder
+from pyprof.reports import REPORTS, Report, output
+
+_ROWS = 100
+_LEFT_OUT = ("iteration",)
+MISSING = (
+    "no event files for TensorBoard, which is not installed: pip install 'torch-pyprof[tensorboard]', "
+    "or say --suppress_tb_files=true."
+)
+
+
+def available() -> bool:
+    """Whether TensorBoard can be imported here."""
+    import importlib.util
+
+    return importlib.util.find_spec("tensorboard") is not None
+
+
+def write(source: Source, folder: str) -> str:
+    """Write an event file into a folder, which is made. Returns its name. Raises PyProfError."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    now = time.time()
+    name = os.path.join(folder, f"events.out.tfevents.{int(now):010d}.{socket.gethostname()}.{os.getpid()}")
+    scratch = os.path.join(folder, f".pyprof-{os.getpid()}.events")  # no name that TensorBoard would read
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with open(scratch, "wb") as file:
+            records = RecordWriter(file)
+            records.write(Event(wall_time=now, file_version="brain.Event:2").SerializeToString())
+            for step, value in _values(source):
+                event = Event(wall_time=now, step=step, summary=Summary(value=[value]))
+                records.write(event.SerializeToString())
+            records.flush()
+        while os.path.exists(name):
+            name += "_"
+        os.rename(scratch, name)
+    except OSError as error:
+        raise PyProfError(f"{folder}: event files cannot be written ({error.strerror}).") from error
+    finally:
+        if os.path.exists(scratch):
+            os.unlink(scratch)
+    return name
+
+
+def _values(source: Source) -> Iterator[tuple[int, Any]]:
+    """Steps and values of everything."""
+    from tensorboard.compat.proto.summary_pb2 import Summary
+
+    for each in metrics.METRICS.values():
+        figure = each.function(source.window)
+        if figure is not None:
+            tag = f"summary/{each.name}"
+            yield (
+                0,
+                Summary.Value(
+                    tag=tag, simple_value=figure, metadata=_about("scalars", each.heading, each.text)
+                ),
+            )
+    steps = frames.steps(source.store, source.aggregation)
+    workers = steps["worker"].nunique()
+    for row in steps[steps["aggregated"]].to_dict("records"):
+        prefix = f"iteration/{row['worker']}/" if workers > 1 else "iteration/"
+        for name in ("dur", *(f"{part}_ns" for part in metrics.PARTS)):
+            tag = prefix + ("duration_ns" if name == "dur" else name)
+            yield int(row["step"]), Summary.Value(tag=tag, simple_value=row[name], metadata=_about("scalars"))
+    for report in _reports():
+        yield 0, _text(f"reports/{report.name}", report.title, markdown(report, source))
+
+
+def _reports() -> Iterable[Report]:
+    load_folder("pyprof.reports")
+    return [report for name, report in REPORTS.items() if name not in _LEFT_OUT]
+
+
+def _about(plugin: str, heading: str = "", text: str = "") -> Any:
+    from tensorboard.compat.proto.summary_pb2 import SummaryMetadata
+
+    data = SummaryMetadata.PluginData(plugin_name=plugin)
+    return SummaryMetadata(plugin_data=data, display_name=heading, summary_description=text)
+
+
+def _text(tag: str, heading: str, words: str) -> Any:
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.compat.proto.tensor_pb2 import TensorProto
+    from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
+
+    shape = TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)])
+    tensor = TensorProto(dtype="DT_STRING", string_val=[words.encode()], tensor_shape=shape)
+    return Summary.Value(tag=tag, tensor=tensor, metadata=_about("text", heading))
+
+
+def markdown(report: Report, source: Source) -> str:
+    """The first rows of a report as a table."""
+    stream = io.BytesIO()
+    output.render(report, source, "md", stream)
+    lines = stream.getvalue().decode().splitlines()
+    more = len(lines) - 2 - _ROWS  # two lines of headings
+    if more > 0:
+        lines = [*lines[: 2 + _ROWS], "", f"{_ROWS} of {_ROWS + more} rows."]
+    return "\n".join(lines)

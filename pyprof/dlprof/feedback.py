@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The expert systems' feedback as text for the terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from pyprof.rules import Finding, Outcome
+
+_WIDTH = 100
+_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
+
+
+def text(outcomes: Sequence[Outcome], wall: int | None, whole: bool = False) -> str:
+    """What was found, the largest saving first, and what could not be evaluated. `wall`: ns; `whole`: with evidence,
+    and with the facts that are missing."""
+    return "\n".join(_lines(outcomes, wall, whole))
+
+
+def _lines(outcomes: Sequence[Outcome], wall: int | None, whole: bool) -> Iterator[str]:
+    found = [(each.rule, each.finding) for each in outcomes if each.finding is not None]
+    needs = [each for each in outcomes if each.needs]
+    yield f"Expert Systems Feedback: {_count(len(found), 'problem')} found by {_count(len(outcomes), 'rule')}"
+    for rule, finding in found:
+        yield _wrapped(f"* {finding.problem} [{rule.id} {rule.name}]", "")
+        yield _wrapped(finding.advice, "  ")
+        saving = _saving(finding, wall)
+        if saving:
+            yield "  " + saving
+        if finding.verify:
+            yield _wrapped(f"To verify: {finding.verify}", "  ")
+        for row in finding.evidence if whole else ():
+            yield _wrapped(", ".join(f"{key}: {value}" for key, value in row.items()), "    ")
+    if whole:
+        for each in needs:
+            yield _wrapped(f"Not evaluated: {each.rule.id} {each.rule.name}, {each.needs}", "")
+    elif needs:
+        names = ", ".join(each.rule.id for each in needs)
+        yield _wrapped(f"Not evaluated, for facts that were not recorded: {names}.", "")
+
+
+def _saving(finding: Finding, wall: int | None) -> str:
+    if finding.saving is None:
+        return ""
+    share = f", {100 * finding.saving / wall:.1f} % of the wall time" if wall else ""
+    return f"Estimated saving: {duration(finding.saving)}{share}."
+
+
+def _wrapped(words: str, indent: str) -> str:
+    return textwrap.fill(
+        words, _WIDTH, initial_indent=indent, subsequent_indent=indent or "  ", break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def duration(ns: float) -> str:
+    """Three digits and a unit.
+
+    >>> duration(1_234_567), duration(999), duration(61_000_000_000)
+    ('1.23 ms', '999 ns', '61 s')
+    """
+    for size, unit in _UNITS:
+        if ns >= size:
+            return f"{ns / size:.3g} {unit}"
+    return f"{ns:.0f} ns"

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`--dump_model_data`: every event with its operator, as one JSON object of tables.
+
+One row a line, written as it is read: a file of any size needs no memory. The tables and their fields are `TABLES`,
+from which docs/dlprof.md is written. Integers are exact, unknown is null.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from pyprof import place
+from pyprof.db.source import Source
+from pyprof.db.store import Store
+from pyprof.errors import PyProfError
+from pyprof.model import DIRECTIONS, KINDS, PHASES
+
+VERSION = 1
+Told = Callable[[float], None]
+_OFTEN = 1 << 15  # rows between two words about the progress
+
+
+class Field(NamedTuple):
+    """A field of a row: the column or expression it comes from, and what it is."""
+
+    name: str
+    column: str
+    text: str
+    made: Callable[[Any], Any] | None = None  # for small tables: the others are made into JSON by SQLite
+
+
+class Table(NamedTuple):
+    """Rows of a query without its columns."""
+
+    name: str
+    text: str
+    rows: str
+    fields: tuple[Field, ...]
+
+
+def _named(column: str, names: tuple[str, ...]) -> str:
+    """SQL that names a number."""
+    cases = " ".join(f"when {number} then '{name}'" for number, name in enumerate(names))
+    return f"case {column} {cases} end"
+
+
+def _flag(value: Any) -> bool | None:
+    return None if value is None else bool(value)
+
+
+def _lines(value: str | None) -> list[str]:
+    return value.split("\n") if value else []
+
+
+_KINDS = tuple("cpu" if name == "operator" else name for name in KINDS)
+
+TABLES = (
+    Table("workers", "Processes with operators or GPU events.", "from worker w order by id", (
+        Field("id", "w.id", "Number."), Field("name", "w.name", "`rank3`, or host and process."),
+        Field("pid", "w.pid", "Process id."), Field("rank", "w.rank", "Rank in a distributed program."),
+        Field("host", "w.host", "Machine."), Field("start_ns", "w.start", "First event."),
+        Field("end_ns", 'w."end"', "End of the last event."),
+    )),
+    Table("devices", "GPUs.", "from device d order by worker, number", (
+        Field("worker", "d.worker", "Worker."), Field("number", "d.number", "Number of the device."),
+        Field("name", "d.name", "Name."), Field("compute_capability", "d.compute_capability", "As `8.0`."),
+        Field("sm_count", "d.sm_count", "Streaming multiprocessors."),
+        Field("memory_bytes", "d.memory_bytes", "Memory."), Field("events", "d.events", "Events that ran on it."),
+    )),
+    Table("operators", "Places in the model, by arguments and direction.",
+          "from operator o left join stack k on k.id = o.stack order by o.id", (
+        Field("id", "o.id", "Number."), Field("op_id", "o.op_id", "Id as in the reports."),
+        Field("name", "o.name", "Path in the tree."), Field("type", "o.type", "Kind of operation."),
+        Field("direction", _named("o.direction", DIRECTIONS), "fprop, bprop or na."),
+        Field("phase", _named("o.phase", PHASES), "forward, backward, recompute, optimizer or none."),
+        Field("module", "o.module", "Module of the model."), Field("dtype", "o.dtype", "Types of the arguments."),
+        Field("shapes", "o.shapes", "Shapes of the arguments."), Field("params", "o.params", "Other arguments."),
+        Field("tc_eligible", "o.eligible", "Tensor cores could do it.", _flag),
+        Field("unassociated", "o.unassociated", "Stands for what is outside of every operator.", _flag),
+        Field("stack", "k.frames", "Source lines, outermost first.", _lines),
+    )),
+    Table("iterations", "Iterations of the cut that was aggregated.",
+          "from iteration i where i.iteration_set = :cut order by i.worker, i.number", (
+        Field("worker", "i.worker", "Worker."), Field("number", "i.number", "From 0."),
+        Field("start_ns", "i.start", "Start."), Field("end_ns", 'i."end"', "End."),
+        Field("aggregated", "i.number between :first and :last", "In the aggregation.", _flag),
+        Field("partial", "i.partial", "A part of one only.", _flag),
+    )),
+    Table("ops", "Executions of operators, by worker and start.", "from op p order by p.id", (
+        Field("id", "p.id", "Number."), Field("operator", "p.operator", "Operator."),
+        Field("worker", "p.id >> 40", "Worker."), Field("thread", "p.thread", "Thread."),
+        Field("start_ns", "p.start", "Start."), Field("end_ns", 'p."end"', "End."),
+        Field("cpu_ns", "p.cpu", "CPU time."), Field("api_ns", "p.api", "API time."),
+        Field("gpu_ns", "p.gpu", "GPU time."), Field("idle_ns", "p.idle", "GPU idle time."),
+        Field("seq", "p.seq", "Sequence number of autograd."),
+        Field("forward", "p.forward", "Of a backward: the execution it belongs to."),
+    )),
+    Table("kernels", "GPU events; without a GPU operator events. By worker and launch.",
+          """from event e join kernel_name n on n.id = e.name
+             left join geometry g on g.id = e.geometry
+             left join api a on a.id = e.api
+             left join string s on s.id = a.name
+             order by e.id""", (
+        Field("id", "e.id", "Number."), Field("op", "e.op", "Execution that launched it."),
+        Field("operator", "e.operator", "Its operator."), Field("worker", "e.id >> 40", "Worker."),
+        Field("kind", _named("e.kind", _KINDS), "kernel, memcpy, memset, or cpu."),
+        Field("name", "n.name", "Whole name."), Field("device", "e.device", "Device."),
+        Field("stream", "e.stream", "Stream."), Field("start_ns", "e.start", "Start on the device."),
+        Field("duration_ns", "e.dur", "Time on the device; of an operator event its own time."),
+        Field("api_name", "s.text", "API call that launched it."), Field("api_start_ns", "a.start", "Its start."),
+        Field("api_duration_ns", "a.dur", "Its length."),
+        Field("uses_tc", "json(case e.tc when 1 then 'true' when 0 then 'false' end)",
+              "Used tensor cores; null: does not apply or is unknown."),
+        Field("grid", "case when g.grid_x is not null then json_array(g.grid_x, g.grid_y, g.grid_z) end", "Blocks."),
+        Field("block", "case when g.block_x is not null then json_array(g.block_x, g.block_y, g.block_z) end",
+              "Threads."),
+        Field("flops", "e.flops", "Operations."), Field("bytes", "e.bytes", "Bytes that must move."),
+        Field("copied_bytes", "e.copied", "Of a copy or set: its size."),
+    )),
+    Table("api_calls", "CUDA API calls, by worker and start.",
+          "from api a left join string s on s.id = a.name order by a.id", (
+        Field("id", "a.id", "Number."), Field("op", "a.op", "Execution around it."),
+        Field("name", "s.text", "Name."), Field("thread", "a.thread", "Thread."),
+        Field("start_ns", "a.start", "Start."), Field("duration_ns", "a.dur", "Length."),
+    )),
+)  # fmt: skip
+
+
+def save(source: Source, path: str, told: Told = lambda share: None) -> None:
+    """Write the object into a file: whole or not at all. Raises PyProfError."""
+    try:
+        with place.named(path) as name, open(name, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.writelines(pieces(source, told))
+    except OSError as error:
+        raise PyProfError(f"{path}: cannot be written ({error.strerror or error}).") from error
+
+
+def pieces(source: Source, told: Told = lambda share: None) -> Iterator[str]:
+    """The text of the object, a row at a time; `told` is called with the share that is done."""
+    one, store = source.aggregation, source.store
+    head = {
+        "method": one.method, "key": one.key, "iter_start": one.first, "iter_stop": one.last,
+    }  # fmt: skip
+    yield f'{{"pyprof_model_data": {VERSION},\n"meta": {_json(store.meta)},\n"aggregation": {_json(head)}'
+    bound = {"cut": one.iteration_set, "first": one.first, "last": one.last}
+    total = store.rows(
+        "select (select count(*) from event) + (select count(*) from op) + (select count(*) from api)"
+    )
+    done = 0
+    for table in TABLES:
+        yield f",\n{_json(table.name)}: ["
+        for number, row in enumerate(_rows(store, table, bound)):
+            yield (",\n" if number else "\n") + row
+            done += 1
+            if not done % _OFTEN:
+                told(min(1.0, done / total[0][0]))
+        yield "\n]"
+    yield "\n}\n"
+
+
+def _rows(store: Store, table: Table, bound: dict[str, int]) -> Iterator[str]:
+    made = {field.name: field.made for field in table.fields if field.made is not None}
+    if not made:
+        pairs = ", ".join(f"'{field.name}', {field.column}" for field in table.fields)
+        for (row,) in store.connection.execute(f"select json_object({pairs}) {table.rows}", bound):
+            yield row
+        return
+    columns = ", ".join(field.column for field in table.fields)
+    for values in store.connection.execute(f"select {columns} {table.rows}", bound):
+        row = dict(zip((field.name for field in table.fields), values))
+        yield _json({name: made[name](value) if name in made else value for name, value in row.items()})
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def page() -> str:
+    """The schema, for docs/dlprof.md."""
+    lines = []
+    for table in TABLES:
+        lines += [f"- `{table.name}`: {table.text}", ""]
+        lines += ["  | field | what |", "  |---|---|"]
+        lines += [f"  | `{field.name}` | {field.text} |" for field in table.fields]
+        lines.append("")
+    return "\n".join(lines[:-1]) + "\n"

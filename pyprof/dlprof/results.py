@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `dlprof` makes of a recording: the database, report files, the dump, event files, feedback."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+
+from pyprof.db.aggregate import aggregations
+from pyprof.db.source import Source
+from pyprof.db.store import Store
+from pyprof.dlprof import engine, events, feedback, model_data
+from pyprof.dlprof.options import Settings
+from pyprof.dlprof.outputs import Outputs, profile_names
+from pyprof.dlprof.stages import DETAILED, MINIMAL, NORMAL, Stages
+from pyprof.reports import output
+from pyprof.rules import evaluate
+
+
+def write(settings: Settings, where: Outputs, path: str, stages: Stages) -> None:
+    """Everything that is asked for. Raises PyProfError; each file is there whole or not at all."""
+    wanted = engine.Wanted(settings.iter_start, settings.iter_stop, settings.key_node or None)
+    with stages.stage(f"aggregating {path}"):
+        source_file = engine.Input(path, stages.told)
+        domains = [engine.of_domain(name) for name in settings.domains]
+        for changed in domains:  # one that is not there is known before anything is written
+            changed(source_file.trace)  # a copy
+        engine.write(
+            source_file, where.database, wanted, engine.simple if settings.mode == "simple" else None
+        )
+    with ExitStack() as closed:
+        store = closed.enter_context(Store(where.database))
+        source = Source(store, engine.matching(store, wanted) or aggregations(store)[-1])
+        _say_what(source, stages)
+        stages.say(MINIMAL, f"wrote {where.database}")
+        if not domains:
+            _reports(settings, where, source, settings.profile_name, stages)
+        for changed, name in zip(domains, profile_names(settings)):
+            with engine.opened(source_file, wanted, changed=changed) as part:
+                _reports(settings, where, part, name, stages)
+        _more(where, source, stages)
+        if settings.level >= MINIMAL:
+            with stages.stage("evaluating expert rules"):
+                outcomes = evaluate(source)
+            print(feedback.text(outcomes, source.window.wall, settings.level >= DETAILED), flush=True)
+
+
+def _say_what(source: Source, stages: Stages) -> None:
+    one, store = source.aggregation, source.store
+    stages.say(NORMAL, f"iterations {one.first} to {one.last} ({one.note})")
+    if stages.level >= DETAILED:
+        for table in ("event", "op", "api", "operator"):
+            count = store.rows(f"select count(*) from {table}")[0][0]
+            stages.say(DETAILED, f"{count} rows of {table}")
+    for reason, count in store.rows("select reason, count from lost"):
+        stages.say(DETAILED, f"left out: {count} {reason}")
+
+
+def _reports(settings: Settings, where: Outputs, source: Source, name: str, stages: Stages) -> None:
+    for report in where.reports:
+        with stages.stage(f"writing report {report.name}"):
+            paths = output.write(report, source, where.folder, name, settings.formats, settings.csv_style)
+        for path in paths:
+            stages.say(MINIMAL, f"wrote {os.path.normpath(path)}")
+
+
+def _more(where: Outputs, source: Source, stages: Stages) -> None:
+    """The dump of the model data, and event files."""
+    if where.model_data is not None:
+        with stages.stage(f"writing {where.model_data}"):
+            said = f"writing {where.model_data}"
+            model_data.save(source, where.model_data, lambda share: stages.told(said, share))
+        stages.say(MINIMAL, f"wrote {where.model_data}")
+    if where.events is None:
+        return
+    if not events.available():
+        stages.note(events.MISSING)
+        return
+    with stages.stage("writing event files"):
+        name = events.write(source, where.events)
+    stages.say(MINIMAL, f"wrote {name}")

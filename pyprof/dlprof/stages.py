@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the command says while it works, on stderr: lines with the time, and progress for what takes over a second."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+QUIET, MINIMAL, NORMAL, DETAILED, DIAGNOSTIC = range(5)
+_PATIENCE = 1.0  # seconds without a word
+
+
+class Stages:
+    """Says what the level of verbosity allows. `progress` is for the terminal alone: a log has the lines."""
+
+    def __init__(self, level: int = NORMAL, name: str = "dlprof"):
+        self.level, self._name = level, name
+        self._bar: Any = None
+        self._lock = threading.Lock()
+
+    def say(self, level: int, text: str) -> None:
+        """A line with the time."""
+        if self.level >= level:
+            print(f"[{self._name} {time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
+
+    def note(self, text: str) -> None:
+        """A line for the person at the terminal, except at quiet."""
+        if self.level > QUIET:
+            print(f"{self._name}: {text}", file=sys.stderr, flush=True)
+
+    @contextmanager
+    def stage(self, text: str) -> Iterator[None]:
+        """Work that may take a while."""
+        self.say(NORMAL, text)
+        begun = time.perf_counter()
+        timer = threading.Timer(_PATIENCE, self._show, (text,))
+        timer.daemon = True
+        if self.level > QUIET and sys.stderr.isatty():
+            timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            with self._lock:
+                bar, self._bar = self._bar, False  # False: a timer that is late shows nothing
+            if bar:
+                bar.stop()
+            self._bar = None
+        self.say(DIAGNOSTIC, f"{text} took {time.perf_counter() - begun:.2f} s")
+
+    def told(self, what: str, share: float) -> None:
+        """How far the stage is, between 0 and 1."""
+        with self._lock:
+            if self._bar:
+                self._bar.update(self._bar.task_ids[0], description=what, completed=share)
+
+    def _show(self, text: str) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        with self._lock:
+            if self._bar is None:
+                columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+                self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+                self._bar.add_task(text, total=1.0)
+                self._bar.start()

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process that is killed while it writes a database, or adds to one, leaves one that opens right, or none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyprof.db import store
+from pyprof.db.aggregate import aggregate
+from pyprof.dlprof import engine
+from tests.build import LONG, recording, write_nsys
+from tests.conftest import ROOT
+from tests.dlprof import killing
+
+ROUNDS = 30 if LONG else 5
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+
+
+@pytest.mark.parametrize("kind", ["write", "aggregate", "replace"])
+def test_killed_at_random_moments(kind: str, tmp_path: Path):
+    """The process under test is a fork of one that has imported everything: only the work is killed."""
+    script = Path(__file__).with_name("killing.py")
+    words = [sys.executable, script, kind, tmp_path, str(ROUNDS), str(ROUNDS)]
+    run = subprocess.run(
+        words, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300
+    )
+    assert run.returncode == 0, run.stderr
+    seen = dict(pair.split("=") for pair in run.stdout.split())
+    if kind != "write":
+        assert int(seen["journal"]), "no round was killed while the file was half changed: nothing was tested"
+
+
+@pytest.fixture
+def half_done(tmp_path: Path) -> Iterator[Path]:
+    """A database in which a killed process has left pages that do not belong together, and a journal."""
+    whole, target = tmp_path / "whole.sqlite", tmp_path / "net_dldb.sqlite"
+    engine.write(engine.Input(str(write_nsys(tmp_path / "net.sqlite", recording(killing.training())))), str(whole),
+                 engine.Wanted())  # fmt: skip
+    for tick in range(5, 60, 5):
+        shutil.copy(whole, target)
+        with store.Store(target) as database:
+            killing.killed(lambda database=database: aggregate(database, 3, 20, "relu"), None, tick)
+        if target.with_name(target.name + "-journal").exists() and target.read_bytes() != whole.read_bytes():
+            yield target
+            return
+    pytest.fail("no tick left a journal")
+
+
+def test_what_is_half_done_is_taken_back_by_the_next_reader(half_done: Path):
+    assert killing.whole(half_done) == [(0, killing.STEPS - 1, None)]
+    whole = half_done.with_name("whole.sqlite")
+    assert half_done.read_bytes() == whole.read_bytes()
+
+
+def test_where_the_file_may_not_be_written_a_copy_is_read(half_done: Path, monkeypatch: pytest.MonkeyPatch):
+    before, original = half_done.read_bytes(), store._connect
+
+    def connect(path: Path, mode: str) -> sqlite3.Connection:
+        if mode == "rw" and path == half_done:
+            raise sqlite3.OperationalError("unable to open database file")
+        return original(path, mode)
+
+    monkeypatch.setattr(store, "_connect", connect)
+    with store.Store(half_done) as database:
+        copied = database._file
+        assert database.columns("select count(*) as n from op")["n"].values.tolist() == [
+            killing.STEPS * killing.OPS
+        ]
+    assert killing.whole(half_done) == [(0, killing.STEPS - 1, None)]
+    assert half_done.read_bytes() == before
+    assert not copied.exists()
+
+
+def test_an_exception_in_the_middle_leaves_the_file_as_it_was(tmp_path: Path):
+    target = tmp_path / "net_dldb.sqlite"
+    source = engine.Input(str(write_nsys(tmp_path / "net.sqlite", recording(killing.training()))))
+    engine.write(source, str(target), engine.Wanted())
+    before = target.read_bytes()
+    for share in (0.0, 0.5, 0.9):
+
+        def told(done: float, share: float = share) -> None:
+            if done > share:
+                raise KeyboardInterrupt
+
+        with store.Store(target) as database, pytest.raises(KeyboardInterrupt):
+            aggregate(database, 1, 2, "relu", told)
+        assert target.read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == ["net.sqlite", "net_dldb.sqlite"]
+
+
+@pytest.mark.parametrize("stage", ["writing api", "writing op", "aggregating"])
+def test_an_exception_while_it_is_written_leaves_nothing(stage: str, tmp_path: Path):
+    def told(what: str, share: float) -> None:
+        if what == stage:
+            raise KeyboardInterrupt
+
+    source = engine.Input(str(write_nsys(tmp_path / "net.sqlite", recording(killing.training()))), told)
+    with pytest.raises(KeyboardInterrupt):
+        engine.write(source, str(tmp_path / "net_dldb.sqlite"), engine.Wanted())
+    assert os.listdir(tmp_path) == ["net.sqlite"]
