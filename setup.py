@@ -38,7 +38,13 @@ setup(
         "rich",
     ],
     extras_require={"cupti": ["cupti-python>=13.0.1"], "tensorboard": ["tensorboard"]},
-    entry_points={"console_scripts": ["pyprof = pyprof.cli:main", "dlprof = pyprof.dlprof.command:main", "prof.py = pyprof.prof.prof:main"]},
+    entry_points={
+        "console_scripts": [
+            "pyprof = pyprof.cli:main",
+            "dlprof = pyprof.dlprof.command:main",
+            "prof.py = pyprof.prof.prof:main",
+        ]
+    },
     scripts=["scripts/parse.py"],  # not an entry point: see its docstring
     classifiers=[
         "Environment :: Console",

@@ -91,8 +91,12 @@ class Profile:
 
         folder = tempfile.TemporaryDirectory(prefix="pyprof-")
         path = os.path.join(folder.name, "profile.sqlite")
-        self.save(path)
-        store = Store(path)
+        try:
+            self.save(path)
+            store = Store(path)
+        except BaseException:
+            folder.cleanup()
+            raise
         weakref.finalize(self, _remove, store, folder)
         return store
 

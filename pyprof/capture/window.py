@@ -306,7 +306,7 @@ def shutdown() -> None:
     kineto = sys.modules.get("pyprof.capture.collectors.kineto")
     if kineto is not None:
         kineto.stranded.end()
-    control.more = {}
+    control.more, control.output = {}, DEFAULT_OUTPUT
     control.plan, control.passed_over = None, False
     control.said.clear()
     if control.hooks is not None:

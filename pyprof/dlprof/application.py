@@ -18,7 +18,9 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from pyprof.errors import UsageError
@@ -39,6 +41,12 @@ class Application(NamedTuple):
     flags: tuple[str, ...]
     module: bool
     arguments: tuple[str, ...]
+
+    @property
+    def words(self) -> list[str]:
+        """The command line as it was."""
+        what = ["-m", *self.arguments] if self.module else list(self.arguments)
+        return [*self.before, self.interpreter, *self.flags, *what]
 
     def recorded(self, options: Sequence[str]) -> list[str]:
         """The command line that runs it under `pyprof run`."""
@@ -115,13 +123,14 @@ def _of_script(words: Sequence[str]) -> tuple[list[str], int]:
     return [*parts, path, *words[1:]], 0
 
 
-def check(found: Application) -> None:
-    """Raise UsageError if the command cannot be recorded: better known before it runs."""
+def check(found: Application) -> Application:
+    """What to record: the application, run by our own interpreter where `python` of the PATH has no PyProf. Raises
+    UsageError if it cannot be recorded: better known before it runs."""
     first = (*found.before, found.interpreter)[0]
     if shutil.which(first) is None:
         raise UsageError(f"{first}: no such command; expected dlprof [options] python train.py.")
     if found.before:
-        return  # which may set another folder, another PATH, another machine
+        return found  # which may set another folder, another PATH, another machine
     script = found.arguments[0]
     if not found.module and not os.path.exists(script):
         raise UsageError(f"{script}: no such file; expected a Python script.")
@@ -132,9 +141,12 @@ def check(found: Application) -> None:
     except OSError as error:
         raise UsageError(f"{found.interpreter}: cannot be run ({error.strerror}).") from error
     if done.returncode == 0:
-        return
+        return found
     missing = done.returncode == _NO_PYPROF or "No module named 'pyprof'" in done.stderr
     if missing:
+        if os.sep not in found.interpreter:  # dlprof of an environment that was not activated
+            with suppress(UsageError):
+                return check(found._replace(interpreter=sys.executable))
         raise UsageError(
             f"{found.interpreter} has no pyprof, which records the program; install it there: "
             f"{found.interpreter} -m pip install torch-pyprof"

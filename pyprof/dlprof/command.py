@@ -59,7 +59,11 @@ def _checked(settings: Settings, stages: Stages) -> Outputs:
     elif not settings.application:
         raise UsageError(f"no application and no --nsys_database; expected {options.USAGE.splitlines()[0]}.")
     else:
-        application.check(application.split(settings.application))
+        named = application.split(settings.application)
+        found = application.check(named)
+        if found != named:
+            stages.note(f"{named.interpreter} has no pyprof, {found.interpreter} runs the program.")
+            settings.application = tuple(found.words)
         if settings.nsys_opts:
             application.nsys_options(settings.nsys_opts)
     return outputs(settings)

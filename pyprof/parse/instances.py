@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 
 from pyprof import intervals
-from pyprof.marker import EVALUATE, is_qualified
+from pyprof.marker import EVALUATE
 from pyprof.model import Column, Ints, Site, Trace
 from pyprof.parse.join import Spans, layers_outside
-from pyprof.parse.paths import BOUNDARY, OPERATOR, site
+from pyprof.parse.paths import BOUNDARY, OPERATOR, is_free, site
 from pyprof.parse.rows import self_times
 
 _NONE = -1
@@ -101,9 +101,7 @@ def _roots(found: Spans) -> Ints:
 def _outermost_operator(found: Spans) -> Ints:
     """The outermost operator of the dispatcher around each span. A range that torch's own Python code announces like an
     operator (FSDP, DataParallel) counts only where there is none: what runs inside it are operators of their own."""
-    named = np.array(
-        [label.role == OPERATOR and not is_qualified(label.name) for label in found.labels] or [False]
-    )
+    named = np.array([is_free(label) for label in found.labels] or [False])
     free = named[found.label_of_path[found.path]] & ~found.seq.mask()
     out = found.operator.copy()
     spans = np.flatnonzero((out >= 0) & free[out])

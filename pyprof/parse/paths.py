@@ -230,12 +230,19 @@ def _enter_operator(place: Place, label: Label, offset: int | None) -> Place:
     if place.direction == NO_DIRECTION:
         place = place._replace(direction=FPROP, phase=FORWARD)
     forward = place.direction == FPROP
-    around = not place.calls and offset is None and not is_qualified(label.name)
+    around = is_free(label) and not place.calls and offset is None
     return place._replace(
         ranges=(*place.ranges, label.name) if around else place.ranges,
         event=_event(label) or place.event,
         names=(*place.names, (label.name, offset)),
         seq=offset if forward and offset is not None else place.seq,
+    )
+
+
+def is_free(label: Label) -> bool:
+    """Whether a range is announced like an operator under a free name, as torch's own Python code does (FSDP)."""
+    return (
+        label.role == OPERATOR and isinstance(label.marker, OperatorMarker) and not is_qualified(label.name)
     )
 
 

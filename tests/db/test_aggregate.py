@@ -88,8 +88,8 @@ def test_a_key_operator_is_found_by_name_id_and_type(load: Load) -> None:
 @pytest.mark.parametrize(
     ("first", "last", "text"),
     [
-        (0, 3, "0 to 3 are asked for, the run has 0 to 2"),
-        (-1, 2, "-1 to 2"),
+        (0, 3, "iteration 3 does not exist, the run has iterations 0 to 2"),
+        (-1, 2, "iteration -1 does not exist"),
         (2, 1, "2, is after the last, 1"),
     ],
 )
