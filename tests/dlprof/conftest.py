@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -72,7 +73,13 @@ def start(*words: str, cwd: Path, **more: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "pyprof.dlprof", *words], cwd=cwd, env=env | dict(more.pop("env", {})),  # type: ignore[call-overload]
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=_listen,
     )  # fmt: skip
+
+
+def _listen() -> None:
+    """A shell starts what runs in its background deaf to ctrl-C, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def finish(process: subprocess.Popen[str], sent: str = "") -> tuple[int, str, str]:
