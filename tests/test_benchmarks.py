@@ -41,6 +41,7 @@ def test_each_variant_of_a_recording_is_measured(root: Path) -> None:
         assert variant in printed
 
 
+@pytest.mark.long
 def test_each_mode_of_capture_is_measured(root: Path) -> None:
     printed = run(root, "capture.py", "--rounds", "1", "--scale", "0.02")
     for mode in ("init, not recording", "sites", "sites + operators", "original's method"):

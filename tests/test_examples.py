@@ -79,7 +79,10 @@ def flops(rows: list[dict[str, str]], **where: str) -> list[int]:
     return [count for count in found if count]
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+# ddp.py runs in other tests, with all of its ranks.
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name == "ddp.py" else name for name in EXAMPLES]
+)
 def test_runs_alone(name, tmp_path):
     run = python(ROOT / "examples" / name, cwd=tmp_path)
     assert run.returncode == 0, run.stderr

@@ -97,8 +97,8 @@ def _by_speed(slow: pd.DataFrame, fast: pd.DataFrame) -> int | None:
 
 @rule("R11", "exposed_memcpy")
 def exposed_memcpy(run: Run) -> Finding | None:
-    """Copies or sets run while no kernel does: the GPU computes nothing meanwhile. The saving is all of that time, as
-    if the copies were gone; running them beside kernels hides at most the kernels' time, which the finding names.
+    """Copies or sets run while no kernel does: the GPU computes nothing meanwhile. The saving is what fits beside
+    kernels where most are copies to the GPU, which can run ahead; of all others all of it, as if they were gone.
 
     Fires: 10 ms of copies in a step of 100 ms, before its first kernel.
     Silent: the same copies on another stream while kernels run.
@@ -132,7 +132,7 @@ def exposed_memcpy(run: Run) -> Finding | None:
         f"most of their time is {most or 'unknown'}. Beside kernels at most {length(min(exposed, kernels))} of it "
         "would fit.",
         advice,
-        exposed,
+        min(exposed, kernels) if most == "memcpy HtoD" else exposed,
         run.top(
             found,
             "time",

@@ -92,20 +92,23 @@ def faster(run: Run, found: pd.DataFrame, new: str, part: float) -> int | None:
 
 
 @cache
-def sizes(params: str | None) -> dict[str, int]:
-    """The sizes of a product by their letters, of a convolution per group.
+def sizes(params: object) -> dict[str, int]:
+    """The sizes of a product by their letters, of a convolution per group; none of anything but a text: in a table that
+    was joined nan stands for None.
 
     >>> sizes("M=64,N=10,K=1024,float16"), sizes("N=2,C=64,H=9,W=9,K=64,P=9,Q=9,R=3,S=3,groups=64,float16")["C/g"]
     ({'M': 64, 'N': 10, 'K': 1024}, 1)
     """
-    letters = {letter: int(number) for letter, number in _LETTER.findall(params or "")}
+    letters = {
+        letter: int(number) for letter, number in _LETTER.findall(params if isinstance(params, str) else "")
+    }
     if "R" in letters or "C" in letters:
         groups = max(letters.get("groups", 1), 1)
         return {f"{letter}/g": letters[letter] // groups for letter in "CK" if letter in letters}
     return {letter: letters[letter] for letter in "MNK" if letter in letters}
 
 
-def with_vector(kernel: str, params: str | None) -> bool:
+def with_vector(kernel: str, params: object) -> bool:
     """Whether it is a product with a vector, or of one channel: nothing for tensor cores."""
     found = sizes(params)
     return bool(_VECTOR.search(kernel)) or 1 in (found.get("M"), found.get("N"), found.get("C/g"))
