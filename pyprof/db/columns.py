@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,20 @@ def ids(worker: Ints) -> Ints:
         number -= np.searchsorted(worker, worker, side="left")
     out: Ints = (worker.astype(np.int64) << WORKER_SHIFT) + number
     return out
+
+
+_PIECE = 1 << 20  # rows: whole blocks
+
+
+def pieces(worker: Ints) -> Iterator[slice]:
+    """Rows that are ordered by worker, in pieces of one worker each that begin where a block of ids begins.
+
+    >>> list(pieces(np.array([0, 0, 1])))
+    [slice(0, 2, None), slice(2, 3, None)]
+    """
+    for number in np.unique(worker).tolist():
+        first, last = np.searchsorted(worker, [number, number + 1]).tolist()
+        yield from (slice(low, min(low + _PIECE, last)) for low in range(first, last, _PIECE))
 
 
 def plain(column: Column) -> Ints:

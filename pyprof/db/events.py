@@ -11,14 +11,12 @@ import pyarrow as pa
 
 from pyprof import intervals
 from pyprof.db import blocks, dimensions
-from pyprof.db.columns import WORKER_SHIFT, plain, table, take
+from pyprof.db.columns import WORKER_SHIFT, pieces, plain, table, take
 from pyprof.db.executions import Executions
 from pyprof.db.peaks import Peaks
 from pyprof.model import OPERATOR, Column, Ints, Rows
 from pyprof.parse.rows import Linked
 from pyprof.prof.attribute import TC_UNKNOWN, Costs
-
-_PIECE = 16 << blocks.SHIFT  # rows at a time: whole blocks
 
 
 def tables(
@@ -30,29 +28,30 @@ def tables(
     geometry, shapes = dimensions.geometry(rows)
     cpu = rows.kind == OPERATOR
     ordered = worker[order]
-    for number in np.unique(worker).tolist():
-        first, last = np.searchsorted(ordered, [number, number + 1]).tolist()
-        for low in range(first, last, _PIECE):
-            some = order[low : min(low + _PIECE, last)]
-            identity = (number << WORKER_SHIFT) + np.arange(low - first, low - first + len(some))
-            op, call = done.of_row[some], call_id[linked.row_launch[some]]
-            tc = costs.tensor_cores[some]
-            parts: dict[str, Any] = {
-                name: take(column, some) for name, column in _plain(rows, costs, peaks).items()
-            }
-            parts |= peaks.of(some) | {
-                "operator": done.operator[op], "op": done.id[op], "api": Column(call, call >= 0),
-                "total": Column((rows.end - rows.start)[some] if cpu.any() else parts["dur"], cpu[some]),
-                "geometry": Column(geometry[some], rows.grid.mask()[some]), "tc": Column(tc, tc != TC_UNKNOWN),
-                "copied": linked.copied.take(some), "copy_from": linked.copied_from.take(some),
-                "copy_to": linked.copied_to.take(some),
-            }  # fmt: skip
-            yield "event", table(id=identity, **parts)
-            launched = rows.launch_start.mask()[some] & ~cpu[some]
-            parts["launch"] = Column(rows.launch_end.values[some] - rows.launch_start.values[some], launched)
-            keys = [identity >> blocks.SHIFT, *(parts[name] for name in ("operator", "name", "kind")), tc]
-            found, sums = blocks.reduce(keys, blocks.of_events(parts), blocks.EVENTS)
-            yield "event_block", table(**dict(zip(("block", *blocks.EVENTS.keys), found)), **sums)
+    for piece in pieces(ordered):
+        some = order[piece]
+        first = int(np.searchsorted(ordered, ordered[piece.start]))
+        identity = (int(ordered[piece.start]) << WORKER_SHIFT) + np.arange(
+            piece.start - first, piece.stop - first
+        )
+        op, call = done.of_row[some], call_id[linked.row_launch[some]]
+        tc = costs.tensor_cores[some]
+        parts: dict[str, Any] = {
+            name: take(column, some) for name, column in _plain(rows, costs, peaks).items()
+        }
+        parts |= peaks.of(some) | {
+            "operator": done.operator[op], "op": done.id[op], "api": Column(call, call >= 0),
+            "total": Column((rows.end - rows.start)[some] if cpu.any() else parts["dur"], cpu[some]),
+            "geometry": Column(geometry[some], rows.grid.mask()[some]), "tc": Column(tc, tc != TC_UNKNOWN),
+            "copied": linked.copied.take(some), "copy_from": linked.copied_from.take(some),
+            "copy_to": linked.copied_to.take(some),
+        }  # fmt: skip
+        yield "event", table(id=identity, **parts)
+        launched = rows.launch_start.mask()[some] & ~cpu[some]
+        parts["launch"] = Column(rows.launch_end.values[some] - rows.launch_start.values[some], launched)
+        keys = [identity >> blocks.SHIFT, *(parts[name] for name in ("operator", "name", "kind")), tc]
+        found, sums = blocks.reduce(keys, blocks.of_events(parts), blocks.EVENTS)
+        yield "event_block", table(**dict(zip(("block", *blocks.EVENTS.keys), found)), **sums)
     yield "geometry", shapes
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pyprof import intervals
 from pyprof.db import blocks, columns
-from pyprof.db.columns import NONE, ids, plain, table
+from pyprof.db.columns import NONE, WORKER_SHIFT, ids, pieces, plain, table
 from pyprof.db.operators import Operators
 from pyprof.model import KERNEL, OPERATOR, Bools, Column, Ints, Launches, Rows, Strings
 from pyprof.parse.api_names import api_kind
@@ -37,18 +37,19 @@ class ApiCalls:
         self.id = np.full(len(launches) + 1, NONE, np.int64)
         self.id[self._order] = ids(worker[self._order])
 
-    def table(self, names: Strings, op: Ints) -> pa.Table:
-        """The table; `op`: id of the execution around each call."""
-        launches, order = self._launches, self._order
-        name = launches.name[order]
-        used = np.unique(name)
+    def tables(self, names: Strings, op: Ints) -> Iterator[pa.Table]:
+        """The table in pieces; `op`: id of the execution around each call."""
+        launches = self._launches
+        used = np.unique(launches.name)
         kinds = np.zeros(len(names), np.int8)
         kinds[used] = [api_kind(names[code]) for code in used.tolist()]
-        start = launches.start[order]
-        return table(
-            id=self.id[order], thread=launches.thread[order], name=name, kind=kinds[name], start=start,
-            dur=launches.end[order] - start, op=op[order],
-        )  # fmt: skip
+        for piece in pieces(self.id[self._order] >> WORKER_SHIFT):
+            order = self._order[piece]
+            name, start = launches.name[order], launches.start[order]
+            yield table(
+                id=self.id[order], thread=launches.thread[order], name=name, kind=kinds[name], start=start,
+                dur=launches.end[order] - start, op=op[order],
+            )  # fmt: skip
 
 
 class Executions:
@@ -126,13 +127,15 @@ class Executions:
             "api": intervals.union_by(self.of_call, self._launches.start, self._launches.end, n),
             "forward": Column(self.id[forward], forward >= 0), **self._on_device(rows, uses_tc),
         }  # fmt: skip
-        parts = {key: columns.take(part, order) for key, part in parts.items()}
-        identity = self.id[order]
-        yield "op", table(id=identity, **parts)
-        keys, sums = blocks.reduce(
-            [identity >> blocks.SHIFT, parts["operator"]], blocks.of_ops(parts), blocks.OPS
-        )
-        yield "op_block", table(block=keys[0], operator=keys[1], **sums)
+        for piece in pieces(self.worker[order]):
+            some = order[piece]
+            taken: dict[str, Any] = {key: columns.take(part, some) for key, part in parts.items()}
+            identity = self.id[some]
+            yield "op", table(id=identity, **taken)
+            keys, sums = blocks.reduce(
+                [identity >> blocks.SHIFT, taken["operator"]], blocks.of_ops(taken), blocks.OPS
+            )
+            yield "op_block", table(block=keys[0], operator=keys[1], **sums)
 
     def _on_device(self, rows: Rows, uses_tc: Bools) -> dict[str, Ints]:
         """Per execution: union of its GPU events and idle time between them, sums and numbers of kernels."""

@@ -49,7 +49,8 @@ def tables(trace: Trace) -> Iterator[tuple[str, pa.Table]]:
     calls = ApiCalls(launches, thread_worker)
     done = Executions(executed, joined, calls, launches, trace.strings, workers, thread_worker, row_process)
     del executed
-    yield "api", calls.table(trace.strings, done.id[done.of_call])
+    for table in calls.tables(trace.strings, done.id[done.of_call]):
+        yield "api", table
     costs, stacks = View(rows).costs, Stacks()
     yield from done.tables(rows, costs.tensor_cores == USED)
     row_worker = workers[row_process]
