@@ -232,9 +232,10 @@ class _Worker:
                 f"select start, dur from {table} where thread in {threads} order by start"
             )
             classes.append(Union(rows["start"].values, rows["start"].values + rows["dur"].values))
-        api, op = self._api, self._op
-        cpu = Union(op["start"].values, op["end"].values)
-        classes.append(cpu.with_(Union(api["start"].values, api["start"].values + api["dur"].values)))
+        begin, finish = self._api["start"].values, self._api["start"].values + self._api["dur"].values
+        cpu = Union(self._op["start"].values, self._op["end"].values)
+        outside = ~cpu.covers(begin, finish)  # hardly any: calls belong to executions
+        classes.append(cpu.with_(Union(begin[outside], finish[outside])))
         return dict(zip(PARTS, partition(classes, self.start, self.end)))
 
     def devices(self) -> list[tuple[int, dict[str, Ints]]]:

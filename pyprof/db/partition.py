@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pyprof.model import Ints
+from pyprof.model import Bools, Ints
 
 
 class Union:
@@ -43,6 +43,17 @@ class Union:
         if not len(self.start):
             return other
         return Union(np.r_[self.start, other.start], np.r_[self.end, other.end])
+
+    def covers(self, start: Ints, end: Ints) -> Bools:
+        """Whether each interval lies within one of the union's.
+
+        >>> Union(np.array([0, 8]), np.array([6, 9])).covers(np.array([1, 5]), np.array([6, 9])).tolist()
+        [True, False]
+        """
+        if not len(self.start):
+            return np.zeros(len(start), bool)
+        place = np.searchsorted(self.start, start, side="right") - 1
+        return np.asarray((place >= 0) & (end <= self.end[place]))
 
     def before(self, time: Ints) -> Ints:
         """Length of what lies before each time."""
