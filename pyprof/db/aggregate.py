@@ -320,5 +320,5 @@ def _sums(
 
 def frame(store: Store, query: str, parameters: tuple[object, ...] = ()) -> pd.DataFrame:
     """A small result as a data frame."""
-    cursor = store.connection.execute(query, parameters)
-    return pd.DataFrame(cursor.fetchall(), columns=[column[0] for column in cursor.description])
+    names, rows = store.named(query, parameters)
+    return pd.DataFrame(rows, columns=names)

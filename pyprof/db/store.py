@@ -14,6 +14,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,15 @@ def is_database(path: Path) -> bool:
     return head[:16] == b"SQLite format 3\0" and int.from_bytes(head[68:72], "big") == APPLICATION_ID
 
 
+@cache
+def _tables() -> dict[str, list[str]]:
+    """The tables of the schema and their columns."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(files("pyprof.db").joinpath("schema.sql").read_text())
+        names = [row[0] for row in connection.execute("select name from sqlite_master where type = 'table'")]
+        return {name: [row[1] for row in connection.execute(f"pragma table_info({name})")] for name in names}
+
+
 class Store:
     """A database opened for reading; `writing` is for the one who adds an aggregation. Close it, or use `with`."""
 
@@ -186,15 +196,21 @@ class Store:
         try:
             meta = dict(self.connection.execute("select name, value from meta"))
         except sqlite3.DatabaseError as error:
-            raise FormatError(
-                f"{self.path}: is damaged ({error}). Make it anew from the recording."
-            ) from error
+            raise self._damaged(error) from error
         found = f"{meta.get('schema_major', '?')}.{meta.get('schema_minor', '?')}"
         if found != f"{MAJOR}.{MINOR}":
             raise FormatError(
                 f"{self.path} was written by schema {found}, this PyProf reads {MAJOR}.{MINOR}. "
                 'Upgrade with "pip install -U torch-pyprof", or make it anew from the recording.'
             )
+        for table, columns in _tables().items():
+            there = {row[1] for row in self.connection.execute(f"pragma table_info({table})")}
+            if missing := [column for column in columns if column not in there]:
+                raise self._damaged(f"table {table} lacks {', '.join(missing)}")
+
+    def _damaged(self, reason: object) -> FormatError:
+        text = str(reason).partition("\n")[0]
+        return FormatError(f"{self.path}: is damaged ({text}). Make it anew from the recording.")
 
     def close(self) -> None:
         self.connection.close()
@@ -217,19 +233,32 @@ class Store:
         return dict(self.connection.execute("select name, value from meta"))
 
     def rows(self, query: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query of ours."""
-        return self.connection.execute(query, parameters).fetchall()
+        """All rows of a query of ours. Raises FormatError where the file is damaged."""
+        return self.named(query, parameters)[1]
+
+    def named(
+        self, query: str, parameters: Sequence[Any] | dict[str, Any] = ()
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Names of the columns, and all rows of a query of ours. Raises FormatError where the file is damaged."""
+        try:
+            cursor = self.connection.execute(query, parameters)
+            return [column[0] for column in cursor.description], cursor.fetchall()
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(error) from error
 
     def columns(self, query: str, parameters: Sequence[Any] = ()) -> dict[str, Column]:
-        """Integer columns of a query by name; NULL is missing."""
+        """Integer columns of a query by name; NULL is missing. Raises FormatError where the file is damaged."""
         import adbc_driver_sqlite.dbapi as adbc
 
         uri = f"file:{quote(str(self._file.resolve()))}?mode=ro"
-        with adbc.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
-            cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": "65536"})
-            cursor.execute(query, list(parameters) or None)
-            table = cursor.fetch_arrow_table()
-        return {name: _column(table.column(name)) for name in table.column_names}
+        try:
+            with adbc.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
+                cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": "65536"})
+                cursor.execute(query, list(parameters) or None)
+                table = cursor.fetch_arrow_table()
+            return {name: _column(table.column(name)) for name in table.column_names}
+        except (adbc.Error, pa.ArrowException, OSError, ValueError) as error:  # text where a number belongs
+            raise self._damaged(error) from error
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:

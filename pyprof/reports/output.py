@@ -16,6 +16,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any, BinaryIO, NamedTuple
@@ -40,17 +41,18 @@ def _large(text: str) -> pa.Scalar:
     return pa.scalar(text, pa.large_string())
 
 
-class Sink:
+class Sink(ABC):
     """Receives a report's rows and writes them to a file: `part` any number of times, then `close`."""
 
     def __init__(self, report: Report, file: BinaryIO):
         self.report, self.file = report, file
         self.columns: tuple[Column, ...] = report.columns
 
+    @abstractmethod
     def part(self, frame: pd.DataFrame) -> None:
-        raise NotImplementedError
+        """Some rows."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (most formats have nothing there)
         """What comes after the rows."""
 
     def put(self, text: str) -> None:

@@ -20,10 +20,8 @@ _ON_GPU = ("overhead", "idle")
 
 def frame(source: Source, query: str) -> pd.DataFrame:
     """A query with :aggregation and :worker; integers stay integers, NULL is None."""
-    cursor = source.store.connection.execute(
-        query, {"aggregation": source.aggregation.id, "worker": source.worker}
-    )
-    return pd.DataFrame(cursor.fetchall(), columns=[column[0] for column in cursor.description], dtype=object)
+    names, rows = source.store.named(query, {"aggregation": source.aggregation.id, "worker": source.worker})
+    return pd.DataFrame(rows, columns=names, dtype=object)
 
 
 def spreads(names: Iterable[str] = SPREADS, of: str = "calls") -> str:

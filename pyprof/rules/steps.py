@@ -41,7 +41,7 @@ def no_iterations(run: Run) -> Finding | None:
 
 
 def _repeated(run: Run) -> list[dict[str, Any]]:
-    """Operators that ran several times, those first that reach over most of the run: one of them may be the key."""
+    """Operators that ran several times over at least half of the run: one of them may be the key."""
     found = run.store.columns(
         f"""select op.operator, op."end" from op join operator o on o.id = op.operator
             where o.unassociated = 0 and op.id < (select min(id) + {_OPS} from op) order by op.id"""
@@ -50,6 +50,7 @@ def _repeated(run: Run) -> list[dict[str, Any]]:
     stats = frame.groupby("operator")["end"].agg(["size", "min", "max"])
     stats = stats[(stats["size"] >= _LEAST) & (stats["max"] > stats["min"])].copy()
     stats["reach"] = stats["max"] - stats["min"]
+    stats = stats[stats["reach"] * 2 >= frame["end"].max() - frame["end"].min()]
     stats = stats.sort_values(["reach", "size"], ascending=False, kind="stable").head(5)
     rows = zip(stats.index.tolist(), stats["size"].tolist(), stats["reach"].tolist())
     return [

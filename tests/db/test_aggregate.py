@@ -245,3 +245,29 @@ def test_another_version_is_refused_with_both_named(tmp_path: Path, name: str, v
         connection.execute("update meta set value = ? where name = ?", (value, name))
     with pytest.raises(pyprof.PyProfError, match=rf"schema {version}, this PyProf reads 1\.0"):
         pyprof.load(path)
+
+
+DAMAGE = [
+    ("alter table event rename column dur to length", "table event lacks dur"),
+    ("drop table iteration", "table iteration lacks iteration_set"),
+    ("update event set start = 'x'", ""),
+    ("update op set cpu = 'x'", ""),
+]
+
+
+@pytest.mark.parametrize(("change", "text"), DAMAGE)
+def test_a_damaged_database_is_a_sentence(tmp_path: Path, change: str, text: str) -> None:
+    """Whatever is asked of it: a figure, or one of our own errors that names the file."""
+    path = tmp_path / "net_dldb.sqlite"
+    run = "".join(f"step {i}\n{body('    ')}" for i in range(3))
+    pyprof.load(build.write_nsys(tmp_path / "net.sqlite", build.recording(run))).save(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute(change)
+    with pytest.raises(pyprof.PyProfError, match=f"net_dldb.sqlite: is damaged .*{text}"):
+        ask_everything(path)
+
+
+def ask_everything(path: Path) -> None:
+    prof = pyprof.load(path)
+    prof.kernels, prof.ops, prof.report("iteration"), prof.report("detail")
+    prof.aggregate(key="relu")
