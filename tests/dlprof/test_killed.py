@@ -16,19 +16,19 @@ import pytest
 from pyprof.db import store
 from pyprof.db.aggregate import aggregate
 from pyprof.dlprof import engine
-from tests.build import LONG, recording, write_nsys
+from tests.build import recording, write_nsys
 from tests.conftest import ROOT
 from tests.dlprof import killing
 
-ROUNDS = 30 if LONG else 5
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 
 
+@pytest.mark.parametrize("rounds", [5, pytest.param(30, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", ["write", "aggregate", "replace"])
-def test_killed_at_random_moments(kind: str, tmp_path: Path):
+def test_killed_at_random_moments(rounds: int, kind: str, tmp_path: Path):
     """The process under test is a fork of one that has imported everything: only the work is killed."""
     script = Path(__file__).with_name("killing.py")
-    words = [sys.executable, script, kind, tmp_path, str(ROUNDS), str(ROUNDS)]
+    words = [sys.executable, script, kind, tmp_path, str(rounds), str(rounds)]
     run = subprocess.run(
         words, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300
     )
