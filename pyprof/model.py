@@ -188,12 +188,14 @@ class Thread(NamedTuple):
 
 
 class Process(NamedTuple):
-    """A recorded process."""
+    """A recorded process. `label` is how its file calls it; `span` counts the recordings of one process from 1."""
 
     pid: int
     name: str | None = None
     rank: int | None = None
     host: str | None = None
+    label: str | None = None
+    span: int = 1
 
 
 @dataclass
@@ -263,6 +265,7 @@ class Gpu:
     correlation: Column
     bytes: Column
     graph_node: Column
+    occupancy: Column  # percent, as the recording estimates it
     source_kind: Column  # of a copy: kind of memory (0 pageable, 1 pinned, 2 device ...: Nsight's numbers)
     target_kind: Column
 
@@ -281,6 +284,77 @@ class Io:
 
     def __len__(self) -> int:
         return len(self.start)
+
+
+@dataclass
+class Functions:
+    """Calls of Python functions, where the recording has them."""
+
+    thread: Ints
+    start: Ints
+    end: Ints
+    name: Ints
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass
+class Memory:
+    """What allocators gave (`bytes` > 0) and took back (< 0); `allocated` and `reserved` are the totals after that."""
+
+    thread: Ints
+    time: Ints
+    device: Column  # missing: the CPU
+    address: Column
+    bytes: Ints
+    allocated: Column
+    reserved: Column
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+
+class Collective(NamedTuple):
+    """What a recording says of one collective: name as c10d has it (`all_reduce`), bytes that each rank gives and gets,
+    dtype, the process group, its size, and the collective's number in it."""
+
+    name: str
+    sent: int | None = None
+    received: int | None = None
+    dtype: str | None = None
+    group: str | None = None
+    size: int | None = None
+    seq: int | None = None
+
+
+@dataclass
+class Collectives:
+    """Collectives as the recording describes them: of a GPU event (`gpu`, its row), or, where that is -1, of everything
+    that a thread launches from start to end."""
+
+    gpu: Ints
+    thread: Ints
+    start: Ints
+    end: Ints
+    what: list[Collective]
+
+    def __len__(self) -> int:
+        return len(self.what)
+
+
+def no_functions() -> Functions:
+    return Functions(*(np.empty(0, np.int64) for _ in range(4)))
+
+
+def no_memory() -> Memory:
+    none = np.empty(0, np.int64)
+    return Memory(none, none, Column(none), Column(none), none, Column(none), Column(none))
+
+
+def no_collectives() -> Collectives:
+    none = np.empty(0, np.int64)
+    return Collectives(none, none, none, none, [])
 
 
 @dataclass
@@ -327,6 +401,9 @@ class Trace:
     gpu: Gpu
     io: Io
     steps: Steps
+    functions: Functions = field(default_factory=no_functions)
+    memory: Memory = field(default_factory=no_memory)
+    collectives: Collectives = field(default_factory=no_collectives)
     devices: list[Device] = field(default_factory=list)
     meta: dict[str, str] = field(default_factory=dict)
     lost: dict[str, int] = field(default_factory=dict)

@@ -50,17 +50,18 @@ def _tf32(trace: Trace) -> bool | None:
     return None if allowed is None else allowed.lower() in ("yes", "true", "1", "high", "medium", "tf32")
 
 
-def geometry(found: Rows) -> tuple[Ints, pa.Table]:
+def geometry(found: Rows, occupancy: Column) -> tuple[Ints, pa.Table]:
     """Per row the number of its launch geometry, and the distinct ones."""
     parts = [found.grid.values[:, i] for i in range(3)] + [found.block.values[:, i] for i in range(3)]
-    parts += [plain(found.registers), plain(found.shared_memory)]
+    parts += [plain(found.registers), plain(found.shared_memory), plain(occupancy)]
     code: npt.NDArray[np.int64] = np.zeros(len(found), np.int64)
     for part in parts:
         inner, distinct = pd.factorize(part)
         code = pd.factorize(code * len(distinct) + inner)[0]
     first = np.zeros(int(code.max()) + 1 if len(code) else 0, np.int64)
     first[code[::-1]] = np.arange(len(code))[::-1]
-    names = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "shared_memory")
+    names = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "shared_memory",
+             "occupancy")  # fmt: skip
     columns = {name: Column(part[first], part[first] >= 0) for name, part in zip(names, parts)}
     return code, table(id=np.arange(len(first)), **columns)
 

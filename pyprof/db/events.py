@@ -10,24 +10,28 @@ import numpy as np
 import pyarrow as pa
 
 from pyprof import intervals
-from pyprof.db import blocks, dimensions
+from pyprof.db import blocks, collectives, dimensions
 from pyprof.db.columns import WORKER_SHIFT, pieces, plain, table, take
 from pyprof.db.executions import Executions
 from pyprof.db.peaks import Peaks
-from pyprof.model import OPERATOR, Column, Ints, Rows
+from pyprof.model import OPERATOR, Collective, Column, Ints, Rows
 from pyprof.parse.rows import Linked
 from pyprof.prof.attribute import TC_UNKNOWN, Costs
 
 
 def tables(
-    linked: Linked, costs: Costs, peaks: Peaks, worker: Ints, done: Executions, call_id: Ints
-) -> Iterator[tuple[str, pa.Table]]:
-    """The events, and the launch geometries. `worker` by row; `call_id`: id of each API call, the last of "none"."""
+    linked: Linked, costs: Costs, peaks: Peaks, worker: Ints, done: Executions, call_id: Ints,
+    described: dict[int, Collective],
+) -> Iterator[tuple[str, pa.Table]]:  # fmt: skip
+    """The events, the collectives among them (`described`, by row) and the launch geometries. `worker` by row;
+    `call_id`: id of each API call, the last of "none"."""
     rows = linked.rows
     order = _order(rows, worker)
-    geometry, shapes = dimensions.geometry(rows)
+    geometry, shapes = dimensions.geometry(rows, linked.occupancy)
     cpu = rows.kind == OPERATOR
     ordered = worker[order]
+    is_collective = np.zeros(len(rows), bool)
+    is_collective[list(described)] = True
     for piece in pieces(ordered):
         some = order[piece]
         first = int(np.searchsorted(ordered, ordered[piece.start]))
@@ -47,6 +51,9 @@ def tables(
             "copy_to": linked.copied_to.take(some),
         }  # fmt: skip
         yield "event", table(id=identity, **parts)
+        told = np.flatnonzero(is_collective[some])
+        if len(told):
+            yield "collective", collectives.table(described, some[told], identity[told])
         launched = rows.launch_start.mask()[some] & ~cpu[some]
         parts["launch"] = Column(rows.launch_end.values[some] - rows.launch_start.values[some], launched)
         keys = [identity >> blocks.SHIFT, *(parts[name] for name in ("operator", "name", "kind")), tc]

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pyprof.db import columns, dimensions, events, hosts
+from pyprof.db import collectives, columns, dimensions, events, hosts
 from pyprof.db.columns import NONE, Stacks
 from pyprof.db.executions import ApiCalls, Executions
 from pyprof.db.peaks import Peaks
@@ -42,6 +42,7 @@ def tables(trace: Trace) -> Iterator[tuple[str, pa.Table]]:
     forward = pair(trace, found)
     executed = instances(trace, found, forward)
     joined = linked(trace, found, forward)
+    described = collectives.of_rows(trace, joined)
     del found, forward
     trace.ops, trace.gpu = empty_ops(), take(trace.gpu, np.empty(0, np.int64))
     rows, launches = joined.rows, trace.launches
@@ -56,7 +57,7 @@ def tables(trace: Trace) -> Iterator[tuple[str, pa.Table]]:
     row_worker = workers[row_process]
     yield from _last(trace, rows, done, row_worker, workers, stacks)
     peaks = Peaks(rows, costs, recorded(trace.devices, trace.meta))
-    yield from events.tables(joined, costs, peaks, row_worker, done, calls.id)
+    yield from events.tables(joined, costs, peaks, row_worker, done, calls.id, described)
 
 
 def _last(

@@ -20,12 +20,14 @@ _NONE = -1
 
 
 class Shapes(NamedTuple):
-    """By geometry: blocks of the grid, threads of a block, registers, shared memory; -1 unknown."""
+    """By geometry: blocks of the grid, threads of a block, registers, shared memory, the recorded occupancy in percent;
+    -1 unknown."""
 
     blocks: Ints
     threads: Ints
     registers: Ints
     shared_memory: Ints
+    occupancy: Ints
 
 
 def shapes(store: Store) -> Shapes:
@@ -33,7 +35,8 @@ def shapes(store: Store) -> Shapes:
     found = store.columns(
         """select coalesce(grid_x * grid_y * grid_z, -1) as blocks,
                   coalesce(block_x * block_y * block_z, -1) as threads,
-                  coalesce(registers, -1) as registers, coalesce(shared_memory, -1) as shared_memory
+                  coalesce(registers, -1) as registers, coalesce(shared_memory, -1) as shared_memory,
+                  coalesce(occupancy, -1) as occupancy
            from geometry order by id"""
     )
     return Shapes(*(np.r_[found[name].values, _NONE].astype(np.int64) for name in Shapes._fields))
@@ -59,21 +62,26 @@ def weights(
 
 
 def filled(found: Shapes, multiprocessors: int | None, capability: str | None) -> tuple[Ints, Ints]:
-    """By geometry: multiprocessors that get a block, and the occupancy in 0.01 %; -1 where it is not known."""
-    blocks, threads, registers, shared = found
+    """By geometry: multiprocessors that get a block, and the occupancy in 0.01 %; -1 where it is not known.
+
+    A recorded occupancy comes first. A recorded 0 is the rounded one of a tiny grid, or the recorder did not know the
+    chip (Kineto writes 0 for kernels with more shared memory than the static limit): the larger figure is right then.
+    """
+    blocks, threads, registers, shared, recorded = found
+    recorded = np.where(recorded >= 0, recorded * 100, _NONE)
     if not multiprocessors:
-        nothing = np.full(len(blocks), _NONE)
-        return nothing, nothing
+        return np.full(len(blocks), _NONE), recorded
     reached = np.where(blocks >= 0, np.minimum(blocks, multiprocessors), _NONE)
     major, _, minor = (capability or "").partition(".")
     chip = None
     if major.isdigit() and minor.isdigit():
         chip = occupancy.of_capability(int(major), int(minor), multiprocessors)
     if chip is None:
-        return reached, np.full(len(blocks), _NONE)
+        return reached, recorded
     missing = occupancy.MISSING
     share = occupancy.estimate(
         chip, threads, blocks, np.where(registers < 0, missing, registers), np.where(shared < 0, missing, shared),
         np.zeros(len(blocks), np.int64),
     )  # fmt: skip
-    return reached, np.where(share == missing, _NONE, share)
+    known = np.where(share == missing, _NONE, share)
+    return reached, np.where(recorded > 0, recorded, np.where((recorded == 0) & (known < 100), 0, known))

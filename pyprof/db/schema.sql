@@ -38,9 +38,10 @@ create table api (
 
 -- tc: 1 uses tensor cores, 0 does not, NULL unknown. kind as in docs/roofline.md.
 create table kernel_name (id integer primary key, name text, short_name text, kind text, tc integer);
+-- occupancy: percent, as the recording estimates it.
 create table geometry (
     id integer primary key, grid_x integer, grid_y integer, grid_z integer, block_x integer, block_y integer,
-    block_z integer, registers integer, shared_memory integer);
+    block_z integer, registers integer, shared_memory integer, occupancy integer);
 -- Where kernels come from, finer than the operator: what each is that an operator launches.
 create table site (
     id integer primary key, mod text, op text, module text, stack integer, direction integer, phase integer);
@@ -54,9 +55,20 @@ create table event (
     site integer, api integer, start integer, dur integer, total integer, geometry integer, tc integer, flops integer,
     dense integer, bytes integer, basis integer, roofline integer, hardware_ps integer,
     model_ps integer, copied integer, copy_from integer, copy_to integer, graph integer);
--- NVTX ranges (kind 0 push/pop, 1 start/end, 2 mark) and RecordFunction events (3), by start.
+-- NVTX ranges (kind 0 push/pop, 1 start/end, 2 mark), RecordFunction events (3), Python functions (4), by start. text:
+-- the name; args: of a RecordFunction event the text (marker.py) that has its arguments.
 create table range (
-    id integer primary key, thread integer, kind integer, start integer, dur integer, text integer, seq integer);
+    id integer primary key, thread integer, kind integer, start integer, dur integer, text integer, seq integer,
+    args integer);
+-- What allocators gave (bytes > 0) and took back (< 0), by time. device: NULL is the CPU. allocated, reserved: after it.
+create table memory (
+    id integer primary key, thread integer, time integer, device integer, address integer, bytes integer,
+    allocated integer, reserved integer);
+-- Collectives among the kernels, as far as the recording describes them. name: as in c10d (all_reduce). sent, received:
+-- bytes of this rank; size: ranks of the group; seq: the number that the group gives its collectives.
+create table collective (
+    event integer primary key, name text, sent integer, received integer, dtype text, process_group text, size integer,
+    seq integer);
 -- Calls into the operating system that read or write files, by start.
 create table io (id integer primary key, thread integer, name integer, start integer, dur integer);
 -- Waits of the training loop for its data loader, by start.

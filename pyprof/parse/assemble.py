@@ -118,10 +118,11 @@ class Clock:
     """Moves a recording's times so that its first event is at 0."""
 
     def start_at_zero(self, trace: Trace) -> None:
-        tables = (trace.ranges, trace.ops, trace.launches, trace.gpu, trace.io)
+        tables = (trace.ranges, trace.ops, trace.launches, trace.gpu, trace.io, trace.functions)
         first = [int(table.start.min()) for table in tables if len(table)]
         trace.t0 = min(first, default=0)
-        for table in (*tables, trace.steps):
+        trace.memory.time = trace.memory.time - trace.t0
+        for table in (*tables, trace.steps, trace.collectives):
             table.start = table.start - trace.t0
             end = table.end
             table.end = (
@@ -250,7 +251,8 @@ def gpu_table(parts: Iterable[tuple[Batch, Ints, int, Ints]], capacity: int, los
         process=table.values("process"), start=table.values("start"), end=table.values("end"),
         kind=table.values("kind"), name=table.values("name"), grid=table.column("grid"), block=table.column("block"),
         shared_memory=table.column("shared_memory"),
-        graph_node=table.column("graph_node"), **{name: table.column(name) for name in _PLAIN},
+        graph_node=table.column("graph_node"), occupancy=Column.missing(table.rows),
+        **{name: table.column(name) for name in _PLAIN},
     )  # fmt: skip
 
 

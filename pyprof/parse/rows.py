@@ -26,15 +26,18 @@ _NONE = -1
 
 
 class Linked(NamedTuple):
-    """Rows with what they are linked to. Per row: the innermost span around it, its launch, and of a copy or set the
-    bytes and the kinds of memory; per API call the innermost span around it. -1 stands for none."""
+    """Rows with what they are linked to. Per row: the innermost span around it, its launch, its GPU event, of a copy or
+    set the bytes and the kinds of memory, of a kernel the occupancy that was recorded; per API call the innermost span
+    around it. -1 stands for none."""
 
     rows: Rows
     row_span: Ints
     row_launch: Ints
+    row_gpu: Ints
     copied: Column
     copied_from: Column
     copied_to: Column
+    occupancy: Column
     launch_span: Ints
 
 
@@ -54,10 +57,12 @@ def linked(trace: Trace, found: Spans, forward: Ints) -> Linked:
     if not len(trace.gpu):
         made, span, launch = _of_operators(trace, found, forward)
         none = Column.missing(len(made))
-        return Linked(made, span, launch, none, none, none, launch_span)
+        nowhere = np.full(len(made), _NONE)
+        return Linked(made, span, launch, nowhere, none, none, none, none, launch_span)
     made, span, launch, gpu = _of_gpu(trace, found, forward, True)
-    copied, source, target = trace.gpu.bytes, trace.gpu.source_kind, trace.gpu.target_kind
-    return Linked(made, span, launch, copied.take(gpu), source.take(gpu), target.take(gpu), launch_span)
+    of = trace.gpu
+    copied, source, target = of.bytes.take(gpu), of.source_kind.take(gpu), of.target_kind.take(gpu)
+    return Linked(made, span, launch, gpu, copied, source, target, of.occupancy.take(gpu), launch_span)
 
 
 def _of_gpu(trace: Trace, found: Spans, forward: Ints, memory: bool) -> tuple[Rows, Ints, Ints, Ints]:

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collectives among the kernels: what was exchanged, how many bytes, by whom. The table `collective`.
+
+What a recording says of a kernel itself comes first, then what it says of the call that launched it (c10d's
+`record_param_comms`, the range `nccl:all_reduce`); without either the kernel's own name tells which collective it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pyarrow as pa
+
+from pyprof import intervals
+from pyprof.db.columns import rows
+from pyprof.model import KERNEL, Collective, Ints, Trace
+from pyprof.parse.rows import Linked
+from pyprof.prof import kernels
+
+_NONE = -1
+# As NCCL and RCCL name their kernels (ncclDevKernel_AllReduce_Sum_f32_RING_LL) -> as c10d names collectives.
+_NAMES = {
+    "allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter", "alltoall": "all_to_all",
+    "broadcast": "broadcast", "sendrecv": "send_recv", "reduce": "reduce", "gather": "gather", "scatter": "scatter",
+}  # fmt: skip
+_OF_KERNEL = re.compile("|".join(_NAMES), re.I)
+
+
+def of_rows(trace: Trace, linked: Linked) -> dict[int, Collective]:
+    """What is known of the collective that each communication kernel is, by row."""
+    made = linked.rows
+    collective = np.array([kernels.kind(name) == "communication" for name in made.names] or [False], bool)
+    found = np.flatnonzero((made.kind == KERNEL) & collective[made.name])
+    if not len(found):
+        return {}
+    known = trace.collectives
+    of_event = {gpu: i for i, gpu in enumerate(known.gpu.tolist()) if gpu >= 0}
+    of_call = _of_calls(trace, linked.row_launch[found]).tolist()
+    out = {}
+    for row, event, call in zip(found.tolist(), linked.row_gpu[found].tolist(), of_call):
+        place = of_event.get(event, call)
+        out[row] = known.what[place] if place >= 0 else Collective(name_of(made.names[made.name[row]]))
+    return out
+
+
+def _of_calls(trace: Trace, launch: Ints) -> Ints:
+    """The innermost description around each launch, -1 where there is none."""
+    known, out = trace.collectives, np.full(len(launch), _NONE)
+    of_thread = np.flatnonzero(known.gpu < 0)
+    for thread in np.unique(known.thread[of_thread]).tolist():
+        mine = of_thread[known.thread[of_thread] == thread]
+        order = mine[
+            intervals.nesting_order(known.start[mine], known.end[mine], lambda some, mine=mine: mine[some])
+        ]
+        start, end = known.start[order], known.end[order]
+        end, _ = intervals.clip(start, end)
+        here = np.flatnonzero((launch >= 0) & (trace.launches.thread[launch] == thread))
+        place = intervals.Nesting(start, end).innermost(trace.launches.start[launch[here]])
+        out[here] = np.where(place >= 0, order[place], _NONE)
+    return out
+
+
+def name_of(kernel: str) -> str:
+    """The collective that a kernel's name tells, `collective` where it tells none.
+
+    >>> name_of("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"), name_of("ncclDevKernel_Generic(...)")
+    ('all_reduce', 'collective')
+    """
+    found = _OF_KERNEL.search(kernel)
+    return _NAMES[found[0].lower()] if found else "collective"
+
+
+def table(found: dict[int, Collective], row: Ints, event: Ints) -> pa.Table:
+    """Some rows of the table: collectives of rows, with the ids of their events."""
+    kinds = {"event": int, "name": str, "sent": int, "received": int, "dtype": str, "process_group": str, "size": int,
+             "seq": int}  # fmt: skip
+    return rows(kinds, ((identity, *found[one]) for one, identity in zip(row.tolist(), event.tolist())))
