@@ -149,7 +149,10 @@ def test_json_is_no_recording_to_parse_and_no_net_dict_to_prof(tmp_path, capsys)
     path = tmp_path / "trace.json"
     path.write_text('{\n"traceEvents": []\n}\n')
     assert parse.main([str(path)]) == 1
-    assert "not a recording" in capsys.readouterr().err
+    assert "no operators and no kernels among 0 events" in capsys.readouterr().err
+    path.write_text('{\n"kernels": []\n}\n')
+    assert parse.main([str(path)]) == 1
+    assert "is JSON without a list of trace events" in capsys.readouterr().err
     assert prof.main([str(path)]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""

@@ -32,7 +32,7 @@ class Format(Protocol):
 
 
 FORMATS: Registry[type[Format]] = Registry("format")
-EXPECTED = "an export of Nsight Systems, a database of nvprof, or a file written by pyprof"
+EXPECTED = "an export of Nsight Systems, a trace of torch.profiler, a database of nvprof, or a file written by pyprof"
 
 
 def load(path: str | os.PathLike[str]) -> Trace:
