@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyprof.db.columns import Stacks, flag, plain, rows, table
 from pyprof.db.operators import Operator, dtype_ok
 from pyprof.model import KERNEL, OPERATOR, Column, Device, Ints, Process, Rows, Site, Trace
+from pyprof.parse.merge import processes
 from pyprof.prof import kernels
 
 
@@ -94,7 +95,8 @@ def sites(found: list[Site], stacks: Stacks) -> pa.Table:
 def workers(trace: Trace, numbers: Ints, spans: dict[int, tuple[int, int]]) -> pa.Table:
     """One row per worker; `numbers` by process, `spans` by worker. One more than the processes stands for "unknown"."""
     chosen = [process for process, worker in enumerate(numbers.tolist()) if worker >= 0]
-    known = [_process(trace, process) for process in chosen]
+    every = [*processes(trace), Process(-1)]
+    known = [every[process] for process in chosen]
     cells = [
         (
             worker, name, None if one.pid < 0 else one.pid, one.rank, one.host, one.name, one.label, one.span,
@@ -107,15 +109,6 @@ def workers(trace: Trace, numbers: Ints, spans: dict[int, tuple[int, int]]) -> p
         "start": int, "end": int,
     }  # fmt: skip
     return rows(kinds, cells)
-
-
-def _process(trace: Trace, number: int) -> Process:
-    """A process with what the facts of the run add; pid -1 is unknown."""
-    one = trace.processes[number] if number < len(trace.processes) else Process(-1)
-    text = trace.meta.get("rank", trace.meta.get("distributed.rank", ""))
-    alone = len(trace.processes) == 1 and number == 0
-    rank = int(text) if one.rank is None and alone and text.isdigit() else one.rank
-    return one._replace(rank=rank, host=one.host or trace.meta.get("host"))
 
 
 def worker_names(found: list[Process]) -> list[str]:

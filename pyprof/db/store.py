@@ -28,13 +28,15 @@ import pyprof
 from pyprof import place
 from pyprof.errors import FormatError, PyProfError
 from pyprof.model import Column, Ints
+from pyprof.parse.database import APPLICATION_ID, is_profile
 
-APPLICATION_ID = 0x50795072  # "PyPr"
 MAJOR, MINOR = 1, 0
 SUFFIX = "_dldb.sqlite"
 _PAGE = 8192
 # After the rows are there: what a page asks for by something else than the id.
 _INDEXES = ("create index event_by_start on event (device, stream, start)",)
+
+is_database = is_profile  # of any version
 
 
 class NotWrittenError(PyProfError):
@@ -123,13 +125,6 @@ def _unsafe(name: str) -> sqlite3.Connection:
     connection = sqlite3.connect(name, isolation_level=None)
     connection.executescript("pragma journal_mode = off; pragma synchronous = off;")
     return connection
-
-
-def is_database(path: Path) -> bool:
-    """Whether a file is a profile database, of any version."""
-    with path.open("rb") as file:
-        head = file.read(72)
-    return head[:16] == b"SQLite format 3\0" and int.from_bytes(head[68:72], "big") == APPLICATION_ID
 
 
 @cache
