@@ -110,6 +110,15 @@ class Profile:
         trace, self._trace = self.trace, None
         build(trace, os.fspath(path))
 
+    def export(
+        self, format: str, path: str | os.PathLike[str], start: int | None = None, end: int | None = None
+    ) -> None:
+        """Write all, or what is going on from `start` to `end` (ns from the first event), for another tool: "chrome" or
+        "nsys". Whole or not at all; a name that ends in .gz is compressed. Raises PyProfError."""
+        from pyprof.export import write
+
+        write(format, self.database, path, start, end)
+
     @property
     def aggregations(self) -> list[Aggregation]:
         """Everything that was aggregated."""

@@ -207,6 +207,11 @@ class Store:
         text = str(reason).partition("\n")[0]
         return FormatError(f"{self.path}: is damaged ({text}). Make it anew from the recording.")
 
+    @property
+    def uri(self) -> str:
+        """The file for SQLite, to be read."""
+        return f"file:{quote(str(self._file.resolve()))}?mode=ro"
+
     def close(self) -> None:
         self.connection.close()
         if self._recovered is not None:
@@ -245,9 +250,8 @@ class Store:
         """Integer columns of a query by name; NULL is missing. Raises FormatError where the file is damaged."""
         import adbc_driver_sqlite.dbapi as adbc
 
-        uri = f"file:{quote(str(self._file.resolve()))}?mode=ro"
         try:
-            with adbc.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
+            with adbc.connect(self.uri, autocommit=True) as connection, connection.cursor() as cursor:
                 cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": "65536"})
                 cursor.execute(query, list(parameters) or None)
                 table = cursor.fetch_arrow_table()

@@ -12,7 +12,7 @@ lost say so.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -51,19 +51,19 @@ def processes(trace: Trace) -> list[Process]:
     ]
 
 
-def unix_start(trace: Trace) -> int | None:
+def unix_start(t0: int, meta: Mapping[str, str]) -> int | None:
     """Unix time of a recording's zero, ns; None if it does not say."""
-    if trace.t0 >= _EPOCH:
-        return trace.t0
-    text = trace.meta.get(_START, "")
-    return int(text) + trace.t0 if text.isascii() and text.isdigit() else None
+    if t0 >= _EPOCH:
+        return t0
+    text = meta.get(_START, "")
+    return int(text) + t0 if text.isascii() and text.isdigit() and "run.clock" not in meta else None
 
 
 def merge(traces: list[Trace], path: str) -> Trace:
     """One recording of several, in their order. Uses them up."""
     if len(traces) == 1:
         return dataclasses.replace(traces[0], path=path)
-    starts = [unix_start(trace) for trace in traces]
+    starts = [unix_start(trace.t0, trace.meta) for trace in traces]
     known = [start for start in starts if start is not None]
     aligned = len(known) == len(starts)
     zero = min(known) if aligned else 0
