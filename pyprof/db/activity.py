@@ -16,7 +16,6 @@ from pyprof.model import KERNEL, MEMCPY, MEMSET, Bools, Column, Ints
 from pyprof.parse.paths import is_step
 
 _MASK = (1 << 40) - 1
-_NEVER = np.iinfo(np.int64).min
 _WAITS = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 
 
@@ -34,7 +33,7 @@ class Activity:
     def event(self) -> dict[str, Column]:
         """Kernels, copies and sets."""
         return self.store.columns(
-            f"""select id, kind, device, name, operator, op, site, api, start, dur, geometry, tc, copied, copy_from, copy_to
+            f"""select id, kind, device, name, operator, api, start, dur, geometry, tc, copied, copy_from, copy_to
                 from event where {self._mine} and kind < 3 order by id"""
         )
 
@@ -67,20 +66,18 @@ class Activity:
         """Place of each event's launch in `call`, -1 without one."""
         return np.where(self.launched, self.event["api"].values & _MASK, -1)
 
-    def of_launch(self, values: Ints) -> Ints:
-        """What `values` says of each event's launch; a very early time without one."""
-        return np.r_[values, _NEVER][self.launch]
-
     @cached_property
     def kernel(self) -> Bools:
         """Kernels, collectives among them."""
-        return self.event["kind"].values == KERNEL
+        found: Bools = self.event["kind"].values == KERNEL
+        return found
 
     @cached_property
     def collective(self) -> Bools:
         kinds = dict(self.store.rows("select id, kind from kernel_name"))
         known = np.array([kinds.get(i) == "communication" for i in range(max(kinds, default=0) + 1)])
-        return known[self.event["name"].values] & self.kernel
+        found: Bools = known[self.event["name"].values] & self.kernel
+        return found
 
     @cached_property
     def devices(self) -> list[int]:
@@ -90,7 +87,8 @@ class Activity:
 
     def on(self, device: int) -> Bools:
         """Events of a device."""
-        return self.event["device"].mask() & (self.event["device"].values == device)
+        found: Bools = self.event["device"].mask() & (self.event["device"].values == device)
+        return found
 
     def union(self, chosen: Bools) -> Union:
         """Time in which at least one of some events ran."""

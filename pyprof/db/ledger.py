@@ -7,6 +7,7 @@ The time is that of kernels, without a GPU of operator events. The parts of a li
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +27,7 @@ def ledger(store: Store, spans: Sequence[tuple[int, int]] | None = None, apart: 
     if not apart:
         facts["worker"] = 0
     parts = _parts(store, facts)
-    rows = []
+    rows: list[pd.DataFrame] = []
     for line, part in parts.items():
         sums = facts.assign(part=part).groupby(["worker", "part"], sort=True)[["time", "count"]].sum()
         rows.append(sums.reset_index().assign(line=line, place=len(rows)))
@@ -57,7 +58,7 @@ def _facts(store: Store, spans: Sequence[tuple[int, int]] | None) -> pd.DataFram
     return frame.groupby(keys, sort=True)["dur"].agg(time="sum", count="size").reset_index()
 
 
-def _parts(store: Store, facts: pd.DataFrame) -> dict[str, pd.Series[str]]:
+def _parts(store: Store, facts: pd.DataFrame) -> dict[str, pd.Series[Any]]:
     """By line, the part that each row of facts belongs to."""
     operator = {
         row[0]: row[1:] for row in store.rows("select id, not unassociated, shapes is not null from operator")
@@ -71,7 +72,7 @@ def _parts(store: Store, facts: pd.DataFrame) -> dict[str, pd.Series[str]]:
     }
     basis = facts["basis"].map(dict(enumerate(_BASES)))
 
-    def said(has: pd.Series[bool]) -> pd.Series[str]:
+    def said(has: pd.Series[Any]) -> pd.Series[Any]:
         return pd.Series(np.where(has.astype(bool), _KNOWN, _UNKNOWN), index=facts.index)
 
     return {

@@ -19,8 +19,8 @@ from pyprof.reports.sums import spans
         WORKER,
         Column(
             "line", "Line", "",
-            "What is asked of each kernel: whether its operator, the shapes of its operands, the source line, the module, "
-            "its launch record, FLOPs and bytes are known.", str,
+            "What is asked of each kernel: whether its operator, the shapes of its operands, the source line, the "
+            "module, its launch record, FLOPs and bytes are known.", str,
         ),
         Column("part", "Part", "", "known or unknown; of FLOPs and bytes what they rest on: docs/costs.md.", str),
         Column("time", "Time (ns)", "ns", "Time of kernels on the device; without a GPU operators' own time."),
@@ -29,8 +29,8 @@ from pyprof.reports.sums import spans
     ),
 )  # fmt: skip
 def coverage(source: Source) -> pd.DataFrame:
-    """One row per worker, line of the ledger and part: of kernels that were launched in the aggregated iterations. Lines
-    named dropped say what the recording or its reading left out, with a count alone; they are of the whole file."""
+    """One row per worker, line of the ledger and part: of kernels that were launched in the aggregated iterations.
+    Lines named dropped say what the recording or its reading left out, with a count alone, of the whole file."""
     table = ledger(source.store, spans(source))
     names = dict(source.store.rows("select id, name from worker"))
-    return table.assign(worker=[names.get(one) for one in table["worker"].astype(object)])
+    return table.assign(worker=table["worker"].map(names))

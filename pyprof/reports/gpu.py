@@ -33,12 +33,14 @@ _COLUMNS = (
     Column(
         "sm_efficiency", "Est. SM Efficiency (%)", "%",
         "Share of the multiprocessors that had a block, over the window: at each moment the sum of blocks / "
-        "multiprocessors of the kernels that run, at most 1. Empty where a grid or the multiprocessors are unknown.", float,
+        "multiprocessors of the kernels that run, at most 1. Empty where a grid or the multiprocessors are unknown.",
+        float,
     ),
     Column(
         "achieved_occupancy", "Est. Achieved Occupancy (%)", "%",
-        "Share of a multiprocessor's threads that the kernels' blocks could fill, weighted with the kernels' times in the "
-        "window; over the time of kernels whose occupancy is known: recorded, else estimated from the launch.", float,
+        "Share of a multiprocessor's threads that the kernels' blocks could fill, weighted with the kernels' times in "
+        "the window; over the time of kernels whose occupancy is known: recorded, else estimated from the launch.",
+        float,
     ),
     Column(
         "tc_share", "Kernel Time using Tensor Cores (%)", "%",

@@ -11,7 +11,8 @@ import pandas as pd
 from pyprof.db import launches
 from pyprof.db.frames import category
 from pyprof.db.source import Source
-from pyprof.model import Bools, Column as Values, Ints
+from pyprof.model import Bools, Ints
+from pyprof.model import Column as Values
 from pyprof.reports import Column, Option, report
 from pyprof.reports.sums import launched
 

@@ -24,7 +24,7 @@ _COLUMNS = (
     Column("communication_ns", "Communication (ns)", "ns", "Time with at least one kernel of a collective."),
     Column("overlap_ns", "Overlap (ns)", "ns", "Time with both: communication that computation hides."),
     Column("exposed_ns", "Exposed (ns)", "ns", "Time with a collective and no other kernel."),
-    Column("overlap", "Overlap (%)", "%", "Overlap as a share of the communication; empty without communication.", float),
+    Column("overlap", "Overlap (%)", "%", "Overlap as a share of the communication; empty without any.", float),
     Column("memory_ns", "Copies and Sets (ns)", "ns", "Time with a copy or set and no kernel."),
     Column(
         "other_ns", "Other (ns)", "ns",

@@ -53,7 +53,8 @@ def _part(key: str, text: str) -> Column:
         else " What is at the same time one of the columns before does not count."
     )
     needs = " Unknown in a recording without a GPU." if key in _ON_GPU else ""
-    return Column(f"{key}_ns", f"{key.title()} (ns)", "ns", f"{text}{before}{needs}")
+    heading = {"cpu": "CPU", "dataloader": "DataLoader"}.get(key, key.title())
+    return Column(f"{key}_ns", f"{heading} (ns)", "ns", f"{text}{before}{needs}")
 
 
 @report(
