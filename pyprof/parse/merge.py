@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from pyprof.model import Column, Device, Ints, Process, Strings, Thread, Trace
+from pyprof.model import Call, Column, Device, Ints, Process, Stack, Strings, Thread, Trace
 
 # 2001 as ns of the unix epoch. Clocks that count from the start of a session or of the machine are far below.
 _EPOCH = 10**18
 _UNALIGNED = "files without an absolute time (each begins at its own zero)"
 _START = "session_start_unix_ns"
 
-_PLAIN, _TEXT, _THREAD, _PROCESS, _TIME, _GPU = range(6)
+_PLAIN, _TEXT, _THREAD, _PROCESS, _TIME, _GPU, _STACK = range(7)
 # What the numbers of a column mean, by its name.
 MEANING = {
     **dict.fromkeys(("text", "name", "domain"), _TEXT),
@@ -33,10 +33,11 @@ MEANING = {
     **dict.fromkeys(("process",), _PROCESS),
     **dict.fromkeys(("start", "end", "time"), _TIME),
     **dict.fromkeys(("gpu",), _GPU),
+    **dict.fromkeys(("stack",), _STACK),
     **dict.fromkeys(
         ("operator", "kind", "seq", "scope", "correlation", "device", "context", "stream", "grid", "block",
          "registers", "shared_memory", "bytes", "graph_node", "occupancy", "source_kind", "target_kind", "number",
-         "address", "allocated", "reserved"), _PLAIN),
+         "address", "allocated", "reserved", "order"), _PLAIN),
 }  # fmt: skip
 
 
@@ -73,8 +74,11 @@ def merge(traces: list[Trace], path: str) -> Trace:
     ]
     strings, threads, found = Strings(), list[Thread](), list[Process]()
     devices: list[Device] = []
+    stacks: list[Stack] = []
+    calls: dict[int, Call] = {}
     for part in parts:
         part.enter(strings, threads, found, devices)
+        part.describe(stacks, calls)
     formats = {trace.format for trace in traces}
     tables = {
         field.name: _joined([getattr(trace, field.name) for trace in traces], parts)
@@ -84,7 +88,8 @@ def merge(traces: list[Trace], path: str) -> Trace:
     meta = _facts(traces) | {"run.files": str(len(traces)), "run.clock": "unix" if aligned else "own zero"}
     out = Trace(
         path=path, format=formats.pop() if len(formats) == 1 else "mixed", strings=strings, processes=found,
-        threads=threads, devices=devices, meta=meta, t0=zero, **tables,
+        threads=threads, devices=devices, meta=meta, t0=zero, stacks=stacks, calls=calls,
+        slack=max(trace.slack for trace in traces), **tables,
     )  # fmt: skip
     for trace in traces:
         for reason, count in trace.lost.items():
@@ -118,6 +123,12 @@ class _Part:
             owners = range(len(mine)) if device.process is None else (device.process,)
             devices += [device._replace(process=self._process + one) for one in owners]
 
+    def describe(self, stacks: list[Stack], calls: dict[int, Call]) -> None:
+        """Add this recording's stacks, and what its texts mean."""
+        self._stack = len(stacks)
+        stacks += self._trace.stacks
+        calls |= {int(self._text[code]): call for code, call in self._trace.calls.items()}
+
     def gpu_after(self, rows: int) -> None:
         """Say how many GPU events stand before this recording's."""
         self._gpu = rows
@@ -130,8 +141,8 @@ class _Part:
             return values + np.int32(self._thread)
         if meaning == _PROCESS:
             return np.where(values < 0, self._unknown, values) + np.int32(self._process)
-        if meaning == _GPU:
-            return np.where(values < 0, values, values + self._gpu)
+        if meaning in (_GPU, _STACK):
+            return np.where(values < 0, values, values + (self._gpu if meaning == _GPU else self._stack))
         return values + self._shift if meaning == _TIME and self._shift else values
 
 
