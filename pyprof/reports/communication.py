@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from pyprof.db.aligned import collectives, within
+from pyprof.db.bandwidth import factors, sizes
 from pyprof.db.source import Source
-from pyprof.prof.ops.collective import FACTORS, bus_factor
 from pyprof.reports import Column, report
 from pyprof.reports.step_time import WORKER
 from pyprof.reports.sums import spans
@@ -88,21 +88,6 @@ def communication(source: Source) -> pd.DataFrame:
     return _table(source, table)
 
 
-def sizes(found: pd.DataFrame) -> pd.Series[Any]:
-    """nccl-tests' S of each collective, missing where the recording does not tell it."""
-    sent, received = found["sent"], found["received"]
-    larger = sent.where(sent >= received, received)
-    one = sent.fillna(received)
-    kind = found["name"]
-    out = larger.where(sent.notna() & received.notna())
-    out = out.fillna(one.where(kind.isin(["all_reduce", "broadcast"])))
-    out = out.fillna(sent.where(kind.isin(["reduce_scatter", "all_to_all", "reduce"])))
-    out = out.fillna(received.where(kind == "all_gather"))
-    out = out.fillna((sent * found["size"]).where(kind == "all_gather"))
-    filled: pd.Series[Any] = out.fillna((received * found["size"]).where(kind == "reduce_scatter"))
-    return filled
-
-
 def _table(source: Source, table: pd.DataFrame) -> pd.DataFrame:
     """The columns of the report."""
     workers = dict(source.store.rows("select id, name from worker"))
@@ -116,11 +101,7 @@ def _table(source: Source, table: pd.DataFrame) -> pd.DataFrame:
     table["size"] = table["least"].where(table["least"] == table["most"]).fillna(_world(source, table))
     time = table["transfer_ns"].where(some, table["latency_ns"]).astype("Float64")
     table["algbw"] = moved.astype("Float64") / time.where(time > 0)
-    factors = [
-        bus_factor(name, int(size)) if name in FACTORS and not pd.isna(size) and size > 0 else np.nan
-        for name, size in zip(table["name"], table["size"])
-    ]
-    table["busbw"] = table["algbw"] * pd.Series(factors, dtype="Float64")
+    table["busbw"] = table["algbw"] * factors(table["name"], table["size"])
     known = table["algbw"].notna()
     table["bandwidth_of"] = pd.Series(np.where(some, "transfer", "latency"), table.index).where(known)
     ways, reasons = table["way"], table["reason"]
