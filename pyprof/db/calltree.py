@@ -193,3 +193,40 @@ def _added(own: Ints, above: Ints, levels: list[Ints]) -> Ints:
     for level in reversed(levels):
         np.add.at(out, above[level], out[level])
     return out
+
+
+class Places(NamedTuple):
+    """Operator events around some moments. `text` of each event; `above`: place of the event around it, -1 for none;
+    `levels`: those inside others, by depth; `at`: place of the innermost event around each moment, -1 for none."""
+
+    text: Ints
+    above: Ints
+    levels: list[Ints]
+    at: Ints
+
+    def added(self, own: Ints, how: np.ufunc = np.add) -> Ints:
+        """Of each event, its own value and those of all inside it, combined by `how`."""
+        out = own.copy()
+        for level in reversed(self.levels):
+            how.at(out, self.above[level], out[level])
+        return out
+
+
+def places(activity: Activity, texts: dict[int, str], thread: Ints, time: Ints) -> Places:
+    """The operator events of a worker, as in `tree`, and which one is around each moment on a thread."""
+    found = _events(activity, texts)
+    of, start, dur = (found[name].values.astype(np.int64) for name in ("thread", "start", "dur"))
+    order = np.argsort(of, kind="stable")
+    of, start, end = of[order], start[order], (start + dur)[order]
+    parent, at = np.full(len(start), -1, np.int64), np.full(len(time), -1, np.int64)
+    for one in np.unique(of).tolist():
+        low, high = np.searchsorted(of, [one, one + 1]).tolist()
+        nesting = _nesting(start[low:high], end[low:high])
+        parent[low:high] = np.where(nesting.parent >= 0, nesting.parent.astype(np.int64) + low, -1)
+        here = np.flatnonzero(thread == one)
+        around = nesting.innermost(time[here])
+        at[here] = np.where(around >= 0, around + low, -1)
+    text = found["text"].values[order]
+    keep, onto = _merged(parent, _names(text, texts))
+    above = np.where(parent >= 0, np.r_[onto, -1][parent], -1)
+    return Places(text, above, _levels(above, keep), np.r_[onto, -1][at])
