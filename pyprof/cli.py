@@ -5,6 +5,7 @@ pyprof run train.py --epochs 1     profile a script, write net.sqlite
 pyprof parse net.sqlite -o net.dict
 pyprof prof --csv net.dict
 pyprof report op_type net.sqlite    one of DLProf's reports
+pyprof diff before.sqlite after.sqlite   what two runs differ in
 pyprof save net.sqlite -o net_dldb.sqlite
 pyprof export -o net.json.gz net.sqlite   a trace for Perfetto
 pyprof info net.sqlite              what a recording holds
@@ -93,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("parse", help="turn a recording into net.dict", add_help=False)
     commands.add_parser("prof", help="print the table of kernels", add_help=False)
     commands.add_parser("report", help="print a report of a recording or a profile database", add_help=False)
+    commands.add_parser("diff", help="print what two runs differ in, by operator or kernel", add_help=False)
     commands.add_parser("save", help="make a profile database of a recording", add_help=False)
     commands.add_parser(
         "export", help="write a trace for Perfetto or tools of Nsight Systems", add_help=False
@@ -150,6 +152,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from pyprof.dlprof.report import report
 
         return report(words[1:])
+    if words[:1] == ["diff"]:
+        from pyprof.dlprof.report import diff
+
+        return diff(words[1:])
     if words[:1] == ["save"]:
         from pyprof.dlprof.report import save
 

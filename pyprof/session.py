@@ -155,6 +155,13 @@ class Profile:
 
         return find(name, **options).table(self.source(worker))
 
+    def diff(self, other: Profile, by: str = "operator") -> pd.DataFrame:
+        """What another run has more or less of, by operator or kernel: calls, times, and their differences from this
+        one. Raises UsageError."""
+        from pyprof.reports.diff import diff
+
+        return diff(self.source(), by).table(other.source())
+
     # --- data frames
 
     @cached_property

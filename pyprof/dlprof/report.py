@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pyprof report NAME FILE` and `pyprof save FILE -o DB`: DLProf's engine under our names.
+"""`pyprof report NAME FILE`, `pyprof diff BASE OTHER` and `pyprof save FILE -o DB`: DLProf's engine under our names.
 
 A report goes to stdout, or to a file that is there whole or not at all. The file that is read is never changed: an
 aggregation that a database does not have is made in a temporary copy, `pyprof save` keeps it.
@@ -11,12 +11,16 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 from pyprof import place
+from pyprof.db.source import Source
 from pyprof.dlprof import engine
 from pyprof.dlprof.stages import MINIMAL, Stages
 from pyprof.errors import PyProfError, UsageError
-from pyprof.reports import every, find, output
+from pyprof.reports import Report, every, find, output
+from pyprof.reports.diff import BY
+from pyprof.reports.diff import diff as comparison
 
 _BINARY = ("parquet",)
 
@@ -24,6 +28,11 @@ _BINARY = ("parquet",)
 def report(argv: Sequence[str] | None = None) -> int:
     """`pyprof report`; returns the exit code."""
     return _guarded("report", lambda: _report(_report_parser().parse_args(argv)))
+
+
+def diff(argv: Sequence[str] | None = None) -> int:
+    """`pyprof diff`; returns the exit code."""
+    return _guarded("diff", lambda: _diff(_diff_parser().parse_args(argv)))
 
 
 def save(argv: Sequence[str] | None = None) -> int:
@@ -66,12 +75,28 @@ def _report_parser() -> argparse.ArgumentParser:
     )
     _common(parser)
     parser.add_argument("--worker", metavar="NAME", help="of this process alone; default: all together")
+    _output(parser)
+    for name, text in _options().items():
+        parser.add_argument(f"--{name}", metavar="CHOICE", help=text)
+    return parser
+
+
+def _output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", default="table", help=f"one of {', '.join(output.FORMATS)}; default: %(default)s"
     )
     parser.add_argument("-o", metavar="FILE", help="write there, whole or not at all; default: stdout")
-    for name, text in _options().items():
-        parser.add_argument(f"--{name}", metavar="CHOICE", help=text)
+
+
+def _diff_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pyprof diff", description="Example: pyprof diff before.sqlite after.sqlite --by kernel"
+    )
+    parser.add_argument("base", help="recording, a folder of them, or a profile database")
+    parser.add_argument("other", help="the one that is compared with it")
+    parser.add_argument("--by", choices=BY, default="operator", help="what a row is of; default: %(default)s")
+    _common(parser)
+    _output(parser)
     return parser
 
 
@@ -113,27 +138,58 @@ def _wanted(arguments: argparse.Namespace) -> engine.Wanted:
 def _report(arguments: argparse.Namespace) -> None:
     chosen = {name: getattr(arguments, name) for name in _options()}
     found = find(arguments.name, **{name: value for name, value in chosen.items() if value is not None})
-    output.file_name(found, "-", arguments.format)  # a format that is not there is told first
+    _writable(found, arguments)  # a format that is not there is told first
     wanted = _wanted(arguments)
-    if arguments.format in _BINARY and arguments.o is None and sys.stdout.isatty():
-        raise UsageError(f"--format={arguments.format} is no text for a terminal; name a file with -o.")
     stages = Stages(MINIMAL, "pyprof report")
     with stages.stage("reading"), engine.opened(
         engine.Input(arguments.file, stages.told), wanted, arguments.worker
     ) as source:  # fmt: skip
-        if arguments.o is None:
-            sys.stdout.flush()
-            output.render(found, source, arguments.format, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
-            return
-        try:
-            with place.named(arguments.o) as name, open(name, "wb") as file:
-                output.render(found, source, arguments.format, file)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            reason = error.strerror or error
-            raise PyProfError(f"{arguments.o}: cannot be written ({reason}). Name another file.") from error
+        _shown(found, source, arguments)
+
+
+def _writable(found: Report, arguments: argparse.Namespace) -> None:
+    """Raises UsageError for a format that does not exist, or that is nothing for a terminal."""
+    output.file_name(found, "-", arguments.format)
+    if arguments.format in _BINARY and arguments.o is None and sys.stdout.isatty():
+        raise UsageError(f"--format={arguments.format} is no text for a terminal; name a file with -o.")
+
+
+def _shown(found: Report, source: Source, arguments: argparse.Namespace) -> None:
+    """Print a report, or write it to a file: whole or not at all."""
+    if arguments.o is None:
+        sys.stdout.flush()
+        output.render(found, source, arguments.format, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        with place.named(arguments.o) as name, open(name, "wb") as file:
+            output.render(found, source, arguments.format, file)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        reason = error.strerror or error
+        raise PyProfError(f"{arguments.o}: cannot be written ({reason}). Name another file.") from error
+
+
+def _diff(arguments: argparse.Namespace) -> None:
+    wanted = _wanted(arguments)
+    stages = Stages(MINIMAL, "pyprof diff")
+    with ExitStack() as stack:
+        stack.enter_context(stages.stage("reading"))
+        base, other = (
+            stack.enter_context(engine.opened(engine.Input(path, stages.told), wanted))
+            for path in (arguments.base, arguments.other)
+        )
+        found = comparison(base, arguments.by)
+        _writable(found, arguments)
+        counts = [one.aggregation.last - one.aggregation.first + 1 for one in (base, other)]
+        if counts[0] != counts[1]:
+            print(
+                f"pyprof diff: the base has {counts[0]} iterations, the other {counts[1]}: sums are of as many; choose "
+                "equal ranges with --iter_start and --iter_stop.",
+                file=sys.stderr,
+            )
+        _shown(found, other, arguments)
 
 
 def _save(arguments: argparse.Namespace) -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from pyprof.reports import Option, every
+from pyprof.reports import Option, Report, diff, every
 
 _HEAD = """# Reports
 
@@ -36,14 +36,21 @@ def markdown() -> str:
     """The whole page."""
     parts = [_HEAD]
     for one in every():
-        parts.append(f"## {one.name}\n\n{one.text}\n\nTitle: {one.title}. Files: `NAME_{one.suffix}.csv`.\n")
-        rows = ["| Key | Heading | Unit | Definition |", "|---|---|---|---|"]
-        for column in one.all_columns:
-            more = " Not in DLProf's layout." if column.extra else ""
-            rows.append(f"| `{column.key}` | {column.heading} | {column.unit} | {column.text}{more} |")
-        parts.append("\n".join(rows) + "\n")
-        parts += [_option(option) for option in one.options]
+        parts += _section(one, f"Files: `NAME_{one.suffix}.csv`.")
+    parts += _section(
+        diff.REPORT, f"`pyprof diff BASE OTHER [--by={'|'.join(diff.BY)}]`, `prof.diff(other)`."
+    )
     return "\n".join(parts)
+
+
+def _section(one: Report, where: str) -> list[str]:
+    """A report's text and columns."""
+    parts = [f"## {one.name}\n\n{one.text}\n\nTitle: {one.title}. {where}\n"]
+    rows = ["| Key | Heading | Unit | Definition |", "|---|---|---|---|"]
+    for column in one.all_columns:
+        more = " Not in DLProf's layout." if column.extra else ""
+        rows.append(f"| `{column.key}` | {column.heading} | {column.unit} | {column.text}{more} |")
+    return [*parts, "\n".join(rows) + "\n", *(_option(option) for option in one.options)]
 
 
 def _option(option: Option) -> str:

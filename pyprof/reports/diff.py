@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What two runs differ in: operators or kernels side by side, with calls and times and what came and went.
+
+First by place: module path, operator, shapes and direction (of kernels their name too). What is left on both sides
+then by name: an operator and its direction, or a kernel's name, wherever it is. What only one run has stays as it is.
+So each time of a run is in one row, and deltas add up to the difference of the totals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from pyprof.db.source import Source
+from pyprof.errors import UsageError
+from pyprof.model import Bools, Ints
+from pyprof.reports import Column, Report
+from pyprof.reports.sums import MINE, direction, frame
+
+PLACE, NAME = "module and shapes", "name"
+_DEVICE = "GPU time of operators as in detail, of kernels as in kernel; without a GPU, operators' own time"
+_HOST = "CPU time of operators, as in detail; kernels have none"
+
+
+class Way(NamedTuple):
+    """What is compared: its rows of a run, the columns that say the same place, and those that say the same name."""
+
+    query: str
+    place: tuple[str, ...]
+    name: tuple[str, ...]
+
+
+_WAYS = {
+    "operator": Way(
+        f"""select o.type as name, null as operator, o.module, o.shapes, o.direction, sum(s.calls) as calls,
+                   sum(s.gpu) as device, sum(s.cpu) as host
+            from op_stat s join operator o on o.id = s.operator where {MINE} group by s.operator""",
+        ("module", "name", "shapes", "direction"),
+        ("name", "direction"),
+    ),
+    "kernel": Way(
+        f"""select k.short_name as name, o.type as operator, o.module, o.shapes, o.direction, sum(s.calls) as calls,
+                   sum(s.gpu) as device, null as host
+            from op_kernel_stat s join operator o on o.id = s.operator join kernel_name k on k.id = s.name
+            where {MINE} group by s.operator, s.name""",
+        ("module", "operator", "name", "shapes", "direction"),
+        ("name",),
+    ),
+}
+BY = tuple(_WAYS)
+_FIGURES = ("calls", "device", "host")
+_SIDES = ("base", "other")
+_KEYS = ("name", "operator", "module", "shapes", "direction")
+
+
+def _pair(key: str, heading: str, unit: str, text: str) -> tuple[Column, ...]:
+    suffix, shown = ("_ns", " (ns)") if unit == "ns" else ("", "")
+    return (
+        Column(f"base_{key}{suffix}", f"Base {heading}{shown}", unit, f"{text}, in the base; empty if only the other."),
+        Column(f"other_{key}{suffix}", f"Other {heading}{shown}", unit, "The same in the other; empty if only base."),
+        Column(f"delta_{key}{suffix}", f"Delta {heading}{shown}", unit, "Other less base; what is empty counts as 0."),
+    )  # fmt: skip
+
+
+def _percent(key: str, heading: str) -> Column:
+    text = "Delta as a share of the base; empty where that is empty or 0."
+    return Column(f"delta_{key}", f"Delta {heading} (%)", "%", text, float)
+
+
+COLUMNS = (
+    Column("name", "Name", "", "The operator, or the kernel's name without arguments.", str),
+    Column(
+        "operator", "Operator", "", "Of kernels: the operator that launched it; empty if several did.", str
+    ),
+    Column("module", "Module", "", "Path of the module that called it; empty if unknown or several.", str),
+    Column(
+        "shapes", "Input Shapes", "", "Shapes of the tensors of the call; empty if unknown or several.", str
+    ),
+    Column("direction", "Direction", "", "fprop, bprop, or empty.", str),
+    Column("matched_by", "Matched By", "", f"{PLACE}, or {NAME} alone; empty: in one run only.", str),
+    *_pair("calls", "Calls", "count", "Executions of the operator, or kernels"),
+    *_pair("device", "Device Time", "ns", _DEVICE),
+    _percent("device", "Device Time"),
+    *_pair("host", "Host Time", "ns", _HOST),
+    _percent("host", "Host Time"),
+)
+
+
+def _unmade(source: Source) -> pd.DataFrame:
+    raise UsageError("a difference is one of two runs")
+
+
+_TEXT = " ".join((__doc__ or "").split())
+REPORT = Report("diff", "Difference", "diff", _TEXT, COLUMNS, _unmade, all_columns=COLUMNS)
+
+
+def diff(base: Source, by: str = "operator") -> Report:
+    """A report of a run, the other one, compared with a base. Raises UsageError for what cannot be compared."""
+    if by not in _WAYS:
+        raise UsageError(f"--by={by}: choose from {', '.join(_WAYS)}.")
+    return REPORT._replace(make=lambda other: difference(base, other, _WAYS[by]))
+
+
+def difference(base: Source, other: Source, way: Way) -> pd.DataFrame:
+    """One row per place or name, by how much its time on the device changed."""
+    rows = pd.concat([_rows(base, way).assign(side=0), _rows(other, way).assign(side=1)], ignore_index=True)
+    place, common = _matched(rows, way.place)
+    rows["matched_by"], rows["row"] = np.where(common, PLACE, ""), place
+    left = rows[~common]
+    name, shared = _matched(left, way.name)
+    rows.loc[left.index[shared], "matched_by"] = NAME
+    rows.loc[left.index[shared], "row"] = name[shared] + len(rows)
+    for which, side in enumerate(_SIDES):
+        mine = rows["side"] == which
+        for figure in _FIGURES:
+            rows[f"{side}_{figure}"] = rows[figure].where(mine)
+    found = rows.groupby("row", sort=True)
+    figures = found[[f"{side}_{figure}" for side in _SIDES for figure in _FIGURES]].sum(min_count=1)
+    texts = found[[*_KEYS, "matched_by"]]
+    return _finished(texts.first().where(texts.nunique() == 1).join(figures).reset_index(drop=True))
+
+
+def _matched(rows: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, Bools]:
+    """A number per row, equal where the keys are; and whether both runs have such rows."""
+    found = rows.groupby(list(keys), sort=True)
+    return found.ngroup().to_numpy(), (found["side"].transform("nunique") == 2).to_numpy(bool)
+
+
+def _rows(source: Source, way: Way) -> pd.DataFrame:
+    found = frame(source, way.query)
+    found["direction"] = pd.Series(direction(found["direction"]), dtype=object)
+    texts: dict[str, Any] = {key: found[key].fillna("").astype(str) for key in _KEYS}
+    return found.assign(**texts).astype(dict.fromkeys(_FIGURES, "Int64"))
+
+
+def _finished(table: pd.DataFrame) -> pd.DataFrame:
+    """With differences, by the largest."""
+    for figure in _FIGURES:
+        base, other = (table[f"{side}_{figure}"] for side in _SIDES)
+        delta = (other.fillna(0) - base.fillna(0)).where(base.notna() | other.notna())
+        table[f"delta_{figure}"] = delta
+        table[f"share_{figure}"] = 100 * delta.astype("Float64") / base.where(base > 0)
+    largest = [table[f"delta_{figure}"].abs().fillna(0) for figure in ("device", "host")]
+    order = table.assign(device=largest[0], host=largest[1]).sort_values(
+        ["device", "host", *_KEYS], ascending=[False, False, *[True] * len(_KEYS)], kind="stable"
+    )
+    table = table.loc[order.index].reset_index(drop=True)
+    texts = {key: table[key].where(table[key] != "") for key in (*_KEYS, "matched_by")}
+    named = {
+        f"{what}_{figure}_ns": table[f"{what}_{figure}"]
+        for what in (*_SIDES, "delta")
+        for figure in _FIGURES[1:]
+    }
+    shares = {f"delta_{figure}": table[f"share_{figure}"] for figure in _FIGURES[1:]}
+    return table.assign(**texts, **named, **shares)

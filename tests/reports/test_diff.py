@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two runs side by side: what is matched with what, and that nothing of either is lost or counted twice."""
+
+from __future__ import annotations
+
+import csv
+import io
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyprof import cli, session
+from pyprof.errors import UsageError
+from tests.build import call, recording, write_capture
+from tests.reports.test_oracle import rows
+
+
+def mm(n: int, module: str | None, name: str = "torch.mm") -> str:
+    return call(name, (n, 32), (32, 16), module=module, trace=(f"net.py:{n}",))
+
+
+def write(path: Path, text: str) -> Path:
+    return write_capture(path, recording(text))
+
+
+# a changes its kernel, b its module, c its shapes; d goes, e comes; relu stays.
+BASE = f"""
+{mm(64, "net.a")}
+    > 40 volta_sgemm
+{mm(65, "net.b")}
+    > 30 volta_sgemm
+{mm(66, "net.c", "torch.bmm")}
+    > 20 volta_hgemm
+{mm(67, "net.d", "torch.baddbmm")}
+    > 10 splitk
+{call("torch.relu", (64, 16), module="net.act")}
+    > 5 elementwise
+"""
+OTHER = f"""
+{mm(64, "net.a")}
+    > 25 volta_h884
+{mm(65, "net.moved")}
+    > 33 volta_sgemm
+{mm(99, "net.c", "torch.bmm")}
+    > 60 volta_hgemm
+{mm(68, "net.e", "torch.addmm")}
+    > 7 volta_sgemm
+{call("torch.relu", (64, 16), module="net.act")}
+    > 5 elementwise
+{call("torch.relu", (64, 16), module="net.act")}
+    > 6 elementwise
+"""
+TIMES = ("base_calls", "other_calls", "base_device_ns", "other_device_ns", "delta_device_ns", "matched_by")
+BOTH = "module and shapes"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("diff")
+    return write(folder / "base.sqlite", BASE), write(folder / "other.sqlite", OTHER)
+
+
+@pytest.fixture(scope="module")
+def runs(files: tuple[Path, Path]) -> tuple[session.Profile, session.Profile]:
+    return session.load(files[0]), session.load(files[1])
+
+
+def table(runs: tuple[session.Profile, session.Profile], by: str = "operator") -> dict[Any, dict[str, Any]]:
+    return {(row["name"], row["module"]): row for row in rows(runs[0].diff(runs[1], by))}
+
+
+def test_operators_match_by_place_then_by_name(runs):
+    found = {key: tuple(row[name] for name in TIMES) for key, row in table(runs).items()}
+    assert found == {
+        ("mm", "net.a"): (1, 1, 40, 25, -15, BOTH),
+        ("mm", None): (1, 1, 30, 33, 3, "name"),  # moved to another module
+        ("bmm", "net.c"): (1, 1, 20, 60, 40, "name"),  # with other shapes
+        ("baddbmm", "net.d"): (1, None, 10, None, -10, None),
+        ("addmm", "net.e"): (None, 1, None, 7, 7, None),
+        ("relu", "net.act"): (1, 2, 5, 11, 6, BOTH),
+    }
+    assert list(found)[:3] == [
+        ("bmm", "net.c"),
+        ("mm", "net.a"),
+        ("baddbmm", "net.d"),
+    ]  # by what changed most
+    moved = table(runs)["mm", None]
+    assert moved["shapes"] == "(65, 32); (32, 16)"  # in both the same: said
+    assert table(runs)["bmm", "net.c"]["shapes"] is None
+    assert table(runs)["relu", "net.act"]["delta_device"] == pytest.approx(120)  # 6 of 5
+    assert table(runs)["addmm", "net.e"]["delta_device"] is None
+
+
+def test_kernels_match_by_place_then_by_name(runs):
+    found = {
+        (row["name"], row["operator"]): tuple(row[name] for name in TIMES)
+        for row in rows(runs[0].diff(runs[1], "kernel"))
+    }
+    assert found == {
+        # 40 in net.a and 30 in net.b; 33 and 7 elsewhere in the other.
+        ("volta_sgemm", None): (2, 2, 70, 40, -30, "name"),
+        ("volta_h884", "mm"): (None, 1, None, 25, 25, None),
+        ("volta_hgemm", "bmm"): (1, 1, 20, 60, 40, "name"),
+        ("splitk", "baddbmm"): (1, None, 10, None, -10, None),
+        ("elementwise", "relu"): (1, 2, 5, 11, 6, BOTH),
+    }
+
+
+@pytest.mark.parametrize("by", ["operator", "kernel"])
+@pytest.mark.parametrize("seed", range(5))
+def test_deltas_add_up_to_the_difference_of_the_totals(tmp_path, by, seed):
+    rng = random.Random(seed)
+    lines = []
+    for _ in range(2):
+        text = ""
+        for _ in range(30):
+            name, module = rng.choice(["torch.mm", "torch.bmm", "torch.relu"]), rng.choice([None, "a", "b"])
+            text += (
+                f"{mm(rng.choice([8, 16]), module, name)}\n    > {rng.randint(1, 50)} {rng.choice('xyz')}\n"
+            )
+        lines.append(text + "> 9 stray\n")
+    runs = [session.load(write(tmp_path / f"{i}.sqlite", text)) for i, text in enumerate(lines)]
+    found = rows(runs[0].diff(runs[1], by))
+    for side, prof in zip(("base", "other"), runs):
+        kernels = prof.kernels
+        assert sum(row[f"{side}_device_ns"] or 0 for row in found) == kernels["dur"].sum()
+        if by == "kernel":
+            assert sum(row[f"{side}_calls"] or 0 for row in found) == len(kernels)
+        else:
+            assert sum(row[f"{side}_host_ns"] or 0 for row in found) == prof.report("detail")["cpu"].sum()
+            assert sum(row[f"{side}_calls"] or 0 for row in found) == prof.report("detail")["calls"].sum()
+    for row in found:
+        for key in ("calls", "device_ns", "host_ns"):
+            base, other = row[f"base_{key}"], row[f"other_{key}"]
+            assert row[f"delta_{key}"] == (None if base is None is other else (other or 0) - (base or 0))
+    places = [(row["name"], row["operator"], row["module"], row["shapes"], row["direction"]) for row in found]
+    assert len(places) == len(set(places)) or by == "kernel"
+
+
+def test_a_run_differs_from_itself_in_nothing(runs):
+    for by in ("operator", "kernel"):
+        found = rows(runs[0].diff(runs[0], by))
+        assert {row["matched_by"] for row in found} == {BOTH}
+        assert {row[key] for row in found for key in ("delta_calls", "delta_device_ns", "delta_device")} == {
+            0
+        }
+
+
+def test_what_cannot_be_compared_is_told(runs):
+    with pytest.raises(UsageError, match="choose from operator, kernel"):
+        runs[0].diff(runs[1], "module")
+
+
+def test_the_command_prints_the_same_table(files, runs, capfd):
+    assert cli.main(["diff", *map(str, files), "--by=kernel", "--format=csv"]) == 0
+    out, err = capfd.readouterr()
+    printed = list(csv.DictReader(io.StringIO(out)))
+    assert [row["Name"] for row in printed] == [row["name"] for row in rows(runs[0].diff(runs[1], "kernel"))]
+    assert err == ""
+
+
+def test_the_command_says_what_it_cannot_read_and_leaves_no_file(files, tmp_path, capfd):
+    out = tmp_path / "out.csv"
+    assert (
+        cli.main(["diff", str(files[0]), str(tmp_path / "none.sqlite"), "--format=csv", "-o", str(out)]) == 1
+    )
+    assert "none.sqlite" in capfd.readouterr().err
+    assert not out.exists()
+    assert cli.main(["diff", *map(str, files), "--format=nonsense"]) == 2
+
+
+def test_unequal_numbers_of_iterations_are_told(tmp_path, capfd):
+    step = f"{mm(64, None)}\n    > 40 volta_sgemm\n"
+    paths = []
+    for count in (2, 3):
+        what = recording(step * count)
+        starts = [r.start for r in what.ranges]
+        what.steps = [(i, a, a + 50) for i, a in enumerate(starts)]
+        paths.append(str(write_capture(tmp_path / f"{count}.sqlite", what)))
+    assert cli.main(["diff", *paths]) == 0
+    assert "the base has 2 iterations, the other 3" in capfd.readouterr().err
+    assert cli.main(["diff", *paths, "--iter_stop=1"]) == 0
+    assert capfd.readouterr().err == ""
+    base, other = map(session.load, paths)
+    base.aggregate(1, 1)
+    for by in ("operator", "kernel"):
+        (row,) = rows(base.diff(other, by))
+        assert (row["base_calls"], row["other_calls"]) == (1, 3)
+        assert (row["base_device_ns"], row["delta_device_ns"]) == (40, 80)
