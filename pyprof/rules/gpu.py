@@ -62,8 +62,10 @@ def gpu_unused(run: Run) -> Finding | None:
     Silent: every recorded GPU has events; one rank of several, where other ranks use the others.
     """
     run.need_gpu()
-    rows = run.store.rows("select number, max(name), sum(events) from device group by number order by number")
-    if not any(name for _, name, _ in rows):
+    rows = run.store.rows(
+        "select number, max(name), sum(events), max(memory_bytes) from device group by number order by number"
+    )
+    if not any(name or memory for _, name, _, memory in rows):
         raise NeedsFacts("needs the list of GPUs, which this recording lacks; record with pyprof")
     idle = [row for row in rows if not row[2]]
     if not idle:
@@ -71,12 +73,12 @@ def gpu_unused(run: Run) -> Finding | None:
     ranks = run.facts.get("distributed.world_size", "1")
     if ranks.isdigit() and int(ranks) > len(run.store.rows("select id from worker")):
         raise NeedsFacts(f"needs the recordings of all {ranks} ranks: each may use a GPU of its own")
-    names = ", ".join(f"{number} ({name})" for number, name, _ in idle)
+    names = ", ".join(f"{number} ({name})" if name else str(number) for number, name, *_ in idle)
     return run.finding(
         f"Nothing of the recorded program ran on GPU {names}.",
         "If the program is meant to use it: one process per GPU with DistributedDataParallel (torchrun "
         "--nproc-per-node). If not: hide it with CUDA_VISIBLE_DEVICES.",
         None,
-        [{"gpu": number, "name": name, "events": events} for number, name, events in rows if not events],
+        [{"gpu": number, "name": name, "events": events} for number, name, events, _ in idle],
         "Every GPU of the report of devices has events.",
     )

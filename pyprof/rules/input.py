@@ -10,13 +10,16 @@ from pyprof.rules.limits import limit
 from pyprof.rules.run import Run
 from pyprof.rules.wording import length, percent
 
+# torch.utils.data's iterators, whose names its ranges have: without workers, with some.
+_SINGLE, _SEVERAL = "_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"
+
 
 @rule("R08", "dataloader_bound")
 def dataloader_bound(run: Run) -> Finding | None:
     """The loop waits for its DataLoader while the GPU does nothing, though the loader has workers (without: R09).
 
     Fires: 15 ms of each step of 100 ms in the DataLoader's next, the GPU idle, 4 workers.
-    Silent: the same wait while kernels still run; 5 ms of 100 ms.
+    Silent: the same wait while kernels still run; 5 ms of 100 ms; a loader without workers.
     """
     waits = _waits(run)
     if waits is None or _workers(run) == {"0"}:
@@ -101,7 +104,12 @@ def _settings(run: Run) -> dict[str, str]:
 
 
 def _workers(run: Run) -> set[str]:
-    """The numbers of workers of all loaders."""
-    return {
+    """The numbers of workers of all loaders; "some" for one that only the name of its iterator tells."""
+    told = {
         text for key, text in run.facts.items() if key.startswith("loader.") and key.endswith(".num_workers")
     }
+    if told:
+        return told
+    names = run.store.rows("select text from string where text like 'enumerate(DataLoader)#%'")
+    kinds = {"0" if _SINGLE in name else "some" if _SEVERAL in name else None for (name,) in names}
+    return set() if None in kinds else {kind for kind in kinds if kind}

@@ -31,7 +31,7 @@ LIMITS = {
     "R06.time": Limit(0.15, "", "share of short kernels in the time of all kernels, below"),
     "R07.share": Limit(0.03, "", "share that the GPU stands still after the program waited for it"),
     "R07.per_step": Limit(1, "waits per step", "waits of the program after which the GPU stands still"),
-    "R08.share": Limit(0.10, "", "share in which the loop waits for data and the GPU does nothing"),
+    "R08.share": Limit(0.05, "", "share in which the loop waits for data and the GPU does nothing"),
     "R09.share": Limit(0.02, "", "the same share, where the loader has no workers"),
     "R10.bytes": Limit(1_000_000, "bytes per step", "copied from or to pageable memory"),
     "R10.share": Limit(0.02, "", "share of such copies"),
@@ -63,9 +63,15 @@ LIMITS = {
     "R28.share": Limit(0.10, "", "share in which collectives run and no other kernel"),
     "R29.bytes": Limit(1_000_000, "bytes", "size of a small collective, below"),
     "R29.per_step": Limit(20, "per step", "small collectives"),
+    "R30.share": Limit(0.10, "", "share in which all wait for one rank alone"),
+    "R30.steps": Limit(0.60, "", "share of the steps in which it is that rank"),
     "R31.memory": Limit(0.50, "", "share of the GPU's memory that the run used at most, below"),
     "R32.per_step": Limit(1, "calls per step", "calls that allocate or free memory of the GPU"),
     "R32.share": Limit(0.01, "", "share of such calls"),
+    "R33.gc": Limit(0.01, "", "share of Python's garbage collection while the GPU does nothing"),
+    "R33.operator": Limit(0.10, "", "share of one operator that uses no GPU, while the GPU does nothing"),
+    "R35.compiles": Limit(2, "compilations", "of torch.compile after the first iteration"),
+    "R35.breaks": Limit(1, "graph breaks per step", "functions that resume after one"),
     "R36.length": Limit(10_000, "ns", "mean length of a kernel that counts"),
     "R36.efficiency": Limit(0.40, "", "roofline efficiency of an operator, below"),
     "R36.share": Limit(0.05, "", "share of the time beyond the roofline, of one operator"),
@@ -74,6 +80,7 @@ LIMITS = {
     "R38.lost": Limit(0.01, "", "share of what is missing among all events, calls and ranges"),
     "R40.bytes": Limit(4_096, "bytes", "size of a copy that counts"),
     "R40.per_step": Limit(1, "pairs per step", "copies to the host and back of one size, more than"),
+    "R43.memory": Limit(0.90, "", "share of the GPU's memory that was allocated at most, more than"),
 }  # fmt: skip
 
 

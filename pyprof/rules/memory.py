@@ -3,12 +3,86 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.kernels import low_occupancy
 from pyprof.rules.launch import launch_bound
 from pyprof.rules.limits import limit
 from pyprof.rules.run import Run
 from pyprof.rules.wording import percent, size, which
+
+_NO_PEAK = (
+    "needs the peak of allocated memory, which this recording lacks; record with pyprof on a GPU, or with "
+    "torch.profiler(profile_memory=True)"
+)
+
+
+class _Peak(NamedTuple):
+    """Most bytes that were allocated on a GPU, and its memory."""
+
+    gpu: int
+    peak: int
+    total: int
+
+    @property
+    def share(self) -> float:
+        return self.peak / self.total
+
+    @property
+    def row(self) -> dict[str, object]:
+        return {"gpu": self.gpu, "peak_bytes": self.peak, "memory_bytes": self.total}
+
+
+def _peaks(run: Run) -> list[_Peak]:
+    """Of each GPU that was used, by worker: as the run's facts tell it, else the largest total that the allocator told
+    with its events; none where neither does."""
+    out = []
+    for number in sorted({device.number for device in run.used}):
+        peak, total = (
+            run.facts.get(f"gpu.{number}.{name}", "") for name in ("peak_allocated_bytes", "memory_bytes")
+        )
+        if peak.isdigit() and total.isdigit() and int(total):
+            out.append(_Peak(number, int(peak), int(total)))
+    if out:
+        return out
+    rows = run.store.rows(
+        """select d.number, max(m.allocated), d.memory_bytes
+           from (select id >> 40 as worker, device, max(allocated) as allocated from memory
+                 where allocated is not null and device is not null group by 1, 2) m
+           join device d on d.worker = m.worker and d.number = m.device
+           where d.events > 0 and d.memory_bytes > 0 and (? is null or d.worker = ?)
+           group by d.worker, d.number order by d.worker, d.number""",
+        (run.source.worker, run.source.worker),
+    )
+    return [_Peak(*row) for row in rows]
+
+
+@rule("R43", "memory_full")
+def memory_full(run: Run) -> Finding | None:
+    """Nearly all memory of a GPU is allocated: a larger input or batch, or fragments between allocations, end the run.
+
+    Fires: 15 of 16 GB allocated at most.
+    Silent: 14 of 16 GB; a GPU on which nothing ran.
+    """
+    run.need_gpu()
+    found = _peaks(run)
+    if not found:
+        raise NeedsFacts(_NO_PEAK)
+    full = [one for one in found if one.share > limit("R43.memory")]
+    if not full:
+        return None
+    most = max(full, key=lambda one: one.share)
+    return run.finding(
+        f"{size(most.peak)} of {size(most.total)} of the memory of GPU {most.gpu} were allocated at most, "
+        f"{percent(most.share)}.",
+        "Room comes from torch.utils.checkpoint, mixed precision, optimizer.zero_grad(set_to_none=True), a smaller "
+        "batch with gradients accumulated, sharding (FSDP), PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True "
+        "against fragments. Nothing to do where a server fills the memory with its cache on purpose.",
+        None,
+        [one.row for one in sorted(full, key=lambda one: -one.share)],
+        "The peak of the report of memory falls.",
+    )
 
 
 @rule("R31", "memory_underused")
@@ -20,19 +94,11 @@ def memory_underused(run: Run) -> Finding | None:
     Silent: 4 of 16 GB used, and neither R05 nor R26 speaks; 10 of 16 GB.
     """
     run.need_gpu()
-    shares: dict[int, tuple[int, int]] = {}
-    for number in sorted({device.number for device in run.used}):
-        peak, total = (
-            run.facts.get(f"gpu.{number}.{name}", "") for name in ("peak_allocated_bytes", "memory_bytes")
-        )
-        if peak.isdigit() and total.isdigit() and int(total):
-            shares[number] = int(peak), int(total)
-    if not shares:
-        raise NeedsFacts(
-            "needs the peak of allocated memory, which this recording lacks; record with pyprof on a GPU"
-        )
-    most = max(shares.values(), key=lambda pair: pair[0] / pair[1])
-    if most[0] >= limit("R31.memory") * most[1]:
+    peaks = _peaks(run)
+    if not peaks:
+        raise NeedsFacts(_NO_PEAK)
+    most = max(peaks, key=lambda one: one.share)
+    if most.share >= limit("R31.memory"):
         return None
     why, missing = [], []
     for each, name in (
@@ -51,11 +117,11 @@ def memory_underused(run: Run) -> Finding | None:
             raise NeedsFacts(missing[0])
         return None
     return run.finding(
-        f"At most {size(most[0])} of {size(most[1])} of the GPU's memory were allocated, "
-        f"{percent(most[0] / most[1])}, and {' and '.join(why)}.",
+        f"At most {size(most.peak)} of {size(most.total)} of the GPU's memory were allocated, "
+        f"{percent(most.share)}, and {' and '.join(why)}.",
         "A larger batch makes kernels longer and their launches fewer for the same data. Adapt the learning rate.",
         None,
-        [{"gpu": number, "peak_bytes": a, "memory_bytes": b} for number, (a, b) in shares.items()],
+        [one.row for one in peaks],
         "Samples per second rise.",
     )
 

@@ -17,6 +17,7 @@ from pyprof.model import Arg, Call, Tensor
 from pyprof.prof import kernels as names
 from pyprof.prof import roofline
 from pyprof.prof.attribute import NOT_APPLICABLE
+from pyprof.prof.cost import find as find_cost
 from pyprof.prof.gpus import Gpu
 from pyprof.rules.run import Run
 from pyprof.rules.wording import which
@@ -47,10 +48,15 @@ def cases(found: pd.DataFrame, gpu: Gpu | None) -> list[roofline.Case]:
 
 
 def products(run: Run) -> pd.DataFrame:
-    """Kernels of products of operators that tensor cores could do, with `math`: the type of the operands by the
-    kernel's name, else by the call; None if neither tells. `named`: the name tells it."""
+    """Kernels of products of operators that tensor cores could do, or of which nothing is known (backward functions,
+    what torch.compile made), with `math`: the type of the operands by the kernel's name, else by the call; None if
+    neither tells. `named`: the name tells it."""
     found = run.kernels
-    found = found[found["what"].isin(PRODUCTS) & (found["eligible"] == 1)].copy()
+    unknown = [
+        not outside and find_cost(mod or "", f"aten::{name}" if mod == "aten" else name) is None
+        for outside, mod, name in zip(found["unassociated"], found["mod"], found["type"])
+    ]
+    found = found[found["what"].isin(PRODUCTS) & ((found["eligible"] == 1) | np.array(unknown, bool))].copy()
     found["named"] = which(found["kernel"], lambda name: names.describe(name).math is not None)
     maths = [roofline.operands_of(one) for one in cases(found, None)]
     found["math"] = pd.Series(maths, index=found.index, dtype=object)
@@ -78,8 +84,8 @@ def _longer(found: pd.DataFrame, peak: roofline.Floats, gpu: Gpu, part: float) -
 
 
 def faster(run: Run, found: pd.DataFrame, new: str, part: float) -> int | None:
-    """What rows of fp32 on plain lanes would save in the type `new`, which moves `part` of the bytes; None if nothing
-    of it is known."""
+    """What rows of fp32 on plain lanes would save in the type `new`, which moves `part` of the bytes; None if that is
+    known of less than half of their time."""
     gpu = only_gpu(run)
     if gpu is None or not len(found) or not gpu.supports(new):
         return None
@@ -88,7 +94,9 @@ def faster(run: Run, found: pd.DataFrame, new: str, part: float) -> int | None:
     with np.errstate(invalid="ignore", divide="ignore"):
         saved = found["gpu"].to_numpy(float) * np.clip(1 - after / before, 0, 1)
     known = ~np.isnan(saved)
-    return run.per_device(float(saved[known].sum())) if known.any() else None
+    if 2 * found["gpu"].to_numpy(float)[known].sum() < found["gpu"].sum():
+        return None  # what is known of a small part says nothing of the rest
+    return run.per_device(float(saved[known].sum()))
 
 
 @cache

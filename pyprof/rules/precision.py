@@ -24,10 +24,11 @@ _MOVES = ("copy", "pointwise", "memory")
 
 def _single(run: Run, found: pd.DataFrame) -> pd.DataFrame:
     """Products of float32 on plain lanes. A name that tells no type counts only if autocast was off: the call's
-    operands are those before autocast."""
+    operands are those before autocast. Where the call tells no type, the kernel's name is enough."""
     off = run.facts.get("autocast.cuda.seen") == "no"
     plain = found["math"].isin(["float32", "complex64"]) & (found["named"] | off)
-    return found[plain & (found["dtype"] == "float32") & (found["tc"] == NOT_USED)]
+    typed = (found["dtype"] == "float32") | (found["named"] & found["dtype"].isna())
+    return found[plain & typed & (found["tc"] == NOT_USED)]
 
 
 @rule("R12", "no_amp")

@@ -138,6 +138,11 @@ class Run:
     def capability(self) -> float:
         """The least compute capability of the GPUs that were used. Raises NeedsFacts."""
         self.need_gpu()
+        if "hip" in self.facts or any(row.name.startswith("AMD") for row in self.devices.values()):
+            raise NeedsFacts(
+                "needs a GPU of NVIDIA: what others have in place of its compute capability says nothing of tensor "
+                "cores"
+            )
         found = [row.compute_capability for row in self.devices.values()]
         known = [gpu.capability for gpu in self.gpus.values()]
         numbers = [float(text) for text in found if text and text.replace(".", "", 1).isdigit()]

@@ -17,7 +17,7 @@ _EVENTS = 300_000  # of all workers
 
 @dataclass(frozen=True)
 class Sample:
-    """Events and API calls of a stretch of time, in the order of their ids. `event`: kind, device, stream, name,
+    """Events and API calls of a stretch of time, in the order of their ids. `event`: id, kind, device, stream, name,
     operator, start, dur, geometry, copied, copy_from, copy_to, graph, bytes, api, op, launch, launch_dur, thread.
     `api`: id, thread, name, kind, start, dur, operator (missing outside of all)."""
 
@@ -73,8 +73,9 @@ def read(store: Store, row: tuple[int, ...], workers: int, cut: int) -> Sample:
             stop, end = whole[0]
             last = stop
     event = store.columns(
-        f"""select e.kind, e.device, e.stream, e.name, e.operator, e.start, e.dur, e.geometry, e.copied, e.copy_from,
-                   e.copy_to, e.graph, e.bytes, e.api, e.op, a.start as launch, a.dur as launch_dur, a.thread
+        f"""select e.id, e.kind, e.device, e.stream, e.name, e.operator, e.start, e.dur, e.geometry, e.copied,
+                   e.copy_from, e.copy_to, e.graph, e.bytes, e.api, e.op, a.start as launch, a.dur as launch_dur,
+                       a.thread
             from event e left join api a on a.id = e.api
             where e.id >= {first} and e.id < {stop} order by e.id"""
     )

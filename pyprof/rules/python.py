@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about Python: garbage collection, operators that stay on the CPU, compilation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pyprof import intervals
+from pyprof.db.partition import Union
+from pyprof.model import Ints
+from pyprof.rules import Finding, NeedsFacts, rule
+from pyprof.rules.limits import limit
+from pyprof.rules.run import Run
+from pyprof.rules.sample import Sample
+from pyprof.rules.wording import length, percent
+
+_FUNCTION, _EVENT = 4, 3  # kinds of ranges
+# As torch.profiler names a collection (record_python_gc_info), and a call of it.
+_COLLECTIONS = (
+    "Python GC",
+    "gc.collect",
+    "<built-in method collect of module object%",
+    "<built-in function collect>",
+)
+# As torch._dynamo names a compilation of a frame in its ranges, and functions that go on behind a graph break.
+_COMPILATIONS = (
+    "_compile.compile_inner (dynamo_timed)", "_compile.<locals>.compile_inner (dynamo_timed)",
+    "entire_frame_compile (dynamo_timed)", "entire_frame_compile",
+)  # fmt: skip
+_RESUMED = "%: torch\\_dynamo\\_resume\\_in\\_%"
+
+
+def _codes(run: Run, patterns: tuple[str, ...]) -> dict[int, str]:
+    """Texts of ranges like a pattern of SQL, by their ids."""
+    out: dict[int, str] = {}
+    for pattern in patterns:
+        out |= dict(run.store.rows("select id, text from string where text like ? escape '\\'", (pattern,)))
+    return out
+
+
+def _ranges(run: Run, codes: dict[int, str], worker: int, start: int, end: int) -> dict[str, Ints]:
+    """Ranges with these texts that begin in [start, end): text, start, dur, by start."""
+    found = run.store.columns(
+        f"""select text, start, dur from range where id >= {worker << 40} and id < {(worker + 1) << 40}
+            and start >= {start} and start < {end} and text in ({", ".join(map(str, codes)) or "null"}) order by id"""
+    )
+    return {name: column.values for name, column in found.items()}
+
+
+@rule("R33", "gc_or_cpu_python")
+def gc_or_cpu_python(run: Run) -> Finding | None:
+    """While the GPU does nothing, Python collects garbage, or the main thread is in an operator that uses no GPU at
+    all. Waits for the DataLoader are for R08.
+
+    Fires: 2 ms of garbage collection in each step of 100 ms, the GPU idle; 15 ms in an operator on tensors of the CPU.
+    Silent: the same while kernels run; 0.9 ms; an operator that launches kernels.
+    """
+    run.need_gpu()
+    codes = _codes(run, _COLLECTIONS)
+    collected, count, operators = 0, 0, []
+    for sample in run.samples:
+        events = sample.of("start")
+        busy = Union(events, events + sample.of("dur"))
+        found = _ranges(run, codes, sample.worker, sample.start, sample.end)
+        count += len(found["start"])
+        collected += _idle(Union(found["start"], found["start"] + found["dur"]), busy)
+        operators.append(_operators(run, sample, busy))
+    rows = (
+        pd.concat(operators, ignore_index=True) if operators else pd.DataFrame(columns=["operator", "idle"])
+    )
+    sums = rows.groupby("operator", as_index=False).agg(calls=("idle", "size"), time=("idle", "sum"))
+    sums = sums.join(run.operators[["name", "type", "source"]], on="operator")
+    by_type = sums.groupby("type")["time"].sum().map(run.scaled)
+    slow = by_type[[run.share(time) > limit("R33.operator") for time in by_type]]
+    garbage = run.scaled(collected)
+    much = run.share(garbage) > limit("R33.gc")
+    if not much and not len(slow):
+        if not count and not run.store.rows(f"select 1 from range where kind = {_FUNCTION} limit 1"):
+            raise NeedsFacts(
+                "needs calls of Python functions, to see garbage collection; record with "
+                "torch.profiler(with_stack=True)"
+            )
+        return None
+    return _python(run, (garbage, count) if much else None, slow, sums)
+
+
+def _python(run: Run, garbage: tuple[int, int] | None, slow: pd.Series[int], sums: pd.DataFrame) -> Finding:
+    told, advice, rows = [], [], list[dict[str, Any]]()
+    if garbage:
+        time, count = garbage
+        told.append(
+            f"Python collects garbage for {percent(run.share(time))} of the time while the GPU does nothing."
+        )
+        advice.append("gc.freeze() after the model is made and gc.disable() with gc.collect() every N steps.")
+        rows.append({"what": "garbage collection", "calls": count, "time_ns": time})
+    if len(slow):
+        names = ", ".join(slow.sort_values(ascending=False).index[:3])
+        told.append(
+            f"Operators that use no GPU ({names}) take {percent(run.share(int(slow.sum())))} of the time on the "
+            "main thread "
+            "while the GPU does nothing."
+        )
+        advice.append("Do them on the GPU, in workers of the DataLoader, or not in every step.")
+        rows += run.top(
+            sums[sums["type"].isin(slow.index)],
+            "time",
+            operator="name",
+            source="source",
+            calls="calls",
+            time_ns="time",
+        )
+    saving = (garbage[0] if garbage else 0) + int(slow.sum())
+    return run.finding(" ".join(told), " ".join(advice), saving, rows, "The summary's GPU utilization rises.")
+
+
+def _idle(some: Union, busy: Union) -> int:
+    """Length of a union outside of another."""
+    return len(some) - (len(some) + len(busy) - len(some.with_(busy)))
+
+
+def _operators(run: Run, sample: Sample, busy: Union) -> pd.DataFrame:
+    """Executions on the worker's main thread that call no API and have no GPU event: operator, and `idle`, the time in
+    them, but not in others inside them, in which the GPU did nothing."""
+    row = next(row for row in run.ids if row[0] == sample.worker)
+    thread = _main_thread(run, sample.worker)
+    found = run.store.columns(
+        f"""select o.operator, o.start, o."end" as stop, o.api, o.kernels, o.gpu, p.unassociated
+            from op o join operator p on p.id = o.operator
+            where o.id >= {row[5]} and o.id < {row[6]} and o.thread = {thread} and o.start < {sample.end}
+            order by o.id"""
+    )
+    start, end = found["start"].values, found["stop"].values
+    order = intervals.order_by(start, -end, np.arange(len(start)))
+    start, end = start[order], end[order]
+    nesting, _ = intervals.nested(start, end)
+    idle = end - start - busy.within(start, end)
+    own = idle.copy()
+    inner = np.flatnonzero(nesting.parent >= 0)
+    np.subtract.at(own, nesting.parent[inner], idle[inner])
+    plain = np.ones(len(start), bool)
+    for name in ("api", "kernels", "gpu", "unassociated"):
+        plain &= found[name].values[order] == 0
+    loading = run.store.columns(
+        f"select d.start, d.dur from dataloader d join thread t on t.id = d.thread where t.worker = {sample.worker}"
+    )
+    waits = Union(loading["start"].values, loading["start"].values + loading["dur"].values)
+    plain &= ~waits.covers(start, end)
+    return pd.DataFrame({"operator": found["operator"].values[order], "idle": own})[plain]
+
+
+def _main_thread(run: Run, worker: int) -> int:
+    """The thread whose number is that of the process, as Linux has it; else the one with the most executions."""
+    rows = run.store.rows(
+        """select t.id from thread t join worker w on w.id = t.worker where w.id = ? and t.tid = w.pid
+           and exists (select 1 from op where thread = t.id)""",
+        (worker,),
+    )
+    rows = rows or run.store.rows(
+        """select thread from op where id >= ? and id < ? and thread is not null
+           group by 1 order by count(*) desc, 1 limit 1""",
+        (worker << 40, (worker + 1) << 40),
+    )
+    return int(rows[0][0]) if rows else -1
+
+
+@rule("R35", "recompiles")
+def recompiles(run: Run) -> Finding | None:
+    """torch.compile compiles again after the first iteration, or breaks the graph in every step. Looks at all
+    iterations of the aggregation: those that compile are not steady.
+
+    Fires: two compilations after the first iteration; one function a step that resumes after a graph break.
+    Silent: compilations in the first iteration alone; one later.
+    """
+    if not run.store.rows(f"select 1 from range where kind = {_EVENT} limit 1"):
+        raise NeedsFacts(
+            "needs torch's operator events, which this recording lacks; record with torch.profiler"
+        )
+    run.need_steps()
+    compiling, resumed = _codes(run, _COMPILATIONS), _codes(run, (_RESUMED,))
+    if not compiling and not resumed:
+        return None
+    one = run.source.aggregation
+    windows = run.store.rows(
+        """select worker, min(start), max("end"), count(*) from iteration
+           where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
+           group by worker order by worker""",
+        (one.iteration_set, one.first + 1, one.last, run.source.worker, run.source.worker),
+    )
+    told, rows = list[str](), list[dict[str, Any]]()
+    for worker, start, end, steps in windows:
+        found = _ranges(run, compiling, worker, start, end)
+        union = Union(found["start"], found["start"] + found["dur"])
+        count = len(union.start)
+        breaks = _ranges(run, resumed, worker, start, end)["text"]
+        if count >= limit("R35.compiles"):
+            told.append(f"{count} compilations after the first iteration take {length(len(union))}")
+            rows += [
+                {"compilation_at_ns": int(a), "time_ns": int(b - a)} for a, b in zip(union.start, union.end)
+            ][:3]
+        if len(breaks) >= limit("R35.breaks") * steps:
+            told.append(f"{len(breaks) / steps:.1f} functions a step resume after a graph break")
+            most = Counter(breaks.tolist()).most_common(3)
+            rows += [{"resumed": resumed[code], "calls": calls} for code, calls in most]
+        if told:
+            break  # other workers run the same program
+    if not told:
+        return None
+    return run.finding(
+        f"torch.compile: {', and '.join(told)}.",
+        "TORCH_LOGS=recompiles,graph_breaks names the causes. Recompilation: sizes that change "
+        "(torch.compile(dynamic=True), torch._dynamo.mark_dynamic), Python numbers as arguments (make them "
+        "tensors). Graph breaks: no .item(), print or branches on data inside; torch.compile(fullgraph=True) finds "
+        "them.",
+        None,
+        rows,
+        "No compilation after the first iteration.",
+    )
