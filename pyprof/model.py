@@ -398,7 +398,7 @@ class Steps:
 
 
 class Device(NamedTuple):
-    """A device of the recording."""
+    """A device of the recording; `process` indexes `Trace.processes`, None: all of them see it."""
 
     number: int
     name: str
@@ -407,6 +407,7 @@ class Device(NamedTuple):
     memory_bytes: int | None = None
     clock_hz: int | None = None  # of the multiprocessors, boosted
     bandwidth: int | None = None  # of the device's memory, bytes per second
+    process: int | None = None
 
 
 @dataclass
@@ -481,7 +482,8 @@ class Rows:
 
     One row is one line of net.dict. `site` indexes `sites`; `name` indexes `names`; `duration` is the time on the
     device, for an operator event its self time. `call` numbers the outermost call, one number per instance;
-    `inner_calls` number the recorded calls inside it, outermost first (none in our own captures).
+    `inner_calls` number the recorded calls inside it, outermost first (none in our own captures). `process` tells
+    processes apart, whose pids may be equal on two hosts; -1 is unknown.
     """
 
     names: list[str]  # full names
@@ -511,6 +513,7 @@ class Rows:
     call: Column
     inner_calls: list[Column]
     forward_thread: Column
+    process: Ints
     lost: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:

@@ -108,7 +108,7 @@ def contents(data: bytes) -> Callable[[Path], None]:
 NO_RECORDINGS = {
     "missing": (lambda path: None, "no such file"),
     "empty": (lambda path: path.touch(), "is empty"),
-    "a directory": (lambda path: path.mkdir(), "is a directory"),
+    "an empty folder": (lambda path: path.mkdir(), "holds no recording"),
     "text": (contents(b"hello\nworld\n"), "not a recording"),
     "binary": (contents(bytes(range(256)) * 40), "not a recording"),
     "almost SQLite": (contents(b"SQLite format 3\0" + b"\0" * 84), ""),

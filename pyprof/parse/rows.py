@@ -104,10 +104,12 @@ def _of_gpu(trace: Trace, found: Spans, forward: Ints, memory: bool) -> tuple[Ro
     stack = np.where(launched & (span < 0), np.r_[launches.stack, _NONE][launch], _NONE)
     around = _around(trace, found, forward, span, outside, stack)
     tids = np.array([t.tid for t in trace.threads] + [0], np.int64)
-    pid = pid[gpu.process[chosen]]
+    process = gpu.process[chosen]
+    pid = pid[process]
     made = Rows(
-        name=name[order], names=names, short_names=short_names, start=start, end=end, duration=end - start,
-        launch_start=launch_start, launch_end=of_launch(launches.end), correlation=gpu.correlation.take(chosen),
+        process=process, name=name[order], names=names, short_names=short_names, start=start, end=end,
+        duration=end - start, launch_start=launch_start, launch_end=of_launch(launches.end),
+        correlation=gpu.correlation.take(chosen),
         pid=Column(pid, pid >= 0), tid=Column(tids[thread.values], launched),
         context=gpu.context.take(chosen), device=gpu.device.take(chosen), stream=gpu.stream.take(chosen),
         grid=gpu.grid.take(chosen), block=gpu.block.take(chosen), registers=gpu.registers.take(chosen),
@@ -143,10 +145,11 @@ def _of_operators(trace: Trace, found: Spans, forward: Ints) -> tuple[Rows, Ints
     nowhere = Column(np.broadcast_to(np.int32(0), (n, 3)), missing.present)
     start, end = found.start[span], found.end[span]
     own = self_times(found.start, found.end, found.parent, is_row)[span]
-    nowhere_else = np.full(n, _NONE)
-    around = _around(trace, found, forward, span, layers_outside(trace, thread, start), nowhere_else)
+    process = np.array([t.process for t in trace.threads] + [_NONE], np.int32)[thread]
+    outside = layers_outside(trace, thread, start)
+    around = _around(trace, found, forward, span, outside, np.full(n, _NONE))
     made = Rows(
-        name=name[order], names=names, short_names=short_names, start=start, end=end, duration=own,
+        process=process, name=name[order], names=names, short_names=short_names, start=start, end=end, duration=own,
         launch_start=Column(start), launch_end=Column(end), correlation=missing, pid=Column(pids[thread]),
         tid=Column(tids[thread]), context=missing, device=missing, stream=Column(tids[thread]), grid=nowhere,
         block=nowhere, registers=missing, shared_memory=missing, graph=missing, kind=np.full(n, OPERATOR, np.int8),
