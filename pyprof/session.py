@@ -149,11 +149,11 @@ class Profile:
 
         return Source(self.database, self.aggregation, worker)
 
-    def report(self, name: str, worker: int | None = None) -> pd.DataFrame:
-        """A report by its name (docs/reports.md). Raises UsageError for one that does not exist."""
+    def report(self, name: str, worker: int | None = None, **options: str) -> pd.DataFrame:
+        """A report by its name, with its options (docs/reports.md). Raises UsageError for what does not exist."""
         from pyprof.reports import find
 
-        return find(name).table(self.source(worker))
+        return find(name, **options).table(self.source(worker))
 
     # --- data frames
 

@@ -15,6 +15,7 @@ import pandas as pd
 
 from pyprof import metrics
 from pyprof.db.aggregate import Aggregation, frame
+from pyprof.db.ledger import ledger
 from pyprof.db.source import Source
 from pyprof.db.store import Store
 from pyprof.model import DIRECTIONS, KINDS, PHASES, Column, Ints
@@ -156,35 +157,9 @@ def findings(found: Sequence[Any]) -> pd.DataFrame:
 
 
 def coverage(store: Store) -> pd.DataFrame:
-    """One row per line of the ledger and part, with its time, events and share; the parts of a line are everything.
-    Lines of what was dropped have a count alone."""
-    queries = {
-        "operator": "case when o.unassociated then 'unknown' else 'known' end",
-        "shapes": "case when o.shapes is null then 'unknown' else 'known' end",
-        "source line": "case when k.frames is null or k.frames = '' then 'unknown' else 'known' end",
-        "module": "case when s.module is null then 'unknown' else 'known' end",
-        "launch record": "case when e.api is null and e.kind < 3 then 'unknown' else 'known' end",
-        "FLOPs": f"case when e.flops is null then 'unknown' else {_bases()} end",
-        "bytes": f"case when e.bytes is null then 'unknown' else {_bases()} end",
-    }
-    rows: list[tuple[Any, ...]] = []
-    for line, part in queries.items():
-        found = store.rows(
-            f"""select {part} as part, sum(e.dur), count(*)
-                from event e join operator o on o.id = e.operator join site s on s.id = e.site
-                left join stack k on k.id = s.stack
-                where e.kind in (0, 3) group by 1 order by 1"""
-        )
-        total = sum(row[1] for row in found)
-        rows += [(line, part, time, count, metrics.share(time, total)) for part, time, count in found]
-    rows += [("dropped", reason, None, count, None) for reason, count in store.rows("select * from lost")]
-    table = pd.DataFrame(rows, columns=["line", "part", "time", "count", "share"])
-    return table.astype({"time": "Int64", "count": "Int64"})
-
-
-def _bases() -> str:
-    cases = " ".join(f"when {i} then '{base}'" for i, base in enumerate(_BASES))
-    return f"case e.basis {cases} end"
+    """One row per line of the ledger and part, with its time, events and share, of all workers; the parts of a line are
+    everything. Lines of what was dropped have a count alone."""
+    return ledger(store, apart=False).drop(columns="worker")
 
 
 def html(source: Source) -> str:

@@ -107,7 +107,7 @@ class Operators:
             Operator(
                 f"{type_.upper()}_{count}", self._name(key, type_), type_, key.mod, key.direction, key.phase,
                 key.module, key.trace, params(key.call) if key.call else None, dtype(key.call) if key.call else None,
-                _shapes(key.call) if key.call else None, eligible(key.call),
+                shapes(key.call) if key.call else None, eligible(key.call),
             )
         )  # fmt: skip
         return len(self.rows) - 1
@@ -178,11 +178,11 @@ def dtype_ok(name: str | None, capability: tuple[int, int] | None, tf32: bool | 
     return tf32 if name == "float32" else True
 
 
-def _shapes(call: Call) -> str | None:
+def shapes(call: Call) -> str | None:
     """Shapes of the tensors of a call.
 
     >>> from pyprof.model import Arg
-    >>> _shapes(Call("torch", "mm", (Arg("", Tensor((2, 3), None)), Arg("", Tensor((3, 4), None)))))
+    >>> shapes(Call("torch", "mm", (Arg("", Tensor((2, 3), None)), Arg("", Tensor((3, 4), None)))))
     '(2, 3); (3, 4)'
     """
     return "; ".join(str(tensor.shape) for tensor in _tensors(arg.value for arg in call.args)) or None

@@ -16,7 +16,7 @@ from pyprof import place
 from pyprof.dlprof import engine
 from pyprof.dlprof.stages import MINIMAL, Stages
 from pyprof.errors import PyProfError, UsageError
-from pyprof.reports import find, output
+from pyprof.reports import every, find, output
 
 _BINARY = ("parquet",)
 
@@ -70,7 +70,19 @@ def _report_parser() -> argparse.ArgumentParser:
         "--format", default="table", help=f"one of {', '.join(output.FORMATS)}; default: %(default)s"
     )
     parser.add_argument("-o", metavar="FILE", help="write there, whole or not at all; default: stdout")
+    for name, text in _options().items():
+        parser.add_argument(f"--{name}", metavar="CHOICE", help=text)
     return parser
+
+
+def _options() -> dict[str, str]:
+    """Options of reports, and what they choose in which report."""
+    found: dict[str, list[str]] = {}
+    for one in every():
+        for option in one.options:
+            values = ", ".join(option.choices)
+            found.setdefault(option.name, []).append(f"of {one.name}: {values}; default: {option.default}")
+    return {name: "; ".join(texts) for name, texts in found.items()}
 
 
 def _save_parser() -> argparse.ArgumentParser:
@@ -99,7 +111,8 @@ def _wanted(arguments: argparse.Namespace) -> engine.Wanted:
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    found = find(arguments.name)
+    chosen = {name: getattr(arguments, name) for name in _options()}
+    found = find(arguments.name, **{name: value for name, value in chosen.items() if value is not None})
     output.file_name(found, "-", arguments.format)  # a format that is not there is told first
     wanted = _wanted(arguments)
     if arguments.format in _BINARY and arguments.o is None and sys.stdout.isatty():

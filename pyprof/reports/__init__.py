@@ -8,7 +8,7 @@ nullable; unknown is missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyprof.db.source import Source
@@ -60,13 +60,27 @@ class Section(NamedTuple):
     rows: tuple[tuple[Any, ...], ...]
 
 
-_Made = Callable[[Source], "pd.DataFrame | Iterator[pd.DataFrame]"]
+class Option(NamedTuple):
+    """What can be chosen of a report: `choices` maps each value, the default first, to the columns that it leaves out.
+    The report's function takes the value by the option's name."""
+
+    name: str
+    text: str
+    choices: Mapping[str, tuple[str, ...]]
+
+    @property
+    def default(self) -> str:
+        return next(iter(self.choices))
+
+
+_Made = Callable[..., "pd.DataFrame | Iterator[pd.DataFrame]"]
 _Sections = Callable[[Source], "list[Section]"]
 
 
 class Report(NamedTuple):
     """A report: `suffix` is in the names of its files, `title` stands above it in DLProf's layout, which `sections`
-    makes if it is not that of a table."""
+    makes if it is not that of a table. `columns` are those of the values that are `chosen` of its `options`, out of
+    `all_columns`."""
 
     name: str
     title: str
@@ -75,12 +89,28 @@ class Report(NamedTuple):
     columns: tuple[Column, ...]
     make: _Made
     sections: _Sections | None = None
+    options: tuple[Option, ...] = ()
+    all_columns: tuple[Column, ...] = ()
+    chosen: Mapping[str, str] = {}
+
+    def choose(self, **values: str) -> Report:
+        """The report with other values of its options. Raises UsageError for an option or a value it does not have."""
+        known = {option.name: option for option in self.options}
+        for name, value in values.items():
+            if name not in known:
+                offer = f"it has {', '.join(f'--{one}' for one in known)}" if known else "it has none"
+                raise UsageError(f"report {self.name!r} has no option --{name}; {offer}.")
+            if value not in known[name].choices:
+                raise UsageError(f"--{name}={value}: choose from {', '.join(known[name].choices)}.")
+        chosen = {option.name: option.default for option in self.options} | dict(self.chosen) | values
+        out = {key for name, value in chosen.items() for key in known[name].choices[value]}
+        return self._replace(chosen=chosen, columns=tuple(c for c in self.all_columns if c.key not in out))
 
     def chunks(self, source: Source) -> Iterator[pd.DataFrame]:
         """The rows in parts of bounded size, at least one part."""
         import pandas as pd
 
-        made = self.make(source)
+        made = self.make(source, **self.chosen)
         for part in [made] if isinstance(made, pd.DataFrame) else made:
             yield _typed(part, self.columns)
 
@@ -96,24 +126,30 @@ REPORTS: Registry[Report] = Registry("report")
 
 
 def report(
-    name: str, title: str, columns: Sequence[Column], suffix: str = "", sections: _Sections | None = None
+    name: str,
+    title: str,
+    columns: Sequence[Column],
+    suffix: str = "",
+    sections: _Sections | None = None,
+    options: Sequence[Option] = (),
 ) -> Callable[[_Made], _Made]:
     """Decorator: the function makes the report's table, its docstring describes it."""
 
     def add(make: _Made) -> _Made:
-        text = " ".join((make.__doc__ or "").split())
-        REPORTS.register(name)(Report(name, title, suffix or name, text, tuple(columns), make, sections))
+        text, shown = " ".join((make.__doc__ or "").split()), tuple(columns)
+        made = Report(name, title, suffix or name, text, shown, make, sections, tuple(options), shown)
+        REPORTS.register(name)(made.choose())
         return make
 
     return add
 
 
-def find(name: str) -> Report:
-    """A report by its name. Raises UsageError for one that does not exist."""
+def find(name: str, **chosen: str) -> Report:
+    """A report by its name, with values of its options. Raises UsageError for one that does not exist."""
     load_folder(__name__)
     if name not in REPORTS:
         raise UsageError(f"report {name!r} does not exist; choose from {', '.join(sorted(REPORTS))}.")
-    return REPORTS[name]
+    return REPORTS[name].choose(**chosen)
 
 
 def every() -> tuple[Report, ...]:

@@ -65,7 +65,7 @@ def group_node(source: Source) -> pd.DataFrame:
     return pd.DataFrame({"name": shown, **out, "level": level})
 
 
-def tree(paths: list[str]) -> tuple[list[str], Ints, Ints, Ints]:
+def tree(paths: list[str], separator: str = "/") -> tuple[list[str], Ints, Ints, Ints]:
     """Groups of some paths and all that are above them, parents first: their paths, the group of each given path, and
     of each group its parent (-1 of the root) and depth.
 
@@ -76,9 +76,9 @@ def tree(paths: list[str]) -> tuple[list[str], Ints, Ints, Ints]:
     above: dict[str, str] = {}
     for path in set(paths):
         while path and path not in above:
-            above[path] = path = path.rpartition("/")[0]
-    # A slash sorts before all that names consist of, so that a group's own groups follow it.
-    names = ["", *sorted(above, key=lambda path: path.replace("/", "\0"))]
+            above[path] = path = path.rpartition(separator)[0]
+    # The separator sorts before all that names consist of, so that a group's own groups follow it.
+    names = ["", *sorted(above, key=lambda path: path.replace(separator, "\0"))]
     number = {path: i for i, path in enumerate(names)}
     parent = np.array([-1] + [number[above[path]] for path in names[1:]], np.int64)
     level = np.zeros(len(names), np.int64)

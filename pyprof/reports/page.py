@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from pyprof.reports import every
+from pyprof.reports import Option, every
 
 _HEAD = """# Reports
 
@@ -38,11 +38,21 @@ def markdown() -> str:
     for one in every():
         parts.append(f"## {one.name}\n\n{one.text}\n\nTitle: {one.title}. Files: `NAME_{one.suffix}.csv`.\n")
         rows = ["| Key | Heading | Unit | Definition |", "|---|---|---|---|"]
-        for column in one.columns:
+        for column in one.all_columns:
             more = " Not in DLProf's layout." if column.extra else ""
             rows.append(f"| `{column.key}` | {column.heading} | {column.unit} | {column.text}{more} |")
         parts.append("\n".join(rows) + "\n")
+        parts += [_option(option) for option in one.options]
     return "\n".join(parts)
+
+
+def _option(option: Option) -> str:
+    """What can be chosen, and the columns that each value leaves out."""
+    rows = []
+    for value, out in option.choices.items():
+        without = f" (without {', '.join(f'`{key}`' for key in out)})" if out else ""
+        rows.append(f"`{value}`{without}")
+    return f"`--{option.name}`: {option.text} One of {'; '.join(rows)}; default: `{option.default}`.\n"
 
 
 if __name__ == "__main__":

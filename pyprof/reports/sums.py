@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from pyprof.db.source import Source
-from pyprof.model import DIRECTIONS
+from pyprof.model import DIRECTIONS, Column
 
 SPREADS = ("cpu", "gpu", "overhead", "idle")
 _SUMS = ("calls", "kernels", "tc_kernels", "kernel", "tc")
@@ -67,3 +67,23 @@ def known(source: Source, table: pd.DataFrame) -> pd.DataFrame:
 def direction(codes: Iterable[int]) -> list[str | None]:
     """fprop or bprop; None for neither."""
     return [None if DIRECTIONS[code] == "na" else DIRECTIONS[code] for code in codes]
+
+
+def spans(source: Source, what: str = "event") -> list[tuple[int, int]]:
+    """Ids of the events (or ops) of the aggregated iterations, [first, last) of each worker."""
+    chosen = source.aggregation
+    rows = source.store.rows(
+        f"""select min(first_{what}), max(last_{what}) from iteration
+            where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
+            group by worker order by worker""",
+        (chosen.iteration_set, chosen.first, chosen.last, source.worker, source.worker),
+    )
+    return [(low, high) for low, high in rows if high > low]
+
+
+def launched(source: Source, columns: str, condition: str) -> dict[str, Column]:
+    """Columns, and the ids, of events that were launched in the aggregated iterations and fulfil a condition."""
+    within = " or ".join(f"id >= {low} and id < {high}" for low, high in spans(source)) or "0"
+    return source.store.columns(
+        f"select id, {columns} from event where ({within}) and {condition} order by id"
+    )

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one worker did, as columns: its GPU events with their launches, API calls, and ranges of the CPU.
+
+For reports that look at stretches of time; each table is read when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from pyprof.db.partition import Union
+from pyprof.db.store import Store
+from pyprof.model import KERNEL, MEMCPY, MEMSET, Bools, Column, Ints
+from pyprof.parse.paths import is_step
+
+_MASK = (1 << 40) - 1
+_WAITS = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
+
+
+class Activity:
+    """One worker. GPU events are in the order of their ids, which is that of their launches."""
+
+    def __init__(self, store: Store, worker: int):
+        self.store, self.worker = store, worker
+        self._mine = f"id >= {worker << 40} and id < {(worker + 1) << 40}"
+        self.name: str
+        self.name, start, end = store.rows('select name, start, "end" from worker where id = ?', (worker,))[0]
+        self.span: tuple[int, int] = (start, end)
+
+    @cached_property
+    def event(self) -> dict[str, Column]:
+        """Kernels, copies and sets."""
+        return self.store.columns(
+            f"""select id, kind, device, name, operator, api, start, dur, geometry, tc, copied, copy_from, copy_to
+                from event where {self._mine} and kind < 3 order by id"""
+        )
+
+    @cached_property
+    def call(self) -> dict[str, Column]:
+        """API calls; the place of each is its number."""
+        return self.store.columns(
+            f"select id, thread, name, kind, start, dur, op from api where {self._mine} order by id"
+        )
+
+    @cached_property
+    def id(self) -> Ints:
+        return self.event["id"].values
+
+    @cached_property
+    def start(self) -> Ints:
+        return self.event["start"].values
+
+    @cached_property
+    def end(self) -> Ints:
+        return self.start + self.event["dur"].values
+
+    @cached_property
+    def launched(self) -> Bools:
+        """Events with a launch record."""
+        return self.event["api"].mask()
+
+    @cached_property
+    def launch(self) -> Ints:
+        """Place of each event's launch in `call`, -1 without one."""
+        return np.where(self.launched, self.event["api"].values & _MASK, -1)
+
+    @cached_property
+    def kernel(self) -> Bools:
+        """Kernels, collectives among them."""
+        found: Bools = self.event["kind"].values == KERNEL
+        return found
+
+    @cached_property
+    def collective(self) -> Bools:
+        kinds = dict(self.store.rows("select id, kind from kernel_name"))
+        known = np.array([kinds.get(i) == "communication" for i in range(max(kinds, default=0) + 1)])
+        found: Bools = known[self.event["name"].values] & self.kernel
+        return found
+
+    @cached_property
+    def devices(self) -> list[int]:
+        """Devices on which something ran."""
+        device = self.event["device"]
+        return [int(number) for number in np.unique(device.values[device.mask()])]
+
+    def on(self, device: int) -> Bools:
+        """Events of a device."""
+        found: Bools = self.event["device"].mask() & (self.event["device"].values == device)
+        return found
+
+    def union(self, chosen: Bools) -> Union:
+        """Time in which at least one of some events ran."""
+        return Union(self.start[chosen], self.end[chosen])
+
+    def classes(self, chosen: Bools) -> dict[str, Union]:
+        """Time of some events: kernels without collectives, copies, sets, collectives."""
+        kind = self.event["kind"].values
+        parts = {
+            "kernel": self.kernel & ~self.collective, "memcpy": kind == MEMCPY, "memset": kind == MEMSET,
+            "communication": self.collective,
+        }  # fmt: skip
+        return {name: self.union(part & chosen) for name, part in parts.items()}
+
+    @cached_property
+    def runtime(self) -> Union:
+        """Time in API calls, of any thread."""
+        start = self.call["start"].values
+        return Union(start, start + self.call["dur"].values)
+
+    @cached_property
+    def dataloader(self) -> Union:
+        """Time in which a thread waited for its data loader."""
+        found = self.store.columns(
+            f"""select start, dur from dataloader
+                where thread in (select id from thread where worker = {self.worker}) order by start"""
+        )
+        return Union(found["start"].values, found["start"].values + found["dur"].values)
+
+    @cached_property
+    def cpu(self) -> Union:
+        """Time in operator events and in ranges of any text but those of steps and of waits for the data loader."""
+        found = self.store.columns(
+            f"select start, dur, text from range where {self._mine} and kind in (0, 3) order by id"
+        )
+        texts = dict(self.store.rows("select id, text from string"))
+        counted = np.zeros(max(texts, default=0) + 1, bool)
+        for number in np.unique(found["text"].values).tolist():
+            counted[number] = not (is_step(texts[number]) or texts[number].startswith(_WAITS))
+        kept = counted[found["text"].values]
+        start = found["start"].values[kept]
+        return Union(start, start + found["dur"].values[kept])

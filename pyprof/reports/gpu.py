@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices: what they are, and how well they were used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pyprof.db import launches
+from pyprof.db.activity import Activity
+from pyprof.db.bounds import activities
+from pyprof.db.source import Source
+from pyprof.metrics import share
+from pyprof.model import Bools, Ints
+from pyprof.reports import Column, report
+from pyprof.reports.step_time import WORKER, stacked
+
+_COLUMNS = (
+    WORKER,
+    Column("device", "Device", "", "Number of the device."),
+    Column("name", "Name", "", "What the device calls itself.", str),
+    Column("compute_capability", "Compute Capability", "", "Of the device.", str),
+    Column("memory_bytes", "Memory (B)", "B", "All of the device's memory."),
+    Column("sm_count", "Multiprocessors", "count", "Of the device."),
+    Column("busy_ns", "Busy (ns)", "ns", "Time in the window with at least one kernel; copies and sets do not count."),
+    Column(
+        "window_ns", "Window (ns)", "ns",
+        "From the start of the first aggregated step to the end of the last, with the device's bounds as in step_time.",
+    ),
+    Column("utilization", "GPU Utilization (%)", "%", "Busy as a share of the window.", float),
+    Column(
+        "sm_efficiency", "Est. SM Efficiency (%)", "%",
+        "Share of the multiprocessors that had a block, over the window: at each moment the sum of blocks / "
+        "multiprocessors of the kernels that run, at most 1. Empty where a grid or the multiprocessors are unknown.",
+        float,
+    ),
+    Column(
+        "achieved_occupancy", "Est. Achieved Occupancy (%)", "%",
+        "Share of a multiprocessor's threads that the kernels' blocks could fill, weighted with the kernels' times in "
+        "the window; over the time of kernels whose occupancy is known: recorded, else estimated from the launch.",
+        float,
+    ),
+    Column(
+        "tc_share", "Kernel Time using Tensor Cores (%)", "%",
+        "Time of kernels that used tensor cores, as a share of the time of those of which it is known; in the window, "
+        "overlapping kernels count each.", float,
+    ),
+)  # fmt: skip
+
+
+@report("gpu", "GPU Summary", _COLUMNS)
+def gpu(source: Source) -> pd.DataFrame:
+    """One row per worker and device on which something ran: what the device is, and how it was used in the window. None
+    in a recording without a GPU."""
+    shapes = launches.shapes(source.store)
+    rows = []
+    for activity, steps in activities(source):
+        described = {
+            number: said
+            for number, *said in source.store.rows(
+                """select number, name, compute_capability, memory_bytes, sm_count from device where worker = ?""",
+                (activity.worker,),
+            )
+        }
+        for device in activity.devices:
+            name, capability, memory, multiprocessors = described[device]
+            filled = launches.filled(shapes, multiprocessors, capability)
+            rows.append({
+                "worker": [activity.name], "device": device, "name": name, "compute_capability": capability,
+                "memory_bytes": memory, "sm_count": multiprocessors,
+                **_use(activity, activity.on(device) & activity.kernel, steps.window, filled, multiprocessors),
+            })  # fmt: skip
+    return stacked(rows, list(_COLUMNS))
+
+
+def _use(
+    activity: Activity,
+    kernels: Bools,
+    window: tuple[int, int],
+    filled: tuple[Ints, Ints],
+    multiprocessors: int | None,
+) -> dict[str, Any]:
+    low, high = window
+    start, end = np.maximum(activity.start[kernels], low), np.minimum(activity.end[kernels], high)
+    inside = np.flatnonzero(end > start)
+    start, end = start[inside], end[inside]
+    geometry = activity.event["geometry"]
+    place = np.where(geometry.mask(), geometry.values, -1)[kernels][inside]
+    reached, occupancy = (part[place] for part in filled)
+    tc = activity.event["tc"].take(np.flatnonzero(kernels)[inside])
+    length = end - start
+    busy = int(activity.union(kernels).within(np.array([low]), np.array([high]))[0])
+    known = occupancy >= 0
+    efficiency = None
+    if multiprocessors and (reached >= 0).all():
+        efficiency = share(_integral(start, end, reached, multiprocessors), multiprocessors * (high - low))
+    occupied = share(int((length * occupancy)[known].sum()), int(length[known].sum()))
+    return {
+        "busy_ns": busy, "window_ns": high - low, "utilization": share(busy, high - low), "sm_efficiency": efficiency,
+        "achieved_occupancy": None if occupied is None else occupied / 10_000,
+        "tc_share": share(int(length[tc.mask() & (tc.values == 1)].sum()), int(length[tc.mask()].sum())),
+    }  # fmt: skip
+
+
+def _integral(start: Ints, end: Ints, value: Ints, most: int) -> int:
+    """Over time, of the sum of the values of what runs, at most `most`.
+
+    >>> _integral(np.array([0, 5]), np.array([10, 20]), np.array([3, 4]), 6)
+    85
+    """
+    time = np.r_[start, end]
+    order = np.argsort(time, kind="stable")
+    time, level = time[order], np.cumsum(np.r_[value, -value][order])
+    return int((np.diff(time) * np.minimum(level[:-1], most)).sum())

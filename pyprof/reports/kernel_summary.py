@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels by name, or by name, operator and launch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pyprof.db import launches
+from pyprof.db.frames import category
+from pyprof.db.source import Source
+from pyprof.model import Bools, Ints
+from pyprof.model import Column as Values
+from pyprof.reports import Column, Option, report
+from pyprof.reports.sums import launched
+
+_PROPERTIES = ("operator", "grid", "block", "registers", "shared_memory")
+
+
+@report(
+    "kernel_summary",
+    "Kernel Summary",
+    (
+        Column("name", "Name", "", "Whole name of the kernel.", str),
+        Column("operator", "Operator", "", "Innermost operator that launched it; empty if none did.", str),
+        Column("grid", "Grid", "", "Blocks of the grid, in x, y and z.", str),
+        Column("block", "Block", "", "Threads of a block, in x, y and z.", str),
+        Column("registers", "Registers Per Thread", "count", "Registers of a thread."),
+        Column("shared_memory", "Shared Memory (B)", "B", "Shared memory of a block."),
+        Column("tc", "Tensor Cores Used", "", "Whether it used tensor cores; empty if its name does not tell.", bool),
+        Column("calls", "Calls", "count", "Kernels that ran."),
+        Column("total_ns", "Total (ns)", "ns", "Sum of their times on the device."),
+        Column("mean_ns", "Mean (ns)", "ns", "Total divided by calls.", float),
+        Column("max_ns", "Max (ns)", "ns", "The longest."),
+        Column("min_ns", "Min (ns)", "ns", "The shortest."),
+        Column(
+            "blocks_per_sm", "Mean Blocks Per SM", "",
+            "Blocks of the grid divided by the device's multiprocessors: mean weighted with the kernels' times, over "
+            "those of which it is known.", float,
+        ),
+        Column(
+            "occupancy", "Mean Est. Achieved Occupancy (%)", "%",
+            "Share of a multiprocessor's threads that the blocks could fill, recorded, else estimated from the launch: "
+            "mean weighted with the kernels' times, over those of which it is known.", float,
+        ),
+    ),
+    options=(
+        Option(
+            "group_by",
+            "What a row is of: kernels of one name, or of one name, operator, launch geometry, registers and shared "
+            "memory.",
+            {"name": _PROPERTIES, "properties": ()},
+        ),
+    ),
+)  # fmt: skip
+def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
+    """One row per name of a kernel that was launched in the aggregated iterations, by total time; with
+    --group_by=properties per name, operator and launch. Rows of several workers and devices are added up. Copies and
+    sets are not kernels. None in a recording without a GPU."""
+    event = launched(source, "name, site, device, dur, geometry, tc", "kind = 0")
+    keys = {"name": event["name"].values}
+    if group_by == "properties":
+        keys |= {name: _plain(event[name]) for name in ("site", "geometry")}
+        names, operator = _operators(source)
+        keys["site"] = operator[keys["site"]]
+    frame = pd.DataFrame(keys | {"dur": event["dur"].values})
+    frame["unknown"], frame["used"] = ~event["tc"].mask(), event["tc"].mask() & (event["tc"].values == 1)
+    for name, values, known in _launches(source, event):
+        frame[name], frame[f"{name}_of"] = (
+            np.where(known, frame["dur"] * values, 0.0),
+            np.where(known, frame["dur"], 0),
+        )
+    found = frame.groupby(list(keys), sort=True).agg(
+        calls=("dur", "size"), total_ns=("dur", "sum"), max_ns=("dur", "max"), min_ns=("dur", "min"),
+        used=("used", "any"), unknown=("unknown", "any"),
+        **{name: (name, "sum") for name in ("blocks_per_sm", "blocks_per_sm_of", "occupancy", "occupancy_of")},
+    ).reset_index()  # fmt: skip
+    found["mean_ns"] = found["total_ns"] / found["calls"]
+    found["tc"] = np.where(found["used"], True, np.where(found["unknown"], None, False))  # type: ignore[call-overload]
+    for name in ("blocks_per_sm", "occupancy"):
+        found[name] = found[name] / found[f"{name}_of"].where(found[f"{name}_of"] > 0)
+    found = found.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
+    texts = dict(source.store.rows("select id, name from kernel_name"))
+    if group_by == "properties":
+        found["operator"] = category(found["site"].to_numpy(), dict(enumerate(names)))
+        found = found.assign(**_geometry(source, found["geometry"].to_numpy()))
+    return found.assign(name=category(found["name"].to_numpy(), texts))
+
+
+def _plain(column: Values) -> Ints:
+    return np.where(column.mask(), column.values, -1)
+
+
+def _operators(source: Source) -> tuple[list[str | None], Ints]:
+    """Distinct names of innermost operators, and which of them each site is of; one more, the last, for "none"."""
+    rows = source.store.rows("select id, op from site order by id")
+    names = list(dict.fromkeys([op for _, op in rows] + [None]))
+    place = {name: i for i, name in enumerate(names)}
+    out = np.full(max((number for number, _ in rows), default=0) + 2, place[None])
+    out[[number for number, _ in rows]] = [place[op] for _, op in rows]
+    return names, out
+
+
+def _launches(source: Source, event: dict[str, Values]) -> list[tuple[str, Any, Bools]]:
+    """Blocks per multiprocessor and occupancy of each event, and where each is known."""
+    shapes = launches.shapes(source.store)
+    geometry, device, worker = _plain(event["geometry"]), _plain(event["device"]), event["id"].values >> 40
+    blocks, occupancy = np.zeros(len(worker)), np.full(len(worker), -1)
+    with_blocks = np.zeros(len(worker), bool)
+    for one, number, count, capability in source.store.rows(
+        "select worker, number, sm_count, compute_capability from device where events > 0"
+    ):
+        mine = np.flatnonzero((worker == one) & (device == number))
+        occupancy[mine] = launches.filled(shapes, count, capability)[1][geometry[mine]]
+        if count:
+            blocks[mine] = shapes.blocks[geometry[mine]] / count
+            with_blocks[mine] = shapes.blocks[geometry[mine]] >= 0
+    return [("blocks_per_sm", blocks, with_blocks), ("occupancy", occupancy / 100, occupancy >= 0)]
+
+
+def _geometry(source: Source, number: Ints) -> dict[str, Any]:
+    """Grid, block, registers and shared memory of launch geometries; -1 is none."""
+    rows = {
+        row[0]: row[1:]
+        for row in source.store.rows(
+            """select id, grid_x, grid_y, grid_z, block_x, block_y, block_z, registers, shared_memory from geometry"""
+        )
+    }
+    found = [rows.get(one, (None,) * 8) for one in number.tolist()]
+    return {
+        "grid": [_axes(row[:3]) for row in found], "block": [_axes(row[3:6]) for row in found],
+        "registers": [row[6] for row in found], "shared_memory": [row[7] for row in found],
+    }  # fmt: skip
+
+
+def _axes(axes: tuple[int | None, ...]) -> str | None:
+    return None if None in axes else ", ".join(map(str, axes))

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operator events of every depth, as torch.profiler and its TensorBoard plugin count them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pyprof.db.activity import Activity
+from pyprof.db.calltree import DEVICE, operator_name, tree, weights
+from pyprof.db.operators import eligible, shapes
+from pyprof.db.source import Source
+from pyprof.marker import EVALUATE, CallMarker, OperatorMarker, decode, is_node
+from pyprof.model import Call, Ints
+from pyprof.reports import Column, Option, report
+from pyprof.reports.sums import spans
+
+_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
+UNASSOCIATED = "unassociated"
+_SHARE = "as a share of the time of kernels of which it is known; empty without such kernels"
+_SUMS = ("calls", *(f"{kind}_{which}" for which in ("own", "total") for kind in ("host", *DEVICE)))
+
+
+@report(
+    "operator",
+    "Operators",
+    (
+        Column("name", "Name", "", "The operator, as the dispatcher or autograd names it.", str),
+        Column("shapes", "Input Shapes", "", "Shapes of the tensors of the call; empty if not recorded.", str),
+        Column("stack", "Stack Trace", "", "Source lines of the call, one a line, outermost first.", str),
+        Column("calls", "Calls", "count", "Operator events; one and the only one inside it, of its name, are one."),
+        Column(
+            "device_self_ns", "Device Self (ns)", "ns",
+            "Sum of the times of kernels, copies and sets that it launched itself, not an operator inside it.",
+        ),
+        Column("device_total_ns", "Device Total (ns)", "ns", "As device self, with the operators inside it."),
+        Column(
+            "host_self_ns", "Host Self (ns)", "ns",
+            "Its time on the CPU, less that of operators and API calls directly inside it.",
+        ),
+        Column("host_total_ns", "Host Total (ns)", "ns", "Its time on the CPU, from its start to its end."),
+        Column("tc_eligible", "Tensor Cores Eligible", "", "Whether tensor cores could do it, by its name.", bool),
+        Column("tc_self", "Tensor Cores Self (%)", "%", f"Device self of those using tensor cores, {_SHARE}.", float),
+        Column("tc_total", "Tensor Cores Total (%)", "%", f"As self, of device total, {_SHARE}.", float),
+    ),
+    options=(
+        Option(
+            "group_by",
+            "What a row is of: calls of one name, of one name and shapes, or of one name, shapes and call stack.",
+            {"name": ("shapes", "stack"), "shapes": ("stack",), "stack": ()},
+        ),
+    ),
+)  # fmt: skip
+def operator(source: Source, group_by: str) -> pd.DataFrame:
+    """One row per name of an operator event that starts in the aggregated iterations, nested ones too, by device self
+    time. Events nest by their times on a thread; a GPU event belongs to the innermost operator event around the start
+    of its launch, and what none launched is the row unassociated: so device self times add up to everything. Totals of
+    operators inside each other overlap. Recordings without operator events show the calls that were marked. Rows of
+    several workers are added up. Without a GPU device times are empty."""
+    texts = dict(source.store.rows("select id, text from string"))
+    frames = [
+        _worker(Activity(source.store, low >> 40), source, (low, high), texts)
+        for low, high in _workers(source)
+    ]
+    keys = ["text", "args"]
+    rows = pd.concat(frames) if frames else pd.DataFrame(columns=[*keys, *_SUMS])
+    found = rows.groupby(keys, sort=True)[list(_SUMS)].sum().reset_index()
+    said: dict[str, Any] = _said(found["text"].tolist(), found["args"].tolist(), texts, group_by)
+    found = found.drop(columns=keys).assign(**said)
+    found = found.groupby(list(said), sort=True, dropna=False)[list(_SUMS)].sum().reset_index()
+    return _table(source, found)
+
+
+def _workers(source: Source) -> list[tuple[int, int]]:
+    """Ids of the ops of the aggregated iterations, by worker."""
+    events = {low >> 40: (low, high) for low, high in spans(source)}
+    ops = {low >> 40: (low, high) for low, high in spans(source, "op")}
+    return [events.get(worker, (worker << 40, worker << 40)) for worker in sorted(events | ops)]
+
+
+def _worker(
+    activity: Activity, source: Source, launched: tuple[int, int], texts: dict[int, str]
+) -> pd.DataFrame:
+    """Sums of a worker's events of equal texts; text -1 is what no operator launched."""
+    found = tree(activity, texts)
+    inside = np.flatnonzero(_inside(activity, source, found.start))
+    columns: dict[str, Any] = {"text": found.text[inside], "args": found.args[inside], "calls": 1}
+    for which, part in (("own", found.own), ("total", found.total)):
+        columns |= {f"{kind}_{which}": values[inside] for kind, values in part.items()}
+    outside = found.outside[
+        slice(*np.searchsorted(activity.id[found.outside], launched))
+    ]  # launched in the aggregated iterations
+    rest: dict[str, Any] = dict.fromkeys(_SUMS, 0) | {"text": -1, "args": -1, "calls": len(outside)}
+    for name, values in weights(activity).items():
+        rest[f"{name}_own"] = rest[f"{name}_total"] = int(values[outside].sum())
+    table = pd.concat(
+        [pd.DataFrame(columns), pd.DataFrame([rest] if len(outside) else [], columns=list(columns))]
+    )
+    return table.groupby(["text", "args"], sort=True)[list(_SUMS)].sum().reset_index()
+
+
+def _inside(activity: Activity, source: Source, time: Ints) -> Any:
+    """What is in the aggregated iterations; the last one takes what is left if it goes to the end."""
+    chosen = source.aggregation
+    start, end = source.store.rows(
+        """select min(start), max("end") from iteration
+           where iteration_set = ? and worker = ? and number between ? and ?""",
+        (chosen.iteration_set, activity.worker, chosen.first, chosen.last),
+    )[0]
+    return (time >= start) & ((time < end) | (end >= activity.span[1]))
+
+
+def _said(
+    text: list[int], args: list[int], texts: dict[int, str], group_by: str
+) -> dict[str, list[str | None]]:
+    """Name, shapes and stack of events with these texts, as far as they are asked for."""
+    out: dict[str, list[str | None]] = {
+        "name": [UNASSOCIATED if one < 0 else operator_name(texts[one]) for one in text]
+    }
+    if group_by != "name":
+        described = [_described(texts.get(more, texts.get(one, ""))) for one, more in zip(text, args)]
+        out["shapes"] = [one[0] for one in described]
+        if group_by == "stack":
+            out["stack"] = [one[1] for one in described]
+    return out
+
+
+def _described(text: str) -> tuple[str | None, str | None]:
+    """Shapes and stack that a text tells."""
+    marker = decode(text)
+    if isinstance(marker, CallMarker):
+        return shapes(marker.call), "\n".join(marker.trace) or None
+    if isinstance(marker, OperatorMarker) and marker.sizes:
+        return "; ".join(map(str, marker.sizes)), None
+    return None, None
+
+
+def eligible_by_name(name: str) -> bool:
+    """Whether tensor cores could do an operator, or the backward of one.
+
+    >>> [eligible_by_name(name) for name in ("aten::conv2d", "AddmmBackward0", "aten::convolution_backward")]
+    [True, True, True]
+    >>> [eligible_by_name(name) for name in ("torch.nn.functional.linear", "aten::add_", "MeanBackward1")]
+    [True, False, False]
+    """
+    name = name.removeprefix(EVALUATE)
+    if is_node(name):
+        name = "aten::" + _CAPITAL.sub("_", name.partition("Backward")[0]).lower()
+    mod, _, op = name.rpartition(".") if "::" not in name else ("aten", "", name)
+    return eligible(Call(mod, op, ())) or eligible(Call(mod, op.partition("_backward")[0], ()))
+
+
+def _table(source: Source, found: pd.DataFrame) -> pd.DataFrame:
+    """The columns of the report, by device time, then host time."""
+    for which in ("own", "total"):
+        known = found[f"kernel_{which}"].where(found[f"kernel_{which}"] > 0)
+        found[f"tc_{which}"] = 100 * found[f"tc_{which}"].astype(float) / known.astype(float)
+    outside = found["name"] == UNASSOCIATED
+    for name in ("calls", "host_own", "host_total"):  # nobody called it
+        found[name] = found[name].astype("Int64").where(~outside)
+    found["tc_eligible"] = [None if one == UNASSOCIATED else eligible_by_name(one) for one in found["name"]]
+    found = found.sort_values(
+        ["device_own", "host_own", "name"], ascending=[False, False, True], kind="stable", ignore_index=True
+    )
+    shown = {f"{kind}_{which}": f"{kind}_{to}_ns" for kind in ("host", "device")
+             for which, to in (("own", "self"), ("total", "total"))}  # fmt: skip
+    found = found.rename(columns=shown | {"tc_own": "tc_self"})
+    if not source.gpu:
+        found = found.assign(device_self_ns=None, device_total_ns=None)
+    return found

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of the communication other kernels hide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pyprof.db.activity import Activity
+from pyprof.db.bounds import Steps, activities
+from pyprof.db.source import Source
+from pyprof.reports import Column, report
+from pyprof.reports.step_time import PARTIAL, START, STEP, TOTAL, WORKER, of_steps, stacked
+
+_COLUMNS = (
+    WORKER,
+    STEP,
+    Column("device", "Device", "", "Number of the device."),
+    START,
+    TOTAL,
+    Column("computation_ns", "Computation (ns)", "ns", "Time with at least one kernel that is no collective."),
+    Column("communication_ns", "Communication (ns)", "ns", "Time with at least one kernel of a collective."),
+    Column("overlap_ns", "Overlap (ns)", "ns", "Time with both: communication that computation hides."),
+    Column("exposed_ns", "Exposed (ns)", "ns", "Time with a collective and no other kernel."),
+    Column("overlap", "Overlap (%)", "%", "Overlap as a share of the communication; empty without any.", float),
+    Column("memory_ns", "Copies and Sets (ns)", "ns", "Time with a copy or set and no kernel."),
+    Column(
+        "other_ns", "Other (ns)", "ns",
+        "Time in which the device did nothing: computation, exposed communication, copies and sets, and this add up to "
+        "the step.",
+    ),
+    PARTIAL,
+)  # fmt: skip
+
+
+@report("overlap", "Computation and Communication", _COLUMNS)
+def overlap(source: Source) -> pd.DataFrame:
+    """One row per worker, step and device on which something ran, with the device's bounds of steps as in step_time.
+    Collectives are told by the names of kernels, never by ranges. Time is that of unions: two kernels at once count
+    once. None in a recording without a GPU."""
+    rows = [
+        _rows(activity, steps, device)
+        for activity, steps in activities(source)
+        for device in activity.devices
+    ]
+    table = stacked(rows, list(_COLUMNS))
+    return table.sort_values(["worker", "step", "device"], kind="stable", ignore_index=True)
+
+
+def _rows(activity: Activity, steps: Steps, device: int) -> dict[str, Any]:
+    parts = activity.classes(activity.on(device))
+    kernels = parts["kernel"].with_(parts["communication"])
+    every = kernels.with_(parts["memcpy"]).with_(parts["memset"])
+    computation, communication, kernel, busy = (
+        union.within(steps.start, steps.end)
+        for union in (parts["kernel"], parts["communication"], kernels, every)
+    )
+    both = computation + communication - kernel
+    share = np.where(communication > 0, 100 * both / np.maximum(communication, 1), np.nan)
+    said = of_steps(activity, steps)
+    return {
+        **said, "device": device, "computation_ns": computation, "communication_ns": communication,
+        "overlap_ns": both, "exposed_ns": communication - both, "overlap": share, "memory_ns": busy - kernel,
+        "other_ns": said["total_ns"] - busy,
+    }  # fmt: skip

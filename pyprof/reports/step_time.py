@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each step was spent on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pyprof.db.activity import Activity
+from pyprof.db.bounds import Steps, activities
+from pyprof.db.partition import Union, partition
+from pyprof.db.source import Source
+from pyprof.model import Ints
+from pyprof.reports import Column, Option, report
+
+WORKER = Column("worker", "Worker", "", "Process that ran it.", str)
+STEP = Column(
+    "step", "Step", "", "Number of the step as the program marked it, else of the iteration, from 0."
+)
+START = Column(
+    "start", "Start (ns)", "ns",
+    "Start of the step: its start on the host, or the end of the step before, whichever is later.",
+)  # fmt: skip
+TOTAL = Column(
+    "total_ns", "Total (ns)", "ns",
+    "Length of the step. It ends with its end on the host, or with the last event on a device that it launched.",
+)  # fmt: skip
+PARTIAL = Column(
+    "partial", "Partial", "",
+    "Whether the recording ends within it: a last step that launched nothing or less than 0.8 times as many events as "
+    "the one before, or what is left after the last end of a key operator. Such a step is shown and counted.", bool,
+)  # fmt: skip
+_ON_GPU = {
+    "kernel": "Kernels but collectives; with --categories=7 collectives too.",
+    "memcpy": "Copies on a device.",
+    "memset": "Sets on a device.",
+    "communication": "Kernels of collectives.",
+    "runtime": "API calls of any thread.",
+}
+_ON_CPU = {
+    "dataloader": "Waits of the training loop for its data loader.",
+    "cpu": "Operator events and named ranges of any thread, but those of steps.",
+    "other": "What is left of the step.",
+}
+
+
+def _part(key: str, text: str) -> Column:
+    before = (
+        ""
+        if key in ("kernel", "other")
+        else " What is at the same time one of the columns before does not count."
+    )
+    needs = " Unknown in a recording without a GPU." if key in _ON_GPU else ""
+    heading = {"cpu": "CPU", "dataloader": "DataLoader"}.get(key, key.title())
+    return Column(f"{key}_ns", f"{heading} (ns)", "ns", f"{text}{before}{needs}")
+
+
+@report(
+    "step_time",
+    "Step Time Breakdown",
+    (
+        WORKER,
+        STEP,
+        START,
+        TOTAL,
+        *(_part(key, text) for key, text in (_ON_GPU | _ON_CPU).items()),
+        PARTIAL,
+    ),
+    options=(
+        Option(
+            "categories",
+            "Parts of a step: 8, or the 7 of the TensorBoard plugin, in which kernels of collectives are kernels.",
+            {"8": (), "7": ("communication_ns",)},
+        ),
+    ),
+)
+def step_time(source: Source, categories: str) -> pd.DataFrame:
+    """One row per worker and step. The parts add up to the length of the step: what happens at the same time, on any
+    device or thread, counts for the first of them alone. Steps have the device's bounds: one lasts until all that it
+    launched has ended, and the next begins there."""
+    rows = [_rows(source, activity, steps, categories == "7") for activity, steps in activities(source)]
+    return stacked(
+        rows, [WORKER, STEP, START, TOTAL, *(_part(key, "") for key in _ON_GPU | _ON_CPU), PARTIAL]
+    )
+
+
+def _rows(source: Source, activity: Activity, steps: Steps, seven: bool) -> dict[str, Any]:
+    device = activity.classes(np.ones(len(activity.id), bool))
+    if seven:
+        device["kernel"] = device["kernel"].with_(device["communication"])
+        device["communication"] = Union(steps.start[:0], steps.start[:0])
+    classes = {**device, "runtime": activity.runtime, "dataloader": activity.dataloader, "cpu": activity.cpu}
+    parts = dict(zip((*classes, "other"), partition(list(classes.values()), steps.start, steps.end)))
+    known = {name: part if source.gpu or name in _ON_CPU else None for name, part in parts.items()}
+    return {**of_steps(activity, steps), **{f"{name}_ns": part for name, part in known.items()}}
+
+
+def of_steps(activity: Activity, steps: Steps) -> dict[str, Any]:
+    """Columns that say which step a row is of."""
+    length: Ints = steps.end - steps.start
+    return {
+        "worker": activity.name, "step": steps.number, "start": steps.start, "total_ns": length,
+        "partial": steps.partial if steps.known else None,
+    }  # fmt: skip
+
+
+def stacked(rows: list[dict[str, Any]], columns: list[Column]) -> pd.DataFrame:
+    """Tables of workers below each other; of none the columns alone."""
+    keys = [column.key for column in columns]
+    frames = [pd.DataFrame(one, dtype=object)[keys] for one in rows]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=keys, dtype=object)
