@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from pyprof.model import Column, Device, Ints, Process, Strings, Thread, Trace
+from pyprof.model import Call, Column, Device, Ints, Process, Stack, Strings, Thread, Trace
 
 # 2001 as ns of the unix epoch. Clocks that count from the start of a session or of the machine are far below.
 _EPOCH = 10**18
 _UNALIGNED = "files without an absolute time (each begins at its own zero)"
 _START = "session_start_unix_ns"
 
-_PLAIN, _TEXT, _THREAD, _PROCESS, _TIME, _GPU = range(6)
+_PLAIN, _TEXT, _THREAD, _PROCESS, _TIME, _GPU, _STACK = range(7)
 # What the numbers of a column mean, by its name.
 MEANING = {
     **dict.fromkeys(("text", "name", "domain"), _TEXT),
@@ -33,10 +33,11 @@ MEANING = {
     **dict.fromkeys(("process",), _PROCESS),
     **dict.fromkeys(("start", "end", "time"), _TIME),
     **dict.fromkeys(("gpu",), _GPU),
+    **dict.fromkeys(("stack",), _STACK),
     **dict.fromkeys(
         ("operator", "kind", "seq", "scope", "correlation", "device", "context", "stream", "grid", "block",
          "registers", "shared_memory", "bytes", "graph_node", "occupancy", "source_kind", "target_kind", "number",
-         "address", "allocated", "reserved"), _PLAIN),
+         "address", "allocated", "reserved", "order"), _PLAIN),
 }  # fmt: skip
 
 
@@ -73,8 +74,10 @@ def merge(traces: list[Trace], path: str) -> Trace:
     ]
     strings, threads, found = Strings(), list[Thread](), list[Process]()
     devices: list[Device] = []
+    stacks: list[Stack] = []
+    calls: dict[int, Call] = {}
     for part in parts:
-        part.enter(strings, threads, found, devices)
+        part.enter(strings, threads, found, devices, stacks, calls)
     formats = {trace.format for trace in traces}
     tables = {
         field.name: _joined([getattr(trace, field.name) for trace in traces], parts)
@@ -84,7 +87,8 @@ def merge(traces: list[Trace], path: str) -> Trace:
     meta = _facts(traces) | {"run.files": str(len(traces)), "run.clock": "unix" if aligned else "own zero"}
     out = Trace(
         path=path, format=formats.pop() if len(formats) == 1 else "mixed", strings=strings, processes=found,
-        threads=threads, devices=devices, meta=meta, t0=zero, **tables,
+        threads=threads, devices=devices, meta=meta, t0=zero, stacks=stacks, calls=calls,
+        slack=max(trace.slack for trace in traces), **tables,
     )  # fmt: skip
     for trace in traces:
         for reason, count in trace.lost.items():
@@ -101,12 +105,20 @@ class _Part:
         self._gpu = 0
 
     def enter(
-        self, strings: Strings, threads: list[Thread], found: list[Process], devices: list[Device]
+        self,
+        strings: Strings,
+        threads: list[Thread],
+        found: list[Process],
+        devices: list[Device],
+        stacks: list[Stack],
+        calls: dict[int, Call],
     ) -> None:
-        """Add this recording's texts, threads, processes and devices."""
+        """Add this recording's texts, threads, processes, devices, call stacks and calls."""
         trace = self._trace
         self._text = np.array([strings.code(text) for text in trace.strings.texts] or [0], np.int32)
-        self._thread, self._process = len(threads), len(found)
+        self._thread, self._process, self._stack = len(threads), len(found), len(stacks)
+        stacks += trace.stacks
+        calls |= {int(self._text[code]): call for code, call in trace.calls.items()}
         mine = processes(trace)
         if (trace.gpu.process < 0).any():  # unknown, but not those of another file
             like = mine[0] if mine else Process(0)
@@ -132,6 +144,8 @@ class _Part:
             return np.where(values < 0, self._unknown, values) + np.int32(self._process)
         if meaning == _GPU:
             return np.where(values < 0, values, values + self._gpu)
+        if meaning == _STACK:
+            return np.where(values < 0, values, values + np.int32(self._stack))
         return values + self._shift if meaning == _TIME and self._shift else values
 
 
