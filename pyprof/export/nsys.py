@@ -72,7 +72,7 @@ def nsys(store: Store, window: Window, path: str, compress: bool) -> None:
         )
     if not store.rows("select 1 from event_block where kind < 3 limit 1"):
         raise UsageError(
-            f"{store.path}: nothing ran on a GPU: an export of Nsight Systems would hold no kernel. Use --format=chrome."
+            f"{store.path}: nothing ran on a GPU: Nsight Systems exports kernels. Use --format=chrome."
         )
     with closing(sqlite3.connect(path, isolation_level=None, uri=True)) as target:
         target.executescript("pragma journal_mode = off; pragma synchronous = off;")
