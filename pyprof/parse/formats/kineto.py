@@ -41,7 +41,7 @@ from pyprof.model import (
 from pyprof.parse.assemble import Clock
 from pyprof.parse.formats import FORMATS
 from pyprof.parse.join import link
-from pyprof.parse.tracejson import communication, convolutions, facts, forward
+from pyprof.parse.tracejson import captures, communication, convolutions, facts, forward
 from pyprof.parse.tracejson import text as texts
 from pyprof.parse.tracejson.arguments import call
 from pyprof.parse.tracejson.columns import Collector, Parts
@@ -60,23 +60,30 @@ class Kineto:
 
     @staticmethod
     def load(path: Path) -> Trace:
-        lost: dict[str, int] = {}
-        found = document(texts.read(path, lost), lost)
-        if found is None:
-            raise FormatError(
-                f"{path}: is JSON without a list of trace events; expected a trace that torch.profiler wrote "
-                "(export_chrome_trace)."
-            )
-        collector = Collector(lost)
-        for events in chunks(found, lost):
-            collector.add(events)
-        trace = _Builder(path, found, collector).trace()
-        if not len(trace.ops) and not len(trace.gpu):
-            raise FormatError(
-                f"{path}: no operators and no kernels among {len(found.events)} events{trace.told()}. Record with "
-                "torch.profiler and the activities CPU and CUDA."
-            )
+        trace = read(path)
+        captures.join(trace, path, read)
         return trace
+
+
+def read(path: Path) -> Trace:
+    """One file by itself."""
+    lost: dict[str, int] = {}
+    found = document(texts.read(path, lost), lost)
+    if found is None:
+        raise FormatError(
+            f"{path}: is JSON without a list of trace events; expected a trace that torch.profiler wrote "
+            "(export_chrome_trace)."
+        )
+    collector = Collector(lost)
+    for events in chunks(found, lost):
+        collector.add(events)
+    trace = _Builder(path, found, collector).trace()
+    if not len(trace.ops) and not len(trace.gpu):
+        raise FormatError(
+            f"{path}: no operators and no kernels among {len(found.events)} events{trace.told()}. Record with "
+            "torch.profiler and the activities CPU and CUDA."
+        )
+    return trace
 
 
 class _Builder:
@@ -184,9 +191,11 @@ class _Builder:
         stack = np.full(len(start), -1, np.int32)
         outside = np.flatnonzero(~_inside(ops, thread, start))
         stack[outside] = stacks.at(thread[outside], start[outside])
+        named = of.values("kernel", np.int32)
         return Launches(
             thread=thread, start=start, end=of.values("end"), name=of.values("name", np.int32), stack=stack,
             correlation=np.where(correlation.mask(), correlation.values, -1),
+            kernel=Column(np.maximum(named, 0), named >= 0), node=of.column("node"),
         )  # fmt: skip
 
     def _ranges(self) -> tuple[Ranges, Steps]:
@@ -233,7 +242,8 @@ class _Builder:
             process=self._owner(launches, correlation), start=of.values("start"), end=of.values("end"), kind=kind,
             name=name.astype(np.int32), grid=of.column("grid", (3,)), block=of.column("block", (3,)),
             correlation=correlation, graph_node=Column(node.values, node.mask() & (node.values != 0)),
-            source_kind=ends[0], target_kind=ends[1], **{key: of.column(key) for key in plain},
+            source_kind=ends[0], target_kind=ends[1], op=np.full(len(kind), -1, np.int32),
+            **{key: of.column(key) for key in plain},
         )  # fmt: skip
 
     def _owner(self, launches: Launches, correlation: Column) -> Ints:

@@ -91,6 +91,8 @@ class DeviceArgs(_Communication, gc=False):
 
 class LaunchArgs(msgspec.Struct, gc=False):
     correlation: Any = None
+    kernel: str | None = None
+    node: Any = _field("graph node id")
 
 
 class AllocationArgs(msgspec.Struct, gc=False):
@@ -293,10 +295,12 @@ class Collector:
 
     def _launches(self, events: list[Event], kind: int) -> None:
         events, start, end = self._timed(events)
+        code = self.strings.code
         told: list[LaunchArgs] = arguments(_DECODERS[LaunchArgs], events, LaunchArgs())
         self.launches.add(
             thread=self._thread(events), start=start, end=end, name=self._code(events),
-            correlation=integers([a.correlation for a in told]),
+            correlation=integers([a.correlation for a in told]), node=integers([a.node for a in told]),
+            kernel=np.array([-1 if a.kernel is None else code(a.kernel) for a in told], np.int32),
         )  # fmt: skip
 
     def _functions(self, events: list[Event], kind: int) -> None:
