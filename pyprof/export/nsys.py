@@ -152,7 +152,7 @@ def _queries(window: Window) -> list[str]:
             where kind < 4 and {window.sql("range.start", "range.dur")} order by range.id""",
         f"""insert into NVTX_EVENTS
             select start, end, {_START_END}, null, null, null, 'ProfilerStep#' || number,
-                   (select min(tid) from of_thread join profile.thread on thread.id = of_thread.thread
+                   (select min(of_thread.tid) from of_thread join profile.thread on thread.id = of_thread.thread
                     where thread.worker = step.worker), null, null, 0
             from profile.step where {window.sql("step.start", "(step.end - step.start)")} order by worker, start""",
         f"""insert into CUPTI_ACTIVITY_KIND_RUNTIME
