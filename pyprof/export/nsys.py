@@ -4,7 +4,8 @@
 What the format has no place for is left out: operators of the profile, costs, context and grid of events that have
 none. RecordFunction events become ranges in emit_nvtx's spelling, `aten::mm, seq = 7`; steps that the program marked
 become ranges ProfilerStep#N. Calls are numbered anew as correlation ids. globalTid has 24 bits for a thread: a larger
-tid is cut to those, or where two would be equal replaced. Workers of equal pid are on machines of their own.
+tid is cut to those, or where two would be equal replaced. Workers of equal pid are on machines of their own; of
+devices of one number the first worker's is described.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ create table CUPTI_ACTIVITY_KIND_MEMCPY (
 create table CUPTI_ACTIVITY_KIND_MEMSET (
     start integer, end integer, deviceId integer, contextId integer, streamId integer, correlationId integer,
     globalPid integer, value integer, bytes integer, graphNodeId integer, memKind integer);
--- Of the profile: the globalPid of each worker and what is added to the numbers of its calls, the globalTid of each thread, the copyKind of each name.
+-- Of the profile: the globalPid of each worker and what is added to the numbers of its calls, the globalTid of each
+-- thread, the copyKind of each name.
 create temp table of_worker (worker integer primary key, pid integer, first integer);
 create temp table of_thread (thread integer primary key, tid integer);
 create temp table of_copy (name integer primary key, kind integer);
@@ -115,9 +117,11 @@ def _small(store: Store, target: sqlite3.Connection) -> None:
     target.execute(
         """insert into TARGET_INFO_GPU
            select 0, number, name, sm_count, memory_bytes,
-                  cast(substr(compute_capability, 1, instr(compute_capability, '.') - 1) as integer),
-                  cast(substr(compute_capability, instr(compute_capability, '.') + 1) as integer), clock_hz, bandwidth,
-                  number from profile.device where name is not null group by number"""
+                  cast(substr(capability, 1, instr(capability, '.') - 1) as integer),
+                  cast(substr(capability, instr(capability, '.') + 1) as integer), clock_hz, bandwidth,
+                  number
+           from (select *, case when compute_capability glob '[0-9]*.[0-9]*' then compute_capability end as capability
+                 from profile.device) where name is not null group by number"""
     )
 
 
@@ -164,7 +168,8 @@ def _queries(window: Window) -> list[str]:
         f"""insert into CUPTI_ACTIVITY_KIND_RUNTIME
             select start, start + dur, 0, of_thread.tid, (api.id & {_NUMBER}) + of_worker.first, name * 3, 0, null
             from profile.api join of_thread on of_thread.thread = api.thread
-            join of_worker on of_worker.worker = api.id >> 40 where {window.sql("api.start", "api.dur")} order by api.id""",
+            join of_worker on of_worker.worker = api.id >> 40
+            where {window.sql("api.start", "api.dur")} order by api.id""",
         f"""insert into CUPTI_ACTIVITY_KIND_KERNEL
             select {common.format(more="null, ")}, event.name * 3 + 1, event.name * 3 + 2, null, registers, grid_x,
                    grid_y, grid_z, block_x, block_y, block_z, shared_memory, shared_memory * 0, event.graph

@@ -18,9 +18,6 @@ from pyprof.session import Profile
 from tests import build
 from tests.parse.test_invariance import training
 
-# What a file has no place for, or numbers anew.
-_OTHER = ("worker", "seq", "thread")
-
 
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,20 +55,20 @@ def test_kernels_operators_and_ranges_are_the_same(writer: str, tmp_path: Path) 
     assert plain(back.kernels) == plain(prof.kernels)
     assert plain(back.ops, "thread") == plain(prof.ops, "thread")
     assert ranges(back) == ranges(prof)
-    assert plain(back.devices) == plain(prof.devices)
+    assert plain(back.devices, "compute_capability") == plain(prof.devices, "compute_capability")
     assert plain(back.steps) == plain(prof.steps)
 
 
 def test_copies_sets_graphs_and_marks(tmp_path: Path) -> None:
-    recording = build.recording(
-        "own\n    > 40 graph=5 k\n    + 7 graph=6 l\n    > 9 stream=8 copy\n    > 3 set\nmark here\nbetween apart\n    wait 5\n"
-    )
+    lines = "own\n    > 40 graph=5 k\n    + 7 graph=6 l\n    > 9 stream=8 copy\n    > 3 set\n"
+    recording = build.recording(f"{lines}mark here\nbetween apart\n    wait 5\n")
     copied, empty = recording.kernels[2:]
     copied.size, copied.copy_kind, empty.size = 4096, 8, 64
     prof = pyprof.load(build.write_nsys(tmp_path / "net.sqlite", recording))
     back = again(prof, tmp_path / "out.sqlite")
     assert plain(back.kernels) == plain(prof.kernels)
-    assert [(k.kind, k.copied) for k in back.kernels.itertuples()][2:] == [("memcpy", 4096), ("memset", 64)]
+    moved = {k.kind: k.copied for k in back.kernels.itertuples() if k.kind != "kernel"}
+    assert moved == {"memcpy": 4096, "memset": 64}
     assert ranges(back) == ranges(prof)
     columns = "select kind, graph, copied, copy_from, copy_to from event order by id"
     assert back.database.rows(columns) == prof.database.rows(columns)
@@ -85,17 +82,17 @@ def test_operators_of_a_capture_become_ranges(tmp_path: Path) -> None:
         "op aten::zeros\n    > 2 fill\n"
         "thread 2\nop seq=3 forward=1 AddmmBackward0\n    > 30 volta_sgemm_tn\n"
     )
-    recording.steps += [(7, 0, 60), (8, 60, 130)]
+    recording.steps += [(7, 10, 60), (8, 60, 130)]
     prof = pyprof.load(build.write_capture(tmp_path / "net.sqlite", recording))
     back = again(prof, tmp_path / "out.sqlite")
     kept = ["name", "start", "dur", "stream", "device", "op", "direction", "flops", "bytes", "launch"]
     assert plain(back.kernels[kept]) == plain(prof.kernels[kept])
-    assert (
-        back.kernels["op"].tolist() == ["linear", "aten::zeros", "linear"] or back.kernels["op"].notna().all()
-    )
-    assert [(r[0], r[4]) for r in ranges(back) if "::" in r[0] or "Backward" in r[0]] == [
-        ("aten::linear", 3), ("aten::addmm", 3), ("aten::zeros, op_id", None), ("AddmmBackward0", 3),
-    ] or True  # fmt: skip
+    numbered = [
+        (text, seq) for text, _, _, _, seq, _ in ranges(back) if text[:4] == "aten" or "Backward" in text
+    ]
+    assert numbered == [
+        ("aten::linear", 3), ("aten::addmm", 3), ("aten::zeros", None), ("AddmmBackward0", 3),
+    ]  # fmt: skip
     assert list(back.steps["start"]) == list(prof.steps["start"])
     assert back.aggregation.method == "ranges"
 
