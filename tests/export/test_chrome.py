@@ -207,6 +207,20 @@ def test_what_belongs_to_one_execution_has_its_external_id(prof: Profile, tmp_pa
     assert all("AddmmBackward0" in str(names) for names in backward)
 
 
+def test_an_execution_is_the_outermost_range_that_begins_with_it(tmp_path: Path) -> None:
+    recording = build.recording(STEP)
+    linear = next(one for one in recording.ranges if one.text == LINEAR)
+    recording.ops[0].start = linear.start  # within the clock's resolution
+    found = exported(
+        pyprof.load(build.write_capture(tmp_path / "net.sqlite", recording)), tmp_path / "x.json"
+    )
+    same = {
+        e["name"]: e["args"] for e in of(found, "cpu_op") if "addmm" in e["name"] or "linear" in e["name"]
+    }
+    assert same["torch.nn.functional.linear"]["op"].endswith("linear")
+    assert "op" not in same["aten::addmm"]
+
+
 def test_flows_join_launches_and_backward(prof: Profile, tmp_path: Path) -> None:
     found = exported(prof, tmp_path / "x.json")
     begin = {e["id"]: e for e in found if e["ph"] == "s" and e["cat"] == "ac2g"}

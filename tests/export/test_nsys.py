@@ -151,6 +151,9 @@ def test_what_other_tools_ask_for_is_there(tmp_path: Path) -> None:
     ).fetchall()
     mine = prof.kernels[(prof.kernels["kind"] == "kernel") & prof.kernels["launch"].notna()]
     assert sorted(found) == sorted((k.name, k.dur, 1) for k in mine.itertuples())
+    assert connection.execute("select count(*) from NVTX_EVENTS where eventType = 34 and end").fetchone() == (
+        0,
+    )
     assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
 
 

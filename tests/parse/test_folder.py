@@ -220,18 +220,15 @@ def test_without_an_absolute_time_each_file_begins_at_its_own_zero(tmp_path: Pat
 
 
 def test_equal_pids_of_two_files_are_two_processes(tmp_path: Path) -> None:
-    """Also on the CPU, where events nest by thread: of the same pid and tid at the same time in two containers."""
-    for name in ("a.sqlite", "b.sqlite"):
-        recording = build.recording(f"{LINEAR}\n    op seq=3 aten::addmm\n        wait 500\n")
-        build.write_capture(tmp_path / name, recording)
+    """Also on the CPU, where events nest by thread: of equal pid and tid at the same time in two containers."""
+    product = build.call("aten::mm", (64, 32), (32, 16))
+    for name, before, length in (("a.sqlite", 0, 500), ("b.sqlite", 20, 100)):
+        text = f"mine\n    wait {before}\n    op {product}\n        wait {length}\n"
+        build.write_capture(tmp_path / name, build.recording(text))
     prof = pyprof.load(tmp_path)
-    alone = pyprof.load(tmp_path / "a.sqlite")
-    assert len(prof.kernels) == 2 * len(alone.kernels)
-    both = prof.kernels.groupby("worker", observed=True)[["dur", "flops"]].sum()
-    assert both["dur"].tolist() == [int(alone.kernels["dur"].sum())] * 2
-    assert both["flops"].tolist() == [int(alone.kernels["flops"].sum())] * 2
-    assert both["flops"].iloc[0] > 0
-    assert list(both.index) == ["a", "b"]
+    # Times as they were written: 10 for each begin and end. Each computes 2 * 64 * 32 * 16 FLOPs.
+    found = prof.kernels[["worker", "dur", "flops"]].values.tolist()
+    assert found == [["a", 510, 65536], ["b", 110, 65536]]
     assert main(["parse", str(tmp_path)]) == 1  # a net.dict has nothing but the pid
 
 
@@ -336,6 +333,7 @@ def test_several_runs_are_named(tmp_path: Path) -> None:
     nsys(tmp_path / "monday" / "a.sqlite", ONE)
     assert len(pyprof.load(tmp_path).kernels) == 3  # the only one
     nsys(tmp_path / "deep" / "er" / "a.sqlite", ONE)
+    nsys(tmp_path / "deep" / "er" / "capture_traces" / "graph.sqlite", ONE)
     assert pyprof.runs(tmp_path) == {"deep/er": tmp_path / "deep" / "er", "monday": tmp_path / "monday"}
     with pytest.raises(FormatError, match=r"holds 2 runs; load one of them: deep/er, monday\.$"):
         pyprof.load(tmp_path)
