@@ -42,6 +42,8 @@ def _write(store: Store, window: Window, file: BinaryIO) -> None:
         "schemaVersion": 1, "pyprof": pyprof.__version__, "deviceProperties": dimensions.devices(store),
         "displayTimeUnit": "ms", "traceName": store.meta.get("source", ""),
     }  # fmt: skip
+    if group := dimensions.distributed(store):
+        head["distributedInfo"] = group
     begin = unix_start(int(store.meta.get("t0", 0)), store.meta)
     if begin is not None:
         head["baseTimeNanoseconds"] = begin

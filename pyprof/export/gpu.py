@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyprof.export import dimensions
 from pyprof.export.events import MASK, Events, event, flow
 from pyprof.export.text import chosen, line, number, optional
-from pyprof.model import MEMSET, Column
+from pyprof.model import Column
 
 
 def events(trace: Events, worker: int) -> Iterator[pa.Array]:
@@ -37,7 +37,8 @@ def events(trace: Events, worker: int) -> Iterator[pa.Array]:
             ',"stream":', number(tids), optional(',"correlation":', correlation),
             optional(',"External id":', trace.external(found["op"])),
             optional("", chosen(shapes, found["geometry"])),
-            optional(',"bytes":', number(_bytes(found))), optional(',"flops":', number(found["flops"])),
+            optional(',"bytes":', number(found["copied"])), optional(',"flops":', number(found["flops"])),
+            optional(',"algorithmic bytes":', number(found["bytes"])),
             optional(',"graph node id":', number(found["graph"])),
             optional("", chosen(trace.operators, found["operator"])),
             optional("", chosen(trace.sites, found["site"])), "}}",
@@ -79,12 +80,3 @@ def backward(trace: Events, worker: int) -> Iterator[pa.Array]:
         for what, thread, start in (("s", "from_thread", "from_start"), ("f", "thread", "start")):
             pid, tid = trace.on_thread(found[thread].values)
             yield flow(what, "fwdbwd", identity, pid, tid, found[start].values)
-
-
-def _bytes(found: dict[str, Column]) -> Column:
-    """What a copy or set moves; of a kernel its algorithmic bytes."""
-    copied, kernel = found["copied"], found["bytes"]
-    memory = (found["kind"].values > 0) & (found["kind"].values <= MEMSET)
-    return Column(
-        np.where(memory, copied.values, kernel.values), np.where(memory, copied.mask(), kernel.mask())
-    )

@@ -39,7 +39,7 @@ def ranges(trace: Events, worker: int) -> Iterator[pa.Array]:
             chosen([one.args for one in shown], code),
             optional(',"Sequence number":', number(found["seq"])),
             optional(',"External id":', trace.external(found["op"])),
-            optional(',"flops":', number(found["flops"])), optional(',"bytes":', number(found["bytes"])),
+            optional(',"flops":', number(found["flops"])), optional(',"algorithmic bytes":', number(found["bytes"])),
             optional("", chosen(trace.operators, found["operator"])),
             optional("", chosen(trace.places, found["operator"])),
         )  # fmt: skip
@@ -129,10 +129,14 @@ def calls(trace: Events, worker: int) -> Iterator[pa.Array]:
         yield event("X", common, found["start"].values, found["dur"].values, args)
 
 
+def _is_step(text: str) -> bool:
+    return text.startswith("ProfilerStep#")
+
+
 def steps(trace: Events) -> Iterator[pa.Array]:
     """Iterations of the first cut, unless they are ranges anyway."""
     cut = trace.store.rows("select method from iteration_set order by id limit 1")
-    if not cut or cut[0][0] in ("ranges", "none"):
+    if not cut or cut[0][0] in ("ranges", "none") or any(map(_is_step, trace.strings.values())):
         return
     main = dict(
         trace.store.rows(

@@ -152,7 +152,7 @@ def test_events_of_the_gpu_are_those_of_the_profile(prof: Profile, tmp_path: Pat
     assert args["shapes"] == "(64, 32); (16, 32)"
     assert args["direction"] == "fprop"
     known = {k.full_name: k.bytes for k in prof.kernels.itertuples()}
-    assert args["bytes"] == known["volta_sgemm"]
+    assert args["algorithmic bytes"] == known["volta_sgemm"]
 
 
 def test_calls_ranges_and_operators_are_on_their_threads(prof: Profile, tmp_path: Path) -> None:
