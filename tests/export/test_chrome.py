@@ -17,8 +17,10 @@ import pytest
 import pyprof
 from pyprof.cli import main
 from pyprof.errors import PyProfError, UsageError
-from pyprof.export import chrome, events, text
+from pyprof.export import chrome, describe, events, text
 from pyprof.export.tracks import Tracks
+from pyprof.marker import encode
+from pyprof.model import Arg, Call, Other, Tensor
 from pyprof.parse import pool
 from pyprof.session import Profile
 from tests import build
@@ -438,3 +440,58 @@ def test_torchs_own_validator_finds_nothing(
     found.export("chrome", path)
     assert validator.validate_trace(str(path)) == (True, [])
     assert len(read(path)["traceEvents"]) > 20
+
+
+def test_arguments_without_a_value_keep_their_type() -> None:
+    call = Call("aten", "aten::f", (Arg("", Other("Generator", "cpu")), Arg("", None), Arg("", (1, 2))))
+    shown = describe.of_event("aten::f", encode(call))
+    args = json.loads(f"{{{shown.args[1:]}}}")
+    assert args["Input type"] == ["Generator", "", "ScalarList"]
+    assert args["Concrete Inputs"] == ["cpu", "", "[1, 2]"]
+    assert args["Input Dims"] == [[], [], []]
+
+
+def test_a_collective_says_what_the_validator_asks_for() -> None:
+    exchanged = Tensor((8,), "bfloat16")
+    call = Call("aten", "record_param_comms", (
+        Arg("collective", "all_gather"), Arg("input", exchanged), Arg("output", Tensor((16,), "bfloat16")),
+        Arg("ranks", 2),
+    ))  # fmt: skip
+    args = json.loads(f"{{{describe.of_event('record_param_comms', encode(call)).args[1:]}}}")
+    assert args == {
+        "Collective name": "all_gather", "In msg nelems": 8, "Out msg nelems": 16, "dtype": "BFloat16", "Group size": 2,
+    }  # fmt: skip
+    assert "Collective name" not in describe.of_event("record_param_comms", encode(Call("aten", "x"))).args
+
+
+# Recordings of torch.profiler in today's spelling: what is exported reads as the same profile.
+KINETO = [
+    "mi210_gpu_only.json.gz",
+    "nccl_a100_rank0of2.json.gz",
+    pytest.param("h100_owlv2_large.json.gz", marks=pytest.mark.long),
+    pytest.param("v100_216k_events.json.gz", marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize("name", KINETO)
+def test_traces_of_torch_profiler_come_back_as_they_were(data: Path, tmp_path: Path, name: str) -> None:
+    source = data / "kineto" / name
+    if not source.exists():
+        pytest.skip(f"no {name} among the recordings of others")
+    validator = pytest.importorskip(
+        "torch.profiler._trace_validator", reason="this torch has no trace validator"
+    )
+    prof, path = pyprof.load(source), tmp_path / "x.json.gz"
+    prof.export("chrome", path)
+    back = pyprof.load(path)
+    for mine, theirs in (
+        (prof.kernels, back.kernels),
+        (prof.steps, back.steps),
+        (prof.devices, back.devices),
+    ):
+        pd.testing.assert_frame_equal(
+            mine.reset_index(drop=True).astype(object), theirs.reset_index(drop=True).astype(object)
+        )
+    assert len(prof.ops) == len(back.ops)
+    # What the original lacks the export cannot have.
+    assert validator.validate_trace(str(path))[0] == validator.validate_trace(str(source))[0]
