@@ -69,16 +69,16 @@ def direction(codes: Iterable[int]) -> list[str | None]:
     return [None if DIRECTIONS[code] == "na" else DIRECTIONS[code] for code in codes]
 
 
-def spans(source: Source, what: str = "event") -> list[tuple[int, int]]:
-    """Ids of the events (or ops) of the aggregated iterations, [first, last) of each worker."""
+def spans(source: Source) -> list[tuple[int, int]]:
+    """Ids of the events that were launched in the aggregated iterations, [first, last) of each worker."""
     chosen = source.aggregation
     rows = source.store.rows(
-        f"""select min(first_{what}), max(last_{what}) from iteration
-            where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
-            group by worker order by worker""",
+        """select min(first_event), max(last_event) from iteration
+           where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
+           group by worker order by worker""",
         (chosen.iteration_set, chosen.first, chosen.last, source.worker, source.worker),
     )
-    return [(low, high) for low, high in rows if high > low]
+    return [(low, high) for low, high in rows]
 
 
 def launched(source: Source, columns: str, condition: str) -> dict[str, Column]:

@@ -401,3 +401,44 @@ def test_the_ledger_of_each_worker_adds_up_to_that_of_the_run():
             unknown = kernels[kernels[column].isna()]
             found = known["time"].get((line, "unknown"), 0)
             assert found == unknown["dur"].sum(), line
+
+
+@examples(8)
+@given(seed=st.integers(0, 1 << 32))
+def test_pieces_of_a_run_add_up_and_the_order_of_its_rows_changes_nothing(seed):
+    what = random_events(seed)
+    end = max(k.end for k in what.kernels)
+    what.steps = [(0, 1, end // 3), (1, end // 3, end // 2), (2, end // 2, end)]
+    if not any(k.process == 100 for k in what.kernels):
+        return
+    prof = load(what)
+
+    def figures(chosen: session.Profile) -> dict[Any, int]:
+        out: dict[Any, int] = defaultdict(int)
+        for name, keys, sums in (
+            (
+                "operator",
+                ("name",),
+                ("calls", "device_self_ns", "device_total_ns", "host_self_ns", "host_total_ns"),
+            ),
+            ("kernel_summary", ("name",), ("calls", "total_ns")),
+            ("memory_copies", ("worker", "kind", "operator"), ("calls", "total_ns", "bytes", "exposed_ns")),
+            ("coverage", ("worker", "line", "part"), ("time", "count")),
+        ):
+            for row in rows(chosen.report(name)):
+                if row.get("line") != "dropped":
+                    for column in sums:
+                        out[(name, column, *(row[key] for key in keys))] += row[column] or 0
+        return {key: value for key, value in out.items() if value}
+
+    whole = figures(prof)
+    other = copy.deepcopy(what)
+    for part in (other.ops, other.ranges, other.launches, other.kernels):
+        random.Random(seed).shuffle(part)
+    assert figures(load(other)) == whole
+    added: dict[Any, int] = defaultdict(int)
+    for first, last in ((0, 0), (1, 2)):
+        prof.aggregate(first, last)
+        for key, value in figures(prof).items():
+            added[key] += value
+    assert added == whole
