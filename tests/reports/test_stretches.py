@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import random
 from collections import defaultdict
-from pathlib import Path
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof import session
-from tests.build import Kernel, Launch, Range, Recording, examples, recording, scratch, write_capture
+from tests.build import Kernel, Launch, Range, Recording, examples, recording
 from tests.oracle import Oracle
 from tests.reports import stretches
 from tests.reports.test_oracle import KEY, load, pids, random_recording, rows
@@ -230,6 +230,8 @@ SYNC = "cudaStreamSynchronize_v3020"
     ("calls", "wait", "cause"),
     [
         ([Launch(50, 60, 2)], None, "queued"),
+        ([Launch(90, 100, 2)], None, "queued"),
+        ([Launch(91, 101, 2)], None, "launch_bound"),
         ([Launch(150, 160, 2)], None, "launch_bound"),
         ([Launch(40, 105, 9, name=SYNC), Launch(150, 160, 2)], None, "synchronization"),
         (
@@ -284,11 +286,20 @@ def test_steps_of_a_recording_without_a_gpu_have_the_hosts_bounds(on_cpu):
     assert not any(len(on_cpu.report(name)) for name in ("overlap", "gpu", "idle"))
 
 
-def test_last_steps_without_events_are_shown_and_said_to_be_cut_off():
-    """Ten kernels, eight, seven, none: eight are not fewer than 0.8 times ten; seven are more than 0.8 times eight."""
+@pytest.mark.parametrize(
+    ("counts", "partial"),
+    [
+        ((10, 8, 7, 0), [False, False, False, True]),  # 7 are more than 0.8 times 8
+        ((10, 8), [False, False]),
+        ((10, 7), [False, True]),
+        ((10, 0, 7), [False, False, False]),  # in the middle it was the program
+        ((7, 0, 0), [False, True, True]),
+    ],
+)
+def test_last_steps_with_few_events_are_shown_and_said_to_be_cut_off(counts, partial):
     launches, kernels, at, number = [], [], 0, 0
     starts = []
-    for count in (10, 8, 7, 0):
+    for count in counts:
         starts.append(at)
         for _ in range(count):
             number += 1
@@ -296,7 +307,6 @@ def test_last_steps_without_events_are_shown_and_said_to_be_cut_off():
             kernels.append(Kernel("k", at + 5, at + 9, number))
             at += 10
         at += 10
-    steps = [(i, a, b) for i, (a, b) in enumerate(zip(starts, [*starts[1:], at]))]
-    path = Path(scratch()) / "a.sqlite"
-    prof = session.load(write_capture(path, Recording(launches=launches, kernels=kernels, steps=steps)))
-    assert prof.report("step_time")["partial"].tolist() == [False, False, False, True]
+    steps = [(i, a, b) for i, (a, b) in enumerate(pairwise([*starts, at]))]
+    prof = load(Recording(launches=launches, kernels=kernels, steps=steps))
+    assert prof.report("step_time")["partial"].tolist() == partial
