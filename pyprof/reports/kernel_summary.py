@@ -79,7 +79,7 @@ def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
     found["mean_ns"] = found["total_ns"] / found["calls"]
     found["tc"] = np.where(found["used"], True, np.where(found["unknown"], None, False))  # type: ignore[call-overload]
     for name in ("blocks_per_sm", "occupancy"):
-        found[name] = found[name] / found[f"{name}_of"].where(found[f"{name}_of"] > 0)
+        found[name] = found[name] / found[f"{name}_of"]  # of nothing: missing
     found = found.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
     texts = dict(source.store.rows("select id, name from kernel_name"))
     if group_by == "properties":

@@ -380,29 +380,34 @@ def test_a_module_is_its_own_time_and_that_of_the_modules_inside(seed):
     assert list(table) == sorted(table, key=lambda path: path.split("."))
 
 
-def test_the_ledger_of_each_worker_adds_up_to_that_of_the_run():
-    for seed in range(6):
-        prof = load(random_recording(seed))
-        if prof.aggregation.method != "none":
-            continue
-        table = prof.report("coverage")
-        whole = prof.coverage
-        mine = table[table["line"] != "dropped"]
-        for (_, _), part in mine.groupby(["worker", "line"]):
-            assert part["share"].sum() == pytest.approx(100) or part["time"].sum() == 0
-        sums = mine.groupby(["line", "part"])[["time", "count"]].sum()
-        known = whole[whole["line"] != "dropped"].set_index(["line", "part"])
-        assert sums.sort_index().to_dict() == known[["time", "count"]].sort_index().to_dict()
-        kernels = prof.kernels[prof.kernels["kind"] == "kernel"]
+@examples(8)
+@given(seed=st.integers(0, 1 << 32))
+def test_the_ledger_says_what_is_not_known_of_each_worker(seed):
+    what = random_recording(seed)
+    what.kernels.append(Kernel(KERNELS[0], 500, 517, None))
+    prof = load(what)
+    kernels = prof.kernels[(prof.kernels["kind"] == "kernel") & prof.kernels["step"].notna()]
+    mine = [r for r in rows(prof.report("coverage")) if r["line"] != "dropped"]
+    for worker in {r["worker"] for r in mine}:
+        here = kernels[kernels["worker"] == worker]
         for line, column in (
-            ("FLOPs", "flops"),
-            ("bytes", "bytes"),
-            ("launch record", "launch"),
-            ("module", "module"),
-        ):
-            unknown = kernels[kernels[column].isna()]
-            found = known["time"].get((line, "unknown"), 0)
-            assert found == unknown["dur"].sum(), line
+            ("FLOPs", "flops"), ("bytes", "bytes"), ("launch record", "launch"), ("module", "module"),
+            ("source line", "source"),
+        ):  # fmt: skip
+            parts = {r["part"]: r for r in mine if (r["worker"], r["line"]) == (worker, line)}
+            unknown = here[here[column].isna()]
+            found = parts.get("unknown", {"time": 0, "count": 0})
+            assert (found["time"], found["count"]) == (unknown["dur"].sum(), len(unknown))
+            assert sum(r["time"] for r in parts.values()) == here["dur"].sum()
+            assert sum(r["share"] for r in parts.values()) == pytest.approx(100)
+    whole = prof.coverage
+    if prof.aggregation.method == "none":
+        for row in rows(whole[whole["line"] != "dropped"]):
+            found = [r for r in mine if (r["line"], r["part"]) == (row["line"], row["part"])]
+            assert (row["time"], row["count"]) == (
+                sum(r["time"] for r in found),
+                sum(r["count"] for r in found),
+            )
 
 
 @examples(8)

@@ -231,6 +231,11 @@ SYNC = "cudaStreamSynchronize_v3020"
     [
         ([Launch(50, 60, 2)], None, "queued"),
         ([Launch(90, 100, 2)], None, "queued"),
+        (
+            [Launch(40, 105, 9, name=SYNC), Launch(60, 80, 10, name=SYNC), Launch(150, 160, 2)],
+            None,
+            "synchronization",  # one call inside the other
+        ),
         ([Launch(91, 101, 2)], None, "launch_bound"),
         ([Launch(150, 160, 2)], None, "launch_bound"),
         ([Launch(40, 105, 9, name=SYNC), Launch(150, 160, 2)], None, "synchronization"),
