@@ -100,7 +100,7 @@ def compare(prof: session.Profile, found: Oracle, key: str | None) -> None:
             assert [r["total_ns"] for r in here] == sorted((r["total_ns"] for r in here), reverse=True)
 
 
-@examples(25)
+@examples(10)
 @given(seed=st.integers(0, 1 << 32))
 def test_every_cell_equals_what_plain_python_makes_of_the_recording(seed):
     _, prof, found, key = cut(seed)
@@ -114,7 +114,7 @@ def test_every_cell_equals_what_plain_python_makes_of_the_recording(seed):
     compare(prof, found, key)
 
 
-@examples(15)
+@examples(6)
 @given(seed=st.integers(0, 1 << 32))
 def test_parts_of_steps_and_of_windows_add_up(seed):
     _, prof, _, _ = cut(seed)
@@ -169,7 +169,7 @@ def test_lengths_of_a_run_are_those_of_its_pieces(seed):
     assert {k: v for k, v in added.items() if v} == {k: v for k, v in whole.items() if v}
 
 
-@examples(8)
+@examples(5)
 @given(seed=st.integers(0, 1 << 32))
 def test_the_order_of_rows_in_a_recording_changes_nothing(seed):
     what, prof, _, _ = cut(seed)
