@@ -31,6 +31,7 @@ setup(
     install_requires=[
         "adbc-driver-sqlite",
         "cxxfilt",
+        "msgspec",
         "numpy",
         "nvtx",
         "pandas",

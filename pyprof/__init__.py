@@ -24,6 +24,7 @@ _HOME = {
     "wrap": "pyprof.capture.patch",
     "available": "pyprof.capture.collectors.layer",
     "load": "pyprof.session",
+    "runs": "pyprof.session",
     "estimate": "pyprof.estimating",
     "cost": "pyprof.prof.custom",
     "Cost": "pyprof.model",

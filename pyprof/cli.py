@@ -6,6 +6,7 @@ pyprof parse net.sqlite -o net.dict
 pyprof prof --csv net.dict
 pyprof report op_type net.sqlite    one of DLProf's reports
 pyprof save net.sqlite -o net_dldb.sqlite
+pyprof export -o net.json.gz net.sqlite   a trace for Perfetto
 pyprof info net.sqlite              what a recording holds
 pyprof info                         who can record the GPU here
 pyprof estimate train.py            FLOPs, bytes and parameters by module, without a recording
@@ -93,6 +94,9 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("prof", help="print the table of kernels", add_help=False)
     commands.add_parser("report", help="print a report of a recording or a profile database", add_help=False)
     commands.add_parser("save", help="make a profile database of a recording", add_help=False)
+    commands.add_parser(
+        "export", help="write a trace for Perfetto or tools of Nsight Systems", add_help=False
+    )
     commands.add_parser("info", help="say what a recording holds", add_help=False)
     return parser
 
@@ -138,6 +142,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from pyprof.info import main as info
 
         return info(words[1:])
+    if words[:1] == ["export"]:
+        from pyprof.exporting import main as export
+
+        return export(words[1:])
     if words[:1] == ["report"]:
         from pyprof.dlprof.report import report
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from pyprof.errors import PyProfError
 from pyprof.marker import CallMarker, decode
-from pyprof.model import KERNEL, MARK, MEMCPY, MEMSET, Trace
+from pyprof.model import KERNEL, MARK, MEMCPY, MEMSET, Device, Trace
 from pyprof.parse import formats
 
 # What stands in the head, not among the facts.
@@ -39,9 +39,9 @@ def summary(trace: Trace) -> dict[str, Any]:
         "span_ns": end - start if end >= start else None,
         "processes": [process._asdict() for process in trace.processes],
         "threads": len(trace.threads),
-        "devices": [device._asdict() for device in trace.devices] or _devices(meta),
+        "devices": [_device_facts(device) for device in trace.devices] or _devices(meta),
         "counts": counts(trace),
-        "facts": {name: value for name, value in meta.items() if not name.startswith(_HEAD)},
+        "facts": {name: value for name, value in meta.items() if not _in_head(name)},
         "overhead": {
             name.removeprefix("overhead."): _integer(value)
             for name, value in meta.items()
@@ -53,6 +53,18 @@ def summary(trace: Trace) -> dict[str, Any]:
         for name in [name for name, value in process.items() if value is None]:
             del process[name]
     return {name: value for name, value in out.items() if value is not None}
+
+
+def _in_head(name: str) -> bool:
+    """Whether a fact stands in the head; in a run of several files also that of one of them."""
+    return name.startswith(_HEAD) or (name.startswith("worker.") and any(f".{one}" in name for one in _HEAD))
+
+
+def _device_facts(device: Device) -> dict[str, Any]:
+    found = device._asdict()
+    if device.process is None:
+        del found["process"]
+    return found
 
 
 def counts(trace: Trace) -> dict[str, int]:
@@ -187,7 +199,8 @@ def _time(ns: int) -> str:
 
 def _process(process: Mapping[str, Any]) -> str:
     words = [str(process["pid"]), process.get("name") or ""]
-    words += [f"{name} {process[name]}" for name in ("rank", "host") if name in process]
+    words += [f"{name} {process[name]}" for name in ("rank", "host", "label") if name in process]
+    words += [f"span {process['span']}"] if process.get("span", 1) > 1 else []
     return " ".join(word for word in words if word)
 
 
@@ -205,7 +218,7 @@ def _plain(text: object) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     parser = argparse.ArgumentParser(prog="pyprof info", description="Example: pyprof info net.sqlite")
-    parser.add_argument("file", help="recording, as for parse")
+    parser.add_argument("file", help="recording, as for parse, or a folder of recordings")
     parser.add_argument("--json", action="store_true", help="one JSON object; default: text")
     arguments = parser.parse_args(argv)
     try:

@@ -62,20 +62,36 @@ def _order(first: Ints, rest: Callable[[Ints], Sequence[Ints]]) -> Ints:
     return order
 
 
-def clip(start: Ints, end: Ints) -> tuple[Ints, int]:
-    """Cut intervals that outlive their parent at the parent's end; return the ends and how many were cut."""
+def clip(start: Ints, end: Ints, slack: int = 0) -> tuple[Ints, int]:
+    """Cut intervals that outlive their parent at the parent's end; return the ends and how many were cut.
+
+    What overlaps the next by no more than `slack`, an error of rounding, is cut at the beginning of that instead.
+
+    >>> clip(np.array([0, 8]), np.array([9, 20]))[0].tolist(), clip(np.array([0, 8]), np.array([9, 20]), 1)[0].tolist()
+    ([9, 9], [8, 20])
+    """
     ends = end.tolist()
-    stack: list[int] = []
+    stack: list[int] = []  # indices
     count = 0
     for i, begin in enumerate(start.tolist()):
-        while stack and stack[-1] <= begin:
+        while stack and (ends[stack[-1]] <= begin or begin + slack >= ends[stack[-1]] < ends[i]):
+            ends[stack[-1]] = min(ends[stack[-1]], begin)
             stack.pop()
-        if stack and ends[i] > stack[-1]:
-            ends[i] = stack[-1]
+        if stack and ends[i] > ends[stack[-1]]:
+            ends[i] = ends[stack[-1]]
             count += 1
         if ends[i] > begin:
-            stack.append(ends[i])
+            stack.append(i)
     return np.array(ends, np.int64), count
+
+
+def nested(start: Ints, end: Ints, slack: int = 0) -> tuple[Nesting, int]:
+    """Nesting of intervals in `nesting_order`, cut where they overlap; and how many were cut by more than `slack`."""
+    try:
+        return Nesting(start, end), 0
+    except ValueError:
+        ends, count = clip(start, end, slack)
+        return Nesting(start, ends), count
 
 
 class Nesting:

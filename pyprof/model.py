@@ -12,6 +12,7 @@ Cost(flops=480, bytes=246)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, NamedTuple, Union
@@ -66,6 +67,22 @@ class Tensor(NamedTuple):
         if self.stride is not None and len(self.stride) == len(shape):
             shape = tuple(1 if step == 0 and size > 1 else size for size, step in zip(shape, self.stride))
         return (prod(shape) * bits + 7) // 8
+
+
+def tensor(shape: tuple[int, ...], dtype: str | None, stride: Sequence[int] | None) -> Tensor:
+    """A tensor of the model; strides of a contiguous one are left out.
+
+    >>> tensor((2, 3), "float32", (3, 1)), tensor((2, 3), "float32", (1, 2)).stride
+    (Tensor(shape=(2, 3), dtype='float32', stride=None), (1, 2))
+    """
+    if stride is None or len(stride) != len(shape):
+        return Tensor(shape, dtype)
+    expected = 1
+    for size, step in zip(reversed(shape), reversed(stride)):
+        if size != 1 and step != expected:
+            return Tensor(shape, dtype, tuple(stride)) if 0 not in shape else Tensor(shape, dtype)
+        expected *= size
+    return Tensor(shape, dtype)
 
 
 class Other(NamedTuple):
@@ -227,6 +244,8 @@ class Ops:
     text: Ints
     seq: Column
     forward_thread: Column  # index of the thread that ran the forward of this backward event
+    stack: Ints  # index in Trace.stacks, -1: not recorded
+    order: Column  # in which they began, as the recorder counts: decides between equal times
 
     def __len__(self) -> int:
         return len(self.start)
@@ -241,6 +260,7 @@ class Launches:
     end: Ints
     correlation: Ints
     name: Ints
+    stack: Ints  # index in Trace.stacks, -1: not recorded, or that of the operator around it
 
     def __len__(self) -> int:
         return len(self.start)
@@ -284,6 +304,13 @@ class Io:
 
     def __len__(self) -> int:
         return len(self.start)
+
+
+class Stack(NamedTuple):
+    """A call stack, outermost first, without the frames of torch itself, and the path of the module that runs."""
+
+    frames: tuple[str, ...] = ()
+    module: str | None = None
 
 
 @dataclass
@@ -371,7 +398,7 @@ class Steps:
 
 
 class Device(NamedTuple):
-    """A device of the recording."""
+    """A device of the recording; `process` indexes `Trace.processes`, None: all of them see it."""
 
     number: int
     name: str
@@ -380,6 +407,7 @@ class Device(NamedTuple):
     memory_bytes: int | None = None
     clock_hz: int | None = None  # of the multiprocessors, boosted
     bandwidth: int | None = None  # of the device's memory, bytes per second
+    process: int | None = None
 
 
 @dataclass
@@ -387,7 +415,8 @@ class Trace:
     """One recording of any origin, as columns. A table that the recording lacks is empty.
 
     The columns `text` and `name` index `strings`; `thread` indexes `threads`.
-    `lost` counts what was dropped, by reason.
+    `lost` counts what was dropped, by reason. `slack` is how many ns a time may be off by rounding: ranges that
+    overlap by so much follow each other. `calls` has the meaning of texts that need not be decoded again.
     """
 
     path: str
@@ -404,6 +433,9 @@ class Trace:
     functions: Functions = field(default_factory=no_functions)
     memory: Memory = field(default_factory=no_memory)
     collectives: Collectives = field(default_factory=no_collectives)
+    stacks: list[Stack] = field(default_factory=list)
+    calls: dict[int, Call] = field(default_factory=dict)
+    slack: int = 0
     devices: list[Device] = field(default_factory=list)
     meta: dict[str, str] = field(default_factory=dict)
     lost: dict[str, int] = field(default_factory=dict)
@@ -450,7 +482,8 @@ class Rows:
 
     One row is one line of net.dict. `site` indexes `sites`; `name` indexes `names`; `duration` is the time on the
     device, for an operator event its self time. `call` numbers the outermost call, one number per instance;
-    `inner_calls` number the recorded calls inside it, outermost first (none in our own captures).
+    `inner_calls` number the recorded calls inside it, outermost first (none in our own captures). `process` tells
+    processes apart, whose pids may be equal on two hosts; -1 is unknown.
     """
 
     names: list[str]  # full names
@@ -480,6 +513,7 @@ class Rows:
     call: Column
     inner_calls: list[Column]
     forward_thread: Column
+    process: Ints
     lost: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:

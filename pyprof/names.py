@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of kernels: mangled symbols to readable ones, and those to short ones."""
+"""Names of kernels: mangled symbols to readable ones, and those to short ones. Names of types."""
 
 from __future__ import annotations
 
@@ -38,3 +38,23 @@ def short_name(name: str) -> str:
     for prefix in ("void ", "at::", "cuda::", "native::"):
         name = name.replace(prefix, "")
     return name.split("(", 1)[0]
+
+
+# torch's C++ type names -> dtype names; others lose their namespace (c10::Float8_e4m3fn -> float8_e4m3fn).
+DTYPES = {
+    "float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16",
+    "long int": "int64", "long": "int64", "long long": "int64", "int": "int32", "short int": "int16", "short": "int16",
+    "signed char": "int8", "unsigned char": "uint8", "bool": "bool", "unsigned short": "uint16",
+    "short unsigned int": "uint16", "unsigned int": "uint32", "unsigned long": "uint64", "long unsigned int": "uint64",
+    "c10::complex<float>": "complex64", "c10::complex<double>": "complex128", "c10::complex<c10::Half>": "complex32",
+}  # fmt: skip
+
+
+def dtype_of(kind: str) -> str:
+    """torch's name of a type that its C++ code spells.
+
+    >>> dtype_of("c10::Half"), dtype_of("long int"), dtype_of("c10::Float8_e4m3fn")
+    ('float16', 'int64', 'float8_e4m3fn')
+    """
+    name = kind.removeprefix("c10::")
+    return DTYPES.get(kind) or name[:1].lower() + name[1:]

@@ -110,6 +110,15 @@ class Profile:
         trace, self._trace = self.trace, None
         build(trace, os.fspath(path))
 
+    def export(
+        self, format: str, path: str | os.PathLike[str], start: int | None = None, end: int | None = None
+    ) -> None:
+        """Write all, or what is going on from `start` to `end` (ns from the first event), for another tool: "chrome" or
+        "nsys". Whole or not at all; a name that ends in .gz is compressed. Raises PyProfError."""
+        from pyprof.export import write
+
+        write(format, self.database, path, start, end)
+
     @property
     def aggregations(self) -> list[Aggregation]:
         """Everything that was aggregated."""
@@ -209,8 +218,8 @@ def _remove(store: Store, folder: tempfile.TemporaryDirectory[str]) -> None:
 
 
 def load(path: str | os.PathLike[str], memory: bool = False) -> Profile:
-    """Read a recording of any known format, or a profile database. `memory`: `rows` and `table` with copies and sets.
-    Raises FormatError."""
+    """Read a recording of any known format, all those of a folder (a run), or a profile database. `memory`: `rows` and
+    `table` with copies and sets. Raises FormatError; for a folder of several runs it names them."""
     file = Path(path)
     if file.is_file():
         from pyprof.db import store
@@ -218,3 +227,10 @@ def load(path: str | os.PathLike[str], memory: bool = False) -> Profile:
         if store.is_database(file):
             return Profile(store.Store(file), memory)
     return Profile(formats.load(path), memory)
+
+
+def runs(folder: str | os.PathLike[str]) -> dict[str, Path]:
+    """The runs in a folder by their paths in it, "." for itself. Raises FormatError for what is no folder."""
+    from pyprof.parse import folder as folders
+
+    return folders.runs(folder)

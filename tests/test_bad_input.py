@@ -108,7 +108,7 @@ def contents(data: bytes) -> Callable[[Path], None]:
 NO_RECORDINGS = {
     "missing": (lambda path: None, "no such file"),
     "empty": (lambda path: path.touch(), "is empty"),
-    "a directory": (lambda path: path.mkdir(), "is a directory"),
+    "an empty folder": (lambda path: path.mkdir(), "holds no recording"),
     "text": (contents(b"hello\nworld\n"), "not a recording"),
     "binary": (contents(bytes(range(256)) * 40), "not a recording"),
     "almost SQLite": (contents(b"SQLite format 3\0" + b"\0" * 84), ""),
@@ -149,7 +149,10 @@ def test_json_is_no_recording_to_parse_and_no_net_dict_to_prof(tmp_path, capsys)
     path = tmp_path / "trace.json"
     path.write_text('{\n"traceEvents": []\n}\n')
     assert parse.main([str(path)]) == 1
-    assert "not a recording" in capsys.readouterr().err
+    assert "no operators and no kernels among 0 events" in capsys.readouterr().err
+    path.write_text('{\n"kernels": []\n}\n')
+    assert parse.main([str(path)]) == 1
+    assert "is JSON without a list of trace events" in capsys.readouterr().err
     assert prof.main([str(path)]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""

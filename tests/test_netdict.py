@@ -84,6 +84,7 @@ def tables(draw: st.DrawFn) -> Rows:
         registers=column(draw, n),
         shared_memory=column(draw, n), graph=column(draw, n), kind=np.full(n, KERNEL), seq=Column(seq),
         sub=integers(0, 9), call=Column(integers(0, 9)), inner_calls=[], forward_thread=column(draw, n),
+        process=np.zeros(n, np.int64),
     )  # fmt: skip
 
 

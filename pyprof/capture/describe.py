@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from pyprof.marker import Listed
-from pyprof.model import Arg, Other, Tensor, Value
+from pyprof.model import Arg, Other, Value, tensor
 
 Key = tuple[Any, ...]
 
@@ -219,19 +219,3 @@ def _value(item: Any) -> Value:
         return Other(kind.__name__, str(item[1]).removeprefix("torch."))
     value: Value = item[1]
     return value
-
-
-def tensor(shape: tuple[int, ...], dtype: str | None, stride: Sequence[int] | None) -> Tensor:
-    """A tensor of the model; strides of a contiguous one are left out.
-
-    >>> tensor((2, 3), "float32", (3, 1)), tensor((2, 3), "float32", (1, 2)).stride
-    (Tensor(shape=(2, 3), dtype='float32', stride=None), (1, 2))
-    """
-    if stride is None or len(stride) != len(shape):
-        return Tensor(shape, dtype)
-    expected = 1
-    for size, step in zip(reversed(shape), reversed(stride)):
-        if size != 1 and step != expected:
-            return Tensor(shape, dtype, tuple(stride)) if 0 not in shape else Tensor(shape, dtype)
-        expected *= size
-    return Tensor(shape, dtype)

@@ -50,13 +50,10 @@ def _of_calls(trace: Trace, launch: Ints) -> Ints:
     of_thread = np.flatnonzero(known.gpu < 0)
     for thread in np.unique(known.thread[of_thread]).tolist():
         mine = of_thread[known.thread[of_thread] == thread]
-        order = mine[
-            intervals.nesting_order(known.start[mine], known.end[mine], lambda some, mine=mine: mine[some])
-        ]
-        start, end = known.start[order], known.end[order]
-        end, _ = intervals.clip(start, end)
+        order = mine[intervals.order_by(known.start[mine], -known.end[mine], mine)]
+        nesting, _ = intervals.nested(known.start[order], known.end[order], trace.slack)
         here = np.flatnonzero((launch >= 0) & (trace.launches.thread[launch] == thread))
-        place = intervals.Nesting(start, end).innermost(trace.launches.start[launch[here]])
+        place = nesting.innermost(trace.launches.start[launch[here]])
         out[here] = np.where(place >= 0, order[place], _NONE)
     return out
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from pyprof.db.columns import Stacks, flag, plain, rows, table
 from pyprof.db.operators import Operator, dtype_ok
-from pyprof.model import KERNEL, OPERATOR, Column, Ints, Rows, Site, Trace
+from pyprof.model import KERNEL, OPERATOR, Column, Device, Ints, Process, Rows, Site, Trace
+from pyprof.parse.merge import processes
 from pyprof.prof import kernels
 
 
@@ -93,50 +94,64 @@ def sites(found: list[Site], stacks: Stacks) -> pa.Table:
 
 def workers(trace: Trace, numbers: Ints, spans: dict[int, tuple[int, int]]) -> pa.Table:
     """One row per worker; `numbers` by process, `spans` by worker. One more than the processes stands for "unknown"."""
-    cells = []
-    for process, worker in enumerate(numbers.tolist()):
-        if worker < 0:
-            continue
-        known = trace.processes[process] if process < len(trace.processes) else None
-        rank = known.rank if known else None
-        text = trace.meta.get("rank", "")
-        if known and rank is None and len(trace.processes) == 1 and text.isdigit():
-            rank = int(text)
-        host = (known.host if known else None) or trace.meta.get("host")
-        name = f"rank{rank}" if rank is not None else f"{host or 'host'}_{known.pid if known else 'unknown'}"
-        cells.append((
-            worker, name, known.pid if known else None, rank, host, known.name if known else None, *spans[worker]
-        ))  # fmt: skip
+    chosen = [process for process, worker in enumerate(numbers.tolist()) if worker >= 0]
+    every = [*processes(trace), Process(-1)]
+    known = [every[process] for process in chosen]
+    cells = [
+        (
+            worker, name, None if one.pid < 0 else one.pid, one.rank, one.host, one.name, one.label, one.span,
+            *spans[worker],
+        )
+        for worker, name, one in zip(numbers[chosen].tolist(), worker_names(known), known)
+    ]  # fmt: skip
     kinds = {
-        "id": int,
-        "name": str,
-        "pid": int,
-        "rank": int,
-        "host": str,
-        "process": str,
-        "start": int,
-        "end": int,
-    }
+        "id": int, "name": str, "pid": int, "rank": int, "host": str, "process": str, "label": str, "span": int,
+        "start": int, "end": int,
+    }  # fmt: skip
     return rows(kinds, cells)
 
 
-def devices(trace: Trace, found: Rows, worker: Ints) -> pa.Table:
-    """One row per worker and device, those on which nothing ran among them. `worker` by row."""
+def worker_names(found: list[Process]) -> list[str]:
+    """Names of workers: the rank, else how the file calls it, else host and process; different for different ones.
+
+    >>> worker_names([Process(7, rank=3), Process(7, rank=3, span=2), Process(8)])
+    ['rank3', 'rank3 span 2', 'host_8']
+    >>> worker_names([Process(9, label="a"), Process(5, label="a")])
+    ['a', 'a_5']
+    """
+    names: list[str] = []
+    for one in found:
+        pid = "unknown" if one.pid < 0 else one.pid
+        own = f"{one.host or 'host'}_{pid}"
+        base = f"rank{one.rank}" if one.rank is not None else one.label or own
+        span = f" span {one.span}" if one.span > 1 else ""
+        more = [f"{base}_{part}" for part in (pid, own, one.label or own)]
+        tries = [f"{name}{span}" for name in (base, *more)]
+        tries += [f"{tries[0]} ({number})" for number in range(2, len(names) + 3)]
+        names.append(next(name for name in tries if name not in names))
+    return names
+
+
+def devices(trace: Trace, found: Rows, worker: Ints, numbers: Ints) -> pa.Table:
+    """One row per worker and device, those on which nothing ran among them. `worker` by row, `numbers` by process."""
     known = found.device.mask()
     ran = pd.DataFrame({"worker": worker[known], "number": found.device.values[known]}).value_counts()
     counts: dict[tuple[int, int], int] = {}
     for (one, number), count in zip(ran.index.tolist(), ran.tolist()):
         counts[int(one), int(number)] = int(count)
-    recorded = {device.number: device for device in trace.devices}
-    for one in np.unique(worker).tolist():
-        for number in recorded:
-            counts.setdefault((one, number), 0)
+    active = set(np.unique(worker).tolist())
+    recorded: dict[tuple[int, int], Device] = {}
+    for device in trace.devices:
+        owners = numbers.tolist() if device.process is None else [int(numbers[device.process])]
+        for one in active.intersection(owners):
+            recorded[one, device.number] = device
+            counts.setdefault((one, device.number), 0)
     kinds = {
         "worker": int, "number": int, "name": str, "sm_count": int, "compute_capability": str, "memory_bytes": int,
         "clock_hz": int, "bandwidth": int, "events": int,
     }  # fmt: skip
     cells = [
-        (one, number, *(recorded[number][1:] if number in recorded else (None,) * 6), count)
-        for (one, number), count in sorted(counts.items())
+        (*key, *(recorded[key][1:7] if key in recorded else (None,) * 6), count)
+        for key, count in sorted(counts.items())
     ]
     return rows(kinds, cells)

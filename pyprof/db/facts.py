@@ -12,14 +12,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from pyprof.db import collectives, columns, dimensions, events, hosts
 from pyprof.db.columns import NONE, Stacks
 from pyprof.db.executions import ApiCalls, Executions
 from pyprof.db.peaks import Peaks
-from pyprof.model import START_END, Ints, Rows, Trace
+from pyprof.model import START_END, Device, Ints, Rows, Trace
 from pyprof.parse.assemble import empty_ops, take
 from pyprof.parse.instances import instances
 from pyprof.parse.join import spans
@@ -27,7 +26,7 @@ from pyprof.parse.pair import pair
 from pyprof.parse.rows import linked
 from pyprof.prof.attribute import USED
 from pyprof.prof.columns import View
-from pyprof.prof.hardware import recorded
+from pyprof.prof.hardware import Hardware, recorded
 
 
 def tables(trace: Trace) -> Iterator[tuple[str, pa.Table]]:
@@ -46,7 +45,7 @@ def tables(trace: Trace) -> Iterator[tuple[str, pa.Table]]:
     del found, forward
     trace.ops, trace.gpu = empty_ops(), take(trace.gpu, np.empty(0, np.int64))
     rows, launches = joined.rows, trace.launches
-    row_process = _processes(trace, rows)
+    row_process: Ints = np.where(rows.process < 0, len(trace.processes), rows.process)
     calls = ApiCalls(launches, thread_worker)
     done = Executions(executed, joined, calls, launches, trace.strings, workers, thread_worker, row_process)
     del executed
@@ -56,7 +55,7 @@ def tables(trace: Trace) -> Iterator[tuple[str, pa.Table]]:
     yield from done.tables(rows, costs.tensor_cores == USED)
     row_worker = workers[row_process]
     yield from _last(trace, rows, done, row_worker, workers, stacks)
-    peaks = Peaks(rows, costs, recorded(trace.devices, trace.meta))
+    peaks = Peaks(rows, costs, *_hardware(trace, row_process))
     yield from events.tables(joined, costs, peaks, row_worker, done, calls.id, described)
 
 
@@ -76,7 +75,7 @@ def _last(
         ends = [int(part.max()) for part in (done.end[mine], rows.end[events_]) if len(part)]
         extents[worker] = min(starts, default=0), max(ends, default=0)
     yield "worker", dimensions.workers(trace, workers, extents)
-    yield "device", dimensions.devices(trace, rows, row_worker)
+    yield "device", dimensions.devices(trace, rows, row_worker, workers)
     yield "lost", columns.rows({"reason": str, "count": int}, rows.lost.items())
 
 
@@ -93,8 +92,12 @@ def _workers(trace: Trace) -> Ints:
     return out
 
 
-def _processes(trace: Trace, rows: Rows) -> Ints:
-    """Process of each row; one more than there are stands for unknown."""
-    pids = {process.pid: i for i, process in enumerate(trace.processes)}
-    code, distinct = pd.factorize(np.where(rows.pid.mask(), rows.pid.values, NONE))
-    return np.array([pids.get(pid, len(pids)) for pid in distinct.tolist()] or [0], np.int32)[code]
+def _hardware(trace: Trace, row_process: Ints) -> tuple[list[Hardware], Ints]:
+    """The sets of devices that processes have, as a rule one, and which of them is that of each row."""
+    sets: dict[tuple[Device, ...], int] = {}
+    of_process = []
+    for process in range(len(trace.processes) + 1):
+        mine = tuple(d._replace(process=None) for d in trace.devices if d.process in (None, process))
+        of_process.append(sets.setdefault(mine, len(sets)))
+    found = [recorded(devices, trace.meta) for devices in sets]
+    return found, np.array(of_process, np.int32)[row_process]

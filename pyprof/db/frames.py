@@ -41,10 +41,9 @@ def kernels(store: Store, aggregation: Aggregation) -> pd.DataFrame:
     stacks = dict(store.rows("select id, frames from stack"))
     sites = store.rows("select direction, phase, module, stack from site order by id")
     operator, site = found["operator"].values, found["site"].values
-    worker = found["id"].values >> 40
     tc = found["tc"]
     out: dict[str, Any] = {
-        "worker": category(worker, dict(store.rows("select id, name from worker"))),
+        **worker_of(store, found["id"].values),
         "kind": category(kind, {i: "cpu" if name == "operator" else name for i, name in enumerate(KINDS)}),
         "name": category(found["name"].values, {i: row[1] for i, row in enumerate(names)}),
         "start": found["start"].values,
@@ -105,8 +104,8 @@ def ops(store: Store, aggregation: Aggregation) -> pd.DataFrame:
         found["idle"], found["tc"], found["tc_kernels"] = (Column.missing(len(operator)) for _ in range(3))
     return pd.DataFrame(
         {
-            "worker": category(found["id"].values >> 40, dict(store.rows("select id, name from worker"))),
-            "thread": integer(found["thread"]), **texts, **times, "overhead": overhead,
+            **worker_of(store, found["id"].values), "thread": integer(found["thread"]), **texts, **times,
+            "overhead": overhead,
             **{name: integer(found[name]) for name in more},
             "step": steps_of(store, aggregation, found["id"].values, "op"),
         },
@@ -119,7 +118,7 @@ def steps(store: Store, aggregation: Aggregation) -> pd.DataFrame:
     parts = ", ".join(f"p.{part} as {part}_ns" for part in metrics.PARTS)
     return frame(
         store,
-        f"""select w.name as worker, i.number as step, i.start, i."end", i."end" - i.start as dur, {parts},
+        f"""select w.name as worker, w.span, i.number as step, i.start, i."end", i."end" - i.start as dur, {parts},
                    (select sum(d.kernels) from iteration_device d where d.iteration_set = i.iteration_set
                     and d.worker = i.worker and d.number = i.number) as kernels,
                    i.partial = 1 as partial, i.number between ? and ? as aggregated
@@ -140,8 +139,8 @@ def devices(store: Store, aggregation: Aggregation) -> pd.DataFrame:
     }
     table = frame(
         store,
-        """select d.worker as worker_id, w.name as worker, d.number as device, d.name, d.compute_capability, d.sm_count,
-                  d.memory_bytes, d.clock_hz, d.bandwidth, d.events
+        """select d.worker as worker_id, w.name as worker, w.span, d.number as device, d.name, d.compute_capability,
+                  d.sm_count, d.memory_bytes, d.clock_hz, d.bandwidth, d.events
            from device d join worker w on w.id = d.worker order by d.worker, d.number""",
     )
     pairs = zip(table.pop("worker_id").tolist(), table["device"].tolist())
@@ -175,6 +174,16 @@ def html(source: Source) -> str:
         )
     name = escape(str(source.store.meta.get("source", source.store.path.name)))
     return f"<table><caption>{name}</caption>{''.join(rows)}</table>"
+
+
+def worker_of(store: Store, ids: Ints) -> dict[str, Any]:
+    """The worker of each id, and which of its recordings it is."""
+    rows = store.rows("select id, name, span from worker order by id")
+    spans = np.ones(max((row[0] for row in rows), default=0) + 1, np.int64)
+    for number, _, span in rows:
+        spans[number] = span
+    worker = ids >> 40
+    return {"worker": category(worker, {row[0]: row[1] for row in rows}), "span": spans[worker]}
 
 
 def steps_of(store: Store, aggregation: Aggregation, ids: Ints, what: str = "event") -> Any:

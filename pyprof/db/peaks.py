@@ -15,14 +15,20 @@ _PS = 1000  # in a ns
 
 
 class Peaks:
-    """Of all rows; asked for some at a time. `dense`: FLOPs as papers count them."""
+    """Of all rows; asked for some at a time. `dense`: FLOPs as papers count them. `which` of `hardware` ran a row."""
 
-    def __init__(self, rows: Rows, costs: Costs, hardware: Hardware):
-        found = roofline.cases(rows, costs, hardware)
-        self._codes = found.codes.astype(np.int32)
-        self._peak, self._bandwidth = roofline.limits(
-            found, [roofline.math(c, hardware) for c in found.cases]
-        )
+    def __init__(self, rows: Rows, costs: Costs, hardware: list[Hardware], which: Ints):
+        self._codes = np.full(len(rows), -1, np.int32)
+        peaks, bandwidths, base = [], [], 0
+        for number, one in enumerate(hardware):
+            found = roofline.cases(rows, costs, one)
+            peak, bandwidth = roofline.limits(found, [roofline.math(c, one) for c in found.cases])
+            place = np.where(found.codes < 0, len(found.cases), found.codes) + base  # the last is of no case
+            self._codes = np.where(which == number, place, self._codes).astype(np.int32)
+            peaks.append(peak)
+            bandwidths.append(bandwidth)
+            base += len(peak)
+        self._peak, self._bandwidth = np.concatenate(peaks), np.concatenate(bandwidths)
         self._costs = costs
         self.dense = model_flops(rows, costs)
 

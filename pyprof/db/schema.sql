@@ -7,9 +7,11 @@ create table meta (name text primary key, value text) without rowid;
 -- What the recording or its reading left out, by reason.
 create table lost (reason text primary key, count integer) without rowid;
 
--- A process with operators or GPU events. start and end: first and last event.
+-- A process with operators or GPU events. label: how its file calls it; span: its recordings of one run, from 1. start and
+-- end: first and last event.
 create table worker (
-    id integer primary key, name text, pid integer, rank integer, host text, process text, start integer, end integer);
+    id integer primary key, name text, pid integer, rank integer, host text, process text, label text, span integer,
+    start integer, end integer);
 create table thread (id integer primary key, worker integer, tid integer, name text);
 -- A device as the recording describes it. events: how many ran on it; 0 for one that was only visible.
 create table device (

@@ -28,13 +28,15 @@ import pyprof
 from pyprof import place
 from pyprof.errors import FormatError, PyProfError
 from pyprof.model import Column, Ints
+from pyprof.parse.database import APPLICATION_ID, is_profile
 
-APPLICATION_ID = 0x50795072  # "PyPr"
 MAJOR, MINOR = 1, 0
 SUFFIX = "_dldb.sqlite"
 _PAGE = 8192
 # After the rows are there: what a page asks for by something else than the id.
 _INDEXES = ("create index event_by_start on event (device, stream, start)",)
+
+is_database = is_profile  # of any version
 
 
 class NotWrittenError(PyProfError):
@@ -125,13 +127,6 @@ def _unsafe(name: str) -> sqlite3.Connection:
     return connection
 
 
-def is_database(path: Path) -> bool:
-    """Whether a file is a profile database, of any version."""
-    with path.open("rb") as file:
-        head = file.read(72)
-    return head[:16] == b"SQLite format 3\0" and int.from_bytes(head[68:72], "big") == APPLICATION_ID
-
-
 @cache
 def _tables() -> dict[str, list[str]]:
     """The tables of the schema and their columns."""
@@ -212,6 +207,11 @@ class Store:
         text = str(reason).partition("\n")[0]
         return FormatError(f"{self.path}: is damaged ({text}). Make it anew from the recording.")
 
+    @property
+    def uri(self) -> str:
+        """The file for SQLite, to be read."""
+        return f"file:{quote(str(self._file.resolve()))}?mode=ro"
+
     def close(self) -> None:
         self.connection.close()
         if self._recovered is not None:
@@ -250,9 +250,8 @@ class Store:
         """Integer columns of a query by name; NULL is missing. Raises FormatError where the file is damaged."""
         import adbc_driver_sqlite.dbapi as adbc
 
-        uri = f"file:{quote(str(self._file.resolve()))}?mode=ro"
         try:
-            with adbc.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
+            with adbc.connect(self.uri, autocommit=True) as connection, connection.cursor() as cursor:
                 cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": "65536"})
                 cursor.execute(query, list(parameters) or None)
                 table = cursor.fetch_arrow_table()

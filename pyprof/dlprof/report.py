@@ -61,7 +61,9 @@ def _report_parser() -> argparse.ArgumentParser:
         prog="pyprof report", description="Example: pyprof report op_type net.sqlite --format csv"
     )
     parser.add_argument("name", help="report, as in docs/reports.md: summary, op_type, kernel ...")
-    parser.add_argument("file", help="recording of pyprof, nsys or nvprof, or a profile database")
+    parser.add_argument(
+        "file", help="recording of pyprof, nsys or nvprof, a folder of them, or a profile database"
+    )
     _common(parser)
     parser.add_argument("--worker", metavar="NAME", help="of this process alone; default: all together")
     parser.add_argument(
@@ -87,7 +89,9 @@ def _save_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="pyprof save", description="Example: pyprof save net.sqlite -o net_dldb.sqlite"
     )
-    parser.add_argument("file", help="recording of pyprof, nsys or nvprof, or a profile database")
+    parser.add_argument(
+        "file", help="recording of pyprof, nsys or nvprof, a folder of them, or a profile database"
+    )
     parser.add_argument(
         "-o", metavar="DB", required=True, help="profile database to write, whole or not at all"
     )

@@ -16,7 +16,7 @@ import numpy as np
 
 from pyprof.errors import FormatError
 from pyprof.marker import CALL_ID, CallMarker, decode, split
-from pyprof.model import BPROP, DIRECTIONS, FPROP, KINDS, PHASES, Column, Rows, Site
+from pyprof.model import BPROP, DIRECTIONS, FPROP, KINDS, PHASES, Column, Ints, Rows, Site
 from pyprof.netdict.keys import KEYS
 
 
@@ -196,6 +196,7 @@ class _Table:
             sites=list(self.sites), name=np.array(self.name, np.int64), site=np.array(self.site, np.int64), start=begin,
             end=end, duration=duration, launch_start=column["launchStart"], launch_end=column["launchEnd"],
             correlation=column["correlation"], pid=column["pid"], tid=column["tid"],
+            process=_processes(column["pid"]),
             context=column["context"], device=column["device"], stream=column["stream"],
             grid=_triples(self.grid), block=_triples(self.block), registers=column["registers"],
             shared_memory=column["sharedMemory"],
@@ -205,6 +206,12 @@ class _Table:
         if not column["call"].mask().any():
             _pair_old(rows)
         return rows
+
+
+def _processes(pid: Column) -> Ints:
+    """A number for each pid; -1 where there is none."""
+    codes: Ints = np.unique(pid.values, return_inverse=True)[1]
+    return np.where(pid.mask(), codes, -1)
 
 
 def _site(fields: dict[Any, Any]) -> tuple[int | None, Site]:

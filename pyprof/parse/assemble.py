@@ -210,7 +210,8 @@ def launch_table(parts: Iterable[tuple[Ints, Batch, Ints]], capacity: int) -> La
             end=np.where(end.mask(), np.maximum(end.values, start.values), start.values),
             correlation=correlation.values, name=name,
         )  # fmt: skip
-    return Launches(*(table.values(name) for name in ("thread", "start", "end", "correlation", "name")))
+    columns = {name: table.values(name) for name in ("thread", "start", "end", "correlation", "name")}
+    return Launches(**columns, stack=np.broadcast_to(np.int32(-1), table.rows))
 
 
 # Columns of an export that a GPU event has as they are.
@@ -298,7 +299,7 @@ def take(table: _Table, index: Ints) -> _Table:
 
 def empty_ops() -> Ops:
     none = np.empty(0, np.int64)
-    return Ops(none, none, none, none, none, none, Column(none), Column(none))
+    return Ops(none, none, none, none, none, none, Column(none), Column(none), none, Column(none))
 
 
 def count(lost: dict[str, int], reason: str, number: int) -> None:

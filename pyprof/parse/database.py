@@ -21,11 +21,19 @@ from pyprof.errors import FormatError
 from pyprof.model import Column, Ints
 
 BATCH = 65536
+APPLICATION_ID = 0x50795072  # "PyPr": a profile database, which is the result of reading a recording
 # Stands for NULL in a column of integers while it is read: no time, id or size can have this value.
 _MISSING = -(2**63)
 # Columns of times, and what can be one in ns: 1933 to 2079 from the epoch, so that twice a difference fits 64 bits.
 _TIMES = ("start", "end", "timestamp")
 _FIRST_TIME, _LAST_TIME = -(2**60), 3 * 2**60
+
+
+def is_profile(path: Path) -> bool:
+    """Whether a file is a profile database, of any version."""
+    with path.open("rb") as file:
+        head = file.read(72)
+    return head[:16] == b"SQLite format 3\0" and int.from_bytes(head[68:72], "big") == APPLICATION_ID
 
 
 class Batch:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from pyprof import intervals
 from pyprof.marker import EVALUATE
-from pyprof.model import BPROP, PUSH_POP, START_END, Column, Gpu, Ints, Launches, Trace
+from pyprof.model import BPROP, PUSH_POP, START_END, Column, Gpu, Ints, Launches, Stack, Trace
 from pyprof.parse.assemble import take
 from pyprof.parse.database import concat
 from pyprof.parse.paths import (
@@ -29,7 +29,9 @@ from pyprof.parse.paths import (
     Label,
     Place,
     enter,
+    label,
     read,
+    with_stack,
 )
 
 _NONE = -1
@@ -101,13 +103,16 @@ def spans(trace: Trace) -> Spans:
     code, distinct = pd.factorize(key[order])
     del order, key
     code = code.astype(np.int32)
-    labels = [read(trace.strings[k // 3], k % 3) for k in distinct.tolist()]
+    labels = [_label(trace, *divmod(k, 3)) for k in distinct.tolist()]
     role = np.array([label.role for label in labels], np.int8)[code] if len(labels) else np.empty(0, np.int8)
     seq = _number_evaluations(seq, parent, code, labels)
     levels = _levels(nests)
     base, offset = _offsets(seq, parent, levels)
-    path, places, label_of_path = _paths(parent, levels, code, labels, offset)
-    del code, offset
+    stack = trace.ops.stack[event] if len(trace.ops) and len(trace.stacks) else None
+    if stack is not None:
+        stack = np.where(event >= 0, stack, _NONE)
+    path, places, label_of_path = _paths(parent, levels, code, labels, offset, stack, trace.stacks)
+    del code, offset, stack
     found = Spans(
         thread=thread, start=start, end=end, depth=depth, event=event, seq=seq, base=base, parent=parent,
         path=path, call=parent, inner_call=parent, operator=parent, boundary=parent, role=role, places=places,
@@ -115,6 +120,11 @@ def spans(trace: Trace) -> Spans:
     )  # fmt: skip
     _owners(found, levels)
     return found
+
+
+def _label(trace: Trace, text: int, source: int) -> Label:
+    known = trace.calls.get(text) if source == EVENT else None
+    return read(trace.strings[text], source) if known is None else label(trace.strings[text], known)
 
 
 def _collect(trace: Trace) -> tuple[Ints, Ints, Ints, Ints, Column, Ints]:
@@ -156,6 +166,7 @@ def _nest(
     # Of equal intervals a range is around an operator event; of ranges the one whose text sorts later is around the
     # other: dictionaries of markers, then names of operators.
     texts = trace.strings.texts
+    first_event = _turns(trace, len(thread))
     rank = np.empty(len(texts), np.int64)
     rank[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
     n, first = len(thread), 0
@@ -167,7 +178,9 @@ def _nest(
 
         def tie(some: Ints, members: Ints = members) -> Ints:
             keys = key[members[some]].astype(np.int64)
-            return rank[keys // 3] + np.where(keys % 3 == EVENT, 0, len(texts))
+            turn = first_event[members[some]]  # the first to begin is around the others
+            inside = np.where(turn >= 0, -1 - turn, rank[keys // 3])
+            return np.where(keys % 3 == EVENT, inside, rank[keys // 3] + len(texts))
 
         begin, finish = start[members], end[members]
         inner = intervals.nesting_order(begin, finish, tie)
@@ -175,7 +188,7 @@ def _nest(
         try:
             nest = intervals.Nesting(begin, finish)
         except ValueError:
-            finish, cut = intervals.clip(begin, finish)
+            finish, cut = intervals.clip(begin, finish, trace.slack)
             trace.drop("ranges that overlap their parent's end (cut there)", cut)
             nest = intervals.Nesting(begin, finish)
         nests[number] = (first, nest)
@@ -184,6 +197,16 @@ def _nest(
         parents[here] = np.where(nest.parent >= 0, nest.parent + np.int32(first), np.int32(_NONE))
         first += len(members)
     return order, nests, starts, ends, parents, depths
+
+
+def _turns(trace: Trace, n: int) -> Ints:
+    """Of each span the recorder's count of operator events that began before it, -1 where it did not count."""
+    counted = trace.ops.order
+    if not counted.mask().any():
+        return np.broadcast_to(np.int64(_NONE), n)
+    out = np.full(n, _NONE, np.int64)
+    out[n - len(trace.ops) :] = np.where(counted.mask(), counted.values, _NONE)
+    return out
 
 
 def _levels(nests: dict[int, tuple[int, intervals.Nesting]]) -> list[Ints]:
@@ -230,14 +253,22 @@ def _offsets(seq: Column, parent: Ints, levels: list[Ints]) -> tuple[Column, Col
 
 
 def _paths(
-    parent: Ints, levels: list[Ints], code: Ints, labels: list[Label], offset: Column
+    parent: Ints,
+    levels: list[Ints],
+    code: Ints,
+    labels: list[Label],
+    offset: Column,
+    stack: Ints | None,
+    stacks: list[Stack],
 ) -> tuple[Ints, list[Place], Ints]:
-    """Number the distinct chains of (text, offset) and work out the place that each describes. Path 0 is empty."""
+    """Number the distinct chains of (text, offset, stack) and work out the place that each describes. 0 is empty."""
     # Most spans have no offset: those are numbered by their text alone.
     numbered = np.flatnonzero(offset.mask())
     pairs = code.astype(np.int64)
     offsets, _ = pd.factorize(offset.values[numbered])
     pairs[numbered] += (offsets + 1) * np.int64(len(labels))
+    if stack is not None:
+        pairs += (stack + 1) * (np.int64(len(labels)) * (int(offsets.max(initial=-1)) + 2))
     step_code, steps = pd.factorize(pairs)
     sample = np.full(len(steps), -1, np.int64)
     sample[step_code] = np.arange(len(step_code))
@@ -249,10 +280,13 @@ def _paths(
         path[members] = number + len(places)
         for key in keys.tolist():
             span = sample[key % len(steps)]
-            label = int(code[span])
+            which = int(code[span])
             number_offset = int(offset.values[span]) if offset.mask()[span] else None
-            places.append(enter(places[key // len(steps)], labels[label], number_offset))
-            label_of_path.append(label)
+            place = enter(places[key // len(steps)], labels[which], number_offset)
+            if stack is not None and stack[span] >= 0:
+                place = with_stack(place, stacks[stack[span]])
+            places.append(place)
+            label_of_path.append(which)
     return path, places, np.array(label_of_path, np.int64)
 
 

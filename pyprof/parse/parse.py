@@ -29,7 +29,8 @@ _FORMATS = {"dict": netdict.lines, "jsonl": netdict.json_lines}
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="parse.py", description="Example: parse.py net.sqlite > net.dict")
     parser.add_argument(
-        "file", help="recording: .sqlite of nsys or pyprof, .sql of nvprof, .nsys-rep where nsys is installed"
+        "file",
+        help="recording: .sqlite of nsys or pyprof, .sql of nvprof, .nsys-rep where nsys is installed; or a folder",
     )
     parser.add_argument("-o", metavar="FILE", help="write there, whole or not at all; default: stdout")
     parser.add_argument(
@@ -47,6 +48,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         trace = formats.load(arguments.file)
+        pids = {process.pid for process in trace.processes}
+        if Path(arguments.file).is_dir() and len(pids) < len(trace.processes):
+            raise FormatError(
+                f"{arguments.file}: processes of the run have the same pid, by which a net.dict tells them apart; "
+                "parse its files one by one."
+            )
         found = rows(trace, arguments.memory)
         lines = _FORMATS[arguments.format](found)
         if arguments.o:

@@ -48,6 +48,7 @@ from pyprof.model import (
     Call,
     Other,
     Site,
+    Stack,
     Tensor,
 )
 
@@ -94,13 +95,27 @@ def read(text: str, source: int) -> Label:
     """Decode a text once."""
     marker = decode(text, operator=source == SUFFIXED)
     if isinstance(marker, CallMarker):
-        name = marker.call.op
-        if source == EVENT:
-            return Label(text, marker, BOUNDARY if is_backward(name) else OPERATOR, name)
-        return Label(text, marker, CALL)
+        return _event_label(text, marker) if source == EVENT else Label(text, marker, CALL)
     if isinstance(marker, OperatorMarker):
         return Label(text, marker, BOUNDARY if is_backward(marker.name) else OPERATOR, marker.name)
     return Label(text, marker, OTHER)
+
+
+def label(text: str, call: Call) -> Label:
+    """The label of an operator event whose call is known."""
+    return _event_label(text, CallMarker(call))
+
+
+def _event_label(text: str, marker: CallMarker) -> Label:
+    name = marker.call.op
+    return Label(text, marker, BOUNDARY if is_backward(name) else OPERATOR, name)
+
+
+def with_stack(place: Place, stack: Stack) -> Place:
+    """The place inside an operator event that has a call stack of its own. A recorded call has told already."""
+    if place.calls:
+        return place
+    return place._replace(frames=stack.frames or place.frames, module=stack.module or place.module)
 
 
 def enter(place: Place, label: Label, offset: int | None) -> Place:

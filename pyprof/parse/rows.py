@@ -16,11 +16,11 @@ import pandas as pd
 from pyprof import intervals
 from pyprof.errors import FormatError
 from pyprof.marker import EVALUATE
-from pyprof.model import KERNEL, OPERATOR, Bools, Column, Ints, Rows, Site, Trace
+from pyprof.model import KERNEL, OPERATOR, Bools, Column, Ints, Rows, Site, Stack, Trace
 from pyprof.names import demangle, short_name
 from pyprof.parse.join import Spans, layers_outside, link, spans
 from pyprof.parse.pair import pair
-from pyprof.parse.paths import Place, site
+from pyprof.parse.paths import Place, site, with_stack
 
 _NONE = -1
 
@@ -101,12 +101,15 @@ def _of_gpu(trace: Trace, found: Spans, forward: Ints, memory: bool) -> tuple[Ro
     where = np.where(launched, thread.values, _NONE)
     span = found.enclosing(where, launch_start.values)
     outside = layers_outside(trace, where, launch_start.values)
-    around = _around(trace, found, forward, span, outside)
+    stack = np.where(launched & (span < 0), np.r_[launches.stack, _NONE][launch], _NONE)
+    around = _around(trace, found, forward, span, outside, stack)
     tids = np.array([t.tid for t in trace.threads] + [0], np.int64)
-    pid = pid[gpu.process[chosen]]
+    process = gpu.process[chosen]
+    pid = pid[process]
     made = Rows(
-        name=name[order], names=names, short_names=short_names, start=start, end=end, duration=end - start,
-        launch_start=launch_start, launch_end=of_launch(launches.end), correlation=gpu.correlation.take(chosen),
+        process=process, name=name[order], names=names, short_names=short_names, start=start, end=end,
+        duration=end - start, launch_start=launch_start, launch_end=of_launch(launches.end),
+        correlation=gpu.correlation.take(chosen),
         pid=Column(pid, pid >= 0), tid=Column(tids[thread.values], launched),
         context=gpu.context.take(chosen), device=gpu.device.take(chosen), stream=gpu.stream.take(chosen),
         grid=gpu.grid.take(chosen), block=gpu.block.take(chosen), registers=gpu.registers.take(chosen),
@@ -142,9 +145,11 @@ def _of_operators(trace: Trace, found: Spans, forward: Ints) -> tuple[Rows, Ints
     nowhere = Column(np.broadcast_to(np.int32(0), (n, 3)), missing.present)
     start, end = found.start[span], found.end[span]
     own = self_times(found.start, found.end, found.parent, is_row)[span]
-    around = _around(trace, found, forward, span, layers_outside(trace, thread, start))
+    process = np.array([t.process for t in trace.threads] + [_NONE], np.int32)[thread]
+    outside = layers_outside(trace, thread, start)
+    around = _around(trace, found, forward, span, outside, np.full(n, _NONE))
     made = Rows(
-        name=name[order], names=names, short_names=short_names, start=start, end=end, duration=own,
+        process=process, name=name[order], names=names, short_names=short_names, start=start, end=end, duration=own,
         launch_start=Column(start), launch_end=Column(end), correlation=missing, pid=Column(pids[thread]),
         tid=Column(tids[thread]), context=missing, device=missing, stream=Column(tids[thread]), grid=nowhere,
         block=nowhere, registers=missing, shared_memory=missing, graph=missing, kind=np.full(n, OPERATOR, np.int8),
@@ -176,10 +181,15 @@ def self_times(start: Ints, end: Ints, parent: Ints, counted: Bools) -> Ints:
 
 
 def _around(
-    trace: Trace, found: Spans, forward: Ints, span: Ints, outside: tuple[Ints, list[tuple[str, ...]]]
+    trace: Trace,
+    found: Spans,
+    forward: Ints,
+    span: Ints,
+    outside: tuple[Ints, list[tuple[str, ...]]],
+    stack: Ints,
 ) -> dict[str, Any]:
     """Sites, calls and numbers: what rows of both kinds have from the spans around them, which are let go. In output
-    order; `span` is -1 where nothing encloses a row."""
+    order; `span` is -1 where nothing encloses a row, `stack` the call stack of such a row's launch or -1."""
     inside = span >= 0
     if not len(found):
         found, forward = _no_spans(), np.full(1, _NONE, np.int64)
@@ -190,7 +200,9 @@ def _around(
     paired = origin >= 0
     source = np.where(paired, origin, at)  # where the call was made
     path = np.where(inside, found.path[at], 0)
-    site_code, sites = _sites(found, path, np.where(paired, found.path[source], _NONE), outside)
+    site_code, sites = _sites(
+        found, path, np.where(paired, found.path[source], _NONE), outside, stack, trace.stacks
+    )
     call, inner_calls = _calls(trace, found, source, inside, np.where(paired, _NONE, boundary))
     tids = np.array([t.tid for t in trace.threads] + [0], np.int64)
     direction = np.array([s.direction for s in sites], np.int8)[site_code]
@@ -219,18 +231,28 @@ def _no_spans() -> Spans:
 
 
 def _sites(
-    found: Spans, path: Ints, forward_path: Ints, outside: tuple[Ints, list[tuple[str, ...]]]
+    found: Spans,
+    path: Ints,
+    forward_path: Ints,
+    outside: tuple[Ints, list[tuple[str, ...]]],
+    stack: Ints,
+    stacks: list[Stack],
 ) -> tuple[Ints, list[Site]]:
-    """A Site per distinct (path, path of the forward, names from outside)."""
+    """A Site per distinct (path, path of the forward, names from outside, stack)."""
     layer_set, layers = outside
-    n_paths, n_sets = len(found.places) + 1, len(layers)
-    code, keys = pd.factorize((path.astype(np.int64) * n_paths + forward_path + 1) * n_sets + layer_set)
+    n_paths, n_sets, n_stacks = len(found.places) + 1, len(layers), len(stacks) + 1
+    pairs = (path.astype(np.int64) * n_paths + forward_path + 1) * n_sets + layer_set
+    code, keys = pd.factorize(pairs * n_stacks + stack + 1)
     code = code.astype(np.int32)
     sites = []
     for key in keys.tolist():
-        pair_key, names = divmod(key, n_sets)
+        rest, launched_in = divmod(key, n_stacks)
+        pair_key, names = divmod(rest, n_sets)
         own, origin = divmod(pair_key, n_paths)
-        sites.append(site(found.places[own], found.places[origin - 1] if origin else None, layers[names]))
+        place = found.places[own]
+        if launched_in:
+            place = with_stack(place, stacks[launched_in - 1])
+        sites.append(site(place, found.places[origin - 1] if origin else None, layers[names]))
     return code, sites
 
 

@@ -78,7 +78,7 @@ class _Tree:
     def __init__(self, rows: Rows, index: Ints):
         self.parent = np.full(len(index), -1, np.int64)
         depth = np.zeros(len(index), np.int64)
-        thread = pd.factorize(rows.pid.values[index] * (1 << 32) + rows.tid.values[index])[0]
+        thread = pd.factorize(rows.process[index].astype(np.int64) * (1 << 32) + rows.tid.values[index])[0]
         for number in np.unique(thread).tolist():
             mine = np.flatnonzero(thread == number)
             start, end = rows.start[index[mine]], rows.end[index[mine]]

@@ -93,24 +93,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _is_text(path: Path) -> bool:
+    """Whether a file begins as a net.dict does."""
+    with path.open("rb") as stream:
+        return stream.read(1) in (b"{", b" ", b"\n", b"\r", b"\t")
+
+
 def _rows(file: str | None, memory: bool) -> tuple[Rows, str, Hardware]:
     if file is None:
         sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
         return netdict.read(sys.stdin, "stdin"), "stdin", hardware.NOTHING
     path = Path(file)
     try:
-        with path.open("rb") as stream:
-            head = stream.read(1)
-            is_text = head in (b"{", b" ", b"\n", b"\r", b"\t")
-        if not is_text:
-            from pyprof.session import load
+        if not path.is_dir() and _is_text(path):
+            with path.open(encoding="utf-8", errors="replace") as lines:
+                return netdict.read(lines, file), file, hardware.NOTHING
+        from pyprof.session import load
 
-            profile = load(path, memory=memory)
-            return profile.rows, file, profile.hardware
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            return netdict.read(lines, file), file, hardware.NOTHING
-    except IsADirectoryError:
-        raise FormatError(f"{file}: is a directory; give a net.dict or a recording.") from None
+        profile = load(path, memory=memory)
+        return profile.rows, file, profile.hardware
     except OSError as error:
         raise FormatError(
             f"{file}: cannot be read ({error.strerror}); give a net.dict or a recording."

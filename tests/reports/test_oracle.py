@@ -262,7 +262,9 @@ def test_model_flops_have_a_time_of_their_own_at_the_peak(cifar, monkeypatch):
     view = View(prof.rows, prof.hardware)
     flops = view.costs.flops
     monkeypatch.setattr(peaks, "model_flops", lambda rows, costs: Column(flops.values // 2, flops.mask()))
-    found = peaks.Peaks(view.rows, view.costs, prof.hardware).of(np.arange(len(view.rows)))
+    found = peaks.Peaks(view.rows, view.costs, [prof.hardware], np.zeros(len(view.rows), int)).of(
+        np.arange(len(view.rows))
+    )
     executed, needed = found["hardware_ps"], found["model_ps"]
     assert executed.values.sum() > 1_000_000
     assert needed.values.tolist() == pytest.approx(

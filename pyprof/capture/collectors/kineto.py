@@ -25,25 +25,15 @@ from torch._C._profiler import ProfilerActivity, ProfilerConfig, ProfilerState, 
 from pyprof.capture.collectors import kineto_device
 from pyprof.capture.collectors.device import Records
 from pyprof.capture.collectors.gpus import finish_kernels
-from pyprof.capture.describe import tensor
 from pyprof.capture.recorder import recorder
 from pyprof.marker import EVALUATE
-from pyprof.model import Arg, Call, Other, Value
+from pyprof.model import Arg, Call, Other, Value, tensor
+from pyprof.names import dtype_of
 
 log = logging.getLogger(__name__)
 FUNCTION, BACKWARD_FUNCTION, USER_SCOPE = 0, 1, 7  # at::RecordScope
 _SILENT = "99"
 _FIELDS = 7  # start, end, thread, call, scope, sequence number, forward thread; -1: none
-
-# torch's C++ type names -> dtype names; others lose their namespace (c10::Float8_e4m3fn -> float8_e4m3fn).
-DTYPES = {
-    "float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16",
-    "long int": "int64", "long": "int64", "long long": "int64", "int": "int32", "short int": "int16", "short": "int16",
-    "signed char": "int8", "unsigned char": "uint8", "bool": "bool", "unsigned short": "uint16",
-    "short unsigned int": "uint16", "unsigned int": "uint32", "unsigned long": "uint64", "long unsigned int": "uint64",
-    "c10::complex<float>": "complex64", "c10::complex<double>": "complex128", "c10::complex<c10::Half>": "complex32",
-}  # fmt: skip
-
 
 # (start, name) of an event -> per input, the dtypes of a list of tensors or None.
 ListDtypes = dict[tuple[int, str], tuple[tuple[str, ...] | None, ...]]
@@ -288,12 +278,7 @@ def _value(kind: str, shape: Any, stride: Any, scalar: Any) -> Value:
         return _scalar(scalar)
     if not kind:
         return None
-    return tensor(tuple(shape), DTYPES.get(kind) or _dtype(kind), stride)
-
-
-def _dtype(kind: str) -> str:
-    name = kind.removeprefix("c10::")
-    return name[:1].lower() + name[1:]
+    return tensor(tuple(shape), dtype_of(kind), stride)
 
 
 def _scalar(value: Any) -> Value:

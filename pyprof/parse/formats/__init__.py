@@ -32,13 +32,18 @@ class Format(Protocol):
 
 
 FORMATS: Registry[type[Format]] = Registry("format")
-EXPECTED = "an export of Nsight Systems, a database of nvprof, or a file written by pyprof"
+EXPECTED = "an export of Nsight Systems, a trace of torch.profiler, a database of nvprof, or a file written by pyprof"
 
 
 def load(path: str | os.PathLike[str]) -> Trace:
-    """Read a recording of any known format. Raises FormatError for everything that is not one."""
+    """Read a recording of any known format, or all of a run: a folder. Raises FormatError for everything that is not
+    one."""
     load_folder(__name__)
     path = Path(path)
+    if path.is_dir():
+        from pyprof.parse import folder
+
+        return folder.load(path)
     _check_readable(path)
     if path.suffix in (".nsys-rep", ".qdrep"):
         return _load_report(path)
@@ -53,11 +58,15 @@ def load(path: str | os.PathLike[str]) -> Trace:
     raise FormatError(f"{path}: not a recording; expected {EXPECTED}.")
 
 
+def recognised(path: Path) -> bool:
+    """Whether a file is of one of the formats. Raises FormatError for one that looks like it and is damaged."""
+    load_folder(__name__)
+    return any(format_.sniff(path) for format_ in FORMATS.values())
+
+
 def _check_readable(path: Path) -> None:
     if not path.exists():
         raise FormatError(f"{path}: no such file; give the path of {EXPECTED}.")
-    if path.is_dir():
-        raise FormatError(f"{path}: is a directory; give the path of {EXPECTED}.")
     try:
         with path.open("rb") as file:
             head = file.read(100)

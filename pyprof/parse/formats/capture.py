@@ -77,6 +77,8 @@ def _ops(reader: Reader) -> Ops:
         text=reader.names.codes(column["textId"]),
         seq=column["seq"],
         forward_thread=Column(forward_thread, known),
+        stack=np.broadcast_to(np.int32(-1), len(start.values)),
+        order=Column.missing(len(start.values)),
     )
     placed = start.mask() & end.mask() & thread.mask()
     if placed.all():

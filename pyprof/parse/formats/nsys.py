@@ -53,7 +53,7 @@ from pyprof.parse.formats import FORMATS
 _RANGE_KINDS = {34: MARK, 59: PUSH_POP, 60: START_END, 70: PUSH_POP, 71: START_END}
 _DOMAINS = 1 << 16  # more than a process creates
 _DOMAIN = 75  # eventType of the creation of a domain: its number and name
-_COPY_KINDS = {
+COPY_KINDS = {
     1: "HtoD",
     2: "DtoH",
     3: "HtoA",
@@ -281,7 +281,7 @@ def copy_names(names: Names, batch: Batch) -> Ints:
     """A name for each copy by its copyKind."""
     out = np.full(batch.rows, names.strings.code("memcpy"), np.int32)
     kind = batch.column("copyKind")
-    for number, label in _COPY_KINDS.items():
+    for number, label in COPY_KINDS.items():
         out[kind.mask() & (kind.values == number)] = names.strings.code(f"memcpy {label}")
     return out
 

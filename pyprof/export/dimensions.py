@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON of what rows of a Chrome trace point to, each spelled once. A list has a place for every id from 0."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pyprof.db.store import Store
+from pyprof.export.describe import member
+from pyprof.export.text import quoted
+from pyprof.model import DIRECTIONS, PHASES
+
+CATEGORIES = (',"cat":"kernel"', ',"cat":"gpu_memcpy"', ',"cat":"gpu_memset"')
+_VERSION = re.compile(r"_v[0-9]+$")  # cudaLaunchKernel_v7000
+
+
+def devices(store: Store) -> list[dict[str, Any]]:
+    """Devices as torch.profiler describes them; one of several workers says whose it is."""
+    rows = store.rows(
+        """select d.number, d.name, d.memory_bytes, d.compute_capability, d.sm_count, w.name
+           from device d join worker w on w.id = d.worker order by d.worker, d.number"""
+    )
+    several = len({row[5] for row in rows}) > 1
+    out = []
+    for number, name, memory, capability, units, worker in rows:
+        major, _, minor = (capability or "").partition(".")
+        facts = {
+            "id": number, "name": name, "totalGlobalMem": memory,
+            "computeMajor": int(major) if major.isdigit() else None,
+            "computeMinor": int(minor) if minor.isdigit() else None,
+            "numSms": units, "worker": worker if several else None,
+        }  # fmt: skip
+        out.append({key: value for key, value in facts.items() if value is not None})
+    return out
+
+
+def operators(store: Store) -> list[str | None]:
+    """By operator: what it is, as members of an object."""
+    found = {}
+    for number, identity, name, direction, phase, params, shapes in store.rows(
+        "select id, op_id, name, direction, phase, params, shapes from operator"
+    ):
+        parts = (
+            ("op", name), ("op id", identity), ("direction", DIRECTIONS[direction]), ("phase", PHASES[phase]),
+            ("params", params), ("shapes", shapes),
+        )  # fmt: skip
+        found[number] = "".join(member(key, value) for key, value in parts)
+    return _list(found)
+
+
+def places(store: Store) -> list[str | None]:
+    """By operator: where in the program it is, as members of an object."""
+    rows = store.rows("select o.id, o.module, k.frames from operator o left join stack k on k.id = o.stack")
+    return _list({n: member("op module", module) + member("op stack", frames) for n, module, frames in rows})
+
+
+def sites(store: Store) -> list[str | None]:
+    """By site: where in the program it is, as members of an object."""
+    rows = store.rows("select s.id, s.module, k.frames from site s left join stack k on k.id = s.stack")
+    return _list(
+        {number: member("module", module) + member("stack", frames) for number, module, frames in rows}
+    )
+
+
+def kernels(store: Store) -> list[str | None]:
+    """By name of a GPU event: the member "name"."""
+    return _list(
+        {number: f'"name":{quoted(name)}' for number, name in store.rows("select id, name from kernel_name")}
+    )
+
+
+def geometries(store: Store) -> list[str | None]:
+    """By launch geometry: members as torch.profiler has them."""
+    found = {}
+    for number, *grid, registers, shared, occupancy in store.rows(
+        """select id, grid_x, grid_y, grid_z, block_x, block_y, block_z, registers, shared_memory, occupancy
+           from geometry"""
+    ):
+        text = ""
+        if None not in grid:
+            text = f',"grid":{json.dumps(grid[:3])},"block":{json.dumps(grid[3:])}'
+        parts = (
+            ("registers per thread", registers),
+            ("shared memory", shared),
+            ("est. achieved occupancy %", occupancy),
+        )
+        found[number] = text + "".join(f',"{key}":{value}' for key, value in parts if value is not None)
+    return _list(found)
+
+
+def calls(strings: Mapping[int, str]) -> list[str | None]:
+    """By name of an API call: its name without the version that CUPTI adds, and its category."""
+    found = {}
+    for number, text in strings.items():
+        driver = text.startswith("cu") and not text.startswith("cuda")
+        name = quoted(_VERSION.sub("", text))
+        found[number] = f'"name":{name},"cat":"{"cuda_driver" if driver else "cuda_runtime"}"'
+    return _list(found)
+
+
+def _list(found: Mapping[int, str]) -> list[str | None]:
+    return [found.get(number) for number in range(max(found, default=-1) + 1)]

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SQLite with the tables of an export of Nsight Systems (schema 3.16), for tools that read those.
+
+What the format has no place for is left out: operators of the profile, costs, context and grid of events that have
+none. RecordFunction events become ranges in emit_nvtx's spelling, `aten::mm, seq = 7`; steps that the program marked
+become ranges ProfilerStep#N. Calls are numbered anew as correlation ids. globalTid has 24 bits for a thread: a larger
+tid is cut to those, or where two would be equal replaced. Workers of equal pid are on machines of their own.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pyprof
+from pyprof.db.store import Store
+from pyprof.errors import UsageError
+from pyprof.export import Window, exporter
+from pyprof.parse.formats.nsys import COPY_KINDS
+from pyprof.parse.merge import unix_start
+
+_TID, _PID = 24, 24  # bits
+_PUSH_POP, _START_END, _MARK = 59, 60, 34
+_TABLES = """
+create table META_DATA_EXPORT (name text, value text);
+create table StringIds (id integer primary key, value text);
+create table PROCESSES (globalPid integer, pid integer, name text);
+create table TARGET_INFO_SESSION_START_TIME (utcEpochNs integer, utcTime text, localTime text);
+create table TARGET_INFO_GPU (
+    vmId integer, id integer, name text, smCount integer, totalMemory integer, computeMajor integer,
+    computeMinor integer, clockRate integer, memoryBandwidth integer, cuDevice integer);
+create table NVTX_EVENTS (
+    start integer, end integer, eventType integer, rangeId integer, category integer, color integer, text text,
+    globalTid integer, endGlobalTid integer, textId integer, domainId integer);
+create table CUPTI_ACTIVITY_KIND_RUNTIME (
+    start integer, end integer, eventClass integer, globalTid integer, correlationId integer, nameId integer,
+    returnValue integer, callchainId integer);
+create table CUPTI_ACTIVITY_KIND_KERNEL (
+    start integer, end integer, deviceId integer, contextId integer, greenContextId integer, streamId integer,
+    correlationId integer, globalPid integer, demangledName integer, shortName integer, mangledName integer,
+    registersPerThread integer, gridX integer, gridY integer, gridZ integer, blockX integer, blockY integer,
+    blockZ integer, staticSharedMemory integer, dynamicSharedMemory integer, graphNodeId integer);
+create table CUPTI_ACTIVITY_KIND_MEMCPY (
+    start integer, end integer, deviceId integer, contextId integer, streamId integer, correlationId integer,
+    globalPid integer, bytes integer, copyKind integer, srcKind integer, dstKind integer, graphNodeId integer);
+create table CUPTI_ACTIVITY_KIND_MEMSET (
+    start integer, end integer, deviceId integer, contextId integer, streamId integer, correlationId integer,
+    globalPid integer, value integer, bytes integer, graphNodeId integer, memKind integer);
+-- Of the profile: the globalPid of each worker, the globalTid of each thread, the copyKind of each name.
+create temp table of_worker (worker integer primary key, pid integer);
+create temp table of_thread (thread integer primary key, tid integer);
+create temp table of_copy (name integer primary key, kind integer);
+"""
+# Ids of texts: of the profile's strings, of full and of short names of kernels.
+_STRINGS = """
+insert into StringIds select id * 3, text from profile.string;
+insert into StringIds select id * 3 + 1, name from profile.kernel_name;
+insert into StringIds select id * 3 + 2, short_name from profile.kernel_name;
+"""
+_NAMED = """
+    case when seq is not null then string.text || ', seq = ' || seq
+         when kind = 3 or (string.text like '%::%' and string.text not like '{%')
+         then string.text || ', op_id = 0' end"""
+
+
+@exporter("nsys")
+def nsys(store: Store, window: Window, path: str, compress: bool) -> None:
+    """Nsight Systems' SQLite; never compressed, for SQLite could not read it."""
+    if compress:
+        raise UsageError(
+            "--format=nsys writes SQLite, which no tool reads compressed; give a name without .gz."
+        )
+    if not store.rows("select 1 from event_block where kind < 3 limit 1"):
+        raise UsageError(
+            f"{store.path}: nothing ran on a GPU: Nsight Systems exports kernels. Use --format=chrome."
+        )
+    with closing(sqlite3.connect(path, isolation_level=None, uri=True)) as target:
+        target.executescript("pragma journal_mode = off; pragma synchronous = off;")
+        target.execute("attach ? as profile", (store.uri,))
+        target.executescript(_TABLES)
+        target.execute("begin")
+        _small(store, target)
+        for query in _queries(window):
+            target.execute(query)
+        target.execute("commit")
+
+
+def _small(store: Store, target: sqlite3.Connection) -> None:
+    """Facts, processes, threads and devices."""
+    facts = {
+        "EXPORT_PRODUCT_NAME": "PyProf", "EXPORT_PRODUCT_VERSION": pyprof.__version__,
+        "EXPORT_SCHEMA_VERSION": "3.16.1",
+    }  # fmt: skip
+    target.executemany("insert into META_DATA_EXPORT values (?, ?)", facts.items())
+    begin = unix_start(int(store.meta.get("t0", 0)), store.meta)
+    if begin is not None:
+        target.execute("insert into TARGET_INFO_SESSION_START_TIME values (?, null, null)", (begin,))
+    processes: dict[int, int] = {}
+    pids: set[int] = set()
+    for worker, pid, name in store.rows("select id, pid, process from worker order by id"):
+        number = (pid or 0) & ((1 << _PID) - 1)
+        machine = 0 if number not in pids else worker + 1
+        pids.add(number)
+        processes[worker] = (machine << _PID | number) << _TID
+        target.execute("insert into PROCESSES values (?, ?, ?)", (processes[worker], number, name))
+    target.executemany("insert into of_worker values (?, ?)", processes.items())
+    target.executemany("insert into of_thread values (?, ?)", _threads(store, processes).items())
+    target.executemany("insert into of_copy values (?, ?)", _copies(store))
+    target.execute(
+        """insert into TARGET_INFO_GPU
+           select 0, number, name, sm_count, memory_bytes,
+                  cast(substr(compute_capability, 1, instr(compute_capability, '.') - 1) as integer),
+                  cast(substr(compute_capability, instr(compute_capability, '.') + 1) as integer), clock_hz, bandwidth,
+                  number from profile.device where name is not null group by number"""
+    )
+
+
+def _threads(store: Store, processes: dict[int, int]) -> dict[int, int]:
+    """globalTid of each thread."""
+    out: dict[int, int] = {}
+    used: set[int] = set()
+    for thread, worker, tid in store.rows("select id, worker, tid from thread order by id"):
+        key = processes[worker] | (tid & ((1 << _TID) - 1))
+        while key in used:
+            key = processes[worker] | ((key + 1) & ((1 << _TID) - 1))
+        used.add(key)
+        out[thread] = key
+    return out
+
+
+def _copies(store: Store) -> list[tuple[int, int | None]]:
+    """copyKind of each name: `memcpy HtoD`, in torch.profiler's spelling `Memcpy HtoD (Pageable -> Device)`."""
+    numbers = {label: number for number, label in COPY_KINDS.items()}
+    names = store.rows("select id, name from kernel_name where name like 'memcpy %'")
+    return [(number, numbers.get(name.split()[1])) for number, name in names if len(name.split()) > 1]
+
+
+def _queries(window: Window) -> list[str]:
+    """What fills the large tables, in the order of the profile's ids."""
+    common = """event.start, event.start + event.dur, event.device, null, {more}event.stream,
+                case when event.api is not null then (event.api & ((1 << 40) - 1)) + 1 end, of_worker.pid"""
+    source = """from profile.event join of_worker on of_worker.worker = event.id >> 40"""
+    within = window.sql("event.start", "event.dur")
+    return [
+        *(query for query in _STRINGS.strip().split("\n")),
+        f"""insert into NVTX_EVENTS
+            select start, case when kind = 2 then null else start + dur end,
+                   case kind when 1 then {_START_END} when 2 then {_MARK} else {_PUSH_POP} end, null, null, null,
+                   {_NAMED}, of_thread.tid, null, range.text * 3, 0
+            from profile.range join profile.string on string.id = range.text
+            join of_thread on of_thread.thread = range.thread
+            where kind < 4 and {window.sql("range.start", "range.dur")} order by range.id""",
+        f"""insert into NVTX_EVENTS
+            select start, end, {_START_END}, null, null, null, 'ProfilerStep#' || number,
+                   (select min(tid) from of_thread join profile.thread on thread.id = of_thread.thread
+                    where thread.worker = step.worker), null, null, 0
+            from profile.step where {window.sql("step.start", "(step.end - step.start)")} order by worker, start""",
+        f"""insert into CUPTI_ACTIVITY_KIND_RUNTIME
+            select start, start + dur, 0, of_thread.tid, (api.id & ((1 << 40) - 1)) + 1, name * 3, 0, null
+            from profile.api join of_thread on of_thread.thread = api.thread
+            where {window.sql("api.start", "api.dur")} order by api.id""",
+        f"""insert into CUPTI_ACTIVITY_KIND_KERNEL
+            select {common.format(more="null, ")}, event.name * 3 + 1, event.name * 3 + 2, null, registers, grid_x,
+                   grid_y, grid_z, block_x, block_y, block_z, shared_memory, shared_memory * 0, event.graph
+            {source} left join profile.geometry on geometry.id = event.geometry
+            where event.kind = 0 and {within} order by event.id""",
+        f"""insert into CUPTI_ACTIVITY_KIND_MEMCPY
+            select {common.format(more="")}, event.copied, of_copy.kind, event.copy_from, event.copy_to, event.graph
+            {source} left join of_copy on of_copy.name = event.name
+            where event.kind = 1 and {within} order by event.id""",
+        f"""insert into CUPTI_ACTIVITY_KIND_MEMSET
+            select {common.format(more="")}, null, event.copied, event.graph, null
+            {source} where event.kind = 2 and {within} order by event.id""",
+    ]

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a Chrome trace: threads of processes, streams of devices, numbered as torch.profiler does.
+
+A process has its pid, a thread its tid, a device its number as pid and a stream its number as tid. Where two workers
+would share one (device 0 of each rank, equal pids in containers), the later gets a number above those of processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pyprof.db.store import Store
+from pyprof.export.text import quoted
+from pyprof.model import Column, Ints
+
+_FREE = 10_000_000  # Linux has no pid above 4194304
+_DEVICES_AFTER = 5_000_000  # torch.profiler's sort_index of the first device
+_UNKNOWN = -1  # stream of an event that has none
+
+
+class _Worker(NamedTuple):
+    number: int
+    name: str
+    pid: int | None
+    process: str | None
+
+
+class Tracks:
+    """Numbers of all rows. `pid` by worker, `thread_pid` and `tid` by thread, `stream` by event."""
+
+    def __init__(self, store: Store):
+        self._workers = [
+            _Worker(*row) for row in store.rows("select id, name, pid, process from worker order by id")
+        ]
+        self._streams = store.rows(
+            """select distinct id >> 40, device, stream from event where kind < 3 order by 1, 2, 3"""
+        )
+        self._used: set[int] = set()
+        self._free = _FREE
+        self.device = {
+            key: self._take(key[1])
+            for key in dict.fromkeys((worker, device) for worker, device, _ in self._streams)
+        }
+        self.pid = {worker.number: self._take(worker.pid) for worker in self._workers}
+        self._threads = store.rows("select id, worker, tid from thread order by id")
+        size = max((row[0] for row in self._threads), default=0) + 1
+        self.thread_pid, self.tid = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        for number, worker, tid in self._threads:
+            self.thread_pid[number], self.tid[number] = self.pid[worker], tid
+
+    def _take(self, wanted: int | None) -> int:
+        if wanted is None or wanted in self._used:
+            wanted, self._free = self._free, self._free + 1
+        self._used.add(wanted)
+        return wanted
+
+    def of_event(self, worker: int, device: Column, stream: Column) -> tuple[Ints, Ints]:
+        """Process and thread of GPU events of one worker."""
+        key = np.where(device.mask(), device.values, -1)
+        numbers, code = np.unique(key, return_inverse=True)
+        pids = [self.device[worker, None if number < 0 else number] for number in numbers.tolist()]
+        return np.array(pids or [0], np.int64)[code], np.where(stream.mask(), stream.values, _UNKNOWN)
+
+    def lines(self) -> Iterator[str]:
+        """Names and order of all rows, as JSON objects."""
+        several = len(self._workers) > 1
+        for worker in self._workers:
+            pid, name = self.pid[worker.number], worker.process or "python"
+            label = f" {worker.name}" if several else ""
+            yield from _process(pid, name, f"CPU{label}", worker.number)
+        for place, ((number, device), pid) in enumerate(self.device.items()):
+            worker = next(one for one in self._workers if one.number == number)
+            label = f" {worker.name}" if several else ""
+            gpu = "GPU" if device is None else f"GPU {device}"
+            yield from _process(pid, worker.process or "python", f"{gpu}{label}", _DEVICES_AFTER + place)
+        for number, worker_number, tid in self._threads:
+            process = next(one.process for one in self._workers if one.number == worker_number)
+            yield from _thread(self.pid[worker_number], tid, f"thread {tid} ({process or 'python'})", number)
+        for place, (worker_number, device, stream) in enumerate(self._streams):
+            pid, tid = self.device[worker_number, device], _UNKNOWN if stream is None else stream
+            yield from _thread(pid, tid, "stream unknown" if stream is None else f"stream {stream}", place)
+
+
+def _process(pid: int, name: str, label: str, order: int) -> Iterator[str]:
+    yield _meta("process_name", pid, 0, "name", quoted(name))
+    yield _meta("process_labels", pid, 0, "labels", quoted(label))
+    yield _meta("process_sort_index", pid, 0, "sort_index", order)
+
+
+def _thread(pid: int, tid: int, name: str, order: int) -> Iterator[str]:
+    yield _meta("thread_name", pid, tid, "name", quoted(name))
+    yield _meta("thread_sort_index", pid, tid, "sort_index", order)
+
+
+def _meta(name: str, pid: int, tid: int, key: str, value: Any) -> str:
+    return f'{{"ph":"M","name":"{name}","ts":0,"pid":{pid},"tid":{tid},"args":{{"{key}":{value}}}}}'

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pyprof export`: a recording or a profile database in the format of another tool."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from pyprof.errors import PyProfError, UsageError
+
+
+def _parser() -> argparse.ArgumentParser:
+    from pyprof.export import formats
+
+    parser = argparse.ArgumentParser(
+        prog="pyprof export", description="Example: pyprof export --format=chrome -o net.json.gz net.sqlite"
+    )
+    parser.add_argument("file", help="recording, a folder of recordings, or a profile database")
+    parser.add_argument(
+        "--format", choices=formats(), default="chrome",
+        help="chrome: trace JSON for Perfetto; nsys: SQLite as Nsight Systems exports it; default: %(default)s",
+    )  # fmt: skip
+    parser.add_argument(
+        "-o",
+        metavar="OUT",
+        required=True,
+        help="file to write, whole or not at all; OUT.gz is compressed (chrome)",
+    )
+    parser.add_argument("-f", "--force", action="store_true", help="replace a file of that name")
+    parser.add_argument(
+        "--start", metavar="NS", type=int, help="from this time after the first event on; default: 0"
+    )
+    parser.add_argument("--end", metavar="NS", type=int, help="to this time; default: all")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        if os.path.lexists(arguments.o) and not arguments.force:
+            raise UsageError(f"{arguments.o} exists: --force replaces it; or name another file with -o.")
+        if os.path.exists(arguments.o) and os.path.samefile(arguments.o, arguments.file):
+            raise UsageError(
+                f"{arguments.o}: is what is read, and would be replaced; name another file with -o."
+            )
+        from pyprof.session import load
+
+        load(arguments.file).export(arguments.format, arguments.o, arguments.start, arguments.end)
+    except PyProfError as error:
+        print(f"pyprof export: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("pyprof export: interrupted, nothing was written.", file=sys.stderr)
+        return 130
+    return 0

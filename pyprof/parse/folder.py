@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs: folders of recordings. A folder that holds recordings is a run of as many workers as they name.
+
+`<worker>.<digits>.pt.trace.json[.gz]` is torch.profiler's way to name a worker and the time of a span; our own files
+are `net.rank3.sqlite`, `net.rank3.1.sqlite`. The worker is what stands before the digits; its files, ordered by the
+digits (none first), are its spans 1 to n.
+
+The rank is what the file's own facts say. A name says it with the word rank (`rank3`, `net.rank_3`), or by beginning
+with `worker3` if each file of the run begins so with a number of its own. Other numbers in names are no ranks.
+
+Profile databases are results and not read; a folder `capture_traces` belongs to the trace beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from pyprof.errors import FormatError
+from pyprof.model import Process, Trace
+from pyprof.parse import formats, pool
+from pyprof.parse.database import is_profile
+from pyprof.parse.merge import merge, processes
+
+_ENDINGS = re.compile(
+    r"(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$|\.(?:sqlite|sql|nvvp|nsys-rep|qdrep|tar|tar\.gz|tgz|zip)$",
+    re.IGNORECASE,
+)
+_STAMP = re.compile(r"(?P<worker>.+)\.(?P<stamp>[0-9]{1,30})")
+_RANK = re.compile(r"(?:^|[._-])rank[_-]?([0-9]{1,7})(?=$|[._-])", re.IGNORECASE)
+_WORKER = re.compile(r"worker[_-]?([0-9]{1,7})(?=$|[._-])", re.IGNORECASE)
+_REPORTS = (".nsys-rep", ".qdrep")
+_APART = "capture_traces"
+_DATABASE, _OTHER = (
+    "profile databases in the folder (results, not read)",
+    "files that are no recording (skipped)",
+)
+_TWICE = "reports of Nsight Systems beside their exports (not read twice)"
+_SHOWN = 8  # runs in a sentence
+
+
+class Input(NamedTuple):
+    """A recording of a run: `rank` is what its name says."""
+
+    path: Path
+    worker: str
+    span: int = 1
+    rank: int | None = None
+
+
+def split(name: str) -> tuple[str, int | None]:
+    """The worker and the stamp in a file's name.
+
+    >>> split("gpu1.host_77.1694128201554.pt.trace.json.gz"), split("net.rank3.1.sqlite"), split("net.sqlite")
+    (('gpu1.host_77', 1694128201554), ('net.rank3', 1), ('net', None))
+    """
+    stem = _ENDINGS.sub("", name)
+    found = _STAMP.fullmatch(stem)
+    return (found["worker"], int(found["stamp"])) if found else (stem, None)
+
+
+def inputs(folder: Path) -> tuple[list[Input], dict[str, int]]:
+    """The recordings of a folder, and how many of its files are none, by reason."""
+    skipped: dict[str, int] = {}
+    paths = []
+    for path in _files(folder):
+        reason = _no_input(path)
+        if reason is None:
+            paths.append(path)
+        else:
+            skipped[reason] = skipped.get(reason, 0) + 1
+    named = sorted(
+        [(*split(path.name), path) for path in paths],
+        key=lambda one: (one[0], -1 if one[1] is None else one[1], one[2].name),
+    )
+    ranks = _ranks([worker for worker, _, _ in named])
+    out: list[Input] = []
+    for worker, _, path in named:
+        span = out[-1].span + 1 if out and out[-1].worker == worker else 1
+        out.append(Input(path, worker, span, ranks.get(worker)))
+    return out, skipped
+
+
+def runs(folder: str | os.PathLike[str]) -> dict[str, Path]:
+    """The runs in a folder, itself (".") among them, by their paths in it. Raises FormatError for what is no folder."""
+    top = Path(folder)
+    if not top.is_dir():
+        raise FormatError(f"{top}: is no folder; give one that holds recordings, or runs.")
+    out = {}
+    for name, below, _ in os.walk(top):
+        below[:] = sorted(one for one in below if one != _APART and not one.startswith("."))
+        here = Path(name)
+        if any(_no_input(path) is None for path in _files(here)):
+            out[here.relative_to(top).as_posix()] = here
+    return out
+
+
+def load(folder: Path) -> Trace:
+    """All recordings of a run as one. A folder without recordings that has one run below it is that run. Raises
+    FormatError if there is none, several, or none that can be read."""
+    chosen, (found, skipped) = folder, inputs(folder)
+    if not found:
+        below = runs(folder)
+        if not below:
+            told = "".join(f", {count} {reason}" for reason, count in skipped.items())
+            raise FormatError(f"{folder}: holds no recording{told}; expected {formats.EXPECTED}.")
+        if len(below) > 1:
+            names = ", ".join(list(below)[:_SHOWN]) + (", ..." if len(below) > _SHOWN else "")
+            raise FormatError(f"{folder}: holds {len(below)} runs; load one of them: {names}.")
+        chosen = next(iter(below.values()))
+        found, skipped = inputs(chosen)
+    traces, failed = [], []
+    for one, result in zip(found, pool.read([one.path for one in found])):
+        if isinstance(result, Trace):
+            traces.append(_dressed(result, one))
+        else:
+            failed.append(str(result))
+    if not traces:
+        raise FormatError(
+            f"{folder}: none of its {len(found)} recordings can be read; the first is: {failed[0]}"
+        )
+    traces.sort(key=_place)
+    out = merge(traces, str(folder))
+    for reason, count in skipped.items():
+        out.drop(reason, count)
+    for sentence in failed:
+        out.drop(f"recordings not read: {sentence}")
+    return out
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of a folder by name, without hidden ones. Raises FormatError."""
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(e.name for e in entries if e.is_file() and not e.name.startswith("."))
+    except OSError as error:
+        raise FormatError(f"{folder}: cannot be read ({error.strerror}).") from error
+    return [folder / name for name in names]
+
+
+def _no_input(path: Path) -> str | None:
+    """Why a file is not to be read; None for a recording."""
+    if path.suffix in _REPORTS:
+        return _TWICE if path.with_suffix(".sqlite").exists() else None
+    try:
+        if is_profile(path):
+            return _DATABASE
+        return None if formats.recognised(path) else _OTHER
+    except OSError:
+        return _OTHER
+    except FormatError:  # it looks like one: its fault is told when it is read
+        return None
+
+
+def _ranks(workers: list[str]) -> dict[str, int]:
+    """Ranks that names say."""
+    out = {}
+    for worker in workers:
+        said = _RANK.findall(worker)
+        if len(set(map(int, said))) == 1:
+            out[worker] = int(said[0])
+    if out:
+        return out
+    found = {worker: _WORKER.match(worker) for worker in workers}
+    numbers = [int(match[1]) for match in found.values() if match]
+    if len(numbers) == len(found) and len(set(numbers)) == len(numbers):
+        return dict(zip(found, numbers))
+    return {}
+
+
+def _dressed(trace: Trace, one: Input) -> Trace:
+    """The trace with what its file's name says of its processes; what the file itself says comes first."""
+    alone = len(trace.processes) == 1
+    trace.processes = [
+        process if process.label is not None else process._replace(
+            label=one.worker, span=one.span, rank=one.rank if alone and process.rank is None else process.rank
+        )
+        for process in processes(trace)
+    ]  # fmt: skip
+    return trace
+
+
+def _place(trace: Trace) -> tuple[bool, int, str, int]:
+    """Workers stand by rank, then name, then span."""
+    one = min(trace.processes, key=lambda p: (p.rank is None, p.rank or 0), default=Process(-1))
+    return one.rank is None, one.rank or 0, one.label or "", one.span

@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traces of torch.profiler (`export_chrome_trace`, `tensorboard_trace_handler`): Chrome trace JSON, plain or gzip.
+
+Kernels belong to the operator around their launch on its thread; the trace's "External id" is of several kinds and
+serves as a check. Times are integers of ns. What a trace leaves out stays unknown: shapes, stacks, memory and modules
+are there if the profiler was asked for them.
+Source: libkineto (output_json.cpp) and torch/csrc/profiler of the versions since 1.8.1; see `tracejson`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from pyprof.errors import FormatError
+from pyprof.marker import encode, is_backward
+from pyprof.model import (
+    KERNEL,
+    MEMCPY,
+    PUSH_POP,
+    Bools,
+    Call,
+    Collectives,
+    Column,
+    Functions,
+    Gpu,
+    Ints,
+    Io,
+    Launches,
+    Memory,
+    Ops,
+    Process,
+    Ranges,
+    Steps,
+    Thread,
+    Trace,
+)
+from pyprof.parse.assemble import Clock
+from pyprof.parse.formats import FORMATS
+from pyprof.parse.join import link
+from pyprof.parse.tracejson import communication, convolutions, facts, forward
+from pyprof.parse.tracejson import text as texts
+from pyprof.parse.tracejson.arguments import call
+from pyprof.parse.tracejson.columns import Collector, Parts
+from pyprof.parse.tracejson.events import Document, chunks, document
+from pyprof.parse.tracejson.stacks import Stacks, of_text
+
+_STEP = re.compile(r"ProfilerStep#(\d{1,15})")
+_BEGINS = re.compile(rb"\xef?\xbb?\xbf?\s*(?:\{\s*[\"}]|\[\s*[{\]])")
+
+
+@FORMATS.register("kineto")
+class Kineto:
+    @staticmethod
+    def sniff(path: Path) -> bool:
+        return _BEGINS.match(texts.head(path)) is not None
+
+    @staticmethod
+    def load(path: Path) -> Trace:
+        lost: dict[str, int] = {}
+        found = document(texts.read(path, lost), lost)
+        if found is None:
+            raise FormatError(
+                f"{path}: is JSON without a list of trace events; expected a trace that torch.profiler wrote "
+                "(export_chrome_trace)."
+            )
+        collector = Collector(lost)
+        for events in chunks(found, lost):
+            collector.add(events)
+        trace = _Builder(path, found, collector).trace()
+        if not len(trace.ops) and not len(trace.gpu):
+            raise FormatError(
+                f"{path}: no operators and no kernels among {len(found.events)} events{trace.told()}. Record with "
+                "torch.profiler and the activities CPU and CUDA."
+            )
+        return trace
+
+
+class _Builder:
+    """From columns of events to a Trace."""
+
+    def __init__(self, path: Path, found: Document, collector: Collector):
+        self.path, self.facts, self.events = path, found.facts, collector
+        self.strings, self.lost = collector.strings, collector.lost
+        base = self.facts.get("baseTimeNanoseconds")
+        self.base = base if type(base) is int and abs(base) < 1 << 62 else 0
+        # Threads by number, whatever came first in the file.
+        keys = sorted(collector.threads)
+        place = {key: i for i, key in enumerate(keys)}
+        self._renumber = np.array([place[key] for key in collector.threads] or [0], np.int32)
+        pids = sorted({pid for pid, _ in keys})
+        self.threads = [Thread(pids.index(pid), tid) for pid, tid in keys]
+        self.pids = pids
+        self.process_of_thread = np.array([t.process for t in self.threads] or [0], np.int32)
+
+    def trace(self) -> Trace:
+        e = self.events
+        self.slack = self._slack()
+        functions = self._functions()
+        stacks = Stacks(functions, self.strings, self.slack)
+        ops = self._ops(stacks)
+        launches = self._launches(stacks, ops)
+        told = [*map(of_text, e.call_stacks)]
+        ops.stack = np.where(ops.stack < -1, -2 - ops.stack + len(stacks.found), ops.stack).astype(np.int32)
+        ranges, steps = self._ranges()
+        trace = Trace(
+            path=str(self.path), format="kineto", strings=self.strings, processes=self._processes(),
+            threads=self.threads, ranges=ranges, ops=ops, launches=launches, gpu=self._gpu(launches),
+            io=Io(*(np.empty(0, np.int64) for _ in range(4))), steps=steps, functions=functions, memory=self._memory(),
+            collectives=self._collectives(), stacks=[*stacks.found, *told], calls=self.calls, slack=self.slack,
+            devices=facts.devices(self.facts.get("deviceProperties")), meta=facts.meta(self.facts), lost=e.lost,
+        )  # fmt: skip
+        self._check(trace)
+        Clock().start_at_zero(trace)
+        trace.t0 += self.base
+        return trace
+
+    def _thread(self, parts: Parts) -> Ints:
+        out: Ints = self._renumber[parts.values("thread", np.int32)]
+        return out
+
+    def _slack(self) -> int:
+        """Times were whole microseconds until 2024; then two events may overlap by one."""
+        e = self.events
+        for parts in (e.operators, e.launches, e.devices, e.functions):
+            if (parts.values("start") % 1000).any() or (parts.values("end") % 1000).any():
+                return 1
+        return 1000
+
+    def _functions(self) -> Functions:
+        of = self.events.functions
+        return Functions(self._thread(of), of.values("start"), of.values("end"), of.values("name", np.int32))
+
+    def _ops(self, stacks: Stacks) -> Ops:
+        """Operators. A stack that stands in the event as a text is -2 less its number, until all are known."""
+        of = self.events.operators
+        thread, start, name = self._thread(of), of.values("start"), of.values("name", np.int32)
+        self.calls: dict[int, Call] = {}
+        codes = [self._text(call(key)) for key in self.events.signatures]
+        seq, told = of.column("seq"), of.values("stack", np.int32)
+        backward = np.array([is_backward(text) for text in self.strings.texts] or [False], bool)
+        flows = self.events.flows
+        arrows = pd.DataFrame({
+            "thread": self._thread(flows), "time": flows.values("time"), "number": flows.values("number"),
+            "begins": flows.values("begins", bool),
+        })  # fmt: skip
+        text = np.array(codes or [0], np.int32)[of.values("signature", np.int32)]
+        numbered = Column(seq.values, seq.mask() & (seq.values >= 0))
+        origin = forward.threads(
+            thread, start, name, numbered, of.column("forward"), self.process_of_thread, self.strings, arrows
+        )
+        end = of.values("end")
+        events = convolutions.Operators(thread, start, end, text, numbered, origin)
+        text = convolutions.complete(events, dict(self.calls), self._text)
+        return Ops(
+            thread=thread, start=start, end=end, scope=backward[name].astype(np.int8), name=name,
+            text=self._announced(thread, start, end, name, text), seq=numbered,
+            forward_thread=origin, order=of.column("order"),
+            stack=np.where(told >= 0, -2 - told, stacks.at(thread, start)),
+        )  # fmt: skip
+
+    def _text(self, known: Call) -> int:
+        code = self.strings.code(encode(known))
+        self.calls[code] = known
+        return code
+
+    def _announced(self, thread: Ints, start: Ints, end: Ints, name: Ints, text: Ints) -> Ints:
+        """Texts of operators, those of collectives with what is exchanged."""
+        found = self._collectives()
+        keys = zip(found.thread.tolist(), found.start.tolist(), found.end.tolist())
+        told = {key: what for key, gpu, what in zip(keys, found.gpu.tolist(), found.what) if gpu < 0}
+        known = communication.calls(thread, start, end, name, text, self.calls, self.strings.texts, told)
+        if known:
+            text = text.copy()
+            text[list(known)] = [self._text(what) for what in known.values()]
+        return text
+
+    def _launches(self, stacks: Stacks, ops: Ops) -> Launches:
+        of = self.events.launches
+        thread, start, correlation = self._thread(of), of.values("start"), of.column("correlation")
+        stack = np.full(len(start), -1, np.int32)
+        outside = np.flatnonzero(~_inside(ops, thread, start))
+        stack[outside] = stacks.at(thread[outside], start[outside])
+        return Launches(
+            thread=thread, start=start, end=of.values("end"), name=of.values("name", np.int32), stack=stack,
+            correlation=np.where(correlation.mask(), correlation.values, -1),
+        )  # fmt: skip
+
+    def _ranges(self) -> tuple[Ranges, Steps]:
+        """Ranges of the user, and the steps among them."""
+        of = self.events.annotations
+        thread, start, end, name = (
+            self._thread(of),
+            of.values("start"),
+            of.values("end"),
+            of.values("name", np.int32),
+        )
+        numbers = {
+            code: int(found[1])
+            for code in np.unique(name).tolist()
+            if (found := _STEP.fullmatch(self.strings[code]))
+        }
+        marks = np.flatnonzero(np.isin(name, list(numbers)))
+        marks = marks[np.argsort(start[marks], kind="stable")]
+        steps = Steps(
+            self.process_of_thread[thread[marks]], np.array([numbers[code] for code in name[marks].tolist()], np.int64),
+            start[marks], end[marks],
+        )  # fmt: skip
+        n = len(start)
+        return Ranges(
+            thread=thread, start=start, end=Column(end), text=name, operator=np.zeros(n, bool),
+            kind=np.full(n, PUSH_POP, np.int8), seq=Column.missing(n), domain=np.full(n, self.strings.code("")),
+        ), steps  # fmt: skip
+
+    def _gpu(self, launches: Launches) -> Gpu:
+        of = self.events.devices
+        name, found = of.values("name", np.int32), facts.copies(self.strings.texts)
+        renamed = np.arange(max(len(self.strings), 1))
+        source, target = (np.full(len(renamed), -1) for _ in range(2))
+        for code, copy in found.items():
+            renamed[code] = self.strings.code(copy.name)
+            source[code] = -1 if copy.source is None else copy.source
+            target[code] = -1 if copy.target is None else copy.target
+        kind = of.values("kind", np.int8)
+        ends = [Column(side[name], (side[name] >= 0) & (kind == MEMCPY)) for side in (source, target)]
+        name = np.where(kind == KERNEL, name, renamed[name])
+        node, correlation = of.column("node"), of.column("correlation")
+        plain = ("device", "context", "stream", "registers", "shared_memory", "bytes", "occupancy")
+        return Gpu(
+            process=self._owner(launches, correlation), start=of.values("start"), end=of.values("end"), kind=kind,
+            name=name.astype(np.int32), grid=of.column("grid", (3,)), block=of.column("block", (3,)),
+            correlation=correlation, graph_node=Column(node.values, node.mask() & (node.values != 0)),
+            source_kind=ends[0], target_kind=ends[1], **{key: of.column(key) for key in plain},
+        )  # fmt: skip
+
+    def _owner(self, launches: Launches, correlation: Column) -> Ints:
+        """Process of each GPU event: the one that runs operators or launches, where there is only one; else the one
+        whose launch it is."""
+        n = len(correlation.values)
+        seen = np.unique(np.r_[
+            self.process_of_thread[self._thread(self.events.operators)], self.process_of_thread[launches.thread]
+        ])  # fmt: skip
+        if len(seen) <= 1:
+            return np.full(n, seen[0] if len(seen) else 0, np.int32)
+        owner = self.process_of_thread[launches.thread]
+        out, claims = np.full(n, -1, np.int32), np.zeros(n, np.int32)
+        for process in np.unique(owner).tolist():
+            has = correlation.mask() & np.isin(correlation.values, launches.correlation[owner == process])
+            out[has] = process
+            claims += has
+        return np.where(claims == 1, out, -1)
+
+    def _memory(self) -> Memory:
+        of = self.events.allocations
+        columns = {name: of.column(name) for name in ("device", "address", "allocated", "reserved")}
+        return Memory(thread=self._thread(of), time=of.values("time"), bytes=of.values("bytes"), **columns)
+
+    def _collectives(self) -> Collectives:
+        told = self.events.told
+        table = np.array([row[:4] for row in told] or np.empty((0, 4)), np.int64)
+        thread = self._renumber[table[:, 1]] if len(told) else table[:, 1]
+        what = [facts.collective(name, args) for *_, name, args in told]
+        return Collectives(table[:, 0], thread, table[:, 2], table[:, 3], what)
+
+    def _processes(self) -> list[Process]:
+        names, rank = self.events.process_names, facts.rank(self.facts)
+        host = self.facts.get("host_name")
+        known = self.pids or [0]
+        return [Process(pid, names.get(pid), rank, host if isinstance(host, str) else None) for pid in known]
+
+    def _check(self, trace: Trace) -> None:
+        """Compare what containment says with the External id, where a kernel and one operator share it. Traces of
+        2022 and 2023 number kernels and operators apart: nothing is compared there."""
+        external, mine = self.events.devices.column("external"), self.events.operators.column("external")
+        launch = link(trace.gpu, trace.launches, self.process_of_thread)
+        both = np.flatnonzero((launch >= 0) & external.mask())
+        known = np.flatnonzero(mine.mask())
+        if not len(both) or not len(known):
+            return
+        order = known[np.argsort(mine.values[known], kind="stable")]
+        place = np.minimum(np.searchsorted(mine.values[order], external.values[both]), len(order) - 1)
+        op = order[place]
+        same = mine.values[op] == external.values[both]
+        at, ops = launch[both], trace.ops
+        begins, calls = trace.launches.start[at], trace.launches
+        outside = (ops.thread[op] != calls.thread[at]) | (begins < ops.start[op]) | (begins > ops.end[op])
+        wrong = int((same & outside).sum())
+        if wrong * 2 < int(same.sum()):
+            trace.drop(
+                "GPU events whose External id is of another operator than the one around their launch", wrong
+            )
+
+
+def _inside(ops: Ops, thread: Ints, time: Ints) -> Bools:
+    """Whether an operator runs on a thread at each moment."""
+    out = np.zeros(len(time), bool)
+    for number in np.unique(thread).tolist():
+        mine = np.flatnonzero(ops.thread == number)
+        here = np.flatnonzero(thread == number)
+        mine = mine[np.argsort(ops.start[mine], kind="stable")]
+        if len(mine):
+            place = np.searchsorted(ops.start[mine], time[here], side="right") - 1
+            reached = np.maximum.accumulate(ops.end[mine])
+            out[here] = (place >= 0) & (reached[np.maximum(place, 0)] > time[here])
+    return out

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading several recordings at once: a child process per core, one file at a time each.
+
+The children are started as `python -c`, not by multiprocessing: that would import the user's script again in each
+child, and `pyprof.load(folder)` at its top level would never end. They get paths over a pipe, send traces back, and
+end when the pipe does, however the parent went. A child that dies costs the file that it was reading.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from pyprof.errors import FormatError
+from pyprof.model import Trace
+from pyprof.parse import formats
+
+Result = Trace | FormatError
+
+
+def read(paths: Sequence[Path]) -> list[Result]:
+    """Each recording, or why it cannot be read, in their order. Interrupted, it ends its children first."""
+    count = min(len(paths), _cores())
+    if count < 2 or os.name != "posix":
+        return [one(path) for path in paths]
+    out: dict[int, Result] = {}
+    # The largest first, so that no core waits long for the other at the end.
+    order = sorted(range(len(paths)), key=lambda number: -_size(paths[number]))
+    waiting, lock = iter(order), threading.Lock()
+    children: set[subprocess.Popen[bytes]] = set()
+    stopped = threading.Event()
+
+    def work() -> None:
+        child: _Child | None = None
+        while True:
+            with lock:
+                number = None if stopped.is_set() else next(waiting, None)
+                if number is None:
+                    break
+                if child is None:
+                    with suppress(OSError):  # no memory for a process more: here, then
+                        child = _Child()
+                        children.add(child.process)
+            out[number] = found = one(paths[number]) if child is None else child.ask(paths[number])
+            if child is not None and isinstance(found, _Died):
+                child.close()
+                child = None
+        if child is not None:
+            child.close()
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        stopped.set()
+        with lock:
+            for process in children:
+                process.kill()  # nothing to one that has ended
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+    return [out[number] for number in range(len(paths))]
+
+
+def one(path: Path) -> Result:
+    """A recording, or why it cannot be read."""
+    try:
+        return formats.load(path)
+    except FormatError as error:
+        return error
+    except (MemoryError, OSError) as error:
+        return FormatError(f"{path}: cannot be read ({type(error).__name__}: {error}).")
+
+
+class _Died(FormatError):
+    """The child ended while it read."""
+
+
+class _Child:
+    def __init__(self) -> None:
+        self.pipe, other = Pipe()
+        code = (
+            f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve({other.fileno()})"
+        )
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", code], pass_fds=[other.fileno()], stdin=subprocess.DEVNULL
+            )
+        finally:
+            other.close()
+
+    def ask(self, path: Path) -> Result:
+        try:
+            self.pipe.send(path)
+            found: Result = self.pipe.recv()
+            return found
+        except (EOFError, OSError):
+            code = self.process.wait()
+            return _Died(f"{path}: the process that read it ended ({code}); memory may be short.")
+
+    def close(self) -> None:
+        self.pipe.close()
+        self.process.wait()
+
+
+def serve(descriptor: int) -> None:
+    """What a child does: read what it is told to, until the pipe ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    with Connection(descriptor) as pipe, suppress(EOFError, OSError):
+        while True:
+            pipe.send(one(pipe.recv()))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _size(path: Path) -> int:
+    with suppress(OSError):
+        return path.stat().st_size
+    return 0

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an event says of an operator's inputs, as a `Call`: shapes, types and strides of tensors, scalars as text.
+
+The arguments stand in the order of the operator's schema and have no names. Traces before 2022 have no strides, those
+before 2023 no values of scalars; a list of tensors has no types. What is not there is unknown, not 0.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import msgspec
+
+from pyprof.marker import Listed, is_backward
+from pyprof.model import Arg, Call, Other, Tensor, Value, tensor
+from pyprof.names import dtype_of
+
+# Types that a trace gives to inputs that are no tensors.
+_LISTS = frozenset({"ScalarList", "GenericList"})
+_SCALARS = {"Scalar": "scalar", "Int": "int", "Double": "float", "Bool": "bool", "Device": "device", "String": "str",
+            "Generator": "Generator"}  # fmt: skip
+_ANY = msgspec.json.Decoder(Any)
+Key = tuple[str, bytes, bytes, bytes, bytes]
+
+
+def call(key: Key) -> Call:
+    """The call of an operator: its name, and the texts of its shapes, types, strides and concrete inputs.
+
+    >>> call(("aten::mm", b"[[2, 3], [3, 4]]", b'["float", "float"]', b"[[3, 1], [1, 3]]", b'["", ""]')).args[1].value
+    Tensor(shape=(3, 4), dtype='float32', stride=(1, 3))
+    >>> types = b'["float", "ScalarList", "Scalar"]'
+    >>> call(("aten::sum", b"[[2], [], []]", types, b"", b'["", "[0]", "True"]')).args[1:]
+    (Arg(name='', value=(0,)), Arg(name='', value=True))
+    """
+    name, *texts = key
+    shapes, types, strides, concrete = map(_listed, texts)
+    out = []
+    for place, kind in enumerate(types):
+        shape = shapes[place] if place < len(shapes) else []
+        stride = strides[place] if place < len(strides) else None
+        scalar = concrete[place] if place < len(concrete) else None
+        out.append(Arg("", _value(kind, shape, stride, scalar)))
+    return Call("autograd" if is_backward(name) else "aten", name, tuple(out))
+
+
+def shapes_and_types(shapes: bytes, types: bytes) -> list[tuple[list[int], str]]:
+    """Shape and C++ type of each tensor among the inputs; nothing for a list of tensors, whose types are not told."""
+    pairs = zip(_listed(bytes(shapes)), _listed(bytes(types)))
+    names = {"", "TensorList", *_SCALARS, *_LISTS}
+    return [
+        (shape, kind)
+        for shape, kind in pairs
+        if _is_shape(shape) and isinstance(kind, str) and kind not in names
+    ]
+
+
+def _listed(text: bytes) -> list[Any]:
+    """A list; an empty one for anything else."""
+    try:
+        found: Any = _ANY.decode(text) if text else []
+    except msgspec.MsgspecError:
+        return []
+    return found if isinstance(found, list) else []
+
+
+def _value(kind: Any, shape: Any, stride: Any, scalar: Any) -> Value:
+    if not isinstance(kind, str):
+        return Other("unknown")
+    if kind == "TensorList":
+        return _tensors(shape, stride)
+    if kind in _SCALARS or kind in _LISTS:
+        known = _scalar(scalar)
+        if known is not None:
+            return known
+        if kind in _LISTS:
+            return _tensors(shape, stride) if _is_shapes(shape) else Other("list")
+        return None if scalar == "" else Other(_SCALARS[kind])
+    if not kind:
+        return _scalar(scalar)
+    if not _is_shape(shape):
+        return Other("tensor")
+    return _tensor(shape, dtype_of(kind), stride)
+
+
+def _tensors(shapes: Any, strides: Any) -> Value:
+    if not _is_shapes(shapes):
+        return Other("list")
+    given = strides if isinstance(strides, list) else []
+    return Listed(
+        _tensor(shape, None, given[i] if i < len(given) else None) for i, shape in enumerate(shapes)
+    )
+
+
+def _tensor(shape: list[int], dtype: str | None, stride: Any) -> Tensor:
+    return tensor(tuple(shape), dtype, tuple(stride) if _is_shape(stride) else None)
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, list) and all(type(size) is int and abs(size) < 1 << 62 for size in value)
+
+
+def _is_shapes(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_shape, value))
+
+
+def _scalar(text: Any) -> Value:
+    """The value that the text of a concrete input has; None for an empty one."""
+    if not isinstance(text, str) or not text or len(text) > 4096:
+        return None if not isinstance(text, (bool, int, float)) else text
+    try:
+        return _frozen(ast.literal_eval(text))
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        return text
+
+
+def _frozen(value: Any) -> Value:
+    if isinstance(value, (list, tuple)):
+        return Listed(map(_frozen, value))
+    return (
+        value if value is None or isinstance(value, (bool, int, float, str)) else Other(type(value).__name__)
+    )

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events out of the text of a trace, decoded only as far as they are needed.
+
+A file is cut into events without looking into them; `Event` has the fields that say what an event is, and the others
+(`args`, the times) stay text until somebody asks. A text that is not JSON is cut at what looks like the border of two
+events, each is repaired by itself, and what stays unreadable is counted. Faults that are known from files of torch are
+quotes and control characters in names, bare N/A and NaN for numbers, and files of killed programs that end anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+CHUNK = 1 << 14  # events decoded at a time
+UNREADABLE = "events that could not be read"
+_NOTHING = msgspec.Raw(b"")
+
+
+class Event(msgspec.Struct, gc=False):
+    """One event. Times are microseconds as they stand in the text."""
+
+    ph: str = ""
+    cat: str | None = None
+    name: str = ""
+    pid: Any = None
+    tid: Any = None
+    ts: msgspec.Raw = _NOTHING
+    dur: msgspec.Raw = _NOTHING
+    id: Any = None
+    args: msgspec.Raw = _NOTHING
+
+
+class Document(NamedTuple):
+    """A trace: what stands beside the events, and the events as text."""
+
+    facts: dict[str, Any]
+    events: Sequence[Any]
+
+
+class _Whole(msgspec.Struct, gc=False):
+    traceEvents: list[msgspec.Raw]
+
+
+_Type = TypeVar("_Type")
+_FACTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_WHOLE, _LIST = msgspec.json.Decoder(_Whole), msgspec.json.Decoder(list[msgspec.Raw])
+_EVENT, _EVENTS = msgspec.json.Decoder(Event), msgspec.json.Decoder(list[Event])
+
+
+def document(text: bytes, lost: dict[str, int]) -> Document | None:
+    """Cut a text into events; None if there is no list of events in it."""
+    start = text[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    try:
+        if start == b"[":
+            return Document({}, _LIST.decode(text))
+        return Document(_facts(text), _WHOLE.decode(text).traceEvents)
+    except msgspec.MsgspecError:
+        return _torn(text, lost)
+
+
+def _facts(text: bytes) -> dict[str, Any]:
+    """What stands beside the events."""
+    found = {}
+    for name, value in _FACTS.decode(text).items():
+        if name != "traceEvents":
+            found[name] = msgspec.json.decode(value)
+    return found
+
+
+def chunks(found: Document, lost: dict[str, int]) -> Iterator[list[Event]]:
+    """The events, some at a time. What is no event is counted."""
+    for low in range(0, len(found.events), CHUNK):
+        yield _decoded(found.events[low : low + CHUNK], lost)
+
+
+def _decoded(texts: Sequence[Any], lost: dict[str, int]) -> list[Event]:
+    try:
+        return _EVENTS.decode(b"[" + b",".join(texts) + b"]")
+    except msgspec.MsgspecError:
+        out = []
+        for text in texts:
+            event = one(_EVENT, bytes(text))
+            if event is None:
+                lost[UNREADABLE] = lost.get(UNREADABLE, 0) + 1
+            else:
+                out.append(event)
+        return out
+
+
+def arguments(
+    decoder: msgspec.json.Decoder[list[_Type]], events: Sequence[Event], empty: _Type
+) -> list[_Type]:
+    """The arguments of events, decoded; `empty` for those that have none or none of the types that are expected."""
+    texts = [event.args if len(event.args) > 1 else b"{}" for event in events]
+    try:
+        return decoder.decode(b"[" + b",".join(texts) + b"]")
+    except msgspec.MsgspecError:
+        out = []
+        for text in texts:
+            found = one(decoder, b"[" + bytes(text) + b"]")
+            out.append(found[0] if found else empty)
+        return out
+
+
+def one(decoder: msgspec.json.Decoder[_Type], text: bytes) -> _Type | None:
+    """Decode one text, repaired if need be."""
+    try:
+        return decoder.decode(text)
+    except (msgspec.MsgspecError, UnicodeError):
+        text = _plain(text)
+    for attempt in (text, _quoted(text)):
+        try:
+            return decoder.decode(attempt)
+        except msgspec.MsgspecError:
+            continue
+    return None
+
+
+# --- repair
+
+_BORDER = re.compile(rb"\}\s*,\s*\{")
+_LIST_BEGINS = re.compile(rb'"traceEvents"\s*:\s*\[')
+_NO_NUMBER = re.compile(rb"(:\s*|[\[,]\s*)(?:N/A|n/a|-?NaN|-?nan|-?Infinity|-?inf)(?=\s*[,}\]])")
+_CONTROL = bytes(range(32))
+_AS_SPACE = bytes.maketrans(_CONTROL, b" " * 32)
+
+
+def _plain(text: bytes) -> bytes:
+    """Text without control characters, foreign words for "no number", and bytes that are not UTF-8."""
+    text = text.translate(_AS_SPACE).decode("utf-8", "replace").encode()
+    return _NO_NUMBER.sub(rb"\1null", text)
+
+
+def _quoted(text: bytes) -> bytes:
+    """Text whose quotes inside of strings are escaped.
+
+    A quote ends a string if what follows it goes on like JSON: a colon, a closing bracket, or a comma with a new value.
+
+    >>> _quoted(b'{"name": "say "hi", twice", "ts": 1}')
+    b'{"name": "say \\\\"hi\\\\", twice", "ts": 1}'
+    """
+    out, last, inside = [], 0, False
+    for match in _QUOTE.finditer(text):
+        place = match.start()
+        if match[0] != b'"':
+            continue
+        if not inside:
+            inside = True
+        elif _GOES_ON.match(text, place + 1):
+            inside = False
+        else:
+            out += [text[last:place], b"\\"]
+            last = place
+    return b"".join([*out, text[last:]])
+
+
+_QUOTE = re.compile(rb'\\.|"', re.S)
+_GOES_ON = re.compile(rb'\s*(?:[:}\]]|,\s*(?:["{\[\-0-9]|true|false|null))')
+
+
+def _torn(text: bytes, lost: dict[str, int]) -> Document | None:
+    """Cut a text that is not JSON."""
+    begin = _LIST_BEGINS.search(text)
+    if begin is not None:
+        first = begin.end()
+    elif text[:4096].lstrip()[:1] == b"[":
+        first = text.index(b"[") + 1
+    else:
+        return None
+    borders = [match.span() for match in _BORDER.finditer(text, first)]
+    starts = [first, *(end - 1 for _, end in borders)]
+    ends = [*(start + 1 for start, _ in borders), len(text)]
+    view = memoryview(text)
+    events: list[Any] = [view[a:b] for a, b in zip(starts, ends)]
+    tail, rest = _first_object(text[starts[-1] :].lstrip())
+    events[-1:] = [tail] if tail else []
+    if not tail and rest.strip(b" \t\r\n]}"):
+        lost["events at a place where the file is cut off"] = 1
+    facts = _object(text[: begin.start()].rstrip(b" \t\r\n,") + b"}") if begin else {}
+    after = rest.lstrip(b" \t\r\n").removeprefix(b"]").lstrip(b" \t\r\n,")
+    return Document(facts | _object(b"{" + after), events)
+
+
+def _first_object(text: bytes) -> tuple[bytes, bytes]:
+    """The first object of a text and what follows it; nothing if it is not whole."""
+    plain = text.translate(_AS_SPACE).decode("utf-8", "replace")
+    try:
+        _, length = json.JSONDecoder().raw_decode(plain)
+    except (ValueError, RecursionError):
+        return b"", text
+    return plain[:length].encode(), plain[length:].encode()
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    """A text as an object, repaired; empty if it is none."""
+    decoder = msgspec.json.Decoder(dict[str, Any])
+    return one(decoder, text) or {}

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a trace says of devices, of the run, of copies and of collectives, in the words of the model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from pyprof.model import DTYPE_BITS, Collective, Device
+from pyprof.names import dtype_of
+from pyprof.parse.tracejson.arguments import shapes_and_types
+
+# Kinds of memory as a copy's name spells them -> Nsight's numbers. Source: ENUM_CUDA_MEM_KIND of its exports; ROCm's
+# "Host" does not say whether the memory is pinned.
+_MEMORY = {
+    "Pageable": 0,
+    "Pinned": 1,
+    "Device": 2,
+    "Array": 3,
+    "Managed": 4,
+    "Device Static": 5,
+    "Managed Static": 6,
+}
+_COPY = re.compile(r"Memcpy (?P<kind>\w+)(?: \((?P<source>[\w ]+) -> (?P<target>[\w ]+)\))?")
+_FACTS = {
+    "cuda_runtime_version": "cuda", "cuda_driver_version": "cuda.driver", "hip_runtime_version": "hip",
+    "host_name": "host",
+}  # fmt: skip
+_DISTRIBUTED = ("backend", "rank", "world_size", "pg_count", "nccl_version")
+
+
+class Copy(NamedTuple):
+    """A copy: its name as in exports of Nsight Systems, and the kinds of memory at its ends."""
+
+    name: str
+    source: int | None = None
+    target: int | None = None
+
+
+def copies(names: Sequence[str]) -> dict[int, Copy]:
+    """The copies and sets among names, by place."""
+    out = {}
+    for place, name in enumerate(names):
+        if found := _COPY.match(name):
+            ends = (_MEMORY.get(found[side] or "") for side in ("source", "target"))
+            out[place] = Copy(f"memcpy {found['kind']}", *ends)
+        elif name.startswith("Memset"):
+            out[place] = Copy("memset")
+    return out
+
+
+def devices(told: Any) -> list[Device]:
+    """The visible devices, which need not be those that were used."""
+    out = []
+    for each in told if isinstance(told, list) else []:
+        number = each.get("id") if isinstance(each, dict) else None
+        if type(number) is not int:
+            continue
+        major, minor = _int(each.get("computeMajor")), _int(each.get("computeMinor"))
+        capability = None if major is None or minor is None else f"{major}.{minor}"
+        name = each.get("name")
+        out.append(Device(
+            number, name if isinstance(name, str) else "", _int(each.get("numSms")), capability,
+            _int(each.get("totalGlobalMem")),
+        ))  # fmt: skip
+    return sorted(out)
+
+
+def meta(facts: dict[str, Any]) -> dict[str, str]:
+    """Facts of the run under the names that our own capture gives them; the others under the trace's."""
+    out = {}
+    for name, value in sorted(facts.items()):
+        if isinstance(value, (str, int, float)) and name not in ("traceName", "schemaVersion"):
+            out[_FACTS.get(name, name)] = version(value) if name.endswith("_version") else str(value)
+    told = facts.get("distributedInfo")
+    if isinstance(told, dict):
+        for name in _DISTRIBUTED:
+            if name in told:
+                out["rank" if name == "rank" else f"distributed.{name}"] = str(told[name])
+    return out
+
+
+def version(value: Any) -> str:
+    """CUDA counts versions in thousands: 12040 is 12.4."""
+    if type(value) is int and 1000 <= value < 100_000:
+        return f"{value // 1000}.{value % 1000 // 10}"
+    return str(value)
+
+
+def rank(facts: dict[str, Any]) -> int | None:
+    """The process's rank, None where the trace does not know it."""
+    told = facts.get("distributedInfo")
+    found = _int(told.get("rank")) if isinstance(told, dict) else None
+    return found if found is not None and found >= 0 else None
+
+
+def collective(name: str, args: Any) -> Collective:
+    """What an event says of a collective: the fields of c10d, else the range's name and the shape of its input."""
+    dtype = _dtype(args.dtype)
+    if args.collective is None:
+        return _of_range(name, args)
+    width = DTYPE_BITS.get(dtype or "", 0) // 8 or None
+    sent, received = (
+        count * width if width and (count := _int(number)) is not None else None
+        for number in (args.sent, args.received)
+    )
+    group = args.group if isinstance(args.group, str) and args.group else None
+    return Collective(
+        spelled(str(args.collective)), sent, received, dtype, group, _int(args.size), _int(args.seq)
+    )
+
+
+def _of_range(name: str, args: Any) -> Collective:
+    """`nccl:all_reduce` with the shape of a tensor. What a rank gets is not told: it follows from the kind."""
+    what = spelled(name.partition(":")[2])
+    size, dtype = 0, None
+    for shape, kind in shapes_and_types(getattr(args, "shapes", b""), getattr(args, "types", b"")):
+        bits = DTYPE_BITS.get(dtype_of(kind), 0)
+        count = 1
+        for length in shape:
+            count *= length
+        if not bits:
+            return Collective(what)
+        size, dtype = size + count * bits // 8, dtype_of(kind)
+    known = size if dtype else None
+    return Collective(what, known, known if what in ("all_reduce", "broadcast") else None, dtype)
+
+
+_SPELLINGS = {
+    "allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter", "alltoall": "all_to_all",
+}  # fmt: skip
+_SUFFIXES = re.compile(r"(?:_base|_coalesced|_tensor|_into|_single|v|_)$")
+
+
+def spelled(name: str) -> str:
+    """The kind of a collective, whatever variant of it ran.
+
+    >>> [spelled(n) for n in ("allreduce", "_all_gather_base", "all_to_allv", "_reduce_scatter_base", "broadcast_oop")]
+    ['all_reduce', 'all_gather', 'all_to_all', 'reduce_scatter', 'broadcast']
+    """
+    text = name.lower().strip("_").removesuffix("_oop")
+    while (shorter := _SUFFIXES.sub("", text)) != text:
+        text = shorter
+    return _SPELLINGS.get(text, _SPELLINGS.get(text.replace("_", ""), text)) or "collective"
+
+
+# c10d's names of types (toString of a ScalarType) that are not torch's.
+_TYPES = {"Float": "float32", "Half": "float16", "BFloat16": "bfloat16", "Double": "float64", "Long": "int64",
+          "Int": "int32", "Byte": "uint8", "Char": "int8", "Short": "int16", "Bool": "bool"}  # fmt: skip
+
+
+def _dtype(name: Any) -> str | None:
+    if not isinstance(name, str) or not name:
+        return None
+    return _TYPES.get(name) or dtype_of(name)
+
+
+def _int(value: Any) -> int | None:
+    return value if type(value) is int and abs(value) < 1 << 62 else None

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The text of a trace: plain or gzip, whole or cut off."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+from pyprof.errors import FormatError
+
+_GZIP = b"\x1f\x8b"
+_HEAD = 1 << 16
+
+
+def is_gzip(path: Path) -> bool:
+    """Whether a file is compressed, by its first bytes."""
+    with path.open("rb") as file:
+        return file.read(2) == _GZIP
+
+
+def head(path: Path) -> bytes:
+    """The first bytes of the text, nothing if it cannot be had."""
+    with path.open("rb") as file:
+        first = file.read(_HEAD)
+    if not first.startswith(_GZIP):
+        return first
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(first, _HEAD)
+    except zlib.error:
+        return b""
+
+
+def read(path: Path, lost: dict[str, int]) -> bytes:
+    """All of the text, or what a damaged archive still gives. Raises FormatError if that is nothing."""
+    try:
+        if not is_gzip(path):
+            return path.read_bytes()
+        with gzip.open(path) as file:
+            return file.read()
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        text = _what_is_left(path)
+        if not text:
+            raise FormatError(
+                f"{path}: is compressed and damaged from its beginning; copy it again."
+            ) from None
+        lost["ends of a compressed file that is cut off or damaged"] = 1
+        return text
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be read ({error.strerror or error}).") from error
+
+
+def _what_is_left(path: Path) -> bytes:
+    """Decompressed bytes up to the first fault."""
+    unpack, out = zlib.decompressobj(zlib.MAX_WBITS | 16), []
+    with path.open("rb") as file:
+        while part := file.read(_HEAD):
+            try:
+                out.append(unpack.decompress(part))
+            except zlib.error:
+                break
+    return b"".join(out)

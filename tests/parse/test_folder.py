@@ -1,0 +1,473 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A folder of recordings is one run: its workers keep what each file says, side by side on one clock."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pyprof
+from pyprof.cli import main
+from pyprof.db.dimensions import worker_names
+from pyprof.errors import FormatError
+from pyprof.model import Column, Process, Trace
+from pyprof.parse import folder, formats, pool
+from pyprof.parse.merge import MEANING, merge
+from tests import build
+
+LINEAR = build.classic("linear", (2, 3), (4, 3))
+RELU = build.classic("relu", (2, 4))
+ONE = f"""
+{LINEAR}
+    > 40 volta_sgemm
+    + 7 graph=5 reduce_kernel
+thread 2
+own
+    {RELU}
+        > 30 stream=8 relu_kernel
+"""
+TWO = f"wait 100\n{RELU}\n    > 20 relu_kernel\n{LINEAR}\n    > 50 ampere_sgemm\nopen never\n"
+START = 1_700_000_000_000_000_000
+
+
+def nsys(path: Path, text: str, start: int | None = START, gpu: tuple[str, int] | None = None) -> Path:
+    """An export; `start`: unix time of the session, `gpu`: name and multiprocessors of device 0."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    build.write_nsys(path, build.recording(text))
+    connection = sqlite3.connect(path)
+    for table in ("TARGET_INFO_SESSION_START_TIME", "TARGET_INFO_GPU"):
+        connection.execute(f"drop table if exists {table}")
+    if start is not None:
+        connection.execute("create table TARGET_INFO_SESSION_START_TIME (utcEpochNs integer)")
+        connection.execute("insert into TARGET_INFO_SESSION_START_TIME values (?)", (start,))
+    if gpu is not None:
+        connection.execute("create table TARGET_INFO_GPU (id integer, name text, smCount integer)")
+        connection.execute("insert into TARGET_INFO_GPU values (0, ?, ?)", gpu)
+    connection.commit()
+    connection.close()
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are read in this process, but for tests of the pool: a child takes half a second to start."""
+    monkeypatch.setattr(pool, "_cores", lambda: 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "worker", "stamp"),
+    [
+        ("host_12.1694128201554.pt.trace.json", "host_12", 1694128201554),
+        ("node.example.org_7.17.pt.trace.json.gz", "node.example.org_7", 17),
+        ("worker0.pt.trace.json", "worker0", None),
+        ("trace.json", "trace", None),
+        ("net.rank3.sqlite", "net.rank3", None),
+        ("net.rank3.2.sqlite", "net.rank3", 2),
+        ("ranks.tar.gz", "ranks", None),
+        ("net.sql", "net", None),
+        ("7.sqlite", "7", None),
+    ],
+)
+def test_the_worker_is_what_stands_before_the_time(name: str, worker: str, stamp: int | None) -> None:
+    assert folder.split(name) == (worker, stamp)
+
+
+@pytest.mark.parametrize(
+    ("names", "ranks"),
+    [
+        (["net.rank3", "net.rank_12", "rank-4_x"], [3, 12, 4]),
+        (["worker0_step_12", "worker1_step_12"], [0, 1]),
+        (["worker0_a", "other"], [None, None]),  # not all are named so
+        (["worker0_a", "worker0_b"], [None, None]),  # not a number each
+        (["host_3", "gpu4", "r5", "franks7", "ranked8"], [None] * 5),
+        (["rank1_rank2"], [None]),  # two answers
+    ],
+)
+def test_a_rank_is_taken_from_a_name_that_says_so(names: list[str], ranks: list[int | None]) -> None:
+    found = folder._ranks(names)
+    assert [found.get(name) for name in names] == ranks
+
+
+def test_spans_of_a_worker_are_numbered_by_their_times(tmp_path: Path) -> None:
+    for name in ("a.100.sqlite", "a.20.sqlite", "a.3.sqlite", "b.rank1.sqlite", "b.rank1.1.sqlite"):
+        nsys(tmp_path / name, ONE)
+    found, skipped = folder.inputs(tmp_path)
+    assert [(one.path.name, one.worker, one.span, one.rank) for one in found] == [
+        ("a.3.sqlite", "a", 1, None), ("a.20.sqlite", "a", 2, None), ("a.100.sqlite", "a", 3, None),
+        ("b.rank1.sqlite", "b.rank1", 1, 1), ("b.rank1.1.sqlite", "b.rank1", 2, 1),
+    ]  # fmt: skip
+    assert skipped == {}
+    prof = pyprof.load(tmp_path)
+    assert list(prof.steps["worker"]) == ["rank1", "rank1 span 2", "a", "a span 2", "a span 3"]
+    assert list(prof.steps["span"]) == [1, 2, 1, 2, 3]
+    assert list(prof.devices["span"]) == [1, 2, 1, 2, 3]
+    for frame in (prof.kernels, prof.ops):
+        assert dict(zip(frame["worker"], frame["span"])) == dict(
+            zip(prof.steps["worker"], prof.steps["span"])
+        )
+        assert frame["worker"].nunique() == 5
+
+
+def decoded(trace: Trace, shift: int = 0) -> dict[str, list[tuple[Any, ...]]]:
+    """Every table as plain rows that need nothing else of the trace; times from 1970 or, moved by `shift`, as given."""
+
+    def plain(name: str, column: Any, row: int) -> Any:
+        if isinstance(column, Column):
+            if not column.mask()[row]:
+                return None
+            column = column.values
+        value = column[row].tolist()
+        if name in ("text", "name", "domain"):
+            return trace.strings[value]
+        if name in ("thread", "forward_thread"):
+            thread = trace.threads[value]
+            return thread.tid, trace.processes[thread.process].pid, trace.processes[thread.process].label
+        if name == "process":
+            one = trace.processes[value] if value >= 0 else Process(-1)
+            return one.pid
+        return value + shift if name in ("start", "end", "time") else value
+
+    return {
+        field.name: [
+            tuple(plain(name, column, row) for name, column in vars(table).items())
+            for row in range(len(table))
+        ]
+        for field in dataclasses.fields(trace)
+        if dataclasses.is_dataclass(table := getattr(trace, field.name))
+    }
+
+
+def labelled(path: Path) -> Trace:
+    trace = formats.load(path)
+    trace.processes = [one._replace(label=path.stem) for one in trace.processes]
+    return trace
+
+
+@pytest.mark.parametrize("capture", [False, True], ids=["nsys", "capture"])
+def test_all_rows_of_all_tables_are_there_and_say_the_same(tmp_path: Path, capture: bool) -> None:
+    texts = [ONE + "thread 1 process 300\nx\n    > 3 memset=no k\nfile 5 read\n", TWO, ONE]
+    texts = [text.replace("memset=no ", "process=400 correlation=none ") for text in texts]
+    ops = f"{LINEAR}\n    op seq=3 forward=1 aten::mm\n    > 9 k\n" if capture else ""
+    write = build.write_capture if capture else build.write_nsys
+    paths = []
+    for number, text in enumerate(texts):
+        recording = build.recording(text + ops)
+        recording.steps.append((number, 3, 40))
+        paths.append(write(tmp_path / f"w{number}.sqlite", recording))
+    parts = [labelled(path) for path in paths]
+    for number, part in enumerate(parts):
+        part.t0 = START + (0, 700, -90)[number]
+    zero = START - 90
+    expected: dict[str, list[tuple[Any, ...]]] = {}
+    for part in parts:
+        for name, rows in decoded(part, part.t0 - zero).items():
+            expected.setdefault(name, []).extend(rows)
+    whole = merge(parts, "run")
+    assert whole.t0 == zero
+    assert decoded(whole) == expected
+    assert sum(map(len, expected.values())) > 20
+
+
+def test_every_column_of_a_trace_has_a_meaning(tmp_path: Path) -> None:
+    """Who adds a column to the model says here what its numbers are, or merging would mix them up."""
+    trace = formats.load(build.write_nsys(tmp_path / "a.sqlite", build.recording(ONE)))
+    tables = [getattr(trace, field.name) for field in dataclasses.fields(trace)]
+    columns = {
+        field.name
+        for table in tables
+        if dataclasses.is_dataclass(table)
+        for field in dataclasses.fields(table)
+        if not isinstance(getattr(table, field.name), list)
+    }
+    assert columns <= MEANING.keys()
+
+
+def test_each_worker_has_the_kernels_of_its_file_at_their_absolute_times(tmp_path: Path) -> None:
+    first = nsys(tmp_path / "run" / "x.rank0.sqlite", ONE)
+    second = nsys(tmp_path / "run" / "x.rank1.sqlite", TWO, START + 5000)
+    prof = pyprof.load(tmp_path / "run")
+    kept = [name for name in prof.kernels.columns if name not in ("worker", "start", "end", "launch")]
+    for worker, path in (("rank0", first), ("rank1", second)):
+        own = pyprof.load(path)
+        mine = prof.kernels[prof.kernels["worker"] == worker].reset_index(drop=True)
+        alone = own.kernels.reset_index(drop=True)
+        rest = [name for name in kept if name not in ("op_id", "seq")]  # numbered over the run
+        assert mine[rest].astype(object).equals(alone[rest].astype(object))
+        # Absolute time of the zero: the session's start, and the first event 10 ns (after `wait 100`: 110 ns) later.
+        zero = START + (10 if worker == "rank0" else 5000 + 110)
+        assert (mine["start"] + START + 10).tolist() == (alone["start"] + zero).tolist()
+        assert mine["launch"].dropna().min() == {"rank0": 10, "rank1": 5000 + 110 + 10 - 10}[worker]
+    assert prof.trace.meta["run.clock"] == "unix"
+
+
+def test_without_an_absolute_time_each_file_begins_at_its_own_zero(tmp_path: Path) -> None:
+    nsys(tmp_path / "a.sqlite", ONE)
+    nsys(tmp_path / "b.sqlite", TWO, None)
+    trace = formats.load(tmp_path)
+    assert trace.meta["run.clock"] == "own zero"
+    assert trace.lost["files without an absolute time (each begins at its own zero)"] == 1
+    firsts = {int(trace.ranges.start[trace.ranges.thread == thread].min()) for thread in (0, 2)}
+    assert firsts == {0}
+
+
+def test_equal_pids_of_two_files_are_two_processes(tmp_path: Path) -> None:
+    """Also on the CPU, where events nest by thread: of the same pid and tid at the same time in two containers."""
+    for name in ("a.sqlite", "b.sqlite"):
+        recording = build.recording(f"{LINEAR}\n    op seq=3 aten::addmm\n        wait 500\n")
+        build.write_capture(tmp_path / name, recording)
+    prof = pyprof.load(tmp_path)
+    alone = pyprof.load(tmp_path / "a.sqlite")
+    assert len(prof.kernels) == 2 * len(alone.kernels)
+    both = prof.kernels.groupby("worker", observed=True)[["dur", "flops"]].sum()
+    assert both["dur"].tolist() == [int(alone.kernels["dur"].sum())] * 2
+    assert both["flops"].tolist() == [int(alone.kernels["flops"].sum())] * 2
+    assert both["flops"].iloc[0] > 0
+    assert list(both.index) == ["a", "b"]
+    assert main(["parse", str(tmp_path)]) == 1  # a net.dict has nothing but the pid
+
+
+def test_each_worker_has_its_own_devices(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    large = f"{build.classic('linear', (4096, 4096), (4096, 4096))}\n    > 90 volta_sgemm\n"
+    first = nsys(run / "a.rank0.sqlite", large, gpu=("Tesla V100-SXM2-16GB", 80))
+    second = nsys(run / "a.rank1.sqlite", large, gpu=("NVIDIA A100-SXM4-40GB", 108))
+    prof = pyprof.load(run)
+    assert prof.devices[["worker", "name", "sm_count"]].values.tolist() == [
+        ["rank0", "Tesla V100-SXM2-16GB", 80], ["rank1", "NVIDIA A100-SXM4-40GB", 108],
+    ]  # fmt: skip
+    for worker, path in (("rank0", first), ("rank1", second)):
+        mine = prof.kernels[prof.kernels["worker"] == worker]["roofline"].tolist()
+        assert mine == pyprof.load(path).kernels["roofline"].tolist()
+    by_worker = prof.kernels.groupby("worker", observed=True)["roofline"].sum()
+    assert by_worker["rank0"] > by_worker["rank1"] > 0  # the A100 is the faster one
+
+
+def test_events_of_no_known_process_stay_with_their_file(tmp_path: Path) -> None:
+    text = f"{LINEAR}\n    > 5 k\nthread 1 process 300\n{LINEAR}\n    > 6 k\n"
+    for name in ("a.sqlite", "b.sqlite"):
+        path = nsys(tmp_path / name, text)
+        connection = sqlite3.connect(path)
+        connection.execute("update CUPTI_ACTIVITY_KIND_KERNEL set globalPid = null, correlationId = 999")
+        connection.commit()
+        connection.close()
+    prof = pyprof.load(tmp_path)
+    counts = prof.kernels.groupby("worker", observed=True).size().to_dict()
+    assert counts == {"a_host_unknown": 2, "b_host_unknown": 2} or counts == {"a_unknown": 2, "b_unknown": 2}
+
+
+def test_facts_that_differ_belong_to_their_file(tmp_path: Path) -> None:
+    traces = []
+    for number in range(2):
+        path = build.write_capture(
+            tmp_path / f"net.rank{number}.sqlite", build.recording(f"{LINEAR}\n    op seq=3 aten::mm\n")
+        )
+        connection = sqlite3.connect(path)
+        facts = {"torch": "2.13.0", "distributed.rank": str(number), "distributed.world_size": "2"}
+        connection.executemany("insert into PYPROF_META values (?, ?)", facts.items())
+        connection.execute("insert into PYPROF_LOST values ('calls after the first 9 events', 5)")
+        connection.commit()
+        connection.close()
+        traces.append(path)
+    trace = formats.load(tmp_path)
+    assert trace.meta["torch"] == "2.13.0"
+    assert trace.meta["distributed.world_size"] == "2"
+    assert "distributed.rank" not in trace.meta
+    assert trace.meta["worker.net.rank1.distributed.rank"] == "1"
+    assert trace.lost["calls after the first 9 events"] == 10
+    assert [one.rank for one in trace.processes] == [0, 1]
+
+
+def test_the_files_own_rank_comes_before_that_of_its_name(tmp_path: Path) -> None:
+    for name, rank in (("x.rank0.sqlite", "7"), ("x.rank1.sqlite", "4")):
+        path = build.write_capture(tmp_path / name, build.recording(f"{LINEAR}\n    op seq=3 aten::mm\n"))
+        connection = sqlite3.connect(path)
+        connection.execute("insert into PYPROF_META values ('distributed.rank', ?)", (rank,))
+        connection.commit()
+        connection.close()
+    trace = formats.load(tmp_path)
+    assert [(one.rank, one.label) for one in trace.processes] == [(4, "x.rank1"), (7, "x.rank0")]
+
+
+def test_what_is_no_recording_is_counted_and_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    good = nsys(tmp_path / "a.sqlite", ONE)
+    pyprof.load(good).save(tmp_path / "a_dldb.sqlite")
+    (tmp_path / "train.py").write_text("print()")
+    (tmp_path / "empty.json").write_text("")
+    (tmp_path / ".hidden.sqlite").write_bytes(good.read_bytes())
+    (tmp_path / "cut.sqlite").write_bytes(good.read_bytes()[:20000])
+    (tmp_path / "a.nsys-rep").write_bytes(b"report")
+    nsys(tmp_path / "capture_traces" / "graph.sqlite", TWO)
+    trace = formats.load(tmp_path)
+    assert len(trace.gpu) == 3
+    lost = dict(trace.lost)
+    assert lost.pop("profile databases in the folder (results, not read)") == 1
+    assert lost.pop("files that are no recording (skipped)") == 2
+    assert lost.pop("reports of Nsight Systems beside their exports (not read twice)") == 1
+    assert [key for key in lost if key.startswith("recordings not read: ") and "cut.sqlite" in key]
+    assert len(lost) == 1
+
+
+def test_folders_that_are_no_run_are_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"holds no recording; expected"):
+        pyprof.load(tmp_path)
+    (tmp_path / "x.txt").write_text("x")
+    with pytest.raises(
+        FormatError, match=r"holds no recording, 1 files that are no recording \(skipped\); expected"
+    ):
+        pyprof.load(tmp_path)
+    good = nsys(tmp_path / "b" / "a.sqlite", ONE).read_bytes()
+    (tmp_path / "b" / "a.sqlite").write_bytes(good[:20000])
+    with pytest.raises(FormatError, match=r"none of its 1 recordings can be read; the first is: .*cut off"):
+        pyprof.load(tmp_path / "b")
+    with pytest.raises(FormatError, match="is no folder"):
+        pyprof.runs(tmp_path / "x.txt")
+
+
+def test_several_runs_are_named(tmp_path: Path) -> None:
+    nsys(tmp_path / "monday" / "a.sqlite", ONE)
+    assert len(pyprof.load(tmp_path).kernels) == 3  # the only one
+    nsys(tmp_path / "deep" / "er" / "a.sqlite", ONE)
+    assert pyprof.runs(tmp_path) == {"deep/er": tmp_path / "deep" / "er", "monday": tmp_path / "monday"}
+    with pytest.raises(FormatError, match=r"holds 2 runs; load one of them: deep/er, monday\.$"):
+        pyprof.load(tmp_path)
+    nsys(tmp_path / "a.sqlite", TWO)
+    assert list(pyprof.runs(tmp_path)) == [".", "deep/er", "monday"]
+    assert len(pyprof.load(tmp_path).kernels) == 2  # a folder with recordings is itself the run
+
+
+def test_commands_take_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, target = tmp_path / "run", tmp_path / "run_dldb.sqlite"
+    nsys(run / "a.rank0.sqlite", ONE)
+    nsys(run / "a.rank1.sqlite", TWO)
+    assert main(["save", str(run), "-o", str(target)]) == 0
+    assert pyprof.load(target).kernels.equals(pyprof.load(run).kernels)
+    assert main(["info", str(run)]) == 0
+    assert "rank 1 label a.rank1" in capsys.readouterr().out
+    assert main(["report", "op_type", str(run), "--worker", "rank1", "--format", "csv"]) == 0
+    alone = capsys.readouterr().out
+    assert main(["report", "op_type", str(run / "a.rank1.sqlite"), "--format", "csv"]) == 0
+    assert capsys.readouterr().out == alone
+
+
+def test_names_of_workers_are_different() -> None:
+    same = Process(5, rank=1, label="a")
+    names = worker_names([same, same, same, same, Process(6, label="b", span=2), Process(-1), Process(-1)])
+    assert len(set(names)) == 7
+    assert [names[0], names[4], names[5]] == ["rank1", "b span 2", "host_unknown"]
+
+
+# --- the child processes
+
+
+def test_a_script_may_load_a_folder_at_its_top_level(tmp_path: Path, root: Path) -> None:
+    """multiprocessing would import it again in each child."""
+    for number in range(3):
+        nsys(tmp_path / "run" / f"a.rank{number}.sqlite", ONE)
+    script = tmp_path / "script.py"
+    script.write_text(f"import pyprof\nprint(len(pyprof.load({str(tmp_path / 'run')!r}).trace.gpu))\n")
+    done = subprocess.run(
+        [sys.executable, script], env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("9\n", "")
+
+
+def two(folder: Path) -> list[Path]:
+    return [nsys(folder / "a.sqlite", ONE), nsys(folder / "b.sqlite", TWO)]
+
+
+@pytest.fixture
+def children(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
+    """The processes that the pool starts, on a machine of two cores."""
+    found: list[subprocess.Popen[bytes]] = []
+
+    class Noted(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, *args: Any, **more: Any):
+            super().__init__(*args, **more)
+            found.append(self)
+
+    monkeypatch.setattr(pool.subprocess, "Popen", Noted)
+    monkeypatch.setattr(pool, "_cores", lambda: 2)
+    return found
+
+
+def test_files_are_read_by_children_that_end(tmp_path: Path, children: list[Any]) -> None:
+    found = pool.read(two(tmp_path))
+    assert [len(trace.gpu) for trace in found if isinstance(trace, Trace)] == [3, 2]
+    assert len(children) == 2
+    assert all(child.poll() is not None for child in children)
+
+
+def test_a_child_that_dies_costs_its_file(
+    tmp_path: Path, children: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = two(tmp_path)
+    ask = pool._Child.ask
+
+    def killed(self: Any, path: Path) -> Any:
+        if path == paths[0]:
+            self.process.kill()
+            self.process.wait()
+        return ask(self, path)
+
+    monkeypatch.setattr(pool._Child, "ask", killed)
+    died, alive = pool.read(paths)
+    assert isinstance(died, FormatError)
+    assert "a.sqlite: the process that read it ended (-9)" in str(died)
+    assert isinstance(alive, Trace)
+    trace = formats.load(tmp_path)
+    assert len(trace.gpu) == 2
+    assert any("a.sqlite" in reason for reason in trace.lost)
+
+
+def test_ctrl_c_ends_the_children(
+    tmp_path: Path, children: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While they read: they are never answered."""
+    asked = threading.Semaphore(0)
+
+    def waits(self: Any, path: Path) -> Any:
+        asked.release()
+        self.pipe.poll(60)  # until it is killed: its end of the pipe is closed
+        return pool._Died("killed")
+
+    join, calls = threading.Thread.join, []
+
+    def interrupted(self: threading.Thread, timeout: float | None = None) -> None:
+        if not calls:
+            calls.append(asked.acquire())
+            asked.acquire()
+            raise KeyboardInterrupt
+        join(self, 30)
+        assert not self.is_alive()
+
+    monkeypatch.setattr(pool._Child, "ask", waits)
+    monkeypatch.setattr(pool.threading.Thread, "join", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        pool.read(two(tmp_path))
+    assert len(children) == 2
+    assert all(child.poll() is not None for child in children)
+
+
+def test_real_recordings_beside_each_other(data: Path, tmp_path: Path) -> None:
+    """Exports of two machines and a database of nvprof: each worker has what its file has."""
+    names = [
+        "nsys/h100_2gpu_1s.sqlite",
+        "nsys/cifar_rtx2070_pyprof_markers.sqlite",
+        "nvprof/transformer_lm/net.sql",
+    ]
+    for name in names:
+        shutil.copy(data / name, tmp_path / Path(name).name)
+    prof = pyprof.load(tmp_path)
+    mine = prof.kernels.groupby("worker", observed=True)["dur"].agg(["size", "sum"])
+    assert mine["size"].sum() == sum(len(formats.load(data / name).gpu) for name in names)
+    assert int(mine.loc["net", "sum"]) == int(pyprof.load(data / names[2]).kernels["dur"].sum())
+    assert prof.trace.meta["run.clock"] == "unix"
