@@ -16,7 +16,6 @@ from pyprof.model import KERNEL, MEMCPY, MEMSET, Bools, Column, Ints
 from pyprof.parse.paths import is_step
 
 _MASK = (1 << 40) - 1
-_WAITS = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 
 
 class Activity:
@@ -120,14 +119,14 @@ class Activity:
 
     @cached_property
     def cpu(self) -> Union:
-        """Time in operator events and in ranges of any text but those of steps and of waits for the data loader."""
+        """Time in operator events and in ranges of any text but those of steps."""
         found = self.store.columns(
             f"select start, dur, text from range where {self._mine} and kind in (0, 3) order by id"
         )
         texts = dict(self.store.rows("select id, text from string"))
         counted = np.zeros(max(texts, default=0) + 1, bool)
         for number in np.unique(found["text"].values).tolist():
-            counted[number] = not (is_step(texts[number]) or texts[number].startswith(_WAITS))
+            counted[number] = not is_step(texts[number])
         kept = counted[found["text"].values]
         start = found["start"].values[kept]
         return Union(start, start + found["dur"].values[kept])

@@ -62,8 +62,7 @@ def operator(source: Source, group_by: str) -> pd.DataFrame:
     several workers are added up. Without a GPU device times are empty."""
     texts = dict(source.store.rows("select id, text from string"))
     frames = [
-        _worker(Activity(source.store, low >> 40), source, (low, high), texts)
-        for low, high in _workers(source)
+        _worker(Activity(source.store, low >> 40), source, (low, high), texts) for low, high in spans(source)
     ]
     keys = ["text", "args"]
     rows = pd.concat(frames) if frames else pd.DataFrame(columns=[*keys, *_SUMS])
@@ -72,13 +71,6 @@ def operator(source: Source, group_by: str) -> pd.DataFrame:
     found = found.drop(columns=keys).assign(**said)
     found = found.groupby(list(said), sort=True, dropna=False)[list(_SUMS)].sum().reset_index()
     return _table(source, found)
-
-
-def _workers(source: Source) -> list[tuple[int, int]]:
-    """Ids of the ops of the aggregated iterations, by worker."""
-    events = {low >> 40: (low, high) for low, high in spans(source)}
-    ops = {low >> 40: (low, high) for low, high in spans(source, "op")}
-    return [events.get(worker, (worker << 40, worker << 40)) for worker in sorted(events | ops)]
 
 
 def _worker(

@@ -216,7 +216,7 @@ def compare(what: Recording, prof: session.Profile) -> None:
             assert one == {key: pytest.approx(v) if isinstance(v, float) else v for key, v in other.items()}
 
 
-@examples(25)
+@examples(10)
 @given(seed=st.integers(0, 1 << 32))
 def test_every_cell_of_operator_events_equals_what_plain_python_makes_of_them(seed):
     what = random_events(seed)
@@ -225,7 +225,7 @@ def test_every_cell_of_operator_events_equals_what_plain_python_makes_of_them(se
         compare(what, prof)
 
 
-@examples(12)
+@examples(6)
 @given(seed=st.integers(0, 1 << 32))
 def test_ranges_that_are_named_like_operators_are_operator_events(seed):
     what = random_events(seed, ranges=True)
@@ -235,17 +235,19 @@ def test_ranges_that_are_named_like_operators_are_operator_events(seed):
 
 
 def test_an_operator_has_its_own_time_and_that_of_what_is_inside():
-    """linear 10..90 holds addmm 20..80, which launches 40 ns at 30..34 and waits 60..75 in a call; linear launches a
-    copy of 7 ns itself, at 84..88. A second addmm inside of an addmm is one with it."""
+    """linear 10..90 holds addmm 20..80, which launches 40 ns at 30..34 and waits 60..75 in a call (and in one that this
+    makes, 62..75); linear launches a copy of 7 ns itself, at 84..88. A second addmm inside of an addmm is one with it.
+    The last event has no length, and nothing follows it."""
     what = Recording(
         ops=[Op(call(f"aten::{name}"), a, b) for name, a, b in
-             (("linear", 10, 90), ("addmm", 20, 80), ("addmm", 25, 78), ("relu", 95, 99))],
+             (("linear", 10, 90), ("addmm", 20, 80), ("addmm", 25, 78), ("relu", 99, 99))],
         launches=[],
-        kernels=[Kernel("volta_h884gemm_64x64_ldg8_nn", 100, 140, 1), Kernel("c", 150, 157, 3, size=8, copy_kind=1)],
+        kernels=[Kernel("volta_h884gemm_64x64_ldg8_nn", 40, 80, 1), Kernel("c", 90, 97, 3, size=8, copy_kind=1)],
     )  # fmt: skip
     what.launches += [
         Launch(30, 34, 1),
         Launch(60, 75, 2, name="cudaStreamSynchronize_v1"),
+        Launch(62, 75, 4),
         Launch(84, 88, 3),
     ]
     found = {r.pop("name"): r for r in rows(load(what).report("operator"))}
@@ -261,7 +263,7 @@ def test_an_operator_has_its_own_time_and_that_of_what_is_inside():
     assert {name: tuple(row[key] for key in keys) for name, row in found.items()} == {
         "aten::addmm": (1, 40, 40, 60 - 4 - 15, 60, 100.0, 100.0),
         "aten::linear": (1, 7, 47, 80 - 60 - 4, 80, None, 100.0),
-        "aten::relu": (1, 0, 0, 4, 4, None, None),
+        "aten::relu": (1, 0, 0, 0, 0, None, None),
     }
 
 
@@ -282,7 +284,7 @@ def test_without_operator_events_the_marked_calls_stand_for_them(prof, on_cpu):
     assert found[["device_self_ns", "device_total_ns", "tc_self"]].isna().all().all()
 
 
-@examples(15)
+@examples(6)
 @given(seed=st.integers(0, 1 << 32))
 def test_kernels_of_a_name_and_of_a_launch_add_up(seed):
     what = random_recording(seed)
@@ -326,7 +328,7 @@ def test_a_kernel_is_named_with_the_operator_and_the_launch(prof):
     assert ("mystery", None, "1, 1, 1", "32, 1, 1", 2) in places
 
 
-@examples(12)
+@examples(6)
 @given(seed=st.integers(0, 1 << 32))
 def test_copies_equal_what_plain_python_makes_of_them(seed):
     what = random_recording(seed)
@@ -339,7 +341,7 @@ def test_copies_equal_what_plain_python_makes_of_them(seed):
     for event in found.events:
         if event.kind != "kernel":
             operator = event.execution.operator
-            path = None if operator.unassociated else (operator.name, operator.key)
+            path = None if operator.unassociated else (operator.name, operator.stack)
             kind = {1: "HtoD", 2: "DtoH", None: "memset"}[event.raw.copy_kind]
             groups[names[event.worker], event.raw.device, kind, path].append(event)
     table = rows(prof.report("memory_copies"))
@@ -351,14 +353,14 @@ def test_copies_equal_what_plain_python_makes_of_them(seed):
         total, size = sum(e.dur for e in mine), sum(e.raw.size for e in mine)
         expected.append({
             "worker": worker, "device": device, "kind": kind, "source": None, "target": None,
-            "operator": path[0] if path else None, "stack": mine[0].execution.operator.stack if path else None,
+            "operator": path[0] if path else None, "stack": path[1] if path else None,
             "calls": len(mine), "bytes": size, "total_ns": total, "gb_per_s": size / total,
             "exposed_ns": sum(e.dur - length(clipped(kernels, *e.span)) for e in mine),
         })  # fmt: skip
     assert sorted(table, key=key) == sorted(expected, key=key)
 
 
-@examples(12)
+@examples(6)
 @given(seed=st.integers(0, 1 << 32))
 def test_a_module_is_its_own_time_and_that_of_the_modules_inside(seed):
     prof = load(random_recording(seed))
@@ -378,26 +380,72 @@ def test_a_module_is_its_own_time_and_that_of_the_modules_inside(seed):
     assert list(table) == sorted(table, key=lambda path: path.split("."))
 
 
-def test_the_ledger_of_each_worker_adds_up_to_that_of_the_run():
-    for seed in range(6):
-        prof = load(random_recording(seed))
-        if prof.aggregation.method != "none":
-            continue
-        table = prof.report("coverage")
-        whole = prof.coverage
-        mine = table[table["line"] != "dropped"]
-        for (_, _), part in mine.groupby(["worker", "line"]):
-            assert part["share"].sum() == pytest.approx(100) or part["time"].sum() == 0
-        sums = mine.groupby(["line", "part"])[["time", "count"]].sum()
-        known = whole[whole["line"] != "dropped"].set_index(["line", "part"])
-        assert sums.sort_index().to_dict() == known[["time", "count"]].sort_index().to_dict()
-        kernels = prof.kernels[prof.kernels["kind"] == "kernel"]
+@examples(5)
+@given(seed=st.integers(0, 1 << 32))
+def test_the_ledger_says_what_is_not_known_of_each_worker(seed):
+    what = random_recording(seed)
+    what.kernels.append(Kernel(KERNELS[0], 500, 517, None))
+    prof = load(what)
+    kernels = prof.kernels[(prof.kernels["kind"] == "kernel") & prof.kernels["step"].notna()]
+    mine = [r for r in rows(prof.report("coverage")) if r["line"] != "dropped"]
+    for worker in {r["worker"] for r in mine}:
+        here = kernels[kernels["worker"] == worker]
         for line, column in (
-            ("FLOPs", "flops"),
-            ("bytes", "bytes"),
-            ("launch record", "launch"),
-            ("module", "module"),
+            ("FLOPs", "flops"), ("bytes", "bytes"), ("launch record", "launch"), ("module", "module"),
+            ("source line", "source"),
+        ):  # fmt: skip
+            parts = {r["part"]: r for r in mine if (r["worker"], r["line"]) == (worker, line)}
+            unknown = here[here[column].isna()]
+            found = parts.get("unknown", {"time": 0, "count": 0})
+            assert (found["time"], found["count"]) == (unknown["dur"].sum(), len(unknown))
+            assert sum(r["time"] for r in parts.values()) == here["dur"].sum()
+            assert sum(r["share"] for r in parts.values()) == pytest.approx(100)
+    whole = prof.coverage
+    if prof.aggregation.method == "none":
+        for row in rows(whole[whole["line"] != "dropped"]):
+            found = [r for r in mine if (r["line"], r["part"]) == (row["line"], row["part"])]
+            assert (row["time"], row["count"]) == (
+                sum(r["time"] for r in found),
+                sum(r["count"] for r in found),
+            )
+
+
+@examples(5)
+@given(seed=st.integers(0, 1 << 32))
+def test_pieces_of_a_run_add_up_and_the_order_of_its_rows_changes_nothing(seed):
+    what = random_events(seed)
+    end = max(k.end for k in what.kernels)
+    what.steps = [(0, 1, end // 3), (1, end // 3, end // 2), (2, end // 2, end)]
+    if not any(k.process == 100 for k in what.kernels):
+        return
+    prof = load(what)
+
+    def figures(chosen: session.Profile) -> dict[Any, int]:
+        out: dict[Any, int] = defaultdict(int)
+        for name, keys, sums in (
+            (
+                "operator",
+                ("name",),
+                ("calls", "device_self_ns", "device_total_ns", "host_self_ns", "host_total_ns"),
+            ),
+            ("kernel_summary", ("name",), ("calls", "total_ns")),
+            ("memory_copies", ("worker", "kind", "operator"), ("calls", "total_ns", "bytes", "exposed_ns")),
+            ("coverage", ("worker", "line", "part"), ("time", "count")),
         ):
-            unknown = kernels[kernels[column].isna()]
-            found = known["time"].get((line, "unknown"), 0)
-            assert found == unknown["dur"].sum(), line
+            for row in rows(chosen.report(name)):
+                if row.get("line") != "dropped":
+                    for column in sums:
+                        out[(name, column, *(row[key] for key in keys))] += row[column] or 0
+        return {key: value for key, value in out.items() if value}
+
+    whole = figures(prof)
+    other = copy.deepcopy(what)
+    for part in (other.ops, other.ranges, other.launches, other.kernels):
+        random.Random(seed).shuffle(part)
+    assert figures(load(other)) == whole
+    added: dict[Any, int] = defaultdict(int)
+    for first, last in ((0, 0), (1, 2)):
+        prof.aggregate(first, last)
+        for key, value in figures(prof).items():
+            added[key] += value
+    assert added == whole
