@@ -86,11 +86,11 @@ class Nested:
     A line is `[seq=N] [fwd=N] NAME` for an operator, `# NAME` for a range of the user, `py NAME` for a Python function,
     `> NAME` for a launch and the kernel it starts.
 
-    >>> [(e["cat"], e["name"], e["ts"], e["dur"]) for e in Nested('''
+    >>> [(e["name"], e["ts"], e["dur"]) for e in Nested('''
     ... seq=3 aten::linear
     ...     > gemm
     ... ''').events]
-    [('cpu_op', 'aten::linear', 0.1, 0.3), ('cuda_runtime', 'cudaLaunchKernel', 0.2, 0.1), ('kernel', 'gemm', 10.2, 1.0)]
+    [('aten::linear', 0.1, 0.3), ('cudaLaunchKernel', 0.2, 0.1), ('gemm', 10.2, 1.0)]
     """
 
     def __init__(self, text: str, tid: Any = TID):
