@@ -261,6 +261,23 @@ def test_head(prof: Profile, tmp_path: Path) -> None:
     assert all(type(device["numSms"]) is int for device in head["deviceProperties"] if "numSms" in device)
 
 
+def test_iterations_that_are_ranges_are_there_once(tmp_path: Path) -> None:
+    lines = "".join(f"op ProfilerStep#{n}\n    {RELU}\n        > 30 relu_kernel\n" for n in (4, 5))
+    recording = build.recording(lines)
+    recording.steps += [(4, 10, 60), (5, 60, 120)]
+    prof = pyprof.load(build.write_capture(tmp_path / "net.sqlite", recording))
+    assert prof.aggregation.method == "marks"
+    found = exported(prof, tmp_path / "x.json")
+    assert [e["name"] for e in found if "ProfilerStep" in e["name"]] == ["ProfilerStep#4", "ProfilerStep#5"]
+
+
+def test_a_trace_of_one_rank_says_which(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    build.write_nsys(tmp_path / "run" / "a.rank5.sqlite", build.recording(STEP))
+    pyprof.load(tmp_path / "run").export("chrome", tmp_path / "x.json")
+    assert read(tmp_path / "x.json")["distributedInfo"] == {"rank": 5}
+
+
 def test_a_window_has_what_goes_on_in_it(prof: Profile, tmp_path: Path) -> None:
     whole = exported(prof, tmp_path / "x.json")
     steps = prof.steps
