@@ -66,6 +66,14 @@ class Activity:
         return np.where(self.launched, self.event["api"].values & _MASK, -1)
 
     @cached_property
+    def replayed(self) -> tuple[Ints, Ints]:
+        """Places of events of graph replays, and the ranges that they belong to."""
+        found = self.store.columns(
+            f"select event, range from replayed where {self._mine.replace('id', 'event')} order by event"
+        )
+        return np.searchsorted(self.id, found["event"].values), found["range"].values
+
+    @cached_property
     def kernel(self) -> Bools:
         """Kernels, collectives among them."""
         found: Bools = self.event["kind"].values == KERNEL
