@@ -42,7 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if os.path.lexists(arguments.o) and not arguments.force:
             raise UsageError(f"{arguments.o} exists: --force replaces it; or name another file with -o.")
-        if os.path.exists(arguments.o) and os.path.samefile(arguments.o, arguments.file):
+        both = arguments.o, arguments.file
+        if all(map(os.path.exists, both)) and os.path.samefile(*both):
             raise UsageError(
                 f"{arguments.o}: is what is read, and would be replaced; name another file with -o."
             )

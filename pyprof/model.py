@@ -261,6 +261,8 @@ class Launches:
     correlation: Ints
     name: Ints
     stack: Ints  # index in Trace.stacks, -1: not recorded, or that of the operator around it
+    kernel: Column  # name of the kernel that it launches, where the call itself tells
+    node: Column  # of a graph that is captured: the node that it makes
 
     def __len__(self) -> int:
         return len(self.start)
@@ -286,6 +288,7 @@ class Gpu:
     bytes: Column
     graph_node: Column
     occupancy: Column  # percent, as the recording estimates it
+    op: Ints  # row in ops of the operator that it belongs to wherever it was launched; -1: as its launch tells
     source_kind: Column  # of a copy: kind of memory (0 pageable, 1 pinned, 2 device ...: Nsight's numbers)
     target_kind: Column
 

@@ -16,7 +16,6 @@ from pyprof.model import KERNEL, MEMCPY, MEMSET, Bools, Column, Ints
 from pyprof.parse.paths import is_step
 
 _MASK = (1 << 40) - 1
-_WAITS = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 
 
 class Activity:
@@ -65,6 +64,14 @@ class Activity:
     def launch(self) -> Ints:
         """Place of each event's launch in `call`, -1 without one."""
         return np.where(self.launched, self.event["api"].values & _MASK, -1)
+
+    @cached_property
+    def replayed(self) -> tuple[Ints, Ints]:
+        """Places of events of graph replays, and the ranges that they belong to."""
+        found = self.store.columns(
+            f"select event, range from replayed where {self._mine.replace('id', 'event')} order by event"
+        )
+        return np.searchsorted(self.id, found["event"].values), found["range"].values
 
     @cached_property
     def kernel(self) -> Bools:
@@ -120,14 +127,14 @@ class Activity:
 
     @cached_property
     def cpu(self) -> Union:
-        """Time in operator events and in ranges of any text but those of steps and of waits for the data loader."""
+        """Time in operator events and in ranges of any text but those of steps."""
         found = self.store.columns(
             f"select start, dur, text from range where {self._mine} and kind in (0, 3) order by id"
         )
         texts = dict(self.store.rows("select id, text from string"))
         counted = np.zeros(max(texts, default=0) + 1, bool)
         for number in np.unique(found["text"].values).tolist():
-            counted[number] = not (is_step(texts[number]) or texts[number].startswith(_WAITS))
+            counted[number] = not is_step(texts[number])
         kept = counted[found["text"].values]
         start = found["start"].values[kept]
         return Union(start, start + found["dur"].values[kept])

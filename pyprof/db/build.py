@@ -22,7 +22,12 @@ def build(
 ) -> None:
     """Write the database of a recording: whole or not at all. The trace is empty afterwards. `first`, `last`, `key`:
     see aggregate. `told` is called with what is being done and the share that is done. Raises PyProfError."""
-    meta = trace.meta | {"source": trace.path, "format": trace.format, "t0": str(trace.t0)}
+    meta = trace.meta | {
+        "source": trace.path,
+        "format": trace.format,
+        "t0": str(trace.t0),
+        "slack": str(trace.slack),
+    }
     with store.written(path) as name:
         store.create(name, _followed(trace, told), meta)
         with store.Store(name) as database:

@@ -29,12 +29,13 @@ DEVICE = (
 
 
 class Tree(NamedTuple):
-    """One row per operator event, by thread, then start. `text` and `args`: ids of strings (args -1: not recorded);
-    `own` and `total`: times without and with the operator events inside, host and those of DEVICE. `outside`: places in
-    Activity.event of GPU events that no operator event launched."""
+    """One row per operator event, by thread, then start. `text` and `args`: ids of strings, `stack`: of a stack (-1:
+    not recorded); `own` and `total`: times without and with the operator events inside, host and those of DEVICE.
+    `outside`: places in Activity.event of GPU events that no operator event launched."""
 
     text: Ints
     args: Ints
+    stack: Ints
     start: Ints
     own: dict[str, Ints]
     total: dict[str, Ints]
@@ -58,13 +59,15 @@ def tree(activity: Activity, texts: dict[int, str]) -> Tree:
     stop = np.minimum(begin + activity.call["dur"].values[api], end[place[api]])
     own["host"] = np.maximum(own["host"] - _sum(place[api], stop - begin, len(start)), 0)
     of_event = np.r_[place, -1][activity.launch]
+    _replayed(activity, found["id"].values[order], onto, of_event)
     for name, weight in weights(activity).items():
         own[name] = _sum(of_event, weight, len(start))
     levels = _levels(above, keep)
     total = {"host": end - start} | {name: _added(own[name], above, levels) for name in DEVICE}
     kept = np.flatnonzero(keep)
+    stack = np.where(found["stack"].mask(), found["stack"].values, -1)[order]
     return Tree(
-        text[kept], args[kept], start[kept], {name: part[kept] for name, part in own.items()},
+        text[kept], args[kept], stack[kept], start[kept], {name: part[kept] for name, part in own.items()},
         {name: part[kept] for name, part in total.items()}, np.flatnonzero(of_event < 0),
     )  # fmt: skip
 
@@ -84,7 +87,7 @@ def _events(activity: Activity, texts: dict[int, str]) -> dict[str, Column]:
     """Operator events by start, the longer first."""
     low, high = activity.worker << 40, (activity.worker + 1) << 40
     found = activity.store.columns(
-        f"""select thread, start, dur, text, args, kind from range
+        f"""select id, thread, start, dur, text, args, stack, kind from range
             where id >= {low} and id < {high} and kind in ({_PUSH_POP}, {_EVENT}) order by id"""
     )
     kind, text = found["kind"].values, found["text"].values
@@ -127,14 +130,14 @@ def _nested(activity: Activity, thread: Ints, start: Ints, end: Ints) -> tuple[I
     """Parent of each event, -1 for none; the innermost event around the start of each API call; and API calls that are
     not inside another."""
     parent = np.full(len(start), -1, np.int64)
-    call = activity.call
+    call, slack = activity.call, int(activity.store.meta.get("slack", "0"))
     inner, outer = np.full(len(call["id"].values), -1, np.int64), np.ones(len(call["id"].values), bool)
     by_thread = np.argsort(call["thread"].values, kind="stable")
     sorted_thread = call["thread"].values[by_thread]
     for one in np.unique(thread).tolist():
         low, high = np.searchsorted(thread, [one, one + 1]).tolist()
         mine = by_thread[slice(*np.searchsorted(sorted_thread, [one, one + 1]).tolist())]
-        nesting = _nesting(start[low:high], end[low:high])
+        nesting, _ = intervals.nested(start[low:high], end[low:high], slack)
         parent[low:high] = np.where(nesting.parent >= 0, nesting.parent.astype(np.int64) + low, -1)
         begin = call["start"].values[mine]
         around = nesting.innermost(begin)
@@ -144,12 +147,14 @@ def _nested(activity: Activity, thread: Ints, start: Ints, end: Ints) -> tuple[I
     return parent, inner, outer
 
 
-def _nesting(start: Ints, end: Ints) -> intervals.Nesting:
-    """Events of one thread; those that outlive the one around them, by rounding, are cut for this question."""
-    try:
-        return intervals.Nesting(start, end)
-    except ValueError:
-        return intervals.Nesting(start, intervals.clip(start, end)[0])
+def _replayed(activity: Activity, id_: Ints, onto: Ints, of_event: Ints) -> None:
+    """Put events of graph replays at the operator events that they belong to."""
+    events, ranges = activity.replayed
+    if len(events) and len(id_):
+        order = np.argsort(id_)
+        place = order[np.minimum(np.searchsorted(id_[order], ranges), len(order) - 1)]
+        known = id_[place] == ranges
+        of_event[events[known]] = onto[place[known]]
 
 
 def _merged(parent: Ints, name: Ints) -> tuple[Bools, Ints]:

@@ -21,10 +21,10 @@ from pyprof.prof.attribute import TC_UNKNOWN, Costs
 
 def tables(
     linked: Linked, costs: Costs, peaks: Peaks, worker: Ints, done: Executions, call_id: Ints,
-    described: dict[int, Collective],
+    described: dict[int, Collective], replayed: dict[int, int],
 ) -> Iterator[tuple[str, pa.Table]]:  # fmt: skip
-    """The events, the collectives among them (`described`, by row) and the launch geometries. `worker` by row;
-    `call_id`: id of each API call, the last of "none"."""
+    """The events, the collectives among them (`described`, by row), those of replays (`replayed`: range of each, by
+    GPU event) and the launch geometries. `worker` by row; `call_id`: id of each API call, the last of "none"."""
     rows = linked.rows
     order = _order(rows, worker)
     geometry, shapes = dimensions.geometry(rows, linked.occupancy)
@@ -51,6 +51,10 @@ def tables(
             "copy_to": linked.copied_to.take(some),
         }  # fmt: skip
         yield "event", table(id=identity, **parts)
+        if replayed:
+            at = [replayed.get(event, -1) for event in linked.row_gpu[some].tolist()]
+            known = np.flatnonzero(np.array(at) >= 0)
+            yield "replayed", table(event=identity[known], range=np.array(at)[known])
         told = np.flatnonzero(is_collective[some])
         if len(told):
             yield "collective", collectives.table(described, some[told], identity[told])

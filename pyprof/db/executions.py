@@ -77,7 +77,8 @@ class Executions:
         self.of_call[call] = len(found) + np.arange(len(call))
         self.of_row = of_span[linked.row_span]
         if len(launches):
-            self.of_row = np.where(linked.row_launch >= 0, self.of_call[linked.row_launch], self.of_row)
+            launched = (self.of_row < 0) & (linked.row_launch >= 0)
+            self.of_row = np.where(launched, self.of_call[linked.row_launch], self.of_row)
         row = np.flatnonzero(self.of_row < 0)
         self.of_row[row] = len(found) + len(call) + np.arange(len(row))
         self._thread = np.r_[found.thread, launches.thread[call], np.full(len(row), NONE)]

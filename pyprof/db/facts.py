@@ -34,6 +34,8 @@ def tables(trace: Trace) -> Iterator[tuple[str, pa.Table]]:
     FormatError if it has neither kernels nor operators."""
     workers = _workers(trace)
     thread_worker: Ints = np.r_[workers[[t.process for t in trace.threads]], NONE].astype(np.int32)
+    stacks, replayed = Stacks(), dict[int, int]()
+    yield from hosts.ranges_of(trace, thread_worker, stacks, replayed)
     yield from hosts.tables(trace, thread_worker)
     yield "step", hosts.steps(trace, workers)
     found = spans(trace)
@@ -51,12 +53,12 @@ def tables(trace: Trace) -> Iterator[tuple[str, pa.Table]]:
     del executed
     for table in calls.tables(trace.strings, done.id[done.of_call]):
         yield "api", table
-    costs, stacks = View(rows).costs, Stacks()
+    costs = View(rows).costs
     yield from done.tables(rows, costs.tensor_cores == USED)
     row_worker = workers[row_process]
     yield from _last(trace, rows, done, row_worker, workers, stacks)
     peaks = Peaks(rows, costs, *_hardware(trace, row_process))
-    yield from events.tables(joined, costs, peaks, row_worker, done, calls.id, described)
+    yield from events.tables(joined, costs, peaks, row_worker, done, calls.id, described, replayed)
 
 
 def _last(

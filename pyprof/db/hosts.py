@@ -11,10 +11,12 @@ import pandas as pd
 import pyarrow as pa
 
 from pyprof import intervals
-from pyprof.db.columns import ids, rows, table
+from pyprof.db.columns import Stacks, ids, plain, rows, table
+from pyprof.marker import user_frames
 from pyprof.model import Column, Ints, Trace
 
-_WAIT = "enumerate(DataLoader)#"  # what torch calls the range around a DataLoader's next
+# What torch calls the range around the next of a DataLoader, of a DataPipe.
+_WAITS = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 _OPERATOR_EVENT, _FUNCTION = 3, 4
 # Calls that work on a file, as Nsight's OSRT trace names them. Waits (poll, futex) and sockets are none.
 _FILE_CALLS = re.compile(
@@ -24,8 +26,7 @@ _FILE_CALLS = re.compile(
 
 
 def tables(trace: Trace, thread_worker: Ints) -> Iterator[tuple[str, pa.Table]]:
-    """All of them; `thread_worker`: worker of each thread, -1 for one whose events are not kept."""
-    yield from _ranges(trace, thread_worker)
+    """All but the ranges; `thread_worker`: worker of each thread, -1 for one whose events are not kept."""
     yield "io", _io(trace, thread_worker)
     yield "memory", _memory(trace, thread_worker)
     yield "string", _strings(trace)
@@ -37,36 +38,55 @@ def tables(trace: Trace, thread_worker: Ints) -> Iterator[tuple[str, pa.Table]]:
     yield "thread", rows({"id": int, "worker": int, "tid": int, "name": str}, cells)
 
 
-def _ranges(trace: Trace, thread_worker: Ints) -> Iterator[tuple[str, pa.Table]]:
+def ranges_of(
+    trace: Trace, thread_worker: Ints, stacks: Stacks, replayed: dict[int, int]
+) -> Iterator[tuple[str, pa.Table]]:
+    """Ranges, and the data loader's waits among them. Fills `replayed` with the id of the operator event of each GPU
+    event, by its row, that a graph's replay told of one."""
     ranges, ops, calls = trace.ranges, trace.ops, trace.functions
     end = np.where(ranges.end.mask(), ranges.end.values, ranges.start)
-    thread, start, text, kind, seq = ranges.thread, ranges.start, ranges.text, ranges.kind, ranges.seq
-    if len(ops):
-        thread, start, end = np.r_[thread, ops.thread], np.r_[start, ops.start], np.r_[end, ops.end]
-        text, kind = np.r_[text, ops.name], np.r_[kind, np.full(len(ops), _OPERATOR_EVENT)]
-        seq = Column(np.r_[seq.values, ops.seq.values], np.r_[seq.mask(), ops.seq.mask()])
-    if len(calls):
-        thread, start, end = np.r_[thread, calls.thread], np.r_[start, calls.start], np.r_[end, calls.end]
-        text, kind = np.r_[text, calls.name], np.r_[kind, np.full(len(calls), _FUNCTION)]
-        seq = Column(np.r_[seq.values, calls.start], np.r_[seq.mask(), np.zeros(len(calls), bool)])
-    described = np.array([name.startswith("{") for name in trace.strings.texts] or [False], bool)[ops.text]
-    first = len(ranges)
-    args, has = np.zeros(len(text), np.int64), np.zeros(len(text), bool)
-    args[first : first + len(ops)], has[first : first + len(ops)] = ops.text, described
+    thread = np.r_[ranges.thread, ops.thread, calls.thread]
+    start, end = np.r_[ranges.start, ops.start, calls.start], np.r_[end, ops.end, calls.end]
+    text = np.r_[ranges.text, ops.name, calls.name]
+    kind = np.r_[ranges.kind, np.full(len(ops), _OPERATOR_EVENT), np.full(len(calls), _FUNCTION)]
     length, worker = end - start, thread_worker[thread]
-    order = intervals.order_by(start, thread, lambda some: -length[some])
-    if (worker[1:] != worker[:-1]).any():
+    # Of equal times a range is around a function, that around operators, and these in the order in which they began.
+    turn = np.r_[np.full(len(ranges), -2), plain(ops.order), np.full(len(calls), -1)]
+    order = intervals.order_by(start, thread, lambda some: -length[some], turn)
+    if (worker[1:] != worker[:-1]).any() or (len(worker) and worker[0] < 0):
         order = order[np.argsort(worker[order], kind="stable")]
         order = order[worker[order] >= 0]
+    described = np.array([name.startswith("{") for name in trace.strings.texts] or [False], bool)[ops.text]
+    found = np.array([stacks.code(user_frames(one.frames)) for one in trace.stacks] or [0], np.int64)
+    columns = {
+        "seq": _of_middle(len(ranges), Column(ops.seq.values, ops.seq.mask()), len(calls), ranges.seq),
+        "args": _of_middle(len(ranges), Column(ops.text, described), len(calls)),
+        "stack": _of_middle(len(ranges), Column(found[ops.stack], ops.stack >= 0), len(calls)),
+    }
+    identity = ids(worker[order])
     yield "range", table(
-        id=ids(worker[order]), thread=thread[order], kind=kind[order], start=start[order], dur=length[order],
-        text=text[order], seq=seq.take(order), args=Column(args, has).take(order),
+        id=identity, thread=thread[order], kind=kind[order], start=start[order],
+        dur=length[order], text=text[order], **{name: column.take(order) for name, column in columns.items()},
     )  # fmt: skip
-    waits = np.array([name.startswith(_WAIT) for name in trace.strings.texts] or [False], bool)
+    waits = np.array([name.startswith(_WAITS) for name in trace.strings.texts] or [False], bool)
     some = order[waits[text[order]]]
     yield (
         "dataloader",
         table(id=np.arange(len(some)), thread=thread[some], start=start[some], dur=length[some]),
+    )
+    placed = np.flatnonzero(trace.gpu.op >= 0)
+    if len(placed):
+        of_row = np.full(len(text), -1, np.int64)
+        of_row[order] = identity
+        replayed.update(zip(placed.tolist(), of_row[len(ranges) + trace.gpu.op[placed]].tolist()))
+
+
+def _of_middle(before: int, middle: Column, after: int, first: Column | None = None) -> Column:
+    """A column that the second of three tables has, and the first may have."""
+    missing = np.zeros(after, np.int64)
+    head = Column.missing(before) if first is None else first
+    return Column(
+        np.r_[head.values, middle.values, missing], np.r_[head.mask(), middle.mask(), missing.astype(bool)]
     )
 
 

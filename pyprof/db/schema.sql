@@ -58,10 +58,13 @@ create table event (
     dense integer, bytes integer, basis integer, roofline integer, hardware_ps integer,
     model_ps integer, copied integer, copy_from integer, copy_to integer, graph integer);
 -- NVTX ranges (kind 0 push/pop, 1 start/end, 2 mark), RecordFunction events (3), Python functions (4), by start. text:
--- the name; args: of a RecordFunction event the text (marker.py) that has its arguments.
+-- the name; args: of a RecordFunction event the text (marker.py) that has its arguments; stack: its call stack, where the
+-- recording has one for each.
 create table range (
     id integer primary key, thread integer, kind integer, start integer, dur integer, text integer, seq integer,
-    args integer);
+    args integer, stack integer);
+-- Events of graph replays: the operator event (range) of the capture that each belongs to.
+create table replayed (event integer primary key, range integer);
 -- What allocators gave (bytes > 0) and took back (< 0), by time. device: NULL is the CPU. allocated, reserved: after it.
 create table memory (
     id integer primary key, thread integer, time integer, device integer, address integer, bytes integer,

@@ -97,27 +97,31 @@ def _mode(text: str) -> str:
     return _one_of(*MODES)(text)
 
 
-def _some_of(*values: str, everything: str = "") -> Callable[[str], tuple[str, ...]]:
+def _some_of(*values: str) -> Callable[[str], tuple[str, ...]]:
     def read(text: str) -> tuple[str, ...]:
         found = text.split(",")
-        if everything and everything in found:
-            return values
         for each in found:
             if each not in values:
                 near = difflib.get_close_matches(each, values, 1)
                 hint = f" (did you mean {near[0]}?)" if near else ""
-                known = ", ".join((everything, *values) if everything else values)
-                raise ValueError(f"some of {known}, separated by commas only{hint}")
+                raise ValueError(f"some of {', '.join(values)}, separated by commas only{hint}")
         return tuple(dict.fromkeys(found))
 
     return read
+
+
+# What `all` stands for; the others are there by name.
+OF_DLPROF = (
+    "detail", "expert_systems", "group_node", "iteration", "kernel", "op_type", "summary", "tensor",
+)  # fmt: skip
 
 
 def _reports(text: str) -> tuple[str, ...]:
     from pyprof import reports
 
     load_folder("pyprof.reports")
-    return _some_of(*reports.REPORTS, everything="all")(text)
+    found = _some_of("all", *reports.REPORTS)(text)
+    return tuple(dict.fromkeys(name for one in found for name in (OF_DLPROF if one == "all" else (one,))))
 
 
 def _number(text: str) -> int:
@@ -199,7 +203,7 @@ OPTIONS = (
     Option("profile_name", ("--profile_name",), _OUTPUT, "NAME", "dlprof",
            "What the names of the database and of the reports begin with.", _base),
     Option("reports", ("--reports",), _OUTPUT, "NAME,...", "none",
-           "Reports to write: all, or some of docs/reports.md, separated by commas only.", _reports),
+           "Reports to write: all (DLProf's eight), or some of docs/reports.md, separated by commas only.", _reports),
     Option("formats", ("--formats",), _OUTPUT, "csv,json", "csv", "A file of each report in each of these formats.",
            _some_of(*FORMATS)),
     Option("csv_style", ("--csv_style",), _OUTPUT, "plain|dlprof", "plain",

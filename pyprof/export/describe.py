@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from pyprof.export.text import quoted
 from pyprof.marker import CallMarker, decode
-from pyprof.model import Call, Tensor, Value
+from pyprof.model import Call, Other, Tensor, Value
 from pyprof.parse.paths import is_step
+from pyprof.parse.tracejson.communication import ANNOUNCED
 
 OPERATOR, ANNOTATION, FUNCTION = "cpu_op", "user_annotation", "python_function"
 # Names that RecordFunction gives to ranges of the user, as torch.profiler shows them.
@@ -19,6 +20,11 @@ _TYPES = {
     "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long int",
     "int32": "int", "int16": "short int", "int8": "signed char", "uint8": "unsigned char",
     "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
+}  # fmt: skip
+# c10d's names of types.
+_C10D = {
+    "float32": "Float", "float16": "Half", "bfloat16": "BFloat16", "float64": "Double", "int64": "Long", "int32": "Int",
+    "uint8": "Byte", "int8": "Char", "int16": "Short", "bool": "Bool",
 }  # fmt: skip
 
 
@@ -55,9 +61,23 @@ def member(key: str, value: str | None) -> str:
 
 
 def _of_marker(marker: CallMarker) -> str:
-    parts = [_inputs(marker.call)]
+    parts = [_collective(marker.call) or _inputs(marker.call)]
     parts += [member("layer", "/".join(marker.layer)), member("module", marker.module)]
     return "".join([*parts, member("stack", "\n".join(marker.trace))])
+
+
+def _collective(call: Call) -> str:
+    """What c10d says of a collective, as torch.profiler has it; nothing where the call is none, or says not all."""
+    if call.op != ANNOUNCED:
+        return ""
+    told = {arg.name: arg.value for arg in call.args}
+    name, sent, received, size = (told.get(key) for key in ("collective", "input", "output", "ranks"))
+    if not (isinstance(sent, Tensor) and isinstance(received, Tensor) and isinstance(size, int)):
+        return ""
+    return (
+        f',"Collective name":{quoted(str(name))},"In msg nelems":{sent.numel},"Out msg nelems":{received.numel}'
+        f',"dtype":{quoted(_C10D.get(sent.dtype or "", sent.dtype or ""))},"Group size":{size}'
+    )
 
 
 def _inputs(call: Call) -> str:
@@ -88,6 +108,8 @@ def _each(value: Value, of: Any) -> str:
 def _type(value: Value) -> str:
     if isinstance(value, Tensor):
         return _TYPES.get(value.dtype or "", value.dtype or "")
+    if isinstance(value, Other):
+        return value.type
     if type(value) is tuple:
         return "TensorList" if value and all(isinstance(one, Tensor) for one in value) else "ScalarList"
     return "Scalar" if isinstance(value, (bool, int, float)) else ""
@@ -96,6 +118,8 @@ def _type(value: Value) -> str:
 def _concrete(value: Value) -> str:
     if isinstance(value, Tensor) or value is None:
         return ""
+    if isinstance(value, Other):
+        return value.text
     if type(value) is tuple:
         return (
             "" if any(isinstance(one, Tensor) for one in value) else f"[{', '.join(map(_concrete, value))}]"

@@ -37,6 +37,19 @@ def devices(store: Store) -> list[dict[str, Any]]:
     return out
 
 
+def distributed(store: Store) -> dict[str, Any]:
+    """The rank, and what is known of its group, of a trace of one rank; nothing of one of several."""
+    ranks = store.rows("select distinct rank from worker")
+    if len(ranks) != 1 or ranks[0][0] is None:
+        return {}
+    found: dict[str, Any] = {"rank": ranks[0][0]}
+    meta = store.meta
+    if "distributed.backend" in meta:
+        found["backend"] = meta["distributed.backend"]
+    size = meta.get("distributed.world_size", "")
+    return found | ({"world_size": int(size)} if size.isdecimal() else {})
+
+
 def operators(store: Store) -> list[str | None]:
     """By operator: what it is, as members of an object."""
     found = {}

@@ -4,7 +4,8 @@
 What the format has no place for is left out: operators of the profile, costs, context and grid of events that have
 none. RecordFunction events become ranges in emit_nvtx's spelling, `aten::mm, seq = 7`; steps that the program marked
 become ranges ProfilerStep#N. Calls are numbered anew as correlation ids. globalTid has 24 bits for a thread: a larger
-tid is cut to those, or where two would be equal replaced. Workers of equal pid are on machines of their own.
+tid is cut to those, or where two would be equal replaced. Workers of equal pid are on machines of their own; of
+devices of one number the first worker's is described.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pyprof.parse.formats.nsys import COPY_KINDS
 from pyprof.parse.merge import unix_start
 
 _TID, _PID = 24, 24  # bits
+_NUMBER = (1 << 40) - 1  # bits of an id that number the rows of a worker
 _PUSH_POP, _START_END, _MARK = 59, 60, 34
 _TABLES = """
 create table META_DATA_EXPORT (name text, value text);
@@ -46,8 +48,9 @@ create table CUPTI_ACTIVITY_KIND_MEMCPY (
 create table CUPTI_ACTIVITY_KIND_MEMSET (
     start integer, end integer, deviceId integer, contextId integer, streamId integer, correlationId integer,
     globalPid integer, value integer, bytes integer, graphNodeId integer, memKind integer);
--- Of the profile: the globalPid of each worker, the globalTid of each thread, the copyKind of each name.
-create temp table of_worker (worker integer primary key, pid integer);
+-- Of the profile: the globalPid of each worker and what is added to the numbers of its calls, the globalTid of each
+-- thread, the copyKind of each name.
+create temp table of_worker (worker integer primary key, pid integer, first integer);
 create temp table of_thread (thread integer primary key, tid integer);
 create temp table of_copy (name integer primary key, kind integer);
 """
@@ -72,7 +75,7 @@ def nsys(store: Store, window: Window, path: str, compress: bool) -> None:
         )
     if not store.rows("select 1 from event_block where kind < 3 limit 1"):
         raise UsageError(
-            f"{store.path}: nothing ran on a GPU: an export of Nsight Systems would hold no kernel. Use --format=chrome."
+            f"{store.path}: nothing ran on a GPU: Nsight Systems exports kernels. Use --format=chrome."
         )
     with closing(sqlite3.connect(path, isolation_level=None, uri=True)) as target:
         target.executescript("pragma journal_mode = off; pragma synchronous = off;")
@@ -97,21 +100,28 @@ def _small(store: Store, target: sqlite3.Connection) -> None:
         target.execute("insert into TARGET_INFO_SESSION_START_TIME values (?, null, null)", (begin,))
     processes: dict[int, int] = {}
     pids: set[int] = set()
+    first = 1
     for worker, pid, name in store.rows("select id, pid, process from worker order by id"):
-        number = (pid or 0) & ((1 << _PID) - 1)
-        machine = 0 if number not in pids else worker + 1
-        pids.add(number)
-        processes[worker] = (machine << _PID | number) << _TID
-        target.execute("insert into PROCESSES values (?, ?, ?)", (processes[worker], number, name))
-    target.executemany("insert into of_worker values (?, ?)", processes.items())
+        if pid is not None:
+            number = pid & ((1 << _PID) - 1)
+            machine = 0 if number not in pids else worker + 1
+            pids.add(number)
+            processes[worker] = (machine << _PID | number) << _TID
+            target.execute("insert into PROCESSES values (?, ?, ?)", (processes[worker], number, name))
+        target.execute("insert into of_worker values (?, ?, ?)", (worker, processes.get(worker), first))
+        bounds = worker << 40, (worker + 1) << 40
+        last = store.rows("select max(id) from api where id >= ? and id < ?", bounds)[0][0]
+        first += 0 if last is None else (last & _NUMBER) + 1
     target.executemany("insert into of_thread values (?, ?)", _threads(store, processes).items())
     target.executemany("insert into of_copy values (?, ?)", _copies(store))
     target.execute(
         """insert into TARGET_INFO_GPU
            select 0, number, name, sm_count, memory_bytes,
-                  cast(substr(compute_capability, 1, instr(compute_capability, '.') - 1) as integer),
-                  cast(substr(compute_capability, instr(compute_capability, '.') + 1) as integer), clock_hz, bandwidth,
-                  number from profile.device where name is not null group by number"""
+                  cast(substr(capability, 1, instr(capability, '.') - 1) as integer),
+                  cast(substr(capability, instr(capability, '.') + 1) as integer), clock_hz, bandwidth,
+                  number
+           from (select *, case when compute_capability glob '[0-9]*.[0-9]*' then compute_capability end as capability
+                 from profile.device) where name is not null group by number"""
     )
 
 
@@ -137,8 +147,8 @@ def _copies(store: Store) -> list[tuple[int, int | None]]:
 
 def _queries(window: Window) -> list[str]:
     """What fills the large tables, in the order of the profile's ids."""
-    common = """event.start, event.start + event.dur, event.device, null, {more}event.stream,
-                case when event.api is not null then (event.api & ((1 << 40) - 1)) + 1 end, of_worker.pid"""
+    common = f"""event.start, event.start + event.dur, event.device, null, {{more}}event.stream,
+                (event.api & {_NUMBER}) + of_worker.first, of_worker.pid"""
     source = """from profile.event join of_worker on of_worker.worker = event.id >> 40"""
     within = window.sql("event.start", "event.dur")
     return [
@@ -152,12 +162,13 @@ def _queries(window: Window) -> list[str]:
             where kind < 4 and {window.sql("range.start", "range.dur")} order by range.id""",
         f"""insert into NVTX_EVENTS
             select start, end, {_START_END}, null, null, null, 'ProfilerStep#' || number,
-                   (select min(tid) from of_thread join profile.thread on thread.id = of_thread.thread
+                   (select min(of_thread.tid) from of_thread join profile.thread on thread.id = of_thread.thread
                     where thread.worker = step.worker), null, null, 0
             from profile.step where {window.sql("step.start", "(step.end - step.start)")} order by worker, start""",
         f"""insert into CUPTI_ACTIVITY_KIND_RUNTIME
-            select start, start + dur, 0, of_thread.tid, (api.id & ((1 << 40) - 1)) + 1, name * 3, 0, null
+            select start, start + dur, 0, of_thread.tid, (api.id & {_NUMBER}) + of_worker.first, name * 3, 0, null
             from profile.api join of_thread on of_thread.thread = api.thread
+            join of_worker on of_worker.worker = api.id >> 40
             where {window.sql("api.start", "api.dur")} order by api.id""",
         f"""insert into CUPTI_ACTIVITY_KIND_KERNEL
             select {common.format(more="null, ")}, event.name * 3 + 1, event.name * 3 + 2, null, registers, grid_x,

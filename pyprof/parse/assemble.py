@@ -211,7 +211,8 @@ def launch_table(parts: Iterable[tuple[Ints, Batch, Ints]], capacity: int) -> La
             correlation=correlation.values, name=name,
         )  # fmt: skip
     columns = {name: table.values(name) for name in ("thread", "start", "end", "correlation", "name")}
-    return Launches(**columns, stack=np.broadcast_to(np.int32(-1), table.rows))
+    missing = Column.missing(table.rows)
+    return Launches(**columns, stack=np.broadcast_to(np.int32(-1), table.rows), kernel=missing, node=missing)
 
 
 # Columns of an export that a GPU event has as they are.
@@ -253,6 +254,7 @@ def gpu_table(parts: Iterable[tuple[Batch, Ints, int, Ints]], capacity: int, los
         kind=table.values("kind"), name=table.values("name"), grid=table.column("grid"), block=table.column("block"),
         shared_memory=table.column("shared_memory"),
         graph_node=table.column("graph_node"), occupancy=Column.missing(table.rows),
+        op=np.broadcast_to(np.int32(-1), table.rows),
         **{name: table.column(name) for name in _PLAIN},
     )  # fmt: skip
 

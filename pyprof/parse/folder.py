@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from pyprof.errors import FormatError
 from pyprof.model import Process, Trace
-from pyprof.parse import formats, pool
+from pyprof.parse import archive, formats, pool
 from pyprof.parse.database import is_profile
 from pyprof.parse.merge import merge, processes
 
@@ -59,6 +59,23 @@ def split(name: str) -> tuple[str, int | None]:
     stem = _ENDINGS.sub("", name)
     found = _STAMP.fullmatch(stem)
     return (found["worker"], int(found["stamp"])) if found else (stem, None)
+
+
+def is_named(name: str) -> bool:
+    """Whether a file of this name can be a recording."""
+    return _ENDINGS.search(name) is not None
+
+
+def load_archive(path: Path) -> Trace:
+    """All recordings of an archive as one. Raises FormatError."""
+    with archive.unpacked(path) as folder:
+        try:
+            out = load(folder)
+        except FormatError as error:
+            raise FormatError(str(error).replace(str(folder), str(path))) from None
+        out.path = str(path)
+        out.lost = {reason.replace(str(folder), str(path)): count for reason, count in out.lost.items()}
+        return out
 
 
 def inputs(folder: Path) -> tuple[list[Input], dict[str, int]]:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from pyprof import intervals
 from pyprof.marker import EVALUATE
-from pyprof.model import BPROP, PUSH_POP, START_END, Column, Gpu, Ints, Launches, Stack, Trace
+from pyprof.model import BPROP, PUSH_POP, START_END, Bools, Column, Gpu, Ints, Launches, Stack, Trace
 from pyprof.parse.assemble import take
 from pyprof.parse.database import concat
 from pyprof.parse.paths import (
@@ -33,6 +33,7 @@ from pyprof.parse.paths import (
     read,
     with_stack,
 )
+from pyprof.parse.recompute import recomputed
 
 _NONE = -1
 
@@ -108,10 +109,11 @@ def spans(trace: Trace) -> Spans:
     seq = _number_evaluations(seq, parent, code, labels)
     levels = _levels(nests)
     base, offset = _offsets(seq, parent, levels)
+    again = recomputed(trace, thread, start, event, parent, levels, code, labels, seq)
     stack = trace.ops.stack[event] if len(trace.ops) and len(trace.stacks) else None
     if stack is not None:
         stack = np.where(event >= 0, stack, _NONE)
-    path, places, label_of_path = _paths(parent, levels, code, labels, offset, stack, trace.stacks)
+    path, places, label_of_path = _paths(parent, levels, code, labels, offset, again, stack, trace.stacks)
     del code, offset, stack
     found = Spans(
         thread=thread, start=start, end=end, depth=depth, event=event, seq=seq, base=base, parent=parent,
@@ -258,10 +260,12 @@ def _paths(
     code: Ints,
     labels: list[Label],
     offset: Column,
+    again: Bools,
     stack: Ints | None,
     stacks: list[Stack],
 ) -> tuple[Ints, list[Place], Ints]:
-    """Number the distinct chains of (text, offset, stack) and work out the place that each describes. 0 is empty."""
+    """Number the distinct chains of (text, offset, whether it recomputes, stack) and work out the place that each
+    describes. 0 is empty."""
     # Most spans have no offset: those are numbered by their text alone.
     numbered = np.flatnonzero(offset.mask())
     pairs = code.astype(np.int64)
@@ -269,6 +273,8 @@ def _paths(
     pairs[numbered] += (offsets + 1) * np.int64(len(labels))
     if stack is not None:
         pairs += (stack + 1) * (np.int64(len(labels)) * (int(offsets.max(initial=-1)) + 2))
+    if again.any():
+        pairs += np.where(again, pairs.max() + 1, 0)
     step_code, steps = pd.factorize(pairs)
     sample = np.full(len(steps), -1, np.int64)
     sample[step_code] = np.arange(len(step_code))
@@ -282,7 +288,7 @@ def _paths(
             span = sample[key % len(steps)]
             which = int(code[span])
             number_offset = int(offset.values[span]) if offset.mask()[span] else None
-            place = enter(places[key // len(steps)], labels[which], number_offset)
+            place = enter(places[key // len(steps)], labels[which], number_offset, bool(again[span]))
             if stack is not None and stack[span] >= 0:
                 place = with_stack(place, stacks[stack[span]])
             places.append(place)

@@ -18,26 +18,27 @@ from typing import Any
 
 import numpy as np
 
-from pyprof.model import Call, Column, Device, Ints, Process, Stack, Strings, Thread, Trace
+from pyprof.model import Call, Column, Device, Gpu, Ints, Ops, Process, Stack, Strings, Thread, Trace
 
 # 2001 as ns of the unix epoch. Clocks that count from the start of a session or of the machine are far below.
 _EPOCH = 10**18
 _UNALIGNED = "files without an absolute time (each begins at its own zero)"
 _START = "session_start_unix_ns"
 
-_PLAIN, _TEXT, _THREAD, _PROCESS, _TIME, _GPU, _STACK = range(7)
+_PLAIN, _TEXT, _THREAD, _PROCESS, _TIME, _GPU, _STACK, _OP = range(8)
 # What the numbers of a column mean, by its name.
 MEANING = {
-    **dict.fromkeys(("text", "name", "domain"), _TEXT),
+    **dict.fromkeys(("text", "name", "domain", "kernel"), _TEXT),
     **dict.fromkeys(("thread", "forward_thread"), _THREAD),
     **dict.fromkeys(("process",), _PROCESS),
     **dict.fromkeys(("start", "end", "time"), _TIME),
     **dict.fromkeys(("gpu",), _GPU),
     **dict.fromkeys(("stack",), _STACK),
+    **dict.fromkeys(("op",), _OP),
     **dict.fromkeys(
         ("operator", "kind", "seq", "scope", "correlation", "device", "context", "stream", "grid", "block",
          "registers", "shared_memory", "bytes", "graph_node", "occupancy", "source_kind", "target_kind", "number",
-         "address", "allocated", "reserved", "order"), _PLAIN),
+         "address", "allocated", "reserved", "order", "node"), _PLAIN),
 }  # fmt: skip
 
 
@@ -77,8 +78,7 @@ def merge(traces: list[Trace], path: str) -> Trace:
     stacks: list[Stack] = []
     calls: dict[int, Call] = {}
     for part in parts:
-        part.enter(strings, threads, found, devices)
-        part.describe(stacks, calls)
+        part.enter(strings, threads, found, devices, stacks, calls)
     formats = {trace.format for trace in traces}
     tables = {
         field.name: _joined([getattr(trace, field.name) for trace in traces], parts)
@@ -103,15 +103,23 @@ class _Part:
 
     def __init__(self, trace: Trace, shift: int):
         self._trace, self._shift = trace, shift
-        self._gpu = 0
+        self._gpu = self._op = 0
 
     def enter(
-        self, strings: Strings, threads: list[Thread], found: list[Process], devices: list[Device]
+        self,
+        strings: Strings,
+        threads: list[Thread],
+        found: list[Process],
+        devices: list[Device],
+        stacks: list[Stack],
+        calls: dict[int, Call],
     ) -> None:
-        """Add this recording's texts, threads, processes and devices."""
+        """Add this recording's texts, threads, processes, devices, call stacks and calls."""
         trace = self._trace
         self._text = np.array([strings.code(text) for text in trace.strings.texts] or [0], np.int32)
-        self._thread, self._process = len(threads), len(found)
+        self._thread, self._process, self._stack = len(threads), len(found), len(stacks)
+        stacks += trace.stacks
+        calls |= {int(self._text[code]): call for code, call in trace.calls.items()}
         mine = processes(trace)
         if (trace.gpu.process < 0).any():  # unknown, but not those of another file
             like = mine[0] if mine else Process(0)
@@ -123,15 +131,12 @@ class _Part:
             owners = range(len(mine)) if device.process is None else (device.process,)
             devices += [device._replace(process=self._process + one) for one in owners]
 
-    def describe(self, stacks: list[Stack], calls: dict[int, Call]) -> None:
-        """Add this recording's stacks, and what its texts mean."""
-        self._stack = len(stacks)
-        stacks += self._trace.stacks
-        calls |= {int(self._text[code]): call for code, call in self._trace.calls.items()}
-
-    def gpu_after(self, rows: int) -> None:
-        """Say how many GPU events stand before this recording's."""
-        self._gpu = rows
+    def after(self, table: Gpu | Ops, rows: int) -> None:
+        """Say how many GPU events, or operators, stand before this recording's."""
+        if isinstance(table, Gpu):
+            self._gpu = rows
+        else:
+            self._op = rows
 
     def moved(self, values: Ints, meaning: int) -> Ints:
         """Numbers of a column in the whole's counting."""
@@ -141,8 +146,12 @@ class _Part:
             return values + np.int32(self._thread)
         if meaning == _PROCESS:
             return np.where(values < 0, self._unknown, values) + np.int32(self._process)
-        if meaning in (_GPU, _STACK):
-            return np.where(values < 0, values, values + (self._gpu if meaning == _GPU else self._stack))
+        if meaning == _GPU:
+            return np.where(values < 0, values, values + self._gpu)
+        if meaning == _OP:
+            return np.where(values < 0, values, values + self._op)
+        if meaning == _STACK:
+            return np.where(values < 0, values, values + np.int32(self._stack))
         return values + self._shift if meaning == _TIME and self._shift else values
 
 
@@ -154,9 +163,9 @@ def _joined(tables: list[Any], parts: list[_Part]) -> Any:
     out: dict[str, Any] = {}
     lengths = [len(table) for table in tables]
     before = np.cumsum([0, *lengths]).tolist()
-    if "grid" in vars(tables[0]):
+    if isinstance(tables[0], (Gpu, Ops)):
         for part, rows in zip(parts, before):
-            part.gpu_after(rows)
+            part.after(tables[0], rows)
     for field in dataclasses.fields(tables[0]):
         columns = [getattr(table, field.name) for table in tables]
         if isinstance(columns[0], list):

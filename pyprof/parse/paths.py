@@ -118,8 +118,9 @@ def with_stack(place: Place, stack: Stack) -> Place:
     return place._replace(frames=stack.frames or place.frames, module=stack.module or place.module)
 
 
-def enter(place: Place, label: Label, offset: int | None) -> Place:
-    """The place inside a range. `offset`: its sequence number less that of the outermost range that has one."""
+def enter(place: Place, label: Label, offset: int | None, again: bool = False) -> Place:
+    """The place inside a range. `offset`: its sequence number less that of the outermost range that has one; `again`:
+    it is an operator of a forward that runs again inside a backward."""
     if place.compiling:
         return place._replace(recompute_starts=False, event=_event(label) or place.event)
     place = place._replace(recompute_starts=False)
@@ -130,7 +131,8 @@ def enter(place: Place, label: Label, offset: int | None) -> Place:
     if label.role == BOUNDARY:
         return _enter_backward(place, label, offset)
     if label.role == OPERATOR:
-        return _enter_operator(place, label, offset)
+        again = again and place.direction == BPROP
+        return _enter_operator(_recomputation(place) if again else place, label, offset)
     if isinstance(marker, LayerMarker):
         return place._replace(layer=(*place.layer, marker.name))
     if isinstance(marker, TraceMarker):
@@ -180,17 +182,7 @@ def _enter_call(place: Place, text: str, marker: CallMarker) -> Place:
             recompute_starts=True, compiling=True,
         )  # fmt: skip
     if place.direction == BPROP and _is_recompute(place, frames):
-        # The forward runs again inside the backward: a forward call in its own right.
-        place = place._replace(
-            direction=FPROP,
-            phase=RECOMPUTE,
-            calls=(),
-            event=None,
-            names=(),
-            seq=None,
-            node=None,
-            recompute_starts=True,
-        )
+        place = _recomputation(place)
     elif place.direction == NO_DIRECTION:
         place = place._replace(direction=FPROP, phase=FORWARD)
     if place.phase == FORWARD and (
@@ -206,18 +198,32 @@ def _enter_call(place: Place, text: str, marker: CallMarker) -> Place:
     )
 
 
+def _recomputation(place: Place) -> Place:
+    """The forward runs again inside the backward: a forward in its own right."""
+    return place._replace(
+        direction=FPROP, phase=RECOMPUTE, calls=(), event=None, names=(), seq=None, node=None, recompute_starts=True
+    )  # fmt: skip
+
+
 COMPILE = ("torch", "compile")
 _CHECKPOINT = re.compile(r"torch/utils/checkpoint\.py")
+_ENGINE = re.compile(r"torch/autograd/(?:graph|__init__)\.py")
 _OPTIMIZER = re.compile(r"(?:torch/optim|apex/optimizers)/\w+\.py")
 
 
 def _is_recompute(place: Place, frames: tuple[str, ...]) -> bool:
     """A call inside a backward recomputes a checkpoint, or it is a user's autograd.Function at work.
 
-    The stack tells; without one, the node does: only a hook of saved tensors calls Python from a generated node.
+    The stack inside this backward tells, for a checkpoint may run a backward of its own around it; without a stack the
+    node does: only a hook of saved tensors calls Python from a generated node.
     """
     if frames and frames != place.frames:
-        return any(map(_CHECKPOINT.search, frames))
+        for frame in reversed(frames):
+            if _CHECKPOINT.search(frame):
+                return True
+            if _ENGINE.search(frame):
+                return False
+        return False
     node = place.node or ""
     return node == CHECKPOINT_BACKWARD or is_builtin_node(node)
 

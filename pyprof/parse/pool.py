@@ -24,6 +24,7 @@ from pyprof.model import Trace
 from pyprof.parse import formats
 
 Result = Trace | FormatError
+_INSIDE = "PYPROF_READS"  # in the environment of a child
 
 
 def read(paths: Sequence[Path]) -> list[Result]:
@@ -116,6 +117,7 @@ class _Child:
 
 def serve(descriptor: int) -> None:
     """What a child does: read what it is told to, until the pipe ends."""
+    os.environ[_INSIDE] = "1"
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     with Connection(descriptor) as pipe, suppress(EOFError, OSError):
         while True:
@@ -123,6 +125,9 @@ def serve(descriptor: int) -> None:
 
 
 def _cores() -> int:
+    """Children, which read archives with several recordings, have no children."""
+    if _INSIDE in os.environ:
+        return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

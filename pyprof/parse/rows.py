@@ -99,7 +99,7 @@ def _of_gpu(trace: Trace, found: Spans, forward: Ints, memory: bool) -> tuple[Ro
     trace.drop("GPU events that start before their launch (clock skew, kept)", int(early.sum()))
     trace.drop("GPU events without a launch record (kept)", int((~launched).sum()))
     where = np.where(launched, thread.values, _NONE)
-    span = found.enclosing(where, launch_start.values)
+    span = _of_graphs(found, gpu.op[chosen], found.enclosing(where, launch_start.values))
     outside = layers_outside(trace, where, launch_start.values)
     stack = np.where(launched & (span < 0), np.r_[launches.stack, _NONE][launch], _NONE)
     around = _around(trace, found, forward, span, outside, stack)
@@ -146,8 +146,8 @@ def _of_operators(trace: Trace, found: Spans, forward: Ints) -> tuple[Rows, Ints
     start, end = found.start[span], found.end[span]
     own = self_times(found.start, found.end, found.parent, is_row)[span]
     process = np.array([t.process for t in trace.threads] + [_NONE], np.int32)[thread]
-    nowhere_else = np.full(n, _NONE)
-    around = _around(trace, found, forward, span, layers_outside(trace, thread, start), nowhere_else)
+    outside = layers_outside(trace, thread, start)
+    around = _around(trace, found, forward, span, outside, np.full(n, _NONE))
     made = Rows(
         process=process, name=name[order], names=names, short_names=short_names, start=start, end=end, duration=own,
         launch_start=Column(start), launch_end=Column(end), correlation=missing, pid=Column(pids[thread]),
@@ -156,6 +156,16 @@ def _of_operators(trace: Trace, found: Spans, forward: Ints) -> tuple[Rows, Ints
         lost=trace.lost, **around,
     )  # fmt: skip
     return made, span, np.full(n, _NONE)
+
+
+def _of_graphs(found: Spans, op: Ints, span: Ints) -> Ints:
+    """The span of each row: that of the operator event `op` where a graph's replay told of one."""
+    if not (op >= 0).any():
+        return span
+    events = np.flatnonzero(found.event >= 0)
+    of_event = np.full(int(found.event.max()) + 1, _NONE, np.int64)
+    of_event[found.event[events]] = events
+    return np.where(op >= 0, of_event[op], span)
 
 
 def self_times(start: Ints, end: Ints, parent: Ints, counted: Bools) -> Ints:

@@ -198,7 +198,8 @@ def lookup_or_default(call: Call) -> Cost:
     'default'
     """
     found = lookup(call)
-    return default(call) if found.basis == "unknown" and "::" in call.op else found
+    own = "::" in call.op or call.op.startswith("triton_")  # inductor announces its kernels under their names
+    return default(call) if found.basis == "unknown" and own else found
 
 
 def tensors_of(value: Value) -> list[Tensor]:

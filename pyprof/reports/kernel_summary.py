@@ -14,7 +14,7 @@ from pyprof.db.source import Source
 from pyprof.model import Bools, Ints
 from pyprof.model import Column as Values
 from pyprof.reports import Column, Option, report
-from pyprof.reports.sums import launched
+from pyprof.reports.sums import distinct, launched
 
 _PROPERTIES = ("operator", "grid", "block", "registers", "shared_memory")
 
@@ -62,9 +62,8 @@ def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
     event = launched(source, "name, site, device, dur, geometry, tc", "kind = 0")
     keys = {"name": event["name"].values}
     if group_by == "properties":
-        keys |= {name: _plain(event[name]) for name in ("site", "geometry")}
-        names, operator = _operators(source)
-        keys["site"] = operator[keys["site"]]
+        more, said = _properties(source, event)
+        keys |= more
     frame = pd.DataFrame(keys | {"dur": event["dur"].values})
     frame["unknown"], frame["used"] = ~event["tc"].mask(), event["tc"].mask() & (event["tc"].values == 1)
     for name, values, known in _launches(source, event):
@@ -80,27 +79,17 @@ def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
     found["mean_ns"] = found["total_ns"] / found["calls"]
     found["tc"] = np.where(found["used"], True, np.where(found["unknown"], None, False))  # type: ignore[call-overload]
     for name in ("blocks_per_sm", "occupancy"):
-        found[name] = found[name] / found[f"{name}_of"].where(found[f"{name}_of"] > 0)
+        found[name] = found[name] / found[f"{name}_of"]  # of nothing: missing
     found = found.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
     texts = dict(source.store.rows("select id, name from kernel_name"))
     if group_by == "properties":
-        found["operator"] = category(found["site"].to_numpy(), dict(enumerate(names)))
-        found = found.assign(**_geometry(source, found["geometry"].to_numpy()))
+        for name, cells in said.items():
+            found[name] = [cells[one] for one in found["site" if name == "operator" else "geometry"]]
     return found.assign(name=category(found["name"].to_numpy(), texts))
 
 
 def _plain(column: Values) -> Ints:
     return np.where(column.mask(), column.values, -1)
-
-
-def _operators(source: Source) -> tuple[list[str | None], Ints]:
-    """Distinct names of innermost operators, and which of them each site is of; one more, the last, for "none"."""
-    rows = source.store.rows("select id, op from site order by id")
-    names = list(dict.fromkeys([op for _, op in rows] + [None]))
-    place = {name: i for i, name in enumerate(names)}
-    out = np.full(max((number for number, _ in rows), default=0) + 2, place[None])
-    out[[number for number, _ in rows]] = [place[op] for _, op in rows]
-    return names, out
 
 
 def _launches(source: Source, event: dict[str, Values]) -> list[tuple[str, Any, Bools]]:
@@ -120,19 +109,22 @@ def _launches(source: Source, event: dict[str, Values]) -> list[tuple[str, Any, 
     return [("blocks_per_sm", blocks, with_blocks), ("occupancy", occupancy / 100, occupancy >= 0)]
 
 
-def _geometry(source: Source, number: Ints) -> dict[str, Any]:
-    """Grid, block, registers and shared memory of launch geometries; -1 is none."""
-    rows = {
-        row[0]: row[1:]
-        for row in source.store.rows(
+def _properties(source: Source, event: dict[str, Values]) -> tuple[dict[str, Ints], dict[str, list[Any]]]:
+    """Keys of events: innermost operator, launch geometry; and what these say."""
+    operators, of_site = distinct(source.store.rows("select id, op from site"), (None,))
+    shapes, of_geometry = distinct(
+        source.store.rows(
             """select id, grid_x, grid_y, grid_z, block_x, block_y, block_z, registers, shared_memory from geometry"""
-        )
-    }
-    found = [rows.get(one, (None,) * 8) for one in number.tolist()]
-    return {
-        "grid": [_axes(row[:3]) for row in found], "block": [_axes(row[3:6]) for row in found],
-        "registers": [row[6] for row in found], "shared_memory": [row[7] for row in found],
+        ),
+        (None,) * 8,
+    )
+    keys = {"site": of_site[_plain(event["site"])], "geometry": of_geometry[_plain(event["geometry"])]}
+    said = {
+        "operator": [one[0] for one in operators], "grid": [_axes(one[:3]) for one in shapes],
+        "block": [_axes(one[3:6]) for one in shapes], "registers": [one[6] for one in shapes],
+        "shared_memory": [one[7] for one in shapes],
     }  # fmt: skip
+    return keys, said
 
 
 def _axes(axes: tuple[int | None, ...]) -> str | None:

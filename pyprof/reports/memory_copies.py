@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -11,7 +13,7 @@ from pyprof.db.source import Source
 from pyprof.model import Ints
 from pyprof.reports import Column, report
 from pyprof.reports.step_time import WORKER
-from pyprof.reports.sums import spans
+from pyprof.reports.sums import distinct, spans
 
 # Source: ENUM_CUDA_MEM_KIND of Nsight Systems' exports.
 _MEMORY = {
@@ -42,7 +44,14 @@ _NONE = -1
 def memory_copies(source: Source) -> pd.DataFrame:
     """One row per worker, device, kind of copy, kinds of memory and operator, by total time: copies and sets that were
     launched in the aggregated iterations. None in a recording without a GPU."""
-    frames = [_copies(Activity(source.store, low >> 40), low, high) for low, high in spans(source)]
+    operators, code = distinct(
+        source.store.rows(
+            """select o.id, case when o.unassociated then null else o.name end, nullif(k.frames, '')
+               from operator o left join stack k on k.id = o.stack"""
+        ),
+        (None, None),
+    )
+    frames = [_copies(Activity(source.store, low >> 40), low, high, code) for low, high in spans(source)]
     found = (
         pd.concat(frames) if frames else pd.DataFrame(columns=[*_KEYS, "dur", "bytes", "known", "exposed"])
     )
@@ -53,11 +62,11 @@ def memory_copies(source: Source) -> pd.DataFrame:
     table["bytes"] = table["bytes"].astype("Int64").where(table.pop("known").astype(bool))
     table["gb_per_s"] = table["bytes"].astype("Float64") / table["total_ns"].where(table["total_ns"] > 0)
     table = table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
-    return _named(source, table)
+    return _named(source, table, operators)
 
 
-def _copies(activity: Activity, low: int, high: int) -> pd.DataFrame:
-    """Each copy and set with its keys as numbers."""
+def _copies(activity: Activity, low: int, high: int, operator: Ints) -> pd.DataFrame:
+    """Each copy and set with its keys as numbers; `operator`: what to call each operator."""
     first, last = np.searchsorted(activity.id, [low, high])
     mine = first + np.flatnonzero(~activity.kernel[first:last])
     column = {name: activity.event[name].take(mine) for name in ("device", "copied", "copy_from", "copy_to")}
@@ -72,24 +81,17 @@ def _copies(activity: Activity, low: int, high: int) -> pd.DataFrame:
         {
             "worker": activity.worker, "device": plain["device"], "kind": activity.event["name"].values[mine],
             "source": plain["copy_from"], "target": plain["copy_to"],
-            "operator": activity.event["operator"].values[mine], "dur": (activity.end - activity.start)[mine],
+            "operator": operator[activity.event["operator"].values[mine]], "dur": (activity.end - activity.start)[mine],
             "bytes": np.where(column["copied"].mask(), column["copied"].values, 0), "known": column["copied"].mask(),
             "exposed": exposed,
         }
     )  # fmt: skip
 
 
-def _named(source: Source, table: pd.DataFrame) -> pd.DataFrame:
+def _named(source: Source, table: pd.DataFrame, operators: list[tuple[Any, ...]]) -> pd.DataFrame:
     """Texts for the numbers."""
     workers = dict(source.store.rows("select id, name from worker"))
     kinds = dict(source.store.rows("select id, short_name from kernel_name where kind = 'memory'"))
-    operators = {
-        number: (name, frames)
-        for number, name, frames in source.store.rows(
-            """select o.id, case when o.unassociated then null else o.name end, nullif(k.frames, '')
-               from operator o left join stack k on k.id = o.stack"""
-        )
-    }
     return table.assign(
         worker=[workers[one] for one in table["worker"]],
         device=table["device"].where(table["device"] >= 0),

@@ -47,16 +47,12 @@ def module(source: Source) -> pd.DataFrame:
         "operators": np.ones(len(found), np.int64), "occurrences": _integers(found["calls"]),
         "host": _integers(found["cpu"]), "device": _integers(found["gpu"]),
     }  # fmt: skip
-    # The root holds what has no module, which is not above the others.
-    outside = np.array([path == "" for path in paths], bool)
-    inner: dict[str, Ints] = {
-        name: add_up("sum", np.where(outside, 0, values), at, parent, level) for name, values in own.items()
-    }
+    inner: dict[str, Ints] = {name: add_up("sum", values, at, parent, level) for name, values in own.items()}
     mine: dict[str, Ints] = {}
     for name, values in own.items():
         mine[name] = np.zeros(len(names), np.int64)
         np.add.at(mine[name], at, values)
-        inner[name][0] = mine[name][0]
+        inner[name][0] = mine[name][0]  # what has no module is not above the others
     out: dict[str, Any] = {
         "module": names, "depth": np.maximum(level - 1, 0), "occurrences": mine["occurrences"],
         "operators": inner["operators"], "host_total_ns": inner["host"], "host_self_ns": mine["host"],
@@ -64,7 +60,7 @@ def module(source: Source) -> pd.DataFrame:
         "device_self_ns": mine["device"] if source.gpu else None,
     }  # fmt: skip
     table = pd.DataFrame(out)
-    return table if outside.any() else table.iloc[1:]
+    return table if "" in paths else table.iloc[1:]
 
 
 def _integers(values: pd.Series[Any]) -> Ints:

@@ -62,23 +62,21 @@ def operator(source: Source, group_by: str) -> pd.DataFrame:
     several workers are added up. Without a GPU device times are empty."""
     texts = dict(source.store.rows("select id, text from string"))
     frames = [
-        _worker(Activity(source.store, low >> 40), source, (low, high), texts)
-        for low, high in _workers(source)
+        _worker(Activity(source.store, low >> 40), source, (low, high), texts) for low, high in spans(source)
     ]
-    keys = ["text", "args"]
-    rows = pd.concat(frames) if frames else pd.DataFrame(columns=[*keys, *_SUMS])
-    found = rows.groupby(keys, sort=True)[list(_SUMS)].sum().reset_index()
+    rows = pd.concat(frames) if frames else pd.DataFrame(columns=[*_KEYS, *_SUMS])
+    found = rows.groupby(list(_KEYS), sort=True)[list(_SUMS)].sum().reset_index()
     said: dict[str, Any] = _said(found["text"].tolist(), found["args"].tolist(), texts, group_by)
-    found = found.drop(columns=keys).assign(**said)
+    if group_by == "stack":
+        stacks = dict(source.store.rows("select id, frames from stack"))
+        told = zip(found["stack"].tolist(), said["stack"])
+        said["stack"] = [stacks.get(code) or text for code, text in told]
+    found = found.drop(columns=list(_KEYS)).assign(**said)
     found = found.groupby(list(said), sort=True, dropna=False)[list(_SUMS)].sum().reset_index()
     return _table(source, found)
 
 
-def _workers(source: Source) -> list[tuple[int, int]]:
-    """Ids of the ops of the aggregated iterations, by worker."""
-    events = {low >> 40: (low, high) for low, high in spans(source)}
-    ops = {low >> 40: (low, high) for low, high in spans(source, "op")}
-    return [events.get(worker, (worker << 40, worker << 40)) for worker in sorted(events | ops)]
+_KEYS = ("text", "args", "stack")  # what tells events apart
 
 
 def _worker(
@@ -87,19 +85,19 @@ def _worker(
     """Sums of a worker's events of equal texts; text -1 is what no operator launched."""
     found = tree(activity, texts)
     inside = np.flatnonzero(_inside(activity, source, found.start))
-    columns: dict[str, Any] = {"text": found.text[inside], "args": found.args[inside], "calls": 1}
+    columns: dict[str, Any] = {key: getattr(found, key)[inside] for key in _KEYS} | {"calls": 1}
     for which, part in (("own", found.own), ("total", found.total)):
         columns |= {f"{kind}_{which}": values[inside] for kind, values in part.items()}
     outside = found.outside[
         slice(*np.searchsorted(activity.id[found.outside], launched))
     ]  # launched in the aggregated iterations
-    rest: dict[str, Any] = dict.fromkeys(_SUMS, 0) | {"text": -1, "args": -1, "calls": len(outside)}
+    rest: dict[str, Any] = dict.fromkeys(_SUMS, 0) | dict.fromkeys(_KEYS, -1) | {"calls": len(outside)}
     for name, values in weights(activity).items():
         rest[f"{name}_own"] = rest[f"{name}_total"] = int(values[outside].sum())
     table = pd.concat(
         [pd.DataFrame(columns), pd.DataFrame([rest] if len(outside) else [], columns=list(columns))]
     )
-    return table.groupby(["text", "args"], sort=True)[list(_SUMS)].sum().reset_index()
+    return table.groupby(list(_KEYS), sort=True)[list(_SUMS)].sum().reset_index()
 
 
 def _inside(activity: Activity, source: Source, time: Ints) -> Any:

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from pyprof.db.source import Source
-from pyprof.model import DIRECTIONS, Column
+from pyprof.model import DIRECTIONS, Column, Ints
 
 SPREADS = ("cpu", "gpu", "overhead", "idle")
 _SUMS = ("calls", "kernels", "tc_kernels", "kernel", "tc")
@@ -69,16 +71,16 @@ def direction(codes: Iterable[int]) -> list[str | None]:
     return [None if DIRECTIONS[code] == "na" else DIRECTIONS[code] for code in codes]
 
 
-def spans(source: Source, what: str = "event") -> list[tuple[int, int]]:
-    """Ids of the events (or ops) of the aggregated iterations, [first, last) of each worker."""
+def spans(source: Source) -> list[tuple[int, int]]:
+    """Ids of the events that were launched in the aggregated iterations, [first, last) of each worker."""
     chosen = source.aggregation
     rows = source.store.rows(
-        f"""select min(first_{what}), max(last_{what}) from iteration
-            where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
-            group by worker order by worker""",
+        """select min(first_event), max(last_event) from iteration
+           where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
+           group by worker order by worker""",
         (chosen.iteration_set, chosen.first, chosen.last, source.worker, source.worker),
     )
-    return [(low, high) for low, high in rows if high > low]
+    return [(low, high) for low, high in rows]
 
 
 def launched(source: Source, columns: str, condition: str) -> dict[str, Column]:
@@ -87,3 +89,19 @@ def launched(source: Source, columns: str, condition: str) -> dict[str, Column]:
     return source.store.columns(
         f"select id, {columns} from event where ({within}) and {condition} order by id"
     )
+
+
+def distinct(rows: Iterable[tuple[Any, ...]], none: tuple[Any, ...]) -> tuple[list[tuple[Any, ...]], Ints]:
+    """What numbered rows (number, cell, ...) say, each once, and which of it the row of each number says. Rows that are
+    shown alike are one, whatever else tells them apart. The number -1 says `none`.
+
+    >>> said, code = distinct([(0, "mm"), (2, "relu"), (3, "mm")], (None,))
+    >>> said, code.tolist()
+    ([('mm',), ('relu',), (None,)], [0, 2, 1, 0, 2])
+    """
+    table = {row[0]: row[1:] for row in rows}
+    said = list(dict.fromkeys([*table.values(), none]))
+    place = {one: i for i, one in enumerate(said)}
+    code = np.full(max(table, default=-1) + 2, place[none])
+    code[list(table)] = [place[one] for one in table.values()]
+    return said, code

@@ -67,3 +67,27 @@ def test_module_call_and_line_are_known_everywhere(reentrant: bool, tmp_path: Pa
             assert set(rows.op) == {op}
             assert {trace.split(",")[-1].rpartition(":")[0] for trace in rows.trace} == {__file__}
         assert set(found.phase) == set(phases)
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return gradient.div(x)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_users_backward_is_no_recomputation_whoever_calls_it(reentrant: bool, tmp_path: Path) -> None:
+    path = tmp_path / "net.sqlite"
+    x = torch.ones(3, requires_grad=True)
+    with pyprof.profile(str(path)):
+        checkpoint(lambda y: Square.apply(torch.tanh(y)), x, use_reentrant=reentrant).sum().backward()
+    pyprof.shutdown()
+    table = pyprof.load(path).table
+    assert set(table[table.kernel == "aten::div"].phase) == {"backward"}
+    assert set(table[table.kernel == "aten::tanh"].phase) == {"forward", "recompute"}

@@ -87,21 +87,12 @@ def test_values(words: str, key: str, value: object):
     assert getattr(read(words.split()), key) == value
 
 
-def test_all_reports_are_all_there_are():
-    from pyprof import reports
-
+def test_all_reports_are_those_of_dlprof():
     found = read(["--reports=all"]).reports
-    assert found == tuple(reports.REPORTS)
-    assert {
-        "summary",
-        "detail",
-        "kernel",
-        "iteration",
-        "tensor",
-        "op_type",
-        "group_node",
-        "expert_systems",
-    } <= set(found)
+    assert read(["--reports=gpu,all,detail"]).reports == ("gpu", *found)
+    assert set(found) == {
+        "summary", "detail", "kernel", "iteration", "tensor", "op_type", "group_node", "expert_systems",
+    }  # fmt: skip
 
 
 # What is typed, and what the sentence must name.
@@ -175,7 +166,7 @@ def sqlite(*statements: str) -> Callable[[Path], object]:
 
 FILES = {
     "missing": (lambda path: None, ["no such file"]),
-    "folder": (lambda path: path.mkdir(), ["is a directory"]),
+    "folder": (lambda path: path.mkdir(), ["holds no recording"]),
     "empty": (foreign(""), ["is empty"]),
     "text": (foreign("hello"), ["not a recording"]),
     "foreign": (sqlite("create table a (b)"), ["not a recording"]),

@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
+import tarfile
+import tempfile
 import threading
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -220,18 +224,15 @@ def test_without_an_absolute_time_each_file_begins_at_its_own_zero(tmp_path: Pat
 
 
 def test_equal_pids_of_two_files_are_two_processes(tmp_path: Path) -> None:
-    """Also on the CPU, where events nest by thread: of the same pid and tid at the same time in two containers."""
-    for name in ("a.sqlite", "b.sqlite"):
-        recording = build.recording(f"{LINEAR}\n    op seq=3 aten::addmm\n        wait 500\n")
-        build.write_capture(tmp_path / name, recording)
+    """Also on the CPU, where events nest by thread: of equal pid and tid at the same time in two containers."""
+    product = build.call("aten::mm", (64, 32), (32, 16))
+    for name, before, length in (("a.sqlite", 0, 500), ("b.sqlite", 20, 100)):
+        text = f"mine\n    wait {before}\n    op {product}\n        wait {length}\n"
+        build.write_capture(tmp_path / name, build.recording(text))
     prof = pyprof.load(tmp_path)
-    alone = pyprof.load(tmp_path / "a.sqlite")
-    assert len(prof.kernels) == 2 * len(alone.kernels)
-    both = prof.kernels.groupby("worker", observed=True)[["dur", "flops"]].sum()
-    assert both["dur"].tolist() == [int(alone.kernels["dur"].sum())] * 2
-    assert both["flops"].tolist() == [int(alone.kernels["flops"].sum())] * 2
-    assert both["flops"].iloc[0] > 0
-    assert list(both.index) == ["a", "b"]
+    # Times as they were written: 10 for each begin and end. Each computes 2 * 64 * 32 * 16 FLOPs.
+    found = prof.kernels[["worker", "dur", "flops"]].values.tolist()
+    assert found == [["a", 510, 65536], ["b", 110, 65536]]
     assert main(["parse", str(tmp_path)]) == 1  # a net.dict has nothing but the pid
 
 
@@ -336,6 +337,7 @@ def test_several_runs_are_named(tmp_path: Path) -> None:
     nsys(tmp_path / "monday" / "a.sqlite", ONE)
     assert len(pyprof.load(tmp_path).kernels) == 3  # the only one
     nsys(tmp_path / "deep" / "er" / "a.sqlite", ONE)
+    nsys(tmp_path / "deep" / "er" / "capture_traces" / "graph.sqlite", ONE)
     assert pyprof.runs(tmp_path) == {"deep/er": tmp_path / "deep" / "er", "monday": tmp_path / "monday"}
     with pytest.raises(FormatError, match=r"holds 2 runs; load one of them: deep/er, monday\.$"):
         pyprof.load(tmp_path)
@@ -471,3 +473,73 @@ def test_real_recordings_beside_each_other(data: Path, tmp_path: Path) -> None:
     assert mine["size"].sum() == sum(len(formats.load(data / name).gpu) for name in names)
     assert int(mine.loc["net", "sum"]) == int(pyprof.load(data / names[2]).kernels["dur"].sum())
     assert prof.trace.meta["run.clock"] == "unix"
+
+
+# --- archives
+
+
+def pack(target: Path, files: dict[str, bytes]) -> Path:
+    if target.suffix == ".zip":
+        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as out:
+            for name, content in files.items():
+                out.writestr(name, content)
+        return target
+    with tarfile.open(target, "w:gz") as out:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            out.addfile(member, io.BytesIO(content))
+        link = tarfile.TarInfo("run/link.sqlite")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        out.addfile(link)
+    return target
+
+
+@pytest.mark.parametrize("name", ["ranks.zip", "ranks.tar.gz", "ranks.tgz"])
+def test_an_archive_is_a_folder(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    folder_ = tmp_path / "apart"
+    recordings = [nsys(folder_ / f"a.rank{n}.sqlite", text).read_bytes() for n, text in enumerate((ONE, TWO))]
+    files = {f"run/a.rank{n}.sqlite": content for n, content in enumerate(recordings)}
+    files |= {"run/cut.sqlite": recordings[0][:20000], "../outside.sqlite": recordings[0]}
+    path = pack(tmp_path / name, files)
+    trace = formats.load(path)
+    assert trace.path == str(path)
+    assert [(one.rank, one.label) for one in trace.processes] == [(0, "a.rank0"), (1, "a.rank1")]
+    assert len(trace.gpu) == 5
+    assert [reason for reason in trace.lost if f"{path}/run/cut.sqlite: is cut off" in reason]
+    assert list(scratch.iterdir()) == []  # nothing outside of the folder that was removed
+    (tmp_path / "run").mkdir()
+    path.rename(tmp_path / "run" / name)
+    nsys(tmp_path / "run" / "b.rank2.sqlite", ONE)
+    found = formats.load(tmp_path / "run").processes
+    assert [(one.rank, one.label) for one in found] == [(0, "a.rank0"), (1, "a.rank1"), (2, "b.rank2")]
+
+
+def test_archives_that_are_none_are_one_sentence(tmp_path: Path) -> None:
+    empty = pack(tmp_path / "code.zip", {"a/train.py": b"x"})
+    with pytest.raises(FormatError, match=r"code\.zip: holds no recording; expected"):
+        formats.load(empty)
+    whole = pack(tmp_path / "net.zip", {"a.sqlite": nsys(tmp_path / "x" / "a.sqlite", ONE).read_bytes()})
+    raw = bytearray(whole.read_bytes())
+    raw[60:200] = bytes(140)
+    whole.write_bytes(raw)
+    with pytest.raises(FormatError, match=r"net\.zip: cannot be unpacked \(.*\)\. Copy it again"):
+        formats.load(whole)
+    (tmp_path / "text.zip").write_text("hello")
+    with pytest.raises(FormatError, match=r"text\.zip: not a recording"):
+        formats.load(tmp_path / "text.zip")
+
+
+def test_ranks_of_a_real_archive(data: Path) -> None:
+    source = data / "kineto" / "dlrm_v100_8ranks.tar.gz"
+    if not source.exists():
+        pytest.skip("no archive of ranks among the recordings of others")
+    prof = pyprof.load(source)
+    assert list(prof.steps["worker"]) == [f"rank{number}" for number in range(8)]
+    assert prof.kernels.groupby("worker", observed=True)["device"].nunique().tolist() == [1] * 8
+    assert prof.kernels.groupby("worker", observed=True)["device"].first().tolist() == [
+        str(n) for n in range(8)
+    ]

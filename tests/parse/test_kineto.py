@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import pyprof
 from pyprof.model import KERNEL, MEMCPY, MEMSET, Trace
 from pyprof.parse import formats
 from pyprof.parse.join import link
@@ -105,3 +106,14 @@ def test_every_kernel_with_a_launch_belongs_to_an_operator(
         agree + disagree + contained,
         neither,
     )
+
+
+def test_convolutions_without_recorded_strides(data: Path) -> None:
+    """ResNet-50 has 4 087 136 256 multiply-adds in its convolutions per image of 224 x 224: the published 4.089e9 less
+    2048 · 1000 of the last layer. The backward does all twice but for the first input."""
+    table = pyprof.load(data / "kineto" / "resnet50_v100_6steps.pt.trace.json.gz").table
+    convolutions = table[table["op"] == "aten::cudnn_convolution"]
+    images, whole, first = 6 * 32, 2 * 4_087_136_256, 2 * 64 * 3 * 49 * 112**2
+    found = convolutions.groupby("dir")["flops"].sum()
+    assert found["fprop"] == images * whole
+    assert found["bprop"] == images * (2 * whole - first)

@@ -234,7 +234,9 @@ def test_what_cannot_be_written_is_told_in_a_sentence(prof, tmp_path):
         write(report, prof.source(), tmp_path, "run", ["csv"], "old")
     with pytest.raises(UsageError, match="'a/b' is no file name"):
         write(report, prof.source(), tmp_path, "a/b")
-    with pytest.raises(UsageError, match="report 'ops' does not exist; choose from coverage"):
+    with pytest.raises(
+        UsageError, match="report 'ops' does not exist; choose from communication, coverage, detail"
+    ):
         find("ops")
     assert os.listdir(tmp_path) == []
 

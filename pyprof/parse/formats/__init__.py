@@ -16,6 +16,7 @@ from typing import Protocol
 
 from pyprof.errors import FormatError
 from pyprof.model import Trace
+from pyprof.parse import archive
 from pyprof.registry import Registry, load_folder
 
 
@@ -45,6 +46,10 @@ def load(path: str | os.PathLike[str]) -> Trace:
 
         return folder.load(path)
     _check_readable(path)
+    if archive.is_archive(path):
+        from pyprof.parse import folder
+
+        return folder.load_archive(path)
     if path.suffix in (".nsys-rep", ".qdrep"):
         return _load_report(path)
     for format_ in FORMATS.values():
@@ -61,6 +66,10 @@ def load(path: str | os.PathLike[str]) -> Trace:
 def recognised(path: Path) -> bool:
     """Whether a file is of one of the formats. Raises FormatError for one that looks like it and is damaged."""
     load_folder(__name__)
+    if archive.is_archive(path):
+        from pyprof.parse import folder
+
+        return any(map(folder.is_named, archive.names(path)))
     return any(format_.sniff(path) for format_ in FORMATS.values())
 
 

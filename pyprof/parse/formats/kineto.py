@@ -41,7 +41,8 @@ from pyprof.model import (
 from pyprof.parse.assemble import Clock
 from pyprof.parse.formats import FORMATS
 from pyprof.parse.join import link
-from pyprof.parse.tracejson import facts, forward, text
+from pyprof.parse.tracejson import captures, communication, convolutions, facts, forward
+from pyprof.parse.tracejson import text as texts
 from pyprof.parse.tracejson.arguments import call
 from pyprof.parse.tracejson.columns import Collector, Parts
 from pyprof.parse.tracejson.events import Document, chunks, document
@@ -55,27 +56,34 @@ _BEGINS = re.compile(rb"\xef?\xbb?\xbf?\s*(?:\{\s*[\"}]|\[\s*[{\]])")
 class Kineto:
     @staticmethod
     def sniff(path: Path) -> bool:
-        return _BEGINS.match(text.head(path)) is not None
+        return _BEGINS.match(texts.head(path)) is not None
 
     @staticmethod
     def load(path: Path) -> Trace:
-        lost: dict[str, int] = {}
-        found = document(text.read(path, lost), lost)
-        if found is None:
-            raise FormatError(
-                f"{path}: is JSON without a list of trace events; expected a trace that torch.profiler wrote "
-                "(export_chrome_trace)."
-            )
-        collector = Collector(lost)
-        for events in chunks(found, lost):
-            collector.add(events)
-        trace = _Builder(path, found, collector).trace()
-        if not len(trace.ops) and not len(trace.gpu):
-            raise FormatError(
-                f"{path}: no operators and no kernels among {len(found.events)} events{trace.told()}. Record with "
-                "torch.profiler and the activities CPU and CUDA."
-            )
+        trace = read(path)
+        captures.join(trace, path, read)
         return trace
+
+
+def read(path: Path) -> Trace:
+    """One file by itself."""
+    lost: dict[str, int] = {}
+    found = document(texts.read(path, lost), lost)
+    if found is None:
+        raise FormatError(
+            f"{path}: is JSON without a list of trace events; expected a trace that torch.profiler wrote "
+            "(export_chrome_trace)."
+        )
+    collector = Collector(lost)
+    for events in chunks(found, lost):
+        collector.add(events)
+    trace = _Builder(path, found, collector).trace()
+    if not len(trace.ops) and not len(trace.gpu):
+        raise FormatError(
+            f"{path}: no operators and no kernels among {len(found.events)} events{trace.told()}. Record with "
+            "torch.profiler and the activities CPU and CUDA."
+        )
+    return trace
 
 
 class _Builder:
@@ -102,14 +110,14 @@ class _Builder:
         stacks = Stacks(functions, self.strings, self.slack)
         ops = self._ops(stacks)
         launches = self._launches(stacks, ops)
-        texts = [*map(of_text, e.call_stacks)]
+        told = [*map(of_text, e.call_stacks)]
         ops.stack = np.where(ops.stack < -1, -2 - ops.stack + len(stacks.found), ops.stack).astype(np.int32)
         ranges, steps = self._ranges()
         trace = Trace(
             path=str(self.path), format="kineto", strings=self.strings, processes=self._processes(),
             threads=self.threads, ranges=ranges, ops=ops, launches=launches, gpu=self._gpu(launches),
             io=Io(*(np.empty(0, np.int64) for _ in range(4))), steps=steps, functions=functions, memory=self._memory(),
-            collectives=self._collectives(), stacks=[*stacks.found, *texts], calls=self.calls, slack=self.slack,
+            collectives=self._collectives(), stacks=[*stacks.found, *told], calls=self.calls, slack=self.slack,
             devices=facts.devices(self.facts.get("deviceProperties")), meta=facts.meta(self.facts), lost=e.lost,
         )  # fmt: skip
         self._check(trace)
@@ -138,11 +146,7 @@ class _Builder:
         of = self.events.operators
         thread, start, name = self._thread(of), of.values("start"), of.values("name", np.int32)
         self.calls: dict[int, Call] = {}
-        codes = []
-        for key in self.events.signatures:
-            known = call(key)
-            codes.append(self.strings.code(encode(known)))
-            self.calls[codes[-1]] = known
+        codes = [self._text(call(key)) for key in self.events.signatures]
         seq, told = of.column("seq"), of.values("stack", np.int32)
         backward = np.array([is_backward(text) for text in self.strings.texts] or [False], bool)
         flows = self.events.flows
@@ -150,16 +154,36 @@ class _Builder:
             "thread": self._thread(flows), "time": flows.values("time"), "number": flows.values("number"),
             "begins": flows.values("begins", bool),
         })  # fmt: skip
+        text = np.array(codes or [0], np.int32)[of.values("signature", np.int32)]
         numbered = Column(seq.values, seq.mask() & (seq.values >= 0))
         origin = forward.threads(
             thread, start, name, numbered, of.column("forward"), self.process_of_thread, self.strings, arrows
         )
+        end = of.values("end")
+        events = convolutions.Operators(thread, start, end, text, numbered, origin)
+        text = convolutions.complete(events, dict(self.calls), self._text)
         return Ops(
-            thread=thread, start=start, end=of.values("end"), scope=backward[name].astype(np.int8), name=name,
-            text=np.array(codes or [0], np.int32)[of.values("signature", np.int32)], seq=numbered,
+            thread=thread, start=start, end=end, scope=backward[name].astype(np.int8), name=name,
+            text=self._announced(thread, start, end, name, text), seq=numbered,
             forward_thread=origin, order=of.column("order"),
             stack=np.where(told >= 0, -2 - told, stacks.at(thread, start)),
         )  # fmt: skip
+
+    def _text(self, known: Call) -> int:
+        code = self.strings.code(encode(known))
+        self.calls[code] = known
+        return code
+
+    def _announced(self, thread: Ints, start: Ints, end: Ints, name: Ints, text: Ints) -> Ints:
+        """Texts of operators, those of collectives with what is exchanged."""
+        found = self._collectives()
+        keys = zip(found.thread.tolist(), found.start.tolist(), found.end.tolist())
+        told = {key: what for key, gpu, what in zip(keys, found.gpu.tolist(), found.what) if gpu < 0}
+        known = communication.calls(thread, start, end, name, text, self.calls, self.strings.texts, told)
+        if known:
+            text = text.copy()
+            text[list(known)] = [self._text(what) for what in known.values()]
+        return text
 
     def _launches(self, stacks: Stacks, ops: Ops) -> Launches:
         of = self.events.launches
@@ -167,9 +191,11 @@ class _Builder:
         stack = np.full(len(start), -1, np.int32)
         outside = np.flatnonzero(~_inside(ops, thread, start))
         stack[outside] = stacks.at(thread[outside], start[outside])
+        named = of.values("kernel", np.int32)
         return Launches(
             thread=thread, start=start, end=of.values("end"), name=of.values("name", np.int32), stack=stack,
             correlation=np.where(correlation.mask(), correlation.values, -1),
+            kernel=Column(np.maximum(named, 0), named >= 0), node=of.column("node"),
         )  # fmt: skip
 
     def _ranges(self) -> tuple[Ranges, Steps]:
@@ -216,7 +242,8 @@ class _Builder:
             process=self._owner(launches, correlation), start=of.values("start"), end=of.values("end"), kind=kind,
             name=name.astype(np.int32), grid=of.column("grid", (3,)), block=of.column("block", (3,)),
             correlation=correlation, graph_node=Column(node.values, node.mask() & (node.values != 0)),
-            source_kind=ends[0], target_kind=ends[1], **{key: of.column(key) for key in plain},
+            source_kind=ends[0], target_kind=ends[1], op=np.full(len(kind), -1, np.int32),
+            **{key: of.column(key) for key in plain},
         )  # fmt: skip
 
     def _owner(self, launches: Launches, correlation: Column) -> Ints:

@@ -48,7 +48,7 @@ def _field(name: str, default: Any = None) -> Any:
     return msgspec.field(default=default, name=name)
 
 
-class _Communication(msgspec.Struct):
+class _Communication(msgspec.Struct, gc=False):
     """What an event says of a collective. Sizes are numbers of elements, of this rank."""
 
     collective: Any = _field("Collective name")
@@ -61,7 +61,7 @@ class _Communication(msgspec.Struct):
     seq: Any = _field("Seq")
 
 
-class OperatorArgs(_Communication):
+class OperatorArgs(_Communication, gc=False):
     external: Any = _field("External id")
     index: Any = _field("Ev Idx")
     seq_nr: Any = _field("Sequence number")
@@ -73,7 +73,7 @@ class OperatorArgs(_Communication):
     stack: Any = _field("Call stack")
 
 
-class DeviceArgs(_Communication):
+class DeviceArgs(_Communication, gc=False):
     device: Any = None
     context: Any = None
     stream: Any = None
@@ -85,15 +85,17 @@ class DeviceArgs(_Communication):
     occupancy: Any = _field("est. achieved occupancy %")
     node: Any = _field("graph node id")
     bytes: Any = None
-    grid: Any = None
-    block: Any = None
+    grid: msgspec.Raw = _RAW
+    block: msgspec.Raw = _RAW
 
 
-class LaunchArgs(msgspec.Struct):
+class LaunchArgs(msgspec.Struct, gc=False):
     correlation: Any = None
+    kernel: str | None = None
+    node: Any = _field("graph node id")
 
 
-class AllocationArgs(msgspec.Struct):
+class AllocationArgs(msgspec.Struct, gc=False):
     kind: Any = _field("Device Type")
     device: Any = _field("Device Id")
     address: Any = _field("Addr")
@@ -102,7 +104,7 @@ class AllocationArgs(msgspec.Struct):
     reserved: Any = _field("Total Reserved")
 
 
-class MetadataArgs(msgspec.Struct):
+class MetadataArgs(msgspec.Struct, gc=False):
     name: Any = None
     labels: Any = None
 
@@ -161,6 +163,7 @@ class Collector:
         self.n_devices = 0
         self._categories: dict[str | None, int | None] = {}
         self._names: dict[Any, int] = {}
+        self._triples: dict[bytes, Any] = {}
 
     def add(self, events: list[Event]) -> None:
         """Some more events."""
@@ -292,10 +295,12 @@ class Collector:
 
     def _launches(self, events: list[Event], kind: int) -> None:
         events, start, end = self._timed(events)
+        code = self.strings.code
         told: list[LaunchArgs] = arguments(_DECODERS[LaunchArgs], events, LaunchArgs())
         self.launches.add(
             thread=self._thread(events), start=start, end=end, name=self._code(events),
-            correlation=integers([a.correlation for a in told]),
+            correlation=integers([a.correlation for a in told]), node=integers([a.node for a in told]),
+            kernel=np.array([-1 if a.kernel is None else code(a.kernel) for a in told], np.int32),
         )  # fmt: skip
 
     def _functions(self, events: list[Event], kind: int) -> None:
@@ -342,7 +347,7 @@ class Collector:
             device=_either(device, pid), stream=_either(stream, tid), context=get("context"), bytes=get("bytes"),
             correlation=get("correlation"), registers=get("registers"), shared_memory=get("shared_memory"),
             occupancy=get("occupancy"), node=get("node"), external=external,
-            grid=triples([a.grid for a in told]), block=triples([a.block for a in told]),
+            grid=triples([a.grid for a in told], self._triples), block=triples([a.block for a in told], self._triples),
         )  # fmt: skip
         for place, (event, args) in enumerate(zip(events, told)):
             if args.collective is not None:
@@ -371,16 +376,25 @@ def number_of(value: Any) -> int:
 
 
 def integers(values: Sequence[Any]) -> Column:
-    """Whole numbers, also those that are written as text or with a fraction; missing where there is none."""
-    if all(type(value) is int for value in values):
-        try:
-            return Column(np.array(values, np.int64))
-        except OverflowError:
-            pass
+    """Whole numbers, also those that are written as text or with a fraction; missing where there is none.
+
+    >>> found = integers([7, None, "12", 2.9, [1], "x", 1 << 70])
+    >>> found.values.tolist(), found.mask().tolist()
+    ([7, 0, 12, 2, 0, 0, 0], [True, False, True, True, False, False, False])
+    """
+    missing = values.count(None)
+    if missing == len(values) and missing:
+        return Column.missing(len(values))
+    try:
+        given = np.array(
+            values if not missing else [0 if value is None else value for value in values], np.int64
+        )
+        if given.ndim == 1:
+            return Column(given, np.array([value is not None for value in values]) if missing else None)
+    except (TypeError, ValueError, OverflowError):
+        pass
     out, present = np.zeros(len(values), np.int64), np.zeros(len(values), bool)
     for place, value in enumerate(values):
-        if value is None:
-            continue
         try:
             out[place] = int(value)
             present[place] = True
@@ -389,17 +403,29 @@ def integers(values: Sequence[Any]) -> Column:
     return Column(out, present)
 
 
-def triples(values: Sequence[Any]) -> Column:
-    """Grids and blocks."""
-    out, present = np.zeros((len(values), 3), np.int64), np.zeros(len(values), bool)
-    for place, value in enumerate(values):
-        if (
-            isinstance(value, list)
-            and len(value) == 3
-            and all(type(v) is int and 0 <= v < 1 << 31 for v in value)
-        ):
-            out[place], present[place] = value, True
-    return Column(out, present)
+_NO_TRIPLE = np.zeros(3, np.int64)
+
+
+def triples(texts: Sequence[Any], known: dict[bytes, Any]) -> Column:
+    """Grids and blocks from their texts; `known` remembers those that were seen."""
+    found = []
+    for text in texts:
+        key = bytes(text)
+        if key not in known:
+            known[key] = _triple(key)
+        found.append(known[key])
+    return Column(
+        np.array([_NO_TRIPLE if one is None else one for one in found], np.int64).reshape(-1, 3),
+        np.array([one is not None for one in found], bool),
+    )
+
+
+def _triple(text: bytes) -> Any:
+    try:
+        value = msgspec.json.decode(text, type=tuple[int, int, int]) if text else None
+    except msgspec.MsgspecError:
+        return None
+    return value if value and all(0 <= v < 1 << 31 for v in value) else None
 
 
 def _either(first: Column, second: Column) -> Column:

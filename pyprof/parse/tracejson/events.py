@@ -21,7 +21,7 @@ UNREADABLE = "events that could not be read"
 _NOTHING = msgspec.Raw(b"")
 
 
-class Event(msgspec.Struct):
+class Event(msgspec.Struct, gc=False):
     """One event. Times are microseconds as they stand in the text."""
 
     ph: str = ""
@@ -42,7 +42,7 @@ class Document(NamedTuple):
     events: Sequence[Any]
 
 
-class _Whole(msgspec.Struct):
+class _Whole(msgspec.Struct, gc=False):
     traceEvents: list[msgspec.Raw]
 
 
@@ -96,7 +96,7 @@ def arguments(
     decoder: msgspec.json.Decoder[list[_Type]], events: Sequence[Event], empty: _Type
 ) -> list[_Type]:
     """The arguments of events, decoded; `empty` for those that have none or none of the types that are expected."""
-    texts = [event.args if len(bytes(event.args)) > 1 else b"{}" for event in events]
+    texts = [event.args if len(event.args) > 1 else b"{}" for event in events]
     try:
         return decoder.decode(b"[" + b",".join(texts) + b"]")
     except msgspec.MsgspecError:

@@ -204,6 +204,36 @@ def gathered_to_one(tensor: Value, others: Value = None, *parameters: Value) -> 
     return Cost(0, bytes_of(*tensors_in((tensor, others))))
 
 
+@cost("record_param_comms")
+def announced(
+    collective: Value = None,
+    input: Value = None,
+    output: Value = None,
+    ranks: Value = None,
+    *parameters: Value,
+) -> Cost:
+    """What c10d announces around the launch of a collective's kernel: elements that a rank gives and gets. Reductions
+    of n ranks add n - 1 times: an all-reduce its nth of all elements, as each rank does in a ring.
+
+    Source: torch/csrc/distributed/c10d/ParamCommsUtils.hpp.
+
+    >>> x = Tensor((40,), "bfloat16")
+    >>> announced("all_reduce", x, x, 4), announced("reduce_scatter", x, Tensor((10,), "bfloat16"), 4)
+    (Cost(flops=30, bytes=160), Cost(flops=30, bytes=100))
+    """
+    require(isinstance(collective, str) and isinstance(input, Tensor), "the collective is not described")
+    assert isinstance(input, Tensor)
+    if collective in ("broadcast", "reduce", "send", "recv", "send_recv"):
+        return one_way(input)
+    require(isinstance(output, Tensor), "what a rank gets is not described")
+    assert isinstance(output, Tensor)
+    moved = bytes_of(input, output)
+    if collective in ("all_reduce", "reduce_scatter"):
+        whole, n = max(input.numel, output.numel), ranks if isinstance(ranks, int) else 0
+        return Cost(whole * (n - 1) // n if n > 0 else None, moved)
+    return Cost(0, moved)
+
+
 @cost("torch.distributed.barrier", "torch.distributed.monitored_barrier", "c10d::barrier", "c10d::monitored_barrier_",
       "_c10d_functional::wait_tensor", "_c10d_functional::_wrap_tensor_autograd",
       "torch.distributed.wait_tensor", "c10d::check_for_nan",

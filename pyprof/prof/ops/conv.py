@@ -16,7 +16,7 @@ from math import prod
 
 from pyprof.model import Cost, Tensor, Value
 from pyprof.prof.cost import bytes_of, cost
-from pyprof.prof.ops.shapes import Shape, as_int, backward_sum, ints, require
+from pyprof.prof.ops.shapes import Shape, as_int, backward_sum, ints, require, sizes
 
 
 def _padding(padding: Value, n: int) -> Shape | str:
@@ -125,6 +125,32 @@ def mkldnn_convolution(
     Cost(flops=144, bytes=168)
     """
     return convolve(input, weight, bias, stride, padding, dilation, False, 0, groups)
+
+
+@cost("cudnn_convolution_backward_input")
+def backward_input(size: Value, grad: Tensor, weight: Tensor, *parameters: Value) -> Cost:
+    """The gradient of the input, before convolution_backward had it: `size` is that of the input. Source:
+    native_functions.yaml of torch 1.9.
+
+    >>> backward_input((2, 8, 19, 23), Tensor((2, 12, 17, 19), "float32"), Tensor((12, 8, 3, 5), "float32"))
+    Cost(flops=1860480, bytes=64736)
+    """
+    shape = sizes((size,))
+    require(len(shape) == len(grad.shape) == len(weight.shape), "sizes do not fit")
+    return Cost(2 * grad.numel * prod(weight.shape[1:]), bytes_of(grad, weight, Tensor(shape, grad.dtype)))
+
+
+@cost("cudnn_convolution_backward_weight")
+def backward_weight(size: Value, grad: Tensor, input: Tensor, *parameters: Value) -> Cost:
+    """The gradient of the weight, before convolution_backward had it: `size` is that of the weight. Source:
+    native_functions.yaml of torch 1.9.
+
+    >>> backward_weight((12, 8, 3, 5), Tensor((2, 12, 17, 19), "float32"), Tensor((2, 8, 19, 23), "float32"))
+    Cost(flops=1860480, bytes=64736)
+    """
+    shape = sizes((size,))
+    require(len(shape) == len(grad.shape) == len(input.shape), "sizes do not fit")
+    return Cost(2 * grad.numel * prod(shape[1:]), bytes_of(grad, input, Tensor(shape, grad.dtype)))
 
 
 @cost("_convolution_mode")

@@ -170,14 +170,19 @@ def chosen_dtype(value: Value, default: str | None) -> str | None:
 
 
 def scalar_dtype(value: Value) -> str | None:
-    """The dtype of a Python number, None for what is none. Infinities may be recorded as text."""
+    """The dtype of a Python number, None for what is none. Infinities may be recorded as text; of some numbers only the
+    type is recorded."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
         return "int64"
     if isinstance(value, float) or (isinstance(value, str) and value.lstrip("+-") in ("inf", "nan")):
         return DEFAULT
-    return "complex64" if isinstance(value, Other) and value.type == "complex" else None
+    return _NUMBERS.get(value.type) if isinstance(value, Other) else None
+
+
+_NUMBERS = {"complex": "complex64", "float": DEFAULT, "int": "int64", "bool": "bool"}
+_REAL = Other("scalar")  # a number of which nothing is recorded: real, as all but a few are
 
 
 def promote(a: str | None, b: str | None) -> str | None:
@@ -206,7 +211,12 @@ def result_dtype(*operands: Value) -> str | None:
 
     >>> result_dtype(Tensor((2,), "float16"), Tensor((), "float64")), result_dtype(Tensor((2,), "int32"), 1.5)
     ('float16', 'float32')
+    >>> unknown = Other("scalar")  # changes nothing beside floats
+    >>> result_dtype(Tensor((2,), "float16"), unknown), result_dtype(Tensor((2,), "int32"), unknown)
+    ('float16', None)
     """
+    if _REAL in operands and any(isinstance(one, Tensor) and is_float(one.dtype) for one in operands):
+        operands = tuple(operand for operand in operands if operand != _REAL)
     ranks: list[list[str | None]] = [[], [], []]  # tensors with dimensions, without, numbers
     for operand in operands:
         if isinstance(operand, Tensor):

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events of a Chrome trace on the CPU: ranges and operators, API calls, iterations, allocations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from pyprof.export import describe, dimensions
+from pyprof.export.events import MASK, SHIFT, Events, event
+from pyprof.export.text import chosen, line, number, optional, quoted
+from pyprof.model import MARK, START_END, Bools, Column, Ints
+
+_EVENT, _FUNCTION = 3, 4  # kinds of ranges
+
+
+def ranges(trace: Events, worker: int) -> Iterator[pa.Array]:
+    """Ranges, operators and Python functions. Ranges that need not nest are asynchronous, marks are instants."""
+    its_event = "null"
+    if not trace.gpu:  # its figures are those of the operator event
+        its_event = """(select e.id from event e join kernel_name k on k.id = e.name
+                    where e.kind = 3 and e.device is null and e.stream = thread.tid and e.start = range.start
+                    and e.total = range.dur and k.name = string.text and e.id >> 40 = range.id >> 40 limit 1)"""
+    query = f"""select range.id, range.thread, range.kind, range.start, range.dur, range.text, range.args,
+                       range.seq, event.operator, event.site, event.op, event.flops, event.bytes
+                from range join thread on thread.id = range.thread join string on string.id = range.text
+                left join event on event.id = {its_event} where"""
+    for found in trace.pieces("range", worker, query, "range.start", "range.dur"):
+        kind = found["kind"].values
+        shown, code = _shown(trace, found)
+        operator = np.array([one.category == describe.OPERATOR for one in shown], bool)[code]
+        if trace.gpu:
+            _executions(trace, worker, found, operator)
+        ids = found["id"].values
+        args = line(
+            chosen([one.args for one in shown], code),
+            optional(',"Sequence number":', number(found["seq"])),
+            optional(',"External id":', trace.external(found["op"])),
+            optional(',"flops":', number(found["flops"])), optional(',"algorithmic bytes":', number(found["bytes"])),
+            optional("", chosen(trace.operators, found["operator"])),
+            optional("", chosen(trace.places, found["operator"])),
+        )  # fmt: skip
+        pid, tid = trace.on_thread(found["thread"].values)
+        start, dur = found["start"].values, found["dur"].values
+        common = line(
+            '"name":', chosen([one.name for one in shown], code), ',"cat":"',
+            chosen([one.category for one in shown], code), '","pid":', pid, ',"tid":', tid,
+        )  # fmt: skip
+        args = line(',"args":{"Range id":', number(ids & MASK), args, "}}")
+        plain, between, mark = (
+            np.flatnonzero(m) for m in ((kind != START_END) & (kind != MARK), kind == START_END, kind == MARK)
+        )
+        yield event("X", common, start, dur, args, plain)
+        yield event("i", common, start, None, line(',"s":"t"', args), mark)
+        same = line(',"id":', number(ids))
+        yield event("b", common, start, None, line(same, args), between)
+        yield event("e", common, start + dur, None, line(same, "}"), between)
+
+
+def _shown(trace: Events, found: dict[str, Column]) -> tuple[list[describe.Shown], Ints]:
+    """What the distinct ranges are, and which each is."""
+    kind, args, numbered = found["kind"].values, found["args"], found["seq"].mask()
+    keys = np.column_stack([
+        np.minimum(kind, _FUNCTION), found["text"].values, np.where(args.mask(), args.values, -1), numbered,
+    ])  # fmt: skip
+    distinct, code = np.unique(keys, axis=0, return_inverse=True)
+    out = []
+    for what, text, more, has in distinct.tolist():
+        name = trace.strings[text]
+        if what == _FUNCTION:
+            out.append(describe.Shown(quoted(name), describe.FUNCTION))
+        elif what == _EVENT:
+            out.append(describe.of_event(name, trace.strings.get(more)))
+        else:
+            out.append(describe.of_range(name, bool(has)))
+    return out, code.reshape(-1)
+
+
+def _executions(trace: Events, worker: int, found: dict[str, Column], operator: Bools) -> None:
+    """Put into a piece of ranges the executions that begin with one: of equal begins the outermost."""
+    start, thread = found["start"].values, found["thread"].values
+    low, high = (_first_op(trace, worker, time) for time in (int(start.min()), int(start.max()) + 1))
+    ops = trace.store.columns(
+        f"""select id, thread, operator, start from op where id >= {low} and id < {high} and thread is not null"""
+    )
+    left = pd.DataFrame({"thread": thread, "start": start})
+    right = pd.DataFrame({name: ops[name].values for name in ("thread", "start")})
+    right["row"] = np.arange(len(right))
+    first = right.drop_duplicates(["thread", "start"])
+    row = left.merge(first, how="left", on=["thread", "start"])["row"]
+    known = row.notna().to_numpy() & operator
+    places = np.flatnonzero(known)
+    known[places[left.iloc[places].duplicated().to_numpy()]] = False
+    at = np.where(known, row.fillna(0), 0).astype(np.int64)
+    for name, key in (("op", "id"), ("operator", "operator")):
+        found[name] = Column(np.r_[ops[key].values, 0][at], known)
+
+
+def _first_op(trace: Events, worker: int, time: int) -> int:
+    """The first execution of a worker that starts at a time or after it: they are in the order of their starts."""
+    low, stop = worker << SHIFT, (worker + 1) << SHIFT
+    last = trace.store.rows("select max(id) from op where id >= ? and id < ?", (low, stop))[0][0]
+    high = low if last is None else last + 1
+    while low < high:
+        middle = (low + high) // 2
+        row = trace.store.rows("select start from op where id = ?", (middle,))
+        if row and row[0][0] < time:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def calls(trace: Events, worker: int) -> Iterator[pa.Array]:
+    """API calls."""
+    query = "select api.id, api.thread, api.name, api.start, api.dur, api.op from api where"
+    names = dimensions.calls(trace.strings)
+    for found in trace.pieces("api", worker, query, "api.start", "api.dur"):
+        pid, tid = trace.on_thread(found["thread"].values)
+        name = found["name"].values
+        common = line(chosen(names, name), ',"pid":', pid, ',"tid":', tid)
+        args = line(
+            ',"args":{"correlation":', number(trace.number_of("api", found["id"].values)),
+            optional(',"External id":', trace.external(found["op"])), "}}",
+        )  # fmt: skip
+        yield event("X", common, found["start"].values, found["dur"].values, args)
+
+
+def _is_step(text: str) -> bool:
+    return text.startswith("ProfilerStep#")
+
+
+def steps(trace: Events) -> Iterator[pa.Array]:
+    """Iterations of the first cut, unless they are ranges anyway."""
+    cut = trace.store.rows("select method from iteration_set order by id limit 1")
+    if not cut or cut[0][0] in ("ranges", "none") or any(map(_is_step, trace.strings.values())):
+        return
+    main = dict(
+        trace.store.rows(
+            """select worker, thread from (select id >> 40 as worker, thread, count(*) as n from op
+               where thread is not null group by 1, 2 order by n, thread desc)"""
+        )
+    )
+    rows = trace.store.rows(
+        f"""select worker, number, start, "end" - start from iteration where iteration_set =
+            (select min(id) from iteration_set) and {trace.window.sql("start", '("end" - start)')} order by 1, 2"""
+    )
+    rows = [(*row, main[row[0]]) for row in rows if row[0] in main]
+    if rows:
+        _, step, start, dur, thread = np.array(rows, np.int64).T
+        pid, tid = trace.on_thread(thread)
+        common = line(
+            '"name":"ProfilerStep#', number(step), '","cat":"user_annotation","pid":', pid, ',"tid":', tid
+        )
+        yield event("X", common, start, dur, line(',"args":{"step":', number(step), "}}"))
+
+
+def memory(trace: Events, worker: int) -> Iterator[pa.Array]:
+    """What allocators gave and took back."""
+    query = "select memory.id, thread, time, device, address, bytes, allocated, reserved from memory where"
+    for found in trace.pieces("memory", worker, query, "time", "0"):
+        pid, tid = trace.on_thread(found["thread"].values)
+        common = line('"name":"[memory]","cat":"cpu_instant_event","pid":', pid, ',"tid":', tid)
+        device = found["device"]
+        args = line(
+            ',"s":"t","args":{"Bytes":', number(found["bytes"]), optional(',"Addr":', number(found["address"])),
+            optional(',"Total Allocated":', number(found["allocated"])),
+            optional(',"Total Reserved":', number(found["reserved"])),
+            ',"Device Id":', number(np.where(device.mask(), device.values, -1)),
+            ',"Device Type":', number(device.mask().astype(np.int64)), "}}",
+        )  # fmt: skip
+        yield event("i", common, found["time"].values, None, args)
