@@ -10,7 +10,9 @@ from pyprof.rules import RULES
 from tests.rules.small import Small
 from tests.rules.test_rules import (
     GEMM,
+    HALF,
     NCCL,
+    WIDE,
     busy,
     collective,
     compiling,
@@ -158,3 +160,10 @@ def test_gloo_ranges_tell_the_backend():
 def test_two_steps_do_not_make_a_straggler():
     found = outcome("R30", late(110_000, steps=2))
     assert str(found.needs).startswith("needs at least 3 steps")
+
+
+@pytest.mark.parametrize(("type_", "speaks"), [("linear", False), ("bmm", True)])
+def test_the_rows_of_a_linear_layer_may_be_odd(type_, speaks):
+    wide = {**WIDE, "params": "M=141,N=50264,K=1024,bfloat16", "type_": type_}
+    found = outcome("R15", product(100_000, HALF, flops=312 * 40 * 10**6, **wide))
+    assert (found.finding is not None) == speaks
