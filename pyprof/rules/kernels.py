@@ -169,7 +169,8 @@ def low_occupancy(run: Run) -> Finding | None:
     saved = float((few["time"] * (1 - few["blocks"] / count)).sum())
     return run.finding(
         f"Kernels with fewer blocks than the {count} multiprocessors, and less than "
-        f"{percent(limit('R26.occupancy'))} of the threads, take {percent(part)} of the kernels' time.",
+        f"{percent(limit('R26.occupancy'))} of the threads, take {percent(part)} of the time of kernels "
+        "that are no collectives.",
         "Give each kernel more work at once: a larger batch, several small tensors in one call, or two independent "
         "parts on two streams. A reduction or product over a long dimension: split it.",
         run.on_device(saved),
@@ -209,7 +210,8 @@ def tail_wave(run: Run) -> Finding | None:
     full = np.ceil(tails["waves"])
     saved = float((tails["time"] * (full - tails["waves"]) / full).sum())
     return run.finding(
-        f"Kernels whose last wave of blocks is nearly empty take {percent(part)} of the kernels' time.",
+        f"Kernels whose last wave of blocks is nearly empty take {percent(part)} of the time of kernels that are "
+        "no collectives.",
         "Change what sets the number of blocks (batch, sequence length, tile) so that it is just below a whole number "
         "of waves; the evidence has waves and blocks.",
         run.on_device(saved),

@@ -24,6 +24,36 @@ and copies are looked at in their first 300,000 events, and scaled. Thresholds a
 shares are of the window's wall time unless the text says of what."""
 
 
+# Of torch.profiler's TensorBoard plugin: what it looked for, our rules, what is different.
+_PLUGIN = (
+    ("DataLoader over 5 % of the step", "R08, R09",
+        "only time in which the GPU does nothing; without workers from 2 %"),
+    ("DataParallel.forward and several devices", "R41", "the devices must be of one process"),
+    (
+        "DistributedDataParallel without nccl operators", "R42",
+        "kernels of collectives count, not names of ranges; says what is used in its place",
+    ),
+    ("communication over 10 % of the step", "R28", "only collectives beside which no other kernel runs"),
+    ("GPU utilization below 50 %", "R03", "copies and sets count as work; says what happens meanwhile"),
+    (
+        "no tensor core time at all, and operators that could use them", "R12",
+        "products that compute in float32 without tensor cores, by names of kernels that include those since "
+        "Hopper; from 10 % of the time; silent under autocast",
+    ),
+    ("over 90 % of the memory allocated", "R43", "every GPU over the limit, not only the first"),
+)  # fmt: skip
+
+
+def _plugin() -> list[str]:
+    lines = [
+        "", "## Rules of the TensorBoard plugin", "",
+        "The seven recommendations of torch.profiler's plugin for TensorBoard, and the rules that took their "
+        "place.", "",
+        "| plugin | rule | different |", "|---|---|---|",
+    ]  # fmt: skip
+    return lines + [f"| {what} | {ours} | {different} |" for what, ours, different in _PLUGIN]
+
+
 def parts(rule: Rule) -> tuple[str, str, str]:
     """What a rule looks for, a case that fires, a case that stays silent: the parts of its docstring."""
     found = re.fullmatch(r"(.*?)\n\s*Fires: (.*?)\n\s*Silent: (.*)", rule.text, re.DOTALL)
@@ -54,7 +84,7 @@ def markdown() -> str:
         ]
         limits = [_limit(limit) for name, limit in LIMITS.items() if name.startswith(rule.id)]
         lines += [f"- Thresholds: {'; '.join(limits)}."] if limits else []
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines + _plugin()) + "\n"
 
 
 def _first(text: str) -> str:
