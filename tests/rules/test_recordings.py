@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every rule and report on traces of torch.profiler that others recorded; figures of findings again from the raw
+events, in plain Python."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyprof import session
+from pyprof.reports import every
+from pyprof.rules import Finding
+from tests.rules.test_any import checked
+
+Span = tuple[int, int]
+RESNET, NCCL = "resnet50_v100_6steps.pt.trace.json.gz", "nccl_a100_rank0of2.json.gz"
+FILES = (
+    RESNET,
+    NCCL,
+    "h100_bert_small.json.gz",
+    "mi210_gpu_only.json.gz",
+    "mi300_resnet_act_checkpoint.json.gz",
+)
+
+
+def findings(prof: session.Profile) -> dict[str, Finding]:
+    return {each.rule.id: each.finding for each in checked(prof.source()) if each.finding}
+
+
+def raw(path: Path) -> list[dict[str, Any]]:
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    return [event for event in events if event.get("ph") == "X" and "dur" in event]
+
+
+def span(event: dict[str, Any]) -> Span:
+    start = round(event["ts"] * 1000)
+    return start, start + round(event["dur"] * 1000)
+
+
+def union(spans: list[Span]) -> list[Span]:
+    out: list[Span] = []
+    for start, end in sorted(spans):
+        if out and start <= out[-1][1]:
+            out[-1] = out[-1][0], max(out[-1][1], end)
+        else:
+            out.append((start, end))
+    return out
+
+
+def length(spans: list[Span]) -> int:
+    return sum(end - start for start, end in union(spans))
+
+
+def outside(some: list[Span], others: list[Span]) -> int:
+    return length(some + others) - length(others)
+
+
+def is_gpu(event: dict[str, Any]) -> bool:
+    return event.get("cat", "").lower() in ("kernel", "memcpy", "memset", "gpu_memcpy", "gpu_memset")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_rule_and_report_answers(data, name):
+    prof = session.load(data / "kineto" / name)
+    checked(prof.source())
+    for report in every():
+        choices = [{}] + [{option.name: value} for option in report.options for value in option.choices]
+        for chosen in choices:
+            assert set(report.choose(**chosen).table(prof.source()).columns), (report.name, chosen)
+
+
+def test_eight_ranks_answer_too(data, tmp_path):
+    with tarfile.open(data / "kineto/dlrm_v100_8ranks.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    found = findings(session.load(tmp_path))
+    assert "R36" not in found  # its one candidate waits for other ranks
+    assert all(row["bytes"] for row in found["R28"].evidence)
+
+
+def test_the_wait_for_a_loader_without_workers(data):
+    found = findings(session.load(data / "kineto" / RESNET))
+    events = raw(data / "kineto" / RESNET)
+    waits = [span(e) for e in events if e["name"].startswith("enumerate(DataLoader)#")]
+    idle = outside(waits, [span(e) for e in events if is_gpu(e)])
+    assert "_SingleProcessDataLoaderIter" in next(
+        e["name"] for e in events if e["name"].startswith("enumerate(")
+    )
+    assert "R08" not in found
+    assert found["R09"].saving == pytest.approx(idle, rel=1e-4)  # steps begin and end in whole microseconds
+
+
+def test_products_in_float32(data):
+    found = findings(session.load(data / "kineto" / RESNET))["R12"]
+    names = ("sgemm", "scudnn", "convolve", "dgrad", "wgrad", "winograd", "fft2d", "gemmk1", "conv2d")
+    products = [
+        e
+        for e in raw(data / "kineto" / RESNET)
+        if is_gpu(e) and any(name in e["name"].lower() for name in names)
+    ]
+    assert sum(e["dur"] for e in products) / 1000 == pytest.approx(393, rel=0.01)
+    assert "take 393 ms" in found.problem
+
+
+def test_an_operator_that_uses_no_gpu(data):
+    found = findings(session.load(data / "kineto" / NCCL))["R33"]
+    events = raw(data / "kineto" / NCCL)
+    flat = [span(e) for e in events if e["name"] == "aten::unflatten_dense_tensors"]
+    assert found.saving == outside(flat, [span(e) for e in events if is_gpu(e)])
