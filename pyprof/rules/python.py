@@ -20,12 +20,7 @@ from pyprof.rules.wording import length, percent
 
 _FUNCTION, _EVENT = 4, 3  # kinds of ranges
 # As torch.profiler names a collection (record_python_gc_info), and a call of it.
-_COLLECTIONS = (
-    "Python GC",
-    "gc.collect",
-    "<built-in method collect of module object%",
-    "<built-in function collect>",
-)
+_COLLECTIONS = ("Python GC", "<built-in function collect>")
 # As torch._dynamo names a compilation of a frame in its ranges, and functions that go on behind a graph break.
 _COMPILATIONS = (
     "_compile.compile_inner (dynamo_timed)", "_compile.<locals>.compile_inner (dynamo_timed)",
@@ -66,8 +61,9 @@ def gc_or_cpu_python(run: Run) -> Finding | None:
         events = sample.of("start")
         busy = Union(events, events + sample.of("dur"))
         found = _ranges(run, codes, sample.worker, sample.start, sample.end)
-        count += len(found["start"])
-        collected += _idle(Union(found["start"], found["start"] + found["dur"]), busy)
+        union = Union(found["start"], found["start"] + found["dur"])
+        count += len(union.start)
+        collected += _idle(union, busy)
         operators.append(_operators(run, sample, busy))
     rows = (
         pd.concat(operators, ignore_index=True) if operators else pd.DataFrame(columns=["operator", "idle"])

@@ -550,6 +550,7 @@ def collecting(time: int, hidden: bool = False, functions: bool = True) -> Small
         if functions:
             made.ran("train.py(3): step", t, 900_000, 4)
         if time:
+            made.ran("<built-in function collect>", t + (600_000 if hidden else 100_000), time, 4)
             made.ran("Python GC", t + (600_000 if hidden else 100_000), time, 4)
     return made
 

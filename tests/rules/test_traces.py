@@ -14,6 +14,7 @@ from tests.rules.test_rules import (
     NCCL,
     WIDE,
     busy,
+    collecting,
     collective,
     compiling,
     idle_gpu,
@@ -167,3 +168,9 @@ def test_the_rows_of_a_linear_layer_may_be_odd(type_, speaks):
     wide = {**WIDE, "params": "M=141,N=50264,K=1024,bfloat16", "type_": type_}
     found = outcome("R15", product(100_000, HALF, flops=312 * 40 * 10**6, **wide))
     assert (found.finding is not None) == speaks
+
+
+def test_a_collection_that_was_called_for_counts_once():
+    found = outcome("R33", collecting(20_000)).finding
+    assert found is not None
+    assert found.evidence[0] == {"what": "garbage collection", "calls": 10, "time_ns": 200_000}
