@@ -18,7 +18,7 @@ import numpy as np
 from pyprof.marker import is_backward, is_qualified
 from pyprof.model import KERNEL, MEMCPY, MEMSET, Column, Ints, Strings
 from pyprof.parse.tracejson.arguments import Key
-from pyprof.parse.tracejson.events import Event, arguments
+from pyprof.parse.tracejson.events import FAULTS, Event, arguments
 from pyprof.parse.tracejson.times import nanoseconds
 
 (
@@ -423,7 +423,7 @@ def triples(texts: Sequence[Any], known: dict[bytes, Any]) -> Column:
 def _triple(text: bytes) -> Any:
     try:
         value = msgspec.json.decode(text, type=tuple[int, int, int]) if text else None
-    except msgspec.MsgspecError:
+    except FAULTS:
         return None
     return value if value and all(0 <= v < 1 << 31 for v in value) else None
 

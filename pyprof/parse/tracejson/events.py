@@ -18,6 +18,8 @@ import msgspec
 
 CHUNK = 1 << 14  # events decoded at a time
 UNREADABLE = "events that could not be read"
+# What decoding raises: no JSON, other types than expected, bytes that are not UTF-8, brackets as deep as a stack.
+FAULTS = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _NOTHING = msgspec.Raw(b"")
 
 
@@ -59,7 +61,7 @@ def document(text: bytes, lost: dict[str, int]) -> Document | None:
         if start == b"[":
             return Document({}, _LIST.decode(text))
         return Document(_facts(text), _WHOLE.decode(text).traceEvents)
-    except msgspec.MsgspecError:
+    except FAULTS:
         return _torn(text, lost)
 
 
@@ -81,7 +83,7 @@ def chunks(found: Document, lost: dict[str, int]) -> Iterator[list[Event]]:
 def _decoded(texts: Sequence[Any], lost: dict[str, int]) -> list[Event]:
     try:
         return _EVENTS.decode(b"[" + b",".join(texts) + b"]")
-    except msgspec.MsgspecError:
+    except FAULTS:
         out = []
         for text in texts:
             event = one(_EVENT, bytes(text))
@@ -99,7 +101,7 @@ def arguments(
     texts = [event.args if len(event.args) > 1 else b"{}" for event in events]
     try:
         return decoder.decode(b"[" + b",".join(texts) + b"]")
-    except msgspec.MsgspecError:
+    except FAULTS:
         out = []
         for text in texts:
             found = one(decoder, b"[" + bytes(text) + b"]")
@@ -111,12 +113,12 @@ def one(decoder: msgspec.json.Decoder[_Type], text: bytes) -> _Type | None:
     """Decode one text, repaired if need be."""
     try:
         return decoder.decode(text)
-    except (msgspec.MsgspecError, UnicodeError):
+    except FAULTS:
         text = _plain(text)
     for attempt in (text, _quoted(text)):
         try:
             return decoder.decode(attempt)
-        except msgspec.MsgspecError:
+        except FAULTS:
             continue
     return None
 
