@@ -224,9 +224,10 @@ def places(activity: Activity, texts: dict[int, str], thread: Ints, time: Ints) 
     order = np.argsort(of, kind="stable")
     of, start, end = of[order], start[order], (start + dur)[order]
     parent, at = np.full(len(start), -1, np.int64), np.full(len(time), -1, np.int64)
+    slack = int(activity.store.meta.get("slack", "0"))
     for one in np.unique(of).tolist():
         low, high = np.searchsorted(of, [one, one + 1]).tolist()
-        nesting = _nesting(start[low:high], end[low:high])
+        nesting, _ = intervals.nested(start[low:high], end[low:high], slack)
         parent[low:high] = np.where(nesting.parent >= 0, nesting.parent.astype(np.int64) + low, -1)
         here = np.flatnonzero(thread == one)
         around = nesting.innermost(time[here])
