@@ -223,6 +223,7 @@ def places(activity: Activity, texts: dict[int, str], thread: Ints, time: Ints) 
     of, start, dur = (found[name].values.astype(np.int64) for name in ("thread", "start", "dur"))
     order = np.argsort(of, kind="stable")
     of, start, end = of[order], start[order], (start + dur)[order]
+    slack = int(activity.store.meta.get("slack", "0"))
     parent, at = np.full(len(start), -1, np.int64), np.full(len(time), -1, np.int64)
     slack = int(activity.store.meta.get("slack", "0"))
     for one in np.unique(of).tolist():

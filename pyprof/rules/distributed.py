@@ -46,7 +46,7 @@ def _need_ranges(run: Run) -> None:
 @rule("R41", "data_parallel")
 def data_parallel(run: Run) -> Finding | None:
     """torch.nn.DataParallel drives several GPUs from one process: it copies the model in every step, and its threads
-    wait for each other in Python. (The TensorBoard plugin's rule on DataParallel.)
+    wait for each other in Python: the rule on DataParallel of torch.profiler's TensorBoard plugin.
 
     Fires: DataParallel.forward in the steps, kernels on two GPUs of one process.
     Silent: DistributedDataParallel.forward; DataParallel on one GPU.
@@ -76,8 +76,8 @@ def data_parallel(run: Run) -> Finding | None:
 
 @rule("R42", "ddp_without_nccl")
 def ddp_without_nccl(run: Run) -> Finding | None:
-    """Ranks on GPUs exchange gradients over the host (gloo, mpi) in place of NCCL. (The TensorBoard plugin's rule on
-    NCCL.)
+    """Ranks on GPUs exchange gradients over the host (gloo, mpi) in place of NCCL: the plugin's rule
+    on NCCL.
 
     Fires: DistributedDataParallel on GPUs with the backend gloo.
     Silent: backend nccl; kernels of collectives on the GPU; gloo in a run without DistributedDataParallel.

@@ -242,7 +242,7 @@ def far_from_roofline(run: Run) -> Finding | None:
     that good kernels reach.
 
     Fires: an operator at 20 % of the roofline that takes 10 % of the time.
-    Silent: one at 60 %; short kernels, whose time is the launch.
+    Silent: one at 60 %; short kernels, whose time is the launch; collectives.
     """
     run.need_gpu()
     if only_gpu(run) is None:
@@ -250,6 +250,7 @@ def far_from_roofline(run: Run) -> Finding | None:
     found = run.kernels.copy()
     found["roof"] = roof(run, found)
     found = found[found["roof"].notna() & (found["gpu"] >= limit("R36.length") * found["calls"])]
+    found = found[found["what"] != "communication"]  # waits for other ranks are no work on memory
     grouped = found.groupby("operator", as_index=False).agg(
         time=("gpu", "sum"), roof=("roof", "sum"), flops=("flops", "sum"), bytes=("bytes", "sum"),
         path=("path", "first"), source=("source", "first"), params=("params", "first"), kernel=("short_name", "first"),

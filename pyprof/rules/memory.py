@@ -46,16 +46,24 @@ def _peaks(run: Run) -> list[_Peak]:
             out.append(_Peak(number, int(peak), int(total)))
     if out:
         return out
-    rows = run.store.rows(
-        """select d.number, max(m.allocated), d.memory_bytes
-           from (select id >> 40 as worker, device, max(allocated) as allocated from memory
-                 where allocated is not null and device is not null group by 1, 2) m
-           join device d on d.worker = m.worker and d.number = m.device
-           where d.events > 0 and d.memory_bytes > 0 and (? is null or d.worker = ?)
-           group by d.worker, d.number order by d.worker, d.number""",
-        (run.source.worker, run.source.worker),
+    for worker in run.window.workers:
+        out += _told(run, worker.number)
+    return out
+
+
+def _told(run: Run, worker: int) -> list[_Peak]:
+    """Of the GPUs of a worker by its allocator's events."""
+    totals = run.store.rows(
+        """select device, max(allocated) from memory where id >= ? and id < ? and device is not null group by 1
+           having count(*) = count(allocated)""",
+        (worker << 40, (worker + 1) << 40),
     )
-    return [_Peak(*row) for row in rows]
+    used = dict(
+        run.store.rows("select number, memory_bytes from device where worker = ? and events > 0", (worker,))
+    )
+    if len(totals) == len(used) == 1:  # an allocator counts visible GPUs, a recording may count all
+        totals = [(next(iter(used)), totals[0][1])]
+    return [_Peak(number, peak, used[number]) for number, peak in totals if used.get(number)]
 
 
 @rule("R43", "memory_full")

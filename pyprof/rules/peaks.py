@@ -47,16 +47,28 @@ def cases(found: pd.DataFrame, gpu: Gpu | None) -> list[roofline.Case]:
     return out
 
 
+@cache
+def _could(mod: str, name: str) -> bool:
+    """Whether an operator may be a product: it is one, or nothing is known of it.
+
+    >>> _could("aten", "cudnn_convolution"), _could("aten", "compiledfunction"), _could("torch.linalg", "inv")
+    (True, True, False)
+    """
+    found = find_cost(mod, f"aten::{name}" if mod == "aten" else name)
+    kinds = names.FITS.get(found[0].family, frozenset()) if found else names.PRODUCTS
+    return bool(kinds) and kinds <= names.PRODUCTS
+
+
 def products(run: Run) -> pd.DataFrame:
     """Kernels of products of operators that tensor cores could do, or of which nothing is known (backward functions,
     what torch.compile made), with `math`: the type of the operands by the kernel's name, else by the call; None if
     neither tells. `named`: the name tells it."""
     found = run.kernels
-    unknown = [
-        not outside and find_cost(mod or "", f"aten::{name}" if mod == "aten" else name) is None
+    could = [
+        not outside and _could(mod or "", name)
         for outside, mod, name in zip(found["unassociated"], found["mod"], found["type"])
     ]
-    found = found[found["what"].isin(PRODUCTS) & ((found["eligible"] == 1) | np.array(unknown, bool))].copy()
+    found = found[found["what"].isin(PRODUCTS) & ((found["eligible"] == 1) | np.array(could, bool))].copy()
     found["named"] = which(found["kernel"], lambda name: names.describe(name).math is not None)
     maths = [roofline.operands_of(one) for one in cases(found, None)]
     found["math"] = pd.Series(maths, index=found.index, dtype=object)

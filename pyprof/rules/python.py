@@ -104,7 +104,10 @@ def _python(run: Run, garbage: tuple[int, int] | None, slow: pd.Series[int], sum
             "main thread "
             "while the GPU does nothing."
         )
-        advice.append("Do them on the GPU, in workers of the DataLoader, or not in every step.")
+        advice.append(
+            "What computes on tensors of the CPU: do it on the GPU, in workers of the DataLoader, or not in every "
+            "step. What only makes views or handles many small tensors: keep fewer, larger ones."
+        )
         rows += run.top(
             sums[sums["type"].isin(slow.index)],
             "time",

@@ -19,7 +19,7 @@ from typing import Any
 from pyprof.db import columns
 from pyprof.db.aggregate import aggregate
 from pyprof.db.store import Store, create
-from pyprof.model import KERNEL, MEMCPY, MEMSET, OPERATOR
+from pyprof.model import KERNEL, MEMCPY, MEMSET, OPERATOR, PUSH_POP
 from pyprof.parse.api_names import api_kind
 from pyprof.prof import kernels
 
@@ -36,7 +36,8 @@ _EVENT = (
     "id kind device stream name operator op site api start dur total geometry tc flops dense bytes basis copied "
     "copy_from copy_to graph"
 )
-_TEXTS = "op_id name type mod params dtype frames text"  # of the tables that hold texts
+_COLLECTIVE = "event name sent received dtype process_group size seq"
+_TEXTS = "op_id name type mod params dtype frames text process_group"  # of the tables that hold texts
 
 
 class Small:
@@ -57,6 +58,8 @@ class Small:
         self._events: list[dict[str, Any]] = []
         self._apis: list[dict[str, Any]] = []
         self._waits: list[tuple[int, int]] = []
+        self._ranges: list[dict[str, Any]] = []
+        self._memory: list[dict[str, Any]] = []
         self._geometries: dict[tuple[Any, ...], int] = {}
         self._strings: dict[str, int] = {}
         self._names: dict[str, int] = {}
@@ -80,13 +83,14 @@ class Small:
         self, name: str, start: int, dur: int, op: int | None = None, *, launch: int | None = None,
         launch_dur: int = 1_000, linked: bool = True, tc: int = 2, flops: int | None = None, size: int | None = None,
         blocks: int = 1000, threads: int = 128, registers: int | None = 32, shared: int = 0, device: int = 0,
-        stream: int = 7, graph: int | None = None,
+        stream: int = 7, graph: int | None = None, collective: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
-        """A kernel and its launch, by default long before it."""
+        """A kernel and its launch, by default long before it; `collective`: columns of that table."""
         geometry = self._geometries.setdefault((blocks, threads, registers, shared), len(self._geometries))
         self._event(
             name, start, dur, op, launch, launch_dur, linked, "cudaLaunchKernel_v7000", kind=KERNEL, device=device,
             stream=stream, tc=tc, flops=flops, bytes=size, geometry=geometry, graph=graph,
+            collective=collective,
         )  # fmt: skip
 
     def copy(
@@ -140,6 +144,17 @@ class Small:
         """The loop waits for its DataLoader."""
         self._waits.append((start, dur))
 
+    def ran(self, text: str, start: int, dur: int, kind: int = PUSH_POP) -> None:
+        """A range, an operator event (kind 3), or a Python function (4)."""
+        code = self._strings.setdefault(text, len(self._strings))
+        self._ranges.append({"kind": kind, "start": start, "dur": dur, "text": code})
+
+    def allocated(self, time: int, total: int | None, device: int | None = 0) -> None:
+        """An allocation after which so much is in use."""
+        self._memory.append(
+            {"time": time, "thread": 0, "device": device, "bytes": 512, "allocated": total, "reserved": total}
+        )
+
     # --- as tables
 
     def write(self, path: str) -> None:
@@ -186,6 +201,13 @@ class Small:
             for i, e in enumerate(self._events)
         ]  # fmt: skip
         yield "event", made(_EVENT, _sorted(events))
+        told = [{"event": e["id"], **e["collective"]} for e in _sorted(events) if e.get("collective")]
+        yield "collective", made(_COLLECTIVE, told, _TEXTS)
+        order = _order(self._ranges, "start")
+        ranges = [{**one, "id": order[i], "thread": 0} for i, one in enumerate(self._ranges)]
+        yield "range", made("id thread kind start dur text", _sorted(ranges))
+        memory = [{**one, "id": i} for i, one in enumerate(sorted(self._memory, key=lambda one: one["time"]))]
+        yield "memory", made("id thread time device bytes allocated reserved", memory)
         yield (
             "operator",
             made(_OPERATOR, [self._operator(key, n) for key, n in self._operators.items()], _TEXTS),

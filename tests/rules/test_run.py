@@ -139,8 +139,13 @@ def test_kernels_under_autocast_are_not_judged_by_the_operands_of_the_call():
 
 @pytest.mark.parametrize("type_", [None, "int64", "float64", "complex64"])
 def test_there_is_no_advice_on_other_or_unknown_types(type_):
+    kernel = {} if type_ else {"kernel": "a_gemm_that_names_no_type"}
     for rule in ("R12", "R13", "R14", "R15"):
-        assert outcome(rule, product(400_000, dtype=type_)).finding is None, rule
+        assert outcome(rule, product(400_000, dtype=type_, **kernel)).finding is None, rule
+
+
+def test_a_kernel_that_names_its_type_needs_no_type_of_the_call():
+    assert outcome("R12", product(400_000, dtype=None)).finding is not None
 
 
 def test_no_tensor_cores_are_promised_to_a_product_with_a_vector():

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules on what traces of torch.profiler tell, and other recordings do not: names of iterators, allocators' totals,
+sizes of collectives, Python functions."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyprof.rules import RULES
+from tests.rules.small import Small
+from tests.rules.test_rules import (
+    GEMM,
+    NCCL,
+    busy,
+    collective,
+    compiling,
+    idle_gpu,
+    loading,
+    outcome,
+    product,
+    ranks,
+)
+
+
+@pytest.mark.parametrize(
+    ("iterator", "rule"), [("_SingleProcessDataLoaderIter", "R09"), ("_MultiProcessingDataLoaderIter", "R08")]
+)
+def test_the_iterator_of_a_loader_tells_whether_it_has_workers(iterator, rule):
+    def made():
+        small = loading(150_000)
+        small.ran(f"enumerate(DataLoader)#{iterator}.__next__", 0, 150_000)
+        return small
+
+    for one in ("R08", "R09"):
+        found = outcome(one, made())
+        assert (found.finding is not None) == (one == rule)
+        assert found.needs is None
+
+
+def test_sizes_of_collectives_are_those_that_the_recording_tells():
+    made = busy(Small(), 400_000)
+    for t in made.each():
+        for i in range(20):
+            made.kernel(
+                NCCL, t + 100_000 + i * 10_000, 1_000, made.op("all_reduce", t + 2_000, t + 3_000), stream=20,
+                collective={"name": "all_gather", "sent": 1_000, "received": 2_000},
+            )  # fmt: skip
+    found = outcome("R29", made).finding
+    assert found is not None
+    assert found.evidence[0]["mean_bytes"] == 2_000
+
+
+def test_an_unknown_size_of_a_collective_is_not_zero():
+    found = outcome("R28", collective(150_000, size=None)).finding
+    assert found is not None
+    assert found.evidence[0]["bytes"] is None
+
+
+def test_a_collective_is_not_far_from_the_roofline():
+    made = Small()
+    for t in made.each():
+        op = made.op("all_reduce", t, t + 1_000, mod="torch.distributed", dtype="float32")
+        made.kernel(NCCL, t + 100_000, 500_000, op, flops=0, size=4_000)
+    assert outcome("R36", made) == (RULES["R36"], None, None)
+
+
+def test_a_saving_of_a_small_part_is_not_that_of_all():
+    """Of most products FLOPs are unknown: the saving is, and the finding is shown."""
+    made = product(400_000, flops=None)
+    for t in made.each():
+        op = made.op(
+            "linear", t + 5_000, t + 6_000, mod="torch.nn.functional", dtype="float32", eligible=True
+        )
+        made.kernel(GEMM, t + 700_000, 1_000, op, tc=0, flops=1_000_000, size=1_000)
+    found = outcome("R12", made).finding
+    assert found is not None
+    assert found.saving is None
+
+
+def test_another_makers_capability_is_not_nvidias():
+    amd = ("AMD Instinct MI300X", 304, "9.4", 192 << 30)
+    found = outcome("R12", product(400_000, gpu=amd))
+    assert str(found.needs).startswith("needs a GPU of NVIDIA")
+
+
+def test_gpus_without_names_are_gpus():
+    found = outcome("R04", idle_gpu((None, 304, "9.4", 192 << 30))).finding
+    assert found is not None
+    assert "GPU 1." in found.problem
+
+
+def test_an_allocator_of_one_gpu_counts_from_zero():
+    made = Small()
+    for t in made.each():
+        made.kernel(GEMM, t + 100_000, 500_000, made.op("linear", t, t + 1_000), device=2)
+        made.allocated(t, 15 << 30, 0)
+    found = outcome("R43", made).finding
+    assert found is not None
+    assert found.evidence == ({"gpu": 2, "peak_bytes": 15 << 30, "memory_bytes": 16 << 30},)
+
+
+def test_an_operator_that_uses_no_gpu_counts_without_what_runs_inside_it():
+    """120 us, of which a kernel covers 10 us and an operator that launches 30 us: 80 us of 1 ms are too little, of a
+    step of 700 us enough."""
+    for length, speaks in ((1_000_000, False), (700_000, True)):
+        made = Small(length=length)
+        for t in made.each():
+            made.op("tolist", t + 100_000, t + 220_000)
+            made.kernel(
+                GEMM, t + 150_000, 10_000, made.op("linear", t + 170_000, t + 200_000), launch=t + 171_000
+            )
+            made.ran("train.py(3): step", t, 500_000, 4)
+        found = outcome("R33", made)
+        assert found.needs is None
+        assert (found.finding is not None) == speaks
+        if found.finding is not None:
+            assert found.finding.saving == 10 * 80_000
+            assert found.finding.evidence[0]["operator"] == "tolist"
+
+
+def test_an_operator_inside_a_wait_for_data_is_no_finding_of_its_own():
+    made = Small()
+    for t in made.each():
+        made.op("decode", t + 100_000, t + 400_000)
+        made.wait(t + 90_000, 320_000)
+        made.kernel(GEMM, t + 500_000, 100_000, made.op("linear", t + 450_000, t + 460_000))
+        made.ran("train.py(3): step", t, 500_000, 4)
+    assert outcome("R33", made).finding is None
+
+
+def test_functions_that_resume_are_graph_breaks():
+    made = compiling(())
+    for t in made.each():
+        made.ran("train.py(6): torch_dynamo_resume_in_f_at_6", t + 5_000, 900, 4)
+    found = outcome("R35", made).finding
+    assert found is not None
+    assert "1.0 functions a step" in found.problem
+    made = compiling(())
+    made.ran("train.py(6): torchXdynamo_resume_in_f_at_6", 5_000, 900, 4)
+    assert outcome("R35", made).finding is None
+
+
+def test_gloo_ranges_tell_the_backend():
+    made = ranks()
+    for t in made.each():
+        made.ran("gloo:all_reduce", t + 200_000, 90_000)
+    found = outcome("R42", made).finding
+    assert found is not None
+    assert "over gloo" in found.problem
+    for t in made.each():
+        made.kernel(NCCL, t + 10_000, 1_000)
+    assert outcome("R42", made).finding is None
