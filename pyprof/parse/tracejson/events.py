@@ -56,7 +56,8 @@ _EVENT, _EVENTS = msgspec.json.Decoder(Event), msgspec.json.Decoder(list[Event])
 
 def document(text: bytes, lost: dict[str, int]) -> Document | None:
     """Cut a text into events; None if there is no list of events in it."""
-    start = text[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    text = text.removeprefix(b"\xef\xbb\xbf")
+    start = text[:4096].lstrip()[:1]
     try:
         if start == b"[":
             return Document({}, _LIST.decode(text))
@@ -128,13 +129,16 @@ def one(decoder: msgspec.json.Decoder[_Type], text: bytes) -> _Type | None:
 _BORDER = re.compile(rb"\}\s*,\s*\{")
 _LIST_BEGINS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _NO_NUMBER = re.compile(rb"(:\s*|[\[,]\s*)(?:N/A|n/a|-?NaN|-?nan|-?Infinity|-?inf)(?=\s*[,}\]])")
+# A backslash; a character in two halves, which are 12 bytes; half a character, which is 6.
+_ESCAPES = re.compile(rb"\\\\|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|\\u[dD][89a-fA-F]\w\w")
 _CONTROL = bytes(range(32))
 _AS_SPACE = bytes.maketrans(_CONTROL, b" " * 32)
 
 
 def _plain(text: bytes) -> bytes:
-    """Text without control characters, foreign words for "no number", and bytes that are not UTF-8."""
+    """Text without control characters, foreign words for "no number", and what is not UTF-8 or half a character."""
     text = text.translate(_AS_SPACE).decode("utf-8", "replace").encode()
+    text = _ESCAPES.sub(lambda found: b"\\ufffd" if len(found[0]) == 6 else found[0], text)
     return _NO_NUMBER.sub(rb"\1null", text)
 
 
