@@ -246,8 +246,8 @@ KEYS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")
 ARGUMENTS = (
     "External id", "Ev Idx", "Sequence number", "Fwd thread id", "Input Dims", "Input type", "Input Strides",
     "Concrete Inputs", "correlation", "device", "stream", "context", "grid", "block", "bytes", "Collective name",
-    "dtype", "In msg nelems", "Group size", "Addr", "Bytes", "Device Type", "Device Id", "Total Allocated", "Call stack",
-    "registers per thread", "shared memory", "est. achieved occupancy %", "graph node id",
+    "dtype", "In msg nelems", "Group size", "Addr", "Bytes", "Device Type", "Device Id", "Total Allocated",
+    "Call stack", "registers per thread", "shared memory", "est. achieved occupancy %", "graph node id",
 )  # fmt: skip
 VALUES = (
     '"7"', "null", "[[1, [2]]]", str(1 << 70), "-1", "NaN", "1e400", '""', "{}", "[]", "true", "2.5", '"a\\u0000b"',
@@ -368,3 +368,17 @@ def test_the_command_itself_on_a_damaged_trace(tmp_path: Path) -> None:
     assert len(done.stdout.splitlines()) == 4  # the kernels before the cut
     assert "Traceback" not in done.stderr
     assert "1 events at a place where the file is cut off" in done.stderr
+
+
+@pytest.mark.parametrize("part", ['{"name": "', '"name": "', "}, {", "}{", '"', "[", "\\", '{"ph": "X", "name": "a'])
+def test_time_grows_with_the_length_of_garbage(part: str, tmp_path: Path) -> None:
+    """Ten times the garbage takes no hundred times the time."""
+    path, times = tmp_path / "trace.json", []
+    for count in (20_000, 200_000):
+        text = json.dumps(kineto.document([kineto.op("aten::mm", 1000, 3000)]))
+        path.write_text(text.replace("aten::mm", "aten::mm" + part * count))
+        load(path)
+        begin = time.process_time()
+        load(path)
+        times.append(time.process_time() - begin)
+    assert times[1] < 30 * times[0] + 0.1
