@@ -179,7 +179,7 @@ def exact(microseconds: Decimal) -> int:
 
 def oracle(path: Path) -> list[tuple[str, int, int]]:
     """Name, start and self time of each operator of a trace, from its text, one event after the other."""
-    raw = formats.kineto.text.read(path, {})  # type: ignore[attr-defined]
+    raw = formats.kineto.texts.read(path, {})  # type: ignore[attr-defined]
     events = json.loads(raw, parse_float=Decimal, parse_int=Decimal)["traceEvents"]
     chosen = [e for e in events if e["ph"] == "X" and e.get("cat") == "cpu_op"]
     out: list[list[Any]] = []

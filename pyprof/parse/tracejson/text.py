@@ -27,10 +27,11 @@ def head(path: Path) -> bytes:
         first = file.read(_HEAD)
     if not first.startswith(_GZIP):
         return first
+    unpack = zlib.decompressobj(zlib.MAX_WBITS | 16)
     try:
-        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(first, _HEAD)
+        return unpack.copy().decompress(first, _HEAD)
     except zlib.error:
-        return b""
+        return b"".join(_up_to_fault(unpack, first))
 
 
 def read(path: Path, lost: dict[str, int]) -> bytes:
