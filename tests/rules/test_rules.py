@@ -478,7 +478,7 @@ CASES = {
     # In each of nine steps the others wait for GPU 1; the next to last is there 110 us before it.
     "R30": Case(
         lambda: late(110_000), 9 * 110_000, lambda: late(99_000), lambda: late(110_000, aligned=False),
-        lambda: late(110_000, turns=True),
+        lambda: late(330_000, turns=True),
     ),
     "R31": Case(lambda: memory(4), None, lambda: memory(8), lambda: memory(0), lambda: memory(4, late=False)),
     "R32": Case(
@@ -526,9 +526,9 @@ CASES = {
 }  # fmt: skip
 
 
-def late(time: int, aligned: bool = True, turns: bool = False) -> Small:
+def late(time: int, aligned: bool = True, turns: bool = False, steps: int = 9) -> Small:
     """Three GPUs; GPU 0 is there 50 us after GPU 2, and GPU 1, or each in its turn, `time` after that."""
-    made = Small(steps=9)
+    made = Small(steps=steps)
     for step, t in enumerate(made.each()):
         last = step % 3 if turns else 1
         for device in range(3):

@@ -15,6 +15,7 @@ from tests.rules.test_rules import (
     collective,
     compiling,
     idle_gpu,
+    late,
     loading,
     outcome,
     product,
@@ -84,7 +85,8 @@ def test_another_makers_capability_is_not_nvidias():
 
 
 def test_gpus_without_names_are_gpus():
-    found = outcome("R04", idle_gpu((None, 304, "9.4", 192 << 30))).finding
+    unnamed = (None, 304, "9.4", 192 << 30)
+    found = outcome("R04", idle_gpu(unnamed, gpu=unnamed)).finding
     assert found is not None
     assert "GPU 1." in found.problem
 
@@ -136,7 +138,8 @@ def test_functions_that_resume_are_graph_breaks():
     assert found is not None
     assert "1.0 functions a step" in found.problem
     made = compiling(())
-    made.ran("train.py(6): torchXdynamo_resume_in_f_at_6", 5_000, 900, 4)
+    for t in made.each():
+        made.ran("train.py(6): torchXdynamo_resume_in_f_at_6", t + 5_000, 900, 4)
     assert outcome("R35", made).finding is None
 
 
@@ -150,3 +153,8 @@ def test_gloo_ranges_tell_the_backend():
     for t in made.each():
         made.kernel(NCCL, t + 10_000, 1_000)
     assert outcome("R42", made).finding is None
+
+
+def test_two_steps_do_not_make_a_straggler():
+    found = outcome("R30", late(110_000, steps=2))
+    assert str(found.needs).startswith("needs at least 3 steps")
