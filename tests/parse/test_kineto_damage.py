@@ -370,7 +370,9 @@ def test_the_command_itself_on_a_damaged_trace(tmp_path: Path) -> None:
     assert "1 events at a place where the file is cut off" in done.stderr
 
 
-@pytest.mark.parametrize("part", ['{"name": "', '"name": "', "}, {", "}{", '"', "[", "\\", '{"ph": "X", "name": "a'])
+@pytest.mark.parametrize(
+    "part", ['{"name": "', '"name": "', "}, {", "}{", '"', "[", "\\", '{"ph": "X", "name": "a']
+)
 def test_time_grows_with_the_length_of_garbage(part: str, tmp_path: Path) -> None:
     """Ten times the garbage takes no hundred times the time."""
     path, times = tmp_path / "trace.json", []
