@@ -179,8 +179,9 @@ class World:
                     node.kind
                 ]
                 if node.kind == "op":
-                    args = {"External id": node.number, "Ev Idx": node.number, "Input type": ["float", "Scalar"],
-                            "Input Dims": [[node.number, 2], []], "Concrete Inputs": ["", str(node.number)]}  # fmt: skip
+                    args = {"External id": node.number, "Ev Idx": node.number}
+                    args |= {"Input Dims": [[node.number, 2], []], "Input type": ["float", "Scalar"]}
+                    args |= {"Concrete Inputs": ["", str(node.number)]}
                     forward = node.forward
                     if node.seq is not None:
                         args |= {"Sequence number": node.seq,
