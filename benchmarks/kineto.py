@@ -5,7 +5,7 @@
     python benchmarks/kineto.py trace.json.gz [more traces] --events 1000000,5000000 --workers 8
 
 Each measurement is a process of its own: CPU-seconds (user and system) from after its imports, and peak resident memory
-above what was resident then. Unpacking a .gz is in ours and not in json's. `load + link` reads the file and links every
+above what was resident then; ours reads the same unpacked bytes. `load + link` reads the file and links every
 kernel; `load + reports` writes the profile database and makes every report. --events repeats the first trace one after
 the other; --workers copies it, as ranks of one run. The figures of one line were measured in turns, best of --rounds.
 """
@@ -201,10 +201,13 @@ def main() -> None:
         child(given.measure, given.traces[0])
         return
     print(f"load average at the beginning: {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")
-    for path in given.traces:
-        compare(path, given.rounds)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        for path in given.traces:
+            plain = folder / path.name.removesuffix(".gz")
+            plain.write_bytes(text_of(path))
+            compare(plain, given.rounds)
+            plain.unlink()
         for size in filter(None, given.events.split(",")):
             path = repeated(given.traces[0], int(size), folder)
             for what in ("load", "run"):

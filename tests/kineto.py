@@ -131,3 +131,43 @@ class Nested:
             made = op(" ".join(words), start, start, numbers["seq"], numbers["fwd"], self._tid)
         self.events.append(made)
         self._open.append((indent, made))
+
+
+def training() -> list[Event]:
+    """A step of a program with a bit of everything: threads, a backward, a collective, a copy, memory, functions."""
+    shapes = {"Input Dims": [[8, 4], [4, 5]], "Input type": ["float", "float"], "Input Strides": [[4, 1], [1, 4]],
+              "Concrete Inputs": ["", ""]}  # fmt: skip
+    comms = {"Collective name": "allreduce", "dtype": "Float", "In msg nelems": 20, "Out msg nelems": 20,
+             "Group size": 2, "Process Group Name": "0", "Seq": 1}  # fmt: skip
+    out = [
+        {"ph": "M", "name": "process_name", "pid": PID, "tid": 0, "ts": 0, "args": {"name": "python"}},
+        {"ph": "M", "name": "thread_name", "tid": TID, "ts": 0, "args": {"name": "no pid"}},
+        event("Trace", "PyTorch Profiler (0)", 0, 90_000, "Spans", "PyTorch Profiler"),
+        {"ph": "i", "s": "g", "name": "Record Window End", "pid": "", "tid": "", "ts": 95.0},
+        annotation("ProfilerStep#3", 1_000, 60_000),
+        function("train.py(3): main", 500, 70_000), function("nn.Module: Net_0", 2_000, 30_000),
+        op("aten::linear", 2_000, 9_000, seq=4, **{"External id": 1, "Ev Idx": 1}),
+        op("aten::addmm", 2_000, 8_000, seq=4, **{"External id": 2, "Ev Idx": 2}, **shapes),
+        op("aten::cos", 9_000, 9_000, **{"External id": 3, "Ev Idx": 3}),
+        op("aten::copy_", 10_000, 12_000, **{"External id": 4, "Ev Idx": 4}),
+        op("autograd::engine::evaluate_function: AddmmBackward0", 31_000, 39_000, tid=TID + 1, **{"Ev Idx": 5}),
+        op("AddmmBackward0", 31_500, 38_000, seq=4, forward=1, tid=TID + 1, **{"Ev Idx": 6}),
+        op("aten::mm", 32_000, 37_000, tid=TID + 1, **{"Ev Idx": 7}, **shapes),
+        op("record_param_comms", 40_000, 44_000, tid=TID + 1, **{"Ev Idx": 8}, **comms),
+        launch(3_000, 4_000, 11), launch(10_500, 11_000, 12, name="cudaMemcpyAsync"),
+        launch(33_000, 34_000, 13, TID + 1), launch(41_000, 42_000, 14, TID + 1),
+        launch(50_000, 58_000, 15, name="cudaDeviceSynchronize"),
+        kernel("gemm", 5_000, 12_000, 11), kernel("dgrad", 35_000, 45_000, 13),
+        kernel("ncclDevKernel_AllReduce", 45_000, 55_000, 14, stream=9), kernel("stray", 56_000, 57_000, 99),
+        event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 12_500, 14_000, 0, 7, correlation=12, bytes=640),
+        event("gpu_user_annotation", "ProfilerStep#3", 5_000, 57_000, 0, 7),
+        {"ph": "s", "id": 1, "cat": "fwdbwd", "name": "fwdbwd", "pid": PID, "tid": TID, "ts": 2.0},
+        {"ph": "f", "id": 1, "cat": "fwdbwd", "name": "fwdbwd", "pid": PID, "tid": TID + 1, "ts": 31.5, "bp": "e"},
+        *(
+            {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "pid": PID, "tid": TID,
+             "ts": us(time), "args": {"Addr": address, "Bytes": size, "Device Type": 1, "Device Id": 0,
+                                      "Total Allocated": 64, "Total Reserved": 128}}
+            for time, address, size in ((3_000, 7, 64), (3_000, 8, 32), (20_000, 7, -64))
+        ),
+    ]  # fmt: skip
+    return out

@@ -18,7 +18,7 @@ import torch
 from torch.utils import checkpoint
 
 from pyprof.capture.recorder import local, recorder
-from pyprof.capture.stacks import ENDS
+from pyprof.capture.stacks import ENDS, walk
 from pyprof.capture.wrappers import passed_over
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ _getframe = sys._getframe
 # Functions of torch: the Function, and what the other kind calls. Without the names such calls have no module.
 REENTRANT = getattr(checkpoint, "CheckpointFunction", None)
 _GENERATOR = "_checkpoint_without_reentrant_generator"
-_known: dict[tuple[str, int, int, int], int] = {}  # where a checkpoint runs, in which module -> its context
+_known: dict[
+    tuple[Any, ...], int
+] = {}  # in which module a checkpoint runs, and its whole stack -> its context
 
 
 def resumed(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,7 +63,8 @@ def resumed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _context(path: str, frame: FrameType, outside: int) -> int:
-    key = path, id(frame.f_code), frame.f_lasti, outside
+    # The whole stack: checkpoints of one module run again in nodes of torch, or in a Function of the user's.
+    key = path, outside, *((id(code), instruction) for code, instruction in walk(frame))
     context = _known.get(key)
     if context is None:
         context = _known[key] = recorder.stacks.add_context(outside, frame, path)

@@ -44,8 +44,12 @@ def activities(source: Source) -> list[tuple[Activity, Steps]]:
            where iteration_set = ? and number between ? and ? and (? is null or worker = ?) order by worker""",
         (chosen.iteration_set, chosen.first, chosen.last, source.worker, source.worker),
     )
-    found = [Activity(source.store, worker) for (worker,) in workers]
-    return [(one, device_steps(source, one)) for one in found]
+    found = [source.activity(worker) for (worker,) in workers]
+    return [(one, _steps(source, one)) for one in found]
+
+
+def _steps(source: Source, activity: Activity) -> Steps:
+    return source.once(("steps", activity.worker), lambda: device_steps(source, activity))
 
 
 def device_steps(source: Source, activity: Activity) -> Steps:

@@ -225,6 +225,7 @@ def places(activity: Activity, texts: dict[int, str], thread: Ints, time: Ints) 
     of, start, end = of[order], start[order], (start + dur)[order]
     slack = int(activity.store.meta.get("slack", "0"))
     parent, at = np.full(len(start), -1, np.int64), np.full(len(time), -1, np.int64)
+    slack = int(activity.store.meta.get("slack", "0"))
     for one in np.unique(of).tolist():
         low, high = np.searchsorted(of, [one, one + 1]).tolist()
         nesting, _ = intervals.nested(start[low:high], end[low:high], slack)

@@ -51,6 +51,7 @@ FITS: dict[str, frozenset[str]] = {
     "margin": frozenset({"loss", "reduction", "pointwise"}),
     "masking": frozenset({"copy", "pointwise"}),
     "norm": frozenset({"norm"}),
+    "serving": frozenset({"norm", "pointwise", "copy"}),
     "optimizer": frozenset({"optimizer", "pointwise"}),
     "padding": frozenset({"copy", "pointwise"}),
     "parts": frozenset({"copy", "pointwise"}),

@@ -51,7 +51,7 @@ def memory_copies(source: Source) -> pd.DataFrame:
         ),
         (None, None),
     )
-    frames = [_copies(Activity(source.store, low >> 40), low, high, code) for low, high in spans(source)]
+    frames = [_copies(source.activity(low >> 40), low, high, code) for low, high in spans(source)]
     found = (
         pd.concat(frames) if frames else pd.DataFrame(columns=[*_KEYS, "dur", "bytes", "known", "exposed"])
     )

@@ -61,9 +61,7 @@ def operator(source: Source, group_by: str) -> pd.DataFrame:
     operators inside each other overlap. Recordings without operator events show the calls that were marked. Rows of
     several workers are added up. Without a GPU device times are empty."""
     texts = dict(source.store.rows("select id, text from string"))
-    frames = [
-        _worker(Activity(source.store, low >> 40), source, (low, high), texts) for low, high in spans(source)
-    ]
+    frames = [_worker(source.activity(low >> 40), source, (low, high), texts) for low, high in spans(source)]
     rows = pd.concat(frames) if frames else pd.DataFrame(columns=[*_KEYS, *_SUMS])
     found = rows.groupby(list(_KEYS), sort=True)[list(_SUMS)].sum().reset_index()
     said: dict[str, Any] = _said(found["text"].tolist(), found["args"].tolist(), texts, group_by)

@@ -46,6 +46,7 @@ from pyprof.parse.tracejson import text as texts
 from pyprof.parse.tracejson.arguments import call
 from pyprof.parse.tracejson.columns import Collector, Parts
 from pyprof.parse.tracejson.events import Document, chunks, document
+from pyprof.parse.tracejson.settled import settle
 from pyprof.parse.tracejson.stacks import Stacks, of_text
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,15})")
@@ -77,6 +78,7 @@ def read(path: Path) -> Trace:
     collector = Collector(lost)
     for events in chunks(found, lost):
         collector.add(events)
+    settle(collector)
     trace = _Builder(path, found, collector).trace()
     if not len(trace.ops) and not len(trace.gpu):
         raise FormatError(
@@ -94,10 +96,7 @@ class _Builder:
         self.strings, self.lost = collector.strings, collector.lost
         base = self.facts.get("baseTimeNanoseconds")
         self.base = base if type(base) is int and abs(base) < 1 << 62 else 0
-        # Threads by number, whatever came first in the file.
-        keys = sorted(collector.threads)
-        place = {key: i for i, key in enumerate(keys)}
-        self._renumber = np.array([place[key] for key in collector.threads] or [0], np.int32)
+        keys = [*collector.threads]
         pids = sorted({pid for pid, _ in keys})
         self.threads = [Thread(pids.index(pid), tid) for pid, tid in keys]
         self.pids = pids
@@ -126,7 +125,7 @@ class _Builder:
         return trace
 
     def _thread(self, parts: Parts) -> Ints:
-        out: Ints = self._renumber[parts.values("thread", np.int32)]
+        out: Ints = parts.values("thread", np.int32)
         return out
 
     def _slack(self) -> int:
@@ -182,7 +181,8 @@ class _Builder:
         known = communication.calls(thread, start, end, name, text, self.calls, self.strings.texts, told)
         if known:
             text = text.copy()
-            text[list(known)] = [self._text(what) for what in known.values()]
+            for place, what in sorted(known.items(), key=lambda item: encode(item[1])):
+                text[place] = self._text(what)
         return text
 
     def _launches(self, stacks: Stacks, ops: Ops) -> Launches:
@@ -271,9 +271,8 @@ class _Builder:
     def _collectives(self) -> Collectives:
         told = self.events.told
         table = np.array([row[:4] for row in told] or np.empty((0, 4)), np.int64)
-        thread = self._renumber[table[:, 1]] if len(told) else table[:, 1]
         what = [facts.collective(name, args) for *_, name, args in told]
-        return Collectives(table[:, 0], thread, table[:, 2], table[:, 3], what)
+        return Collectives(table[:, 0], table[:, 1], table[:, 2], table[:, 3], what)
 
     def _processes(self) -> list[Process]:
         names, rank = self.events.process_names, facts.rank(self.facts)

@@ -15,6 +15,7 @@ import msgspec
 from pyprof.marker import Listed, is_backward
 from pyprof.model import Arg, Call, Other, Tensor, Value, tensor
 from pyprof.names import dtype_of
+from pyprof.parse.tracejson.events import FAULTS
 
 # Types that a trace gives to inputs that are no tensors.
 _LISTS = frozenset({"ScalarList", "GenericList"})
@@ -59,7 +60,7 @@ def _listed(text: bytes) -> list[Any]:
     """A list; an empty one for anything else."""
     try:
         found: Any = _ANY.decode(text) if text else []
-    except msgspec.MsgspecError:
+    except FAULTS:
         return []
     return found if isinstance(found, list) else []
 

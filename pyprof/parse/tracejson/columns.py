@@ -15,10 +15,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from pyprof import intervals
 from pyprof.marker import is_backward, is_qualified
 from pyprof.model import KERNEL, MEMCPY, MEMSET, Column, Ints, Strings
 from pyprof.parse.tracejson.arguments import Key
-from pyprof.parse.tracejson.events import Event, arguments
+from pyprof.parse.tracejson.events import FAULTS, Event, arguments
 from pyprof.parse.tracejson.times import nanoseconds
 
 (
@@ -41,6 +42,7 @@ _KINDS = {
 }  # fmt: skip
 _DEVICE_KINDS = {DEVICE_KERNEL: KERNEL, DEVICE_COPY: MEMCPY, DEVICE_SET: MEMSET}
 _RAW = msgspec.Raw(b"")
+_LAST = np.iinfo(np.int64).max
 TIMELESS = "events without a time or a length"
 
 
@@ -133,7 +135,31 @@ class Parts:
     def values(self, name: str, dtype: Any = np.int64) -> Any:
         """A column without gaps."""
         pieces = self._pieces.get(name)
-        return np.concatenate(pieces).astype(dtype, copy=False) if pieces else np.empty(0, dtype)
+        if not pieces:
+            return np.empty(0, dtype)
+        joined = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        return joined if dtype is None else joined.astype(dtype, copy=False)
+
+    def sort(self, *names: str) -> Ints:
+        """Sort all columns by some of them, numbers that are missing last; returns the order."""
+        for name, pieces in self._pieces.items():
+            self._pieces[name] = [
+                self.column(name) if isinstance(pieces[0], Column) else self.values(name, None)
+            ]
+        keys = [self._pieces[name][0] if name in self._pieces else None for name in names]
+        plain = [
+            np.where(k.mask(), k.values, _LAST) if isinstance(k, Column) else k for k in keys if k is not None
+        ]
+        order = intervals.order_by(*plain) if plain else np.empty(0, np.int64)
+        if (order[1:] < order[:-1]).any():
+            for pieces in self._pieces.values():
+                pieces[0] = pieces[0].take(order)
+        return order
+
+    def renumber(self, name: str, place: Ints) -> None:
+        """Replace the numbers of a column: each by what stands at its place."""
+        if name in self._pieces:
+            self._pieces[name] = [place[piece] for piece in self._pieces[name]]
 
     def column(self, name: str, shape: tuple[int, ...] = ()) -> Column:
         """A column of which some may be missing."""
@@ -423,7 +449,7 @@ def triples(texts: Sequence[Any], known: dict[bytes, Any]) -> Column:
 def _triple(text: bytes) -> Any:
     try:
         value = msgspec.json.decode(text, type=tuple[int, int, int]) if text else None
-    except msgspec.MsgspecError:
+    except FAULTS:
         return None
     return value if value and all(0 <= v < 1 << 31 for v in value) else None
 

@@ -18,6 +18,8 @@ import msgspec
 
 CHUNK = 1 << 14  # events decoded at a time
 UNREADABLE = "events that could not be read"
+# What decoding raises: no JSON, other types than expected, bytes that are not UTF-8, brackets as deep as a stack.
+FAULTS = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _NOTHING = msgspec.Raw(b"")
 
 
@@ -54,12 +56,13 @@ _EVENT, _EVENTS = msgspec.json.Decoder(Event), msgspec.json.Decoder(list[Event])
 
 def document(text: bytes, lost: dict[str, int]) -> Document | None:
     """Cut a text into events; None if there is no list of events in it."""
-    start = text[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    text = text.removeprefix(b"\xef\xbb\xbf")
+    start = text[:4096].lstrip()[:1]
     try:
         if start == b"[":
             return Document({}, _LIST.decode(text))
         return Document(_facts(text), _WHOLE.decode(text).traceEvents)
-    except msgspec.MsgspecError:
+    except FAULTS:
         return _torn(text, lost)
 
 
@@ -81,7 +84,7 @@ def chunks(found: Document, lost: dict[str, int]) -> Iterator[list[Event]]:
 def _decoded(texts: Sequence[Any], lost: dict[str, int]) -> list[Event]:
     try:
         return _EVENTS.decode(b"[" + b",".join(texts) + b"]")
-    except msgspec.MsgspecError:
+    except FAULTS:
         out = []
         for text in texts:
             event = one(_EVENT, bytes(text))
@@ -99,7 +102,7 @@ def arguments(
     texts = [event.args if len(event.args) > 1 else b"{}" for event in events]
     try:
         return decoder.decode(b"[" + b",".join(texts) + b"]")
-    except msgspec.MsgspecError:
+    except FAULTS:
         out = []
         for text in texts:
             found = one(decoder, b"[" + bytes(text) + b"]")
@@ -111,29 +114,48 @@ def one(decoder: msgspec.json.Decoder[_Type], text: bytes) -> _Type | None:
     """Decode one text, repaired if need be."""
     try:
         return decoder.decode(text)
-    except (msgspec.MsgspecError, UnicodeError):
+    except FAULTS:
         text = _plain(text)
-    for attempt in (text, _quoted(text)):
+    for repair in (bytes, _named, _quoted):
         try:
-            return decoder.decode(attempt)
-        except msgspec.MsgspecError:
+            return decoder.decode(repair(text))
+        except FAULTS:
             continue
     return None
 
 
 # --- repair
 
-_BORDER = re.compile(rb"\}\s*,\s*\{")
+_KEY = rb'"(?:ph|cat|name|pid|tid|ts|dur|id|s|bp|args|cname)"\s*:'
+_BORDER = re.compile(rb"\}\s*,\s*\{(?=\s*(?:\}|" + _KEY + rb"))")
+# Up to the next name at most: a text of names alone would take forever.
+_NAME = re.compile(rb'("name"\s*:\s*")((?:(?!"name"\s*:).)*?)(?="\s*(?:\}|,\s*' + _KEY + rb"))", re.S)
 _LIST_BEGINS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _NO_NUMBER = re.compile(rb"(:\s*|[\[,]\s*)(?:N/A|n/a|-?NaN|-?nan|-?Infinity|-?inf)(?=\s*[,}\]])")
+# A backslash; a character in two halves, which are 12 bytes; half a character, which is 6.
+_ESCAPES = re.compile(rb"\\\\|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|\\u[dD][89a-fA-F]\w\w")
 _CONTROL = bytes(range(32))
 _AS_SPACE = bytes.maketrans(_CONTROL, b" " * 32)
 
 
 def _plain(text: bytes) -> bytes:
-    """Text without control characters, foreign words for "no number", and bytes that are not UTF-8."""
+    """Text without control characters, foreign words for "no number", and what is not UTF-8 or half a character."""
     text = text.translate(_AS_SPACE).decode("utf-8", "replace").encode()
+    text = _ESCAPES.sub(lambda found: b"\\ufffd" if len(found[0]) == 6 else found[0], text)
     return _NO_NUMBER.sub(rb"\1null", text)
+
+
+def _named(text: bytes) -> bytes:
+    """Text whose quotes inside of a name are escaped: an event's name ends where another of its fields begins.
+
+    >>> _named(b'{"name": "{"k": 1}", "ts": 1}')
+    b'{"name": "{\\\\"k\\\\": 1}", "ts": 1}'
+    """
+
+    def escaped(quote: re.Match[bytes]) -> bytes:
+        return b"\\" + quote[0] if quote[0] == b'"' else quote[0]
+
+    return _NAME.sub(lambda found: found[1] + _QUOTE.sub(escaped, found[2]), text)
 
 
 def _quoted(text: bytes) -> bytes:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pyprof.errors import FormatError
 
@@ -25,10 +27,11 @@ def head(path: Path) -> bytes:
         first = file.read(_HEAD)
     if not first.startswith(_GZIP):
         return first
+    unpack = zlib.decompressobj(zlib.MAX_WBITS | 16)
     try:
-        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(first, _HEAD)
+        return unpack.copy().decompress(first, _HEAD)
     except zlib.error:
-        return b""
+        return b"".join(_up_to_fault(unpack, first))
 
 
 def read(path: Path, lost: dict[str, int]) -> bytes:
@@ -55,8 +58,19 @@ def _what_is_left(path: Path) -> bytes:
     unpack, out = zlib.decompressobj(zlib.MAX_WBITS | 16), []
     with path.open("rb") as file:
         while part := file.read(_HEAD):
+            before = unpack.copy()
             try:
                 out.append(unpack.decompress(part))
             except zlib.error:
+                out += _up_to_fault(before, part)
                 break
     return b"".join(out)
+
+
+def _up_to_fault(unpack: Any, part: bytes) -> Iterator[bytes]:
+    """What the bytes of a damaged part give one by one: all at once they give nothing."""
+    for place in range(len(part)):
+        try:
+            yield unpack.decompress(part[place : place + 1])
+        except zlib.error:
+            return

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators of servers of language models: vLLM's `_C` and `_C_cache_ops`, and AITER's of ROCm.
+
+What depends on the lengths of requests (paged attention) or on weights that are not among the arguments (fused
+mixtures of experts) has no formula: the call does not tell.
+
+>>> rotary(Tensor((2,), "int64"), Tensor((2, 8), "float16"), None, 4, Tensor((9, 4), "float16")).flops  # 16 · 3
+48
+"""
+
+from __future__ import annotations
+
+from pyprof.model import Cost, Tensor, Value
+from pyprof.prof.cost import bytes_of, cost
+from pyprof.prof.ops.norm import rms_norm
+from pyprof.prof.ops.shapes import as_int, like, require
+
+
+@cost("aiter::rms_norm", "vllm::rocm_aiter_rms_norm")
+def aiter_rms_norm(input: Tensor, weight: Tensor, *parameters: Value) -> Cost:
+    """Source: github.com/ROCm/aiter, aiter/ops/rmsnorm.py.
+
+    >>> aiter_rms_norm(Tensor((4, 8), "float32"), Tensor((8,), "float32"), 1e-5)
+    Cost(flops=128, bytes=288)
+    """
+    return rms_norm(input, weight.shape, weight)._replace(dgrad=None)
+
+
+@cost("_C::rms_norm")
+def vllm_rms_norm(result: Tensor, input: Tensor, weight: Tensor, *parameters: Value) -> Cost:
+    """The result is an argument. Source: vLLM, csrc/layernorm_kernels.cu.
+
+    >>> x = Tensor((4, 8), "float32")
+    >>> vllm_rms_norm(x, x, Tensor((8,), "float32"), 1e-5)
+    Cost(flops=128, bytes=288)
+    """
+    return aiter_rms_norm(input, weight)
+
+
+def _added_norm(input: Tensor, residual: Tensor, weight: Tensor) -> Cost:
+    """(input + residual), kept, and its norm: an addition per element more than the norm."""
+    norm = aiter_rms_norm(input, weight)
+    require(norm.flops is not None, "a norm counts")
+    assert norm.flops is not None
+    return Cost(norm.flops + input.numel, bytes_of(input, residual, weight, like(input), like(residual)))
+
+
+@cost("_C::fused_add_rms_norm")
+def fused_add_rms_norm(input: Tensor, residual: Tensor, weight: Tensor, *parameters: Value) -> Cost:
+    """Both tensors are read and overwritten: the norm, and the sum. Source: vLLM, csrc/layernorm_kernels.cu.
+
+    >>> x = Tensor((4, 8), "float32")
+    >>> fused_add_rms_norm(x, x, Tensor((8,), "float32"), 1e-5)  # 128 + 32; 4 · 128 + 32
+    Cost(flops=160, bytes=544)
+    """
+    return _added_norm(input, residual, weight)
+
+
+@cost("aiter::rmsnorm2d_fwd_with_add_ck", "aiter::rmsnorm2d_fwd_with_add")
+def rmsnorm_with_add(
+    out: Tensor, input: Tensor, residual: Tensor, sum: Tensor, weight: Tensor, *parameters: Value
+) -> Cost:
+    """Source: github.com/ROCm/aiter, aiter/ops/rmsnorm.py.
+
+    >>> x = Tensor((4, 8), "float32")
+    >>> rmsnorm_with_add(x, x, x, x, Tensor((8,), "float32"), 1e-5)
+    Cost(flops=160, bytes=544)
+    """
+    return _added_norm(input, residual, weight)
+
+
+@cost("_C::rotary_embedding")
+def rotary(
+    positions: Tensor, query: Tensor, key: Tensor | None, head_size: Value, cache: Tensor, *parameters: Value
+) -> Cost:
+    """Pairs of elements are rotated in place: four products and two sums each; of the cache one row a position. The
+    first `cache.shape[1]` elements of each head are rotated. Source: vLLM, csrc/pos_encoding_kernels.cu.
+
+    >>> half = Tensor((2, 8), "float16")
+    >>> rotary(Tensor((2,), "int64"), half, half, 4, Tensor((9, 4), "float16"))  # 32 · 3; 16 + 4 · 32 + 2 · 8
+    Cost(flops=96, bytes=160)
+    """
+    width, size = cache.shape[1], as_int(head_size)
+    require(0 < width <= size, "a head is at least as wide as what is rotated")
+    moved = [tensor for tensor in (query, key) if tensor is not None]
+    rotated = [tensor.numel // size * width for tensor in moved]
+    parts = [Tensor((count,), tensor.dtype) for count, tensor in zip(rotated, moved)]
+    rows = Tensor((positions.numel, width), cache.dtype)
+    return Cost(3 * sum(rotated), bytes_of(positions, rows, *parts, *parts))
+
+
+@cost("_C_cache_ops::reshape_and_cache_flash", "_C_cache_ops::reshape_and_cache")
+def reshape_and_cache(
+    key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slots: Tensor, *parameters: Value
+) -> Cost:
+    """Keys and values of the new tokens are copied to their slots of the cache. Source: vLLM, csrc/cache_kernels.cu.
+
+    >>> new, cache = Tensor((3, 2, 4), "float16"), Tensor((9, 16, 2, 4), "float16")
+    >>> reshape_and_cache(new, new, cache, cache, Tensor((3,), "int64"))  # 2 · 48 read, 2 · 48 written, 24
+    Cost(flops=0, bytes=216)
+    """
+    written = [Tensor(new.shape, cache.dtype) for new, cache in ((key, key_cache), (value, value_cache))]
+    return Cost(0, bytes_of(key, value, *written, slots))
+
+
+def _gated(result: Tensor, input: Tensor, each: int) -> Cost:
+    require(input.numel == 2 * result.numel, "the input is twice as large")
+    return Cost((each + 1) * result.numel, bytes_of(result, input))
+
+
+@cost("_C::silu_and_mul")
+def silu_and_mul(result: Tensor, input: Tensor, *parameters: Value) -> Cost:
+    """silu of one half, 2 per element as alone, times the other. Source: vLLM, csrc/activation_kernels.cu.
+
+    >>> silu_and_mul(Tensor((4, 8), "float16"), Tensor((4, 16), "float16"))  # 32 · 3; 64 + 128
+    Cost(flops=96, bytes=192)
+    """
+    return _gated(result, input, 2)
+
+
+@cost("_C::gelu_and_mul", "_C::gelu_tanh_and_mul")
+def gelu_and_mul(result: Tensor, input: Tensor, *parameters: Value) -> Cost:
+    """gelu of one half, 5 per element as alone, times the other. Source: vLLM, csrc/activation_kernels.cu.
+
+    >>> gelu_and_mul(Tensor((4, 8), "float16"), Tensor((4, 16), "float16"))  # 32 · 6; 64 + 128
+    Cost(flops=192, bytes=192)
+    """
+    return _gated(result, input, 5)

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong with traces in the wild, one case each: what is read, and what is counted as lost."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.profiler import profile, record_function
+
+from pyprof.errors import FormatError
+from pyprof.model import NO_DIRECTION, Trace
+from pyprof.parse import formats
+from pyprof.parse.join import spans
+from pyprof.parse.rows import rows
+from tests import kineto
+from tests.kineto import annotation, kernel, launch, op
+
+
+def names(trace: Trace, table: str) -> list[str]:
+    found = getattr(trace, table)
+    return [trace.strings[code] for code in (found.text if table == "ranges" else found.name)]
+
+
+def text(events: list[Any], **facts: Any) -> str:
+    return json.dumps(kineto.document(events, **facts))
+
+
+# --- 1. quotes in names
+
+
+@pytest.mark.parametrize(
+    "name", ['say "hi"', '"', 'a "b", c', '"quoted"', 'end"', 'x\\"y', '{"k": [1, "v"]}']
+)
+def test_a_quote_in_a_name_as_torch_writes_it(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    with profile(record_shapes=True) as recording:
+        with record_function(name):
+            torch.ones(2) + 1
+        torch.ones(3).sum()
+    recording.export_chrome_trace(str(path))
+    trace = formats.load(path)
+    events = recording.profiler.kineto_results.events()  # type: ignore[union-attr]
+    # torch writes a backslash as a slash.
+    expected = [event.name().replace("\\", "/") for event in events if event.name() != "PyTorch Profiler (0)"]
+    assert trace.lost == {}
+    assert sorted(names(trace, "ranges") + names(trace, "ops")) == sorted(expected)
+    assert name.replace("\\", "/") in expected
+
+
+@pytest.mark.parametrize("name", ['say "hi"', 'a "b" c', '"', "'", 'f("x")', 'a "b", "c": d'])
+def test_quotes_that_are_not_escaped(name: str, tmp_path: Path) -> None:
+    events = [annotation("@@", 1000, 5000), op("aten::mm", 2000, 3000, seq=4), op("aten::add", 6000, 7000)]
+    for escaped in ("", r"\"\\"):  # of two quotes in a name one may be escaped
+        path = kineto.write_text(tmp_path / "trace.json", text(events).replace("@@", escaped + name))
+        trace = formats.load(path)
+        assert names(trace, "ranges") == [json.loads(f'"{escaped}"') + name]
+        assert names(trace, "ops") == ["aten::mm", "aten::add"]
+        assert trace.lost == {}
+
+
+# --- 2. control characters, 3. words for "no number"
+
+
+def test_control_characters_are_blanks(tmp_path: Path) -> None:
+    events = [annotation("@@", 1000, 5000), op("aten::mm", 2000, 3000)]
+    path = kineto.write_text(tmp_path / "trace.json", text(events).replace("@@", "a\x01b\nc\td\x1be\x00"))
+    trace = formats.load(path)
+    assert (names(trace, "ranges"), names(trace, "ops"), trace.lost) == (["a b c d e "], ["aten::mm"], {})
+
+
+@pytest.mark.parametrize("word", ["N/A", "NaN", "Infinity", "-Infinity", "nan", "-inf", "-nan", "n/a"])
+def test_words_for_no_number_are_missing_numbers(word: str, tmp_path: Path) -> None:
+    events = [
+        op("aten::mm", 1000, 4000),
+        launch(2000, 3000, 7),
+        kernel("gemm", 5000, 6000, 7),
+        op("b", 7000, 8000),
+    ]
+    events[2]["args"] |= {"est. achieved occupancy %": "@@", "registers per thread": 32, "grid": ["@@", 1, 1]}
+    path = kineto.write_text(tmp_path / "trace.json", text(events).replace('"@@"', word))
+    trace = formats.load(path)
+    assert (len(trace.ops), len(trace.gpu), trace.lost) == (2, 1, {})
+    assert not trace.gpu.occupancy.mask().any()
+    assert not trace.gpu.grid.mask().any()
+    assert trace.gpu.registers.values.tolist() == [32]
+    assert [site.ops for site in rows(trace).sites] == [("aten::mm",)]
+
+
+# --- 4. files that end anywhere
+
+SMALL = [op("aten::mm", 1000, 4000, seq=2), op("aten::add", 5000, 6000), annotation("a } , { b", 7000, 8000),
+         op("aten::t", 8000, 8500, **{"Input Dims": [[1, 2], []], "note": "}, {"})]  # fmt: skip
+
+
+def ends(whole: str) -> list[tuple[int, str]]:
+    """Where each event ends, and its name."""
+    out, at = [], whole.index("[") + 1
+    for _ in SMALL:
+        event, at = json.JSONDecoder().raw_decode(whole, whole.index("{", at))
+        out.append((at, event["name"]))
+    return out
+
+
+def check(path: Path, expected: list[str]) -> None:
+    if not [name for name in expected if name.startswith("aten")]:
+        with pytest.raises(FormatError):
+            formats.load(path)
+        return
+    trace = formats.load(path)
+    assert sorted(names(trace, "ops") + names(trace, "ranges")) == sorted(expected)
+
+
+@pytest.mark.parametrize("separators", [(", ", ": "), (",", ":")])
+def test_every_event_before_a_cut_is_there(separators: tuple[str, str], tmp_path: Path) -> None:
+    whole = json.dumps(kineto.document(SMALL), separators=separators)
+    last = ends(whole)
+    for size in range(1, len(whole) + 1):
+        path = kineto.write_text(tmp_path / "trace.json", whole[:size])
+        check(path, [name for end, name in last if end <= size])
+
+
+def test_every_event_before_a_cut_of_an_archive_is_there(tmp_path: Path) -> None:
+    whole = json.dumps(kineto.document(SMALL))
+    packed, last = gzip.compress(whole.encode(), mtime=0), ends(whole)
+    for size in range(1, len(packed) + 1):
+        given = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(packed[:size])
+        path = tmp_path / "trace.json.gz"
+        path.write_bytes(packed[:size])
+        check(path, [name for end, name in last if end <= len(given)])
+
+
+def test_an_archive_with_a_wrong_byte_is_read_up_to_it(tmp_path: Path) -> None:
+    whole = json.dumps(kineto.document(SMALL)).encode()
+    packed = bytearray(gzip.compress(whole, 0, mtime=0))  # stored: bytes stay where they are
+    packed[-6] ^= 1  # the checksum
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(bytes(packed))
+    trace = formats.load(path)
+    assert len(trace.ops) == 3
+    assert trace.lost == {"ends of a compressed file that is cut off or damaged": 1}
+
+
+# --- 6. to 10. what is not there, and what is there in other ways
+
+
+def test_a_list_without_a_document_around(tmp_path: Path) -> None:
+    trace = formats.load(kineto.write_text(tmp_path / "trace.json", json.dumps(kineto.training())))
+    assert (len(trace.ops), len(trace.launches), len(trace.gpu), trace.lost) == (8, 5, 5, {})
+
+
+def without(*categories: str) -> list[Any]:
+    return [event for event in kineto.training() if event.get("cat") not in categories]
+
+
+def test_without_steps_operators_or_launches(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    trace = formats.load(kineto.write(path, without("user_annotation")))
+    assert (len(trace.steps), len(trace.gpu), trace.lost) == (0, 5, {})
+    trace = formats.load(kineto.write(path, without("cuda_runtime")))
+    made = rows(trace)
+    assert made.lost == {"GPU events without a launch record (kept)": 4}
+    assert [site.direction for site in made.sites] == [NO_DIRECTION]
+    trace = formats.load(kineto.write(path, without("cpu_op", "python_function", "user_annotation")))
+    assert (len(trace.ops), len(trace.gpu)) == (0, 5)
+    assert [made.names[name] for name in rows(trace).name] == [
+        "gemm",
+        "dgrad",
+        "ncclDevKernel_AllReduce",
+        "stray",
+    ]
+    only = [event for event in kineto.training() if event.get("cat") == "kernel"]
+    trace = formats.load(kineto.write(path, only))
+    assert (len(trace.gpu), len(trace.processes), len(rows(trace))) == (4, 1, 4)
+
+
+def test_a_kernel_without_a_launch_is_kept_and_counted(tmp_path: Path) -> None:
+    made = rows(formats.load(kineto.write(tmp_path / "trace.json", kineto.training())))
+    stray = [row for row, name in enumerate(made.name) if made.names[name] == "stray"]
+    assert made.lost == {"GPU events without a launch record (kept)": 1}
+    assert made.sites[made.site[stray[0]]].ops == ()
+    assert not made.launch_start.mask()[stray[0]]
+
+
+def test_processes_and_threads_with_names_for_numbers(tmp_path: Path) -> None:
+    events = [
+        op("aten::a", 1000, 4000, pid="7", tid="25738"), launch(2000, 3000, 1) | {"pid": 7, "tid": 25738},
+        op("aten::b", 1000, 4000, pid="python", tid="main thread"), op("aten::c", 5000, 6000, pid="", tid=""),
+        kernel("gemm", 3000, 4000, 1) | {"pid": 0, "tid": "stream 9"},
+    ]  # fmt: skip
+    del events[-1]["args"]["stream"], events[-1]["args"]["device"]
+    trace = formats.load(kineto.write(tmp_path / "trace.json", events))
+    pids = [trace.processes[thread.process].pid for thread in trace.threads]
+    assert len({(pid, thread.tid) for pid, thread in zip(pids, trace.threads)}) == 3
+    assert (7, 25738) in [(pid, thread.tid) for pid, thread in zip(pids, trace.threads)]
+    assert (trace.gpu.device.values.tolist(), trace.gpu.stream.values.tolist()) == ([0], [9])
+    assert names(trace, "ops") == ["aten::a", "aten::b", "aten::c"] or len(trace.ops) == 3
+    # Marks of the viewer make no process.
+    assert [p.pid for p in formats.load(kineto.write(tmp_path / "t", kineto.training())).processes] == [
+        kineto.PID
+    ]
+
+
+def test_a_stream_with_the_number_of_a_thread(tmp_path: Path) -> None:
+    events = [
+        op("aten::mm", 1000, 4000), launch(2000, 3000, 1), op("aten::add", 5000, 6000),
+        kernel("gemm", 2500, 5500, 1, stream=kineto.TID, device=kineto.PID),
+    ]  # fmt: skip
+    trace = formats.load(kineto.write(tmp_path / "trace.json", events))
+    assert len(trace.threads) == 1
+    assert trace.gpu.stream.values.tolist() == [kineto.TID]
+    assert [site.ops for site in rows(trace).sites] == [("aten::mm",)]
+
+
+def rounded(ops: list[tuple[str, int, int]], path: Path) -> Trace:
+    """A trace with whole microseconds, as until 2024."""
+    events = [op(name, start * 1000, end * 1000) for name, start, end in ops]
+    for event in events:
+        event["ts"], event["dur"] = int(event["ts"]), int(event["dur"])
+    return formats.load(kineto.write(path, events))
+
+
+def test_neighbours_that_overlap_by_rounding_stay_neighbours(tmp_path: Path) -> None:
+    trace = rounded([("aten::a", 10, 21), ("aten::b", 20, 30), ("aten::c", 30, 41)], tmp_path / "trace.json")
+    made = rows(trace)
+    assert (made.duration.tolist(), made.lost) == ([10_000, 10_000, 11_000], {})
+    assert spans(trace).parent.tolist() == [-1, -1, -1]
+
+
+def test_a_child_that_ends_later_by_rounding_stays_a_child(tmp_path: Path) -> None:
+    trace = rounded([("aten::a", 10, 20), ("aten::b", 12, 21), ("aten::c", 30, 41)], tmp_path / "trace.json")
+    made = rows(trace)
+    assert spans(trace).parent.tolist() == [-1, 0, -1]
+    assert made.duration.tolist() == [2_000, 8_000, 11_000]
+    assert made.lost == {"ranges that overlap their parent's end (cut there)": 1}
+
+
+def test_overlap_of_a_microsecond_is_no_rounding_where_times_have_nanoseconds(tmp_path: Path) -> None:
+    events = [op("aten::a", 10_001, 21_000), op("aten::b", 20_000, 30_000)]
+    trace = formats.load(kineto.write(tmp_path / "trace.json", events))
+    assert spans(trace).parent.tolist() == [-1, 0]
+
+
+def test_the_rank_is_known_if_the_trace_tells(tmp_path: Path) -> None:
+    told = {"rank": 3, "world_size": 8, "backend": "nccl"}
+    for facts, rank in (({}, None), ({"distributedInfo": told}, 3), ({"distributedInfo": {}}, None)):
+        trace = formats.load(kineto.write(tmp_path / "trace.json", kineto.training(), **facts))
+        assert [process.rank for process in trace.processes] == [rank]
+        assert trace.meta.get("distributed.world_size") == ("8" if rank else None)
+        assert len(trace.gpu) == 5
