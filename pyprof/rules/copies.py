@@ -70,7 +70,8 @@ def pageable_copy(run: Run) -> Finding | None:
     first = "" if pinned == {"yes"} else "DataLoader(..., pin_memory=True) and "
     also = "The DataLoader pins its batches already: these are other tensors. " if pinned == {"yes"} else ""
     return run.finding(
-        f"{size(per_step)} a step are copied between the GPU and pageable memory, {percent(run.share(time))} of the "
+        f"{size(per_step)}{run.per_step} are copied between the GPU and pageable memory, {percent(run.share(time))} "
+        "of the "
         "time.",
         f"{also}{first}tensor.to(device, non_blocking=True), or torch.empty(..., pin_memory=True) for buffers that are "
         "used again.",

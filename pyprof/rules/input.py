@@ -34,7 +34,7 @@ def dataloader_bound(run: Run) -> Finding | None:
     advice.append("raise prefetch_factor if the waits are uneven")
     return run.finding(
         f"The loop waits for its DataLoader {percent(run.share(part))} of the time while the GPU does nothing, "
-        f"{length(part / max(run.steps, 1))} a step.",
+        f"{length(part / max(run.steps, 1))}{run.per_step}.",
         ", ".join(advice)
         + ". Make the transforms cheaper: decode and resize once ahead of time, or on the GPU.",
         part,
@@ -69,7 +69,7 @@ def workers_zero(run: Run) -> Finding | None:
     count = min(4, int(usable) - 1) if usable.isdigit() else 2
     return run.finding(
         f"The DataLoader has num_workers=0: the loop loads its batches itself for {percent(run.share(part))} of the "
-        f"time, {length(part / max(run.steps, 1))} a step.",
+        f"time, {length(part / max(run.steps, 1))}{run.per_step}.",
         f"DataLoader(..., num_workers={count}, persistent_workers=True): batches are made while the step runs. The "
         f"dataset must be picklable where processes are spawned.",
         min(part, run.wall - part),

@@ -34,7 +34,8 @@ def launch_bound(run: Run) -> Finding | None:
     per_step = int(run.kernels["calls"].sum()) / max(run.steps * max(len(run.ids), 1), 1)
     cost = f", whose launch takes {length(time / calls)} on the CPU" if calls else ""
     return run.finding(
-        f"The GPU waits for launches {percent(run.share(run.late))} of the time: {per_step:.0f} kernels a step, of "
+        f"The GPU waits for launches {percent(run.share(run.late))} of the time: {per_step:.0f} "
+        f"kernels{run.per_step}, of "
         f"{length(middle)} in the middle{cost}.",
         _less_launches(run) + " Larger batches make each kernel longer.",
         run.late,

@@ -91,6 +91,11 @@ class Run:
         """Whether the run was cut into iterations."""
         return self.source.aggregation.method != "none"
 
+    @property
+    def per_step(self) -> str:
+        """What stands behind a mean of iterations: nothing where the run is one of them, not a step."""
+        return " a step" if self.cut else ""
+
     @cached_property
     def ids(self) -> list[tuple[int, int, int, int, int, int, int]]:
         """Per worker: number, start, end, then the bounds of its events and of its ops."""

@@ -9,6 +9,7 @@ import pytest
 from pyprof.rules import RULES
 from tests.rules.small import Small
 from tests.rules.test_rules import (
+    ADD,
     GEMM,
     HALF,
     NCCL,
@@ -174,3 +175,13 @@ def test_a_collection_that_was_called_for_counts_once():
     found = outcome("R33", collecting(20_000)).finding
     assert found is not None
     assert found.evidence[0] == {"what": "garbage collection", "calls": 10, "time_ns": 200_000}
+
+
+def test_a_run_that_is_not_cut_has_no_steps_to_speak_of():
+    made = Small(steps=0)
+    op = made.op("mlp", 0, 900_000)
+    for start in range(5_000, 905_000, 10_000):
+        made.kernel(ADD, start, 4_000, op, launch=start - 2_000, launch_dur=1_500)
+    found = outcome("R05", made).finding
+    assert found is not None
+    assert ": 90 kernels, of" in found.problem
