@@ -2,7 +2,7 @@
 """A real run under torch.profiler, with every combination of its flags, against our own capture of the same run.
 
 Two runs, for only one profiler records at a time: the program is the same each time. What the two see differently is in
-docs/differences.md, and here as exceptions.
+docs/kineto.md, and here as exceptions.
 """
 
 from __future__ import annotations
