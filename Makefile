@@ -18,9 +18,9 @@ demo: $(STAMP)
 test: lint
 	$(BIN)/python -m pytest -q -n $(JOBS)
 
-# Long forms: property tests with many more examples, and what is marked `long`.
+# Long forms: property tests with many more examples, full counts of damaged files, and what is marked `long`.
 test-long: $(STAMP)
-	PYPROF_LONG=1 $(BIN)/python -m pytest -q -n $(JOBS) -m "long or hypothesis"
+	PYPROF_LONG=1 $(BIN)/python -m pytest -q -n $(JOBS) -m "long or counts or hypothesis"
 
 test-all: test test-long
 

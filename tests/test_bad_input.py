@@ -205,6 +205,7 @@ def test_a_file_cut_off_that_claims_to_be_whole(format_, attempt, tmp_path):
         attempt(path)
 
 
+@pytest.mark.counts
 @pytest.mark.parametrize("format_", WRITERS)
 def test_bytes_that_changed_on_the_way(format_, attempt, tmp_path):
     data = WRITERS[format_](tmp_path / "whole").read_bytes()
@@ -223,6 +224,7 @@ def test_bytes_that_changed_on_the_way(format_, attempt, tmp_path):
 ODD = ["null", "9223372036854775807", "'text'", "-9223372036854775807", "x'00ff'", "-1", "1e300", "''", "0.5"]
 
 
+@pytest.mark.counts
 @pytest.mark.parametrize("format_", WRITERS)
 def test_columns_that_hold_anything(format_, attempt, tmp_path):
     """Every table in turn full of one odd value, then one column in turn."""
@@ -363,6 +365,7 @@ def test_a_line_of_net_dict_that_is_none_is_named(line, tmp_path, capsys):
     assert not victim.exists()
 
 
+@pytest.mark.counts
 @pytest.mark.parametrize("format_", WRITERS)
 def test_a_net_dict_with_letters_changed(format_, tmp_path, capsys):
     text = "".join(f"{row}\n" for row in build.read(WRITERS[format_](tmp_path / "f")))

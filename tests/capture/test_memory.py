@@ -15,6 +15,7 @@ from torch import nn
 import pyprof
 from pyprof.capture.collectors.kineto import Kineto
 from pyprof.capture.extras.allocations import Allocations
+from pyprof.parse import formats
 
 from .conftest import Recorded
 
@@ -207,3 +208,21 @@ def test_a_window_that_another_thread_closes_is_told_and_the_next_one_works(tmp_
         pyprof.shutdown()
     assert [event.bytes for event in events(Recorded(path))] == [80, -80]
     assert not torch._C._autograd._profiler_enabled()
+
+
+def test_what_is_read_back_is_what_was_recorded(record: Record) -> None:
+    def body() -> None:
+        x = torch.randn(64, 64)
+        (x @ x).sum()
+
+    recorded = record(body, memory=True)
+    trace = formats.load(recorded.path)
+    found, memory = events(recorded), trace.memory
+    assert len(found) > 2
+    columns = memory.time, memory.address.values, memory.bytes, memory.allocated.values
+    read = [tuple(map(int, row)) for row in zip(*columns)]
+    assert read == [(e.time - trace.t0, e.address, e.bytes, e.allocated) for e in found]
+    assert not memory.device.mask().any()
+    assert not memory.reserved.mask().any()
+    curve = pyprof.load(recorded.path).report("memory", show="curve")
+    assert curve["allocated"].tolist() == [e.allocated for e in found]

@@ -197,6 +197,7 @@ def test_columns_that_feed_nothing_change_nothing(way, source, tmp_path):
     assert build.read(build.rewrite(path, tmp_path / "copy", changes)) == build.read(path)
 
 
+@pytest.mark.counts
 def test_a_column_feeds_only_what_it_feeds(source, tmp_path):
     """One column at a time; a file that becomes unreadable by it has to say so in a sentence."""
     format_, path = source

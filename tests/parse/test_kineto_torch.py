@@ -31,6 +31,7 @@ from tests.build import LONG
 from tests.parse import kineto_program
 from tests.parse.kineto_program import Program
 
+pytestmark = pytest.mark.counts
 FLAGS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 # All 32 in the long form; else none, each alone, and all.
 COMBINATIONS = [

@@ -83,6 +83,7 @@ def figures(cost: Cost | None) -> Iterator[int]:
             yield from figures(part)
 
 
+@pytest.mark.counts
 def test_no_formula_fails_or_gives_what_is_no_count() -> None:
     seed = random.randrange(2**32)
     print("seed", seed)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from pyprof.errors import FormatError
-from pyprof.model import KERNEL, Column, Ops, Steps, Trace
+from pyprof.model import KERNEL, Column, Memory, Ops, Steps, Trace
 from pyprof.parse.assemble import count, take
 from pyprof.parse.database import Database, concat, required
 from pyprof.parse.formats import FORMATS
@@ -40,7 +40,10 @@ class Capture:
                     'Upgrade with "pip install -U torch-pyprof".'
                 )
             ops, steps = _ops(reader), _steps(reader)
+            memory = _memory(reader)
             trace = reader.trace("capture", ops, steps)
+            memory.time = memory.time - trace.t0
+            trace.memory = memory
             _shared_memory(database, trace)
             trace.meta.update(facts)
             for reason, number in database.rows("PYPROF_LOST", ("reason", "count")):
@@ -103,6 +106,23 @@ def _shared_memory(database: Database, trace: Trace) -> None:
     fresh = ~present[at]
     values[at[fresh]], present[at[fresh]] = size.values[known][fresh], True
     trace.gpu.shared_memory = Column(values, present)
+
+
+def _memory(reader: Reader) -> Memory:
+    """Events of allocators; those of the processor's have no device."""
+    numbers = ("time", "globalTid", "address", "bytes", "allocated", "reserved", "deviceId")
+    batches = list(reader.database.read("PYPROF_MEMORY", numbers, ("device",)))
+    column = {name: concat([batch.column(name) for batch in batches]) for name in numbers}
+    on_cpu = np.array([name == "cpu" for batch in batches for name in batch.text("device").to_pylist()], bool)
+    time, size, device = column["time"], column["bytes"], column["deviceId"]
+    good = time.mask() & size.mask() & column["globalTid"].mask()
+    count(reader.lost, "allocator events without a time, a size or a thread", int((~good).sum()))
+    keep = np.flatnonzero(good)
+    return Memory(
+        thread=reader.threads.index(column["globalTid"].values[keep]), time=time.values[keep],
+        bytes=size.values[keep], device=Column(device.values, device.mask() & ~on_cpu).take(keep),
+        **{name: column[name].take(keep) for name in ("address", "allocated", "reserved")},
+    )  # fmt: skip
 
 
 def _steps(reader: Reader) -> Steps:
