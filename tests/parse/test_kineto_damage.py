@@ -154,6 +154,16 @@ def test_damaged_copies_are_read_or_refused_in_one_sentence(tmp_path: Path) -> N
     survives(many(), range(25), tmp_path)
 
 
+@pytest.mark.parametrize("garbage", [b'"}\xff, {\xfe"' * 200_000, b"\xc4" * 3_000_000, b'{"a": [' * 300_000])
+def test_garbage_takes_no_memory(garbage: bytes, tmp_path: Path) -> None:
+    """As when a wrong bit in an archive makes all that follows something else."""
+    text = many()
+    path = kineto.write_text(tmp_path / "trace.json", text[: len(text) // 2] + garbage)
+    _, peak = cost(path)
+    assert peak < 5 * path.stat().st_size + (10 << 20)
+    assert len(load(path).ops) > 20
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("place", range(len(RECORDINGS)))
 def test_200_damaged_copies_of_the_recordings(place: int, data: Path, tmp_path: Path) -> None:
