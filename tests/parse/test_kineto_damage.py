@@ -135,10 +135,10 @@ def survives(text: bytes, seeds: range, folder: Path) -> None:
         assert peak < 3 * memory + (1 << 20), seed
 
 
-def many() -> bytes:
+def many(count: int = 12) -> bytes:
     """A small trace of some hundred events: copies of one step, at later and later times."""
     events = []
-    for step in range(12):
+    for step in range(count):
         for event in json.loads(json.dumps(kineto.training())):
             if "ts" in event and event["ph"] != "M":
                 event["ts"] += 100 * step
@@ -205,7 +205,7 @@ def same(text: bytes, others: dict[str, bytes], folder: Path) -> None:
 
 
 def test_the_order_of_events_changes_nothing(tmp_path: Path) -> None:
-    text = many()
+    text = many(2)
     same(text, {str(seed): shuffled(text, random.Random(seed)) for seed in range(2)}, tmp_path)
 
 
@@ -224,7 +224,7 @@ def test_of_events_at_one_time_the_recorders_count_decides(tmp_path: Path) -> No
 
 
 def test_spelling_of_the_json_changes_nothing(tmp_path: Path) -> None:
-    text = many()
+    text = many(2)
     document = json.loads(text)
     lines = json.dumps(document, indent=1)
     spellings = {

@@ -128,7 +128,7 @@ def one(decoder: msgspec.json.Decoder[_Type], text: bytes) -> _Type | None:
 
 # --- repair
 
-_LONGEST = 1 << 22  # bytes of an event that is repaired
+_LONGEST = 1 << 20  # bytes of an event that is repaired
 
 _KEY = rb'"(?:ph|cat|name|pid|tid|ts|dur|id|s|bp|args|cname)"\s*:'
 _BORDER = re.compile(rb"\}\s*,\s*\{(?=\s*(?:\}|" + _KEY + rb"))")
@@ -210,7 +210,7 @@ def _torn(text: bytes, lost: dict[str, int]) -> Document | None:
         lost["events at a place where the file is cut off"] = 1
     facts = _object(text[: begin.start()].rstrip(b" \t\r\n,") + b"}") if begin else {}
     after = rest.lstrip(b" \t\r\n").removeprefix(b"]").lstrip(b" \t\r\n,")
-    return Document(facts | _object(b"{" + after), events)
+    return Document(facts | _object(b"{" + after) if end else facts, events)
 
 
 def _first_object(text: bytes, start: int) -> int:
