@@ -9,6 +9,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.profiler import profile, record_function
@@ -62,6 +63,14 @@ def test_quotes_that_are_not_escaped(name: str, tmp_path: Path) -> None:
         assert names(trace, "ranges") == [json.loads(f'"{escaped}"') + name]
         assert names(trace, "ops") == ["aten::mm", "aten::add"]
         assert trace.lost == {}
+
+
+def test_a_quote_in_an_argument(tmp_path: Path) -> None:
+    events = [op("aten::mm", 2000, 3000, note="@@", seq=4), op("aten::add", 6000, 7000)]
+    path = kineto.write_text(tmp_path / "trace.json", text(events).replace("@@", 'a "b" c'))
+    trace = formats.load(path)
+    assert (names(trace, "ops"), trace.lost) == (["aten::mm", "aten::add"], {})
+    assert trace.ops.seq.take(np.array([0])).values.tolist() == [4]
 
 
 # --- 2. control characters, 3. words for "no number"

@@ -135,10 +135,10 @@ def survives(text: bytes, seeds: range, folder: Path) -> None:
         assert peak < 3 * memory + (1 << 20), seed
 
 
-def many() -> bytes:
+def many(count: int = 12) -> bytes:
     """A small trace of some hundred events: copies of one step, at later and later times."""
     events = []
-    for step in range(12):
+    for step in range(count):
         for event in json.loads(json.dumps(kineto.training())):
             if "ts" in event and event["ph"] != "M":
                 event["ts"] += 100 * step
@@ -152,6 +152,16 @@ def many() -> bytes:
 
 def test_damaged_copies_are_read_or_refused_in_one_sentence(tmp_path: Path) -> None:
     survives(many(), range(25), tmp_path)
+
+
+@pytest.mark.parametrize("garbage", [b'"}\xff, {\xfe"' * 200_000, b"\xc4" * 3_000_000, b'{"a": [' * 300_000])
+def test_garbage_takes_no_memory(garbage: bytes, tmp_path: Path) -> None:
+    """As when a wrong bit in an archive makes all that follows something else."""
+    text = many()
+    path = kineto.write_text(tmp_path / "trace.json", text[: len(text) // 2] + garbage)
+    _, peak = cost(path)
+    assert peak < 5 * path.stat().st_size + (10 << 20)
+    assert len(load(path).ops) > 20
 
 
 @pytest.mark.long
@@ -195,7 +205,7 @@ def same(text: bytes, others: dict[str, bytes], folder: Path) -> None:
 
 
 def test_the_order_of_events_changes_nothing(tmp_path: Path) -> None:
-    text = many()
+    text = many(2)
     same(text, {str(seed): shuffled(text, random.Random(seed)) for seed in range(2)}, tmp_path)
 
 
@@ -214,7 +224,7 @@ def test_of_events_at_one_time_the_recorders_count_decides(tmp_path: Path) -> No
 
 
 def test_spelling_of_the_json_changes_nothing(tmp_path: Path) -> None:
-    text = many()
+    text = many(2)
     document = json.loads(text)
     lines = json.dumps(document, indent=1)
     spellings = {

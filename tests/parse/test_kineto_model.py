@@ -345,3 +345,29 @@ def test_what_is_read_is_what_happened(seed: int, tmp_path_factory: pytest.TempP
     )
     assert len(trace.functions) == sum(node.kind == "function" for node, _ in nodes)
     assert len(trace.launches) == sum(node.kind == "launch" for node, _ in nodes)
+
+
+@pytest.mark.parametrize("arrows", ["fwdbwd", "forward_backward", None])
+def test_threads_with_equal_numbers_are_told_apart_by_arrows(arrows: str | None, tmp_path: Path) -> None:
+    """Two threads run the same forward, a third both backwards: their `Fwd thread id` stands nowhere else."""
+    events = [
+        kineto.op("aten::mul", 1000, 2000, seq=0, tid=11), kineto.op("aten::mul", 1500, 2500, seq=0, tid=12),
+        kineto.op("MulBackward0", 3000, 4000, seq=0, forward=1, tid=13),
+        kineto.op("MulBackward0", 5000, 6000, seq=0, forward=2, tid=13),
+    ]  # fmt: skip
+    for number, (forward, backward) in enumerate(((events[1], events[2]), (events[0], events[3]))):
+        for end, at in (("s", forward), ("f", backward)):
+            arrow = {
+                "ph": end,
+                "id": number,
+                "cat": arrows,
+                "name": "fwdbwd",
+                "pid": at["pid"],
+                "tid": at["tid"],
+            }
+            events += [{**arrow, "ts": at["ts"]}] if arrows else []
+    trace = formats.load(kineto.write(tmp_path / "trace.json", events))
+    backward = trace.ops.forward_thread.take(trace.ops.scope.nonzero()[0])
+    tids = [trace.threads[thread].tid for thread in backward.values.tolist()]
+    assert backward.mask().tolist() == [arrows is not None] * 2
+    assert tids == [12, 11] or not arrows

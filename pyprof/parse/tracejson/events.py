@@ -111,10 +111,12 @@ def arguments(
 
 
 def one(decoder: msgspec.json.Decoder[_Type], text: bytes) -> _Type | None:
-    """Decode one text, repaired if need be."""
+    """Decode one text, repaired if need be and if it is no longer than an event can be: a repair takes memory."""
     try:
         return decoder.decode(text)
     except FAULTS:
+        if len(text) > _LONGEST:
+            return None
         text = _plain(text)
     for repair in (bytes, _named, _quoted):
         try:
@@ -125,6 +127,8 @@ def one(decoder: msgspec.json.Decoder[_Type], text: bytes) -> _Type | None:
 
 
 # --- repair
+
+_LONGEST = 1 << 20  # bytes of an event that is repaired
 
 _KEY = rb'"(?:ph|cat|name|pid|tid|ts|dur|id|s|bp|args|cname)"\s*:'
 _BORDER = re.compile(rb"\}\s*,\s*\{(?=\s*(?:\}|" + _KEY + rb"))")
@@ -199,23 +203,25 @@ def _torn(text: bytes, lost: dict[str, int]) -> Document | None:
     ends = [*(start + 1 for start, _ in borders), len(text)]
     view = memoryview(text)
     events: list[Any] = [view[a:b] for a, b in zip(starts, ends)]
-    tail, rest = _first_object(text[starts[-1] :].lstrip())
-    events[-1:] = [tail] if tail else []
-    if not tail and rest.strip(b" \t\r\n]}"):
+    end = _first_object(text, starts[-1])
+    events[-1:] = [view[starts[-1] : end]] if end else []
+    rest = text[end or starts[-1] :]
+    if not end and rest.strip(b" \t\r\n]}"):
         lost["events at a place where the file is cut off"] = 1
     facts = _object(text[: begin.start()].rstrip(b" \t\r\n,") + b"}") if begin else {}
     after = rest.lstrip(b" \t\r\n").removeprefix(b"]").lstrip(b" \t\r\n,")
-    return Document(facts | _object(b"{" + after), events)
+    return Document(facts | _object(b"{" + after) if end else facts, events)
 
 
-def _first_object(text: bytes) -> tuple[bytes, bytes]:
-    """The first object of a text and what follows it; nothing if it is not whole."""
-    plain = text.translate(_AS_SPACE).decode("utf-8", "replace")
+def _first_object(text: bytes, start: int) -> int:
+    """Where the first object from here on ends; 0 if it is not whole."""
+    plain = text[start:].decode("latin-1")  # a character is a byte, which is enough to find the end
+    first = len(plain) - len(plain.lstrip(" \t\r\n"))
     try:
-        _, length = json.JSONDecoder().raw_decode(plain)
+        found, length = json.JSONDecoder(strict=False).raw_decode(plain, first)
     except (ValueError, RecursionError):
-        return b"", text
-    return plain[:length].encode(), plain[length:].encode()
+        return 0
+    return start + length if isinstance(found, dict) else 0
 
 
 def _object(text: bytes) -> dict[str, Any]:
