@@ -163,7 +163,7 @@ def test_versions_that_print_0_for_no_number_recompute_nothing(tmp_path: Path) -
     text = """
         aten::mul, seq = 3
             > 5 first
-        MulBackward, seq = 3
+        MulBackward0, seq = 3
             aten::mul, seq = 0
                 > 5 gradient
             aten::conj
