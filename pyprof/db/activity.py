@@ -126,11 +126,17 @@ class Activity:
         return Union(found["start"].values, found["start"].values + found["dur"].values)
 
     @cached_property
+    def ranges(self) -> dict[str, Column]:
+        """Push/pop ranges and RecordFunction events."""
+        return self.store.columns(
+            f"""select id, thread, start, dur, text, args, stack, kind from range
+                where {self._mine} and kind in (0, 3) order by id"""
+        )
+
+    @cached_property
     def cpu(self) -> Union:
         """Time in operator events and in ranges of any text but those of steps."""
-        found = self.store.columns(
-            f"select start, dur, text from range where {self._mine} and kind in (0, 3) order by id"
-        )
+        found = self.ranges
         texts = dict(self.store.rows("select id, text from string"))
         counted = np.zeros(max(texts, default=0) + 1, bool)
         for number in np.unique(found["text"].values).tolist():

@@ -47,6 +47,10 @@ def collectives(store: Store) -> pd.DataFrame:
     device, start, dur, name, dtype, group, size, seq, sent, received as in the table; `instance`: one number for the
     kernels that belong together, -1 where that is unknown; `ranks`: how many they are; `transfer`: the shortest of
     them; `how`."""
+    return store.once("collectives", lambda: _collectives(store))
+
+
+def _collectives(store: Store) -> pd.DataFrame:
     names, rows = store.named(
         """select c.event, e.device, e.start, e.dur, c.name, c.dtype, c.process_group as "group", c.size, c.seq, c.sent,
                   c.received

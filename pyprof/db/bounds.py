@@ -49,7 +49,8 @@ def activities(source: Source) -> list[tuple[Activity, Steps]]:
 
 
 def _steps(source: Source, activity: Activity) -> Steps:
-    return source.once(("steps", activity.worker), lambda: device_steps(source, activity))
+    key = "steps", source.aggregation.id, activity.worker
+    return source.store.once(key, lambda: device_steps(source, activity))
 
 
 def device_steps(source: Source, activity: Activity) -> Steps:

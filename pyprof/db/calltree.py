@@ -85,11 +85,7 @@ def weights(activity: Activity) -> dict[str, Ints]:
 
 def _events(activity: Activity, texts: dict[int, str]) -> dict[str, Column]:
     """Operator events by start, the longer first."""
-    low, high = activity.worker << 40, (activity.worker + 1) << 40
-    found = activity.store.columns(
-        f"""select id, thread, start, dur, text, args, stack, kind from range
-            where id >= {low} and id < {high} and kind in ({_PUSH_POP}, {_EVENT}) order by id"""
-    )
+    found = activity.ranges
     kind, text = found["kind"].values, found["text"].values
     named, calls = np.zeros(max(texts, default=0) + 1, bool), np.zeros(max(texts, default=0) + 1, bool)
     for number in np.unique(text[kind == _PUSH_POP]).tolist():

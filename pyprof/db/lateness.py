@@ -28,7 +28,7 @@ def arrivals(source: Source, spans: list[tuple[int, int]]) -> pd.DataFrame:
     was; `alone`: ns by which it was later than every other rank; `step`: iteration, of the first rank; `place`:
     number of the collective among those of its group in that iteration, missing if the run is not cut into
     iterations."""
-    found = source.once("collectives", lambda: collectives(source.store))
+    found = collectives(source.store)
     inside = pd.Series(within(found, spans), found.index)
     whole = inside.groupby(found["instance"]).transform("all")
     found = found[whole & (found["instance"] >= 0) & found["name"].isin(MUTUAL)].copy()
@@ -67,7 +67,7 @@ def computation(source: Source, found: pd.DataFrame) -> Ints:
     """Per row of `arrivals`, ns in which kernels other than collectives ran on its device, from the end of the last
     collective before it on that device (without: from the beginning) to its start."""
     out = np.zeros(len(found), np.int64)
-    everything = source.once("collectives", lambda: collectives(source.store))
+    everything = collectives(source.store)
     for worker in found["worker"].unique().tolist():
         activity = source.activity(worker)
         for device in found.loc[found["worker"] == worker, "device"].unique().tolist():

@@ -12,12 +12,12 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import numpy as np
@@ -136,12 +136,17 @@ def _tables() -> dict[str, list[str]]:
         return {name: [row[1] for row in connection.execute(f"pragma table_info({name})")] for name in names}
 
 
+_Value = TypeVar("_Value")
+_KEPT = 2_000_000  # events of a recording whose columns several reports share; of more they are read again each time
+
+
 class Store:
     """A database opened for reading; `writing` is for the one who adds an aggregation. Close it, or use `with`."""
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = self._file = Path(path)
         self._recovered: tempfile.TemporaryDirectory[str] | None = None
+        self._known: dict[Any, Any] = {}
         _check(self.path)
         self.connection = self._open("ro")
         try:
@@ -170,6 +175,22 @@ class Store:
             raise FormatError(
                 f"{self.path}: is damaged ({error}). Make it anew from the recording."
             ) from error
+
+    def once(self, key: Any, make: Callable[[], _Value]) -> _Value:
+        """What several reports work out of facts, which never change: once, while the recording is small enough to keep
+        it. It is shared: not to be written to."""
+        if key in self._known:
+            value: _Value = self._known[key]
+            return value
+        value = make()
+        if self.once("events", self._events) <= _KEPT:
+            self._known[key] = value
+        return value
+
+    def _events(self) -> int:
+        count = int(self.rows("select coalesce(sum(calls), 0) from event_block")[0][0])
+        self._known["events"] = count
+        return count
 
     def _recover(self, mode: str) -> sqlite3.Connection:
         """A process was killed while it added to the file: put back what it was before, which a connection that only

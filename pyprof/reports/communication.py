@@ -68,7 +68,7 @@ def communication(source: Source) -> pd.DataFrame:
     sequence number where both are recorded, else by order in the process group, else by order; by order only if all
     ranks have as many of the same kinds, which on one clock end together. The shortest of them is the data transfer:
     its rank came last and waited for nobody. With one rank recorded that is unknown."""
-    found = source.once("collectives", lambda: collectives(source.store))
+    found = collectives(source.store)
     found = found[within(found, spans(source))].copy()
     found["bytes"] = sizes(found)
     for key in ("transfer", "bytes"):

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.db.activity import Activity
 from pyprof.db.allocations import CPU, Allocations, allocations, pairs
 from pyprof.db.calltree import Places, operator_name, places
 from pyprof.db.frames import integer
@@ -84,7 +83,7 @@ def memory(source: Source, show: str) -> Iterator[pd.DataFrame]:
         if show == "curve":
             table = _curve(found)
         else:
-            at = places(Activity(source.store, found.worker), texts, found.thread, found.time)
+            at = places(source.activity(found.worker), texts, found.thread, found.time)
             table = _operators(found, at, texts) if show == "operators" else _allocations(found, at, texts)
         device = None if found.device == CPU else found.device
         table = table.assign(worker=workers[found.worker], device=device, recorded=found.recorded)

@@ -75,14 +75,14 @@ def read(path: Path) -> Trace:
             f"{path}: is JSON without a list of trace events; expected a trace that torch.profiler wrote "
             "(export_chrome_trace)."
         )
-    collector = Collector(lost)
+    collector, count = Collector(lost), len(found.events)
     for events in chunks(found, lost):
         collector.add(events)
     settle(collector)
     trace = _Builder(path, found, collector).trace()
     if not len(trace.ops) and not len(trace.gpu):
         raise FormatError(
-            f"{path}: no operators and no kernels among {len(found.events)} events{trace.told()}. Record with "
+            f"{path}: no operators and no kernels among {count} events{trace.told()}. Record with "
             "torch.profiler and the activities CPU and CUDA."
         )
     return trace

@@ -12,11 +12,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-CHUNK = 1 << 14  # events decoded at a time
+CHUNK = 1 << 14  # events handled at a time
+_AT_ONCE = 1 << 28  # bytes whose events are decoded together: they take three times as much
 UNREADABLE = "events that could not be read"
 # What decoding raises: no JSON, other types than expected, bytes that are not UTF-8, brackets as deep as a stack.
 FAULTS = (msgspec.MsgspecError, UnicodeError, RecursionError)
@@ -38,47 +40,48 @@ class Event(msgspec.Struct, gc=False):
 
 
 class Document(NamedTuple):
-    """A trace: what stands beside the events, and the events as text."""
+    """A trace: what stands beside the events, and the events, decoded or as text."""
 
     facts: dict[str, Any]
-    events: Sequence[Any]
-
-
-class _Whole(msgspec.Struct, gc=False):
-    traceEvents: list[msgspec.Raw]
+    events: list[Any]
 
 
 _Type = TypeVar("_Type")
 _FACTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_WHOLE, _LIST = msgspec.json.Decoder(_Whole), msgspec.json.Decoder(list[msgspec.Raw])
+_LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _EVENT, _EVENTS = msgspec.json.Decoder(Event), msgspec.json.Decoder(list[Event])
 
 
 def document(text: bytes, lost: dict[str, int]) -> Document | None:
     """Cut a text into events; None if there is no list of events in it."""
     text = text.removeprefix(b"\xef\xbb\xbf")
-    start = text[:4096].lstrip()[:1]
     try:
-        if start == b"[":
-            return Document({}, _LIST.decode(text))
-        return Document(_facts(text), _WHOLE.decode(text).traceEvents)
+        if text[:4096].lstrip()[:1] == b"[":
+            return Document({}, _events(text))
+        parts = _FACTS.decode(text)
+        if "traceEvents" in parts:
+            events = _events(parts.pop("traceEvents"))
+            return Document({name: msgspec.json.decode(part) for name, part in parts.items()}, events)
     except FAULTS:
-        return _torn(text, lost)
+        pass
+    return _torn(text, lost)
 
 
-def _facts(text: bytes) -> dict[str, Any]:
-    """What stands beside the events."""
-    found = {}
-    for name, value in _FACTS.decode(text).items():
-        if name != "traceEvents":
-            found[name] = msgspec.json.decode(value)
-    return found
+def _events(text: Any) -> list[Any]:
+    """The events of a list: decoded where that fits, and none of them is odd; else as text."""
+    if len(text) <= _AT_ONCE:
+        with suppress(*FAULTS):
+            return _EVENTS.decode(text)
+    return _LIST.decode(text)
 
 
 def chunks(found: Document, lost: dict[str, int]) -> Iterator[list[Event]]:
-    """The events, some at a time. What is no event is counted."""
-    for low in range(0, len(found.events), CHUNK):
-        yield _decoded(found.events[low : low + CHUNK], lost)
+    """The events, some at a time; they are taken out of the document. What is no event is counted."""
+    left = found.events
+    while left:
+        some = left[:CHUNK]
+        del left[:CHUNK]
+        yield some if isinstance(some[0], Event) else _decoded(some, lost)
 
 
 def _decoded(texts: Sequence[Any], lost: dict[str, int]) -> list[Event]:
