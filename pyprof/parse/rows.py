@@ -311,7 +311,7 @@ def _top_down(nested: list[Ints]) -> list[Ints]:
 
 def _names(trace: Trace, codes: Ints) -> tuple[Ints, list[str], list[str], Ints]:
     """Codes into the names that occur, the full and the short names, and their alphabetical rank."""
-    code, used = pd.factorize(codes, sort=True)  # whatever stands first in the recording
+    code, used = pd.factorize(codes)
     names = [demangle(trace.strings[int(c)]) for c in used]
     rank = np.empty(len(names), np.int64)
     rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))

@@ -130,6 +130,8 @@ def survives(text: bytes, seeds: range, folder: Path) -> None:
         path = folder / name
         path.write_bytes(broken)
         spent, peak = cost(path)
+        if spent > 10 * seconds:  # a busy machine: once more
+            spent = min(spent, cost(path)[0])
         # Where every event is repaired by itself it is 8 times the time.
         assert spent < 20 * seconds + 0.05, seed
         assert peak < 3 * memory + (1 << 20), seed
