@@ -44,25 +44,31 @@ def ranges_of(
     """Ranges, and the data loader's waits among them. Fills `replayed` with the id of the operator event of each GPU
     event, by its row, that a graph's replay told of one."""
     ranges, ops, calls = trace.ranges, trace.ops, trace.functions
-    end = np.where(ranges.end.mask(), ranges.end.values, ranges.start)
-    thread = np.r_[ranges.thread, ops.thread, calls.thread]
-    start, end = np.r_[ranges.start, ops.start, calls.start], np.r_[end, ops.end, calls.end]
-    text = np.r_[ranges.text, ops.name, calls.name]
-    kind = np.r_[ranges.kind, np.full(len(ops), _OPERATOR_EVENT), np.full(len(calls), _FUNCTION)]
-    length, worker = end - start, thread_worker[thread]
-    # Of equal times a range is around a function, that around operators, and these in the order in which they began.
-    turn = np.r_[np.full(len(ranges), -2), plain(ops.order), np.full(len(calls), -1)]
-    order = intervals.order_by(start, thread, lambda some: -length[some], turn)
+    n = len(ranges) + len(ops) + len(calls)
+    end = ranges.end.values
+    if not ranges.end.mask().all():
+        end = np.where(ranges.end.mask(), end, ranges.start)
+    thread, start, text = (_joined(ranges.thread, ops.thread, calls.thread),
+                           _joined(ranges.start, ops.start, calls.start),
+                           _joined(ranges.text, ops.name, calls.name))  # fmt: skip
+    length = _joined(end, ops.end, calls.end) - start
+    kind = _joined(
+        ranges.kind, np.full(len(ops), _OPERATOR_EVENT, np.int8), np.full(len(calls), _FUNCTION, np.int8)
+    )
+    worker = thread_worker[thread]
+    order = intervals.order_by(start, thread, lambda some: -length[some], lambda some: _turns(trace, some))
     if (worker[1:] != worker[:-1]).any() or (len(worker) and worker[0] < 0):
         order = order[np.argsort(worker[order], kind="stable")]
         order = order[worker[order] >= 0]
-    described = np.array([name.startswith("{") for name in trace.strings.texts] or [False], bool)[ops.text]
-    found = np.array([stacks.code(user_frames(one.frames)) for one in trace.stacks] or [0], np.int64)
-    columns = {
-        "seq": _of_middle(len(ranges), Column(ops.seq.values, ops.seq.mask()), len(calls), ranges.seq),
-        "args": _of_middle(len(ranges), Column(ops.text, described), len(calls)),
-        "stack": _of_middle(len(ranges), Column(found[ops.stack], ops.stack >= 0), len(calls)),
-    }
+    columns = {"seq": ranges.seq, "args": Column.missing(n), "stack": Column.missing(n)}
+    if n > len(ranges):
+        described = np.array([name.startswith("{") for name in trace.strings.texts], bool)[ops.text]
+        found = np.array([stacks.code(user_frames(one.frames)) for one in trace.stacks] or [0], np.int64)
+        columns = {
+            "seq": _of_middle(len(ranges), ops.seq, len(calls), ranges.seq),
+            "args": _of_middle(len(ranges), Column(ops.text, described), len(calls)),
+            "stack": _of_middle(len(ranges), Column(found[ops.stack], ops.stack >= 0), len(calls)),
+        }
     identity = ids(worker[order])
     yield "range", table(
         id=identity, thread=thread[order], kind=kind[order], start=start[order],
@@ -79,6 +85,19 @@ def ranges_of(
         of_row = np.full(len(text), -1, np.int64)
         of_row[order] = identity
         replayed.update(zip(placed.tolist(), of_row[len(ranges) + trace.gpu.op[placed]].tolist()))
+
+
+def _joined(first: Ints, second: Ints, third: Ints) -> Ints:
+    """Columns of three tables one after the other, of which the last two are empty in large recordings."""
+    return np.r_[first, second, third] if len(second) or len(third) else first
+
+
+def _turns(trace: Trace, some: Ints) -> Ints:
+    """Of equal times a range is around a function, that around operators, these in the order in which they began."""
+    if not len(trace.ops) and not len(trace.functions):
+        return np.zeros(len(some), np.int8)
+    parts = np.full(len(trace.ranges), -2), plain(trace.ops.order), np.full(len(trace.functions), -1)
+    return np.concatenate(parts)[some]
 
 
 def _of_middle(before: int, middle: Column, after: int, first: Column | None = None) -> Column:

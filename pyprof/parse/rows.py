@@ -99,9 +99,11 @@ def _of_gpu(trace: Trace, found: Spans, forward: Ints, memory: bool) -> tuple[Ro
     trace.drop("GPU events that start before their launch (clock skew, kept)", int(early.sum()))
     trace.drop("GPU events without a launch record (kept)", int((~launched).sum()))
     where = np.where(launched, thread.values, _NONE)
-    span = _of_graphs(found, gpu.op[chosen], found.enclosing(where, launch_start.values))
+    span = _of_graphs(found, gpu.op, chosen, found.enclosing(where, launch_start.values))
     outside = layers_outside(trace, where, launch_start.values)
-    stack = np.where(launched & (span < 0), np.r_[launches.stack, _NONE][launch], _NONE)
+    stack = None
+    if trace.stacks:
+        stack = np.where(launched & (span < 0), np.r_[launches.stack, _NONE][launch], _NONE)
     around = _around(trace, found, forward, span, outside, stack)
     tids = np.array([t.tid for t in trace.threads] + [0], np.int64)
     process = gpu.process[chosen]
@@ -147,7 +149,7 @@ def _of_operators(trace: Trace, found: Spans, forward: Ints) -> tuple[Rows, Ints
     own = self_times(found.start, found.end, found.parent, is_row)[span]
     process = np.array([t.process for t in trace.threads] + [_NONE], np.int32)[thread]
     outside = layers_outside(trace, thread, start)
-    around = _around(trace, found, forward, span, outside, np.full(n, _NONE))
+    around = _around(trace, found, forward, span, outside, None)
     made = Rows(
         process=process, name=name[order], names=names, short_names=short_names, start=start, end=end, duration=own,
         launch_start=Column(start), launch_end=Column(end), correlation=missing, pid=Column(pids[thread]),
@@ -158,14 +160,14 @@ def _of_operators(trace: Trace, found: Spans, forward: Ints) -> tuple[Rows, Ints
     return made, span, np.full(n, _NONE)
 
 
-def _of_graphs(found: Spans, op: Ints, span: Ints) -> Ints:
-    """The span of each row: that of the operator event `op` where a graph's replay told of one."""
-    if not (op >= 0).any():
+def _of_graphs(found: Spans, op: Ints, chosen: Ints, span: Ints) -> Ints:
+    """The span of each row: that of its GPU event's operator event `op`, where a graph's replay told of one."""
+    if op.strides == (0,) or not (op >= 0).any():
         return span
     events = np.flatnonzero(found.event >= 0)
     of_event = np.full(int(found.event.max()) + 1, _NONE, np.int64)
     of_event[found.event[events]] = events
-    return np.where(op >= 0, of_event[op], span)
+    return np.where(op[chosen] >= 0, of_event[op[chosen]], span)
 
 
 def self_times(start: Ints, end: Ints, parent: Ints, counted: Bools) -> Ints:
@@ -196,10 +198,11 @@ def _around(
     forward: Ints,
     span: Ints,
     outside: tuple[Ints, list[tuple[str, ...]]],
-    stack: Ints,
+    stack: Ints | None,
 ) -> dict[str, Any]:
     """Sites, calls and numbers: what rows of both kinds have from the spans around them, which are let go. In output
-    order; `span` is -1 where nothing encloses a row, `stack` the call stack of such a row's launch or -1."""
+    order; `span` is -1 where nothing encloses a row, `stack` the call stack of such a row's launch or -1, None if
+    none was recorded."""
     inside = span >= 0
     if not len(found):
         found, forward = _no_spans(), np.full(1, _NONE, np.int64)
@@ -245,14 +248,15 @@ def _sites(
     path: Ints,
     forward_path: Ints,
     outside: tuple[Ints, list[tuple[str, ...]]],
-    stack: Ints,
+    stack: Ints | None,
     stacks: list[Stack],
 ) -> tuple[Ints, list[Site]]:
     """A Site per distinct (path, path of the forward, names from outside, stack)."""
     layer_set, layers = outside
-    n_paths, n_sets, n_stacks = len(found.places) + 1, len(layers), len(stacks) + 1
+    n_paths, n_sets = len(found.places) + 1, len(layers)
+    n_stacks = 1 if stack is None else len(stacks) + 1
     pairs = (path.astype(np.int64) * n_paths + forward_path + 1) * n_sets + layer_set
-    code, keys = pd.factorize(pairs * n_stacks + stack + 1)
+    code, keys = pd.factorize(pairs if stack is None else pairs * n_stacks + stack + 1)
     code = code.astype(np.int32)
     sites = []
     for key in keys.tolist():
