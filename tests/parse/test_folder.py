@@ -398,6 +398,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
 
     monkeypatch.setattr(pool.subprocess, "Popen", Noted)
     monkeypatch.setattr(pool, "_cores", lambda: 2)
+    monkeypatch.setattr(pool, "_WORTH", 0)
     return found
 
 
