@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events sorted by what they are, as columns.
 
-A category has had several spellings since 2021, and vendors have their own; they are compared in lower case. What runs
-on a device carries the device's number as its process and the stream as its thread; everything else, those of a thread.
-Source: libkineto, output_json.cpp and ActivityType.cpp; notes on each field stand where it is read.
+What runs on a device carries the device's number as its process and the stream as its thread; everything else, those of
+a thread.
 """
 
 from __future__ import annotations
@@ -12,114 +11,39 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from pyprof import intervals
 from pyprof.marker import is_backward, is_qualified
 from pyprof.model import KERNEL, MEMCPY, MEMSET, Column, Ints, Strings
 from pyprof.parse.tracejson.arguments import Key
-from pyprof.parse.tracejson.events import FAULTS, Event, arguments
+from pyprof.parse.tracejson.events import Event, arguments
+from pyprof.parse.tracejson.fields import (
+    ALLOCATION,
+    ANNOTATION,
+    DECODERS,
+    DEVICE_COPY,
+    DEVICE_KERNEL,
+    DEVICE_SET,
+    EITHER,
+    FLOW,
+    IGNORED,
+    LAUNCH,
+    OPERATOR,
+    PYTHON,
+    AllocationArgs,
+    DeviceArgs,
+    LaunchArgs,
+    MetadataArgs,
+    OperatorArgs,
+    of_category,
+)
+from pyprof.parse.tracejson.numbers import either, integers, number_of, triples
 from pyprof.parse.tracejson.times import nanoseconds
 
-(
-    OPERATOR, EITHER, ANNOTATION, LAUNCH, PYTHON, ALLOCATION, FLOW, DEVICE_KERNEL, DEVICE_COPY, DEVICE_SET, IGNORED,
-) = range(11)  # fmt: skip
-_KINDS = {
-    "cpu_op": OPERATOR, "operator": EITHER, "user_annotation": ANNOTATION, "python_function": PYTHON,
-    "kernel": DEVICE_KERNEL, "concurrent_kernel": DEVICE_KERNEL, "mtia_ccp_events": DEVICE_KERNEL,
-    "hpu_op": DEVICE_KERNEL, "gpu_memcpy": DEVICE_COPY, "memcpy": DEVICE_COPY, "gpu_memset": DEVICE_SET,
-    "memset": DEVICE_SET, "cpu_instant_event": ALLOCATION,
-    "cuda_runtime": LAUNCH, "runtime": LAUNCH, "cuda_driver": LAUNCH, "hip_runtime": LAUNCH, "hip_driver": LAUNCH,
-    "xpu_runtime": LAUNCH, "xpu_driver": LAUNCH, "mtia_runtime": LAUNCH, "glow_runtime": LAUNCH,
-    "privateuse1_runtime": LAUNCH, "privateuse1_driver": LAUNCH,
-    "fwdbwd": FLOW, "forward_backward": FLOW,
-    # Copies of what is known (annotations as the device saw them), or nothing that runs.
-    "gpu_user_annotation": IGNORED, "overhead": IGNORED, "trace": IGNORED, "cuda_sync": IGNORED, "cuda_event": IGNORED,
-    "cuda_profiler_range": IGNORED, "ac2g": IGNORED, "async": IGNORED, "async_cpu_to_gpu": IGNORED,
-    "async_gpu": IGNORED, "collective_comm": IGNORED, "external_correlation": IGNORED, "hardware_counters": IGNORED,
-    "mtia_insight": IGNORED, "mtia_counters": IGNORED, "xpu_scope_profiler": IGNORED, "xpu_sync": IGNORED,
-}  # fmt: skip
 _DEVICE_KINDS = {DEVICE_KERNEL: KERNEL, DEVICE_COPY: MEMCPY, DEVICE_SET: MEMSET}
-_RAW = msgspec.Raw(b"")
 _LAST = np.iinfo(np.int64).max
 TIMELESS = "events without a time or a length"
-
-
-def _field(name: str, default: Any = None) -> Any:
-    return msgspec.field(default=default, name=name)
-
-
-class _Communication(msgspec.Struct, gc=False):
-    """What an event says of a collective. Sizes are numbers of elements, of this rank."""
-
-    collective: Any = _field("Collective name")
-    dtype: Any = None
-    sent: Any = _field("In msg nelems")
-    received: Any = _field("Out msg nelems")
-    size: Any = _field("Group size")
-    group: Any = _field("Process Group Name")
-    description: Any = _field("Process Group Description")
-    seq: Any = _field("Seq")
-
-
-class OperatorArgs(_Communication, gc=False):
-    external: Any = _field("External id")
-    index: Any = _field("Ev Idx")
-    seq_nr: Any = _field("Sequence number")
-    forward: Any = _field("Fwd thread id")
-    shapes: msgspec.Raw = _field("Input Dims", _RAW)
-    types: msgspec.Raw = _field("Input type", _RAW)
-    strides: msgspec.Raw = _field("Input Strides", _RAW)
-    concrete: msgspec.Raw = _field("Concrete Inputs", _RAW)
-    stack: Any = _field("Call stack")
-
-
-class DeviceArgs(_Communication, gc=False):
-    device: Any = None
-    context: Any = None
-    stream: Any = None
-    correlation: Any = None
-    external: Any = _field("External id")
-    external_2021: Any = _field("external id")
-    registers: Any = _field("registers per thread")
-    shared_memory: Any = _field("shared memory")
-    occupancy: Any = _field("est. achieved occupancy %")
-    node: Any = _field("graph node id")
-    bytes: Any = None
-    grid: msgspec.Raw = _RAW
-    block: msgspec.Raw = _RAW
-
-
-class LaunchArgs(msgspec.Struct, gc=False):
-    correlation: Any = None
-    kernel: str | None = None
-    node: Any = _field("graph node id")
-
-
-class AllocationArgs(msgspec.Struct, gc=False):
-    kind: Any = _field("Device Type")
-    device: Any = _field("Device Id")
-    address: Any = _field("Addr")
-    bytes: Any = _field("Bytes")
-    allocated: Any = _field("Total Allocated")
-    reserved: Any = _field("Total Reserved")
-
-
-class MetadataArgs(msgspec.Struct, gc=False):
-    name: Any = None
-    labels: Any = None
-
-
-_DECODERS: dict[type, Any] = {
-    kind: msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
-    for kind in (OperatorArgs, DeviceArgs, LaunchArgs, AllocationArgs, MetadataArgs)
-}
-
-
-def of_category(text: str | None) -> int | None:
-    """What events of a category are, None for one that is not known."""
-    return _KINDS.get((text or "").lower())
 
 
 class Parts:
@@ -274,7 +198,7 @@ class Collector:
 
     def _operators(self, events: list[Event], kind: int) -> None:
         events, start, end = self._timed(events)
-        told: list[OperatorArgs] = arguments(_DECODERS[OperatorArgs], events, OperatorArgs())
+        told: list[OperatorArgs] = arguments(DECODERS[OperatorArgs], events, OperatorArgs())
         known, signature, stack = self.signatures, [], []
         for event, args in zip(events, told):
             key = (
@@ -305,7 +229,7 @@ class Collector:
 
     def _annotations(self, events: list[Event], kind: int) -> None:
         events, start, end = self._timed(events)
-        told: list[OperatorArgs] = arguments(_DECODERS[OperatorArgs], events, OperatorArgs())
+        told: list[OperatorArgs] = arguments(DECODERS[OperatorArgs], events, OperatorArgs())
         thread = self._thread(events)
         self.annotations.add(thread=thread, start=start, end=end, name=self._code(events))
         self._communications(events, told, thread, start, end)
@@ -322,7 +246,7 @@ class Collector:
     def _launches(self, events: list[Event], kind: int) -> None:
         events, start, end = self._timed(events)
         code = self.strings.code
-        told: list[LaunchArgs] = arguments(_DECODERS[LaunchArgs], events, LaunchArgs())
+        told: list[LaunchArgs] = arguments(DECODERS[LaunchArgs], events, LaunchArgs())
         self.launches.add(
             thread=self._thread(events), start=start, end=end, name=self._code(events),
             correlation=integers([a.correlation for a in told]), node=integers([a.node for a in told]),
@@ -335,7 +259,7 @@ class Collector:
 
     def _allocations(self, events: list[Event], kind: int) -> None:
         time = nanoseconds([e.ts for e in events])
-        told: list[AllocationArgs] = arguments(_DECODERS[AllocationArgs], events, AllocationArgs())
+        told: list[AllocationArgs] = arguments(DECODERS[AllocationArgs], events, AllocationArgs())
         size = integers([a.bytes for a in told])
         good = time.mask() & size.mask()
         self._lose(TIMELESS, int((~good).sum()))
@@ -363,14 +287,14 @@ class Collector:
 
     def _devices(self, events: list[Event], kind: int) -> None:
         events, start, end = self._timed(events)
-        told: list[DeviceArgs] = arguments(_DECODERS[DeviceArgs], events, DeviceArgs())
+        told: list[DeviceArgs] = arguments(DECODERS[DeviceArgs], events, DeviceArgs())
         get: Callable[[str], Column] = lambda name: integers([getattr(args, name) for args in told])  # noqa: E731
         device, stream = get("device"), get("stream")
         pid, tid = integers([e.pid for e in events]), integers([number_of(e.tid) for e in events])
         external = integers([a.external_2021 if a.external is None else a.external for a in told])
         self.devices.add(
             kind=np.full(len(events), _DEVICE_KINDS[kind], np.int8), start=start, end=end, name=self._code(events),
-            device=_either(device, pid), stream=_either(stream, tid), context=get("context"), bytes=get("bytes"),
+            device=either(device, pid), stream=either(stream, tid), context=get("context"), bytes=get("bytes"),
             correlation=get("correlation"), registers=get("registers"), shared_memory=get("shared_memory"),
             occupancy=get("occupancy"), node=get("node"), external=external,
             grid=triples([a.grid for a in told], self._triples), block=triples([a.block for a in told], self._triples),
@@ -381,79 +305,6 @@ class Collector:
         self.n_devices += len(events)
 
     def _metadata(self, event: Event) -> None:
-        args: MetadataArgs = arguments(_DECODERS[MetadataArgs], [event], MetadataArgs())[0]
+        args: MetadataArgs = arguments(DECODERS[MetadataArgs], [event], MetadataArgs())[0]
         if event.name == "process_name" and isinstance(args.name, str):
             self.process_names[number_of(event.pid)] = args.name
-
-
-def number_of(value: Any) -> int:
-    """A process, thread or stream as a number: many files have texts ("stream 7", "Spans").
-
-    >>> number_of(7), number_of("25738"), number_of("stream 7"), number_of("Spans") < 0
-    (7, 25738, 7, True)
-    """
-    if type(value) is int and abs(value) < 1 << 62:
-        return value
-    text = str(value)
-    digits = text.rpartition(" ")[2]
-    if digits.isascii() and digits.isdigit() and len(digits) < 18:
-        return int(digits)
-    return -1 - sum(byte << 8 * (place % 6) for place, byte in enumerate(text.encode("utf-8", "replace")))
-
-
-def integers(values: Sequence[Any]) -> Column:
-    """Whole numbers, also those that are written as text or with a fraction; missing where there is none.
-
-    >>> found = integers([7, None, "12", 2.9, [1], "x", 1 << 70])
-    >>> found.values.tolist(), found.mask().tolist()
-    ([7, 0, 12, 2, 0, 0, 0], [True, False, True, True, False, False, False])
-    """
-    missing = values.count(None)
-    if missing == len(values) and missing:
-        return Column.missing(len(values))
-    try:
-        given = np.array(
-            values if not missing else [0 if value is None else value for value in values], np.int64
-        )
-        if given.ndim == 1:
-            return Column(given, np.array([value is not None for value in values]) if missing else None)
-    except (TypeError, ValueError, OverflowError):
-        pass
-    out, present = np.zeros(len(values), np.int64), np.zeros(len(values), bool)
-    for place, value in enumerate(values):
-        try:
-            out[place] = int(value)
-            present[place] = True
-        except (TypeError, ValueError, OverflowError):
-            continue
-    return Column(out, present)
-
-
-_NO_TRIPLE = np.zeros(3, np.int64)
-
-
-def triples(texts: Sequence[Any], known: dict[bytes, Any]) -> Column:
-    """Grids and blocks from their texts; `known` remembers those that were seen."""
-    found = []
-    for text in texts:
-        key = bytes(text)
-        if key not in known:
-            known[key] = _triple(key)
-        found.append(known[key])
-    return Column(
-        np.array([_NO_TRIPLE if one is None else one for one in found], np.int64).reshape(-1, 3),
-        np.array([one is not None for one in found], bool),
-    )
-
-
-def _triple(text: bytes) -> Any:
-    try:
-        value = msgspec.json.decode(text, type=tuple[int, int, int]) if text else None
-    except FAULTS:
-        return None
-    return value if value and all(0 <= v < 1 << 31 for v in value) else None
-
-
-def _either(first: Column, second: Column) -> Column:
-    has = first.mask()
-    return Column(np.where(has, first.values, second.values), has | second.mask())

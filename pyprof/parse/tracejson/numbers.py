@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers of events as columns: whatever stands where a number is expected, what is none is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from pyprof.model import Column
+from pyprof.parse.tracejson.events import FAULTS
+
+
+def number_of(value: Any) -> int:
+    """A process, thread or stream as a number: many files have texts ("stream 7", "Spans").
+
+    >>> number_of(7), number_of("25738"), number_of("stream 7"), number_of("Spans") < 0
+    (7, 25738, 7, True)
+    """
+    if type(value) is int and abs(value) < 1 << 62:
+        return value
+    text = str(value)
+    digits = text.rpartition(" ")[2]
+    if digits.isascii() and digits.isdigit() and len(digits) < 18:
+        return int(digits)
+    return -1 - sum(byte << 8 * (place % 6) for place, byte in enumerate(text.encode("utf-8", "replace")))
+
+
+def integers(values: Sequence[Any]) -> Column:
+    """Whole numbers, also those that are written as text or with a fraction; missing where there is none.
+
+    >>> found = integers([7, None, "12", 2.9, [1], "x", 1 << 70])
+    >>> found.values.tolist(), found.mask().tolist()
+    ([7, 0, 12, 2, 0, 0, 0], [True, False, True, True, False, False, False])
+    """
+    missing = values.count(None)
+    if missing == len(values) and missing:
+        return Column.missing(len(values))
+    try:
+        given = np.array(
+            values if not missing else [0 if value is None else value for value in values], np.int64
+        )
+        if given.ndim == 1:
+            return Column(given, np.array([value is not None for value in values]) if missing else None)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    out, present = np.zeros(len(values), np.int64), np.zeros(len(values), bool)
+    for place, value in enumerate(values):
+        try:
+            out[place] = int(value)
+            present[place] = True
+        except (TypeError, ValueError, OverflowError):
+            continue
+    return Column(out, present)
+
+
+_NO_TRIPLE = np.zeros(3, np.int64)
+
+
+def triples(texts: Sequence[Any], known: dict[bytes, Any]) -> Column:
+    """Grids and blocks from their texts; `known` remembers those that were seen."""
+    found = []
+    for text in texts:
+        key = bytes(text)
+        if key not in known:
+            known[key] = _triple(key)
+        found.append(known[key])
+    return Column(
+        np.array([_NO_TRIPLE if one is None else one for one in found], np.int64).reshape(-1, 3),
+        np.array([one is not None for one in found], bool),
+    )
+
+
+def _triple(text: bytes) -> Any:
+    try:
+        value = msgspec.json.decode(text, type=tuple[int, int, int]) if text else None
+    except FAULTS:
+        return None
+    return value if value and all(0 <= v < 1 << 31 for v in value) else None
+
+
+def either(first: Column, second: Column) -> Column:
+    has = first.mask()
+    return Column(np.where(has, first.values, second.values), has | second.mask())
