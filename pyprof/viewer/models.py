@@ -262,6 +262,13 @@ class Finding(Model):
     link: Link | None
 
 
+class Insights(Model):
+    """What the expert rules say, the largest saving first."""
+
+    expert: list[Finding]
+    silent: int = Field(description="Rules that found nothing.")
+
+
 class LedgerPart(Model):
     """A part of a line of the ledger, with the time on the device and its share."""
 
@@ -278,8 +285,14 @@ class LedgerLine(Model):
     parts: list[LedgerPart]
 
 
+class Ledger(Model):
+    """The coverage ledger, of the whole recording."""
+
+    lines: list[LedgerLine]
+
+
 class Overview(Model):
-    """The dashboard."""
+    """The dashboard. What looks at every event arrives by itself: /api/insights, /api/ledger, /api/step_time."""
 
     figures: list[Figure] = Field(description="Every figure of docs/metrics.md.")
     performance: list[Figure] = Field(description="DLProf's Performance Summary.")
@@ -293,12 +306,9 @@ class Overview(Model):
     tensor_cores: Breakdown = Field(
         description="Kernels of eligible operators, with and without tensor cores."
     )
-    step_time: Breakdown = Field(description="The profiler plugin's eight categories, added up.")
     iterations: list[Figure]
     top_operators: Table
     system: list[Figure]
-    expert: list[Finding]
-    ledger: list[LedgerLine]
     notes: list[str] = Field(
         description="What a reader has to know: no GPU, no iterations, records that were lost."
     )
@@ -318,7 +328,7 @@ class Iterations(Model):
 
 
 class KeyOperator(Model):
-    """An operator that could cut the run into iterations. `regular`: its executions end in an even rhythm."""
+    """An operator that could cut the run into iterations."""
 
     id: int
     op_id: str
@@ -502,13 +512,15 @@ class Compare(Model):
 
 
 class SourceText(Model):
-    """A source file that a call stack names, read below the source root; it may have changed since the recording."""
+    """A source file that a call stack names. `origin` recording: as it was when it was recorded; disk: read below the
+    source root, and perhaps changed since."""
 
     file: str
     line: int
-    first: int
+    first: int = Field(description="Number of the first of the lines.")
     lines: list[str]
     total: int
+    origin: Literal["recording", "disk"]
 
 
 Details.model_rebuild()

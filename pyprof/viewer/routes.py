@@ -78,10 +78,6 @@ async def launches(
     worker: WorkerId = None,
     iteration: Annotated[int | None, Query(ge=0, le=MOST, description="Launched in it.")] = None,
     operator: Annotated[int | None, Query(ge=0, le=MOST, description="Id of an operator.")] = None,
-    kernel: Annotated[str, Query(max_length=1000, description="Text in the kernel's name.")] = "",
-    operator_name: Annotated[
-        str, Query(max_length=1000, description="Text in the operator's name or type.")
-    ] = "",
     sort: Sort = None,
     limit: Limit = 25,
     offset: Offset = 0,
@@ -101,8 +97,8 @@ async def launches_count(
     worker: WorkerId = None,
     iteration: Annotated[int | None, Query(ge=0, le=MOST)] = None,
     operator: Annotated[int | None, Query(ge=0, le=MOST)] = None,
-    kernel: Annotated[str, Query(max_length=1000)] = "",
-    operator_name: Annotated[str, Query(max_length=1000)] = "",
+    search: Search = "",
+    filter: Filter = [],
 ) -> models.Count:
     """How many events /api/launches has."""
     raise NotImplementedError
@@ -113,6 +109,28 @@ async def overview(
     run: Run = None, aggregation: AggregationId = None, worker: WorkerId = None
 ) -> models.Overview:
     """The dashboard."""
+    raise NotImplementedError
+
+
+@router.get("/insights")
+async def insights(
+    run: Run = None, aggregation: AggregationId = None, worker: WorkerId = None
+) -> models.Insights:
+    """Findings of the expert rules."""
+    raise NotImplementedError
+
+
+@router.get("/ledger")
+async def ledger(run: Run = None) -> models.Ledger:
+    """How much of the time on the device is explained."""
+    raise NotImplementedError
+
+
+@router.get("/step_time")
+async def step_time(
+    run: Run = None, aggregation: AggregationId = None, worker: WorkerId = None
+) -> models.Breakdown:
+    """The eight categories of the step-time breakdown, added up over the report's steps."""
     raise NotImplementedError
 
 
