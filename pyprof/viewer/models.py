@@ -322,6 +322,7 @@ class Iterations(Model):
     rows: list[list[Cell]]
     offset: int
     total: int
+    filtered: int
     first: int
     last: int
     longest: int | None
