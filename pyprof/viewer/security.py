@@ -82,9 +82,10 @@ class Guard:
 
     def __init__(self, bind: str, token: str | None):
         self.token = token
-        self._network = not loopback(bind)
+        self._single: set[str] = set()
+        self.local = loopback(bind)
         self._names = {"localhost"}
-        if self._network:
+        if not self.local:
             self._names |= {name.lower() for name in _own_names()} | {bind.lower()}
 
     def host(self, header: str) -> bool:
@@ -96,7 +97,7 @@ class Guard:
             address = ipaddress.ip_address(name)
         except ValueError:
             return False
-        return self._network or address.is_loopback
+        return not self.local or address.is_loopback
 
     @property
     def cookie(self) -> str:
@@ -106,6 +107,21 @@ class Guard:
     def matches(self, given: str) -> bool:
         """Whether this is the token."""
         return self.token is not None and hmac.compare_digest(given.encode(), self.token.encode())
+
+    def single(self) -> str | None:
+        """A token for one visit: for the browser that is opened, whose command line every user of the machine can see."""
+        if self.token is None:
+            return None
+        code = new_token()
+        self._single.add(code)
+        return code
+
+    def visits(self, given: str) -> bool:
+        """Whether this is the token, or one for a single visit, which is used up."""
+        if given in self._single:
+            self._single.discard(given)
+            return True
+        return self.matches(given)
 
 
 def _own_names() -> set[str]:
@@ -167,7 +183,7 @@ class Security:
         guard = self._guard
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=1000)
         given = [value for name, value in query if name == "token"]
-        if given and not api and scope["method"] in ("GET", "HEAD") and guard.matches(given[-1]):
+        if given and not api and scope["method"] == "GET" and guard.visits(given[-1]):
             rest = urlencode([pair for pair in query if pair[0] != "token"])
             where = quote(scope["path"], safe="/") + (f"?{rest}" if rest else "")
             return self._welcome("/" + where.lstrip("/"), headers)
