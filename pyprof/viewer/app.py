@@ -45,9 +45,15 @@ def build(server: Server, static: Path = page.STATIC) -> FastAPI:
         await server.library.close()
 
     app = FastAPI(
-        title="PyProf viewer", version=pyprof.__version__, docs_url=None, redoc_url=None, openapi_url="/api/openapi.json",
-        lifespan=life, responses=_PROBLEM, redirect_slashes=False,
-    )  # fmt: skip
+        title="PyProf viewer",
+        version=pyprof.__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api/openapi.json",
+        lifespan=life,
+        responses=_PROBLEM,
+        redirect_slashes=False,
+    )
     app.state.server = server
     for module in (routes, rows, work):
         app.include_router(module.router)
@@ -84,9 +90,11 @@ async def _http(request: Request, error: Exception) -> Response:
         return _problem(Trouble("missing", f"There is nothing at {request.url.path}."))
     trouble = Trouble("parameter", f"{error.detail}.")
     return JSONResponse(
-        trouble.body | {"status": error.status_code}, error.status_code, error.headers,
+        trouble.body | {"status": error.status_code},
+        error.status_code,
+        error.headers,
         media_type="application/problem+json",
-    )  # fmt: skip
+    )
 
 
 async def _gone(request: Request, error: Exception) -> Response:
@@ -95,5 +103,6 @@ async def _gone(request: Request, error: Exception) -> Response:
 
 async def _unknown(request: Request, error: Exception) -> Response:
     _LOG.error("%s %s", request.method, request.url.path, exc_info=error)
-    return _problem(Trouble("internal", f"The server made a mistake ({type(error).__name__}); its terminal says more."))
-
+    return _problem(
+        Trouble("internal", f"The server made a mistake ({type(error).__name__}); its terminal says more.")
+    )

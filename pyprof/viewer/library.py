@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is served: a file, or the runs of a folder, each opened when it is asked for.
 
-An input is never changed. A profile database is read where it is; a recording becomes a database in the cache (`cache`)
-first. An aggregation is added to a database of the cache; of a profile database a copy goes there, which is served from
-then on, also after a restart, until the input changes. Before each request the input is looked at: one that was replaced
-is opened anew, one that is gone is said to be gone.
+An input is never changed. A profile database is read where it is; a recording becomes a database in the cache
+(`cache`) first. An aggregation is added to a database of the cache; of a profile database a copy goes there, which is
+served from then on, also after a restart, until the input changes. Before each request the input is looked at: one that
+was replaced is opened anew, one that is gone is said to be gone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pyprof.db import store
 from pyprof.errors import PyProfError
@@ -28,6 +28,7 @@ from pyprof.viewer.guarded import Pool
 from pyprof.viewer.models import Run
 from pyprof.viewer.problems import Trouble, of_file
 
+State = Literal["new", "opening", "ready", "failed"]
 _LOOK = 2.0  # seconds between two looks at what a folder holds
 
 
@@ -110,7 +111,9 @@ class Library:
         out = []
         for name in self.runs():
             going, failed = self._imports.get(name), self._failed.get(name)
-            state = "ready" if name in self._opened else "opening" if going else "failed" if failed else "new"
+            state: State = (
+                "ready" if name in self._opened else "opening" if going else "failed" if failed else "new"
+            )
             out.append(
                 Run(name=name, state=state, progress=going.progress if going else float(state == "ready"),
                     detail=str(failed[1]) if failed and state == "failed" else None)
@@ -127,7 +130,9 @@ class Library:
             self._looked = float("-inf")
             runs = self.runs()
         if name not in runs:
-            raise Trouble("missing", f"There is no run {name!r}; choose from {', '.join(list(runs)[:20])}.", "run")
+            raise Trouble(
+                "missing", f"There is no run {name!r}; choose from {', '.join(list(runs)[:20])}.", "run"
+            )
         path, opened = runs[name], self._opened.get(name)
         if opened is not None and path.is_dir() and time.monotonic() - opened.looked < _LOOK:
             return opened

@@ -49,8 +49,17 @@ def _plain(part: pa.Table) -> pa.Table:
 
 @TASKS.register("file")
 def file(
-    session: Session, told: Told, name: str, options: dict[str, str], aggregation: int, worker: int | None,
-    target: str, format: str, title: str, search: str, filters: list[str],
+    session: Session,
+    told: Told,
+    name: str,
+    options: dict[str, str],
+    aggregation: int,
+    worker: int | None,
+    target: str,
+    format: str,
+    title: str,
+    search: str,
+    filters: list[str],
 ) -> dict[str, Any]:
     """A report of any length as a file, with the rows that pass the filters."""
     from pyprof.viewer.exports import sink
@@ -105,13 +114,21 @@ def ledger(session: Session, told: Told) -> list[dict[str, Any]]:
     found = made(session.store, apart=False)
     lines: dict[str, list[dict[str, Any]]] = {}
     for row in found.astype(object).where(found.notna(), None).to_dict("records"):
-        lines.setdefault(row["line"], []).append({key: row[key] for key in ("part", "time", "count", "share")})
+        lines.setdefault(row["line"], []).append(
+            {key: row[key] for key in ("part", "time", "count", "share")}
+        )
     return [{"line": line, "parts": parts} for line, parts in lines.items()]
 
 
 @TASKS.register("memory")
 def memory(
-    session: Session, told: Told, aggregation: int, worker: int | None, points: int, start: int | None, end: int | None
+    session: Session,
+    told: Told,
+    aggregation: int,
+    worker: int | None,
+    points: int,
+    start: int | None,
+    end: int | None,
 ) -> list[dict[str, Any]]:
     """Curves of memory in use."""
     from pyprof.db.allocations import CPU, allocations
