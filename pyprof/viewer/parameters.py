@@ -31,9 +31,8 @@ Filter = Annotated[
     Query(
         max_length=20,
         description="Rows where a column fulfils a condition, KEY:CONDITION; all of several. Numbers: >5ms, <=2.5KB, "
-        "10..20us (units ns us ms s, B KB MB GB, %). digits alone are looked for in the number as it is written. Booleans: 1 or 0."
-        " Texts: what they hold, =TEXT exactly. Any: ? is "
-        "unknown, !? known.",
+        "10..20us (units ns us ms s, B KB MB GB KiB MiB GiB, %); digits alone are looked for in the number as it is "
+        "written. Booleans: 1 or 0. Texts: what they hold, =TEXT exactly. Any: ? is unknown, !? known.",
     ),
 ]
 Format = Annotated[Literal["csv", "json", "xlsx", "pdf", "md", "parquet"], Query()]
