@@ -93,13 +93,22 @@ class Asking:
 
 @contextmanager
 def serving(
-    path: Path | str, bind: str = "127.0.0.1", token: str | None = None, root: str | None = None, static: Path | None = None
+    path: Path | str,
+    bind: str = "127.0.0.1",
+    token: str | None = None,
+    root: str | None = None,
+    static: Path | None = None,
 ) -> Iterator[Asking]:
     """A server in a thread."""
     server, guard = Server(Library(str(path)), root), Guard(bind, token)
     more = {"static": static} if static else {}
     config = uvicorn.Config(
-        create(server, guard, **more), log_level="error", access_log=False, ws="none", timeout_graceful_shutdown=1
+        create(server, guard, **more),
+        log_level="error",
+        server_header=False,
+        access_log=False,
+        ws="none",
+        timeout_graceful_shutdown=1,
     )
     running = uvicorn.Server(config)
     sockets = listening("127.0.0.1", 0)

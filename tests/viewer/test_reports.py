@@ -72,7 +72,10 @@ def test_sorting_is_that_of_pandas(client, prof, key, down):
     table = prof.report("iteration")
     table[key] = table[key].astype(object)
     known = table[table[key].notna()].sort_values(
-        key, ascending=not down, kind="stable", key=lambda s: s.map(lambda v: v.casefold() if isinstance(v, str) else v)
+        key,
+        ascending=not down,
+        kind="stable",
+        key=lambda s: s.map(lambda v: v.casefold() if isinstance(v, str) else v),
     )
     wanted = [*known["start"], *table[table[key].isna()]["start"]]
     assert [row["start"] for row in found] == wanted
@@ -81,7 +84,9 @@ def test_sorting_is_that_of_pandas(client, prof, key, down):
 def test_sorting_by_two_columns(client, prof):
     found = client.table("/api/reports/iteration", limit=1000, sort="kernel,-dur")
     table = prof.report("iteration")
-    order = table.assign(k=table["kernel"].astype(str).str.casefold()).sort_values(["k", "dur"], ascending=[True, False])
+    order = table.assign(k=table["kernel"].astype(str).str.casefold()).sort_values(
+        ["k", "dur"], ascending=[True, False]
+    )
     assert [(row["kernel"], row["dur"]) for row in found] == list(zip(order["kernel"], order["dur"]))
 
 
@@ -123,7 +128,9 @@ def test_search_of_digits_ignores_separators(client, prof):
     table = prof.report("op_type")
     number = f"{int(table['cpu'].max()):,}"
     plain = number.replace(",", "")
-    assert client.json("/api/reports/op_type", search=number) == client.json("/api/reports/op_type", search=plain)
+    assert client.json("/api/reports/op_type", search=number) == client.json(
+        "/api/reports/op_type", search=plain
+    )
     assert client.json("/api/reports/op_type", search=plain)["filtered"] >= 1
 
 
