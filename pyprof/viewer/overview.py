@@ -228,9 +228,8 @@ def _top(source: Source) -> models.Table:
     """DLProf's Top 10 GPU Ops."""
     made = find("detail")
     frame = made.table(source)
-    named = frame[~frame["op_id"].str.startswith("unassociated").fillna(False)] if len(frame) else frame
-    named = named.sort_values("gpu", ascending=False, kind="stable")
-    named = named[named["gpu"].fillna(0) > 0].head(TOP)
+    frame = frame.sort_values("gpu", ascending=False, kind="stable")
+    named = frame[frame["gpu"].fillna(0) > 0].head(TOP)
     columns = [next(column for column in made.columns if column.key == key) for key in _TOP_COLUMNS]
     rows: list[list[Cell]] = plain_rows(named, [column.key for column in columns])
     return models.Table(
