@@ -28,6 +28,7 @@ _PROBLEM: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": models.Problem, "description": "A problem."},
     "5XX": {"model": models.Problem, "description": "A problem of the server, or one that passes."},
 }
+_MEDIA = "application/problem+json"
 
 
 def create(server: Server, guard: Guard, static: Path = page.STATIC) -> ASGIApp:
@@ -63,12 +64,28 @@ def build(server: Server, static: Path = page.STATIC) -> FastAPI:
     app.add_exception_handler(GoneError, _gone)
     app.add_exception_handler(Exception, _unknown)
     page.add(app, static)
+    made = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        return _with_problems(made())
+
+    app.openapi = openapi  # type: ignore[method-assign]
     return app
+
+
+def _with_problems(schema: dict[str, Any]) -> dict[str, Any]:
+    """Problems have a media type of their own, which FastAPI cannot be told."""
+    for operations in schema["paths"].values():
+        for operation in operations.values():
+            for code, answer in operation["responses"].items():
+                if code in _PROBLEM and "application/json" in answer["content"]:
+                    answer["content"] = {_MEDIA: answer["content"].pop("application/json")}
+    return schema
 
 
 def _problem(trouble: Trouble) -> Response:
     headers = {"retry-after": "1"} if trouble.type == "opening" else None
-    return JSONResponse(trouble.body, trouble.status, headers, media_type="application/problem+json")
+    return JSONResponse(trouble.body, trouble.status, headers, media_type=_MEDIA)
 
 
 async def _known(request: Request, error: Exception) -> Response:
@@ -93,7 +110,7 @@ async def _http(request: Request, error: Exception) -> Response:
         trouble.body | {"status": error.status_code},
         error.status_code,
         error.headers,
-        media_type="application/problem+json",
+        media_type=_MEDIA,
     )
 
 

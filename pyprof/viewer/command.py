@@ -96,7 +96,7 @@ async def _serve(name: str, arguments: argparse.Namespace) -> None:
     if root is not None and not Path(root).is_dir():
         raise UsageError(f"--source-root {root}: is no folder.")
     sockets = listening(arguments.bind, arguments.port)
-    library = Library(arguments.file)
+    library = Library(arguments.file, warm=True)
     try:
         await _opened(name, library)
         asyncio.get_running_loop().run_in_executor(None, cache.prune)

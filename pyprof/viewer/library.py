@@ -68,10 +68,11 @@ def _stem(name: str) -> str:
 
 
 class Library:
-    """A path and what is served of it."""
+    """A path and what is served of it. `warm`: start a process for what costs before somebody asks."""
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, warm: bool = False):
         self.path = Path(path)
+        self._warm = warm
         self._runs: dict[str, Path] = {}
         self._looked = float("-inf")
         self._opened: dict[str, Opened] = {}
@@ -130,9 +131,8 @@ class Library:
             self._looked = float("-inf")
             runs = self.runs()
         if name not in runs:
-            raise Trouble(
-                "missing", f"There is no run {name!r}; choose from {', '.join(list(runs)[:20])}.", "run"
-            )
+            known = "one file is served" if "" in runs else f"choose from {', '.join(list(runs)[:20])}"
+            raise Trouble("missing", f"There is no run {name!r}; {known}.", "run")
         path, opened = runs[name], self._opened.get(name)
         if opened is not None and path.is_dir() and time.monotonic() - opened.looked < _LOOK:
             return opened
@@ -166,7 +166,8 @@ class Library:
         if name in self._opened:  # somebody was faster
             return self._opened[name]
         opened = self._opened[name] = Opened(name, path, database, stamp)
-        opened.engine.warm()
+        if self._warm:
+            opened.engine.warm()
         return opened
 
     def _import(self, name: str, path: Path, stamp: Stamp, target: Path) -> None:

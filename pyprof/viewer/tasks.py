@@ -4,7 +4,8 @@ Arrow table behind it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -202,20 +203,16 @@ def aggregate(
     return {"aggregation": made.id}
 
 
-def _writable(session: Session, target: str, told: Told) -> Any:
-    from collections.abc import Iterator
-    from contextlib import contextmanager
-
+@contextmanager
+def _writable(session: Session, target: str, told: Told) -> Iterator[str]:
+    """The database in the cache: the one that is served, or that another server has made meanwhile; else a copy."""
     from pyprof.db import store
 
-    @contextmanager
-    def given() -> Iterator[str]:
-        told(0.0, "copying")
-        if Path(target) == session.path:
-            yield target
-            return
-        with store.written(target) as name, store.Store(session.path) as database:
+    told(0.0, "copying")
+    if Path(target).exists():
+        yield target
+        return
+    with store.written(target) as name:
+        with store.Store(session.path) as database:
             database.copy(name)
-            yield name
-
-    return given()
+        yield name

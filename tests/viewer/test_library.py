@@ -53,7 +53,8 @@ def test_a_file_that_is_deleted_is_said_to_be_gone(copied):
         path.unlink()
         for route in ("profile", "overview", "reports/detail", "launches", "iterations"):
             found = client.json(f"/api/{route}", 410)
-            assert found["type"] == "vanished" and str(path) in found["detail"]
+            assert found["type"] == "vanished"
+            assert str(path) in found["detail"]
         assert client.http.post("/api/aggregations", json={"start": 1}).status_code == 410
         path.write_bytes(data)  # and back again
         assert client.json("/api/iterations")["total"] == STEPS
@@ -73,7 +74,8 @@ def test_other_schemas(copied, major, minor, type_):
     with serving(path) as client:
         found = client.json("/api/profile", 409)
         assert found["type"] == type_
-        assert f"{major}.{minor}" in found["detail"] and "1.0" in found["detail"]
+        assert f"{major}.{minor}" in found["detail"]
+        assert "1.0" in found["detail"]
 
 
 def test_files_that_are_no_profile(tmp_path, copied):
@@ -130,7 +132,8 @@ def test_a_folder_of_runs(tmp_path, made):
         assert states == {"a": "ready", "b": "ready", "c": "new", "made_dldb.sqlite": "new"}
         assert client.json("/api/iterations", run="made_dldb.sqlite")["total"] == STEPS
         compared = client.json("/api/compare", base="a", other="b")
-        assert compared["notes"] and "2 iterations" in compared["notes"][0]
+        assert compared["notes"]
+        assert "2 iterations" in compared["notes"][0]
         base, other = (session.load(folder / name) for name in "ab")
         assert compared["table"]["rows"] == cells(base.diff(other))
         figures = {one["key"]: one for one in compared["figures"]}
@@ -153,10 +156,12 @@ def test_two_servers_of_one_database(copied):
     path = copied()
     with serving(path) as one, serving(path) as two:
         assert one.json("/api/iterations") == two.json("/api/iterations")
-        jobs = [one.job(start=0, stop=1), two.job(start=2, stop=3)]
-        assert [asking.done(job)["state"] for asking, job in zip((one, two), jobs)] == ["done", "done"]
+        assert one.done(one.job(start=0, stop=1))["state"] == "done"
+        assert two.done(two.job(start=2, stop=3))["state"] == "done"
         for asking in (one, two):
             assert asking.json("/api/iterations")["total"] == STEPS
+        ranges = [(found["first"], found["last"]) for found in two.json("/api/profile")["aggregations"]]
+        assert ranges == [(0, STEPS - 1), (0, 1), (2, 3)]
 
 
 def test_what_nobody_opened_for_long_is_removed(tmp_path, monkeypatch):

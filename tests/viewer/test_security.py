@@ -127,7 +127,9 @@ def test_the_first_visit_sets_a_cookie(locked):
         assert first.status_code == 303
         assert first.headers["location"] == "/ops?sort=-gpu"
         cookie = first.headers["set-cookie"]
-        assert "HttpOnly" in cookie and "SameSite=strict" in cookie and "Path=/" in cookie
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        assert "Path=/" in cookie
         assert browser.get("/ops?sort=-gpu").status_code == 200
         assert browser.get("/api/profile").status_code == 200
 
@@ -241,7 +243,7 @@ def test_headers(locked, path):
 )  # fmt: skip
 def test_statements_that_are_refused(made, statement):
     store = Guarded(made)
-    with pytest.raises(sqlite3.DatabaseError, match="not authorized|readonly|prohibited|denied"):
+    with pytest.raises(sqlite3.DatabaseError, match=r"not authorized|readonly|prohibited|denied"):
         store.connection.execute(statement).fetchall()
     store.close()
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Views that are no reports: the dashboard, events, iterations, details. Numbers are counted by hand from `steps`: in step
-i kernels of 70, 30 + i, 12 and 8 + i ns and a copy of 25 ns, of which the one of 70 ns uses tensor cores."""
+"""Views that are no reports: the dashboard, events, iterations, details. Numbers are counted by hand from `steps`: in
+step i kernels of 70, 30 + i, 12 and 8 + i ns and a copy of 25 ns; the one of 70 ns uses tensor cores."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def source(prof) -> Source:
 def test_profile(client, made, prof):
     found = client.json("/api/profile")
     assert found["name"] == "net"
-    assert found["run"] == "" and [run["state"] for run in found["runs"]] == ["ready"]
+    assert found["run"] == ""
+    assert [run["state"] for run in found["runs"]] == ["ready"]
     assert found["gpu"] is True
     assert [worker["id"] for worker in found["workers"]] == [0]
     (one,) = found["aggregations"]
@@ -93,8 +94,8 @@ def test_performance_summary(client, prof):
     found = [(one["heading"], one["value"]) for one in client.json("/api/overview")["performance"]]
     wall = source(prof).window.wall
     assert [heading for heading, _ in found] == [
-        "Wall Clock Time", "Tensor Core Kernel Efficiency", "GPU Utilization", "Total Iterations", "Profiled Iterations",
-        "Start Iteration", "Stop Iteration", "Average Iteration Time",
+        "Wall Clock Time", "Tensor Core Kernel Efficiency", "GPU Utilization", "Total Iterations",
+        "Profiled Iterations", "Start Iteration", "Stop Iteration", "Average Iteration Time",
     ]  # fmt: skip
     values = dict(found)
     assert values["Total Iterations"] == values["Profiled Iterations"] == STEPS
@@ -187,7 +188,8 @@ def test_iterations(client, prof):
         assert sum(parts) == row["duration"]
         i = row["iteration"]
         assert (row["kernels"], row["tc_kernels"], row["kernel_ns"], row["tc_ns"]) == (4, 1, 120 + 2 * i, 70)
-        assert row["memory_ns"] == 25 and row["devices"] == 1
+        assert row["memory_ns"] == 25
+        assert row["devices"] == 1
         assert row["average_ns"] == 145 + 2 * i
         assert row["average_share"] == pytest.approx(100 * (145 + 2 * i) / row["duration"])
         assert row["aggregated"] is True
@@ -227,11 +229,13 @@ def test_events_of_a_small_recording_are_a_table(client, prof):
     assert [row["iteration"] for row in rows] == wanted["iteration"].tolist()
     assert [row["name"] for row in rows] == wanted["name"].tolist()
     assert [row["launch"] for row in rows] == wanted["launch"].tolist()
-    assert [row["uses_tc"] for row in rows] == [None if v is None or v != v else v for v in wanted["uses_tc"].astype(object).where(wanted["uses_tc"].notna(), None)]  # fmt: skip
+    used = wanted["uses_tc"].astype(object).where(wanted["uses_tc"].notna(), None).tolist()
+    assert [row["uses_tc"] for row in rows] == used
     kernels = [row for row in rows if row["kind"] == "kernel"]
     assert {row["grid"] for row in kernels} >= {"40, 1, 1", "200, 1, 1"}
     found = client.json("/api/launches", iteration=2, sort="-dur")
-    assert found["paged"] and found["total"] == 5
+    assert found["paged"]
+    assert found["total"] == 5
     assert client.json("/api/launches/count", filter="kernel:volta") == {
         "total": 5 * STEPS,
         "filtered": 2 * STEPS,
@@ -415,9 +419,11 @@ def test_thinned_curves_keep_their_extremes(values, points):
     found = np.array(values, np.int64)
     kept = thinned(found, points)
     assert len(kept) <= points + 2
-    assert kept[0] == 0 and kept[-1] == len(values) - 1
+    assert kept[0] == 0
+    assert kept[-1] == len(values) - 1
     assert list(kept) == sorted(set(kept.tolist()))
-    assert found[kept].max() == max(values) and found[kept].min() == min(values)
+    assert found[kept].max() == max(values)
+    assert found[kept].min() == min(values)
     if len(values) <= points:
         assert len(kept) == len(values)
 
