@@ -59,7 +59,8 @@ def test_on_loopback_its_own_names(locked, host):
 @pytest.mark.parametrize(
     "host",
     ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "evil.example:8000", f"{ADDRESS}:8000",
-     "0.0.0.0:8000", "localhost:8000:1", "a@localhost", "", "[::1", "localhost.", "2130706433", "0x7f.1", MACHINE + ".evil.example"],
+     "0.0.0.0:8000", "localhost:8000:1", "a@localhost", "", "[::1", "localhost.", "2130706433", "0x7f.1",
+     MACHINE + ".evil.example"],
 )  # fmt: skip
 def test_on_loopback_no_other(locked, host):
     found = ask(locked, host=host)
