@@ -10,6 +10,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from pyprof.errors import FormatError
 from pyprof.viewer.guarded import Deadline, Guarded, Pool
 from pyprof.viewer.problems import Trouble
 from pyprof.viewer.security import Guard
@@ -249,16 +250,34 @@ def test_statements_that_are_refused(made, statement):
     store.close()
 
 
-def test_a_hostile_view_cannot_write(copied):
+@pytest.mark.parametrize(
+    "code",
+    [
+        "create view evil as select 1",
+        "create trigger evil after insert on meta begin delete from event; end",
+        "create virtual table evil using fts5 (a)",
+    ],
+)
+def test_a_database_with_code_is_refused(copied, code):
     path = copied()
     with sqlite3.connect(path) as connection:
-        connection.execute("create trigger t after insert on meta begin delete from event; end")
-        connection.execute("create view evil as select load_extension('/tmp/x.so') as a")
+        connection.execute(code)
     connection.close()
-    store = Guarded(path)
-    with pytest.raises(sqlite3.DatabaseError):
-        store.connection.execute("select * from evil").fetchall()
-    store.close()
+    with pytest.raises(FormatError, match=r"holds code \(evil\)"):
+        Guarded(path)
+    with serving(path) as client:
+        assert client.json("/api/profile", 409)["type"] == "damaged"
+
+
+def test_a_table_that_is_a_view(copied):
+    """It would be asked in place of the table, without the authorizer where columns are read at once."""
+    path = copied()
+    with sqlite3.connect(path) as connection:
+        connection.execute("alter table iteration rename to real")
+        connection.execute("create view iteration as select * from real")
+    connection.close()
+    with pytest.raises(FormatError, match="holds code"):
+        Guarded(path)
 
 
 def test_a_statement_ends_when_time_is_up(made):
