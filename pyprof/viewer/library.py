@@ -61,7 +61,7 @@ class Opened:
 
 
 def _stem(name: str) -> str:
-    for ending in (store.SUFFIX, ".pt.trace.json.gz", ".trace.json.gz", ".json.gz"):
+    for ending in (store.SUFFIX, ".pt.trace.json.gz", ".trace.json.gz", ".json.gz", ".tar.gz"):
         if name.endswith(ending) and name != ending:
             return name[: -len(ending)]
     return Path(name).stem or name
