@@ -38,7 +38,7 @@ from pyprof.parse.tracejson.fields import (
     OperatorArgs,
     of_category,
 )
-from pyprof.parse.tracejson.numbers import either, integers, number_of, triples
+from pyprof.parse.tracejson.numeric import either, integers, number_of, triples
 from pyprof.parse.tracejson.times import nanoseconds
 
 _DEVICE_KINDS = {DEVICE_KERNEL: KERNEL, DEVICE_COPY: MEMCPY, DEVICE_SET: MEMSET}
