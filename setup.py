@@ -38,11 +38,16 @@ setup(
         "pyarrow",
         "rich",
     ],
-    extras_require={"cupti": ["cupti-python>=13.0.1"], "tensorboard": ["tensorboard"]},
+    extras_require={
+        "cupti": ["cupti-python>=13.0.1"],
+        "tensorboard": ["tensorboard"],
+        "viewer": ["fastapi", "uvicorn", "XlsxWriter", "fpdf2"],
+    },
     entry_points={
         "console_scripts": [
             "pyprof = pyprof.cli:main",
             "dlprof = pyprof.dlprof.command:main",
+            "dlprofviewer = pyprof.viewer.command:dlprofviewer",
             "prof.py = pyprof.prof.prof:main",
         ]
     },

@@ -7,6 +7,7 @@ pyprof prof --csv net.dict
 pyprof report op_type net.sqlite    one of DLProf's reports
 pyprof diff before.sqlite after.sqlite   what two runs differ in
 pyprof save net.sqlite -o net_dldb.sqlite
+pyprof view net.sqlite              a page of it in the browser
 pyprof export -o net.json.gz net.sqlite   a trace for Perfetto
 pyprof info net.sqlite              what a recording holds
 pyprof info                         who can record the GPU here
@@ -99,6 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser(
         "export", help="write a trace for Perfetto or tools of Nsight Systems", add_help=False
     )
+    commands.add_parser("view", help="show a recording or a profile database in the browser", add_help=False)
     commands.add_parser("info", help="say what a recording holds", add_help=False)
     return parser
 
@@ -148,6 +150,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from pyprof.exporting import main as export
 
         return export(words[1:])
+    if words[:1] == ["view"]:
+        from pyprof.viewer.command import view
+
+        return view(words[1:])
     if words[:1] == ["report"]:
         from pyprof.dlprof.report import report
 

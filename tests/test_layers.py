@@ -34,7 +34,8 @@ STANDS_ON = {
     "estimating": CORE | {"prof", "capture"},
     "totals": CORE | {"prof", "capture", "estimating"},
     "dlprof": CORE | {"parse", "db", "metrics", "reports", "rules"},
-    "cli": CORE | {"parse", "prof", "capture", "session", "info", "totals", "dlprof", "exporting"},
+    "viewer": CORE | {"parse", "prof", "db", "metrics", "reports", "rules"},
+    "cli": CORE | {"viewer", "parse", "prof", "capture", "session", "info", "totals", "dlprof", "exporting"},
     "__init__": CORE | {"capture", "nvtx", "session", "prof", "estimating"},
     "__main__": {"cli"},
 }

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The application: routes, errors as problems, the page, and the layer of security around them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.types import ASGIApp
+
+import pyprof
+from pyprof.errors import PyProfError
+from pyprof.viewer import models, page, routes, rows, work
+from pyprof.viewer.asking import GoneError, Server
+from pyprof.viewer.problems import Trouble, of_error
+from pyprof.viewer.security import Guard, Security
+
+_LOG = logging.getLogger("pyprof.viewer")
+_PROBLEM: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": models.Problem, "description": "A problem."},
+    "5XX": {"model": models.Problem, "description": "A problem of the server, or one that passes."},
+}
+
+
+def create(server: Server, guard: Guard, static: Path = page.STATIC) -> ASGIApp:
+    """The application around what is served."""
+    return Security(GZipMiddleware(build(server, static), 1400, 5), guard)
+
+
+def build(server: Server, static: Path = page.STATIC) -> FastAPI:
+    """The application without the layer of security."""
+
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await server.jobs.close()
+        await server.library.close()
+
+    app = FastAPI(
+        title="PyProf viewer", version=pyprof.__version__, docs_url=None, redoc_url=None, openapi_url="/api/openapi.json",
+        lifespan=life, responses=_PROBLEM, redirect_slashes=False,
+    )  # fmt: skip
+    app.state.server = server
+    for module in (routes, rows, work):
+        app.include_router(module.router)
+    app.add_exception_handler(PyProfError, _known)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(GoneError, _gone)
+    app.add_exception_handler(Exception, _unknown)
+    page.add(app, static)
+    return app
+
+
+def _problem(trouble: Trouble) -> Response:
+    headers = {"retry-after": "1"} if trouble.type == "opening" else None
+    return JSONResponse(trouble.body, trouble.status, headers, media_type="application/problem+json")
+
+
+async def _known(request: Request, error: Exception) -> Response:
+    assert isinstance(error, PyProfError)
+    return _problem(of_error(error))
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = [str(part) for part in first["loc"] if part not in ("query", "path", "body")]
+    name = where[0] if where else None
+    return _problem(Trouble("parameter", f"{name or 'The body'}: {first['msg']}.", name))
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        return _problem(Trouble("missing", f"There is nothing at {request.url.path}."))
+    trouble = Trouble("parameter", f"{error.detail}.")
+    return JSONResponse(
+        trouble.body | {"status": error.status_code}, error.status_code, error.headers,
+        media_type="application/problem+json",
+    )  # fmt: skip
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    return Response(status_code=499)  # nobody reads it
+
+
+async def _unknown(request: Request, error: Exception) -> Response:
+    _LOG.error("%s %s", request.method, request.url.path, exc_info=error)
+    return _problem(Trouble("internal", f"The server made a mistake ({type(error).__name__}); its terminal says more."))
+

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that works out what looks at every event: reports, rules, imports, re-aggregations.
+
+It is started as `python -c`, reads a task per line of JSON on stdin, and answers on stdout with lines of progress and
+one line that says how many bytes follow. It ends when stdin does, however the server went; a database that it was
+writing is whole or not there. Killing it is how a task is cancelled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from pyprof.errors import PyProfError
+from pyprof.viewer.problems import of_error, of_file
+
+Told = Callable[[float, str], None]
+_LEAST = 0.2  # seconds between two lines of progress
+
+
+class Session:
+    """The database that tasks are about, and what several of them need."""
+
+    def __init__(self, path: str):
+        self.path = Path(path)
+        self._sources: dict[tuple[int, int | None], Any] = {}
+
+    @property
+    def store(self) -> Any:
+        """The database. Raises FormatError."""
+        if "_store" not in self.__dict__:
+            from pyprof.viewer.guarded import Guarded
+
+            self._store = Guarded(self.path)
+        return self._store
+
+    def source(self, aggregation: int, worker: int | None) -> Any:
+        """An aggregation of the database; the last one is kept with what its reports share."""
+        from pyprof.db.aggregate import aggregations
+        from pyprof.db.source import Source
+
+        key = aggregation, worker
+        if key not in self._sources:
+            found = next(one for one in aggregations(self.store) if one.id == aggregation)
+            self._sources = {key: Source(self.store, found, worker)}
+        return self._sources[key]
+
+
+def main() -> None:
+    """Serve tasks until stdin ends."""
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no answer
+    session = Session(sys.argv[1])
+    with suppress(BrokenPipeError):  # the server has gone
+        for line in sys.stdin.buffer:
+            _answer(out, session, json.loads(line))
+
+
+def _answer(out: BinaryIO, session: Session, task: dict[str, Any]) -> None:
+    from pyprof.viewer.tasks import TASKS
+
+    last = 0.0
+
+    def told(share: float, what: str = "") -> None:
+        nonlocal last
+        if time.monotonic() - last >= _LEAST:
+            last = time.monotonic()
+            _line(out, {"progress": share, "what": what})
+
+    try:
+        result = TASKS[task["task"]](session, told, **task["args"])
+    except PyProfError as error:
+        path = Path(task["args"].get("source", session.path))
+        trouble = of_file(path, error) if task["task"] == "import" else of_error(error)
+        _line(out, {"trouble": trouble.body})
+        return
+    except MemoryError:
+        _line(out, {"trouble": of_error(PyProfError("There is not enough memory for this.")).body})
+        return
+    _send(out, result)
+
+
+def _send(out: BinaryIO, result: Any) -> None:
+    table: pa.Table | None = None
+    if isinstance(result, tuple):
+        result, table = result
+    body = BytesIO()
+    if table is not None:
+        with pa.ipc.new_stream(body, table.schema) as writer:
+            writer.write_table(table)
+    _line(out, {"result": result, "size": body.tell()})
+    out.write(body.getvalue())
+    out.flush()
+
+
+def _line(out: BinaryIO, value: dict[str, Any]) -> None:
+    out.write(json.dumps(value).encode() + b"\n")
+    out.flush()

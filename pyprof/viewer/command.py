@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pyprof view FILE` and `dlprofviewer FILE`: serve a profile until ctrl-C.
+
+Everything that can be wrong (the file, the port, an extra that is not installed) is one sentence before anything is
+served. The URL goes to stdout, everything else to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import getpass
+import os
+import socket
+import sys
+import webbrowser
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyprof import __version__
+from pyprof.errors import PyProfError, UsageError
+
+if TYPE_CHECKING:
+    from pyprof.viewer.library import Library
+    from pyprof.viewer.security import Guard
+
+PORT = 8000
+_FILE = "profile database, recording of pyprof, nsys, nvprof or torch.profiler, or a folder of runs"
+_NEEDS = ("fastapi", "uvicorn", "xlsxwriter", "fpdf")
+_QUIET = 1.0  # seconds before progress is shown
+
+
+def view(argv: Sequence[str] | None = None) -> int:
+    """`pyprof view`; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="pyprof view", description="Example: pyprof view net.sqlite")
+    parser.add_argument("file", help=_FILE)
+    _common(parser)
+    parser.add_argument(
+        "--token", action=argparse.BooleanOptionalAction, default=True,
+        help="whether a visitor needs the token that is in the URL; default: yes",
+    )  # fmt: skip
+    parser.add_argument("--source-root", metavar="DIR", help="folder below which source files may be shown")
+    parser.add_argument("--no-browser", action="store_true", help="open no browser")
+    return _guarded("pyprof view", parser.parse_args(argv))
+
+
+def dlprofviewer(argv: Sequence[str] | None = None) -> int:
+    """`dlprofviewer`, with DLProf's options; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="dlprofviewer", description="Example: dlprofviewer dlprof_dldb.sqlite"
+    )
+    parser.add_argument("--version", action="version", version=f"dlprofviewer of PyProf {__version__}")
+    _common(parser)
+    parser.add_argument("database", help=_FILE)
+    found = parser.parse_args(argv)
+    more = argparse.Namespace(file=found.database, token=True, source_root=None, no_browser=False)
+    for name in ("bind", "port"):
+        setattr(more, name, getattr(found, name))
+    return _guarded("dlprofviewer", more)
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-b", "--bind", metavar="ADDRESS", default="localhost",
+        help="address to listen on, 0.0.0.0 is every one of this machine; default: %(default)s",
+    )  # fmt: skip
+    parser.add_argument("-p", "--port", metavar="PORT", type=_port, default=PORT, help="default: %(default)s")
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) < 65536):
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: a number from 0 (any that is free) to 65535")
+    return int(text)
+
+
+def _guarded(name: str, arguments: argparse.Namespace) -> int:
+    try:
+        with suppress(KeyboardInterrupt):
+            asyncio.run(_serve(name, arguments))
+    except PyProfError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+async def _serve(name: str, arguments: argparse.Namespace) -> None:
+    """Open, listen, say where, serve. Raises PyProfError."""
+    _installed(name)
+    from pyprof.viewer import cache
+    from pyprof.viewer.library import Library
+    from pyprof.viewer.security import Guard, new_token
+
+    root = arguments.source_root
+    if root is not None and not Path(root).is_dir():
+        raise UsageError(f"--source-root {root}: is no folder.")
+    sockets = listening(arguments.bind, arguments.port)
+    library = Library(arguments.file)
+    try:
+        await _opened(name, library)
+        asyncio.get_running_loop().run_in_executor(None, cache.prune)
+        guard = Guard(arguments.bind, new_token() if arguments.token else None)
+        await _run(name, arguments, library, guard, sockets, root)
+    finally:
+        await library.close()
+        for one in sockets:
+            one.close()
+
+
+def _installed(name: str) -> None:
+    from importlib.util import find_spec
+
+    missing = [module for module in _NEEDS if find_spec(module) is None]
+    if missing:
+        raise PyProfError(
+            f"{name} needs {', '.join(missing)}: install the extra with \"pip install 'torch-pyprof[viewer]'\"."
+        )
+
+
+def listening(bind: str, port: int) -> list[socket.socket]:
+    """Sockets for an address: of `localhost` both kinds of loopback where there are two. Raises PyProfError."""
+    try:
+        found = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"-b {bind}: is no address of this machine.") from error
+    found.sort(key=lambda one: one[0] != socket.AF_INET)
+    out: list[socket.socket] = []
+    for family, kind, protocol, _, address in found:
+        try:
+            out.append(_listen(family, kind, protocol, (address[0], port, *address[2:])))
+        except OSError as error:
+            if out and family == socket.AF_INET6:  # no IPv6 here, or somebody else's: the first is enough
+                continue
+            for one in out:
+                one.close()
+            raise _refused(bind, port, error) from error
+        port = out[0].getsockname()[1]
+    return out
+
+
+def _listen(family: int, kind: int, protocol: int, address: Any) -> socket.socket:
+    made = socket.socket(family, kind, protocol)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+        made.listen(128)
+        made.setblocking(False)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def _refused(bind: str, port: int, error: OSError) -> PyProfError:
+    import errno
+
+    if error.errno == errno.EADDRINUSE:
+        return PyProfError(f"port {port} is in use; choose another one with -p {port + 1 if port < 65535 else 0}.")
+    if error.errno == errno.EACCES:
+        return PyProfError(f"port {port} is not for everybody; choose one above 1023 with -p.")
+    if error.errno == errno.EADDRNOTAVAIL:
+        return UsageError(f"-b {bind}: is no address of this machine.")
+    return PyProfError(f"cannot listen on {bind}, port {port} ({os.strerror(error.errno or 0)}).")
+
+
+async def _opened(name: str, library: Library) -> None:
+    """Open what is served before anything is said: of a folder of several runs each when it is asked for."""
+    runs = library.runs()
+    if len(runs) > 1:
+        return
+    progress = _Progress(name)
+    try:
+        await library.wait(next(iter(runs)), progress.told)
+    finally:
+        progress.done()
+
+
+class _Progress:
+    """A line on a terminal while a recording is read for the first time."""
+
+    def __init__(self, name: str):
+        import time
+
+        self._name, self._clock = name, time.monotonic
+        self._start, self._shown = time.monotonic(), False
+
+    def told(self, share: float, what: str) -> None:
+        if self._clock() - self._start < _QUIET:
+            return
+        if sys.stderr.isatty():
+            print(f"\r{self._name}: {what} {100 * share:3.0f} %\x1b[K", end="", file=sys.stderr, flush=True)
+        elif not self._shown:
+            print(f"{self._name}: reading the recording for the first time ...", file=sys.stderr, flush=True)
+        self._shown = True
+
+    def done(self) -> None:
+        if self._shown and sys.stderr.isatty():
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+async def _run(
+    name: str, arguments: argparse.Namespace, library: Library, guard: Guard, sockets: list[socket.socket], root: str | None
+) -> None:
+    import uvicorn
+
+    from pyprof.viewer.app import create
+    from pyprof.viewer.asking import Server
+
+    config = uvicorn.Config(
+        create(Server(library, root), guard), log_level="warning", access_log=False, server_header=False,
+        proxy_headers=False, ws="none", lifespan="on", timeout_graceful_shutdown=2,
+    )  # fmt: skip
+    port = sockets[0].getsockname()[1]
+    for line in announcement(arguments.bind, port, guard):
+        print(line, flush=True)
+    if guard.token is None and not guard.local:
+        print(f"{name}: whoever reaches port {port} of this machine sees the profile.", file=sys.stderr)
+    if not arguments.no_browser and has_browser():
+        code = guard.single()
+        url = f"http://localhost:{port}/" if guard.local else f"http://{_host(arguments.bind)}:{port}/"
+        asyncio.get_running_loop().run_in_executor(None, _browse, url + (f"?token={code}" if code else ""))
+    else:
+        for line in tunnel(port):
+            print(line, flush=True)
+    await uvicorn.Server(config).serve(sockets=sockets)
+
+
+def announcement(bind: str, port: int, guard: Guard) -> list[str]:
+    """Where the page is."""
+    query = f"?token={guard.token}" if guard.token else ""
+    return [f"http://{'localhost' if guard.local else _host(bind)}:{port}/{query}"]
+
+
+def _host(bind: str) -> str:
+    """A name for the address that is listened on, as others reach it."""
+    if bind in ("0.0.0.0", "::", ""):
+        return _address()
+    return f"[{bind}]" if ":" in bind else bind
+
+
+def _address() -> str:
+    """This machine's address in the network; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "localhost"
+
+
+def tunnel(port: int) -> list[str]:
+    """How to reach the page from another machine."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "USER"
+    return [f"From another machine: ssh -L {port}:localhost:{port} {user}@{socket.gethostname()}"]
+
+
+def has_browser() -> bool:
+    """Whether a browser can be opened where the person sits."""
+    if os.environ.get("SSH_CONNECTION") or os.environ.get("SSH_TTY"):
+        return False
+    if sys.platform not in ("darwin", "win32") and not (
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    ):
+        return False
+    try:
+        webbrowser.get()
+    except webbrowser.Error:
+        return False
+    return True
+
+
+def _browse(url: str) -> None:
+    with suppress(webbrowser.Error, OSError):
+        webbrowser.open(url)

@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the drawer shows of whatever is selected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyprof.db.source import Source
+from pyprof.metrics import FIGURES
+from pyprof.model import DIRECTIONS
+from pyprof.reports import Column
+from pyprof.reports.sums import MINE, SPREADS, spreads
+from pyprof.viewer import events, roofline, tables
+from pyprof.viewer.models import Cell, Details, Figure, Frame, NamedTable, Partner, Text
+from pyprof.viewer.problems import Trouble
+from pyprof.viewer.tables import columns_of
+
+ROWS = 50  # of a table in the drawer
+_KERNELS = (
+    Column("kernel", "Kernel Name", "", "Whole name.", str),
+    Column("calls", "Calls", "count", "How often it ran."),
+    Column("gpu", "GPU Time (ns)", "ns", FIGURES["kernel_gpu"].text),
+    Column("gpu_min", "Min (ns)", "ns", "The shortest."),
+    Column("gpu_max", "Max (ns)", "ns", "The longest."),
+    Column("uses_tc", "Using TC", "", "Whether it used tensor cores; empty if its name does not tell.", bool),
+)
+_OPERATORS = (
+    Column("name", "Op Name", "", "Operator that launched it.", str),
+    Column("direction", "Direction", "", "fprop or bprop.", str),
+    *_KERNELS[1:5],
+)
+_TC = "case when s.kind = 3 then null when max(s.tc = 1) then 1 when max(s.tc = 3) then null else 0 end"
+_FACTS = "select name, op_id, type, direction, module, stack, params, dtype, shapes, eligible, dtype_ok from operator"
+
+
+def operator(source: Source, id: str) -> Details:
+    """An operator by its op_id, or its number. Raises Trouble."""
+    number = _number(source, "select id from operator where op_id = ?", "operator", id, "operator")
+    row = source.store.rows(f"{_FACTS} where id = ?", (number,))[0]
+    name, op_id, type_, direction, module, stack, params, dtype, shapes, eligible, dtype_ok = row
+    point = roofline.of_operator(source, number)
+    texts = _texts(
+        ("op_id", "Op ID", op_id), ("type", "Op Type", type_), ("module", "Module", module), ("shapes", "Input Shapes", shapes),
+        ("dtype", "Data Type", dtype), ("params", "Parameters", params),
+    )  # fmt: skip
+    return Details(
+        kind="op", id=op_id, title=name or op_id, subtitle=_subtitle(type_, _way(direction)),
+        figures=[*_sums(source, number), _flag("eligible", "TC Eligible", eligible, "Whether tensor cores could do it."), _flag("dtype_ok", "Data Type Fits", dtype_ok, "Whether tensor cores of this GPU take its data type.")],
+        texts=texts, stack=_frames(source, stack), partners=_pair(source, number, direction), roofline=point,
+        tables=[_kernels(source, number)],
+    )  # fmt: skip
+
+
+def kernel(source: Source, id: str) -> Details:
+    """A kernel by its number, or its name. Raises Trouble."""
+    number = _number(source, "select id from kernel_name where name = ?", "kernel_name", id, "kernel")
+    name, short, kind = source.store.rows("select name, short_name, kind from kernel_name where id = ?", (number,))[0]
+    point = roofline.of_kernel(source, number)
+    rows = source.store.rows(
+        f"""select o.name, case o.direction when 0 then 'fprop' when 1 then 'bprop' end, sum(s.calls), sum(s.gpu),
+                   min(s.gpu_min), max(s.gpu_max), o.op_id
+            from op_kernel_stat s join operator o on o.id = s.operator
+            where {MINE} and s.name = :name group by s.operator order by sum(s.gpu) desc, o.id""",
+        _which(source) | {"name": number},
+    )
+    calls, gpu = sum(row[2] for row in rows), sum(row[3] for row in rows)
+    figures = [
+        _figure("calls", calls), _figure("kernel_gpu", gpu),
+        Figure(key="gpu_avg", heading="Avg. GPU Time", value=gpu / calls if calls else None, unit="ns", text="Mean of a call."),
+        Figure(key="gpu_min", heading="Min GPU Time", value=min((row[4] for row in rows), default=None), unit="ns", text="The shortest."),
+        Figure(key="gpu_max", heading="Max GPU Time", value=max((row[5] for row in rows), default=None), unit="ns", text="The longest."),
+    ]  # fmt: skip
+    table = NamedTable(
+        title="Operators", columns=columns_of(_OPERATORS), rows=[list(row[:6]) for row in rows[:ROWS]], kind="op",
+        ids=[row[6] for row in rows[:ROWS]], total=len(rows),
+    )  # fmt: skip
+    return Details(
+        kind="kernel", id=str(number), title=short or name, subtitle=kind or "", figures=figures,
+        texts=_texts(("name", "Whole Name", name)), stack=[], partners=[], roofline=point, tables=[table],
+    )  # fmt: skip
+
+
+def launch(source: Source, id: str) -> Details:
+    """A GPU event by its number. Raises Trouble."""
+    number = _digits(id, "launch")
+    rows = source.store.rows(
+        """select e.operator, e.op, e.name, n.name, n.short_name, o.name, o.op_id, s.stack, s.module, e.graph
+           from event e join kernel_name n on n.id = e.name join operator o on o.id = e.operator
+           left join site s on s.id = e.site where e.id = ?""",
+        (number,),
+    )
+    if not rows:
+        raise Trouble("missing", f"There is no launch {id}.")
+    _, execution, kernel_id, name, short, op_name, op_id, stack, module, graph = rows[0]
+    shown = events.one(source, number)
+    figures = [
+        Figure(key=column.key, heading=column.heading, value=value, unit=column.unit, text=column.text)
+        for column, value in shown
+        if column.key not in ("id", "kernel", "name", "op_id")
+    ]
+    partners = [
+        Partner(relation="operator", kind="op", id=op_id, title=op_name or op_id),
+        Partner(relation="kernel", kind="kernel", id=str(kernel_id), title=short or name),
+    ]
+    step = next((value for column, value in shown if column.key == "iteration"), None)
+    if step is not None:
+        partners.append(Partner(relation="iteration", kind="iteration", id=str(step), title=f"iteration {step}"))
+    texts = _texts(
+        ("kernel", "Kernel Name", name), ("name", "Op Name", op_name), ("module", "Module", module),
+        ("execution", "Execution", None if execution is None else str(execution)),
+        ("graph", "Graph", None if graph is None else str(graph)),
+    )  # fmt: skip
+    return Details(
+        kind="launch", id=str(number), title=short or name, subtitle=op_name or "", figures=figures, texts=texts,
+        stack=_frames(source, stack), partners=partners, roofline=roofline.of_kernel(source, kernel_id), tables=[],
+    )  # fmt: skip
+
+
+def iteration(source: Source, id: str) -> Details:
+    """An iteration of the cut by its number, of the worker if one is chosen, else of the first that has it. Raises
+    Trouble."""
+    number = _digits(id, "iteration")
+    frame = tables.iterations(source)
+    rows = frame.select(filters=[f"iteration:={number}"])
+    if not len(rows):
+        raise Trouble("missing", f"There is no iteration {id} in this aggregation's cut.")
+    cells = frame.cells(rows[:1])[0]
+    figures = [
+        Figure(key=column.key, heading=column.heading, value=value, unit=column.unit, text=column.text)
+        for column, value in zip(frame.columns, cells)
+        if column.key not in ("worker_id",)
+    ]
+    made = tables.iteration_operators(source, number)
+    places = made.select()[:ROWS]
+    op_id = [column.key for column in made.columns].index("op_id")
+    found = made.cells(places)
+    table = NamedTable(
+        title="Operators", columns=columns_of(made.columns), rows=found, kind="op",
+        ids=[str(row[op_id]) for row in found], total=made.rows,
+    )  # fmt: skip
+    return Details(
+        kind="iteration", id=str(number), title=f"Iteration {number}", subtitle=str(cells[0]), figures=figures, texts=[],
+        stack=[], partners=[], roofline=None, tables=[table],
+    )  # fmt: skip
+
+
+# --- pieces
+
+
+def _number(source: Source, query: str, table: str, id: str, what: str) -> int:
+    """The number of a row, by name or by number. Raises Trouble."""
+    found = source.store.rows(query, (id,))
+    if not found and id.isascii() and id.isdecimal() and len(id) < 16:
+        found = source.store.rows(f"select id from {table} where id = ?", (int(id),))
+    if not found:
+        raise Trouble("missing", f"There is no {what} {id!r} in this profile.")
+    return int(found[0][0])
+
+
+def _digits(id: str, what: str) -> int:
+    if not (id.isascii() and id.isdecimal() and len(id) < 17):
+        raise Trouble("missing", f"There is no {what} {id!r}: expected its number.")
+    return int(id)
+
+
+def _which(source: Source) -> dict[str, int | None]:
+    return {"aggregation": source.aggregation.id, "worker": source.worker}
+
+
+def _way(direction: int) -> str:
+    return "" if DIRECTIONS[direction] == "na" else DIRECTIONS[direction]
+
+
+def _subtitle(*parts: str | None) -> str:
+    return ", ".join(part for part in parts if part)
+
+
+def _texts(*found: tuple[str, str, str | None]) -> list[Text]:
+    return [Text(key=key, heading=heading, value=value) for key, heading, value in found if value]
+
+
+def _figure(key: str, value: Cell) -> Figure:
+    one = FIGURES[key]
+    return Figure(key=key, heading=one.heading, value=value, unit=one.unit, text=one.text)
+
+
+def _flag(key: str, heading: str, value: int | None, text: str) -> Figure:
+    return Figure(key=key, heading=heading, value=None if value is None else bool(value), unit="", text=text)
+
+
+def _sums(source: Source, number: int) -> list[Figure]:
+    """What the operator's executions in the window add up to."""
+    names, rows = source.store.named(
+        f"""select sum(s.calls) as calls, sum(s.kernels) as kernels, sum(s.tc_kernels) as tc_kernels,
+                   sum(s.kernel) as kernel, sum(s.tc) as tc, {spreads()} from op_stat s
+            where {MINE} and s.operator = :operator""",
+        _which(source) | {"operator": number},
+    )
+    sums = dict(zip(names, rows[0]))
+    hidden = () if source.gpu else ("tc_kernels", "tc", "overhead", "idle")
+    out = [_figure(key, None if key in hidden else sums[key]) for key in ("calls", "kernels", "tc_kernels", "kernel", "tc")]
+    for key in SPREADS:
+        one = FIGURES[key]
+        for end, heading, text in (
+            ("", one.heading, one.text), ("_avg", f"Avg. {one.heading}", "Mean of an execution."),
+            ("_min", f"Min {one.heading}", "The smallest."), ("_max", f"Max {one.heading}", "The largest."),
+        ):  # fmt: skip
+            value = None if key in hidden else sums[key + end]
+            out.append(Figure(key=key + end, heading=heading, value=value, unit=one.unit, text=text))
+    return out
+
+
+def _kernels(source: Source, number: int) -> NamedTable:
+    rows = source.store.rows(
+        f"""select n.name, sum(s.calls), sum(s.gpu), min(s.gpu_min), max(s.gpu_max), {_TC}, s.name
+            from op_kernel_stat s join kernel_name n on n.id = s.name
+            where {MINE} and s.operator = :operator group by s.name order by sum(s.gpu) desc, s.name""",
+        _which(source) | {"operator": number},
+    )
+    cells: list[list[Any]] = [[*row[:5], None if row[5] is None else bool(row[5])] for row in rows[:ROWS]]
+    return NamedTable(
+        title="Kernels", columns=columns_of(_KERNELS), rows=cells, kind="kernel",
+        ids=[str(row[6]) for row in rows[:ROWS]], total=len(rows),
+    )  # fmt: skip
+
+
+def _pair(source: Source, number: int, direction: int) -> list[Partner]:
+    """The operator whose executions are the forward of this one's, or the backward."""
+    forward = source.store.rows(
+        """select o.op_id, o.name from op b join op f on f.id = b.forward join operator o on o.id = f.operator
+           where b.operator = ? and b.forward is not null limit 1""",
+        (number,),
+    )
+    out = [Partner(relation="forward", kind="op", id=row[0], title=row[1] or row[0]) for row in forward]
+    if DIRECTIONS[direction] != "bprop":
+        backward = source.store.rows(
+            """select o.op_id, o.name from op b join op f on f.id = b.forward join operator o on o.id = b.operator
+               where b.forward is not null and f.operator = ? limit 1""",
+            (number,),
+        )
+        out += [Partner(relation="backward", kind="op", id=row[0], title=row[1] or row[0]) for row in backward]
+    return out
+
+
+def _frames(source: Source, stack: int | None) -> list[Frame]:
+    rows = source.store.rows("select frames from stack where id = ?", (stack,)) if stack is not None else []
+    return frames(rows[0][0] if rows and rows[0][0] else "")
+
+
+def frames(text: str) -> list[Frame]:
+    """Lines of a call stack, outermost first.
+
+    >>> [(one.file, one.line) for one in frames("/a/train.py:12\\nnet.py:7")]
+    [('/a/train.py', 12), ('net.py', 7)]
+    """
+    out = []
+    for entry in text.splitlines():
+        file, _, line = entry.rpartition(":")
+        if file and line.isascii() and line.isdecimal():
+            out.append(Frame(file=file, line=int(line), readable=False))
+        elif entry:
+            out.append(Frame(file=entry, line=0, readable=False))
+    return out
+

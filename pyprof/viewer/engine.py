@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server's end of its child processes: tasks, answers that are kept, cancellation.
+
+One answer is worked out once, however many ask for it, and kept while there is room. When nobody waits for a task any
+more it is ended. Children that have nothing to do end after a while: they hold columns of millions of events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+
+from pyprof.viewer.problems import Trouble
+
+Told = Callable[[float, str], None]
+Answer = tuple[Any, pa.Table | None]
+_START = "import sys; sys.path[:] = sys.argv.pop().split(chr(10)); from pyprof.viewer.child import main; main()"
+_LINE = 1 << 26  # longest line of an answer
+_CHILDREN = 3  # of a database at once
+_IDLE = 60.0  # seconds that a child waits for another task
+_GRACE = 1.0  # seconds that a task may still take when nobody waits for it
+_ROOM = 96 << 20  # bytes of answers that are kept
+
+
+class Child:
+    """A process that does one task after the other."""
+
+    def __init__(self, process: asyncio.subprocess.Process):
+        self.process = process
+
+    @staticmethod
+    async def start(path: str) -> Child:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", _START, path, "\n".join(sys.path), stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE, limit=_LINE, start_new_session=True,
+        )  # fmt: skip
+        return Child(process)
+
+    async def do(self, task: str, args: dict[str, Any], told: Told = lambda share, what: None) -> Answer:
+        """Do a task. Raises Trouble. Cancelled, the process is of no use any more."""
+        reader, writer = self.process.stdout, self.process.stdin
+        assert reader is not None
+        assert writer is not None
+        try:
+            writer.write(json.dumps({"task": task, "args": args}).encode() + b"\n")
+            await writer.drain()
+            while True:
+                line = await reader.readline()
+                if not line:
+                    raise Trouble("internal", "The process that worked on this was ended; ask again.")
+                found = json.loads(line)
+                if "progress" in found:
+                    told(found["progress"], found["what"])
+                elif "trouble" in found:
+                    body = found["trouble"]
+                    raise Trouble(body["type"], body["detail"], body["parameter"])
+                else:
+                    data = await reader.readexactly(found["size"])
+                    return found["result"], pa.ipc.open_stream(data).read_all() if data else None
+        except (ConnectionError, asyncio.IncompleteReadError) as error:
+            raise Trouble("internal", "The process that worked on this was ended; ask again.") from error
+
+    @property
+    def alive(self) -> bool:
+        return self.process.returncode is None
+
+    async def stop(self) -> None:
+        """End it, whatever it does."""
+        if self.alive:
+            with suppress(ProcessLookupError):
+                self.process.kill()
+        await self.process.wait()
+        transport = getattr(self.process, "_transport", None)
+        if transport is not None:
+            transport.close()
+
+
+class Engine:
+    """Children of one database, and answers."""
+
+    def __init__(self, path: str):
+        self.path = path
+        self._idle: list[tuple[Child, asyncio.TimerHandle]] = []
+        self._free = asyncio.Semaphore(_CHILDREN)
+        self._background = asyncio.Semaphore(1)
+        self._answers: OrderedDict[str, _Answer] = OrderedDict()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def ask(
+        self, task: str, shape: Callable[[Answer], Any], background: bool = False, shown: str = "", **args: Any
+    ) -> Any:
+        """The answer to a task as `shape` makes it, from the kept ones if it is there; `shown` tells shapes of one task
+        apart. `background`: one of them at a time, so that they leave room for others."""
+        key = json.dumps([task, shown, args], sort_keys=True)
+        found = self._answers.get(key)
+        if found is None or found.failed:
+            found = self._answers[key] = _Answer(self._work(task, args, shape, background))
+        self._answers.move_to_end(key)
+        try:
+            return await found.wait()
+        except BaseException:
+            if found.failed and self._answers.get(key) is found:
+                del self._answers[key]
+            raise
+        finally:
+            self._forget()
+
+    async def once(self, task: str, **args: Any) -> Any:
+        """The answer to a task that is not kept."""
+        return (await self._do(task, args))[0]
+
+    async def _work(
+        self, task: str, args: dict[str, Any], shape: Callable[[Answer], Any], background: bool
+    ) -> Any:
+        if background:
+            async with self._background:
+                answer = await self._do(task, args)
+        else:
+            answer = await self._do(task, args)
+        return await asyncio.to_thread(shape, answer)
+
+    async def _do(self, task: str, args: dict[str, Any]) -> Answer:
+        async with self._free:
+            child = await self._child()
+            try:
+                answer = await child.do(task, args)
+            except Trouble:
+                self._rest(child)
+                raise
+            except BaseException:
+                await asyncio.shield(child.stop())
+                raise
+            self._rest(child)
+            return answer
+
+    async def _child(self) -> Child:
+        while self._idle:
+            child, timer = self._idle.pop()
+            timer.cancel()
+            if child.alive:
+                return child
+            await child.stop()
+        return await Child.start(self.path)
+
+    def _rest(self, child: Child) -> None:
+        """Give a child back; it ends if nothing comes."""
+        if self._closed or not child.alive:
+            self._later(child.stop())
+            return
+        timer = asyncio.get_running_loop().call_later(_IDLE, self._retire, child)
+        self._idle.append((child, timer))
+
+    def _retire(self, child: Child) -> None:
+        self._idle = [pair for pair in self._idle if pair[0] is not child]
+        self._later(child.stop())
+
+    def _later(self, work: Awaitable[None]) -> None:
+        task: asyncio.Task[None] = asyncio.ensure_future(work)  # type: ignore[assignment]
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def warm(self) -> None:
+        """Start a child before somebody asks."""
+        self._later(self._start())
+
+    async def _start(self) -> None:
+        with suppress(OSError):
+            self._rest(await Child.start(self.path))
+
+    def _forget(self) -> None:
+        """Let go of the answers that were not asked for longest, while there are too many."""
+        total = sum(one.size for one in self._answers.values())
+        for key in list(self._answers)[:-1]:
+            if total <= _ROOM:
+                break
+            if self._answers[key].done:
+                total -= self._answers.pop(key).size
+
+    async def close(self) -> None:
+        """End everything."""
+        self._closed = True
+        for answer in self._answers.values():
+            answer.cancel()
+        idle, self._idle = self._idle, []
+        for child, timer in idle:
+            timer.cancel()
+            await child.stop()
+        for answer in self._answers.values():
+            await answer.ended()
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class _Answer:
+    """An answer that is being worked out, or is there."""
+
+    def __init__(self, work: Awaitable[Any]):
+        self._task: asyncio.Task[Any] = asyncio.ensure_future(work)  # type: ignore[assignment]
+        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())  # seen, if nobody waits
+        self._waiting = 0
+
+    async def wait(self) -> Any:
+        """The answer. Who leaves last ends the work, unless it is done soon."""
+        self._waiting += 1
+        try:
+            return await asyncio.shield(self._task)
+        finally:
+            self._waiting -= 1
+            if not self._waiting and not self._task.done():
+                asyncio.get_running_loop().call_later(_GRACE, self._abandon)
+
+    def _abandon(self) -> None:
+        if not self._waiting:
+            self._task.cancel()
+
+    def cancel(self) -> None:
+        self._task.cancel()
+
+    async def ended(self) -> None:
+        with suppress(BaseException):
+            await self._task
+
+    @property
+    def done(self) -> bool:
+        return self._task.done()
+
+    @property
+    def failed(self) -> bool:
+        return self._task.done() and (self._task.cancelled() or self._task.exception() is not None)
+
+    @property
+    def size(self) -> int:
+        if not self.done or self.failed:
+            return 0
+        return int(getattr(self._task.result(), "nbytes", 1000))
+
+
+
+
+class Kept:
+    """Tables that the server has read itself, those that were not asked for longest let go when there are too many."""
+
+    def __init__(self, room: int = _ROOM):
+        self._room = room
+        self._values: OrderedDict[Any, Any] = OrderedDict()
+
+    async def get(self, key: Any, make: Callable[[], Awaitable[Any]]) -> Any:
+        """The value of a key, made if it is not there."""
+        if key not in self._values:
+            self._values[key] = await make()
+        self._values.move_to_end(key)
+        found = self._values[key]
+        total = sum(one.nbytes for one in self._values.values())
+        while total > self._room and len(self._values) > 1:
+            total -= self._values.popitem(last=False)[1].nbytes
+        return found

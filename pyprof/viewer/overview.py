@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The dashboard: figures of the metrics, put together as DLProf's panels have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyprof.db.source import Source
+from pyprof.metrics import METRICS, PARTS, Value, Window, share, value
+from pyprof.reports import find
+from pyprof.reports.summary import rows as summary_rows
+from pyprof.viewer import models
+from pyprof.viewer.models import Breakdown, Cell, Figure, Overview, Part
+from pyprof.viewer.tables import columns_of, plain_rows
+
+TOP = 10
+_PERFORMANCE = ("wall_time", "tc_utilization", "gpu_utilization", "iterations", "average_iteration")
+_PARTS = {
+    "tc": ("tc_share", "Using Tensor Cores"),
+    "kernel": ("kernel_share", "Not Using Tensor Cores"),
+    "memory": ("memory_share", "Memory"),
+    "dataloader": ("dataloader_share", "Dataloader"),
+    "io": ("io_share", "I/O"),
+    "cpu": ("cpu_share", "CPU"),
+    "other": ("other_share", "Other"),
+}
+_KERNELS = {
+    "tc_events_": ("tc", "Using Tensor Cores", "Kernels that used tensor cores."),
+    "memory_events_": ("memory", "Memory Kernels", "Copies and sets."),
+    "other_events_": ("kernel", "All Other Kernels", "The others; without a GPU operator events."),
+}
+_TOP_COLUMNS = ("gpu", "name", "direction", "type", "calls", "eligible", "using_tc", "op_id")
+
+
+def overview(source: Source) -> Overview:
+    """All panels that need no look at single events."""
+    window = source.window
+    figures = [figure(name, window) for name in METRICS]
+    by_name = {one.key: one for one in figures}
+    total = source.store.rows(
+        "select count(distinct number) from iteration where iteration_set = ?", (source.aggregation.iteration_set,)
+    )[0][0]
+    return Overview(
+        figures=figures,
+        performance=_performance(source, by_name, total),
+        gpu_utilization=_utilization(window),
+        resources=_resources(window),
+        kernel_time=_kernel_time(source),
+        tensor_cores=_tensor_cores(window),
+        iterations=_summary(source, "Iterations"),
+        top_operators=_top(source),
+        system=_system(source),
+        notes=_notes(source),
+    )
+
+
+def figure(name: str, window: Window) -> Figure:
+    """A figure of the metrics."""
+    one = METRICS[name]
+    return Figure(
+        key=name, heading=one.heading, value=one.function(window), unit=one.unit, text=one.text,
+        denominator=one.denominator,
+    )  # fmt: skip
+
+
+def _performance(source: Source, figures: dict[str, Figure], total: int) -> list[Figure]:
+    one = source.aggregation
+    own = (
+        Figure(key="total_iterations", heading="Total Iterations", value=total, unit="count",
+               text="Iterations of the recording."),
+        figures["iterations"].model_copy(update={"heading": "Profiled Iterations"}),
+        Figure(key="first", heading="Start Iteration", value=one.first, unit="", text="The first in the window, from 0."),
+        Figure(key="last", heading="Stop Iteration", value=one.last, unit="", text="The last in the window."),
+    )  # fmt: skip
+    return [*(figures[name] for name in _PERFORMANCE[:3]), *own, figures["average_iteration"]]
+
+
+def _summary(source: Source, section: str) -> list[Figure]:
+    return [
+        Figure(key=row.name, heading=row.name, value=row.value, unit=row.unit, text=row.text)
+        for row in summary_rows(source)
+        if row.section == section
+    ]
+
+
+def _system(source: Source) -> list[Figure]:
+    """DLProf's System Configuration; what is unknown is left out."""
+    return [one for one in _summary(source, "System Config") if one.value is not None]
+
+
+def _breakdown(key: str, title: str, unit: str, parts: Sequence[Part]) -> Breakdown:
+    known = [part.value for part in parts if part.value is not None]
+    return Breakdown(
+        key=key, title=title, unit=unit, parts=list(parts),
+        total=sum(known) if len(known) == len(parts) and parts else None,
+    )  # fmt: skip
+
+
+def _utilization(window: Window) -> Breakdown:
+    """Busy and idle time of the devices that something ran on; the share is the mean over devices."""
+    used = value("gpu_utilization", window)
+    wall = sum(device.wall for device in window.used)
+    busy = sum(device.sums.get("busy", 0) for device in window.used)
+    text, other = METRICS["gpu_utilization"].text, METRICS["gpu_idle"].text
+    none = used is None
+    return _breakdown("gpu_utilization", "GPU Utilization", "ns", (
+        Part(key="busy", heading="Using GPU", value=None if none else busy, unit="ns", share=_float(used), text=text),
+        Part(key="idle", heading="Idle GPU", value=None if none else wall - busy, unit="ns",
+             share=_float(value("gpu_idle", window)), text=other),
+    ))  # fmt: skip
+
+
+def _resources(window: Window) -> Breakdown:
+    parts = []
+    for key in PARTS:
+        name, heading = _PARTS[key]
+        known = value(name, window)
+        amount = sum(worker.parts.get(key, 0) for worker in window.workers)
+        parts.append(
+            Part(key=key, heading=heading, value=None if known is None else amount, unit="ns", share=_float(known),
+                 text=METRICS[name].text)
+        )  # fmt: skip
+    return Breakdown(
+        key="resources", title="Resource Usage Breakdown", unit="ns", parts=parts, total=window.wall or None
+    )
+
+
+def _kernel_time(source: Source) -> Breakdown:
+    totals = source.window.totals
+    whole = totals["events_gpu"]
+    parts = []
+    for prefix, (key, heading, text) in _KERNELS.items():
+        known = source.gpu or prefix == "other_events_"
+        amount = totals[prefix + "gpu"]
+        parts.append(
+            Part(key=key, heading=heading, value=amount if known else None, unit="ns",
+                 share=share(amount, whole) if known else None, text=text,
+                 count=totals[prefix + "calls"] if known else None)
+        )  # fmt: skip
+    return Breakdown(key="kernel_time", title="Total Kernel GPU Time", total=whole, unit="ns", parts=parts)
+
+
+def _tensor_cores(window: Window) -> Breakdown:
+    used = value("tc_utilization", window)
+    whole, amount = window.totals["eligible_kernel"], window.totals["eligible_tc"]
+    none, text = used is None, METRICS["tc_utilization"].text
+    rest = None if used is None else 100 - used
+    return _breakdown("tensor_cores", "Tensor Core Kernel Efficiency", "ns", (
+        Part(key="tc", heading="Using Tensor Cores", value=None if none else amount, unit="ns", share=_float(used),
+             text=text),
+        Part(key="kernel", heading="Not Using Tensor Cores", value=None if none else whole - amount, unit="ns",
+             share=_float(rest), text="Other kernels of the operators that tensor cores could do."),
+    ))  # fmt: skip
+
+
+def _float(number: Value) -> float | None:
+    return None if number is None else float(number)
+
+
+def _top(source: Source) -> models.Table:
+    """DLProf's Top 10 GPU Ops."""
+    made = find("detail")
+    frame = made.table(source)
+    named = frame[~frame["op_id"].str.startswith("unassociated").fillna(False)] if len(frame) else frame
+    named = named.sort_values("gpu", ascending=False, kind="stable")
+    named = named[named["gpu"].fillna(0) > 0].head(TOP)
+    columns = [next(column for column in made.columns if column.key == key) for key in _TOP_COLUMNS]
+    rows: list[list[Cell]] = plain_rows(named, [column.key for column in columns])
+    return models.Table(
+        columns=columns_of(columns), rows=rows, ids=[int(i) for i in named.index], offset=0, total=len(rows),
+        filtered=len(rows), complete=True, note=None,
+    )  # fmt: skip
+
+
+def _notes(source: Source) -> list[str]:
+    notes = []
+    store, one = source.store, source.aggregation
+    if not source.gpu:
+        notes.append("Nothing ran on a GPU: operators' own time on the CPU stands for time on the device.")
+    if not store.rows("select 1 from operator where unassociated = 0 limit 1"):
+        notes.append("No operators were recorded: kernels have no names of operators, modules or source lines.")
+    if one.method == "none":
+        notes.append("No iterations were found: the whole recording is one. Choose a key operator under Iterations.")
+    lost = store.rows("select coalesce(sum(count), 0) from lost")[0][0]
+    if lost:
+        notes.append(f"{lost:,} records were left out by the recording or its reading; the ledger names the reasons.")
+    return notes
+
+
+def step_time(table: Any) -> Breakdown:
+    """The step-time report, added up over workers and steps."""
+    made = find("step_time")
+    keys = [column for column in made.columns if column.key.endswith("_ns") and column.key != "total_ns"]
+    total = int(table["total_ns"].sum()) if len(table) else 0
+    parts = []
+    for column in keys:
+        values = table[column.key]
+        amount = int(values.sum()) if len(values) and values.notna().all() else None
+        parts.append(
+            Part(key=column.key.removesuffix("_ns"), heading=column.heading.removesuffix(" (ns)"), value=amount,
+                 unit="ns", share=None if amount is None else share(amount, total), text=column.text)
+        )  # fmt: skip
+    return Breakdown(
+        key="step_time", title="Step Time Breakdown", total=total if len(table) else None, unit="ns", parts=parts
+    )
+

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page: files that the build of frontend/ left in `static`; any other path is the page, which routes itself."""
+
+from __future__ import annotations
+
+import mimetypes
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from fastapi.responses import FileResponse, HTMLResponse, Response
+
+from pyprof.viewer.problems import Trouble
+
+STATIC = Path(__file__).parent / "static"
+_MISSING = (
+    "<!doctype html><html lang=en><meta charset=utf-8><title>PyProf</title><main><h1>The page is not built</h1>"
+    "<p>This installation has the server alone. <code>pip install .[viewer]</code> in the source tree builds the page; "
+    "so does <code>npm ci &amp;&amp; npm run build</code> in <code>frontend/</code>.</p>"
+    "<p>The answers of the server are at <a href=/api/openapi.json>/api/openapi.json</a>.</p></main></html>"
+)
+
+
+def add(app: FastAPI, static: Path) -> None:
+    """Everything that is not the API."""
+
+    @app.api_route("/{path:path}", methods=["GET", "HEAD"], include_in_schema=False)
+    async def page(request: Request, path: str) -> Response:
+        if path == "api" or path.startswith("api/"):
+            raise Trouble("missing", f"There is nothing at /{path[:200]}.")
+        return answer(static, path)
+
+
+def answer(static: Path, path: str) -> Response:
+    """A file of the build, or the page."""
+    root = static.resolve()
+    try:
+        file = (root / path).resolve()
+        there = bool(path) and file.is_relative_to(root) and file.is_file()
+    except (OSError, ValueError):
+        there = False
+    if there:
+        hashed = file.parent.name == "assets"  # its name has a hash of its content
+        kept = "public, max-age=31536000, immutable" if hashed else "no-cache"
+        media = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+        return FileResponse(file, media_type=media, headers={"cache-control": kept})
+    if path.startswith("assets/"):
+        raise Trouble("missing", f"There is nothing at /{path[:200]}.")
+    index = root / "index.html"
+    if not index.is_file():
+        return HTMLResponse(_MISSING, 503, {"cache-control": "no-store"})
+    return FileResponse(index, media_type="text/html", headers={"cache-control": "no-cache"})

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters of the API: what they mean, and their limits."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import Path, Query
+
+MOST = 2**53  # what a page can count
+
+Name = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[a-z_0-9]+$")]
+Run = Annotated[str | None, Query(max_length=4096, description="A run of /api/profile; default: the first.")]
+AggregationId = Annotated[
+    int | None, Query(ge=1, le=MOST, description="An aggregation of /api/profile; default: the first.")
+]
+WorkerId = Annotated[int | None, Query(ge=0, le=2**20, description="A worker of /api/profile; default: all.")]
+Offset = Annotated[int, Query(ge=0, le=MOST)]
+Limit = Annotated[int, Query(ge=10, le=1000, description="Rows of a page.")]
+Sort = Annotated[
+    str | None,
+    Query(
+        max_length=400,
+        pattern=r"^-?[a-z_0-9]+(,-?[a-z_0-9]+)*$",
+        description="Columns, - is descending: -gpu,name",
+    ),
+]
+Search = Annotated[str, Query(max_length=1000, description="Rows with this text in any column, of any case.")]
+Filter = Annotated[
+    list[Annotated[str, Query(max_length=1000)]],
+    Query(
+        max_length=20,
+        description="Rows where a column fulfils a condition, KEY:CONDITION; all of several. Numbers: 5, >5ms, <=2.5KB, "
+        "10..20us (units ns us ms s, B KB MB GB, %). Booleans: 1 or 0. Texts: what they hold, =TEXT exactly. Any: ? is "
+        "unknown, !? known.",
+    ),
+]
+Format = Annotated[Literal["csv", "json", "xlsx", "pdf", "md", "parquet"], Query()]

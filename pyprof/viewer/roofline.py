@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels on the roofline: what work they did in which time, and the peaks of the devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyprof.db.source import Source
+from pyprof.model import Device
+from pyprof.prof import gpus
+from pyprof.viewer.models import Ceiling, Point, Roofline
+
+_NS = 1e9
+_POINTS = """
+select s.name as id, n.name as name, {operator} as operator, o.dtype as dtype, n.kind as kind, sum(s.calls) as calls,
+       sum(s.gpu) as gpu, sum(s.flops) as flops, sum(s.bytes) as bytes, sum(s.flops_unknown) as no_flops,
+       sum(s.bytes_unknown) as no_bytes, sum(s.roofline) as roofline, sum(s.roofline_unknown) as no_roofline,
+       max(s.tc = 1) as used, max(s.tc = 3) as untold
+from op_kernel_stat s join operator o on o.id = s.operator join kernel_name n on n.id = s.name
+where s.aggregation = :aggregation and (:worker is null or s.worker = :worker) and s.kind in (0, 3) and {condition}
+group by {group} order by sum(s.gpu) desc, s.name"""
+
+
+def roofline(source: Source, limit: int) -> Roofline:
+    """Kernels by name and type of their operands, those that took longest first."""
+    found = _points(source, "s.name, o.dtype", "1", "null", {})
+    notes = []
+    unknown = sum(point.flops is None or point.bytes is None for point in found)
+    if unknown:
+        notes.append(f"{unknown:,} of {len(found):,} kernels have no place: their FLOPs or bytes are unknown.")
+    ceilings, reasons = _ceilings(source)
+    return Roofline(points=found[:limit], ceilings=ceilings, total=len(found), notes=notes + reasons)
+
+
+def of_operator(source: Source, operator: int) -> Point | None:
+    """All kernels of an operator as one point."""
+    found = _points(source, "s.operator", "s.operator = :operator", "o.op_id", {"operator": operator})
+    return found[0] if found else None
+
+
+def of_kernel(source: Source, name: int) -> Point | None:
+    """All executions of a kernel as one point."""
+    found = _points(source, "s.name", "s.name = :name", "null", {"name": name})
+    return found[0] if found else None
+
+
+def _points(
+    source: Source, group: str, condition: str, operator: str, more: dict[str, Any]
+) -> list[Point]:
+    names, rows = source.store.named(
+        _POINTS.format(group=group, condition=condition, operator=operator),
+        {"aggregation": source.aggregation.id, "worker": source.worker, **more},
+    )
+    return [_point(dict(zip(names, row)), source.gpu) for row in rows]
+
+
+def _point(row: dict[str, Any], gpu: bool) -> Point:
+    """Work is of the time in which it is known: what is unknown is in neither."""
+    time_flops, time_bytes = row["gpu"] - row["no_flops"], row["gpu"] - row["no_bytes"]
+    flops = row["flops"] if time_flops else None
+    size = row["bytes"] if time_bytes else None
+    time_roofline = row["gpu"] - row["no_roofline"]
+    both = flops is not None and size
+    return Point(
+        id=str(row["id"]), name=row["name"], operator=row["operator"], dtype=row["dtype"], kind=row["kind"],
+        calls=row["calls"], time=row["gpu"], flops=flops, bytes=size, intensity=flops / size if both else None,
+        achieved=flops * _NS / time_flops if flops is not None else None,
+        bandwidth=size * _NS / time_bytes if size is not None else None,
+        efficiency=100 * row["roofline"] / time_roofline if time_roofline and gpu else None,
+        tc=None if not gpu or (row["untold"] and not row["used"]) else bool(row["used"]),
+    )  # fmt: skip
+
+
+def _ceilings(source: Source) -> tuple[list[Ceiling], list[str]]:
+    """Peaks of the devices that ran something, each kind of device once."""
+    rows = source.store.rows(
+        """select distinct name, sm_count, compute_capability, clock_hz, bandwidth from device
+           where events > 0 and name is not null and (? is null or worker = ?)""",
+        (source.worker, source.worker),
+    )
+    out, reasons = [], []
+    for name, units, capability, clock, bandwidth in rows:
+        gpu = gpus.of(Device(0, name, units, capability, clock_hz=clock, bandwidth=bandwidth))
+        if gpu is None:
+            reasons.append(f"{name} is not in the table of GPUs: it has no ceilings.")
+            continue
+        for tensor, peaks in ((True, gpu.matrix), (False, gpu.vector)):
+            out += [
+                Ceiling(device=gpu.name, dtype=dtype, flops=peak, tensor_cores=tensor, bandwidth=gpu.bandwidth,
+                        source=gpu.source)
+                for dtype, peak in peaks.items()
+            ]  # fmt: skip
+    if not rows:
+        reasons.append("Nothing ran on a GPU: there are no ceilings.")
+    return out, reasons

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may ask, and what a browser may do with the answer. One ASGI layer around everything.
+
+host      a page of another site that lets its name point to us (DNS rebinding) says its own name: only names in the
+          allow-list are answered. On loopback these are localhost and loopback addresses; bound to the network any
+          address, for nobody can make an address point elsewhere, and the machine's own names
+token     256 bits, in the URL that is printed; the first visit turns it into a cookie (HttpOnly, SameSite=Strict).
+          Programs send it as `Authorization: Bearer TOKEN`
+changes   POST and DELETE need the header X-PyProf: 1, which no form can send, and, if there is one, our own Origin
+headers   no CORS; a content security policy without inline scripts; no framing, no sniffing, no referrer
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import html
+import ipaddress
+import secrets
+import socket
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl, quote, urlencode
+
+from starlette.datastructures import Headers
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pyprof.viewer.problems import Trouble
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+}
+_CHANGES = ("POST", "PUT", "PATCH", "DELETE")
+_LONGEST = 16_384  # bytes of a URL
+_BODY = 65_536  # bytes of what is sent
+
+
+def loopback(address: str) -> bool:
+    """Whether an address or name is this machine's own.
+
+    >>> loopback("127.0.0.1"), loopback("::1"), loopback("localhost"), loopback("0.0.0.0"), loopback("10.0.0.7")
+    (True, True, True, False, False)
+    """
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address.lower() == "localhost"
+
+
+def host_of(header: str) -> str:
+    """The name in a Host header.
+
+    >>> host_of("localhost:8000"), host_of("[::1]:8000"), host_of("Box"), host_of("a:b:c"), host_of("a@b")
+    ('localhost', '::1', 'box', '', '')
+    """
+    name, colon, port = header.rpartition(":")
+    if header.endswith("]") or not colon:
+        name, port = header, "0"
+    if not (port.isascii() and port.isdigit()):
+        return ""
+    if name.startswith("[") and name.endswith("]"):
+        return name[1:-1].lower()
+    return "" if ":" in name or not name or not set(name) <= _LETTERS else name.lower()
+
+
+_LETTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_")
+
+
+class Guard:
+    """What is allowed. `bind`: the address that is listened on."""
+
+    def __init__(self, bind: str, token: str | None):
+        self.token = token
+        self._single: set[str] = set()
+        self.local = loopback(bind)
+        self._names = {"localhost"}
+        if not self.local:
+            self._names |= {name.lower() for name in _own_names()} | {bind.lower()}
+
+    def host(self, header: str) -> bool:
+        """Whether a Host header names us."""
+        name = host_of(header)
+        if name in self._names:
+            return True
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return not self.local or address.is_loopback
+
+    @property
+    def cookie(self) -> str:
+        """Its name: servers on other ports of this host have others."""
+        return f"pyprof_{hashlib.sha256((self.token or '').encode()).hexdigest()[:12]}"
+
+    def matches(self, given: str) -> bool:
+        """Whether this is the token."""
+        return self.token is not None and hmac.compare_digest(given.encode(), self.token.encode())
+
+    def single(self) -> str | None:
+        """A token for one visit: for the browser that is opened, whose command line every user of the machine can see."""
+        if self.token is None:
+            return None
+        code = new_token()
+        self._single.add(code)
+        return code
+
+    def visits(self, given: str) -> bool:
+        """Whether this is the token, or one for a single visit, which is used up."""
+        if given in self._single:
+            self._single.discard(given)
+            return True
+        return self.matches(given)
+
+
+def _own_names() -> set[str]:
+    names = {socket.gethostname()}
+    names |= {name.partition(".")[0] for name in names}
+    with contextlib.suppress(OSError):
+        names.add(socket.getfqdn())
+    return {name for name in names if name}
+
+
+def new_token() -> str:
+    """256 bits."""
+    return secrets.token_urlsafe(32)
+
+
+class Security:
+    """The layer."""
+
+    def __init__(self, app: ASGIApp, guard: Guard):
+        self._app, self._guard = app, guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":  # there are no web sockets here
+            return
+        answer = self._refused(scope)
+
+        async def dressed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                there = {name for name, _ in message["headers"]}
+                message["headers"] = list(message["headers"]) + [
+                    (name.encode(), value.encode()) for name, value in _HEADERS.items() if name.encode() not in there
+                ]
+                if scope["path"].startswith("/api") and b"cache-control" not in there:
+                    message["headers"].append((b"cache-control", b"no-store"))
+            await send(message)
+
+        await (answer or self._app)(scope, receive, dressed)
+
+    def _refused(self, scope: Scope) -> Response | None:
+        """The answer to a request that gets no further; None for one that does."""
+        headers = Headers(scope=scope)
+        if not self._guard.host(headers.get("host", "")):
+            return _problem(
+                Trouble("host", "This server is not known by that name; use the URL that it printed when it started.")
+            )
+        if len(scope.get("raw_path", b"")) + len(scope["query_string"]) > _LONGEST:
+            return _problem(Trouble("parameter", f"The URL is longer than {_LONGEST} characters."))
+        api = scope["path"].startswith("/api/") or scope["path"] == "/api"
+        foreign = _foreign(scope, headers, api)
+        if foreign is not None:
+            return _problem(foreign)
+        return self._tokenless(scope, headers, api) if self._guard.token is not None else None
+
+    def _tokenless(self, scope: Scope, headers: Headers, api: bool) -> Response | None:
+        """For who has no token: where to get it. For who brings it: a cookie."""
+        guard = self._guard
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=1000)
+        given = [value for name, value in query if name == "token"]
+        if given and not api and scope["method"] == "GET" and guard.visits(given[-1]):
+            rest = urlencode([pair for pair in query if pair[0] != "token"])
+            where = quote(scope["path"], safe="/") + (f"?{rest}" if rest else "")
+            return self._welcome("/" + where.lstrip("/"), headers)
+        bearer = headers.get("authorization", "")
+        if bearer[:7].lower() == "bearer " and guard.matches(bearer[7:].strip()):
+            return None
+        if any(guard.matches(value) for value in _cookies(headers, guard.cookie)):
+            return None
+        if api:
+            return _problem(Trouble("token", "Open the page with the URL that the server printed: it has the token."))
+        return HTMLResponse(_page(bool(given)), 401, {"cache-control": "no-store"})
+
+    def _welcome(self, where: str, headers: Headers) -> Response:
+        """Set the cookie and go on without the token in the address bar."""
+        answer: Response
+        if headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
+            answer = RedirectResponse(where, 303)  # which keeps what stands behind #
+        else:  # a link from elsewhere: the browser would follow without the strict cookie
+            target = html.escape(where, quote=True)
+            answer = HTMLResponse(
+                f'<!doctype html><title>PyProf</title><meta http-equiv="refresh" content="0;url={target}">'
+                f'<p><a href="{target}">To the profile</a>'
+            )
+        answer.set_cookie(
+            self._guard.cookie, self._guard.token or "", httponly=True, samesite="strict", path="/", max_age=30 * 86400
+        )
+        answer.headers["cache-control"] = "no-store"
+        return answer
+
+
+def _foreign(scope: Scope, headers: Headers, api: bool) -> Trouble | None:
+    """What another site's page would ask."""
+    refused = Trouble("forbidden", "Another site may not ask this.")
+    if api and headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        return refused
+    if scope["method"] not in _CHANGES:
+        return None
+    origin = headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != headers.get("host", ""):
+        return refused
+    if headers.get("x-pyprof") != "1":
+        return Trouble("forbidden", "A request that changes something needs the header X-PyProf: 1.")
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if scope["method"] != "DELETE" and kind != "application/json":
+        return Trouble("forbidden", "A request that changes something is JSON (Content-Type: application/json).")
+    length = headers.get("content-length", "0")
+    if not length.isdecimal() or int(length) > _BODY or "transfer-encoding" in headers:
+        return Trouble("parameter", f"The body is longer than {_BODY} bytes, or does not say its length.")
+    return None
+
+
+def _cookies(headers: Headers, name: str) -> list[str]:
+    found = []
+    for header in headers.getlist("cookie"):
+        try:
+            cookie = SimpleCookie(header)
+        except CookieError:
+            continue
+        if name in cookie:
+            found.append(cookie[name].value)
+    return found
+
+
+def _problem(trouble: Trouble) -> Response:
+    return JSONResponse(trouble.body, trouble.status, media_type="application/problem+json")
+
+
+def _page(wrong: bool) -> str:
+    """Asks for the token; works without a script."""
+    said = "<p role=alert><b>That is not the token of this server.</b>" if wrong else ""
+    return (
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
+        "<title>PyProf: token needed</title><main><h1>Token needed</h1>"
+        "<p>This profile is shown to who has its token. Open the URL that <code>pyprof view</code> or "
+        f"<code>dlprofviewer</code> printed in the terminal, or enter the token here.{said}"
+        "<form method=get><label>Token <input name=token type=password autocomplete=off required size=50></label> "
+        "<button>Open</button></form></main></html>"
+    )
+

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reports and iterations as pages of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from pyprof.db.source import Source
+from pyprof.metrics import FIGURES, PARTS
+from pyprof.model import Ints
+from pyprof.reports import Column, Report, every
+from pyprof.rules.wording import plain
+from pyprof.viewer import models
+from pyprof.viewer.frames import Frame
+from pyprof.viewer.models import Cell
+
+_KINDS: dict[type, models.ColumnKind] = {int: "int", float: "float", str: "str", bool: "bool", object: "object"}
+_ARROW = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
+
+
+def columns_of(columns: Iterable[Column]) -> list[models.Column]:
+    """Columns as the API has them."""
+    return [
+        models.Column(key=c.key, heading=c.heading, unit=c.unit, text=c.text, kind=_KINDS[c.kind], extra=c.extra)
+        for c in columns
+    ]
+
+
+def reports() -> list[models.Report]:
+    """Every report."""
+    return [
+        models.Report(
+            name=one.name, title=one.title, suffix=one.suffix, text=one.text, columns=columns_of(one.all_columns),
+            options=[
+                models.Option(
+                    name=option.name, text=option.text, default=option.default,
+                    choices={value: list(out) for value, out in option.choices.items()},
+                )
+                for option in one.options
+            ],
+        )
+        for one in every()
+    ]  # fmt: skip
+
+
+class Sheet:
+    """A report's rows in memory, and whether they are all."""
+
+    def __init__(self, answer: tuple[Any, pa.Table], report: Report):
+        self.complete: bool = answer[0]["complete"]
+        self.frame = Frame(answer[1], report.columns)
+
+    @property
+    def nbytes(self) -> int:
+        return self.frame.nbytes
+
+
+def page(
+    frame: Frame, offset: int, limit: int, sort: str | None, search: str, filters: Sequence[str], complete: bool = True
+) -> models.Table:
+    """A page of a table. Raises Trouble for columns and conditions that do not exist."""
+    rows = frame.select(search, filters, sort)
+    shown: Ints = rows[offset : offset + limit]
+    note = None
+    if not complete:
+        note = f"The first {frame.rows:,} rows; filters and sorting are of these. An export has all."
+    return models.Table(
+        columns=columns_of(frame.columns), rows=frame.cells(shown), ids=shown.tolist(), offset=offset,
+        total=frame.rows, filtered=len(rows), complete=complete, note=note,
+    )  # fmt: skip
+
+
+def plain_rows(table: pd.DataFrame, keys: Sequence[str]) -> list[list[Cell]]:
+    """Rows of a small frame as JSON has them."""
+    return [
+        [None if cell is None or cell is pd.NA else plain(cell) for cell in row]
+        for row in table[list(keys)].astype(object).itertuples(index=False)
+    ]
+
+
+def framed(rows: Sequence[Sequence[Any]], columns: Sequence[Column]) -> Frame:
+    """Rows of a query as a table."""
+    values = list(zip(*rows)) if rows else [() for _ in columns]
+    arrays = []
+    for column, cells in zip(columns, values):
+        made = [None if cell is None else bool(cell) for cell in cells] if column.kind is bool else cells
+        arrays.append(pa.array(made, _ARROW[column.kind]))
+    return Frame(pa.table(arrays, names=[column.key for column in columns]), columns)
+
+
+# --- iterations
+
+_LENGTH = "Length of the iteration."
+ITERATION = (
+    Column("worker", "Worker", "", "Process that ran it.", str),
+    Column("worker_id", "Worker Number", "", "Its number."),
+    Column("iteration", "Iteration", "", "Its number, from 0."),
+    Column("start", "Timestamp", "ns", "Its start, from the recording's first event."),
+    Column("end", "End", "ns", "Its end."),
+    Column("duration", "Duration", "ns", _LENGTH),
+    *(
+        Column(part, heading, "ns", text)
+        for part, heading, text in (
+            ("tc", "Using Tensor Cores", "Kernels that used tensor cores."),
+            ("kernel", "Not Using Tensor Cores", "Other kernels."),
+            ("memory", "Memory", "Copies and sets."),
+            ("dataloader", "Dataloader", "Waits for the data loader."),
+            ("io", "I/O", "Calls that read or write files."),
+            ("cpu", "CPU", "Operators and API calls."),
+            ("other", "Other", "What is left."),
+        )
+    ),
+    Column("kernels", "Total Kernels", "count", "Kernels launched in it."),
+    Column("tc_kernels", "TC Kernels", "count", "Those that used tensor cores."),
+    Column("kernel_ns", "Total Kernel GPU Time", "ns", "Sum of their times on the device."),
+    Column("tc_ns", "Total TC GPU Time", "ns", "Sum of the times of those that used tensor cores."),
+    Column("memory_ns", "Memory Time", "ns", FIGURES["memory"].text),
+    Column("busy_ns", "GPU Busy", "ns", "Union of what ran on each device within it, added up over devices."),
+    Column("devices", "GPUs", "count", "Devices on which something ran in the recording: what averages divide by."),
+    Column("average_ns", "Average GPU Time", "ns", "Total Kernel GPU Time and Memory Time divided by GPUs.", float),
+    Column("average_share", "Average GPU Time (%)", "%", "That, of the duration.", float),
+    Column("average_tc_ns", "Average TC GPU Time", "ns", "Total TC GPU Time divided by GPUs.", float),
+    Column("average_tc_share", "Average TC GPU Time (%)", "%", "That, of the duration.", float),
+    Column("total_share", "Total GPU Time (%)", "%", "Total Kernel GPU Time and Memory Time, of the duration.", float),
+    Column("total_tc_share", "Total TC GPU Time (%)", "%", "Total TC GPU Time, of the duration.", float),
+    Column("partial", "Partial", "", "Whether it is what is left after the last boundary.", bool),
+    Column("aggregated", "Aggregated", "", "Whether figures are of it.", bool),
+)
+
+
+def iterations(source: Source) -> Frame:
+    """All iterations of the aggregation's cut."""
+    one, parts = source.aggregation, ", ".join(f"p.{part}" for part in PARTS)
+    sums = ("kernels", "tc_kernels", "kernel", "tc", "memory", "busy")
+    rows = source.store.rows(
+        f"""select w.name, i.worker, i.number, i.start, i."end", i."end" - i.start, {parts},
+                   {", ".join(f"d.{name}" for name in sums)}, coalesce(g.n, 0),
+                   i.partial, i.number between :first and :last
+            from iteration i join worker w on w.id = i.worker
+            join iteration_part p using (iteration_set, worker, number)
+            left join (select worker, number, {", ".join(f"sum({name}) as {name}" for name in sums)}
+                       from iteration_device where iteration_set = :set group by worker, number) d
+                   on d.worker = i.worker and d.number = i.number
+            left join (select worker, count(*) as n from device where events > 0 group by worker) g
+                   on g.worker = i.worker
+            where i.iteration_set = :set and (:worker is null or i.worker = :worker) order by i.worker, i.number""",
+        {"set": one.iteration_set, "first": one.first, "last": one.last, "worker": source.worker},
+    )
+    return framed([_with_shares(row, source.gpu) for row in rows], ITERATION)
+
+
+def _with_shares(row: tuple[Any, ...], gpu: bool) -> tuple[Any, ...]:
+    head, parts, sums, (devices, *flags) = row[:6], row[6:13], row[13:19], row[19:]
+    length = row[5]
+    if not gpu:  # what is said of tensor cores and memory of a GPU is unknown
+        sums = (sums[0], None, *sums[2:3], None, None, None)
+    kernels, tc_kernels, kernel, tc, memory, busy = sums
+    if not gpu or not devices:
+        return (*head, *parts, kernels, tc_kernels, kernel, tc, memory, busy, 0 if gpu else None, *[None] * 6, *flags)
+    both, tensor = (kernel or 0) + (memory or 0), tc or 0
+    shares = [
+        both / devices, _share(both / devices, length), tensor / devices, _share(tensor / devices, length),
+        _share(both, length), _share(tensor, length),
+    ]  # fmt: skip
+    return (*head, *parts, kernels, tc_kernels, kernel, tc, memory, busy, devices, *shares, *flags)
+
+
+def _share(part: float, whole: int) -> float | None:
+    return 100 * part / whole if whole else None
+
+
+# --- operators of an iteration
+
+ITERATION_OPERATORS = (
+    Column("name", "Op Name", "", "Path in the model, the operation last.", str),
+    Column("direction", "Direction", "", "fprop or bprop; empty if neither.", str),
+    Column("type", "Op Type", "", "Kind of operation.", str),
+    Column("calls", "Calls", "count", "Executions that launched something in it."),
+    Column("kernels", "Total Kernels", "count", "Kernels, copies and sets launched in the iteration."),
+    Column("tc_kernels", "TC Kernels", "count", "Those that used tensor cores."),
+    Column("gpu", "Total GPU Time (ns)", "ns", FIGURES["kernel_gpu"].text),
+    Column("tc", "TC GPU Time (ns)", "ns", FIGURES["tc"].text),
+    Column("dtype", "Data Type", "", "Type of the operands.", str),
+    Column("stack", "Stack Trace", "", "Source lines of the call, one a line, outermost first.", str),
+    Column("op_id", "Op ID", "", "Type and number of the operator.", str),
+    Column("operator", "Operator", "", "Its number, by which events are asked for."),
+)
+
+
+def iteration_operators(source: Source, number: int) -> Frame:
+    """Operators with events launched in an iteration: their numbers add up to the events of the iteration."""
+    from pyprof.viewer.events import within
+
+    condition, values = within(source, number)
+    rows = source.store.rows(
+        f"""select p.name, case p.direction when 0 then 'fprop' when 1 then 'bprop' end, p.type, e.calls, e.kernels,
+                   e.tc_kernels, e.gpu, e.tc, p.dtype, nullif(k.frames, ''), p.op_id, p.id
+            from (select operator, count(distinct op) as calls, count(*) as kernels, sum(kind = 0 and tc = 1) as tc_kernels,
+                         sum(dur) as gpu, sum(case when kind = 0 and tc = 1 then dur else 0 end) as tc
+                  from event e where {condition} group by operator) e
+            join operator p on p.id = e.operator left join stack k on k.id = p.stack order by e.gpu desc, p.id""",
+        values,
+    )
+    if not source.gpu:
+        rows = [(*row[:5], None, row[6], None, *row[8:]) for row in rows]
+    return framed(rows, ITERATION_OPERATORS)
+
+

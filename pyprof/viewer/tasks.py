@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a child process does: one function per task, decorated by `task`; its arguments are JSON, its result is JSON, an
+Arrow table behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from pyprof.registry import Registry
+from pyprof.reports import Report, find
+from pyprof.viewer.frames import Frame, arrow
+
+if TYPE_CHECKING:
+    from pyprof.viewer.child import Session, Told
+
+MOST = 100_000  # rows of a table that is sorted and filtered
+TASKS: Registry[Callable[..., Any]] = Registry("task")
+
+
+@TASKS.register("report")
+def report(
+    session: Session, told: Told, name: str, options: dict[str, str], aggregation: int, worker: int | None
+) -> tuple[dict[str, Any], pa.Table]:
+    """The first rows of a report, and whether that is all of it."""
+    return table(find(name, **options), session.source(aggregation, worker))
+
+
+def table(made: Report, source: Any) -> tuple[dict[str, Any], pa.Table]:
+    """A report as Arrow columns, at most `MOST` rows."""
+    parts, count = [], 0
+    for part in made.chunks(source):
+        parts.append(arrow(part.iloc[: MOST - count], made.columns))
+        count += len(part)
+        if count > MOST:
+            break
+    plain = [_plain(part) for part in parts]
+    return {"complete": count <= MOST}, pa.concat_tables(plain, promote_options="permissive")
+
+
+def _plain(part: pa.Table) -> pa.Table:
+    """Texts that repeat are codes in every part, of another table each."""
+    return part.unify_dictionaries() if part.num_rows else part
+
+
+@TASKS.register("file")
+def file(
+    session: Session, told: Told, name: str, options: dict[str, str], aggregation: int, worker: int | None,
+    target: str, format: str, title: str, search: str, filters: list[str],
+) -> dict[str, Any]:
+    """A report of any length as a file, with the rows that pass the filters."""
+    from pyprof.viewer.exports import sink
+
+    made = find(name, **options)
+    rows = 0
+    with open(target, "wb") as out:
+        writer = sink(format, made, out, title)
+        try:
+            for part in made.chunks(session.source(aggregation, worker)):
+                frame = Frame(arrow(part, made.columns), made.columns)
+                kept = frame.select(search, filters)
+                writer.part(part.iloc[kept])
+                rows += len(kept)
+                told(0.5, f"{rows:,} rows")
+        finally:
+            writer.close()
+    return {"rows": rows}
+
+
+@TASKS.register("insights")
+def insights(session: Session, told: Told, aggregation: int, worker: int | None) -> dict[str, Any]:
+    """What the rules say."""
+    from pyprof.rules import evaluate
+
+    source = session.source(aggregation, worker)
+    found: list[dict[str, Any]] = []
+    silent = 0
+    for outcome in evaluate(source):
+        one = outcome.finding
+        rule = {"id": outcome.rule.id, "name": outcome.rule.name, "text": outcome.rule.text}
+        if one is not None:
+            found.append(
+                rule | {"outcome": "found", "problem": one.problem, "advice": one.advice, "saving": one.saving,
+                        "verify": one.verify, "evidence": [dict(row) for row in one.evidence]}
+            )  # fmt: skip
+        elif outcome.needs:
+            found.append(
+                rule | {"outcome": "needs", "problem": f"{outcome.rule.id} {outcome.rule.name}: not evaluated",
+                        "advice": outcome.needs, "saving": None, "verify": "", "evidence": []}
+            )  # fmt: skip
+        else:
+            silent += 1
+    return {"expert": found, "silent": silent, "wall": source.window.wall}
+
+
+@TASKS.register("ledger")
+def ledger(session: Session, told: Told) -> list[dict[str, Any]]:
+    """The coverage ledger, all workers together."""
+    from pyprof.db.ledger import ledger as made
+
+    found = made(session.store, apart=False)
+    lines: dict[str, list[dict[str, Any]]] = {}
+    for row in found.astype(object).where(found.notna(), None).to_dict("records"):
+        lines.setdefault(row["line"], []).append({key: row[key] for key in ("part", "time", "count", "share")})
+    return [{"line": line, "parts": parts} for line, parts in lines.items()]
+
+
+@TASKS.register("memory")
+def memory(
+    session: Session, told: Told, aggregation: int, worker: int | None, points: int, start: int | None, end: int | None
+) -> list[dict[str, Any]]:
+    """Curves of memory in use."""
+    from pyprof.db.allocations import CPU, allocations
+    from pyprof.viewer.curves import thinned
+
+    names = dict(session.store.rows("select id, name from worker"))
+    out = []
+    for one in allocations(session.source(aggregation, worker)):
+        inside = one.inside
+        if start is not None:
+            inside = inside & (one.time >= start)
+        if end is not None:
+            inside = inside & (one.time < end)
+        here = np.flatnonzero(inside)
+        if not len(here):
+            continue
+        time, used = one.time[here], one.allocated[here]
+        kept = thinned(used, points)
+        top = int(used.argmax())
+        reserved = one.reserved.take(here[kept])
+        known = reserved.mask()
+        out.append({
+            "worker": one.worker, "name": names[one.worker], "device": None if one.device == CPU else one.device,
+            "recorded": one.recorded, "events": len(here), "time": time[kept].tolist(),
+            "allocated": used[kept].tolist(),
+            "reserved": [int(v) if k else None for v, k in zip(reserved.values.tolist(), known.tolist())],
+            "peak": int(used[top]), "peak_time": int(time[top]),
+        })  # fmt: skip
+    return out
+
+
+@TASKS.register("compare")
+def compare(
+    session: Session, told: Told, aggregation: int, other: str, other_aggregation: int, by: str
+) -> tuple[dict[str, Any], pa.Table]:
+    """This database and another one side by side."""
+    from pyprof.metrics import METRICS
+    from pyprof.reports.diff import diff
+    from pyprof.viewer.child import Session as Other
+
+    base, second = session.source(aggregation, None), Other(other).source(other_aggregation, None)
+    told_, rows = table(diff(base, by), second)
+    values = [
+        {name: metric.function(one.window) for name, metric in METRICS.items()} for one in (base, second)
+    ]
+    counts = [one.aggregation.last - one.aggregation.first + 1 for one in (base, second)]
+    return told_ | {"base": values[0], "other": values[1], "counts": counts}, rows
+
+
+@TASKS.register("import")
+def import_(session: Session, told: Told, source: str, target: str) -> dict[str, Any]:
+    """A recording, or a folder of them, as a database."""
+    from pyprof.db.build import build
+    from pyprof.parse import formats
+
+    told(0.0, "reading")
+    build(formats.load(source), target, told=lambda what, share: told(0.3 + 0.7 * share, what))
+    return {}
+
+
+@TASKS.register("aggregate")
+def aggregate(
+    session: Session, told: Told, target: str, start: int | None, stop: int | None, key: str | None
+) -> dict[str, Any]:
+    """Add an aggregation to `target`: the database itself if it is ours, else a copy, which is made first."""
+    from pyprof.db import store
+    from pyprof.db.aggregate import aggregate as add
+
+    with _writable(session, target, told) as name, store.Store(name) as database:
+        made = add(database, start, stop, key, lambda share: told(0.2 + 0.8 * share, "aggregating"))
+    return {"aggregation": made.id}
+
+
+def _writable(session: Session, target: str, told: Told) -> Any:
+    from collections.abc import Iterator
+    from contextlib import contextmanager
+
+    from pyprof.db import store
+
+    @contextmanager
+    def given() -> Iterator[str]:
+        told(0.0, "copying")
+        if Path(target) == session.path:
+            yield target
+            return
+        with store.written(target) as name, store.Store(session.path) as database:
+            database.copy(name)
+            yield name
+
+    return given()
