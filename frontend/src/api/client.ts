@@ -1,5 +1,6 @@
 // The only way to the server. Types are generated from its OpenAPI (npm run types).
 import { place } from "../lib/router.svelte";
+import { waiting } from "../lib/waiting.svelte";
 import type { components } from "./schema";
 
 type Schemas = components["schemas"];
@@ -61,6 +62,15 @@ export function shared(): Query {
 }
 
 async function answer<T>(request: Promise<Response>): Promise<T> {
+  waiting.more();
+  try {
+    return await read<T>(request);
+  } finally {
+    waiting.less();
+  }
+}
+
+async function read<T>(request: Promise<Response>): Promise<T> {
   let response: Response;
   try {
     response = await request;

@@ -11,6 +11,15 @@ export function ticks(from: number, to: number, most: number): number[] {
   return out;
 }
 
+/** The same for bytes: powers of two and their halves. */
+export function byteTicks(from: number, to: number, most: number): number[] {
+  const raw = Math.max(1, (to - from) / Math.max(1, most));
+  const step = 2 ** Math.ceil(Math.log2(raw));
+  const out: number[] = [];
+  for (let at = Math.ceil(from / step) * step; at <= to; at += step) out.push(at);
+  return out;
+}
+
 /** Powers of ten within two logarithms. */
 export function decades(from: number, to: number): number[] {
   const out: number[] = [];

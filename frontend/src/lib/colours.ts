@@ -1,7 +1,7 @@
 // One meaning per colour, everywhere. The values are CSS variables (style.css), one set for light and one for dark.
 
 export type Meaning =
-  | "tc" | "kernel" | "compute" | "memory" | "memset" | "communication" | "runtime"
+  | "tc" | "kernel" | "compute" | "memory" | "memset" | "communication" | "overlap" | "runtime"
   | "dataloader" | "io" | "cpu" | "other" | "outside" | "idle";
 
 export const LABELS: Record<Meaning, string> = {
@@ -11,6 +11,7 @@ export const LABELS: Record<Meaning, string> = {
   memory: "Memory",
   memset: "Memset",
   communication: "Communication",
+  overlap: "Computation and communication",
   runtime: "Runtime",
   dataloader: "Dataloader",
   io: "I/O",

@@ -2,6 +2,7 @@
 
 const WHOLE = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const FRACTION = new Intl.NumberFormat("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 4 });
+const LARGE = new Intl.NumberFormat("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 
 export const UNKNOWN = "na";
 
@@ -9,10 +10,10 @@ export function count(value: number | null | undefined): string {
   return value == null ? UNKNOWN : WHOLE.format(value);
 }
 
-/** A number of a table: whole numbers grouped, fractions with up to four digits. */
+/** A number of a table: whole numbers grouped, fractions with one digit, small ones with up to four. */
 export function number(value: number | null | undefined): string {
   if (value == null) return UNKNOWN;
-  return Number.isInteger(value) ? WHOLE.format(value) : FRACTION.format(value);
+  return Number.isInteger(value) ? WHOLE.format(value) : (Math.abs(value) < 100 ? FRACTION : LARGE).format(value);
 }
 
 function digits(value: number): string {
@@ -53,6 +54,11 @@ export function percent(share: number | null | undefined): string {
   if (share == null) return UNKNOWN;
   if (share !== 0 && Math.abs(share) < 0.1) return `${share.toPrecision(1)} %`;
   return `${share.toFixed(1)} %`;
+}
+
+/** The same at an axis, where 50 ms is no more exact than 100 ms. */
+export function tick(text: string): string {
+  return text.replace(/(\.\d*?)0+(?=\s|$)/, "$1").replace(/\.(?=\s|$)/, "");
 }
 
 /** What is left of a name that is too long: its beginning and its end, which differ most. */

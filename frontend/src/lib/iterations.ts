@@ -17,15 +17,15 @@ export function bars(answer: Iterations): Iteration[] {
   const found = new Map<number, { rows: Record<string, Cell>[] }>();
   for (const row of answer.rows) {
     const one = record(answer.columns, row);
-    const at = number(one.iteration ?? one.step ?? one.number) ?? 0;
+    const at = number(one.iteration) ?? 0;
     if (!found.has(at)) found.set(at, { rows: [] });
     found.get(at)!.rows.push(one);
   }
   return [...found.entries()].sort(([a], [b]) => a - b).map(([at, { rows }]) => {
     const mean = (key: string): number | null => {
-      const values = rows.flatMap((row) => number(row[key] ?? row[`${key}_ns`]) ?? []);
+      const values = rows.flatMap((row) => number(row[key]) ?? []);
       return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
     };
-    return { number: at, label: String(at), values: PARTS.map(mean), total: mean("dur") ?? mean("total") ?? 0, outside: at < answer.first || at > answer.last };
+    return { number: at, label: String(at), values: PARTS.map(mean), total: mean("duration") ?? 0, outside: at < answer.first || at > answer.last };
   });
 }

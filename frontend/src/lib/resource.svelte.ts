@@ -1,4 +1,5 @@
 // What the server answers, kept in step with what is asked; an answer that nobody waits for any more is cancelled.
+import { untrack } from "svelte";
 import type { Problem } from "../api/client";
 
 export interface Resource<T> {
@@ -26,7 +27,7 @@ export function resource<T>(ask: () => ((signal: AbortSignal) => Promise<T>) | u
     }
     const abort = new AbortController();
     loading = true;
-    fetcher(abort.signal).then(
+    untrack(() => fetcher(abort.signal)).then(
       (answer) => {
         if (abort.signal.aborted) return;
         data = answer;

@@ -27,7 +27,7 @@ export function groups(rows: readonly Record<string, Cell>[], ops: readonly Reco
   }
   for (const row of ops) {
     const path = String(row.name);
-    const parent = above(path, found);
+    const parent = (path.startsWith("unassociated") && found.get("unassociated/")) || above(path, found);
     const node: Node = { path: `${path} ${row.op_id}`, name: path.split("/").at(-1) || path, level: (parent?.level ?? 0) + 1, group: false, row, children: [] };
     (parent?.children ?? roots).push(node);
   }
