@@ -28,6 +28,7 @@ _PROBLEM: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": models.Problem, "description": "A problem."},
     "5XX": {"model": models.Problem, "description": "A problem of the server, or one that passes."},
 }
+_MEDIA = "application/problem+json"
 
 
 def create(server: Server, guard: Guard, static: Path = page.STATIC) -> ASGIApp:
@@ -45,9 +46,15 @@ def build(server: Server, static: Path = page.STATIC) -> FastAPI:
         await server.library.close()
 
     app = FastAPI(
-        title="PyProf viewer", version=pyprof.__version__, docs_url=None, redoc_url=None, openapi_url="/api/openapi.json",
-        lifespan=life, responses=_PROBLEM, redirect_slashes=False,
-    )  # fmt: skip
+        title="PyProf viewer",
+        version=pyprof.__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api/openapi.json",
+        lifespan=life,
+        responses=_PROBLEM,
+        redirect_slashes=False,
+    )
     app.state.server = server
     for module in (routes, rows, work):
         app.include_router(module.router)
@@ -57,12 +64,28 @@ def build(server: Server, static: Path = page.STATIC) -> FastAPI:
     app.add_exception_handler(GoneError, _gone)
     app.add_exception_handler(Exception, _unknown)
     page.add(app, static)
+    made = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        return _with_problems(made())
+
+    app.openapi = openapi  # type: ignore[method-assign]
     return app
+
+
+def _with_problems(schema: dict[str, Any]) -> dict[str, Any]:
+    """Problems have a media type of their own, which FastAPI cannot be told."""
+    for operations in schema["paths"].values():
+        for operation in operations.values():
+            for code, answer in operation["responses"].items():
+                if code in _PROBLEM and "application/json" in answer["content"]:
+                    answer["content"] = {_MEDIA: answer["content"].pop("application/json")}
+    return schema
 
 
 def _problem(trouble: Trouble) -> Response:
     headers = {"retry-after": "1"} if trouble.type == "opening" else None
-    return JSONResponse(trouble.body, trouble.status, headers, media_type="application/problem+json")
+    return JSONResponse(trouble.body, trouble.status, headers, media_type=_MEDIA)
 
 
 async def _known(request: Request, error: Exception) -> Response:
@@ -84,9 +107,11 @@ async def _http(request: Request, error: Exception) -> Response:
         return _problem(Trouble("missing", f"There is nothing at {request.url.path}."))
     trouble = Trouble("parameter", f"{error.detail}.")
     return JSONResponse(
-        trouble.body | {"status": error.status_code}, error.status_code, error.headers,
-        media_type="application/problem+json",
-    )  # fmt: skip
+        trouble.body | {"status": error.status_code},
+        error.status_code,
+        error.headers,
+        media_type=_MEDIA,
+    )
 
 
 async def _gone(request: Request, error: Exception) -> Response:
@@ -95,5 +120,6 @@ async def _gone(request: Request, error: Exception) -> Response:
 
 async def _unknown(request: Request, error: Exception) -> Response:
     _LOG.error("%s %s", request.method, request.url.path, exc_info=error)
-    return _problem(Trouble("internal", f"The server made a mistake ({type(error).__name__}); its terminal says more."))
-
+    return _problem(
+        Trouble("internal", f"The server made a mistake ({type(error).__name__}); its terminal says more.")
+    )

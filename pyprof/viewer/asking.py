@@ -20,6 +20,19 @@ _Value = TypeVar("_Value")
 PATIENCE = 120.0  # seconds for what a child process works out
 
 
+async def known_parameters(request: Request) -> None:
+    """Raises Trouble for a parameter in the URL that the route does not have: a page that is newer or older than the
+    server, or a name that is mistyped, is told, never passed over."""
+    route = request.scope["route"]
+    extra = [one["name"] for one in (route.openapi_extra or {}).get("parameters", ())]
+    known = {*extra, *(field.alias for field in route.dependant.query_params)}
+    for name in request.query_params:
+        if name not in known:
+            raise Trouble(
+                "parameter", f"{name}: this has no such parameter; it has {_some(sorted(known))}.", name
+            )
+
+
 class GoneError(Exception):
     """The client has left; nobody reads the answer."""
 
@@ -46,7 +59,10 @@ class Asked:
     async def read(self, work: Callable[[Source], _Value], seconds: float = SECONDS) -> _Value:
         """What statements of ours say, in a thread. Raises Trouble when time is up."""
         return await reading(
-            self.request, self.opened, lambda store: work(Source(store, self.aggregation, self.worker)), seconds
+            self.request,
+            self.opened,
+            lambda store: work(Source(store, self.aggregation, self.worker)),
+            seconds,
         )
 
     async def ask(
@@ -56,7 +72,7 @@ class Asked:
         return await patiently(self.request, self.opened.engine.ask(task, shape, background, shown, **args))
 
     @property
-    def which(self) -> dict[str, int | None]:
+    def which(self) -> dict[str, Any]:
         """Arguments of tasks."""
         return {"aggregation": self.aggregation.id, "worker": self.worker}
 
@@ -66,12 +82,17 @@ async def asked(request: Request, run: str | None, aggregation: int | None, work
     opened = await server(request).library.open(run)
     chosen = await chosen_aggregation(request, opened, aggregation)
     if worker is not None:
-        workers = opened.known.get("workers")
-        if workers is None:
-            workers = await reading(request, opened, lambda store: dict(store.rows("select id, name from worker")))
-            opened.known["workers"] = workers
+        if "workers" not in opened.known:
+            opened.known["workers"] = await reading(
+                request,
+                opened,
+                lambda store: [row[0] for row in store.rows("select id from worker order by id")],
+            )
+        workers: list[int] = opened.known["workers"]
         if worker not in workers:
-            raise Trouble("parameter", f"There is no worker {worker}; choose from {_some(workers)}.", "worker")
+            raise Trouble(
+                "parameter", f"There is no worker {worker}; choose from {_some(workers)}.", "worker"
+            )
     return Asked(request, opened, chosen, worker)
 
 
@@ -126,16 +147,19 @@ async def patiently(request: Request, work: Awaitable[_Value]) -> _Value:
 
 
 async def _while_there(request: Request, task: asyncio.Future[_Value], seconds: float) -> _Value:
-    left = asyncio.ensure_future(_left(request))
+    left: asyncio.Future[Any] = asyncio.ensure_future(_left(request))
     try:
-        await asyncio.wait({task, left}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        both: set[asyncio.Future[Any]] = {task, left}
+        await asyncio.wait(both, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:
         left.cancel()
     if task.done():
         return task.result()
     if left.done() and not left.cancelled():
         raise GoneError
-    raise Trouble("slow", "This took too long and was ended. Narrow it down: an iteration, an operator, a worker.")
+    raise Trouble(
+        "slow", "This took too long and was ended. Narrow it down: an iteration, an operator, a worker."
+    )
 
 
 async def _left(request: Request) -> None:

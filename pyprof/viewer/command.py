@@ -96,7 +96,7 @@ async def _serve(name: str, arguments: argparse.Namespace) -> None:
     if root is not None and not Path(root).is_dir():
         raise UsageError(f"--source-root {root}: is no folder.")
     sockets = listening(arguments.bind, arguments.port)
-    library = Library(arguments.file)
+    library = Library(arguments.file, warm=True)
     try:
         await _opened(name, library)
         asyncio.get_running_loop().run_in_executor(None, cache.prune)
@@ -158,7 +158,9 @@ def _refused(bind: str, port: int, error: OSError) -> PyProfError:
     import errno
 
     if error.errno == errno.EADDRINUSE:
-        return PyProfError(f"port {port} is in use; choose another one with -p {port + 1 if port < 65535 else 0}.")
+        return PyProfError(
+            f"port {port} is in use; choose another one with -p {port + 1 if port < 65535 else 0}."
+        )
     if error.errno == errno.EACCES:
         return PyProfError(f"port {port} is not for everybody; choose one above 1023 with -p.")
     if error.errno == errno.EADDRNOTAVAIL:
@@ -202,7 +204,12 @@ class _Progress:
 
 
 async def _run(
-    name: str, arguments: argparse.Namespace, library: Library, guard: Guard, sockets: list[socket.socket], root: str | None
+    name: str,
+    arguments: argparse.Namespace,
+    library: Library,
+    guard: Guard,
+    sockets: list[socket.socket],
+    root: str | None,
 ) -> None:
     import uvicorn
 

@@ -20,21 +20,36 @@ def profile(store: Guarded, opened: Opened, runs: list[models.Run], source_root:
     meta = store.meta
     counts = _counts(store)
     return models.Profile(
-        name=opened.name, path=str(opened.input), source=meta.get("source"), format=meta.get("format"),
+        name=opened.name,
+        path=str(opened.input),
+        source=meta.get("source"),
+        format=meta.get("format"),
         gpu=bool(store.rows("select 1 from event_block where kind < 3 limit 1")),
-        workers=_models(store, models.Worker, 'select id, name, rank, host, label, pid, span, start, "end" from worker order by id'),
+        workers=_models(
+            store,
+            models.Worker,
+            'select id, name, rank, host, label, pid, span, start, "end" from worker order by id',
+        ),
         devices=_models(
-            store, models.Device,
+            store,
+            models.Device,
             """select worker, number, name, compute_capability, sm_count, memory_bytes, clock_hz, bandwidth, events
                from device order by worker, number""",
         ),
-        aggregations=_aggregations(store), facts={key: value or "" for key, value in meta.items() if key not in _ASIDE},
+        aggregations=_aggregations(store),
+        facts={key: value or "" for key, value in meta.items() if key not in _ASIDE},
         lost=_models(store, models.Lost, "select reason, count from lost order by reason"),
-        counts=models.Counts(**counts), run=opened.run, runs=runs,
-        schema_version=meta.get("created_schema", f"{MAJOR}.{MINOR}"), reads_schema=f"{MAJOR}.{MINOR}",
-        written_by=meta.get("writer_version"), program=pyprof.__version__, version=opened.version, can_aggregate=True,
+        counts=models.Counts(**counts),
+        run=opened.run,
+        runs=runs,
+        schema_version=meta.get("created_schema", f"{MAJOR}.{MINOR}"),
+        reads_schema=f"{MAJOR}.{MINOR}",
+        written_by=meta.get("writer_version"),
+        program=pyprof.__version__,
+        version=opened.version,
+        can_aggregate=True,
         source_root=source_root,
-    )  # fmt: skip
+    )
 
 
 def _models(store: Guarded, model: type[Any], query: str) -> list[Any]:
@@ -43,9 +58,12 @@ def _models(store: Guarded, model: type[Any], query: str) -> list[Any]:
 
 
 def _aggregations(store: Guarded) -> list[models.Aggregation]:
-    totals = dict(store.rows("select iteration_set, count(distinct number) from iteration group by iteration_set"))
+    totals = dict(
+        store.rows("select iteration_set, count(distinct number) from iteration group by iteration_set")
+    )
     return [
-        models.Aggregation(**one._asdict(), total=totals.get(one.iteration_set, 0)) for one in aggregations(store)
+        models.Aggregation(**one._asdict(), total=totals.get(one.iteration_set, 0))
+        for one in aggregations(store)
     ]
 
 

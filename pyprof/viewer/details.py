@@ -40,21 +40,39 @@ def operator(source: Source, id: str) -> Details:
     name, op_id, type_, direction, module, stack, params, dtype, shapes, eligible, dtype_ok = row
     point = roofline.of_operator(source, number)
     texts = _texts(
-        ("op_id", "Op ID", op_id), ("type", "Op Type", type_), ("module", "Module", module), ("shapes", "Input Shapes", shapes),
-        ("dtype", "Data Type", dtype), ("params", "Parameters", params),
-    )  # fmt: skip
+        ("op_id", "Op ID", op_id),
+        ("type", "Op Type", type_),
+        ("module", "Module", module),
+        ("shapes", "Input Shapes", shapes),
+        ("dtype", "Data Type", dtype),
+        ("params", "Parameters", params),
+    )
     return Details(
-        kind="op", id=op_id, title=name or op_id, subtitle=_subtitle(type_, _way(direction)),
-        figures=[*_sums(source, number), _flag("eligible", "TC Eligible", eligible, "Whether tensor cores could do it."), _flag("dtype_ok", "Data Type Fits", dtype_ok, "Whether tensor cores of this GPU take its data type.")],
-        texts=texts, stack=_frames(source, stack), partners=_pair(source, number, direction), roofline=point,
+        kind="op",
+        id=op_id,
+        title=name or op_id,
+        subtitle=_subtitle(type_, _way(direction)),
+        figures=[
+            *_sums(source, number),
+            _flag("eligible", "TC Eligible", eligible, "Whether tensor cores could do it."),
+            _flag(
+                "dtype_ok", "Data Type Fits", dtype_ok, "Whether tensor cores of this GPU take its data type."
+            ),
+        ],
+        texts=texts,
+        stack=_frames(source, stack),
+        partners=_pair(source, number, direction),
+        roofline=point,
         tables=[_kernels(source, number)],
-    )  # fmt: skip
+    )
 
 
 def kernel(source: Source, id: str) -> Details:
     """A kernel by its number, or its name. Raises Trouble."""
     number = _number(source, "select id from kernel_name where name = ?", "kernel_name", id, "kernel")
-    name, short, kind = source.store.rows("select name, short_name, kind from kernel_name where id = ?", (number,))[0]
+    name, short, kind = source.store.rows(
+        "select name, short_name, kind from kernel_name where id = ?", (number,)
+    )[0]
     point = roofline.of_kernel(source, number)
     rows = source.store.rows(
         f"""select o.name, case o.direction when 0 then 'fprop' when 1 then 'bprop' end, sum(s.calls), sum(s.gpu),
@@ -65,19 +83,50 @@ def kernel(source: Source, id: str) -> Details:
     )
     calls, gpu = sum(row[2] for row in rows), sum(row[3] for row in rows)
     figures = [
-        _figure("calls", calls), _figure("kernel_gpu", gpu),
-        Figure(key="gpu_avg", heading="Avg. GPU Time", value=gpu / calls if calls else None, unit="ns", text="Mean of a call."),
-        Figure(key="gpu_min", heading="Min GPU Time", value=min((row[4] for row in rows), default=None), unit="ns", text="The shortest."),
-        Figure(key="gpu_max", heading="Max GPU Time", value=max((row[5] for row in rows), default=None), unit="ns", text="The longest."),
-    ]  # fmt: skip
+        Figure(key="calls", heading="Calls", value=calls, unit="count", text="How often it ran."),
+        _figure("kernel_gpu", gpu),
+        Figure(
+            key="gpu_avg",
+            heading="Avg. GPU Time",
+            value=gpu / calls if calls else None,
+            unit="ns",
+            text="Mean of a call.",
+        ),
+        Figure(
+            key="gpu_min",
+            heading="Min GPU Time",
+            value=min((row[4] for row in rows), default=None),
+            unit="ns",
+            text="The shortest.",
+        ),
+        Figure(
+            key="gpu_max",
+            heading="Max GPU Time",
+            value=max((row[5] for row in rows), default=None),
+            unit="ns",
+            text="The longest.",
+        ),
+    ]
     table = NamedTable(
-        title="Operators", columns=columns_of(_OPERATORS), rows=[list(row[:6]) for row in rows[:ROWS]], kind="op",
-        ids=[row[6] for row in rows[:ROWS]], total=len(rows),
-    )  # fmt: skip
+        title="Operators",
+        columns=columns_of(_OPERATORS),
+        rows=[list(row[:6]) for row in rows[:ROWS]],
+        kind="op",
+        ids=[row[6] for row in rows[:ROWS]],
+        total=len(rows),
+    )
     return Details(
-        kind="kernel", id=str(number), title=short or name, subtitle=kind or "", figures=figures,
-        texts=_texts(("name", "Whole Name", name)), stack=[], partners=[], roofline=point, tables=[table],
-    )  # fmt: skip
+        kind="kernel",
+        id=str(number),
+        title=short or name,
+        subtitle=kind or "",
+        figures=figures,
+        texts=_texts(("name", "Whole Name", name)),
+        stack=[],
+        partners=[],
+        roofline=point,
+        tables=[table],
+    )
 
 
 def launch(source: Source, id: str) -> Details:
@@ -104,16 +153,28 @@ def launch(source: Source, id: str) -> Details:
     ]
     step = next((value for column, value in shown if column.key == "iteration"), None)
     if step is not None:
-        partners.append(Partner(relation="iteration", kind="iteration", id=str(step), title=f"iteration {step}"))
+        partners.append(
+            Partner(relation="iteration", kind="iteration", id=str(step), title=f"iteration {step}")
+        )
     texts = _texts(
-        ("kernel", "Kernel Name", name), ("name", "Op Name", op_name), ("module", "Module", module),
+        ("kernel", "Kernel Name", name),
+        ("name", "Op Name", op_name),
+        ("module", "Module", module),
         ("execution", "Execution", None if execution is None else str(execution)),
         ("graph", "Graph", None if graph is None else str(graph)),
-    )  # fmt: skip
+    )
     return Details(
-        kind="launch", id=str(number), title=short or name, subtitle=op_name or "", figures=figures, texts=texts,
-        stack=_frames(source, stack), partners=partners, roofline=roofline.of_kernel(source, kernel_id), tables=[],
-    )  # fmt: skip
+        kind="launch",
+        id=str(number),
+        title=short or name,
+        subtitle=op_name or "",
+        figures=figures,
+        texts=texts,
+        stack=_frames(source, stack),
+        partners=partners,
+        roofline=roofline.of_kernel(source, kernel_id),
+        tables=[],
+    )
 
 
 def iteration(source: Source, id: str) -> Details:
@@ -135,13 +196,25 @@ def iteration(source: Source, id: str) -> Details:
     op_id = [column.key for column in made.columns].index("op_id")
     found = made.cells(places)
     table = NamedTable(
-        title="Operators", columns=columns_of(made.columns), rows=found, kind="op",
-        ids=[str(row[op_id]) for row in found], total=made.rows,
-    )  # fmt: skip
+        title="Operators",
+        columns=columns_of(made.columns),
+        rows=found,
+        kind="op",
+        ids=[str(row[op_id]) for row in found],
+        total=made.rows,
+    )
     return Details(
-        kind="iteration", id=str(number), title=f"Iteration {number}", subtitle=str(cells[0]), figures=figures, texts=[],
-        stack=[], partners=[], roofline=None, tables=[table],
-    )  # fmt: skip
+        kind="iteration",
+        id=str(number),
+        title=f"Iteration {number}",
+        subtitle=str(cells[0]),
+        figures=figures,
+        texts=[],
+        stack=[],
+        partners=[],
+        roofline=None,
+        tables=[table],
+    )
 
 
 # --- pieces
@@ -198,13 +271,18 @@ def _sums(source: Source, number: int) -> list[Figure]:
     )
     sums = dict(zip(names, rows[0]))
     hidden = () if source.gpu else ("tc_kernels", "tc", "overhead", "idle")
-    out = [_figure(key, None if key in hidden else sums[key]) for key in ("calls", "kernels", "tc_kernels", "kernel", "tc")]
+    out = [
+        _figure(key, None if key in hidden else sums[key])
+        for key in ("calls", "kernels", "tc_kernels", "kernel", "tc")
+    ]
     for key in SPREADS:
         one = FIGURES[key]
         for end, heading, text in (
-            ("", one.heading, one.text), ("_avg", f"Avg. {one.heading}", "Mean of an execution."),
-            ("_min", f"Min {one.heading}", "The smallest."), ("_max", f"Max {one.heading}", "The largest."),
-        ):  # fmt: skip
+            ("", one.heading, one.text),
+            ("_avg", f"Avg. {one.heading}", "Mean of an execution."),
+            ("_min", f"Min {one.heading}", "The smallest."),
+            ("_max", f"Max {one.heading}", "The largest."),
+        ):
             value = None if key in hidden else sums[key + end]
             out.append(Figure(key=key + end, heading=heading, value=value, unit=one.unit, text=text))
     return out
@@ -219,9 +297,13 @@ def _kernels(source: Source, number: int) -> NamedTable:
     )
     cells: list[list[Any]] = [[*row[:5], None if row[5] is None else bool(row[5])] for row in rows[:ROWS]]
     return NamedTable(
-        title="Kernels", columns=columns_of(_KERNELS), rows=cells, kind="kernel",
-        ids=[str(row[6]) for row in rows[:ROWS]], total=len(rows),
-    )  # fmt: skip
+        title="Kernels",
+        columns=columns_of(_KERNELS),
+        rows=cells,
+        kind="kernel",
+        ids=[str(row[6]) for row in rows[:ROWS]],
+        total=len(rows),
+    )
 
 
 def _pair(source: Source, number: int, direction: int) -> list[Partner]:
@@ -238,7 +320,9 @@ def _pair(source: Source, number: int, direction: int) -> list[Partner]:
                where b.forward is not null and f.operator = ? limit 1""",
             (number,),
         )
-        out += [Partner(relation="backward", kind="op", id=row[0], title=row[1] or row[0]) for row in backward]
+        out += [
+            Partner(relation="backward", kind="op", id=row[0], title=row[1] or row[0]) for row in backward
+        ]
     return out
 
 
@@ -261,4 +345,3 @@ def frames(text: str) -> list[Frame]:
         elif entry:
             out.append(Frame(file=entry, line=0, readable=False))
     return out
-

@@ -21,7 +21,9 @@ from pyprof.viewer.problems import Trouble
 
 Told = Callable[[float, str], None]
 Answer = tuple[Any, pa.Table | None]
-_START = "import sys; sys.path[:] = sys.argv.pop().split(chr(10)); from pyprof.viewer.child import main; main()"
+_START = (
+    "import sys; sys.path[:] = sys.argv.pop().split(chr(10)); from pyprof.viewer.child import main; main()"
+)
 _LINE = 1 << 26  # longest line of an answer
 _CHILDREN = 3  # of a database at once
 _IDLE = 60.0  # seconds that a child waits for another task
@@ -95,7 +97,12 @@ class Engine:
         self._closed = False
 
     async def ask(
-        self, task: str, shape: Callable[[Answer], Any], background: bool = False, shown: str = "", **args: Any
+        self,
+        task: str,
+        shape: Callable[[Answer], Any],
+        background: bool = False,
+        shown: str = "",
+        **args: Any,
     ) -> Any:
         """The answer to a task as `shape` makes it, from the kept ones if it is there; `shown` tells shapes of one task
         apart. `background`: one of them at a time, so that they leave room for others."""
@@ -163,7 +170,7 @@ class Engine:
         self._later(child.stop())
 
     def _later(self, work: Awaitable[None]) -> None:
-        task: asyncio.Task[None] = asyncio.ensure_future(work)  # type: ignore[assignment]
+        task: asyncio.Task[None] = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -203,8 +210,10 @@ class _Answer:
     """An answer that is being worked out, or is there."""
 
     def __init__(self, work: Awaitable[Any]):
-        self._task: asyncio.Task[Any] = asyncio.ensure_future(work)  # type: ignore[assignment]
-        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())  # seen, if nobody waits
+        self._task: asyncio.Task[Any] = asyncio.ensure_future(work)
+        self._task.add_done_callback(
+            lambda task: task.cancelled() or task.exception()
+        )  # seen, if nobody waits
         self._waiting = 0
 
     async def wait(self) -> Any:
@@ -241,8 +250,6 @@ class _Answer:
         if not self.done or self.failed:
             return 0
         return int(getattr(self._task.result(), "nbytes", 1000))
-
-
 
 
 class Kept:

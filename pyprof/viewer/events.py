@@ -33,17 +33,26 @@ _OPERATOR = "operator"
 COLUMNS = (
     Shown(Column("id", "Launch", "", "Number of the event, in the order of launches."), "e.id"),
     Shown(Column("iteration", "Iteration", "", "In which it was launched."), "null"),
-    Shown(Column("name", "Op Name", "", "Operator that launched it.", str), "p.name", (_OPERATOR, "name", "operator")),
     Shown(
-        Column("kernel", "Kernel Name", "", "Whole name of the kernel, copy or set.", str), "n.name",
+        Column("name", "Op Name", "", "Operator that launched it.", str),
+        "p.name",
+        (_OPERATOR, "name", "operator"),
+    ),
+    Shown(
+        Column("kernel", "Kernel Name", "", "Whole name of the kernel, copy or set.", str),
+        "n.name",
         ("kernel_name", "name", "name"),
     ),
-    Shown(Column("device", "Device ID", "", "Number of the device; empty for an event on the CPU."), "e.device"),
+    Shown(
+        Column("device", "Device ID", "", "Number of the device; empty for an event on the CPU."), "e.device"
+    ),
     Shown(Column("launch", "Kernel Timestamp", "ns", "Start of the API call that launched it."), "a.start"),
     Shown(Column("start", "GPU Start Time", "ns", "Start on the device."), "e.start"),
     Shown(Column("dur", "GPU Time", "ns", "Time on the device; an operator event's own time."), "e.dur"),
     Shown(
-        Column("uses_tc", "Uses TC", "", "Whether it used tensor cores; empty if its name does not tell.", bool),
+        Column(
+            "uses_tc", "Uses TC", "", "Whether it used tensor cores; empty if its name does not tell.", bool
+        ),
         "case when e.kind = 3 or e.kind = 0 and e.tc is null then null else e.kind = 0 and e.tc = 1 end",
     ),
     Shown(
@@ -56,14 +65,24 @@ COLUMNS = (
     ),
     Shown(Column("kind", "Kind", "", "kernel, memcpy, memset, or operator on the CPU.", str), "e.kind"),
     Shown(Column("direction", "Direction", "", "fprop or bprop.", str), "p.direction"),
-    Shown(Column("type", "Op Type", "", "Kind of operation.", str), "p.type", (_OPERATOR, "type", "operator")),
-    Shown(Column("op_id", "Op ID", "", "Type and number of the operator.", str), "p.op_id", (_OPERATOR, "op_id", "operator")),
+    Shown(
+        Column("type", "Op Type", "", "Kind of operation.", str), "p.type", (_OPERATOR, "type", "operator")
+    ),
+    Shown(
+        Column("op_id", "Op ID", "", "Type and number of the operator.", str),
+        "p.op_id",
+        (_OPERATOR, "op_id", "operator"),
+    ),
     Shown(Column("stream", "Stream", "", "Stream; of an operator event its thread."), "e.stream"),
     Shown(Column("launch_dur", "API Call Time", "ns", "Time of the launching API call."), "a.dur"),
     Shown(Column("flops", "FLOPs", "count", "Operations executed; empty if unknown."), "e.flops"),
     Shown(Column("bytes", "Bytes", "B", "Bytes that must move; empty if unknown."), "e.bytes"),
-    Shown(Column("worker", "Worker", "", "Process that launched it.", str), "w.name", ("worker", "name", "id >> 40")),
-)  # fmt: skip
+    Shown(
+        Column("worker", "Worker", "", "Process that launched it.", str),
+        "w.name",
+        ("worker", "name", "id >> 40"),
+    ),
+)
 _BY_KEY = {shown.column.key: shown for shown in COLUMNS}
 _PLACE = {shown.column.key: place for place, shown in enumerate(COLUMNS)}
 _SORTS = {"id": "e.id", "start": "e.start", "dur": "e.dur"}
@@ -87,7 +106,9 @@ def within(source: Source, iteration: int | None = None, operator: int | None = 
     if not spans:
         if iteration is None:
             return "0", {}
-        raise Trouble("parameter", f"There is no iteration {iteration} in this aggregation's cut.", "iteration")
+        raise Trouble(
+            "parameter", f"There is no iteration {iteration} in this aggregation's cut.", "iteration"
+        )
     values: Values = {}
     parts = []
     for number, (low, high) in enumerate(spans):
@@ -112,7 +133,8 @@ def known_count(source: Source, values: Values, operator: int | None) -> int:
         return int(total)
     one = source.aggregation
     rows = source.store.rows(
-        "select coalesce(sum(calls), 0) from op_kernel_stat where aggregation = ? and operator = ?", (one.id, operator)
+        "select coalesce(sum(calls), 0) from op_kernel_stat where aggregation = ? and operator = ?",
+        (one.id, operator),
     )
     return min(int(total), int(rows[0][0]))
 
@@ -172,12 +194,18 @@ def filtered(source: Source, search: str, filters: Sequence[str]) -> tuple[str, 
         key, colon, condition = text.partition(":")
         shown = _BY_KEY.get(key)
         if not colon or shown is None:
-            raise Trouble("parameter", f"filter {text!r}: expected KEY:CONDITION with a column that is shown.", "filter")
+            raise Trouble(
+                "parameter", f"filter {text!r}: expected KEY:CONDITION with a column that is shown.", "filter"
+            )
         if shown.dictionary is not None:
             parts.append(_of_texts(source, shown.dictionary, text_test(condition)))
         elif key == "uses_tc":
             used = "e.kind = 0 and e.tc = 1"
-            parts.append(used if truth(condition) else f"not ({used}) and e.kind < 3 and (e.kind > 0 or e.tc is not null)")
+            parts.append(
+                used
+                if truth(condition)
+                else f"not ({used}) and e.kind < 3 and (e.kind > 0 or e.tc is not null)"
+            )
         elif key == "kind":
             test = text_test(condition)
             numbers = [str(code) for code, name in enumerate(KINDS) if test(name)]
@@ -186,7 +214,9 @@ def filtered(source: Source, search: str, filters: Sequence[str]) -> tuple[str, 
             parts.append(_of_numbers(shown, condition, number, values))
         else:
             raise Trouble(
-                "parameter", f"filter {key}: of more than {MOST:,} events choose an iteration or an operator first.", "filter"
+                "parameter",
+                f"filter {key}: of more than {MOST:,} events choose an iteration or an operator first.",
+                "filter",
             )
     if search.strip():
         test = text_test(search.strip().lstrip("="))
@@ -198,7 +228,9 @@ def filtered(source: Source, search: str, filters: Sequence[str]) -> tuple[str, 
 def _of_texts(source: Source, dictionary: tuple[str, str, str] | None, test: Any) -> str:
     assert dictionary is not None
     name, text, number = dictionary
-    found = [str(row[0]) for row in source.store.rows(f"select id, {text} from {name}") if row[1] and test(row[1])]
+    found = [
+        str(row[0]) for row in source.store.rows(f"select id, {text} from {name}") if row[1] and test(row[1])
+    ]
     return f"e.{number} in ({', '.join(found)})"  # numbers of ours
 
 
@@ -221,8 +253,14 @@ def _of_numbers(shown: Shown, condition: str, number: int, values: Values) -> st
 
 
 def following(
-    source: Source, iteration: int | None, operator: int | None, sort: str | None, limit: int, cursor: str | None,
-    search: str, filters: Sequence[str],
+    source: Source,
+    iteration: int | None,
+    operator: int | None,
+    sort: str | None,
+    limit: int,
+    cursor: str | None,
+    search: str,
+    filters: Sequence[str],
 ) -> models.Launches:
     """A page of many events. Raises Trouble for a column that they cannot be sorted by."""
     key = (sort or "id").removeprefix("-")
@@ -251,10 +289,15 @@ def following(
     by_id = {row[0]: row for row in _worded(source, rows)}
     cells: list[list[Cell]] = [by_id[id_] for id_ in shown]
     return models.Launches(
-        columns=columns_of([one.column for one in COLUMNS]), rows=cells, ids=shown, offset=0,
-        next=f"{ids[limit - 1][1]}.{ids[limit - 1][0]}" if len(ids) > limit else None, paged=False, total=total,
+        columns=columns_of([one.column for one in COLUMNS]),
+        rows=cells,
+        ids=shown,
+        offset=0,
+        next=f"{ids[limit - 1][1]}.{ids[limit - 1][0]}" if len(ids) > limit else None,
+        paged=False,
+        total=total,
         filtered=total if more == "(1)" and operator is None else None,
-    )  # fmt: skip
+    )
 
 
 def counted(

@@ -116,7 +116,9 @@ class Page(Sink):
     def _notes(self) -> list[str]:
         notes = [f"{self._count:,} rows"]
         if self._count > len(self._rows):
-            notes = [f"The first {len(self._rows):,} of {self._count:,} rows; csv, json and parquet have all."]
+            notes = [
+                f"The first {len(self._rows):,} of {self._count:,} rows; csv, json and parquet have all."
+            ]
         if len(self.columns) > _WIDEST:
             notes.append(f"{_WIDEST} of {len(self.columns)} columns; other formats have all.")
         return notes

@@ -26,7 +26,7 @@ from pyprof.reports import Column
 from pyprof.viewer.models import Cell
 from pyprof.viewer.problems import Trouble
 
-_UNITS = {
+_UNITS: dict[str, dict[str, float]] = {
     "ns": {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9},
     "B": {"b": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 2**10, "mib": 2**20, "gib": 2**30},
     "%": {"%": 1},
@@ -108,13 +108,17 @@ class Frame:
     def _column(self, key: str, parameter: str) -> Column:
         if key not in self._at:
             known = ", ".join(self._at)
-            raise Trouble("parameter", f"{parameter}: there is no column {key!r}; choose from {known}.", parameter)
+            raise Trouble(
+                "parameter", f"{parameter}: there is no column {key!r}; choose from {known}.", parameter
+            )
         return self.columns[self._at[key]]
 
     def _filter(self, condition: str) -> Bools:
         key, colon, text = condition.partition(":")
         if not colon:
-            raise Trouble("parameter", f"filter {condition!r}: expected KEY:CONDITION, as in gpu:>5ms.", "filter")
+            raise Trouble(
+                "parameter", f"filter {condition!r}: expected KEY:CONDITION, as in gpu:>5ms.", "filter"
+            )
         column = self._column(key, "filter")
         unknown = self._unknown[key]
         if text.strip() in ("?", "!?"):
@@ -123,13 +127,14 @@ class Frame:
         if isinstance(values, Text):
             return values.mask(text_test(text))
         if column.kind is bool:
-            return ~unknown & (values == truth(text))
+            agree: Bools = values == truth(text)
+            return ~unknown & agree
         bounds = number_test(text, column.unit)
         if bounds is None:
             return self._digits(key, text)
         low, high, low_in, high_in = bounds
-        above = values >= low if low_in else values > low
-        below = values <= high if high_in else values < high
+        above: Bools = values >= low if low_in else values > low
+        below: Bools = values <= high if high_in else values < high
         return ~unknown & above & below
 
     def _digits(self, key: str, text: str) -> Bools:
@@ -186,9 +191,13 @@ class Frame:
             if isinstance(values, Text):
                 codes = values.codes[rows]
                 if column.kind is object:
-                    out[column.key] = pd.Series([_decoded(values.texts[c]) if c >= 0 else None for c in codes], dtype=object)
+                    out[column.key] = pd.Series(
+                        [_decoded(values.texts[c]) if c >= 0 else None for c in codes], dtype=object
+                    )
                 else:
-                    out[column.key] = pd.Categorical.from_codes(codes, categories=pd.Index(values.texts, dtype=object))
+                    out[column.key] = pd.Categorical.from_codes(
+                        codes, categories=pd.Index(values.texts, dtype=object)
+                    )
             elif column.kind is bool:
                 out[column.key] = pd.arrays.BooleanArray(values[rows].astype(bool), unknown)
             elif column.kind is int:
@@ -213,7 +222,10 @@ def arrow(frame: pd.DataFrame, columns: Sequence[Column]) -> pa.Table:
     for column in columns:
         values = frame[column.key]
         if column.kind is object:
-            texts = [None if value is None or value is pd.NA else json.dumps(value, default=str) for value in values]
+            texts = [
+                None if value is None or value is pd.NA else json.dumps(value, default=str)
+                for value in values
+            ]
             arrays.append(pa.array(texts, pa.string()))
         else:
             arrays.append(pa.array(values, from_pandas=True))
@@ -235,7 +247,9 @@ def text_test(text: str) -> Any:
 def truth(text: str) -> bool:
     """1 or 0. Raises Trouble for anything else."""
     if text.strip() not in ("0", "1"):
-        raise Trouble("parameter", f"filter {text!r}: of a column of truth values 1 is yes, 0 is no.", "filter")
+        raise Trouble(
+            "parameter", f"filter {text!r}: of a column of truth values 1 is yes, 0 is no.", "filter"
+        )
     return text.strip() == "1"
 
 
@@ -275,6 +289,8 @@ def _amount(text: str, unit: str, suffix: str = "") -> tuple[float, str]:
     factors = _UNITS.get(unit, {})
     if written and written.lower() not in factors:
         known = f"its units are {' '.join(factors)}" if factors else "it has none"
-        raise Trouble("parameter", f"filter {text!r}: {written} is no unit of this column; {known}.", "filter")
+        raise Trouble(
+            "parameter", f"filter {text!r}: {written} is no unit of this column; {known}.", "filter"
+        )
     number = found[1].replace(",", "").replace("_", "")
     return float(number) * (factors[written.lower()] if written else 1), written

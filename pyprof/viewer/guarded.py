@@ -47,7 +47,8 @@ class Deadline:
         """Raises Trouble when time is up."""
         if self.over:
             raise Trouble(
-                "slow", "This took too long and was ended. Narrow it down: an iteration, an operator, a worker."
+                "slow",
+                "This took too long and was ended. Narrow it down: an iteration, an operator, a worker.",
             )
 
 
@@ -63,7 +64,12 @@ class Guarded(Store):
     def __init__(self, path: Path):
         super().__init__(path)
         self.deadline: Deadline | None = None
-        for pragma in ("query_only = on", "trusted_schema = off", "cell_size_check = on", "cache_size = -8000"):
+        for pragma in (
+            "query_only = on",
+            "trusted_schema = off",
+            "cell_size_check = on",
+            "cache_size = -8000",
+        ):
             self.connection.execute(f"pragma {pragma}")
         self.connection.set_authorizer(_authorize)
         self.connection.set_progress_handler(self._stop, _STEPS)

@@ -54,9 +54,14 @@ def _finding(one: dict[str, Any], wall: int) -> Finding:
     link = Link(report=view[0], title=view[1], filters=list(view[2])) if view else None
     saving = one["saving"]
     return Finding(
-        **one, share=None if saving is None else share(saving, wall), link=link,
-        evidence=[Evidence(values={key: _cell(cell) for key, cell in row.items()}, link=_row_link(row)) for row in rows],
-    )  # fmt: skip
+        **one,
+        share=None if saving is None else share(saving, wall),
+        link=link,
+        evidence=[
+            Evidence(values={key: _cell(cell) for key, cell in row.items()}, link=_row_link(row))
+            for row in rows
+        ],
+    )
 
 
 def _cell(value: Any) -> models.Cell:
@@ -80,16 +85,34 @@ def details_of(found: Insights, id: str) -> models.Details:
     if one is None:
         raise Trouble("missing", f"Rule {id} found nothing in these iterations.")
     figures = [
-        models.Figure(key="saving", heading="Estimated Saving", value=one.saving, unit="ns",
-                      text="Of the wall time; unknown where nobody can tell."),
-        models.Figure(key="share", heading="Share", value=one.share, unit="%", text="The saving, of the wall time."),
-    ]  # fmt: skip
-    texts = [("advice", "Recommendation", one.advice), ("verify", "How to Verify", one.verify), ("text", "Rule", one.text)]
+        models.Figure(
+            key="saving",
+            heading="Estimated Saving",
+            value=one.saving,
+            unit="ns",
+            text="Of the wall time; unknown where nobody can tell.",
+        ),
+        models.Figure(
+            key="share", heading="Share", value=one.share, unit="%", text="The saving, of the wall time."
+        ),
+    ]
+    texts = [
+        ("advice", "Recommendation", one.advice),
+        ("verify", "How to Verify", one.verify),
+        ("text", "Rule", one.text),
+    ]
     return models.Details(
-        kind="finding", id=one.id, title=one.problem, subtitle=f"{one.id} {one.name}", figures=figures,
-        texts=[models.Text(key=key, heading=heading, value=value) for key, heading, value in texts if value], stack=[],
-        partners=[], roofline=None, tables=_evidence(one),
-    )  # fmt: skip
+        kind="finding",
+        id=one.id,
+        title=one.problem,
+        subtitle=f"{one.id} {one.name}",
+        figures=figures,
+        texts=[models.Text(key=key, heading=heading, value=value) for key, heading, value in texts if value],
+        stack=[],
+        partners=[],
+        roofline=None,
+        tables=_evidence(one),
+    )
 
 
 def _evidence(one: Finding) -> list[models.NamedTable]:
@@ -100,11 +123,14 @@ def _evidence(one: Finding) -> list[models.NamedTable]:
     for key in keys:
         cells = [row.values.get(key) for row in one.evidence if row.values.get(key) is not None]
         kind: models.ColumnKind = (
-            "bool" if all(isinstance(cell, bool) for cell in cells)
-            else "int" if all(isinstance(cell, int) for cell in cells)
-            else "float" if all(isinstance(cell, (int, float)) for cell in cells)
+            "bool"
+            if all(isinstance(cell, bool) for cell in cells)
+            else "int"
+            if all(isinstance(cell, int) for cell in cells)
+            else "float"
+            if all(isinstance(cell, (int, float)) for cell in cells)
             else "str"
-        )  # fmt: skip
+        )
         unit = "ns" if key.endswith("_ns") else ""
         heading = key.removesuffix("_ns").replace("_", " ").title()
         columns.append(models.Column(key=key, heading=heading, unit=unit, text="", kind=kind, extra=True))

@@ -70,7 +70,9 @@ class Jobs:
     def find(self, id: str) -> Job:
         """Raises Trouble."""
         if id not in self._jobs:
-            raise Trouble("missing", f"There is no job {id}; the server was started anew, or it is long over.")
+            raise Trouble(
+                "missing", f"There is no job {id}; the server was started anew, or it is long over."
+            )
         return self._jobs[id]
 
     async def start(self, run: str | None, wanted: models.Reaggregate) -> Job:

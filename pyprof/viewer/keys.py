@@ -20,7 +20,9 @@ COLUMNS = (
     Column("gpu", "GPU Time", "ns", FIGURES["gpu"].text),
     Column("cpu", "CPU Time", "ns", FIGURES["cpu"].text),
     Column("per_iteration", "Calls per Iteration", "", "Of each worker.", float),
-    Column("per_step", "Once per Iteration", "", "Whether every worker calls it once in each iteration.", bool),
+    Column(
+        "per_step", "Once per Iteration", "", "Whether every worker calls it once in each iteration.", bool
+    ),
 )
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is served: a file, or the runs of a folder, each opened when it is asked for.
 
-An input is never changed. A profile database is read where it is; a recording becomes a database in the cache (`cache`)
-first. An aggregation is added to a database of the cache; of a profile database a copy goes there, which is served from
-then on, also after a restart, until the input changes. Before each request the input is looked at: one that was replaced
-is opened anew, one that is gone is said to be gone.
+An input is never changed. A profile database is read where it is; a recording becomes a database in the cache
+(`cache`) first. An aggregation is added to a database of the cache; of a profile database a copy goes there, which is
+served from then on, also after a restart, until the input changes. Before each request the input is looked at: one that
+was replaced is opened anew, one that is gone is said to be gone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pyprof.db import store
 from pyprof.errors import PyProfError
@@ -28,6 +28,7 @@ from pyprof.viewer.guarded import Pool
 from pyprof.viewer.models import Run
 from pyprof.viewer.problems import Trouble, of_file
 
+State = Literal["new", "opening", "ready", "failed"]
 _LOOK = 2.0  # seconds between two looks at what a folder holds
 
 
@@ -67,10 +68,11 @@ def _stem(name: str) -> str:
 
 
 class Library:
-    """A path and what is served of it."""
+    """A path and what is served of it. `warm`: start a process for what costs before somebody asks."""
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, warm: bool = False):
         self.path = Path(path)
+        self._warm = warm
         self._runs: dict[str, Path] = {}
         self._looked = float("-inf")
         self._opened: dict[str, Opened] = {}
@@ -110,7 +112,9 @@ class Library:
         out = []
         for name in self.runs():
             going, failed = self._imports.get(name), self._failed.get(name)
-            state = "ready" if name in self._opened else "opening" if going else "failed" if failed else "new"
+            state: State = (
+                "ready" if name in self._opened else "opening" if going else "failed" if failed else "new"
+            )
             out.append(
                 Run(name=name, state=state, progress=going.progress if going else float(state == "ready"),
                     detail=str(failed[1]) if failed and state == "failed" else None)
@@ -127,7 +131,8 @@ class Library:
             self._looked = float("-inf")
             runs = self.runs()
         if name not in runs:
-            raise Trouble("missing", f"There is no run {name!r}; choose from {', '.join(list(runs)[:20])}.", "run")
+            known = "one file is served" if "" in runs else f"choose from {', '.join(list(runs)[:20])}"
+            raise Trouble("missing", f"There is no run {name!r}; {known}.", "run")
         path, opened = runs[name], self._opened.get(name)
         if opened is not None and path.is_dir() and time.monotonic() - opened.looked < _LOOK:
             return opened
@@ -161,7 +166,8 @@ class Library:
         if name in self._opened:  # somebody was faster
             return self._opened[name]
         opened = self._opened[name] = Opened(name, path, database, stamp)
-        opened.engine.warm()
+        if self._warm:
+            opened.engine.warm()
         return opened
 
     def _import(self, name: str, path: Path, stamp: Stamp, target: Path) -> None:

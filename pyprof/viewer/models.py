@@ -315,8 +315,8 @@ class Overview(Model):
 
 
 class Iterations(Model):
-    """A page of iterations of an aggregation's cut; those outside of the aggregation too. Rows are per worker; the seven
-    parts add up to the length."""
+    """A page of iterations of an aggregation's cut; those outside of the aggregation too. Rows are per worker; the
+    seven parts add up to the length."""
 
     columns: list[Column]
     rows: list[list[Cell]]
@@ -339,9 +339,7 @@ class KeyOperator(Model):
     calls: int
     gpu: int | None
     cpu: int | None
-    spread: float | None = Field(
-        description="Standard deviation of the gaps between its ends, by their mean."
-    )
+    per_iteration: float = Field(description="Its executions divided by iterations and workers.")
     per_step: bool = Field(description="It runs once in each iteration of the aggregation.")
 
 

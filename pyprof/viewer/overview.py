@@ -39,7 +39,8 @@ def overview(source: Source) -> Overview:
     figures = [figure(name, window) for name in METRICS]
     by_name = {one.key: one for one in figures}
     total = source.store.rows(
-        "select count(distinct number) from iteration where iteration_set = ?", (source.aggregation.iteration_set,)
+        "select count(distinct number) from iteration where iteration_set = ?",
+        (source.aggregation.iteration_set,),
     )[0][0]
     return Overview(
         figures=figures,
@@ -59,20 +60,35 @@ def figure(name: str, window: Window) -> Figure:
     """A figure of the metrics."""
     one = METRICS[name]
     return Figure(
-        key=name, heading=one.heading, value=one.function(window), unit=one.unit, text=one.text,
+        key=name,
+        heading=one.heading,
+        value=one.function(window),
+        unit=one.unit,
+        text=one.text,
         denominator=one.denominator,
-    )  # fmt: skip
+    )
 
 
 def _performance(source: Source, figures: dict[str, Figure], total: int) -> list[Figure]:
     one = source.aggregation
     own = (
-        Figure(key="total_iterations", heading="Total Iterations", value=total, unit="count",
-               text="Iterations of the recording."),
+        Figure(
+            key="total_iterations",
+            heading="Total Iterations",
+            value=total,
+            unit="count",
+            text="Iterations of the recording.",
+        ),
         figures["iterations"].model_copy(update={"heading": "Profiled Iterations"}),
-        Figure(key="first", heading="Start Iteration", value=one.first, unit="", text="The first in the window, from 0."),
+        Figure(
+            key="first",
+            heading="Start Iteration",
+            value=one.first,
+            unit="",
+            text="The first in the window, from 0.",
+        ),
         Figure(key="last", heading="Stop Iteration", value=one.last, unit="", text="The last in the window."),
-    )  # fmt: skip
+    )
     return [*(figures[name] for name in _PERFORMANCE[:3]), *own, figures["average_iteration"]]
 
 
@@ -92,9 +108,12 @@ def _system(source: Source) -> list[Figure]:
 def _breakdown(key: str, title: str, unit: str, parts: Sequence[Part]) -> Breakdown:
     known = [part.value for part in parts if part.value is not None]
     return Breakdown(
-        key=key, title=title, unit=unit, parts=list(parts),
+        key=key,
+        title=title,
+        unit=unit,
+        parts=list(parts),
         total=sum(known) if len(known) == len(parts) and parts else None,
-    )  # fmt: skip
+    )
 
 
 def _utilization(window: Window) -> Breakdown:
@@ -104,11 +123,29 @@ def _utilization(window: Window) -> Breakdown:
     busy = sum(device.sums.get("busy", 0) for device in window.used)
     text, other = METRICS["gpu_utilization"].text, METRICS["gpu_idle"].text
     none = used is None
-    return _breakdown("gpu_utilization", "GPU Utilization", "ns", (
-        Part(key="busy", heading="Using GPU", value=None if none else busy, unit="ns", share=_float(used), text=text),
-        Part(key="idle", heading="Idle GPU", value=None if none else wall - busy, unit="ns",
-             share=_float(value("gpu_idle", window)), text=other),
-    ))  # fmt: skip
+    return _breakdown(
+        "gpu_utilization",
+        "GPU Utilization",
+        "ns",
+        (
+            Part(
+                key="busy",
+                heading="Using GPU",
+                value=None if none else busy,
+                unit="ns",
+                share=_float(used),
+                text=text,
+            ),
+            Part(
+                key="idle",
+                heading="Idle GPU",
+                value=None if none else wall - busy,
+                unit="ns",
+                share=_float(value("gpu_idle", window)),
+                text=other,
+            ),
+        ),
+    )
 
 
 def _resources(window: Window) -> Breakdown:
@@ -118,9 +155,15 @@ def _resources(window: Window) -> Breakdown:
         known = value(name, window)
         amount = sum(worker.parts.get(key, 0) for worker in window.workers)
         parts.append(
-            Part(key=key, heading=heading, value=None if known is None else amount, unit="ns", share=_float(known),
-                 text=METRICS[name].text)
-        )  # fmt: skip
+            Part(
+                key=key,
+                heading=heading,
+                value=None if known is None else amount,
+                unit="ns",
+                share=_float(known),
+                text=METRICS[name].text,
+            )
+        )
     return Breakdown(
         key="resources", title="Resource Usage Breakdown", unit="ns", parts=parts, total=window.wall or None
     )
@@ -134,10 +177,16 @@ def _kernel_time(source: Source) -> Breakdown:
         known = source.gpu or prefix == "other_events_"
         amount = totals[prefix + "gpu"]
         parts.append(
-            Part(key=key, heading=heading, value=amount if known else None, unit="ns",
-                 share=share(amount, whole) if known else None, text=text,
-                 count=totals[prefix + "calls"] if known else None)
-        )  # fmt: skip
+            Part(
+                key=key,
+                heading=heading,
+                value=amount if known else None,
+                unit="ns",
+                share=share(amount, whole) if known else None,
+                text=text,
+                count=totals[prefix + "calls"] if known else None,
+            )
+        )
     return Breakdown(key="kernel_time", title="Total Kernel GPU Time", total=whole, unit="ns", parts=parts)
 
 
@@ -146,12 +195,29 @@ def _tensor_cores(window: Window) -> Breakdown:
     whole, amount = window.totals["eligible_kernel"], window.totals["eligible_tc"]
     none, text = used is None, METRICS["tc_utilization"].text
     rest = None if used is None else 100 - used
-    return _breakdown("tensor_cores", "Tensor Core Kernel Efficiency", "ns", (
-        Part(key="tc", heading="Using Tensor Cores", value=None if none else amount, unit="ns", share=_float(used),
-             text=text),
-        Part(key="kernel", heading="Not Using Tensor Cores", value=None if none else whole - amount, unit="ns",
-             share=_float(rest), text="Other kernels of the operators that tensor cores could do."),
-    ))  # fmt: skip
+    return _breakdown(
+        "tensor_cores",
+        "Tensor Core Kernel Efficiency",
+        "ns",
+        (
+            Part(
+                key="tc",
+                heading="Using Tensor Cores",
+                value=None if none else amount,
+                unit="ns",
+                share=_float(used),
+                text=text,
+            ),
+            Part(
+                key="kernel",
+                heading="Not Using Tensor Cores",
+                value=None if none else whole - amount,
+                unit="ns",
+                share=_float(rest),
+                text="Other kernels of the operators that tensor cores could do.",
+            ),
+        ),
+    )
 
 
 def _float(number: Value) -> float | None:
@@ -162,15 +228,20 @@ def _top(source: Source) -> models.Table:
     """DLProf's Top 10 GPU Ops."""
     made = find("detail")
     frame = made.table(source)
-    named = frame[~frame["op_id"].str.startswith("unassociated").fillna(False)] if len(frame) else frame
-    named = named.sort_values("gpu", ascending=False, kind="stable")
-    named = named[named["gpu"].fillna(0) > 0].head(TOP)
+    frame = frame.sort_values("gpu", ascending=False, kind="stable")
+    named = frame[frame["gpu"].fillna(0) > 0].head(TOP)
     columns = [next(column for column in made.columns if column.key == key) for key in _TOP_COLUMNS]
     rows: list[list[Cell]] = plain_rows(named, [column.key for column in columns])
     return models.Table(
-        columns=columns_of(columns), rows=rows, ids=[int(i) for i in named.index], offset=0, total=len(rows),
-        filtered=len(rows), complete=True, note=None,
-    )  # fmt: skip
+        columns=columns_of(columns),
+        rows=rows,
+        ids=[int(i) for i in named.index],
+        offset=0,
+        total=len(rows),
+        filtered=len(rows),
+        complete=True,
+        note=None,
+    )
 
 
 def _notes(source: Source) -> list[str]:
@@ -179,12 +250,18 @@ def _notes(source: Source) -> list[str]:
     if not source.gpu:
         notes.append("Nothing ran on a GPU: operators' own time on the CPU stands for time on the device.")
     if not store.rows("select 1 from operator where unassociated = 0 limit 1"):
-        notes.append("No operators were recorded: kernels have no names of operators, modules or source lines.")
+        notes.append(
+            "No operators were recorded: kernels have no names of operators, modules or source lines."
+        )
     if one.method == "none":
-        notes.append("No iterations were found: the whole recording is one. Choose a key operator under Iterations.")
+        notes.append(
+            "No iterations were found: the whole recording is one. Choose a key operator under Iterations."
+        )
     lost = store.rows("select coalesce(sum(count), 0) from lost")[0][0]
     if lost:
-        notes.append(f"{lost:,} records were left out by the recording or its reading; the ledger names the reasons.")
+        notes.append(
+            f"{lost:,} records were left out by the recording or its reading; the ledger names the reasons."
+        )
     return notes
 
 
@@ -198,10 +275,19 @@ def step_time(table: Any) -> Breakdown:
         values = table[column.key]
         amount = int(values.sum()) if len(values) and values.notna().all() else None
         parts.append(
-            Part(key=column.key.removesuffix("_ns"), heading=column.heading.removesuffix(" (ns)"), value=amount,
-                 unit="ns", share=None if amount is None else share(amount, total), text=column.text)
-        )  # fmt: skip
+            Part(
+                key=column.key.removesuffix("_ns"),
+                heading=column.heading.removesuffix(" (ns)"),
+                value=amount,
+                unit="ns",
+                share=None if amount is None else share(amount, total),
+                text=column.text,
+            )
+        )
     return Breakdown(
-        key="step_time", title="Step Time Breakdown", total=total if len(table) else None, unit="ns", parts=parts
+        key="step_time",
+        title="Step Time Breakdown",
+        total=total if len(table) else None,
+        unit="ns",
+        parts=parts,
     )
-

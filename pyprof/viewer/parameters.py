@@ -30,9 +30,9 @@ Filter = Annotated[
     list[Annotated[str, Query(max_length=1000)]],
     Query(
         max_length=20,
-        description="Rows where a column fulfils a condition, KEY:CONDITION; all of several. Numbers: 5, >5ms, <=2.5KB, "
-        "10..20us (units ns us ms s, B KB MB GB, %). Booleans: 1 or 0. Texts: what they hold, =TEXT exactly. Any: ? is "
-        "unknown, !? known.",
+        description="Rows where a column fulfils a condition, KEY:CONDITION; all of several. Numbers: >5ms, <=2.5KB, "
+        "10..20us (units ns us ms s, B KB MB GB KiB MiB GiB, %); digits alone are looked for in the number as it is "
+        "written. Booleans: 1 or 0. Texts: what they hold, =TEXT exactly. Any: ? is unknown, !? known.",
     ),
 ]
 Format = Annotated[Literal["csv", "json", "xlsx", "pdf", "md", "parquet"], Query()]

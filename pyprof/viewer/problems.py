@@ -51,7 +51,8 @@ def of_file(path: Path, error: PyProfError) -> Trouble:
         return error
     if not path.exists():
         return Trouble(
-            "vanished", f"{path}: no such file. Start the viewer again: pyprof view FILE, or dlprofviewer FILE."
+            "vanished",
+            f"{path}: no such file. Start the viewer again: pyprof view FILE, or dlprofviewer FILE.",
         )
     found = _version(path)
     if found is not None:

@@ -27,7 +27,9 @@ def roofline(source: Source, limit: int) -> Roofline:
     notes = []
     unknown = sum(point.flops is None or point.bytes is None for point in found)
     if unknown:
-        notes.append(f"{unknown:,} of {len(found):,} kernels have no place: their FLOPs or bytes are unknown.")
+        notes.append(
+            f"{unknown:,} of {len(found):,} kernels have no place: their FLOPs or bytes are unknown."
+        )
     ceilings, reasons = _ceilings(source)
     return Roofline(points=found[:limit], ceilings=ceilings, total=len(found), notes=notes + reasons)
 
@@ -44,9 +46,7 @@ def of_kernel(source: Source, name: int) -> Point | None:
     return found[0] if found else None
 
 
-def _points(
-    source: Source, group: str, condition: str, operator: str, more: dict[str, Any]
-) -> list[Point]:
+def _points(source: Source, group: str, condition: str, operator: str, more: dict[str, Any]) -> list[Point]:
     names, rows = source.store.named(
         _POINTS.format(group=group, condition=condition, operator=operator),
         {"aggregation": source.aggregation.id, "worker": source.worker, **more},
@@ -60,15 +60,22 @@ def _point(row: dict[str, Any], gpu: bool) -> Point:
     flops = row["flops"] if time_flops else None
     size = row["bytes"] if time_bytes else None
     time_roofline = row["gpu"] - row["no_roofline"]
-    both = flops is not None and size
     return Point(
-        id=str(row["id"]), name=row["name"], operator=row["operator"], dtype=row["dtype"], kind=row["kind"],
-        calls=row["calls"], time=row["gpu"], flops=flops, bytes=size, intensity=flops / size if both else None,
+        id=str(row["id"]),
+        name=row["name"],
+        operator=row["operator"],
+        dtype=row["dtype"],
+        kind=row["kind"],
+        calls=row["calls"],
+        time=row["gpu"],
+        flops=flops,
+        bytes=size,
+        intensity=flops / size if flops is not None and size else None,
         achieved=flops * _NS / time_flops if flops is not None else None,
         bandwidth=size * _NS / time_bytes if size is not None else None,
         efficiency=100 * row["roofline"] / time_roofline if time_roofline and gpu else None,
         tc=None if not gpu or (row["untold"] and not row["used"]) else bool(row["used"]),
-    )  # fmt: skip
+    )
 
 
 def _ceilings(source: Source) -> tuple[list[Ceiling], list[str]]:
@@ -86,10 +93,16 @@ def _ceilings(source: Source) -> tuple[list[Ceiling], list[str]]:
             continue
         for tensor, peaks in ((True, gpu.matrix), (False, gpu.vector)):
             out += [
-                Ceiling(device=gpu.name, dtype=dtype, flops=peak, tensor_cores=tensor, bandwidth=gpu.bandwidth,
-                        source=gpu.source)
+                Ceiling(
+                    device=gpu.name,
+                    dtype=dtype,
+                    flops=peak,
+                    tensor_cores=tensor,
+                    bandwidth=gpu.bandwidth,
+                    source=gpu.source,
+                )
                 for dtype, peak in peaks.items()
-            ]  # fmt: skip
+            ]
     if not rows:
         reasons.append("Nothing ran on a GPU: there are no ceilings.")
     return out, reasons

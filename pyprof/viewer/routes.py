@@ -6,13 +6,13 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 
 from pyprof.metrics import METRICS, Value
 from pyprof.reports import find
 from pyprof.reports.diff import REPORT as DIFFERENCE
 from pyprof.viewer import describe, details, models, overview, roofline, sources
-from pyprof.viewer.asking import Asked, asked, chosen_aggregation, reading, server
+from pyprof.viewer.asking import Asked, asked, chosen_aggregation, known_parameters, reading, server
 from pyprof.viewer.parameters import (
     MOST,
     AggregationId,
@@ -26,7 +26,7 @@ from pyprof.viewer.parameters import (
 )  # fmt: skip
 from pyprof.viewer.tables import Sheet, page
 
-router = APIRouter(prefix="/api")
+router = APIRouter(prefix="/api", dependencies=[Depends(known_parameters)])
 
 
 @router.get("/profile")
@@ -76,7 +76,9 @@ async def ledger(request: Request, run: Run = None) -> models.Ledger:
     """How much of the time on the device is explained, in the whole recording."""
     which = await asked(request, run, None, None)
     found: models.Ledger = await which.ask(
-        "ledger", lambda answer: models.Ledger(lines=[models.LedgerLine(**line) for line in answer[0]]), background=True
+        "ledger",
+        lambda answer: models.Ledger(lines=[models.LedgerLine(**line) for line in answer[0]]),
+        background=True,
     )
     return found
 
@@ -94,7 +96,13 @@ async def step_time(
         return overview.step_time(frame.pandas(frame.select()))
 
     found: models.Breakdown = await which.ask(
-        "report", shape, background=True, shown="sums", name="step_time", options=dict(made.chosen), **which.which
+        "report",
+        shape,
+        background=True,
+        shown="sums",
+        name="step_time",
+        options=dict(made.chosen),
+        **which.which,
     )
     return found
 
@@ -108,8 +116,8 @@ async def selected(
     aggregation: AggregationId = None,
     worker: WorkerId = None,
 ) -> models.Details:
-    """What is known of an operator (its op_id, or its number), a kernel (its number, or its name), a launch, an iteration
-    (their numbers), a finding (its rule)."""
+    """What is known of an operator (its op_id, or its number), a kernel (its number, or its name), a launch, an
+    iteration (their numbers), a finding (its rule)."""
     from pyprof.viewer.insights import details_of, findings
 
     which = await asked(request, run, aggregation, worker)
@@ -131,7 +139,10 @@ async def _readable(request: Request, which: Asked, found: models.Details) -> mo
     def check() -> list[models.Frame]:
         names = {frame.file for frame in found.stack}
         there = {name: sources.available(which.opened.input, name, root) for name in names}
-        return [frame.model_copy(update={"readable": frame.line > 0 and there[frame.file]}) for frame in found.stack]
+        return [
+            frame.model_copy(update={"readable": frame.line > 0 and there[frame.file]})
+            for frame in found.stack
+        ]
 
     return found.model_copy(update={"stack": await asyncio.to_thread(check)})
 
@@ -214,8 +225,8 @@ async def compare(
     search: Search = "",
     filter: Filter = [],  # noqa: B006
 ) -> models.Compare:
-    """Two runs of the folder that is served, or two aggregations of one: figures, and operators or kernels side by side.
-    Names are those of /api/profile's runs, empty for a single file."""
+    """Two runs of the folder that is served, or two aggregations of one: figures, and operators or kernels side by
+    side. Names are those of /api/profile's runs, empty for a single file."""
     first = await asked(request, base, base_aggregation, None)
     second = await server(request).library.open(other)
     chosen = await chosen_aggregation(request, second, other_aggregation)

@@ -109,7 +109,7 @@ class Guard:
         return self.token is not None and hmac.compare_digest(given.encode(), self.token.encode())
 
     def single(self) -> str | None:
-        """A token for one visit: for the browser that is opened, whose command line every user of the machine can see."""
+        """A token for one visit: for the browser that is opened, whose command line every user of the machine sees."""
         if self.token is None:
             return None
         code = new_token()
@@ -155,7 +155,9 @@ class Security:
             if message["type"] == "http.response.start":
                 there = {name for name, _ in message["headers"]}
                 message["headers"] = list(message["headers"]) + [
-                    (name.encode(), value.encode()) for name, value in _HEADERS.items() if name.encode() not in there
+                    (name.encode(), value.encode())
+                    for name, value in _HEADERS.items()
+                    if name.encode() not in there
                 ]
                 if scope["path"].startswith("/api") and b"cache-control" not in there:
                     message["headers"].append((b"cache-control", b"no-store"))
@@ -168,7 +170,10 @@ class Security:
         headers = Headers(scope=scope)
         if not self._guard.host(headers.get("host", "")):
             return _problem(
-                Trouble("host", "This server is not known by that name; use the URL that it printed when it started.")
+                Trouble(
+                    "host",
+                    "This server is not known by that name; use the URL that it printed when it started.",
+                )
             )
         if len(scope.get("raw_path", b"")) + len(scope["query_string"]) > _LONGEST:
             return _problem(Trouble("parameter", f"The URL is longer than {_LONGEST} characters."))
@@ -181,7 +186,9 @@ class Security:
     def _tokenless(self, scope: Scope, headers: Headers, api: bool) -> Response | None:
         """For who has no token: where to get it. For who brings it: a cookie."""
         guard = self._guard
-        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=1000)
+        query = parse_qsl(
+            scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=1000
+        )
         given = [value for name, value in query if name == "token"]
         if given and not api and scope["method"] == "GET" and guard.visits(given[-1]):
             rest = urlencode([pair for pair in query if pair[0] != "token"])
@@ -193,7 +200,9 @@ class Security:
         if any(guard.matches(value) for value in _cookies(headers, guard.cookie)):
             return None
         if api:
-            return _problem(Trouble("token", "Open the page with the URL that the server printed: it has the token."))
+            return _problem(
+                Trouble("token", "Open the page with the URL that the server printed: it has the token.")
+            )
         return HTMLResponse(_page(bool(given)), 401, {"cache-control": "no-store"})
 
     def _welcome(self, where: str, headers: Headers) -> Response:
@@ -208,7 +217,12 @@ class Security:
                 f'<p><a href="{target}">To the profile</a>'
             )
         answer.set_cookie(
-            self._guard.cookie, self._guard.token or "", httponly=True, samesite="strict", path="/", max_age=30 * 86400
+            self._guard.cookie,
+            self._guard.token or "",
+            httponly=True,
+            samesite="strict",
+            path="/",
+            max_age=30 * 86400,
         )
         answer.headers["cache-control"] = "no-store"
         return answer
@@ -228,7 +242,9 @@ def _foreign(scope: Scope, headers: Headers, api: bool) -> Trouble | None:
         return Trouble("forbidden", "A request that changes something needs the header X-PyProf: 1.")
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if scope["method"] != "DELETE" and kind != "application/json":
-        return Trouble("forbidden", "A request that changes something is JSON (Content-Type: application/json).")
+        return Trouble(
+            "forbidden", "A request that changes something is JSON (Content-Type: application/json)."
+        )
     length = headers.get("content-length", "0")
     if not length.isdecimal() or int(length) > _BODY or "transfer-encoding" in headers:
         return Trouble("parameter", f"The body is longer than {_BODY} bytes, or does not say its length.")
@@ -262,4 +278,3 @@ def _page(wrong: bool) -> str:
         "<form method=get><label>Token <input name=token type=password autocomplete=off required size=50></label> "
         "<button>Open</button></form></main></html>"
     )
-

@@ -23,7 +23,11 @@ _AROUND = 200  # lines before and behind
 def files(store: Guarded) -> frozenset[str]:
     """The files that the profile's call stacks name."""
     return frozenset(
-        frame.file for (text,) in store.rows("select frames from stack") if text for frame in frames(text) if frame.line
+        frame.file
+        for (text,) in store.rows("select frames from stack")
+        if text
+        for frame in frames(text)
+        if frame.line
     )
 
 
@@ -66,7 +70,8 @@ def recorded(recording: Path, file: str) -> str | None:
 def _below(root: str | None, file: str) -> str:
     if root is None:
         raise Trouble(
-            "missing", f"The recording has no text of {file}; start the viewer with --source-root DIR to read it below DIR."
+            "missing",
+            f"The recording has no text of {file}; start the viewer with --source-root DIR to read it below DIR.",
         )
     top = Path(root).resolve()
     path = found(top, file)

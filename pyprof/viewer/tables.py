@@ -18,14 +18,22 @@ from pyprof.viewer import models
 from pyprof.viewer.frames import Frame
 from pyprof.viewer.models import Cell
 
-_KINDS: dict[type, models.ColumnKind] = {int: "int", float: "float", str: "str", bool: "bool", object: "object"}
+_KINDS: dict[type, models.ColumnKind] = {
+    int: "int",
+    float: "float",
+    str: "str",
+    bool: "bool",
+    object: "object",
+}
 _ARROW = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
 
 
 def columns_of(columns: Iterable[Column]) -> list[models.Column]:
     """Columns as the API has them."""
     return [
-        models.Column(key=c.key, heading=c.heading, unit=c.unit, text=c.text, kind=_KINDS[c.kind], extra=c.extra)
+        models.Column(
+            key=c.key, heading=c.heading, unit=c.unit, text=c.text, kind=_KINDS[c.kind], extra=c.extra
+        )
         for c in columns
     ]
 
@@ -60,7 +68,13 @@ class Sheet:
 
 
 def page(
-    frame: Frame, offset: int, limit: int, sort: str | None, search: str, filters: Sequence[str], complete: bool = True
+    frame: Frame,
+    offset: int,
+    limit: int,
+    sort: str | None,
+    search: str,
+    filters: Sequence[str],
+    complete: bool = True,
 ) -> models.Table:
     """A page of a table. Raises Trouble for columns and conditions that do not exist."""
     rows = frame.select(search, filters, sort)
@@ -120,12 +134,29 @@ ITERATION = (
     Column("tc_ns", "Total TC GPU Time", "ns", "Sum of the times of those that used tensor cores."),
     Column("memory_ns", "Memory Time", "ns", FIGURES["memory"].text),
     Column("busy_ns", "GPU Busy", "ns", "Union of what ran on each device within it, added up over devices."),
-    Column("devices", "GPUs", "count", "Devices on which something ran in the recording: what averages divide by."),
-    Column("average_ns", "Average GPU Time", "ns", "Total Kernel GPU Time and Memory Time divided by GPUs.", float),
+    Column(
+        "devices",
+        "GPUs",
+        "count",
+        "Devices on which something ran in the recording: what averages divide by.",
+    ),
+    Column(
+        "average_ns",
+        "Average GPU Time",
+        "ns",
+        "Total Kernel GPU Time and Memory Time divided by GPUs.",
+        float,
+    ),
     Column("average_share", "Average GPU Time (%)", "%", "That, of the duration.", float),
     Column("average_tc_ns", "Average TC GPU Time", "ns", "Total TC GPU Time divided by GPUs.", float),
     Column("average_tc_share", "Average TC GPU Time (%)", "%", "That, of the duration.", float),
-    Column("total_share", "Total GPU Time (%)", "%", "Total Kernel GPU Time and Memory Time, of the duration.", float),
+    Column(
+        "total_share",
+        "Total GPU Time (%)",
+        "%",
+        "Total Kernel GPU Time and Memory Time, of the duration.",
+        float,
+    ),
     Column("total_tc_share", "Total TC GPU Time (%)", "%", "Total TC GPU Time, of the duration.", float),
     Column("partial", "Partial", "", "Whether it is what is left after the last boundary.", bool),
     Column("aggregated", "Aggregated", "", "Whether figures are of it.", bool),
@@ -160,7 +191,19 @@ def _with_shares(row: tuple[Any, ...], gpu: bool) -> tuple[Any, ...]:
         sums = (sums[0], None, *sums[2:3], None, None, None)
     kernels, tc_kernels, kernel, tc, memory, busy = sums
     if not gpu or not devices:
-        return (*head, *parts, kernels, tc_kernels, kernel, tc, memory, busy, 0 if gpu else None, *[None] * 6, *flags)
+        return (
+            *head,
+            *parts,
+            kernels,
+            tc_kernels,
+            kernel,
+            tc,
+            memory,
+            busy,
+            0 if gpu else None,
+            *[None] * 6,
+            *flags,
+        )
     both, tensor = (kernel or 0) + (memory or 0), tc or 0
     shares = [
         both / devices, _share(both / devices, length), tensor / devices, _share(tensor / devices, length),
@@ -199,7 +242,8 @@ def iteration_operators(source: Source, number: int) -> Frame:
     rows = source.store.rows(
         f"""select p.name, case p.direction when 0 then 'fprop' when 1 then 'bprop' end, p.type, e.calls, e.kernels,
                    e.tc_kernels, e.gpu, e.tc, p.dtype, nullif(k.frames, ''), p.op_id, p.id
-            from (select operator, count(distinct op) as calls, count(*) as kernels, sum(kind = 0 and tc = 1) as tc_kernels,
+            from (select operator, count(distinct op) as calls, count(*) as kernels,
+                         sum(kind = 0 and tc = 1) as tc_kernels,
                          sum(dur) as gpu, sum(case when kind = 0 and tc = 1 then dur else 0 end) as tc
                   from event e where {condition} group by operator) e
             join operator p on p.id = e.operator left join stack k on k.id = p.stack order by e.gpu desc, p.id""",
@@ -208,5 +252,3 @@ def iteration_operators(source: Source, number: int) -> Frame:
     if not source.gpu:
         rows = [(*row[:5], None, row[6], None, *row[8:]) for row in rows]
     return framed(rows, ITERATION_OPERATORS)
-
-

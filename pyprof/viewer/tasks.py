@@ -4,7 +4,8 @@ Arrow table behind it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +50,17 @@ def _plain(part: pa.Table) -> pa.Table:
 
 @TASKS.register("file")
 def file(
-    session: Session, told: Told, name: str, options: dict[str, str], aggregation: int, worker: int | None,
-    target: str, format: str, title: str, search: str, filters: list[str],
+    session: Session,
+    told: Told,
+    name: str,
+    options: dict[str, str],
+    aggregation: int,
+    worker: int | None,
+    target: str,
+    format: str,
+    title: str,
+    search: str,
+    filters: list[str],
 ) -> dict[str, Any]:
     """A report of any length as a file, with the rows that pass the filters."""
     from pyprof.viewer.exports import sink
@@ -105,13 +115,21 @@ def ledger(session: Session, told: Told) -> list[dict[str, Any]]:
     found = made(session.store, apart=False)
     lines: dict[str, list[dict[str, Any]]] = {}
     for row in found.astype(object).where(found.notna(), None).to_dict("records"):
-        lines.setdefault(row["line"], []).append({key: row[key] for key in ("part", "time", "count", "share")})
+        lines.setdefault(row["line"], []).append(
+            {key: row[key] for key in ("part", "time", "count", "share")}
+        )
     return [{"line": line, "parts": parts} for line, parts in lines.items()]
 
 
 @TASKS.register("memory")
 def memory(
-    session: Session, told: Told, aggregation: int, worker: int | None, points: int, start: int | None, end: int | None
+    session: Session,
+    told: Told,
+    aggregation: int,
+    worker: int | None,
+    points: int,
+    start: int | None,
+    end: int | None,
 ) -> list[dict[str, Any]]:
     """Curves of memory in use."""
     from pyprof.db.allocations import CPU, allocations
@@ -185,20 +203,16 @@ def aggregate(
     return {"aggregation": made.id}
 
 
-def _writable(session: Session, target: str, told: Told) -> Any:
-    from collections.abc import Iterator
-    from contextlib import contextmanager
-
+@contextmanager
+def _writable(session: Session, target: str, told: Told) -> Iterator[str]:
+    """The database in the cache: the one that is served, or that another server has made meanwhile; else a copy."""
     from pyprof.db import store
 
-    @contextmanager
-    def given() -> Iterator[str]:
-        told(0.0, "copying")
-        if Path(target) == session.path:
-            yield target
-            return
-        with store.written(target) as name, store.Store(session.path) as database:
+    told(0.0, "copying")
+    if Path(target).exists():
+        yield target
+        return
+    with store.written(target) as name:
+        with store.Store(session.path) as database:
             database.copy(name)
-            yield name
-
-    return given()
+        yield name

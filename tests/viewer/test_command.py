@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands: what they print, and what they say instead of serving."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import httpx
+import pytest
+
+from pyprof import __version__
+from pyprof.viewer import command
+from pyprof.viewer.command import announcement, dlprofviewer, has_browser, listening, tunnel, view
+from pyprof.viewer.security import Guard
+from tests.build import write_capture
+from tests.viewer.conftest import STEPS, steps
+
+URL = re.compile(r"http://\S+")
+
+
+@pytest.fixture
+def started(tmp_path):
+    """A viewer as a process of its own: starts it and waits for its URL."""
+    running = []
+
+    def start(*words, program=("-m", "pyprof", "view"), **environment):
+        process = subprocess.Popen(
+            [sys.executable, *program, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={key: value for key, value in os.environ.items() if key not in ("DISPLAY", "WAYLAND_DISPLAY")} | environment,
+        )  # fmt: skip
+        running.append(process)
+        line = process.stdout.readline()
+        return process, line.strip()
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def test_it_serves_until_it_is_interrupted(started, made):
+    process, url = started(made, "-p", 0)
+    assert re.fullmatch(r"http://localhost:\d+/\?token=[\w-]{43}", url)
+    with httpx.Client(trust_env=False, follow_redirects=True) as browser:
+        assert browser.get(url).status_code in (200, 503)  # 503: the page is not built
+        base = url.partition("?")[0]
+        assert browser.get(f"{base}api/iterations").json()["total"] == STEPS
+    assert httpx.get(f"{base}api/profile", trust_env=False).status_code == 401
+    assert "ssh -L" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) == 0
+    assert process.stderr.read() == ""
+
+
+def test_a_server_that_is_killed_leaves_no_process(started, made):
+    process, url = started(made, "-p", 0, "--no-token")
+    httpx.get(f"{url}api/reports/detail", trust_env=False, timeout=60)
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True)
+    children = [int(word) for word in found.stdout.split()]
+    assert children
+    process.kill()
+    process.wait()
+    for _ in range(100):
+        if not any(_alive(one) for one in children):
+            return
+        time.sleep(0.05)
+    raise AssertionError("a child outlives its server")
+
+
+def _alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_the_old_name(started, made):
+    code = "from pyprof.viewer.command import dlprofviewer; raise SystemExit(dlprofviewer())"
+    _, url = started("-b", "127.0.0.1", "-p", "0", made, program=("-c", code))
+    assert url.startswith("http://localhost:")
+
+
+def test_a_recording_is_imported_before_it_is_served(started, tmp_path):
+    path = write_capture(tmp_path / "net.sqlite", steps(3))
+    _, url = started(path, "-p", 0, "--no-token")
+    assert httpx.get(f"{url}api/iterations", trust_env=False).json()["total"] == 3
+
+
+def said(capsys, words, code=1, run=view):
+    """The one sentence of a command that does not serve."""
+    assert run([str(word) for word in words]) == code
+    found = capsys.readouterr()
+    assert found.out == ""
+    lines = found.err.strip().splitlines()
+    assert len(lines) == 1, found.err
+    return lines[0]
+
+
+def test_a_port_in_use(capsys, made):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        text = said(capsys, [made, "-p", port])
+    assert text == f"pyprof view: port {port} is in use; choose another one with -p {port + 1}."
+
+
+def test_files_that_cannot_be_shown(capsys, tmp_path):
+    (tmp_path / "text.txt").write_text("hello")
+    (tmp_path / "empty.sqlite").write_bytes(b"")
+    assert "no such file" in said(capsys, [tmp_path / "nothing.sqlite", "-p", 0])
+    assert "text.txt" in said(capsys, [tmp_path / "text.txt", "-p", 0])
+    assert "empty.sqlite" in said(capsys, [tmp_path / "empty.sqlite", "-p", 0], run=dlprofviewer)
+    assert (
+        "holds no recording" in said(capsys, [tmp_path / "sub", "-p", 0])
+        if (tmp_path / "sub").mkdir() is None
+        else ""
+    )
+
+
+def test_other_words(capsys, made, tmp_path):
+    assert "no folder" in said(capsys, [made, "-p", 0, "--source-root", tmp_path / "x"], 2)
+    assert "no address" in said(capsys, [made, "-p", 0, "-b", "203.0.113.7"], 2)
+    assert "no address" in said(capsys, [made, "-p", 0, "-b", "no such host"], 2)
+    for words in ([], [made, "-p", "x"], [made, "-p", "70000"], [made, "more"]):
+        with pytest.raises(SystemExit) as caught:
+            dlprofviewer([str(word) for word in words])
+        assert caught.value.code == 2
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as caught:
+        dlprofviewer(["--version"])
+    assert caught.value.code == 0
+    assert __version__ in capsys.readouterr().out
+    for run in (view, dlprofviewer):
+        with pytest.raises(SystemExit) as caught:
+            run(["-h"])
+        assert caught.value.code == 0
+        assert "8000" in capsys.readouterr().out
+
+
+def test_an_extra_that_is_missing(capsys, made, monkeypatch):
+    monkeypatch.setattr(command, "_NEEDS", ("fastapi", "no_such_module"))
+    text = said(capsys, [made])
+    assert "no_such_module" in text
+    assert "torch-pyprof[viewer]" in text
+
+
+def test_the_command_needs_the_extra_only_to_serve():
+    code = "import sys; sys.modules['fastapi'] = None; import pyprof.viewer.command"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_where_the_page_is(monkeypatch):
+    guard = Guard("localhost", "t")
+    assert announcement("localhost", 8000, guard) == ["http://localhost:8000/?token=t"]
+    assert announcement("localhost", 8000, Guard("localhost", None)) == ["http://localhost:8000/"]
+    assert announcement("192.0.2.3", 1, Guard("192.0.2.3", None)) == ["http://192.0.2.3:1/"]
+    assert announcement("2001:db8::1", 1, Guard("2001:db8::1", None)) == ["http://[2001:db8::1]:1/"]
+    monkeypatch.setattr(command, "_address", lambda: "192.0.2.9")
+    assert announcement("0.0.0.0", 1, Guard("0.0.0.0", "t")) == ["http://192.0.2.9:1/?token=t"]
+    assert re.search(r"ssh -L 8000:localhost:8000 \S+@\S+$", tunnel(8000)[0])
+
+
+@pytest.mark.parametrize(
+    ("environment", "there"),
+    [
+        ({}, False),
+        ({"DISPLAY": ":0"}, True),
+        ({"WAYLAND_DISPLAY": "x"}, True),
+        ({"DISPLAY": ":0", "SSH_CONNECTION": "x"}, False),
+    ],
+)
+def test_a_browser_only_where_there_is_one(monkeypatch, environment, there):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION", "SSH_TTY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(command.sys, "platform", "linux")
+    monkeypatch.setattr(command.webbrowser, "get", lambda: None)
+    assert has_browser() is there
+
+
+def test_both_kinds_of_loopback():
+    found = listening("localhost", 0)
+    try:
+        assert len({one.getsockname()[1] for one in found}) == 1
+        assert all(one.getsockname()[0] in ("127.0.0.1", "::1") for one in found)
+    finally:
+        for one in found:
+            one.close()
+
+
+def reached(bind):
+    """Whether a server is reached by the machine's address in the network."""
+    found = listening(bind, 0)
+    try:
+        with socket.socket() as other:
+            other.settimeout(5)
+            return other.connect_ex((command._address(), found[0].getsockname()[1])) == 0
+    finally:
+        for one in found:
+            one.close()
+
+
+@pytest.mark.skipif(command._address() in ("localhost", "127.0.0.1"), reason="this machine has no network")
+def test_others_reach_it_only_if_they_are_meant_to():
+    assert not reached("localhost")
+    assert reached("0.0.0.0")

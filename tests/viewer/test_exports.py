@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exports hold the rows that the table shows, all pages, with the profile's name."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import zipfile
+from urllib.parse import unquote
+
+import pandas as pd
+import pytest
+
+from pyprof.viewer import tasks
+from tests.viewer.conftest import HOSTILE, STEPS, serving
+from tests.viewer.test_reports import cells
+
+FORMATS = ("csv", "json", "xlsx", "pdf", "md", "parquet")
+
+
+def export(client, name="iteration", **parameters):
+    found = client.http.get(f"/api/reports/{name}/export", params=parameters)
+    assert found.status_code == 200, found.text
+    return found
+
+
+def sheet(data):
+    """Rows of a workbook, without a library: texts are shared or inline strings."""
+    with zipfile.ZipFile(io.BytesIO(data)) as book:
+        xml = book.read("xl/worksheets/sheet1.xml").decode()
+    assert "<f>" not in xml  # no formula
+    rows = []
+    for row in re.findall(r"<row .*?>(.*?)</row>", xml, re.S):
+        rows.append(
+            re.findall(
+                r'<c r="([A-Z]+)\d+"[^>]*?(?:/>|>(?:<is><t[^>]*>(.*?)</t></is>|<v>(.*?)</v>)</c>)', row, re.S
+            )
+        )
+    return rows
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_name_of_the_file(client, format):
+    found = export(client, "op_type", format=format)
+    assert found.headers["content-disposition"].startswith(f'attachment; filename="net_op_type.{format}"')
+    assert int(found.headers.get("content-length", len(found.content))) >= 0
+    assert len(found.content) > 100
+
+
+def test_csv_is_that_of_the_report(client, prof, tmp_path):
+    from pyprof.reports import find, output
+
+    stream = io.BytesIO()
+    output.render(find("detail"), prof.source(), "csv", stream)
+    assert export(client, "detail", format="csv").content == stream.getvalue()
+    rows = list(csv.reader(io.StringIO(export(client, format="csv").text)))
+    assert all(not cell.startswith(("=", "@")) for row in rows for cell in row)
+
+
+def test_json_and_parquet(client, prof):
+    wanted = prof.report("iteration")
+    found = export(client, format="json").json()["Iteration Report"]
+    assert [list(row.values()) for row in found] == cells(wanted)
+    table = pd.read_parquet(io.BytesIO(export(client, format="parquet").content))
+    assert table["GPU Duration (ns)"].tolist() == wanted["dur"].tolist()
+
+
+def test_markdown_has_a_title(client):
+    text = export(client, "op_type", format="md").text
+    assert text.startswith("# net: Op Type Summary Report\n\n| ")
+
+
+def test_a_workbook(client, prof):
+    rows = sheet(export(client, format="xlsx", sort="-dur").content)
+    wanted = prof.report("iteration")
+    assert len(rows) == len(wanted) + 1
+    column = list(wanted).index("dur")
+    letter = chr(ord("A") + column)
+    found = [int({cell: value for cell, _, value in row}[letter]) for row in rows[1:]]
+    assert found == sorted(wanted["dur"], reverse=True)
+
+
+def test_a_page_to_print(client):
+    from fpdf import __version__  # what made it
+
+    data = export(client, format="pdf").content
+    assert __version__
+    assert data.startswith(b"%PDF-")
+    assert data.rstrip().endswith(b"%%EOF")
+    assert b"net" in data
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_filters_hold(client, format):
+    found = export(client, format=format, filter="kernel:volta", search="mm", sort="-dur")
+    if format == "json":
+        rows = found.json()["Iteration Report"]
+        assert [row["GPU Duration (ns)"] for row in rows] == [70] * STEPS + [35, 34, 33, 32, 31, 30]
+    if format == "csv":
+        assert len(found.text.splitlines()) == 1 + 2 * STEPS
+    if format == "parquet":
+        assert len(pd.read_parquet(io.BytesIO(found.content))) == 2 * STEPS
+    if format == "xlsx":
+        assert len(sheet(found.content)) == 1 + 2 * STEPS
+
+
+def test_options_hold(client):
+    text = export(client, "kernel_summary", format="csv", group_by="properties").text
+    assert "Grid" in text.splitlines()[0]
+    assert client.json("/api/reports/detail/export", 422, format="csv", group_by="x")["type"] == "parameter"
+    assert client.json("/api/reports/detail/export", 422, format="exe")["parameter"] == "format"
+    assert client.json("/api/reports/detail/export", 422, format="csv", filter="x:1")["parameter"] == "filter"
+
+
+def test_hostile_texts_in_every_format(client):
+    assert HOSTILE in json.dumps(export(client, "detail", format="json").json())
+    text = export(client, "detail", format="md").text
+    assert text.count("<img") == text.count("\\<img") > 0
+    assert b"onerror" not in export(client, "detail", format="xlsx").content  # compressed, and escaped inside
+    assert export(client, "detail", format="pdf").content.startswith(b"%PDF-")
+
+
+def test_a_hostile_name_of_the_profile(made, tmp_path):
+    path = tmp_path / 'a"b\r\nX-Evil: 1\u00fc;_dldb.sqlite'
+    path.write_bytes(made.read_bytes())
+    with serving(path) as client:
+        found = export(client, "op_type", format="csv")
+        assert "x-evil" not in found.headers
+        name = re.search(r"filename\*=UTF-8''(.*)", found.headers["content-disposition"])[1]
+        assert unquote(name) == 'a"b\r\nX-Evil: 1\u00fc;_op_type.csv'
+
+
+def test_an_export_longer_than_a_table(made, prof, monkeypatch):
+    """A report of more rows than a table has is made anew, in parts, for its file; the table says that it is cut."""
+    wanted = prof.report("iteration")
+    monkeypatch.setattr(tasks, "MOST", 4)
+    from pyprof.viewer import child, engine
+
+    start = engine._START.replace("main()", "import pyprof.viewer.tasks as t; t.MOST = 4; main()")
+    monkeypatch.setattr(engine, "_START", start)
+    assert child.main
+    with serving(made) as client:
+        found = client.json("/api/reports/iteration")
+        assert not found["complete"]
+        assert found["total"] == 4
+        assert "export has all" in found["note"]
+        rows = export(client, format="json").json()["Iteration Report"]
+        assert [list(row.values()) for row in rows] == cells(wanted)
+        some = export(client, format="csv", filter="dur:>33").text.splitlines()
+        assert len(some) == 1 + STEPS + 2

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is served: files of every kind, folders of runs, and files that change or go while they are served."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import time
+
+import pytest
+
+from pyprof import session
+from pyprof.viewer import cache
+from tests.build import write_capture
+from tests.viewer.conftest import STEPS, serving, steps
+from tests.viewer.test_reports import cells
+from tests.viewer.test_views import wait_until_open
+
+
+def test_a_recording_is_imported_once(tmp_path):
+    path = write_capture(tmp_path / "net.sqlite", steps(3))
+    with serving(path) as client:
+        found = client.http.get("/api/profile")
+        assert (found.status_code, found.json()["type"]) == (503, "opening")
+        assert found.headers["retry-after"] == "1"
+        wait_until_open(client)
+        assert client.json("/api/profile")["aggregations"][0]["total"] == 3
+        assert client.json("/api/reports/detail")["rows"] == cells(session.load(path).report("detail"))
+        assert client.done(client.job(start=1, stop=1))["state"] == "done"
+    with serving(path) as again:  # at once, with what was aggregated
+        assert len(again.json("/api/profile")["aggregations"]) == 2
+    assert [one.name for one in tmp_path.iterdir()] == ["net.sqlite"]
+
+
+def test_a_file_that_is_replaced_is_read_anew(copied, tmp_path):
+    path = copied()
+    with serving(path) as client:
+        first = client.json("/api/profile")
+        session.load(write_capture(tmp_path / "other.sqlite", steps(2))).save(tmp_path / "new.sqlite")
+        os.replace(tmp_path / "new.sqlite", path)
+        second = client.json("/api/profile")
+        assert (first["aggregations"][0]["total"], second["aggregations"][0]["total"]) == (STEPS, 2)
+        assert first["version"] != second["version"]
+        assert client.json("/api/iterations")["total"] == 2
+
+
+def test_a_file_that_is_deleted_is_said_to_be_gone(copied):
+    path = copied()
+    with serving(path) as client:
+        client.json("/api/overview")
+        data = path.read_bytes()
+        path.unlink()
+        for route in ("profile", "overview", "reports/detail", "launches", "iterations"):
+            found = client.json(f"/api/{route}", 410)
+            assert found["type"] == "vanished"
+            assert str(path) in found["detail"]
+        assert client.http.post("/api/aggregations", json={"start": 1}).status_code == 410
+        path.write_bytes(data)  # and back again
+        assert client.json("/api/iterations")["total"] == STEPS
+
+
+def version(path, major, minor):
+    with sqlite3.connect(path) as connection:
+        connection.execute("update meta set value = ? where name = 'schema_major'", (str(major),))
+        connection.execute("update meta set value = ? where name = 'schema_minor'", (str(minor),))
+    connection.close()
+
+
+@pytest.mark.parametrize(("major", "minor", "type_"), [(0, 9, "older"), (1, 1, "newer"), (2, 0, "newer")])
+def test_other_schemas(copied, major, minor, type_):
+    path = copied()
+    version(path, major, minor)
+    with serving(path) as client:
+        found = client.json("/api/profile", 409)
+        assert found["type"] == type_
+        assert f"{major}.{minor}" in found["detail"]
+        assert "1.0" in found["detail"]
+
+
+def test_files_that_are_no_profile(tmp_path, copied):
+    (tmp_path / "empty.sqlite").write_bytes(b"")
+    with sqlite3.connect(tmp_path / "foreign.sqlite") as connection:
+        connection.execute("create table users (name text)")
+    connection.close()
+    (tmp_path / "text.txt").write_text("hello")
+    cut = copied("cut_dldb.sqlite")
+    cut.write_bytes(cut.read_bytes()[:20000])
+    wanted = {
+        "empty.sqlite": "foreign",
+        "foreign.sqlite": "foreign",
+        "text.txt": "unreadable",
+        "cut_dldb.sqlite": "damaged",
+    }
+    for name, type_ in wanted.items():
+        with serving(tmp_path / name) as client:
+            for _ in range(200):
+                found = client.http.get("/api/profile")
+                if found.status_code != 503:
+                    break
+                time.sleep(0.05)
+            assert (found.status_code, found.json()["type"]) == (409, type_), name
+            assert name in found.json()["detail"]
+            assert "Traceback" not in found.text
+
+
+def test_a_folder_of_runs(tmp_path, made):
+    folder = tmp_path / "runs"
+    for name, count in (("a", 2), ("b", 3)):
+        (folder / name).mkdir(parents=True)
+        write_capture(folder / name / "net.sqlite", steps(count))
+    with serving(folder) as client:
+        assert client.json("/api/profile", 503, run="a")["type"] == "opening"
+        names = []
+        for name, count in (("a", 2), ("b", 3)):
+            for _ in range(400):
+                found = client.http.get("/api/profile", params={"run": name})
+                if found.status_code == 200:
+                    break
+                time.sleep(0.05)
+            names.append(found.json()["name"])
+            assert client.json("/api/iterations", run=name)["total"] == count
+        assert names == ["a", "b"]
+        states = {run["name"]: run["state"] for run in client.json("/api/profile", run="a")["runs"]}
+        assert states == {"a": "ready", "b": "ready"}
+        # A run and a database that appear while it serves.
+        (folder / "c").mkdir()
+        write_capture(folder / "c" / "net.sqlite", steps(4))
+        shutil.copy(made, folder / "made_dldb.sqlite")
+        client.server.library._looked = float("-inf")
+        states = {run["name"]: run["state"] for run in client.json("/api/profile", run="a")["runs"]}
+        assert states == {"a": "ready", "b": "ready", "c": "new", "made_dldb.sqlite": "new"}
+        assert client.json("/api/iterations", run="made_dldb.sqlite")["total"] == STEPS
+        compared = client.json("/api/compare", base="a", other="b")
+        assert compared["notes"]
+        assert "2 iterations" in compared["notes"][0]
+        base, other = (session.load(folder / name) for name in "ab")
+        assert compared["table"]["rows"] == cells(base.diff(other))
+        figures = {one["key"]: one for one in compared["figures"]}
+        assert (
+            figures["iterations"]["base"],
+            figures["iterations"]["other"],
+            figures["iterations"]["delta"],
+        ) == (2, 3, 1)
+        assert client.json("/api/profile", 404, run="d")["parameter"] == "run"
+
+
+def test_an_empty_folder(tmp_path):
+    with serving(tmp_path) as client:
+        assert client.json("/api/profile", 409)["type"] == "unreadable"
+    with serving(tmp_path / "nothing") as client:
+        assert client.json("/api/profile", 410)["type"] == "vanished"
+
+
+def test_two_servers_of_one_database(copied):
+    path = copied()
+    with serving(path) as one, serving(path) as two:
+        assert one.json("/api/iterations") == two.json("/api/iterations")
+        assert one.done(one.job(start=0, stop=1))["state"] == "done"
+        assert two.done(two.job(start=2, stop=3))["state"] == "done"
+        for asking in (one, two):
+            assert asking.json("/api/iterations")["total"] == STEPS
+        ranges = [(found["first"], found["last"]) for found in two.json("/api/profile")["aggregations"]]
+        assert ranges == [(0, STEPS - 1), (0, 1), (2, 3)]
+
+
+def test_what_nobody_opened_for_long_is_removed(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = cache.place()
+    old, new, used = (folder / f"{name}.sqlite" for name in ("old", "new", "used"))
+    for one in (old, new, used):
+        one.write_bytes(b"")
+    month = time.time() - 31 * 86400
+    for one in (old, used):
+        os.utime(one, (month, month))
+    cache.used(used)
+    cache.prune()
+    assert sorted(one.name for one in folder.iterdir()) == ["new.sqlite", "used.sqlite", "used.used"]
+
+
+def test_source_text(tmp_path):
+    root = tmp_path / "src"
+    (root / "pkg").mkdir(parents=True)
+    (root / "net.py").write_text("one\ntwo\nthree\n")
+    (tmp_path / "secret.py").write_text("secret")
+    (root / "link.py").symlink_to(tmp_path / "secret.py")
+    path = tmp_path / "db_dldb.sqlite"
+    what = steps(2)
+    session.load(write_capture(tmp_path / "net.sqlite", what)).save(path)
+    with serving(path, root=str(root)) as client:
+        found = client.json("/api/source", file="net.py", line=2)
+        assert (found["lines"], found["first"], found["origin"]) == (["one", "two", "three"], 1, "disk")
+        for name in ("link.py", "../secret.py", str(tmp_path / "secret.py"), "/etc/passwd", "pkg"):
+            assert (
+                client.json("/api/source", 404, file=name, line=1)["type"] == "missing"
+            )  # no stack names them
+        assert client.json("/api/source", 404, file="run.py", line=1)["type"] == "missing"  # named, not there
+        op = client.table("/api/reports/detail")[0]
+        stack = client.json(f"/api/details/op/{op['op_id']}")["stack"]
+        assert {frame["file"]: frame["readable"] for frame in stack} == {"net.py": True, "run.py": False}
+    with serving(path) as client:
+        assert "--source-root" in client.json("/api/source", 404, file="net.py", line=1)["detail"]
+
+
+def test_a_link_out_of_the_source_root_is_not_followed(tmp_path):
+    from pyprof.viewer.sources import found
+
+    root = tmp_path / "src"
+    root.mkdir()
+    (tmp_path / "secret.py").write_text("secret")
+    (root / "net.py").symlink_to(tmp_path / "secret.py")
+    assert found(root.resolve(), "/home/me/net.py") is None
+    assert found(root.resolve(), "\0") is None

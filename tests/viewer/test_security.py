@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may ask what: every row of the table of risks, and every cell of DLProf's table of how to launch the viewer."""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from pyprof.viewer.guarded import Deadline, Guarded, Pool
+from pyprof.viewer.problems import Trouble
+from pyprof.viewer.security import Guard
+from tests.viewer.conftest import serving
+
+TOKEN = "t" * 43
+MACHINE = socket.gethostname().lower()
+ADDRESS = "203.0.113.7"  # any address: nobody can make one point elsewhere
+
+
+@pytest.fixture(scope="module")
+def locked(made, tmp_path_factory):
+    """A server on loopback with a token, as `pyprof view` starts it."""
+    static = tmp_path_factory.mktemp("static")
+    (static / "index.html").write_text("<!doctype html><p>the page")
+    with serving(made, token=TOKEN, static=static) as asking:
+        yield asking
+
+
+@pytest.fixture(scope="module")
+def wide(made):
+    """A server that listens on every address."""
+    with serving(made, bind="0.0.0.0", token=TOKEN) as asking:
+        yield asking
+
+
+def ask(asking, path="/api/profile", host=None, token=TOKEN, method="GET", **headers):
+    """A request with exactly these headers, without a cookie."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    if host is not None:
+        named["host"] = host
+    if token:
+        named["authorization"] = f"Bearer {token}"
+    return httpx.request(method, f"{asking.url}{path}", headers=named, trust_env=False)
+
+
+# --- which names are answered
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "localhost:8000", "127.0.0.1:8000", "[::1]:8000", "127.8.8.8", "LOCALHOST"]
+)
+def test_on_loopback_its_own_names(locked, host):
+    assert ask(locked, host=host).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "evil.example:8000", f"{ADDRESS}:8000",
+     "0.0.0.0:8000", "localhost:8000:1", "a@localhost", "", "[::1", "localhost.", "2130706433", "0x7f.1", MACHINE + ".evil.example"],
+)  # fmt: skip
+def test_on_loopback_no_other(locked, host):
+    found = ask(locked, host=host)
+    assert found.status_code == 400
+    if found.headers["content-type"].startswith("application/problem"):  # an empty host is refused before us
+        assert found.json()["type"] == "host"
+
+
+# --- DLProf's table 2.7: where the server is, and where the browser
+
+
+def test_in_docker_browser_on_the_same_machine(made):
+    """dlprofviewer -b `hostname -i`, then http://localhost:PORT: the port is passed on, the name is not ours."""
+    with serving(made, bind="172.17.0.2", token=TOKEN) as asking:
+        assert ask(asking, host="localhost:8000").status_code == 200
+        assert ask(asking, host="172.17.0.2:8000").status_code == 200
+        assert ask(asking, host="evil.example:8000").status_code == 400
+
+
+def test_in_docker_browser_elsewhere(wide):
+    """dlprofviewer -b 0.0.0.0, then http://IP OF THE DOCKER HOST:PORT, which the container does not know."""
+    assert ask(wide, host=f"{ADDRESS}:8000").status_code == 200
+    assert ask(wide, host="[2001:db8::7]:8000").status_code == 200
+
+
+def test_outside_docker_browser_on_the_same_machine(locked):
+    """No -b, then http://localhost:PORT."""
+    assert ask(locked, host="localhost:8000").status_code == 200
+
+
+def test_outside_docker_browser_elsewhere(wide):
+    """dlprofviewer -b 0.0.0.0, then http://IP OF THE SERVER:PORT, or its name."""
+    assert ask(wide, host=f"{ADDRESS}:8000").status_code == 200
+    assert ask(wide, host=f"{MACHINE}:8000").status_code == 200
+    assert ask(wide, host="localhost:8000").status_code == 200
+    for host in ("evil.example", f"{MACHINE}.evil.example", f"{ADDRESS}.nip.io"):
+        assert ask(wide, host=host).status_code == 400
+
+
+# --- the token
+
+
+def test_without_a_token_nothing_is_told(locked):
+    found = ask(locked, token=None)
+    assert found.status_code == 401
+    assert found.json()["type"] == "token"
+    for path in ("/", "/ops", "/assets/app.js", "/index.html"):
+        page = ask(locked, path, token=None)
+        assert page.status_code == 401
+        assert "Token needed" in page.text
+        assert "the page" not in page.text.replace("Open the page", "")
+    assert "not the token" not in page.text
+
+
+@pytest.mark.parametrize("wrong", ["x", TOKEN[:-1], TOKEN + "x", "", "ü"])
+def test_a_wrong_token(locked, wrong):
+    assert "not the token" in httpx.get(f"{locked.url}/", params={"token": wrong}, trust_env=False).text
+    assert ask(locked, token=wrong.encode() if wrong else None).status_code == 401
+    assert ask(locked, token=None, cookie=f"{locked.guard.cookie}={wrong}".encode()).status_code == 401
+
+
+def test_the_first_visit_sets_a_cookie(locked):
+    with httpx.Client(base_url=locked.url, trust_env=False) as browser:
+        first = browser.get("/ops", params={"token": TOKEN, "sort": "-gpu"})
+        assert first.status_code == 303
+        assert first.headers["location"] == "/ops?sort=-gpu"
+        cookie = first.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        assert "Path=/" in cookie
+        assert browser.get("/ops?sort=-gpu").status_code == 200
+        assert browser.get("/api/profile").status_code == 200
+
+
+def test_a_link_from_another_site_still_gets_its_cookie(locked):
+    found = httpx.get(
+        f"{locked.url}/?token={TOKEN}", headers={"sec-fetch-site": "cross-site"}, trust_env=False
+    )
+    assert found.status_code == 200
+    assert 'content="0;url=/"' in found.text
+    assert "set-cookie" in found.headers
+    assert TOKEN not in found.text
+
+
+def test_where_it_leads_is_ours(locked):
+    for path in ("//evil.example/", "/%2F/evil.example"):
+        found = httpx.get(f"{locked.url}{path}?token={TOKEN}", trust_env=False)
+        assert found.headers["location"].startswith("/")
+        assert not found.headers["location"].startswith("//")
+
+
+def test_the_token_opens_no_api_by_its_url(locked):
+    assert ask(locked, f"/api/profile?token={TOKEN}", token=None).status_code == 401
+
+
+def test_a_token_for_one_visit(locked):
+    code = locked.guard.single()
+    assert httpx.get(f"{locked.url}/?token={code}", trust_env=False).status_code == 303
+    assert httpx.get(f"{locked.url}/?token={code}", trust_env=False).status_code == 401
+    assert ask(locked, token=code).status_code == 401
+
+
+def test_cookies_of_two_servers_differ():
+    assert Guard("localhost", "a").cookie != Guard("localhost", "b").cookie
+
+
+# --- other sites
+
+
+def test_no_cors(locked):
+    for method in ("GET", "OPTIONS"):
+        found = ask(locked, method=method, origin="http://evil.example", access_control_request_method="GET")
+        assert not [name for name in found.headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_another_site_may_not_ask_the_api(locked, site):
+    assert ask(locked, sec_fetch_site=site).status_code == 403
+    assert ask(locked, sec_fetch_site="same-origin").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"content_type": "application/json"},  # no header of ours
+        {"content_type": "application/json", "x_pyprof": "0"},
+        {"content_type": "text/plain", "x_pyprof": "1"},
+        {"content_type": "application/x-www-form-urlencoded", "x_pyprof": "1"},
+        {"content_type": "application/json", "x_pyprof": "1", "origin": "http://evil.example"},
+        {"content_type": "application/json", "x_pyprof": "1", "origin": "null"},
+        {"content_type": "application/json", "x_pyprof": "1", "sec_fetch_site": "cross-site"},
+    ],
+)
+def test_changes_need_more(locked, headers):
+    assert ask(locked, "/api/aggregations", method="POST", **headers).status_code == 403
+    deleted = ask(locked, "/api/jobs/x", method="DELETE", **headers)
+    assert deleted.status_code == (
+        404 if headers.get("x_pyprof") == "1" and set(headers) == {"content_type", "x_pyprof"} else 403
+    )
+
+
+def test_a_large_body(locked):
+    found = httpx.post(
+        f"{locked.url}/api/aggregations", content=b"{" + b" " * 70000 + b"}", trust_env=False,
+        headers={"authorization": f"Bearer {TOKEN}", "x-pyprof": "1", "content-type": "application/json"},
+    )  # fmt: skip
+    assert found.status_code == 422
+
+
+def test_a_long_url(locked):
+    assert ask(locked, "/api/reports/detail?search=" + "x" * 20000).status_code in (414, 422, 400)
+
+
+@pytest.mark.parametrize("path", ["/", "/api/profile", "/api/nothing", "/assets/none.js"])
+def test_headers(locked, path):
+    for token in (TOKEN, None):
+        found = ask(locked, path, token=token)
+        policy = dict(
+            part.strip().partition(" ")[::2] for part in found.headers["content-security-policy"].split(";")
+        )
+        assert policy["default-src"] == "'none'"
+        assert policy["script-src"] == "'self'"
+        assert policy["frame-ancestors"] == "'none'"
+        assert "unsafe" not in found.headers["content-security-policy"]
+        assert found.headers["x-content-type-options"] == "nosniff"
+        assert found.headers["referrer-policy"] == "no-referrer"
+        assert found.headers["x-frame-options"] == "DENY"
+        assert "server" not in found.headers
+
+
+# --- the database
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "insert into meta values ('a', 'b')", "delete from event", "drop table event", "attach ':memory:' as other",
+        "create temp table x (a)", "pragma writable_schema = on", "select load_extension('x')", "vacuum into '/tmp/x'",
+        "begin", "reindex", "detach main", "update meta set value = ''",
+    ],
+)  # fmt: skip
+def test_statements_that_are_refused(made, statement):
+    store = Guarded(made)
+    with pytest.raises(sqlite3.DatabaseError, match=r"not authorized|readonly|prohibited|denied"):
+        store.connection.execute(statement).fetchall()
+    store.close()
+
+
+def test_a_hostile_view_cannot_write(copied):
+    path = copied()
+    with sqlite3.connect(path) as connection:
+        connection.execute("create trigger t after insert on meta begin delete from event; end")
+        connection.execute("create view evil as select load_extension('/tmp/x.so') as a")
+    connection.close()
+    store = Guarded(path)
+    with pytest.raises(sqlite3.DatabaseError):
+        store.connection.execute("select * from evil").fetchall()
+    store.close()
+
+
+def test_a_statement_ends_when_time_is_up(made):
+    forever = "with recursive n(i) as (select 1 union all select i + 1 from n) select max(i) from n"
+    pool = Pool(made)
+    with pool.store(Deadline(0.1)) as store, pytest.raises(Trouble) as caught:
+        store.rows(forever)
+    assert caught.value.type == "slow"
+    with pool.store(Deadline()) as again:  # the connection is as good as before
+        assert again.rows("select 1") == [(1,)]
+    cancelled = Deadline(60)
+    cancelled.cancel()
+    with pool.store(cancelled) as store, pytest.raises(Trouble):
+        store.rows("select 1")
+    pool.close()
+
+
+def test_browsing_changes_nothing(client, made):
+    before = made.read_bytes()
+    for path in ("/api/overview", "/api/insights", "/api/reports/detail", "/api/launches", "/api/iterations"):
+        client.json(path)
+    assert made.read_bytes() == before
+
+
+# --- hostile names and parameters
+
+
+def test_hostile_names_are_json(client):
+    found = client.http.get("/api/reports/detail", params={"search": "onerror"})
+    assert found.headers["content-type"] == "application/json"
+    assert any("<img src=x onerror=alert(1)>" in str(cell) for row in found.json()["rows"] for cell in row)
+
+
+@pytest.mark.parametrize(
+    "text", ["' or 1=1 --", "%", "_", "\\", "\0", "<script>", '"', "{0}", "a" * 900, "=", "é"]
+)
+def test_hostile_parameters_are_inert(client, text):
+    assert client.http.get("/api/reports/detail", params={"search": text}).status_code == 200
+    assert client.http.get("/api/launches", params={"search": text}).status_code == 200
+    assert client.http.get("/api/launches", params={"filter": f"kernel:{text}"}).status_code == 200
+    for kind in ("op", "kernel", "launch", "iteration", "finding"):
+        found = client.http.get(f"/api/details/{kind}/{quote(text, safe='', errors='replace')}")
+        assert found.status_code in (200, 404, 422), found.text
+    assert client.http.get("/api/source", params={"file": text, "line": 1}).status_code == 404
+    assert client.http.get("/api/profile", params={"run": text}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/../../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/..%2f..%2fetc/passwd", "/assets/../../app.py"],
+)
+def test_static_files_stay_inside(locked, path):
+    with httpx.Client(trust_env=False) as client:
+        request = client.build_request("GET", locked.url, headers={"authorization": f"Bearer {TOKEN}"})
+        request.url = httpx.URL(locked.url).copy_with(raw_path=path.encode())
+        found = client.send(request)
+    assert "root:" not in found.text
+    assert "SPDX" not in found.text

@@ -1,0 +1,475 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Views that are no reports: the dashboard, events, iterations, details. Numbers are counted by hand from `steps`: in
+step i kernels of 70, 30 + i, 12 and 8 + i ns and a copy of 25 ns; the one of 70 ns uses tensor cores."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyprof import session
+from pyprof.db.source import Source
+from pyprof.metrics import METRICS
+from pyprof.rules import evaluate
+from pyprof.viewer.curves import thinned
+from tests.build import recording, write_capture
+from tests.reports.test_memory import event, load, op
+from tests.viewer.conftest import HOSTILE, MM, RELU, STEPS, serving
+
+KERNELS = sum(70 + 30 + i + 12 + 8 + i for i in range(STEPS))
+TC = 70 * STEPS
+COPIES = 25 * STEPS
+
+
+def source(prof) -> Source:
+    return prof.source()
+
+
+# --- the profile
+
+
+def test_profile(client, made, prof):
+    found = client.json("/api/profile")
+    assert found["name"] == "net"
+    assert found["run"] == ""
+    assert [run["state"] for run in found["runs"]] == ["ready"]
+    assert found["gpu"] is True
+    assert [worker["id"] for worker in found["workers"]] == [0]
+    (one,) = found["aggregations"]
+    assert (one["id"], one["first"], one["last"], one["total"], one["method"]) == (
+        1,
+        0,
+        STEPS - 1,
+        STEPS,
+        "marks",
+    )
+    assert found["counts"]["gpu_events"] == 5 * STEPS
+    assert found["counts"]["executions"] >= 3 * STEPS
+    assert found["counts"]["memory_events"] == 0
+    assert found["schema_version"] == found["reads_schema"] == "1.0"
+    assert (
+        found["facts"]["schema_major" if "schema_major" in found["facts"] else "t0"]
+        == prof.database.meta["t0"]
+    )
+
+
+# --- the dashboard
+
+
+def test_every_figure_of_the_metrics(client, prof):
+    found = {one["key"]: one for one in client.json("/api/overview")["figures"]}
+    window = source(prof).window
+    assert {key: one["value"] for key, one in found.items()} == {
+        name: metric.function(window) for name, metric in METRICS.items()
+    }
+    assert found["gpu_utilization"]["denominator"] == METRICS["gpu_utilization"].denominator
+
+
+def test_panels_add_up(client, prof):
+    found = client.json("/api/overview")
+    kernels = {part["key"]: part for part in found["kernel_time"]["parts"]}
+    assert {key: part["value"] for key, part in kernels.items()} == {
+        "tc": TC, "memory": COPIES, "kernel": KERNELS - TC
+    }  # fmt: skip
+    assert {key: part["count"] for key, part in kernels.items()} == {
+        "tc": STEPS, "memory": STEPS, "kernel": 3 * STEPS
+    }  # fmt: skip
+    assert found["kernel_time"]["total"] == KERNELS + COPIES
+    wall = source(prof).window.wall
+    for name in ("resources", "gpu_utilization"):
+        panel = found[name]
+        parts = [part for part in panel["parts"] if part["key"] != "io"]  # not recorded: unknown, not 0
+        assert sum(part["value"] for part in parts) == panel["total"] == wall
+        assert sum(part["share"] for part in parts) == pytest.approx(100)
+    assert {part["key"]: part["value"] for part in found["resources"]["parts"]}["io"] is None
+    eligible = {part["key"]: part["value"] for part in found["tensor_cores"]["parts"]}  # of torch.mm alone
+    assert eligible == {"tc": TC, "kernel": sum(30 + i for i in range(STEPS))}
+
+
+def test_performance_summary(client, prof):
+    found = [(one["heading"], one["value"]) for one in client.json("/api/overview")["performance"]]
+    wall = source(prof).window.wall
+    assert [heading for heading, _ in found] == [
+        "Wall Clock Time", "Tensor Core Kernel Efficiency", "GPU Utilization", "Total Iterations",
+        "Profiled Iterations", "Start Iteration", "Stop Iteration", "Average Iteration Time",
+    ]  # fmt: skip
+    values = dict(found)
+    assert values["Total Iterations"] == values["Profiled Iterations"] == STEPS
+    assert (values["Start Iteration"], values["Stop Iteration"]) == (0, STEPS - 1)
+    assert values["Average Iteration Time"] == pytest.approx(wall / STEPS)
+    eligible = TC + sum(30 + i for i in range(STEPS))
+    assert values["Tensor Core Kernel Efficiency"] == pytest.approx(100 * TC / eligible)
+
+
+def test_top_operators(client):
+    found = client.json("/api/overview")["top_operators"]
+    keys = [column["key"] for column in found["columns"]]
+    rows = [dict(zip(keys, row)) for row in found["rows"]]
+    # 25 ns of copies outside of operators, 12 of relu, 8 to 13 of tanh: six each.
+    assert [row["type"] for row in rows] == ["mm", "unassociated_cudaLaunchKernel", "relu", "tanh"]
+    assert [row["gpu"] for row in rows][1:] == [COPIES, 12 * STEPS, sum(8 + i for i in range(STEPS))]
+    assert all(row["calls"] == STEPS for row in rows if row["type"] != "unassociated_cudaLaunchKernel")
+
+
+def test_system_configuration_leaves_out_what_is_unknown(client, prof):
+    found = {one["heading"]: one["value"] for one in client.json("/api/overview")["system"]}
+    table = prof.report("summary")
+    wanted = table[(table["section"] == "System Config") & table["value"].notna()]
+    assert found == dict(zip(wanted["name"], wanted["value"]))
+
+
+def test_step_time_is_the_report(client, prof):
+    found = client.json("/api/step_time")
+    table = prof.report("step_time")
+    assert found["total"] == table["total_ns"].sum()
+    assert {part["key"]: part["value"] for part in found["parts"]} == {
+        key.removesuffix("_ns"): table[key].sum()
+        for key in table
+        if key.endswith("_ns") and key != "total_ns"
+    }
+    assert sum(part["value"] for part in found["parts"]) == found["total"]
+
+
+def test_ledger(client, prof):
+    lines = {line["line"]: line["parts"] for line in client.json("/api/ledger")["lines"]}
+    for line, parts in lines.items():
+        if line != "dropped":
+            assert sum(part["time"] for part in parts) == KERNELS
+            assert sum(part["share"] for part in parts) == pytest.approx(100)
+    assert {part["part"]: part["time"] for part in lines["operator"]} == {"known": KERNELS}
+
+
+def test_insights_are_the_rules(client, prof):
+    found = client.json("/api/insights")
+    outcomes = evaluate(source(prof))
+    assert [one["id"] for one in found["expert"]] == [o.rule.id for o in outcomes if o.finding or o.needs]
+    assert found["silent"] == sum(not o.finding and not o.needs for o in outcomes)
+    wall = source(prof).window.wall
+    for one, outcome in zip(found["expert"], outcomes):
+        if outcome.finding:
+            assert (one["outcome"], one["problem"], one["saving"]) == (
+                "found", outcome.finding.problem, outcome.finding.saving
+            )  # fmt: skip
+            assert len(one["evidence"]) == len(outcome.finding.evidence)
+            if one["saving"] is not None:
+                assert one["share"] == pytest.approx(100 * one["saving"] / wall)
+        else:
+            assert (one["outcome"], one["advice"]) == ("needs", outcome.needs)
+
+
+def test_links_of_findings_lead_somewhere(client):
+    reports = {one["name"] for one in client.json("/api/reports")}
+    seen = 0
+    for one in client.json("/api/insights")["expert"]:
+        for link in [one["link"], *(row["link"] for row in one["evidence"])]:
+            if link is None:
+                continue
+            seen += 1
+            path = "/api/iterations" if link["report"] == "iterations" else f"/api/reports/{link['report']}"
+            assert link["report"] in reports | {"iterations"}
+            client.json(path, filter=link["filters"])
+    assert seen
+
+
+# --- iterations
+
+
+def test_iterations(client, prof):
+    rows = client.table("/api/iterations")
+    steps = prof.steps
+    assert [row["iteration"] for row in rows] == list(range(STEPS))
+    assert [row["duration"] for row in rows] == steps["dur"].tolist()
+    for row in rows:
+        parts = [row[key] for key in ("tc", "kernel", "memory", "dataloader", "io", "cpu", "other")]
+        assert sum(parts) == row["duration"]
+        i = row["iteration"]
+        assert (row["kernels"], row["tc_kernels"], row["kernel_ns"], row["tc_ns"]) == (4, 1, 120 + 2 * i, 70)
+        assert row["memory_ns"] == 25
+        assert row["devices"] == 1
+        assert row["average_ns"] == 145 + 2 * i
+        assert row["average_share"] == pytest.approx(100 * (145 + 2 * i) / row["duration"])
+        assert row["aggregated"] is True
+    found = client.json("/api/iterations", limit=2, offset=1)
+    assert [row[2] for row in found["rows"]] == [1, 2]
+    assert (found["total"], found["first"], found["last"]) == (STEPS, 0, STEPS - 1)
+    assert found["longest"] == max(row["duration"] for row in rows)
+
+
+def test_operators_of_an_iteration(client):
+    rows = client.table("/api/iterations/3/operators")
+    assert {row["type"]: (row["kernels"], row["tc_kernels"], row["gpu"], row["tc"]) for row in rows} == {
+        "mm": (2, 1, 103, 70), "relu": (1, 0, 12, 0), "tanh": (1, 0, 11, 0),
+        "unassociated_cudaLaunchKernel": (1, 0, 25, 0),
+    }  # fmt: skip
+    launches = client.json("/api/launches", iteration=3, operator=rows[0]["operator"])
+    assert launches["total"] == rows[0]["kernels"]
+    client.json("/api/iterations/99/operators", 422)
+
+
+def test_key_operators(client):
+    found = client.json("/api/key_operators")
+    assert {row["type"] for row in found["rows"]} == {"mm", "relu", "tanh"}
+    assert all(
+        row["per_step"] and row["calls"] == STEPS and row["per_iteration"] == 1 for row in found["rows"]
+    )
+    assert client.json("/api/key_operators", search="relu")["filtered"] == 1
+
+
+# --- events
+
+
+def test_events_of_a_small_recording_are_a_table(client, prof):
+    rows = client.table("/api/launches", limit=1000)
+    wanted = prof.report("iteration")
+    assert [row["dur"] for row in rows] == wanted["dur"].tolist()
+    assert [row["iteration"] for row in rows] == wanted["iteration"].tolist()
+    assert [row["name"] for row in rows] == wanted["name"].tolist()
+    assert [row["launch"] for row in rows] == wanted["launch"].tolist()
+    used = wanted["uses_tc"].astype(object).where(wanted["uses_tc"].notna(), None).tolist()
+    assert [row["uses_tc"] for row in rows] == used
+    kernels = [row for row in rows if row["kind"] == "kernel"]
+    assert {row["grid"] for row in kernels} >= {"40, 1, 1", "200, 1, 1"}
+    found = client.json("/api/launches", iteration=2, sort="-dur")
+    assert found["paged"]
+    assert found["total"] == 5
+    assert client.json("/api/launches/count", filter="kernel:volta") == {
+        "total": 5 * STEPS,
+        "filtered": 2 * STEPS,
+    }
+
+
+@pytest.fixture
+def many(monkeypatch):
+    """As if a few events were too many for a table."""
+    from pyprof.viewer import events
+
+    monkeypatch.setattr(events, "MOST", 4)
+
+
+DURATIONS = sorted(d for i in range(STEPS) for d in (70, 30 + i, 12, 8 + i, 25))
+
+
+def pages(client, **parameters):
+    rows, cursor = [], None
+    while True:
+        found = client.json("/api/launches", limit=10, **parameters, **({"cursor": cursor} if cursor else {}))
+        assert not found["paged"]
+        keys = [column["key"] for column in found["columns"]]
+        rows += [dict(zip(keys, row)) for row in found["rows"]]
+        cursor = found["next"]
+        if cursor is None:
+            return rows
+
+
+@pytest.mark.parametrize("sort", ["id", "-id", "start", "-start", "dur", "-dur", None])
+def test_many_events_follow_a_cursor(made, many, sort):
+    with serving(made) as client:
+        rows = pages(client, **({"sort": sort} if sort else {}))
+        key = (sort or "id").removeprefix("-")
+        values = [row[key] for row in rows]
+        assert values == sorted(values, reverse=(sort or "").startswith("-"))
+        assert len({row["id"] for row in rows}) == 5 * STEPS
+        assert sorted(row["dur"] for row in rows) == DURATIONS
+
+
+# The conditions of test_reports.test_filters, by the dictionary and in SQL.
+@pytest.mark.parametrize(
+    ("filters", "search", "count"),
+    [
+        (["dur:>33"], "", STEPS + 2), (["dur:<0.012us"], "", 4), (["dur:8..10"], "", 3), (["dur:70"], "", STEPS),
+        (["uses_tc:1"], "", STEPS), (["kernel:VOLTA"], "", 2 * STEPS), (["kernel:=volta_sgemm_128x64_nn"], "", STEPS),
+        (["kernel:=volta_sgemm"], "", 0), (["kind:memcpy"], "", STEPS), (["name:mm", "dur:>=30"], "", 2 * STEPS),
+        (["device:?"], "", 0), (["device:!?"], "", 5 * STEPS), ([], "volta", 2 * STEPS), ([], "tanh", STEPS),
+    ],
+)  # fmt: skip
+def test_filters_of_many_events(made, many, filters, search, count):
+    with serving(made) as client:
+        assert len(pages(client, filter=filters, search=search)) == count
+        assert client.json("/api/launches/count", filter=filters, search=search) == {
+            "total": 5 * STEPS, "filtered": count
+        }  # fmt: skip
+
+
+def test_many_events_refuse_other_orders(made, many):
+    with serving(made) as client:
+        assert client.json("/api/launches", 422, sort="kernel")["parameter"] == "sort"
+        assert client.json("/api/launches", 422, filter="launch_dur:>1")["parameter"] == "filter"
+        assert client.json("/api/launches", 422, cursor="x")["parameter"] == "cursor"
+
+
+# --- details
+
+
+def test_details_of_an_operator(client, prof):
+    row = next(row for row in client.table("/api/reports/detail") if row["type"] == "mm")
+    found = client.json(f"/api/details/op/{row['op_id']}")
+    figures = {one["key"]: one["value"] for one in found["figures"]}
+    for key in (
+        "calls",
+        "gpu",
+        "gpu_avg",
+        "gpu_min",
+        "gpu_max",
+        "cpu",
+        "idle",
+        "overhead",
+        "kernels",
+        "tc_kernels",
+        "tc",
+    ):
+        assert figures[key] == row[key], key
+    assert [(frame["file"], frame["line"]) for frame in found["stack"]] == [("net.py", 1), ("run.py", 9)]
+    (kernels,) = found["tables"]
+    assert [(cells[1], cells[2]) for cells in kernels["rows"]] == [
+        (STEPS, TC),
+        (STEPS, sum(30 + i for i in range(STEPS))),
+    ]
+    flops = 2 * 64 * 32 * 16 * STEPS  # of the first kernel of each execution
+    assert found["roofline"]["flops"] in (flops, 2 * flops)
+    assert {text["key"] for text in found["texts"]} >= {"shapes", "module", "type"}
+
+
+def test_details_of_a_kernel_and_a_launch(client):
+    kernel = client.json(f"/api/details/kernel/{quote('volta_sgemm_128x64_nn')}")
+    figures = {one["key"]: one["value"] for one in kernel["figures"]}
+    total = sum(30 + i for i in range(STEPS))
+    assert (figures["calls"], figures["kernel_gpu"], figures["gpu_min"], figures["gpu_max"]) == (
+        STEPS,
+        total,
+        30,
+        35,
+    )
+    assert figures["gpu_avg"] == total / STEPS
+    event = client.table("/api/launches", filter="kernel:volta_sgemm")[2]
+    found = client.json(f"/api/details/launch/{event['id']}")
+    assert {one["key"]: one["value"] for one in found["figures"]}["dur"] == 32
+    assert [partner["kind"] for partner in found["partners"]] == ["op", "kernel", "iteration"]
+    assert found["partners"][1]["id"] == kernel["id"]
+    for partner in found["partners"]:
+        client.json(f"/api/details/{partner['kind']}/{quote(partner['id'], safe='')}")
+
+
+def test_details_of_an_iteration_and_a_finding(client):
+    found = client.json("/api/details/iteration/2")
+    assert {one["key"]: one["value"] for one in found["figures"]}["kernel_ns"] == 124
+    one = next(one for one in client.json("/api/insights")["expert"] if one["outcome"] == "found")
+    assert client.json(f"/api/details/finding/{one['id']}")["title"] == one["problem"]
+    for kind in ("op", "kernel", "launch", "iteration", "finding"):
+        assert client.json(f"/api/details/{kind}/nothing", 404)["type"] == "missing"
+
+
+def test_forward_and_backward_partner(data):
+    with serving(data / "kineto" / "resnet50_v100_6steps.pt.trace.json.gz") as client:
+        wait_until_open(client)
+        row = next(r for r in client.table("/api/reports/detail", limit=1000) if r["direction"] == "bprop")
+        found = client.json(f"/api/details/op/{row['op_id']}")
+        (forward,) = [p for p in found["partners"] if p["relation"] == "forward"]
+        back = client.json(f"/api/details/op/{forward['id']}")
+        assert any(p["relation"] == "backward" for p in back["partners"])
+
+
+def wait_until_open(client):
+    import time
+
+    for _ in range(600):
+        found = client.http.get("/api/profile")
+        if found.status_code != 503:
+            assert found.status_code == 200, found.text
+            return
+        assert found.json()["type"] == "opening"
+        time.sleep(0.05)
+    raise AssertionError("was not opened")
+
+
+# --- roofline, memory, comparison
+
+
+def test_roofline(client):
+    found = client.json("/api/roofline")
+    assert sum(point["time"] for point in found["points"]) == KERNELS
+    assert [p["time"] for p in found["points"]] == sorted((p["time"] for p in found["points"]), reverse=True)
+    for point in found["points"]:
+        if point["flops"] and point["bytes"]:
+            assert point["intensity"] == point["flops"] / point["bytes"]
+    assert client.json("/api/roofline", limit=1)["total"] == found["total"] == 4
+
+
+def test_memory(tmp_path):
+    # Given 100, 50, taken back 100: in use 100, 150, 50.
+    events = [op("aten::empty", 0, 10), op("aten::empty", 20, 10), op("aten::add", 40, 10)]
+    sizes = [(5, 100, 100, 1), (25, 50, 150, 2), (45, -100, 50, 1)]
+    events += [event(time, size, address, total) for time, size, total, address in sizes]
+    load(tmp_path, *events).save(tmp_path / "memory_dldb.sqlite")
+    with serving(tmp_path / "memory_dldb.sqlite") as client:
+        (curve,) = client.json("/api/memory")["curves"]
+        assert curve["allocated"] == [100, 150, 50]
+        assert (curve["peak"], curve["events"]) == (150, 3)
+        assert curve["peak_time"] == curve["time"][1]
+        (part,) = client.json("/api/memory", start=curve["time"][1])["curves"]
+        assert part["allocated"] == [150, 50]
+        assert client.json("/api/memory", end=curve["time"][0])["curves"] == []
+
+
+@given(st.lists(st.integers(-100, 100), min_size=1, max_size=300), st.integers(10, 50))
+def test_thinned_curves_keep_their_extremes(values, points):
+    found = np.array(values, np.int64)
+    kept = thinned(found, points)
+    assert len(kept) <= points + 2
+    assert kept[0] == 0
+    assert kept[-1] == len(values) - 1
+    assert list(kept) == sorted(set(kept.tolist()))
+    assert found[kept].max() == max(values)
+    assert found[kept].min() == min(values)
+    if len(values) <= points:
+        assert len(kept) == len(values)
+
+
+def test_compare_with_itself(client):
+    found = client.json("/api/compare", base="", other="")
+    assert all(one["delta"] in (0, None) and one["base"] == one["other"] for one in found["figures"])
+    keys = [column["key"] for column in found["table"]["columns"]]
+    rows = [dict(zip(keys, row)) for row in found["table"]["rows"]]
+    assert {row["name"] for row in rows} >= {"mm", "relu", "tanh"}
+    assert all(row["delta_device_ns"] == 0 for row in rows)
+
+
+# --- recordings that lack something
+
+
+def test_without_a_gpu(tmp_path):
+    text = "".join(
+        f"op seq={i} {MM}\n    op seq={i} aten::mm\n        wait {50 + i}\nop {RELU}\n    wait 5\n"
+        for i in range(4)
+    )
+    path = tmp_path / "cpu_dldb.sqlite"
+    session.load(write_capture(tmp_path / "cpu.sqlite", recording(text))).save(path)
+    with serving(path) as client:
+        found = client.json("/api/overview")
+        assert client.json("/api/profile")["gpu"] is False
+        assert found["tensor_cores"]["total"] is None
+        assert all(part["value"] is None for part in found["gpu_utilization"]["parts"])
+        assert {part["key"]: part["value"] is None for part in found["kernel_time"]["parts"]} == {
+            "tc": True, "memory": True, "kernel": False
+        }  # fmt: skip
+        assert any("GPU" in note for note in found["notes"])
+        for path_ in (
+            "insights",
+            "ledger",
+            "step_time",
+            "iterations",
+            "launches",
+            "roofline",
+            "memory",
+            "key_operators",
+        ):
+            client.json(f"/api/{path_}")
+        assert client.json("/api/roofline")["ceilings"] == []
+        assert all(row["tc_ns"] is None for row in client.table("/api/iterations"))
+
+
+def test_hostile_module(client):
+    assert any(HOSTILE in (row["module"] or "") for row in client.table("/api/reports/detail"))
