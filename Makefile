@@ -1,13 +1,14 @@
 # make demo   profile examples/lenet.py and print its kernels
+# make page   build the page of the viewer
 # make test   what has to pass before a commit: ruff, mypy, pytest
-# Both make .venv first, with the Python named by PYTHON.
+# All make .venv first, with the Python named by PYTHON.
 
 PYTHON ?= python3
 JOBS ?= 2
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test test-long test-all lint format bench clean
+.PHONY: demo page test test-long test-all lint format bench clean
 
 demo: $(STAMP)
 	PATH="$(CURDIR)/$(BIN):$$PATH" && set -ex && \
@@ -15,7 +16,13 @@ demo: $(STAMP)
 	pyprof/parse/parse.py net.sqlite > net.dict && \
 	pyprof/prof/prof.py -w 180 -c idx,dir,phase,op,module,trace,kernel,params,sil,flops,bytes net.dict
 
+# The page of the viewer, built again when a source of it has changed. Node.js is a package of requirements-dev.txt.
+page: $(STAMP)
+	@$(BIN)/python frontend/backend.py develop
+
+# Where npm cannot be reached the tests in a browser are skipped, and say so.
 test: lint
+	-@$(BIN)/python frontend/backend.py develop
 	$(BIN)/python -m pytest -q -n $(JOBS)
 
 # Long forms: property tests with many more examples, full counts of damaged files, and what is marked `long`.
@@ -37,7 +44,7 @@ bench: $(STAMP)
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
 clean:
-	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis net.sqlite net.dict
+	rm -rf .venv frontend/node_modules pyprof/viewer/static build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis net.sqlite net.dict
 
 # A torch that PYTHON or .venv can import is used as it is: another build would not fit this machine's driver, and
 # is gigabytes. PYTHON's reaches .venv through a .pth file, which works for a system Python, conda and another venv.
@@ -49,5 +56,5 @@ $(STAMP): setup.py requirements-dev.txt
 	  $(PYTHON) -c 'import os, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))' > "$$site/torch.pth"; \
 	fi; \
 	if has_torch $(BIN)/python; then grep -v '^torch\b' requirements-dev.txt; else cat requirements-dev.txt; fi > $@.txt
-	$(BIN)/python -m pip install -q --no-compile -e . -r $@.txt
+	$(BIN)/python -m pip install -q --no-compile -e '.[viewer]' -r $@.txt
 	@touch $@

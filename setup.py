@@ -27,7 +27,7 @@ setup(
     license_files=["LICENSE"],
     python_requires=">=3.10",
     packages=find_packages(include=["pyprof", "pyprof.*"]),
-    package_data={"pyprof": ["py.typed", "**/*.sql"]},
+    package_data={"pyprof": ["py.typed", "**/*.sql", "viewer/static/**/*"]},
     install_requires=[
         "adbc-driver-sqlite",
         "cxxfilt",

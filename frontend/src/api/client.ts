@@ -1,0 +1,100 @@
+// The only way to the server. Types are generated from its OpenAPI (npm run types).
+import { place } from "../lib/router.svelte";
+import { waiting } from "../lib/waiting.svelte";
+import type { components } from "./schema";
+
+type Schemas = components["schemas"];
+export type Profile = Schemas["Profile"];
+export type Worker = Schemas["Worker"];
+export type Run = Schemas["Run"];
+export type Aggregation = Schemas["Aggregation"];
+export type Report = Schemas["Report"];
+export type Column = Schemas["Column"];
+export type Table = Schemas["Table"];
+export type Launches = Schemas["Launches"];
+export type Count = Schemas["Count"];
+export type Cell = boolean | number | string | null;
+export type Overview = Schemas["Overview"];
+export type Breakdown = Schemas["Breakdown"];
+export type Part = Schemas["Part"];
+export type Figure = Schemas["Figure"];
+export type Finding = Schemas["Finding"];
+export type Insights = Schemas["Insights"];
+export type Ledger = Schemas["Ledger"];
+export type LedgerLine = Schemas["LedgerLine"];
+export type Link = Schemas["Link"];
+export type Iterations = Schemas["Iterations"];
+export type KeyOperators = Schemas["KeyOperators"];
+export type Job = Schemas["Job"];
+export type Details = Schemas["Details"];
+export type NamedTable = Schemas["NamedTable"];
+export type Point = Schemas["Point"];
+export type Ceiling = Schemas["Ceiling"];
+export type Roofline = Schemas["Roofline"];
+export type Memory = Schemas["Memory"];
+export type Curve = Schemas["Curve"];
+export type Compare = Schemas["Compare"];
+export type SourceText = Schemas["SourceText"];
+
+/** What went wrong, as the server says it (RFC 9457), or that there is no server. */
+export class Problem extends Error {
+  constructor(readonly type: string, readonly title: string, readonly detail: string, readonly status: number,
+    readonly parameter: string | null = null, readonly progress: number | null = null) {
+    super(detail);
+  }
+}
+
+export type Query = Record<string, string | number | readonly string[] | undefined>;
+
+export function address(path: string, query: Query = {}): string {
+  const search = new URLSearchParams();
+  for (const [key, value] of Object.entries(query)) {
+    if (value === undefined || value === "") continue;
+    for (const one of Array.isArray(value) ? value : [value]) search.append(key, String(one));
+  }
+  const text = search.toString();
+  return `api/${path}${text ? `?${text}` : ""}`;
+}
+
+/** The run, aggregation and worker that the header chose: every question has them. */
+export function shared(): Query {
+  return { run: place.get("run"), aggregation: place.get("agg"), worker: place.get("worker") };
+}
+
+async function answer<T>(request: Promise<Response>): Promise<T> {
+  waiting.more();
+  try {
+    return await read<T>(request);
+  } finally {
+    waiting.less();
+  }
+}
+
+async function read<T>(request: Promise<Response>): Promise<T> {
+  let response: Response;
+  try {
+    response = await request;
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new Problem("offline", "No answer", "The server does not answer. Is it still running? Start it again with “pyprof view FILE”, then reload.", 0);
+  }
+  if (response.ok) return (await response.json()) as T;
+  const body = await response.json().catch(() => ({}));
+  throw new Problem(body.type ?? "internal", body.title ?? "Error", body.detail ?? `The server answered ${response.status}.`,
+    response.status, body.parameter ?? null, body.progress ?? null);
+}
+
+export function get<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
+  return answer<T>(fetch(address(path, query), { signal: signal ?? null, credentials: "same-origin" }));
+}
+
+/** A question of the chosen run, aggregation and worker, for `resource`. */
+export function ask<T>(path: string, query: Query = {}): (signal: AbortSignal) => Promise<T> {
+  const all = { ...shared(), ...query };
+  return (signal) => get<T>(path, all, signal);
+}
+
+export function send<T>(method: "POST" | "DELETE", path: string, body?: unknown): Promise<T> {
+  const headers: Record<string, string> = { "X-PyProf": "1", "Content-Type": "application/json" };
+  return answer<T>(fetch(address(path), { method, headers, body: body === undefined ? null : JSON.stringify(body), credentials: "same-origin" }));
+}

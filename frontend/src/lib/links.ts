@@ -1,0 +1,42 @@
+// Where the server's links lead: a report with filters is a view with a filtered table.
+import type { Link } from "../api/client";
+import { place, type Params } from "./router.svelte";
+
+const PLACES: Record<string, [view: string, table: string, params?: Params]> = {
+  detail: ["ops", "ops"],
+  kernel: ["ops", "kernels"],
+  op_type: ["op-types", "types"],
+  operator: ["operators", "operators"],
+  kernel_summary: ["kernels", "kernels"],
+  launches: ["kernels", "launches", { tab: "launches" }],
+  iteration: ["kernels", "launches", { tab: "launches" }],
+  iterations: ["iterations", "iterations", { tab: "kernels" }],
+  step_time: ["workers", "steps"],
+  overlap: ["workers", "overlap", { tab: "overlap" }],
+  communication: ["workers", "communication", { tab: "communication" }],
+  stragglers: ["workers", "stragglers", { tab: "stragglers" }],
+  idle: ["gpus", "idle"],
+  gpu: ["gpus", "gpus"],
+  memory: ["memory", "memory"],
+  memory_copies: ["memory", "copies", { tab: "copies" }],
+  module: ["modules", "modules"],
+  group_node: ["groups", "groups"],
+  tensor: ["ops", "tensor", { tab: "tensor" }],
+  coverage: ["overview", "coverage"],
+  summary: ["overview", "summary"],
+};
+
+/** The address of a link; undefined where the page has no such view. */
+export function linked(link: Link): string | undefined {
+  const found = PLACES[link.report];
+  if (!found) return undefined;
+  const [view, table, more] = found;
+  const params: Params = { ...more };
+  for (const filter of link.filters) {
+    const colon = filter.indexOf(":");
+    params[`${table}.f.${filter.slice(0, colon)}`] = filter.slice(colon + 1);
+  }
+  if (link.search) params[`${table}.q`] = link.search;
+  if (link.filters.length || link.search) params.why = link.title;
+  return place.to(view, params);
+}

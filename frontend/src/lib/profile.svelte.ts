@@ -1,0 +1,40 @@
+// What is known before any view is drawn: the profile that is served and its reports.
+import { get, Problem, type Profile, type Report } from "../api/client";
+import { place } from "./router.svelte";
+
+let profile = $state.raw<Profile>();
+let reports = $state.raw<Map<string, Report>>(new Map());
+let problem = $state.raw<Problem>();
+let version = $state(0);
+
+export const served = {
+  get profile(): Profile | undefined { return profile; },
+  get problem(): Problem | undefined { return problem; },
+  /** Goes up whenever numbers on the page are those of another state of the database. */
+  get version(): number { return version; },
+  report(name: string): Report | undefined { return reports.get(name); },
+  get gpu(): boolean { return profile?.gpu ?? false; },
+};
+
+let asked = 0;
+
+/** Read it, again after a job or for another run. */
+export async function refresh(): Promise<void> {
+  const mine = ++asked;
+  try {
+    const run = { run: place.get("run") };
+    const [next, list] = await Promise.all([
+      get<Profile>("profile", run),
+      reports.size ? undefined : get<Report[] | { reports: Report[] }>("reports"),
+    ]);
+    if (mine !== asked) return;
+    if (list) reports = new Map((Array.isArray(list) ? list : list.reports).map((report) => [report.name, report]));
+    profile = next;
+    problem = undefined;
+    version++;
+  } catch (error) {
+    if (mine !== asked) return;
+    problem = error instanceof Problem ? error : new Problem("internal", "Error", String(error), 0);
+    if (problem.type === "opening") setTimeout(() => mine === asked && void refresh(), 400);
+  }
+}

@@ -1,0 +1,52 @@
+// What the server answers, kept in step with what is asked; an answer that nobody waits for any more is cancelled.
+import { untrack } from "svelte";
+import type { Problem } from "../api/client";
+
+export interface Resource<T> {
+  readonly data: T | undefined;
+  readonly error: Problem | undefined;
+  readonly loading: boolean;
+  reload(): void;
+}
+
+/** `ask` runs whenever something it reads changes; undefined means that there is nothing to ask. The last answer stays
+ * until the next one is there. */
+export function resource<T>(ask: () => ((signal: AbortSignal) => Promise<T>) | undefined): Resource<T> {
+  let data = $state.raw<T | undefined>(undefined);
+  let error = $state.raw<Problem | undefined>(undefined);
+  let loading = $state(true);
+  let again = $state(0);
+  $effect(() => {
+    again;
+    const fetcher = ask();
+    if (!fetcher) {
+      data = undefined;
+      error = undefined;
+      loading = false;
+      return;
+    }
+    const abort = new AbortController();
+    loading = true;
+    untrack(() => fetcher(abort.signal)).then(
+      (answer) => {
+        if (abort.signal.aborted) return;
+        data = answer;
+        error = undefined;
+        loading = false;
+      },
+      (problem: Problem) => {
+        if (abort.signal.aborted) return;
+        data = undefined;
+        error = problem;
+        loading = false;
+      },
+    );
+    return () => abort.abort();
+  });
+  return {
+    get data() { return data; },
+    get error() { return error; },
+    get loading() { return loading; },
+    reload: () => void again++,
+  };
+}

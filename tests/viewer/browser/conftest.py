@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page in Chromium. Whatever goes wrong in it fails the test that was looking: errors of the console and of scripts,
+reports of the content security policy, requests to anything but our server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+from pyprof import session
+from pyprof.viewer import page as built
+from tests.build import call, recording, write_capture
+from tests.reports.ranks import K
+from tests.reports.ranks import run as run_of
+from tests.viewer.conftest import Asking, serving
+
+CHROMIUM = os.environ.get("PYPROF_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+MM = call("torch.mm", (64, 32), (32, 16), module="net.first", trace=("net.py:1", "run.py:9"))
+CPU = "".join(f"op seq={n} {MM}\n    op seq={n} aten::mm\n        wait {50 + n}\n" for n in range(3))
+
+
+class Page:
+    """A tab on a server. `go` waits until everything that the page asked for is there."""
+
+    def __init__(self, tab: Any, url: str):
+        self.tab, self.url = tab, url
+        self.wrong: list[str] = []
+        tab.on("console", lambda m: self.wrong.append(f"console: {m.text}") if m.type in ("error", "warning") else None)
+        tab.on("pageerror", lambda error: self.wrong.append(f"script: {error}"))
+        tab.on("request", self._request)
+
+    def _request(self, request: Any) -> None:
+        if urlsplit(request.url).netloc != urlsplit(self.url).netloc:
+            self.wrong.append(f"foreign request: {request.url}")
+
+    def go(self, view: str = "overview", **parameters: str) -> None:
+        query = "&".join(f"{key}={quote(str(value))}" for key, value in parameters.items())
+        self.tab.goto(f"{self.url}/#/{view}{'?' if query else ''}{query}")
+        self.settled()
+
+    def settled(self) -> None:
+        self.tab.wait_for_selector("main h1, main [data-trouble]")
+        self.tab.wait_for_timeout(60)
+        self.tab.wait_for_selector('.app[data-waiting="0"]')
+
+    def find(self, selector: str) -> Any:
+        return self.tab.locator(selector)
+
+    def rows(self, table: str) -> list[list[str]]:
+        """Texts of the cells of a table's body."""
+        return self.tab.eval_on_selector_all(
+            f'[data-table="{table}"] tbody tr', "rows => rows.map(r => [...r.cells].map(c => c.innerText.trim()))"
+        )
+
+    def column(self, table: str, key: str) -> list[str]:
+        return self.tab.eval_on_selector_all(
+            f'[data-table="{table}"] tbody td[data-key="{key}"]', "cells => cells.map(c => c.innerText.trim())"
+        )
+
+    def showing(self, table: str) -> str:
+        return str(self.find(f'[data-table="{table}"] [data-showing]').inner_text())
+
+    def parameters(self) -> str:
+        return str(self.tab.evaluate("location.hash"))
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """The browser. Skips where there is none, or no page."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium: apt-get install chromium, or PYPROF_CHROMIUM=PATH")
+    if not (built.STATIC / "index.html").is_file():
+        pytest.skip("the page is not built: make page")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
+    """A server of a recording without a GPU."""
+    folder = tmp_path_factory.mktemp("cpu")
+    session.load(write_capture(folder / "cpu.sqlite", recording(CPU))).save(folder / "cpu_dldb.sqlite")
+    with serving(folder / "cpu_dldb.sqlite") as asking:
+        yield asking
+
+
+@pytest.fixture(scope="session")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
+    """A server of a run of three ranks: in each of two steps the last to come to the collective is rank 2."""
+    folder = tmp_path_factory.mktemp("ranks")
+    all_reduce = {"group": "0", "elements": (1000, 1000), "size": 3}
+    kernels = [
+        [
+            one
+            for step in (0, 1)
+            for one in (
+                K("volta_sgemm_128x64_nn", 1000 * step + 100, 100 * (rank + 1)),
+                K("all_reduce", 1000 * step + 200 + 100 * (rank + 1), 500 - 100 * (rank + 1), seq=step, **all_reduce),
+            )
+        ]
+        for rank in range(3)
+    ]
+    run_of(folder / "run", kernels, steps=[(0, 1000), (1000, 2000)])
+    with serving(folder / "run") as asking:
+        yield asking
+
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture
+def opened(chromium: Any, client: Asking) -> Iterator[Open]:
+    """Opens tabs; by default on the server of `made`."""
+    contexts, pages = [], []
+
+    def open_(server: Asking | None = None, theme: str = "light", width: int = 1280, height: int = 720) -> Page:
+        context = chromium.new_context(
+            viewport={"width": width, "height": height}, color_scheme=theme, reduced_motion="reduce", accept_downloads=True
+        )
+        context.set_default_timeout(10_000)
+        contexts.append(context)
+        pages.append(Page(context.new_page(), (server or client).url))
+        return pages[-1]
+
+    yield open_
+    wrong = [line for page in pages for line in page.wrong]
+    for context in contexts:
+        context.close()
+    assert not wrong
+
+
+@pytest.fixture
+def page(opened: Open) -> Page:
+    """A tab on the server of `made`."""
+    return opened()
+
+
+def axe() -> str:
+    """The source of axe-core, from npm."""
+    file = Path(__file__).parents[3] / "frontend/node_modules/axe-core/axe.min.js"
+    if not file.is_file():
+        pytest.skip("axe-core is not installed: make page")
+    return file.read_text(encoding="utf-8")

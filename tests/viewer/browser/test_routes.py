@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every view, of profiles that have everything and of such that lack it: drawn without a fault, in both themes, without a
+violation that axe finds, no wider than the window."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.viewer.browser.conftest import Open, axe
+
+VIEWS = (
+    "overview", "op-types", "groups", "ops", "ops?tab=all", "ops?tab=tensor", "operators", "modules", "iterations",
+    "iterations?tab=kernels", "iterations?tab=ops", "kernels", "kernels?tab=properties", "kernels?tab=launches",
+    "memory", "memory?tab=copies", "gpus", "workers", "workers?tab=overlap", "workers?tab=communication",
+    "workers?tab=stragglers", "compare", "help", "help?tab=figures", "help?tab=keys",
+)  # fmt: skip
+OF_RANKS = [view for view in VIEWS if view.startswith(("workers", "gpus", "overview"))]
+CASES = [("client", view) for view in VIEWS] + [("on_cpu", view) for view in VIEWS] + [("ranks", v) for v in OF_RANKS]
+_RULES = "{runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'], resultTypes: ['violations']}"
+
+
+@pytest.mark.statement("TR07", "V05")
+@pytest.mark.parametrize(("server", "view"), CASES, ids=lambda value: str(value))
+def test_every_view(request: pytest.FixtureRequest, opened: Open, server: str, view: str):
+    source = axe()
+    page = opened(request.getfixturevalue(server))
+    page.go(view.split("?")[0], **dict([view.split("?")[1].split("=")] if "?" in view else []))
+    assert not page.find("[data-note=error]").count(), page.find("[data-note=error]").first.inner_text()
+    assert not page.tab.evaluate("document.documentElement.scrollWidth > innerWidth")
+    assert not page.tab.evaluate("(m => m.scrollWidth > m.clientWidth)(document.querySelector('main'))")
+    shown = page.find("main").inner_text()
+    assert len(shown) > 60  # never a heading with nothing under it
+    assert not {"undefined", "NaN", "[object Object]"} & set(shown.split())
+    page.tab.evaluate(source)
+    for theme in ("light", "dark"):
+        page.tab.emulate_media(color_scheme=theme)
+        page.tab.wait_for_selector(f'html[data-theme="{theme}"]')
+        found: Any = page.tab.evaluate(f"axe.run(document, {_RULES})")
+        assert [f"{theme} {v['id']}: {v['nodes'][0]['html'][:160]}" for v in found["violations"]] == []
+
+
+@pytest.mark.statement("TR07")
+def test_why_a_view_is_empty(opened: Open, on_cpu: Any):
+    page = opened(on_cpu)
+    for view, words in (
+        ("kernels", "No kernel ran on a GPU"),
+        ("gpus", "Nothing ran on a GPU"),
+        ("memory", "No allocation was recorded"),
+        ("compare", "only one"),
+    ):
+        page.go(view)
+        assert words in page.find("main").inner_text()
+    page.go("workers", tab="communication")
+    assert "No collective" in page.find("main").inner_text()
+    page.go("overview")
+    assert "Nothing ran on a GPU" in page.find("[data-panel=gpu-utilization]").inner_text()
+
+
+@pytest.mark.parametrize("width,height", [(1280, 720), (3840, 2160)])
+def test_sizes(opened: Open, width: int, height: int):
+    page = opened(width=width, height=height)
+    for view in ("overview", "ops", "kernels", "iterations"):
+        page.go(view)
+        assert not page.tab.evaluate("document.documentElement.scrollWidth > innerWidth")
+        cut = page.tab.evaluate(
+            "[...document.querySelectorAll('h1,h2,nav a,.button')].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.innerText)"
+        )
+        assert cut == []
+    size = float(page.tab.evaluate("getComputedStyle(document.documentElement).fontSize").removesuffix("px"))
+    assert size == (13 if width == 1280 else 20)
+
+
+def test_first_view_is_small(opened: Open):
+    page, sizes = opened(), []
+    page.tab.on("requestfinished", lambda request: sizes.append(request.sizes()))
+    page.go("overview")
+    total = sum(one["responseBodySize"] + one["responseHeadersSize"] for one in sizes)
+    assert 20_000 < total < 300_000

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Navigation, addresses, the palette, the drawer, what is said when something is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.viewer.browser.conftest import Open, Page
+from tests.viewer.conftest import Asking, serving
+
+NAMES = {
+    "Dashboard": "overview", "Op Type Summary": "op-types", "Group Ops": "groups", "Ops and Kernels": "ops",
+    "Kernels by Iteration": "iterations?tab=kernels", "Kernels by Op": "iterations?tab=ops", "Iterations": "iterations",
+    "GPUs": "gpus",
+}  # fmt: skip
+
+
+@pytest.mark.statement("N01", "N02")
+def test_navigation_stays_and_the_brand_leads_home(page: Page):
+    page.go("op-types")
+    page.tab.evaluate("document.querySelector('main').scrollTo(0, 1e6)")
+    assert page.find("nav[aria-label=Views]").bounding_box()["y"] >= 0
+    assert page.find("header.noprint").first.bounding_box()["y"] == 0
+    page.find(".brand").click()
+    page.settled()
+    assert page.find("main h1").inner_text() == "Overview"
+
+
+@pytest.mark.statement("N03", "N05")
+@pytest.mark.parametrize("name", NAMES)
+def test_old_names_are_found(page: Page, name: str):
+    page.go("help")
+    page.tab.keyboard.press("/")
+    page.tab.keyboard.type(name)
+    option = page.find("#palette [role=option]").filter(has_text=name).first
+    option.click()
+    page.settled()
+    assert page.parameters() == f"#/{NAMES[name]}"
+    page.tab.go_back()
+    page.settled()
+    assert page.parameters() == "#/help"
+
+
+@pytest.mark.statement("N03")
+@pytest.mark.parametrize("old,view", [("dashboard", "overview"), ("kernels-by-op", "iterations?tab=ops")])
+def test_old_addresses_lead_on(page: Page, old: str, view: str):
+    page.tab.goto(f"{page.url}/#/{old}")
+    page.settled()
+    page.tab.wait_for_url(f"**/#/{view}")
+
+
+@pytest.mark.statement("N10")
+def test_there_is_no_domain_menu(page: Page):
+    page.go()
+    assert "Domain" not in page.find("header.noprint").first.inner_text()
+
+
+@pytest.mark.statement("P01", "P02", "P03", "D07")
+def test_kernel_details(page: Page, client: Asking):
+    page.go()
+    assert not page.find("aside").count()
+    button = page.find("[data-panel=kernel-time] button[aria-label='Show Kernel Details']")
+    assert button.get_attribute("data-tip") == "Show Kernel Details"
+    button.click()
+    rows = page.find("aside tbody tr")
+    rows.first.wait_for()
+    cells = [row.inner_text().split("\t") for row in rows.all()]
+    assert [row[0] for row in cells] == ["All Kernels", "Kernels Using TC", "Memory Kernels", "All Other Kernels"]
+    counts = [int(row[2].replace(",", "")) for row in cells]
+    # Of each of 6 steps: one kernel of the tensor cores, one copy, three others.
+    assert counts == [30, 6, 6, 18]
+    exact = [int(row.locator("td").nth(1).get_attribute("data-tip").split()[0].replace(",", "")) for row in rows.all()]
+    assert exact[0] == sum(exact[1:])
+    assert exact[1:3] == [6 * 70, 6 * 25]
+    page.find("aside button[aria-label='Close the details']").click()
+    assert not page.find("aside").count()
+
+
+@pytest.mark.statement("TR05")
+@pytest.mark.parametrize(
+    "view,parameters,named",
+    [("nowhere", {}, "nowhere"), ("overview", {"agg": "77"}, "77"), ("ops", {"worker": "99"}, "99"), ("ops", {"run": "x"}, "x")],
+)
+def test_bad_parameters_are_named(opened: Open, view: str, parameters: dict[str, str], named: str):
+    page = opened()
+    page.go(view, **parameters)
+    text = page.find("[data-trouble]").inner_text()
+    assert "Bad parameters found in URL" in text or "run" in text
+    assert f"“{named}”" in text or named in text
+    page.find("main a.button").click()
+    page.tab.wait_for_selector("main h1:has-text('Overview')")
+    page.wrong = [line for line in page.wrong if "Failed to load resource" not in line]  # the server's 4xx
+
+
+@pytest.mark.statement("TR06")
+def test_names_and_parameters_are_inert(page: Page):
+    page.tab.add_init_script("window.alert = () => { document.title = 'ran'; }")
+    hostile = "<img src=x onerror=alert(1)>"
+    page.go("ops", **{"ops.q": hostile, "why": hostile})
+    assert hostile in page.find(".why").inner_text()
+    assert page.find("main img").count() == 0
+    page.go("groups", **{"groups.open": "*"})
+    assert hostile in page.find("main").inner_text()
+    assert page.tab.title() != "ran"
+
+
+@pytest.mark.statement("TR02")
+def test_a_database_that_vanished(opened: Open, copied: Callable[[], Path]):
+    file = copied()
+    with serving(file) as server:
+        page = opened(server)
+        page.go()
+        file.unlink()
+        page.tab.reload()
+        page.tab.wait_for_selector("[data-trouble=vanished]")
+        text = page.find("[data-trouble]").inner_text()
+        assert "cannot be found" in text
+        assert "dlprofviewer [-b ADDRESS] [-p PORT] DATABASE" in text
+        page.wrong.clear()  # the server's 410
+
+
+def test_the_theme_is_kept(page: Page):
+    page.go()
+    page.find("button[aria-label='Dark colours']").click()
+    page.tab.wait_for_selector('html[data-theme="dark"]')
+    page.tab.reload()
+    page.settled()
+    assert page.tab.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+@pytest.mark.statement("N06")
+def test_one_aggregation_needs_no_list(page: Page):
+    page.go()
+    assert not page.find("header.noprint").first.get_by_label("Aggregation").count()
+
+
+def test_workers_are_chosen(opened: Open, ranks: Asking):
+    page = opened(ranks)
+    page.go("gpus")
+    assert len(page.rows("gpus")) == 3
+    page.find("header.noprint").first.get_by_label("Worker").select_option("rank1")
+    page.settled()
+    assert [row[0] for row in page.rows("gpus")] == ["rank1"]
+    assert "worker=1" in page.parameters()

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every table can do, on the table of operators and that of launches."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from pyprof import session
+from tests.viewer.browser.conftest import Page
+from tests.viewer.conftest import HOSTILE, Asking
+
+
+def grouped(value: int) -> str:
+    return f"{value:,}"
+
+
+def fill(page: Page, selector: str, text: str) -> None:
+    page.find(selector).fill(text)
+    page.tab.wait_for_timeout(260)  # the page waits for the next key
+    page.settled()
+
+
+@pytest.mark.statement("DT01", "DT08", "DT09")
+def test_pages(page: Page):
+    page.go("kernels", tab="launches")
+    assert page.showing("launches") == "Showing 1 to 25 of 30 entries"  # 6 steps of 5 events
+    previous, next_ = (page.find(f"[data-table=launches] nav button:has-text('{name}')") for name in ("Previous", "Next"))
+    assert previous.is_disabled()
+    next_.click()
+    page.settled()
+    assert page.showing("launches") == "Showing 26 to 30 of 30 entries"
+    assert next_.is_disabled()
+    page.find("[data-table=launches] nav button:has-text('1')").click()
+    page.settled()
+    assert page.showing("launches").startswith("Showing 1 to 25")
+    page.find("[data-table=launches] select").last.select_option("10")
+    page.settled()
+    assert page.showing("launches") == "Showing 1 to 10 of 30 entries"
+    assert page.find("[data-table=launches] nav button[aria-current]").inner_text() == "1"
+    assert page.find("[data-table=launches] nav button.number").count() == 3
+
+
+@pytest.mark.statement("DT02", "DT15")
+def test_search(page: Page):
+    page.go("ops")
+    fill(page, "[data-table=ops] input[type=search]", "<IMG")
+    assert page.showing("ops").startswith("Showing 1 to 1 of 1 entries (filtered from")
+    assert HOSTILE in page.find("[data-table=ops] td[data-key=name]").inner_text()
+    assert page.find("main img").count() == 0
+    fill(page, "[data-table=ops] input[type=search]", "")
+    assert "filtered" not in page.showing("ops")
+
+
+@pytest.mark.statement("DT03", "DT04")
+def test_columns_filter_together(page: Page, prof: session.Profile):
+    page.go("ops")
+    whole = int(page.showing("ops").split(" of ")[1].split()[0])
+    fill(page, "[data-table=ops] [aria-label='Filter GPU Time (ns)']", ">100ns")
+    table = prof.report("detail")
+    slow = table[table["gpu"] > 100]
+    assert 0 < len(slow) < whole
+    assert page.showing("ops") == f"Showing 1 to {len(slow)} of {len(slow)} entries (filtered from {whole} total)"
+    fill(page, "[data-table=ops] [aria-label='Filter Op Type']", "mm")
+    both = slow[slow["type"].str.contains("mm")]
+    assert page.column("ops", "gpu") == [grouped(v) for v in sorted(both["gpu"], reverse=True)]
+
+
+@pytest.mark.statement("DT05", "OK08", "OK09")
+def test_booleans_are_1_and_0(page: Page, prof: session.Profile):
+    page.go("ops")
+    table = prof.report("detail")
+    fill(page, "[data-table=ops] [aria-label='Filter TC Eligible']", "1")
+    assert set(page.column("ops", "eligible")) == {"✓"}
+    assert len(page.rows("ops")) == int(table["eligible"].fillna(False).sum())
+    fill(page, "[data-table=ops] [aria-label='Filter TC Eligible']", "0")
+    assert set(page.column("ops", "eligible")) == {"✗"}
+    assert page.find("[data-key=eligible] [role=img]").first.get_attribute("aria-label") == "no"
+
+
+@pytest.mark.statement("DT06", "DT07", "DT13")
+def test_sorting(page: Page, prof: session.Profile):
+    page.go("ops")
+    cpu = [int(v) for v in prof.report("detail")["cpu"].dropna()]
+    page.find("[data-table=ops] [data-sort=cpu]").click()
+    page.settled()
+    assert page.find("[data-table=ops] th[aria-sort]").get_attribute("aria-sort") == "descending"
+    assert [v for v in page.column("ops", "cpu") if v != "–"] == [grouped(v) for v in sorted(cpu, reverse=True)]
+    page.find("[data-table=ops] [data-sort=cpu]").click()
+    page.settled()
+    assert page.find("[data-table=ops] th[aria-sort]").get_attribute("aria-sort") == "ascending"
+    assert [v for v in page.column("ops", "cpu") if v != "–"] == [grouped(v) for v in sorted(cpu)]
+    page.find("[data-table=ops] [data-sort=name]").click()
+    page.settled()
+    assert page.find("[data-table=ops] th[aria-sort]").get_attribute("aria-sort") == "ascending"  # texts
+    assert page.tab.evaluate("getComputedStyle(document.querySelector('td[data-key=cpu]')).textAlign") == "right"
+
+
+@pytest.mark.statement("DT10", "DT11")
+@pytest.mark.parametrize("label", ["CSV", "JSON", "Excel", "PDF", "Markdown"])
+def test_exports(page: Page, label: str):
+    page.go("ops", **{"ops.q": "torch" if label == "CSV" else "", "ops.s": "cpu"})
+    page.find("[data-table=ops] button:has-text('Export')").click()
+    with page.tab.expect_download() as download:
+        page.find(f"[data-table=ops] a.item:has-text('{label}')").click()
+    file = download.value
+    assert "detail" in file.suggested_filename
+    assert file.path().stat().st_size > 100
+
+
+@pytest.mark.statement("DT10")
+def test_an_export_has_what_is_shown(page: Page):
+    page.go("kernels", tab="launches")
+    page.go("ops", **{"ops.f.gpu": ">100ns", "ops.s": "gpu"})
+    page.find("[data-table=ops] button:has-text('Export')").click()
+    with page.tab.expect_download() as download:
+        page.find("[data-table=ops] a.item:has-text('CSV')").click()
+    lines = download.value.path().read_text(encoding="utf-8").splitlines()
+    start = next(n for n, line in enumerate(lines) if "Total GPU Time (ns)" in line)
+    rows = list(csv.DictReader(io.StringIO("\n".join(lines[start:]))))
+    assert [grouped(int(row["Total GPU Time (ns)"])) for row in rows] == page.column("ops", "gpu")
+
+
+@pytest.mark.statement("DT14")
+def test_the_server_does_the_work(page: Page):
+    asked: list[str] = []
+    page.tab.on("request", lambda request: asked.append(request.url))
+    page.go("ops", **{"ops.s": "-cpu", "ops.q": "m", "ops.f.gpu": ">1", "ops.n": "50"})
+    one = next(url for url in asked if "/api/reports/detail?" in url)
+    assert "sort=-cpu" in one
+    assert "search=m" in one
+    assert "filter=gpu%3A%3E1" in one
+    assert "limit=50" in one
+
+
+@pytest.mark.statement("DT16")
+def test_nothing_found(page: Page):
+    page.go("ops", **{"ops.q": "no such thing"})
+    assert "No row fits the filters." in page.find("[data-table=ops] tbody").inner_text()
+    assert page.showing("ops").startswith("Showing 0 of 0 entries")
+    page.find("[data-table=ops] button:has-text('Clear filters')").click()
+    page.settled()
+    assert page.rows("ops")
+
+
+@pytest.mark.statement("DT17", "DT19")
+def test_selection_and_state_are_in_the_address(page: Page):
+    page.go("ops")
+    page.find("[data-table=ops] tbody tr").nth(1).click()
+    page.settled()
+    chosen = page.find("[data-table=ops] tr.picked").get_attribute("data-row")
+    page.find("[data-table=ops] [data-sort=cpu]").click()
+    page.settled()
+    assert page.find("[data-table=ops] tr.picked").get_attribute("data-row") == chosen
+    address = page.tab.url
+    page.go("help")
+    page.tab.goto(address)
+    page.settled()
+    assert page.find("[data-table=ops] tr.picked").get_attribute("data-row") == chosen
+    assert page.find("[data-table=ops] th[aria-sort] button").get_attribute("data-sort") == "cpu"
+    fill(page, "[data-table=ops] input[type=search]", "<img" if chosen and "TANH" not in chosen else "mm")
+    assert not page.find("[data-table=ops] tr.picked").count()
+    assert "ops.sel" not in page.parameters()
+
+
+@pytest.mark.statement("DT18")
+def test_long_names_are_cut_and_told(page: Page):
+    page.go("kernels")
+    cell = page.find("[data-table=kernels] td[data-key=name] .text").filter(has_text="vectorized")
+    name = cell.get_attribute("data-tip")
+    assert name == "void at::native::vectorized_elementwise_kernel<4, f, N>(int)"
+    cell.hover()
+    assert page.find("#tip").inner_text() == name
+
+
+@pytest.mark.statement("DT20")
+def test_keys(page: Page):
+    page.go("ops")
+    page.find("[data-table=ops] input[type=search]").focus()
+    for _ in range(60):
+        page.tab.keyboard.press("Tab")
+        if page.tab.evaluate("document.activeElement.dataset.sort") == "gpu":
+            break
+    page.tab.keyboard.press("Enter")
+    page.settled()
+    assert page.find("[data-table=ops] th[aria-sort]").get_attribute("aria-sort") == "ascending"
+    page.find("[data-table=ops] tbody tr").first.focus()
+    page.tab.keyboard.press("ArrowDown")
+    page.tab.keyboard.press("Enter")
+    page.settled()
+    assert page.find("[data-table=ops] tbody tr").nth(1).get_attribute("aria-selected") == "true"
+
+
+def test_columns_are_chosen(page: Page):
+    page.go("ops")
+    heads = page.find("[data-table=ops] th").all_inner_texts()
+    assert "Parameters" not in heads
+    page.find("[data-table=ops] button:has-text('Columns')").click()
+    page.find("[data-table=ops] label.item:has-text('Parameters')").click()
+    page.settled()
+    assert "Parameters" in page.find("[data-table=ops] th").all_inner_texts()
+    assert "ops.h=params" in page.parameters()
+
+
+def test_headings_are_explained(page: Page, client: Asking):
+    page.go("op-types")
+    columns = {c["key"]: c for c in client.json("/api/reports/op_type")["columns"]}
+    tips = {
+        button.get_attribute("data-sort"): button.get_attribute("data-tip")
+        for button in page.find("[data-table=types] th button").all()
+    }
+    assert tips == {key: column["text"] for key, column in columns.items()}
