@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,8 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
     ]
     run_of(folder / "run", kernels, steps=[(0, 1000), (1000, 2000)])
     with serving(folder / "run") as asking:
+        while asking.http.get("/api/profile").status_code == 503:  # it is being read
+            time.sleep(0.1)
         yield asking
 
 

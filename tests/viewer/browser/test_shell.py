@@ -76,7 +76,7 @@ def test_kernel_details(page: Page, client: Asking):
     assert exact[0] == sum(exact[1:])
     assert exact[1:3] == [6 * 70, 6 * 25]
     page.find("aside button[aria-label='Close the details']").click()
-    assert not page.find("aside").count()
+    page.find("aside").wait_for(state="detached")
 
 
 @pytest.mark.statement("TR05")

@@ -171,7 +171,10 @@ def test_long_names_are_cut_and_told(page: Page):
     cell = page.find("[data-table=kernels] td[data-key=name] .text").filter(has_text="vectorized")
     name = cell.get_attribute("data-tip")
     assert name == "void at::native::vectorized_elementwise_kernel<4, f, N>(int)"
+    cell.scroll_into_view_if_needed()
+    page.tab.mouse.move(1, 1)
     cell.hover()
+    page.find("#tip.shown").wait_for()
     assert page.find("#tip").inner_text() == name
 
 
