@@ -138,7 +138,7 @@ class Run:
     def capability(self) -> float:
         """The least compute capability of the GPUs that were used. Raises NeedsFacts."""
         self.need_gpu()
-        if "hip" in self.facts or any(row.name.startswith("AMD") for row in self.devices.values()):
+        if "hip" in self.facts or any((row.name or "").startswith("AMD") for row in self.devices.values()):
             raise NeedsFacts(
                 "needs a GPU of NVIDIA: what others have in place of its compute capability says nothing of tensor "
                 "cores"

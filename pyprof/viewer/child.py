@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from io import BytesIO
@@ -24,7 +25,9 @@ from pyprof.errors import PyProfError
 from pyprof.viewer.problems import of_error, of_file
 
 Told = Callable[[float, str], None]
+_FAULT = "The server made a mistake ({}); its terminal says more."
 _LEAST = 0.2  # seconds between two lines of progress
+_LARGE = 1 << 30  # bytes: a process that holds more ends when its task is done
 
 
 class Session:
@@ -83,8 +86,16 @@ def _answer(out: BinaryIO, session: Session, task: dict[str, Any]) -> None:
         trouble = of_file(path, error) if task["task"] == "import" else of_error(error)
         _line(out, {"trouble": trouble.body})
         return
-    except MemoryError:
-        _line(out, {"trouble": of_error(PyProfError("There is not enough memory for this.")).body})
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        traceback.print_exc()  # on the server's stderr
+        said = (
+            "There is not enough memory for this."
+            if isinstance(error, MemoryError)
+            else _FAULT.format(type(error).__name__)
+        )
+        _line(out, {"trouble": of_error(PyProfError(said)).body})
         return
     _send(out, result)
 
@@ -97,9 +108,18 @@ def _send(out: BinaryIO, result: Any) -> None:
     if table is not None:
         with pa.ipc.new_stream(body, table.schema) as writer:
             writer.write_table(table)
-    _line(out, {"result": result, "size": body.tell()})
+    _line(out, {"result": result, "size": body.tell(), "large": _resident() > _LARGE})
     out.write(body.getvalue())
     out.flush()
+
+
+def _resident() -> int:
+    """Bytes of memory that this process holds; 0 where nobody tells."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0
 
 
 def _line(out: BinaryIO, value: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pyprof.db.source import Source
 from pyprof.metrics import FIGURES
@@ -307,22 +307,30 @@ def _kernels(source: Source, number: int) -> NamedTable:
 
 
 def _pair(source: Source, number: int, direction: int) -> list[Partner]:
-    """The operator whose executions are the forward of this one's, or the backward."""
-    forward = source.store.rows(
-        """select o.op_id, o.name from op b join op f on f.id = b.forward join operator o on o.id = f.operator
-           where b.operator = ? and b.forward is not null limit 1""",
-        (number,),
+    """The operator whose executions are the forward of this one's, or the backward: those of the iteration in which it
+    first ran, for there is no index of operators' executions."""
+    found = source.store.rows("select id from op where operator = ? limit 1", (number,))
+    if not found:
+        return []
+    bounds = source.store.rows(
+        """select first_op, last_op from iteration
+           where iteration_set = ? and first_op <= ? and last_op > ? order by number limit 1""",
+        (source.aggregation.iteration_set, found[0][0], found[0][0]),
     )
-    out = [Partner(relation="forward", kind="op", id=row[0], title=row[1] or row[0]) for row in forward]
-    if DIRECTIONS[direction] != "bprop":
-        backward = source.store.rows(
-            """select o.op_id, o.name from op b join op f on f.id = b.forward join operator o on o.id = b.operator
-               where b.forward is not null and f.operator = ? limit 1""",
-            (number,),
-        )
-        out += [
-            Partner(relation="backward", kind="op", id=row[0], title=row[1] or row[0]) for row in backward
-        ]
+    low, high = bounds[0] if bounds else (found[0][0], found[0][0] + 1)
+    joined = """from op b join op f on f.id = b.forward join operator o on o.id = {}.operator
+                where b.id >= :low and b.id < :high and b.forward is not null and {}.operator = :operator limit 1"""
+    values = {"low": low, "high": high, "operator": number}
+    out = []
+    ways: tuple[tuple[Literal["forward", "backward"], str, str], ...] = (
+        ("forward", "f", "b"),
+        ("backward", "b", "f"),
+    )
+    for relation, its, own in ways:
+        if relation == "backward" and DIRECTIONS[direction] == "bprop":
+            continue
+        for op_id, name in source.store.rows(f"select o.op_id, o.name {joined.format(its, own)}", values):
+            out.append(Partner(relation=relation, kind="op", id=op_id, title=name or op_id))
     return out
 
 

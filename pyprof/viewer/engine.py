@@ -35,7 +35,7 @@ class Child:
     """A process that does one task after the other."""
 
     def __init__(self, process: asyncio.subprocess.Process):
-        self.process = process
+        self.process, self.spent = process, False
 
     @staticmethod
     async def start(path: str) -> Child:
@@ -65,6 +65,7 @@ class Child:
                     raise Trouble(body["type"], body["detail"], body["parameter"])
                 else:
                     data = await reader.readexactly(found["size"])
+                    self.spent = bool(found["large"])
                     return found["result"], pa.ipc.open_stream(data).read_all() if data else None
         except (ConnectionError, asyncio.IncompleteReadError) as error:
             raise Trouble("internal", "The process that worked on this was ended; ask again.") from error
@@ -159,7 +160,7 @@ class Engine:
 
     def _rest(self, child: Child) -> None:
         """Give a child back; it ends if nothing comes."""
-        if self._closed or not child.alive:
+        if self._closed or child.spent or not child.alive:
             self._later(child.stop())
             return
         timer = asyncio.get_running_loop().call_later(_IDLE, self._retire, child)

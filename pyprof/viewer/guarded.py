@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connections to the database that is served: they read, do nothing else, and end when time is up.
 
-The file is hostile: whoever sent it may have put views and triggers into it. An authorizer lets statements read tables
-and call functions; it refuses everything that writes, attaches files or loads code. A progress handler ends a statement
-when its request has taken too long or the one who asked has gone.
+The file is hostile: whoever sent it may have put code into it. One with views, triggers or virtual tables, which we
+never write, is refused. An authorizer lets statements read tables and call functions, and nothing that writes, attaches
+files or loads code. A progress handler ends a statement when its request has taken too long or who asked has gone.
 """
 
 from __future__ import annotations
@@ -58,12 +58,27 @@ def _authorize(action: int, first: str | None, second: str | None, *_: object) -
     return sqlite3.SQLITE_OK
 
 
+_CODE = (
+    "select name from sqlite_master where type in ('view', 'trigger') or sql like 'create virtual%' limit 1"
+)
+
+
 class Guarded(Store):
-    """A database whose statements can only read; each request has a deadline."""
+    """A database whose statements can only read; each request has a deadline. Raises FormatError."""
 
     def __init__(self, path: Path):
         super().__init__(path)
         self.deadline: Deadline | None = None
+        try:
+            found = self.rows(_CODE)
+        except BaseException:
+            self.close()
+            raise
+        if found:
+            self.close()
+            raise FormatError(
+                f"{path}: holds code ({found[0][0]}), which no profile does. Make it anew from the recording."
+            )
         for pragma in (
             "query_only = on",
             "trusted_schema = off",

@@ -24,7 +24,7 @@ from pyprof.parse import folder as folders
 from pyprof.viewer import cache
 from pyprof.viewer.cache import Stamp
 from pyprof.viewer.engine import Child, Engine, Kept
-from pyprof.viewer.guarded import Pool
+from pyprof.viewer.guarded import Guarded, Pool
 from pyprof.viewer.models import Run
 from pyprof.viewer.problems import Trouble, of_file
 
@@ -61,7 +61,7 @@ class Opened:
 
 
 def _stem(name: str) -> str:
-    for ending in (store.SUFFIX, ".pt.trace.json.gz", ".trace.json.gz", ".json.gz"):
+    for ending in (store.SUFFIX, ".pt.trace.json.gz", ".trace.json.gz", ".json.gz", ".tar.gz"):
         if name.endswith(ending) and name != ending:
             return name[: -len(ending)]
     return Path(name).stem or name
@@ -267,12 +267,12 @@ def _checked(path: Path, kept: Path) -> Path:
     """The database to read, after it was opened once. Raises PyProfError."""
     if kept.exists():
         try:
-            store.Store(kept).close()
+            Guarded(kept).close()
             cache.used(kept)
             return kept
         except PyProfError:
             kept.unlink(missing_ok=True)  # ours, and of no use: the input is there
             if not _is_database(path):
                 raise
-    store.Store(path).close()
+    Guarded(path).close()
     return path

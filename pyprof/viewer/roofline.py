@@ -104,5 +104,6 @@ def _ceilings(source: Source) -> tuple[list[Ceiling], list[str]]:
                 for dtype, peak in peaks.items()
             ]
     if not rows:
-        reasons.append("Nothing ran on a GPU: there are no ceilings.")
+        reason = "The recording does not say which GPU it was" if source.gpu else "Nothing ran on a GPU"
+        reasons.append(f"{reason}: there are no ceilings.")
     return out, reasons

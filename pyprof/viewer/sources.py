@@ -89,7 +89,7 @@ def found(top: Path, file: str) -> Path | None:
     """The file below a folder that the longest end of a name leads to.
 
     >>> import tempfile; top = Path(tempfile.mkdtemp()).resolve(); _ = (top / "net.py").write_text("")
-    >>> found(top, "/home/me/net.py") == top / "net.py", found(top, "/etc/passwd"), found(top, "../../etc/passwd")
+    >>> found(top, "/home/user/net.py") == top / "net.py", found(top, "/etc/passwd"), found(top, "../../etc/passwd")
     (True, None, None)
     """
     parts = [part for part in PurePosixPath(file.replace("\\", "/")).parts if part not in ("/", "..", ".")]

@@ -29,10 +29,12 @@ def started(tmp_path):
     """A viewer as a process of its own: starts it and waits for its URL."""
     running = []
 
+    without = {key: value for key, value in os.environ.items() if key not in ("DISPLAY", "WAYLAND_DISPLAY")}
+
     def start(*words, program=("-m", "pyprof", "view"), **environment):
         process = subprocess.Popen(
             [sys.executable, *program, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={key: value for key, value in os.environ.items() if key not in ("DISPLAY", "WAYLAND_DISPLAY")} | environment,
+            env=without | environment,
         )  # fmt: skip
         running.append(process)
         line = process.stdout.readline()

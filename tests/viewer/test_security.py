@@ -10,6 +10,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from pyprof.errors import FormatError
 from pyprof.viewer.guarded import Deadline, Guarded, Pool
 from pyprof.viewer.problems import Trouble
 from pyprof.viewer.security import Guard
@@ -59,7 +60,8 @@ def test_on_loopback_its_own_names(locked, host):
 @pytest.mark.parametrize(
     "host",
     ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "evil.example:8000", f"{ADDRESS}:8000",
-     "0.0.0.0:8000", "localhost:8000:1", "a@localhost", "", "[::1", "localhost.", "2130706433", "0x7f.1", MACHINE + ".evil.example"],
+     "0.0.0.0:8000", "localhost:8000:1", "a@localhost", "", "[::1", "localhost.", "2130706433", "0x7f.1",
+     MACHINE + ".evil.example"],
 )  # fmt: skip
 def test_on_loopback_no_other(locked, host):
     found = ask(locked, host=host)
@@ -248,16 +250,34 @@ def test_statements_that_are_refused(made, statement):
     store.close()
 
 
-def test_a_hostile_view_cannot_write(copied):
+@pytest.mark.parametrize(
+    "code",
+    [
+        "create view evil as select 1",
+        "create trigger evil after insert on meta begin delete from event; end",
+        "create virtual table evil using fts5 (a)",
+    ],
+)
+def test_a_database_with_code_is_refused(copied, code):
     path = copied()
     with sqlite3.connect(path) as connection:
-        connection.execute("create trigger t after insert on meta begin delete from event; end")
-        connection.execute("create view evil as select load_extension('/tmp/x.so') as a")
+        connection.execute(code)
     connection.close()
-    store = Guarded(path)
-    with pytest.raises(sqlite3.DatabaseError):
-        store.connection.execute("select * from evil").fetchall()
-    store.close()
+    with pytest.raises(FormatError, match=r"holds code \(evil\)"):
+        Guarded(path)
+    with serving(path) as client:
+        assert client.json("/api/profile", 409)["type"] == "damaged"
+
+
+def test_a_table_that_is_a_view(copied):
+    """It would be asked in place of the table, without the authorizer where columns are read at once."""
+    path = copied()
+    with sqlite3.connect(path) as connection:
+        connection.execute("alter table iteration rename to real")
+        connection.execute("create view iteration as select * from real")
+    connection.close()
+    with pytest.raises(FormatError, match="holds code"):
+        Guarded(path)
 
 
 def test_a_statement_ends_when_time_is_up(made):

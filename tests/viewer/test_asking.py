@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests end: when time is up, when who asked has gone; and what several ask for is worked out once."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import httpx
+import pytest
+
+from pyprof.viewer import asking, engine, overview
+from pyprof.viewer.guarded import Deadline
+from pyprof.viewer.problems import Trouble
+from tests.viewer.conftest import serving
+from tests.viewer.test_jobs import children, until
+
+FOREVER = "with recursive n(i) as (select 1 union all select i + 1 from n) select max(i) from n"
+
+
+@pytest.fixture
+def endless(monkeypatch):
+    """A dashboard that takes for ever: what ended it, and how many times it was begun."""
+    ended, begun = [], threading.Event()
+
+    def work(source):
+        begun.set()
+        try:
+            source.store.rows(FOREVER)
+        except Trouble as trouble:
+            ended.append(trouble.type)
+            raise
+
+    monkeypatch.setattr(overview, "overview", work)
+    return ended, begun
+
+
+def test_a_statement_ends_when_time_is_up(made, endless, monkeypatch):
+    monkeypatch.setattr(asking, "Deadline", lambda seconds: Deadline(0.2))
+    with serving(made) as client:
+        found = client.json("/api/overview", 503)
+        assert found["type"] == "slow"
+        assert "Narrow it down" in found["detail"]
+        client.json("/api/iterations")
+
+
+def test_a_statement_ends_when_the_client_leaves(made, endless):
+    ended, begun = endless
+    with serving(made) as client:
+        client.json("/api/profile")
+        with pytest.raises(httpx.TimeoutException):
+            httpx.get(f"{client.url}/api/overview", timeout=0.5, trust_env=False)
+        assert begun.is_set()
+        until(lambda: ended == ["slow"])  # long before its five seconds
+
+
+SLEEPS = "import time; time.sleep(60)"
+
+
+def test_a_process_ends_when_the_client_leaves(made, monkeypatch):
+    monkeypatch.setattr(engine, "_GRACE", 0.1)
+    with serving(made) as client:
+        client.json("/api/profile")
+        before = children()
+        monkeypatch.setattr(engine, "_START", SLEEPS)
+        with pytest.raises(httpx.TimeoutException):
+            httpx.get(f"{client.url}/api/reports/detail", timeout=0.5, trust_env=False)
+        until(lambda: not children() - before)
+        monkeypatch.undo()
+        client.json("/api/reports/detail")  # and the next one is answered
+
+
+def test_a_process_ends_when_time_is_up(made, monkeypatch):
+    monkeypatch.setattr(engine, "_GRACE", 0.1)
+    monkeypatch.setattr(asking, "PATIENCE", 0.3)
+    with serving(made) as client:
+        client.json("/api/profile")
+        before = children()
+        monkeypatch.setattr(engine, "_START", SLEEPS)
+        assert client.json("/api/reports/detail", 503)["type"] == "slow"
+        until(lambda: not children() - before)
+
+
+def test_what_several_ask_for_is_worked_out_once(made, monkeypatch):
+    done = []
+    work = engine.Engine._do
+
+    async def counted(self, task, args):
+        done.append((task, args["name"]))
+        return await work(self, task, args)
+
+    monkeypatch.setattr(engine.Engine, "_do", counted)
+    with serving(made) as client:
+        client.json("/api/profile")
+        asks = [
+            threading.Thread(target=client.json, args=("/api/reports/op_type",), kwargs={"sort": sort})
+            for sort in ("gpu", "-gpu", "type", "cpu")
+        ]
+        for one in asks:
+            one.start()
+        for one in asks:
+            one.join()
+        client.json("/api/reports/op_type", search="mm")
+        assert done == [("report", "op_type")]
+        client.json("/api/reports/op_type", worker=0)
+        assert len(done) == 2
+
+
+def test_one_who_leaves_takes_nothing_from_the_others(made, monkeypatch):
+    monkeypatch.setattr(engine, "_GRACE", 0.05)
+    monkeypatch.setattr(engine, "_START", f"import time; time.sleep(1); {engine._START}")
+    with serving(made) as client:
+        client.json("/api/profile")
+        found = []
+        stays = threading.Thread(target=lambda: found.append(client.json("/api/reports/op_type")))
+        stays.start()
+        with pytest.raises(httpx.TimeoutException):
+            httpx.get(f"{client.url}/api/reports/op_type", timeout=0.3, trust_env=False)
+        stays.join()
+        assert found[0]["total"] == 5
+
+
+def test_answers_are_kept_while_there_is_room(made, monkeypatch):
+    monkeypatch.setattr(engine, "_ROOM", 1)
+    with serving(made) as client:
+        for name in ("detail", "op_type", "kernel"):
+            client.json(f"/api/reports/{name}")
+        kept = client.server.library._opened[""].engine._answers
+        assert len(kept) == 1
+
+
+def test_a_fault_is_a_problem_and_says_nothing_of_the_inside(made, monkeypatch, caplog):
+    monkeypatch.setattr(overview, "overview", lambda source: 1 / 0)
+    with serving(made) as client:
+        found = client.http.get("/api/overview")
+        assert (found.status_code, found.json()["type"]) == (500, "internal")
+        assert "Traceback" not in found.text
+        time.sleep(0.1)
+        assert client.json("/api/profile")["name"] == "net"
