@@ -38,7 +38,10 @@ class Page:
     def __init__(self, tab: Any, url: str):
         self.tab, self.url = tab, url
         self.wrong: list[str] = []
-        tab.on("console", lambda m: self.wrong.append(f"console: {m.text}") if m.type in ("error", "warning") else None)
+        tab.on(
+            "console",
+            lambda m: self.wrong.append(f"console: {m.text}") if m.type in ("error", "warning") else None,
+        )
         tab.on("pageerror", lambda error: self.wrong.append(f"script: {error}"))
         tab.on("request", self._request)
 
@@ -62,12 +65,14 @@ class Page:
     def rows(self, table: str) -> list[list[str]]:
         """Texts of the cells of a table's body."""
         return self.tab.eval_on_selector_all(
-            f'[data-table="{table}"] tbody tr', "rows => rows.map(r => [...r.cells].map(c => c.innerText.trim()))"
+            f'[data-table="{table}"] tbody tr',
+            "rows => rows.map(r => [...r.cells].map(c => c.innerText.trim()))",
         )
 
     def column(self, table: str, key: str) -> list[str]:
         return self.tab.eval_on_selector_all(
-            f'[data-table="{table}"] tbody td[data-key="{key}"]', "cells => cells.map(c => c.innerText.trim())"
+            f'[data-table="{table}"] tbody td[data-key="{key}"]',
+            "cells => cells.map(c => c.innerText.trim())",
         )
 
     def showing(self, table: str) -> str:
@@ -110,7 +115,13 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
             for step in (0, 1)
             for one in (
                 K("volta_sgemm_128x64_nn", 1000 * step + 100, 100 * (rank + 1)),
-                K("all_reduce", 1000 * step + 200 + 100 * (rank + 1), 500 - 100 * (rank + 1), seq=step, **all_reduce),
+                K(
+                    "all_reduce",
+                    1000 * step + 200 + 100 * (rank + 1),
+                    500 - 100 * (rank + 1),
+                    seq=step,
+                    **all_reduce,
+                ),
             )
         ]
         for rank in range(3)
@@ -130,9 +141,14 @@ def opened(chromium: Any, client: Asking) -> Iterator[Open]:
     """Opens tabs; by default on the server of `made`."""
     contexts, pages = [], []
 
-    def open_(server: Asking | None = None, theme: str = "light", width: int = 1280, height: int = 720) -> Page:
+    def open_(
+        server: Asking | None = None, theme: str = "light", width: int = 1280, height: int = 720
+    ) -> Page:
         context = chromium.new_context(
-            viewport={"width": width, "height": height}, color_scheme=theme, reduced_motion="reduce", accept_downloads=True
+            viewport={"width": width, "height": height},
+            color_scheme=theme,
+            reduced_motion="reduce",
+            accept_downloads=True,
         )
         context.set_default_timeout(10_000)
         contexts.append(context)

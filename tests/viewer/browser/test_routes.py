@@ -17,7 +17,11 @@ VIEWS = (
     "workers?tab=stragglers", "compare", "help", "help?tab=figures", "help?tab=keys",
 )  # fmt: skip
 OF_RANKS = [view for view in VIEWS if view.startswith(("workers", "gpus", "overview"))]
-CASES = [("client", view) for view in VIEWS] + [("on_cpu", view) for view in VIEWS] + [("ranks", v) for v in OF_RANKS]
+CASES = (
+    [("client", view) for view in VIEWS]
+    + [("on_cpu", view) for view in VIEWS]
+    + [("ranks", v) for v in OF_RANKS]
+)
 _RULES = "{runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'], resultTypes: ['violations']}"
 
 

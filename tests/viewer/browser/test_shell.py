@@ -68,11 +68,19 @@ def test_kernel_details(page: Page, client: Asking):
     rows = page.find("aside tbody tr")
     rows.first.wait_for()
     cells = [row.inner_text().split("\t") for row in rows.all()]
-    assert [row[0] for row in cells] == ["All Kernels", "Kernels Using TC", "Memory Kernels", "All Other Kernels"]
+    assert [row[0] for row in cells] == [
+        "All Kernels",
+        "Kernels Using TC",
+        "Memory Kernels",
+        "All Other Kernels",
+    ]
     counts = [int(row[2].replace(",", "")) for row in cells]
     # Of each of 6 steps: one kernel of the tensor cores, one copy, three others.
     assert counts == [30, 6, 6, 18]
-    exact = [int(row.locator("td").nth(1).get_attribute("data-tip").split()[0].replace(",", "")) for row in rows.all()]
+    exact = [
+        int(row.locator("td").nth(1).get_attribute("data-tip").split()[0].replace(",", ""))
+        for row in rows.all()
+    ]
     assert exact[0] == sum(exact[1:])
     assert exact[1:3] == [6 * 70, 6 * 25]
     page.find("aside button[aria-label='Close the details']").click()
@@ -82,7 +90,12 @@ def test_kernel_details(page: Page, client: Asking):
 @pytest.mark.statement("TR05")
 @pytest.mark.parametrize(
     "view,parameters,named",
-    [("nowhere", {}, "nowhere"), ("overview", {"agg": "77"}, "77"), ("ops", {"worker": "99"}, "99"), ("ops", {"run": "x"}, "x")],
+    [
+        ("nowhere", {}, "nowhere"),
+        ("overview", {"agg": "77"}, "77"),
+        ("ops", {"worker": "99"}, "99"),
+        ("ops", {"run": "x"}, "x"),
+    ],
 )
 def test_bad_parameters_are_named(opened: Open, view: str, parameters: dict[str, str], named: str):
     page = opened()

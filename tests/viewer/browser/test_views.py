@@ -72,11 +72,19 @@ def test_resources_and_kernel_time(page: Page):
 @pytest.mark.statement("D09", "D10", "D11", "D12", "D13", "D14", "D15", "D16", "D17")
 def test_performance_summary(page: Page, prof: session.Profile):
     page.go()
-    shown = {dd.get_attribute("data-figure"): dd.inner_text() for dd in page.find("[data-panel=performance] dd").all()}
+    shown = {
+        dd.get_attribute("data-figure"): dd.inner_text()
+        for dd in page.find("[data-panel=performance] dd").all()
+    }
     assert list(shown) == [
         "wall_time", "tc_utilization", "gpu_utilization", "total_iterations", "iterations", "first", "last", "average_iteration",
     ]  # fmt: skip
-    assert (shown["total_iterations"], shown["iterations"], shown["first"], shown["last"]) == (str(STEPS), str(STEPS), "0", "5")
+    assert (shown["total_iterations"], shown["iterations"], shown["first"], shown["last"]) == (
+        str(STEPS),
+        str(STEPS),
+        "0",
+        "5",
+    )
     wall = page.find("[data-figure=wall_time]").get_attribute("data-tip")
     steps = prof.steps
     assert wall == f"{int(steps['end'].max() - steps['start'].min()):,} ns"
@@ -104,7 +112,15 @@ def test_top_operators(page: Page, prof: session.Profile):
     page.go()
     panel = "[data-panel=top-ops]"
     heads = page.find(f"{panel} th").all_inner_texts()
-    assert heads == ["Total GPU Time (ns)", "Op Name", "Direction", "Op Type", "No. Calls", "TC Eligible", "Using TC"]
+    assert heads == [
+        "Total GPU Time (ns)",
+        "Op Name",
+        "Direction",
+        "Op Type",
+        "No. Calls",
+        "TC Eligible",
+        "Using TC",
+    ]
     assert not page.find(f"{panel} th button").count()
     assert not page.find(f"{panel} input").count()
     table = prof.report("detail")
@@ -127,7 +143,9 @@ def test_system_configuration(page: Page, client: Asking):
 def test_findings(page: Page, client: Asking):
     page.go()
     found = [one for one in client.json("/api/insights")["expert"] if one["outcome"] == "found"]
-    assert [row.get_attribute("data-finding") for row in page.find("[data-finding]").all()] == [one["id"] for one in found]
+    assert [row.get_attribute("data-finding") for row in page.find("[data-finding]").all()] == [
+        one["id"] for one in found
+    ]
     linked = next(one for one in found if one["link"])
     page.find(f"[data-finding={linked['id']}] a").first.click()
     page.settled()
@@ -163,7 +181,9 @@ def test_coverage_is_the_ledger(page: Page, client: Asking):
 OP_TYPE = [f"OT{n:02}" for n in range(1, 20)]
 REPORTS = [
     pytest.param("op-types", {}, "types", "op_type", "-gpu", marks=pytest.mark.statement(*OP_TYPE)),
-    pytest.param("gpus", {}, "gpus", "gpu", "", marks=pytest.mark.statement("GP02", "GP03", "GP04", "GP05", "GP06")),
+    pytest.param(
+        "gpus", {}, "gpus", "gpu", "", marks=pytest.mark.statement("GP02", "GP03", "GP04", "GP05", "GP06")
+    ),
     pytest.param("operators", {}, "operators", "operator", "-device_self_ns"),
     pytest.param("kernels", {}, "kernels", "kernel_summary", "-total_ns"),
     pytest.param("workers", {}, "steps", "step_time", ""),
@@ -195,7 +215,8 @@ def test_numbers_are_the_reports(
     page.go(view, **parameters)
     answer = client.json(f"/api/reports/{report}", limit=25, **({"sort": sort} if sort else {}))
     shown = [
-        cell.get_attribute("data-key") for cell in page.find(f"[data-table={table}] tbody tr").first.locator("td").all()
+        cell.get_attribute("data-key")
+        for cell in page.find(f"[data-table={table}] tbody tr").first.locator("td").all()
     ]
     place = {column["key"]: (n, column["unit"]) for n, column in enumerate(answer["columns"])}
     for number, row in enumerate(page.rows(table)):
@@ -214,7 +235,25 @@ def test_op_types_add_up(page: Page, prof: session.Profile):
     assert calls == int(prof.report("detail")["calls"].sum())
 
 
-@pytest.mark.statement("OK01", "OK02", "OK03", "OK04", "OK05", "OK06", "OK07", "OK10", "OK11", "OK12", "OK14", "OK15", "OK16", "OK17", "OK18", "OK19", "OK20")
+@pytest.mark.statement(
+    "OK01",
+    "OK02",
+    "OK03",
+    "OK04",
+    "OK05",
+    "OK06",
+    "OK07",
+    "OK10",
+    "OK11",
+    "OK12",
+    "OK14",
+    "OK15",
+    "OK16",
+    "OK17",
+    "OK18",
+    "OK19",
+    "OK20",
+)
 def test_ops_and_kernels(page: Page, prof: session.Profile):
     page.go("ops")
     assert "Select an op above" in page.find("[data-panel=op-kernels]").inner_text()
@@ -256,7 +295,9 @@ def test_long_stacks_fold(page: Page, client: Asking):
 # --- trees
 
 
-@pytest.mark.statement("GO01", "GO02", "GO03", "GO04", "GO05", "GO06", "GO07", "GO08", "GO09", "GO10", "GO11", "GO12", "GO14")
+@pytest.mark.statement(
+    "GO01", "GO02", "GO03", "GO04", "GO05", "GO06", "GO07", "GO08", "GO09", "GO10", "GO11", "GO12", "GO14"
+)
 def test_group_ops(page: Page, prof: session.Profile):
     page.go("groups")
     page.find("button:has-text('Expand All')").click()
@@ -265,9 +306,10 @@ def test_group_ops(page: Page, prof: session.Profile):
     levels = [int(row.get_attribute("aria-level")) for row in rows]
     indents = [row.locator(".indent").bounding_box()["width"] for row in rows]
     assert levels[0] == 1
-    assert sorted(set(zip(levels, indents))) == sorted({(level, pytest.approx((level - 1) * 1.1 * 13, abs=0.5)) for level in levels})
+    assert indents == [pytest.approx((level - 1) * 1.1 * 13, abs=0.5) for level in levels]
     cells = page.rows("groups")
     groups = [row for row in cells if row[1] == "Group"]
+    assert groups
     assert all(row[0].endswith("/") for row in groups)
     # Every number of a group is the sum of what is directly inside it.
     for at, row in enumerate(cells):
@@ -285,7 +327,9 @@ def test_group_ops(page: Page, prof: session.Profile):
                 assert sum(values) == int(row[column].replace(",", "")), (row[0], column)
     page.find("button:has-text('Collapse All')").click()
     page.settled()
-    assert [int(row.get_attribute("aria-level")) for row in page.find("[data-table=groups] tbody tr").all()] == [1]
+    assert [
+        int(row.get_attribute("aria-level")) for row in page.find("[data-table=groups] tbody tr").all()
+    ] == [1]
     page.find("[data-table=groups] .fold").first.click()
     page.settled()
     assert len(page.rows("groups")) > 1
@@ -297,7 +341,7 @@ def test_group_ops(page: Page, prof: session.Profile):
 @pytest.mark.statement("GO13")
 def test_a_match_keeps_what_is_above_it(page: Page):
     page.go("groups", **{"groups.q": "relu"})
-    shown = [row[0] for row in page.rows("groups")]
+    shown = [row[0].split("\n")[-1] for row in page.rows("groups")]
     assert any("relu" in name for name in shown)
     assert shown[0] == "/"
     assert not any("mm" == name for name in shown)
@@ -356,7 +400,9 @@ def test_gpus_have_bars_if_there_are_several(opened: Open, client: Asking, ranks
     page.go("gpus")
     bars = page.find("[data-share] .amount").all_inner_texts()
     table = ranks.table("/api/reports/gpu")
-    assert [float(text.split()[0]) for text in bars] == [pytest.approx(row["utilization"], abs=0.051) for row in table]
+    assert [float(text.split()[0]) for text in bars] == [
+        pytest.approx(row["utilization"], abs=0.051) for row in table
+    ]
 
 
 @pytest.mark.statement("D03")
