@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page in Chromium. Whatever goes wrong in it fails the test that was looking: errors of the console and of scripts,
-reports of the content security policy, requests to anything but our server."""
+"""The page in Chromium. Whatever goes wrong in it fails the test that was looking: errors of the console and of
+scripts, reports of the content security policy, requests to anything but our server."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
 from pyprof import session
-from pyprof.viewer import page as built
 from tests.build import call, recording, write_capture
 from tests.reports.ranks import K
 from tests.reports.ranks import run as run_of
@@ -87,6 +84,9 @@ def chromium() -> Iterator[Any]:
     """The browser. Skips where there is none, or no page."""
     if CHROMIUM is None:
         pytest.skip("no Chromium: apt-get install chromium, or PYPROF_CHROMIUM=PATH")
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    from pyprof.viewer import page as built
+
     if not (built.STATIC / "index.html").is_file():
         pytest.skip("the page is not built: make page")
     with api.sync_playwright() as playwright:

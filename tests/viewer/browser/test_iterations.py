@@ -51,7 +51,7 @@ def test_bars_are_the_iterations(page: Page, prof: session.Profile):
     ]
 
 
-@pytest.mark.statement("IT06", "IT07", "IT08", "IT09", "IT10")
+@pytest.mark.statement("IT06", "IT07", "IT09", "IT10")
 def test_zoom_pan_and_tips(page: Page):
     page.go("iterations")
     chart = page.find(CHART).bounding_box()

@@ -45,7 +45,9 @@ def test_old_names_are_found(page: Page, name: str):
 
 
 @pytest.mark.statement("N03")
-@pytest.mark.parametrize("old,view", [("dashboard", "overview"), ("kernels-by-op", "iterations?tab=ops")])
+@pytest.mark.parametrize(
+    ("old", "view"), [("dashboard", "overview"), ("kernels-by-op", "iterations?tab=ops")]
+)
 def test_old_addresses_lead_on(page: Page, old: str, view: str):
     page.tab.goto(f"{page.url}/#/{old}")
     page.settled()
@@ -89,7 +91,7 @@ def test_kernel_details(page: Page, client: Asking):
 
 @pytest.mark.statement("TR05")
 @pytest.mark.parametrize(
-    "view,parameters,named",
+    ("view", "parameters", "named"),
     [
         ("nowhere", {}, "nowhere"),
         ("overview", {"agg": "77"}, "77"),
@@ -158,3 +160,32 @@ def test_workers_are_chosen(opened: Open, ranks: Asking):
     page.settled()
     assert [row[0] for row in page.rows("gpus")] == ["rank1"]
     assert "worker=1" in page.parameters()
+
+
+@pytest.mark.statement("N08")
+def test_every_view_of_one_worker_and_another_aggregation(opened: Open, copied: Callable[[], Path]):
+    with serving(copied()) as server:
+        server.done(server.job(start=1, stop=2))
+        page = opened(server)
+        for view in (
+            "overview",
+            "groups",
+            "ops",
+            "operators",
+            "modules",
+            "iterations",
+            "kernels",
+            "gpus",
+            "workers",
+            "compare",
+        ):
+            page.go(view, agg="2", worker="0")
+            assert not page.find("[data-note=error]").count(), view
+        page.go("iterations", agg="2", worker="0")
+        page.find("button:has-text('Key Node Picker')").click()
+        page.find("dialog[open] [data-table=keys] tbody tr").first.wait_for()
+        page.go("compare")
+        figures = page.find("[data-panel=compare-figures] tbody tr")
+        figures.first.wait_for()
+        row = page.find("[data-panel=compare-figures] [data-figure=iterations] td").all_inner_texts()
+        assert row == ["Aggregated Iterations", "6", "2", "-4"]

@@ -42,7 +42,8 @@ def test_the_page_type_checks():
     if not (FRONTEND / "node_modules/.package-lock.json").is_file():
         pytest.skip("npm's packages are not installed: make page")
     spec = importlib.util.spec_from_file_location("frontend_backend", FRONTEND / "backend.py")
-    assert spec and spec.loader
+    assert spec
+    assert spec.loader
     backend = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(backend)
     tool = backend.npm()
