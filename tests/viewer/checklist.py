@@ -14,27 +14,25 @@ HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent.parent / "docs" / "viewer.md"
 BEGIN, END = "<!-- checklist: python -m tests.viewer.checklist -->", "<!-- end of the checklist -->"
 
+_SYSTEM = "test_views.py::test_system_configuration_leaves_out_what_is_unknown"
 SERVER = {
     "V01": "test_command.py::test_it_serves_until_it_is_interrupted",
     "V02": "test_command.py::test_other_words",
     "V03": "test_command.py::test_others_reach_it_only_if_they_are_meant_to",
     "V04": "test_command.py::test_a_port_in_use",
     "DT12": "test_exports.py::test_an_export_longer_than_a_table",
-    "D36": "test_views.py::test_system_configuration_leaves_out_what_is_unknown",
+    "D36": _SYSTEM,
     "IT22": "test_jobs.py::test_what_does_not_exist_fails_with_a_sentence",
     "IT23": "test_jobs.py::test_a_process_that_is_killed",
     "TR01": "test_library.py::test_files_that_are_no_profile",
     "TR03": "test_library.py::test_other_schemas",
     "TR04": "test_library.py::test_other_schemas",
-} | dict.fromkeys(
-    ("D27", "D30", "D31", "D32", "D33", "D34", "D35", "D38"),
-    "test_views.py::test_system_configuration_leaves_out_what_is_unknown",
-)  # fmt: skip
+} | dict.fromkeys(("D27", "D30", "D31", "D32", "D33", "D34", "D35", "D38"), _SYSTEM)
 
 EXCEPTIONS = {
-    "N04": "GPUs is in the navigation of every profile: it has the figures and idle time of a single GPU, too. Its bars "
-    "are there for several alone (GP01).",
-    "IT08": "Dragging moves along the iterations. The height always fits, so there is nothing to move up or down.",
+    "N04": "GPUs is in the navigation of every profile: it has the figures and idle time of a single GPU, too. "
+    "Its bars are there for several alone (GP01).",
+    "IT08": "Dragging moves along the iterations; their height always fits.",
     "N09": "Help is pages of the viewer itself; the project has no address for mail.",
     "GO15": "The tree is read whole, in pages of 1000 rows: 50,000 nodes take longer.",
     "IT24": "Iterations of one stretch of pixels are drawn as their mean; the time that takes is not tested.",
@@ -70,12 +68,9 @@ def _calls(function: ast.FunctionDef, groups: dict[str, ast.expr]) -> list[list[
     """The numbers of the marks of a function, those of its parameters (a name for a list of them) among them."""
     out = []
     places: list[ast.AST] = list(function.decorator_list)
-    places += [
-        groups[n.id]
-        for d in function.decorator_list
-        for n in ast.walk(d)
-        if isinstance(n, ast.Name) and n.id in groups
-    ]
+    for place in places:  # grows: names stand for lists
+        found = {node.id for node in ast.walk(place) if isinstance(node, ast.Name)} & set(groups)
+        places += [groups[name] for name in sorted(found)]
     for place in places:
         for node in ast.walk(place):
             if (

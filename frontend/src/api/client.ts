@@ -49,7 +49,7 @@ export type Query = Record<string, string | number | readonly string[] | undefin
 export function address(path: string, query: Query = {}): string {
   const search = new URLSearchParams();
   for (const [key, value] of Object.entries(query)) {
-    if (value === undefined || value === "") continue;
+    if (value === undefined) continue;
     for (const one of Array.isArray(value) ? value : [value]) search.append(key, String(one));
   }
   const text = search.toString();

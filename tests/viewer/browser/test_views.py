@@ -180,8 +180,8 @@ def test_coverage_is_the_ledger(page: Page, client: Asking):
 # --- tables of reports
 
 OP_TYPE = pytest.mark.statement(
-    "OT01", "OT02", "OT03", "OT04", "OT05", "OT06", "OT07", "OT08", "OT09", "OT10", "OT11", "OT12", "OT13", "OT14", "OT15",
-    "OT16", "OT17", "OT18", "OT19",
+    "OT01", "OT02", "OT03", "OT04", "OT05", "OT06", "OT07", "OT08", "OT09", "OT10",
+    "OT11", "OT12", "OT13", "OT14", "OT15", "OT16", "OT17", "OT18", "OT19",
 )  # fmt: skip
 REPORTS = [
     pytest.param("op-types", {}, "types", "op_type", "-gpu", marks=OP_TYPE),
