@@ -151,6 +151,8 @@ def page() -> bool:
 
 
 def _needed() -> None:
+    # What an earlier build of this tree left there would be in the wheel, too.
+    shutil.rmtree(FRONTEND.parent / "build" / "lib" / "pyprof" / "viewer" / "static", ignore_errors=True)
     try:
         page()
     except PageError as error:

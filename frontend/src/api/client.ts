@@ -49,16 +49,20 @@ export type Query = Record<string, string | number | readonly string[] | undefin
 export function address(path: string, query: Query = {}): string {
   const search = new URLSearchParams();
   for (const [key, value] of Object.entries(query)) {
-    if (value === undefined || value === "") continue;
+    if (value === undefined) continue;
     for (const one of Array.isArray(value) ? value : [value]) search.append(key, String(one));
   }
   const text = search.toString();
   return `api/${path}${text ? `?${text}` : ""}`;
 }
 
-/** The run, aggregation and worker that the header chose: every question has them. */
-export function shared(): Query {
-  return { run: place.get("run"), aggregation: place.get("agg"), worker: place.get("worker") };
+/** Paths that are not of one run, aggregation and worker, with what they do take: others are an error there. */
+const FEWER: Record<string, readonly string[]> = { ledger: ["run"], source: ["run"], key_operators: ["run", "aggregation"], compare: [] };
+
+/** The run, aggregation and worker that the header chose, as far as a path takes them. */
+export function shared(path: string): Query {
+  const all = { run: place.get("run"), aggregation: place.get("agg"), worker: place.get("worker") };
+  return Object.fromEntries(Object.entries(all).filter(([key]) => FEWER[path]?.includes(key) ?? true));
 }
 
 async function answer<T>(request: Promise<Response>): Promise<T> {
@@ -90,7 +94,7 @@ export function get<T>(path: string, query: Query = {}, signal?: AbortSignal): P
 
 /** A question of the chosen run, aggregation and worker, for `resource`. */
 export function ask<T>(path: string, query: Query = {}): (signal: AbortSignal) => Promise<T> {
-  const all = { ...shared(), ...query };
+  const all = { ...shared(path), ...query };
   return (signal) => get<T>(path, all, signal);
 }
 

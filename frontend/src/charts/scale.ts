@@ -1,4 +1,7 @@
-// Ticks at round numbers.
+// Ticks at round numbers, and how large a chart is: in pixels of a page whose text has 13 of them.
+
+/** `_width` of the window: the size of text changes with it. */
+export const unit = (_width: number): number => parseFloat(getComputedStyle(document.documentElement).fontSize) / 13;
 
 export function ticks(from: number, to: number, most: number): number[] {
   const span = to - from;

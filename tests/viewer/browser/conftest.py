@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page in Chromium. Whatever goes wrong in it fails the test that was looking: errors of the console and of scripts,
-reports of the content security policy, requests to anything but our server."""
+"""The page in Chromium. Whatever goes wrong in it fails the test that was looking: errors of the console and of
+scripts, reports of the content security policy, requests to anything but our server."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
 from pyprof import session
-from pyprof.viewer import page as built
 from tests.build import call, recording, write_capture
 from tests.reports.ranks import K
 from tests.reports.ranks import run as run_of
@@ -37,7 +35,10 @@ class Page:
     def __init__(self, tab: Any, url: str):
         self.tab, self.url = tab, url
         self.wrong: list[str] = []
-        tab.on("console", lambda m: self.wrong.append(f"console: {m.text}") if m.type in ("error", "warning") else None)
+        tab.on(
+            "console",
+            lambda m: self.wrong.append(f"console: {m.text}") if m.type in ("error", "warning") else None,
+        )
         tab.on("pageerror", lambda error: self.wrong.append(f"script: {error}"))
         tab.on("request", self._request)
 
@@ -61,12 +62,14 @@ class Page:
     def rows(self, table: str) -> list[list[str]]:
         """Texts of the cells of a table's body."""
         return self.tab.eval_on_selector_all(
-            f'[data-table="{table}"] tbody tr', "rows => rows.map(r => [...r.cells].map(c => c.innerText.trim()))"
+            f'[data-table="{table}"] tbody tr',
+            "rows => rows.map(r => [...r.cells].map(c => c.innerText.trim()))",
         )
 
     def column(self, table: str, key: str) -> list[str]:
         return self.tab.eval_on_selector_all(
-            f'[data-table="{table}"] tbody td[data-key="{key}"]', "cells => cells.map(c => c.innerText.trim())"
+            f'[data-table="{table}"] tbody td[data-key="{key}"]',
+            "cells => cells.map(c => c.innerText.trim())",
         )
 
     def showing(self, table: str) -> str:
@@ -81,6 +84,9 @@ def chromium() -> Iterator[Any]:
     """The browser. Skips where there is none, or no page."""
     if CHROMIUM is None:
         pytest.skip("no Chromium: apt-get install chromium, or PYPROF_CHROMIUM=PATH")
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    from pyprof.viewer import page as built
+
     if not (built.STATIC / "index.html").is_file():
         pytest.skip("the page is not built: make page")
     with api.sync_playwright() as playwright:
@@ -109,13 +115,21 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
             for step in (0, 1)
             for one in (
                 K("volta_sgemm_128x64_nn", 1000 * step + 100, 100 * (rank + 1)),
-                K("all_reduce", 1000 * step + 200 + 100 * (rank + 1), 500 - 100 * (rank + 1), seq=step, **all_reduce),
+                K(
+                    "all_reduce",
+                    1000 * step + 200 + 100 * (rank + 1),
+                    500 - 100 * (rank + 1),
+                    seq=step,
+                    **all_reduce,
+                ),
             )
         ]
         for rank in range(3)
     ]
     run_of(folder / "run", kernels, steps=[(0, 1000), (1000, 2000)])
     with serving(folder / "run") as asking:
+        while asking.http.get("/api/profile").status_code == 503:  # it is being read
+            time.sleep(0.1)
         yield asking
 
 
@@ -127,9 +141,14 @@ def opened(chromium: Any, client: Asking) -> Iterator[Open]:
     """Opens tabs; by default on the server of `made`."""
     contexts, pages = [], []
 
-    def open_(server: Asking | None = None, theme: str = "light", width: int = 1280, height: int = 720) -> Page:
+    def open_(
+        server: Asking | None = None, theme: str = "light", width: int = 1280, height: int = 720
+    ) -> Page:
         context = chromium.new_context(
-            viewport={"width": width, "height": height}, color_scheme=theme, reduced_motion="reduce", accept_downloads=True
+            viewport={"width": width, "height": height},
+            color_scheme=theme,
+            reduced_motion="reduce",
+            accept_downloads=True,
         )
         context.set_default_timeout(10_000)
         contexts.append(context)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every view, of profiles that have everything and of such that lack it: drawn without a fault, in both themes, without a
-violation that axe finds, no wider than the window."""
+"""Every view, of profiles that have everything and of such that lack it: drawn without a fault, in both themes, without
+a violation that axe finds, no wider than the window."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ VIEWS = (
     "workers?tab=stragglers", "compare", "help", "help?tab=figures", "help?tab=keys",
 )  # fmt: skip
 OF_RANKS = [view for view in VIEWS if view.startswith(("workers", "gpus", "overview"))]
-CASES = [("client", view) for view in VIEWS] + [("on_cpu", view) for view in VIEWS] + [("ranks", v) for v in OF_RANKS]
+CASES = (
+    [("client", view) for view in VIEWS]
+    + [("on_cpu", view) for view in VIEWS]
+    + [("ranks", v) for v in OF_RANKS]
+)
 _RULES = "{runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'], resultTypes: ['violations']}"
 
 
@@ -58,14 +62,15 @@ def test_why_a_view_is_empty(opened: Open, on_cpu: Any):
     assert "Nothing ran on a GPU" in page.find("[data-panel=gpu-utilization]").inner_text()
 
 
-@pytest.mark.parametrize("width,height", [(1280, 720), (3840, 2160)])
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (3840, 2160)])
 def test_sizes(opened: Open, width: int, height: int):
     page = opened(width=width, height=height)
     for view in ("overview", "ops", "kernels", "iterations"):
         page.go(view)
         assert not page.tab.evaluate("document.documentElement.scrollWidth > innerWidth")
         cut = page.tab.evaluate(
-            "[...document.querySelectorAll('h1,h2,nav a,.button')].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.innerText)"
+            "[...document.querySelectorAll('h1,h2,nav a,.button')].filter(e => e.scrollWidth > e.clientWidth + 1)"
+            ".map(e => e.innerText)"
         )
         assert cut == []
     size = float(page.tab.evaluate("getComputedStyle(document.documentElement).fontSize").removesuffix("px"))

@@ -45,7 +45,9 @@ def test_old_names_are_found(page: Page, name: str):
 
 
 @pytest.mark.statement("N03")
-@pytest.mark.parametrize("old,view", [("dashboard", "overview"), ("kernels-by-op", "iterations?tab=ops")])
+@pytest.mark.parametrize(
+    ("old", "view"), [("dashboard", "overview"), ("kernels-by-op", "iterations?tab=ops")]
+)
 def test_old_addresses_lead_on(page: Page, old: str, view: str):
     page.tab.goto(f"{page.url}/#/{old}")
     page.settled()
@@ -68,21 +70,34 @@ def test_kernel_details(page: Page, client: Asking):
     rows = page.find("aside tbody tr")
     rows.first.wait_for()
     cells = [row.inner_text().split("\t") for row in rows.all()]
-    assert [row[0] for row in cells] == ["All Kernels", "Kernels Using TC", "Memory Kernels", "All Other Kernels"]
+    assert [row[0] for row in cells] == [
+        "All Kernels",
+        "Kernels Using TC",
+        "Memory Kernels",
+        "All Other Kernels",
+    ]
     counts = [int(row[2].replace(",", "")) for row in cells]
     # Of each of 6 steps: one kernel of the tensor cores, one copy, three others.
     assert counts == [30, 6, 6, 18]
-    exact = [int(row.locator("td").nth(1).get_attribute("data-tip").split()[0].replace(",", "")) for row in rows.all()]
+    exact = [
+        int(row.locator("td").nth(1).get_attribute("data-tip").split()[0].replace(",", ""))
+        for row in rows.all()
+    ]
     assert exact[0] == sum(exact[1:])
     assert exact[1:3] == [6 * 70, 6 * 25]
     page.find("aside button[aria-label='Close the details']").click()
-    assert not page.find("aside").count()
+    page.find("aside").wait_for(state="detached")
 
 
 @pytest.mark.statement("TR05")
 @pytest.mark.parametrize(
-    "view,parameters,named",
-    [("nowhere", {}, "nowhere"), ("overview", {"agg": "77"}, "77"), ("ops", {"worker": "99"}, "99"), ("ops", {"run": "x"}, "x")],
+    ("view", "parameters", "named"),
+    [
+        ("nowhere", {}, "nowhere"),
+        ("overview", {"agg": "77"}, "77"),
+        ("ops", {"worker": "99"}, "99"),
+        ("ops", {"run": "x"}, "x"),
+    ],
 )
 def test_bad_parameters_are_named(opened: Open, view: str, parameters: dict[str, str], named: str):
     page = opened()
@@ -145,3 +160,32 @@ def test_workers_are_chosen(opened: Open, ranks: Asking):
     page.settled()
     assert [row[0] for row in page.rows("gpus")] == ["rank1"]
     assert "worker=1" in page.parameters()
+
+
+@pytest.mark.statement("N08")
+def test_every_view_of_one_worker_and_another_aggregation(opened: Open, copied: Callable[[], Path]):
+    with serving(copied()) as server:
+        server.done(server.job(start=1, stop=2))
+        page = opened(server)
+        for view in (
+            "overview",
+            "groups",
+            "ops",
+            "operators",
+            "modules",
+            "iterations",
+            "kernels",
+            "gpus",
+            "workers",
+            "compare",
+        ):
+            page.go(view, agg="2", worker="0")
+            assert not page.find("[data-note=error]").count(), view
+        page.go("iterations", agg="2", worker="0")
+        page.find("button:has-text('Key Node Picker')").click()
+        page.find("dialog[open] [data-table=keys] tbody tr").first.wait_for()
+        page.go("compare")
+        figures = page.find("[data-panel=compare-figures] tbody tr")
+        figures.first.wait_for()
+        row = page.find("[data-panel=compare-figures] [data-figure=iterations] td").all_inner_texts()
+        assert row == ["Aggregated Iterations", "6", "2", "-4"]

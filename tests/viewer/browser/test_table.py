@@ -27,7 +27,9 @@ def fill(page: Page, selector: str, text: str) -> None:
 def test_pages(page: Page):
     page.go("kernels", tab="launches")
     assert page.showing("launches") == "Showing 1 to 25 of 30 entries"  # 6 steps of 5 events
-    previous, next_ = (page.find(f"[data-table=launches] nav button:has-text('{name}')") for name in ("Previous", "Next"))
+    previous, next_ = (
+        page.find(f"[data-table=launches] nav button:has-text('{name}')") for name in ("Previous", "Next")
+    )
     assert previous.is_disabled()
     next_.click()
     page.settled()
@@ -62,7 +64,10 @@ def test_columns_filter_together(page: Page, prof: session.Profile):
     table = prof.report("detail")
     slow = table[table["gpu"] > 100]
     assert 0 < len(slow) < whole
-    assert page.showing("ops") == f"Showing 1 to {len(slow)} of {len(slow)} entries (filtered from {whole} total)"
+    assert (
+        page.showing("ops")
+        == f"Showing 1 to {len(slow)} of {len(slow)} entries (filtered from {whole} total)"
+    )
     fill(page, "[data-table=ops] [aria-label='Filter Op Type']", "mm")
     both = slow[slow["type"].str.contains("mm")]
     assert page.column("ops", "gpu") == [grouped(v) for v in sorted(both["gpu"], reverse=True)]
@@ -87,7 +92,9 @@ def test_sorting(page: Page, prof: session.Profile):
     page.find("[data-table=ops] [data-sort=cpu]").click()
     page.settled()
     assert page.find("[data-table=ops] th[aria-sort]").get_attribute("aria-sort") == "descending"
-    assert [v for v in page.column("ops", "cpu") if v != "–"] == [grouped(v) for v in sorted(cpu, reverse=True)]
+    assert [v for v in page.column("ops", "cpu") if v != "–"] == [
+        grouped(v) for v in sorted(cpu, reverse=True)
+    ]
     page.find("[data-table=ops] [data-sort=cpu]").click()
     page.settled()
     assert page.find("[data-table=ops] th[aria-sort]").get_attribute("aria-sort") == "ascending"
@@ -95,7 +102,9 @@ def test_sorting(page: Page, prof: session.Profile):
     page.find("[data-table=ops] [data-sort=name]").click()
     page.settled()
     assert page.find("[data-table=ops] th[aria-sort]").get_attribute("aria-sort") == "ascending"  # texts
-    assert page.tab.evaluate("getComputedStyle(document.querySelector('td[data-key=cpu]')).textAlign") == "right"
+    assert (
+        page.tab.evaluate("getComputedStyle(document.querySelector('td[data-key=cpu]')).textAlign") == "right"
+    )
 
 
 @pytest.mark.statement("DT10", "DT11")
@@ -171,7 +180,10 @@ def test_long_names_are_cut_and_told(page: Page):
     cell = page.find("[data-table=kernels] td[data-key=name] .text").filter(has_text="vectorized")
     name = cell.get_attribute("data-tip")
     assert name == "void at::native::vectorized_elementwise_kernel<4, f, N>(int)"
+    cell.scroll_into_view_if_needed()
+    page.tab.mouse.move(1, 1)
     cell.hover()
+    page.find("#tip.shown").wait_for()
     assert page.find("#tip").inner_text() == name
 
 

@@ -1,0 +1,421 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the views show: the reports' numbers, and what leads from one to another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyprof import session
+from tests.viewer.browser.conftest import Open, Page
+from tests.viewer.conftest import HOSTILE, STEPS, Asking
+
+PARTS = (
+    "Using Tensor Cores", "Not Using Tensor Cores", "Memory", "Dataloader", "I/O", "CPU", "Other",
+)  # fmt: skip
+
+
+def grouped(value: int) -> str:
+    return f"{value:,}"
+
+
+def legend(page: Page, panel: str) -> dict[str, str]:
+    """The legend of a donut: share by label."""
+    out = {}
+    for button in page.find(f"[data-panel={panel}] [data-legend]").all():
+        label, share = button.inner_text().split("\n")
+        out[label] = share
+    return out
+
+
+def percents(found: dict[str, str]) -> list[float]:
+    return [float(text.split()[0]) for text in found.values() if text != "na"]
+
+
+# --- overview
+
+
+@pytest.mark.statement("D01", "D02", "D05", "D08")
+def test_donuts(page: Page, prof: session.Profile):
+    page.go()
+    busy = legend(page, "gpu-utilization")
+    assert list(busy) == ["Using GPU", "Idle GPU"]
+    assert sum(percents(busy)) == pytest.approx(100, abs=0.11)
+    summary = prof.report("summary")
+    utilization = summary[summary["name"].str.contains("GPU Utilization", na=False)]["value"].iloc[0]
+    assert percents(busy)[0] == pytest.approx(float(utilization), abs=0.051)
+    slice_ = page.find("[data-panel=gpu-utilization] [data-slice=busy]")
+    assert slice_.get_attribute("data-tip").startswith("Using GPU: ")
+    assert "%" in slice_.get_attribute("data-tip")
+    page.find("[data-panel=gpu-utilization] [data-legend=busy]").click()
+    assert not page.find("[data-panel=gpu-utilization] [data-slice=busy]").count()
+    page.find("[data-panel=gpu-utilization] [data-legend=busy]").click()
+    assert page.find("[data-panel=gpu-utilization] [data-slice=busy]").count()
+    assert sum(percents(legend(page, "tensor-cores"))) == pytest.approx(100, abs=0.11)
+
+
+@pytest.mark.statement("D04", "D06")
+def test_resources_and_kernel_time(page: Page):
+    page.go()
+    found = legend(page, "resources")
+    assert tuple(found) == PARTS
+    assert sum(percents(found)) == pytest.approx(100, abs=0.36)
+    kernels = legend(page, "kernel-time")
+    assert list(kernels) == ["Using Tensor Cores", "Memory Kernels", "All Other Kernels"]
+    # By hand, of six steps: 70, 25, and 30 + i + 12 + 8 + i ns.
+    tc, memory, other = 6 * 70, 6 * 25, sum(30 + i + 12 + 8 + i for i in range(6))
+    whole = tc + memory + other
+    assert percents(kernels) == [pytest.approx(100 * part / whole, abs=0.051) for part in (tc, memory, other)]
+
+
+@pytest.mark.statement("D09", "D10", "D11", "D12", "D13", "D14", "D15", "D16", "D17")
+def test_performance_summary(page: Page, prof: session.Profile):
+    page.go()
+    shown = {
+        dd.get_attribute("data-figure"): dd.inner_text()
+        for dd in page.find("[data-panel=performance] dd").all()
+    }
+    assert list(shown) == [
+        "wall_time", "tc_utilization", "gpu_utilization", "total_iterations", "iterations", "first", "last",
+        "average_iteration",
+    ]  # fmt: skip
+    assert (shown["total_iterations"], shown["iterations"], shown["first"], shown["last"]) == (
+        str(STEPS),
+        str(STEPS),
+        "0",
+        "5",
+    )
+    wall = page.find("[data-figure=wall_time]").get_attribute("data-tip")
+    steps = prof.steps
+    assert wall == f"{int(steps['end'].max() - steps['start'].min()):,} ns"
+    tips = [one.get_attribute("data-tip") for one in page.find("[data-panel=performance] .info").all()]
+    assert len(tips) == len(shown)
+    assert all(tips)
+
+
+@pytest.mark.statement("D18", "IT04")
+def test_iteration_summary_has_the_colours_of_the_others(page: Page):
+    page.go()
+    assert page.find("[data-panel=iteration-summary] [data-bar]").count() == STEPS
+
+    def colour(selector: str) -> str:
+        return str(page.tab.eval_on_selector(selector, "e => getComputedStyle(e).backgroundColor"))
+
+    for part in ("tc", "kernel", "memory"):
+        assert colour(f"[data-panel=resources] [data-legend={part}] .swatch") == colour(
+            f"[data-panel=iteration-summary] [data-legend={part}] .swatch"
+        )
+
+
+@pytest.mark.statement("D19", "D20", "D21", "D22", "D23", "D24", "D25", "D26", "D43")
+def test_top_operators(page: Page, prof: session.Profile):
+    page.go()
+    panel = "[data-panel=top-ops]"
+    heads = page.find(f"{panel} th").all_inner_texts()
+    assert heads == [
+        "Total GPU Time (ns)",
+        "Op Name",
+        "Direction",
+        "Op Type",
+        "No. Calls",
+        "TC Eligible",
+        "Using TC",
+    ]
+    assert not page.find(f"{panel} th button").count()
+    assert not page.find(f"{panel} input").count()
+    table = prof.report("detail")
+    named = table[~table["op_id"].str.startswith("unassociated") & (table["gpu"] > 0)]
+    expected = named.sort_values("gpu", ascending=False).head(10)
+    shown = page.find(f"{panel} td[data-key=gpu]").all_inner_texts()
+    assert shown == [grouped(v) for v in expected["gpu"]]
+    assert page.find(f"{panel} td[data-key=name]").all_inner_texts() == list(expected["name"])
+
+
+@pytest.mark.statement("D28", "D29", "D36", "D37")
+def test_system_configuration(page: Page, client: Asking):
+    page.go()
+    expected = [one for one in client.json("/api/overview")["system"] if one["value"] is not None]
+    assert page.find("[data-panel=system] dt").all_inner_texts() == [one["heading"] for one in expected]
+    assert "GPU Count" in page.find("[data-panel=system]").inner_text()
+
+
+@pytest.mark.statement("D39", "D40")
+def test_findings(page: Page, client: Asking):
+    page.go()
+    found = [one for one in client.json("/api/insights")["expert"] if one["outcome"] == "found"]
+    assert [row.get_attribute("data-finding") for row in page.find("[data-finding]").all()] == [
+        one["id"] for one in found
+    ]
+    linked = next(one for one in found if one["link"])
+    page.find(f"[data-finding={linked['id']}] a").first.click()
+    page.settled()
+    assert "#/overview" not in page.parameters()
+    if page.find(".why").count():
+        page.find(".why a:has-text('Show everything')").click()
+        page.settled()
+        assert not page.find(".why").count()
+
+
+@pytest.mark.statement("D41", "D42")
+def test_guidance_opens_other_tabs(page: Page):
+    page.go()
+    links = page.find("[data-panel=guidance] a").all()
+    assert links
+    assert {one.get_attribute("target") for one in links} == {"_blank"}
+    assert all("noopener" in one.get_attribute("rel") for one in links)
+
+
+def test_coverage_is_the_ledger(page: Page, client: Asking):
+    page.go()
+    for line in client.json("/api/ledger")["lines"]:
+        shares = [p["share"] for p in line["parts"] if p["share"] is not None]
+        if not shares:
+            continue
+        known = sum(p["share"] for p in line["parts"] if p["share"] and p["part"] != "unknown")
+        text = page.find(f"[data-line='{line['line']}'] td").last.inner_text()
+        assert float(text.split()[0]) == pytest.approx(known, abs=0.051)
+
+
+# --- tables of reports
+
+OP_TYPE = pytest.mark.statement(
+    "OT01", "OT02", "OT03", "OT04", "OT05", "OT06", "OT07", "OT08", "OT09", "OT10",
+    "OT11", "OT12", "OT13", "OT14", "OT15", "OT16", "OT17", "OT18", "OT19",
+)  # fmt: skip
+REPORTS = [
+    pytest.param("op-types", {}, "types", "op_type", "-gpu", marks=OP_TYPE),
+    pytest.param(
+        "gpus", {}, "gpus", "gpu", "", marks=pytest.mark.statement("GP02", "GP03", "GP04", "GP05", "GP06")
+    ),
+    pytest.param("operators", {}, "operators", "operator", "-device_self_ns"),
+    pytest.param("kernels", {}, "kernels", "kernel_summary", "-total_ns"),
+    pytest.param("workers", {}, "steps", "step_time", ""),
+    pytest.param("ops", {"tab": "all"}, "kernels", "kernel", "-gpu"),
+    pytest.param("ops", {"tab": "tensor"}, "tensor", "tensor", "-gpu"),
+]
+
+
+def text_of(value: Any, unit: str) -> str:
+    """A cell as the page is said to write it."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "✓" if value else "✗"
+    if isinstance(value, int):
+        return grouped(value)
+    if isinstance(value, float):
+        value = round(value, 2) if unit == "%" and abs(value) >= 1 else value
+        if value.is_integer():
+            return grouped(int(value))
+        return f"{value:,.1f}" if abs(value) >= 100 else f"{value:,.4f}".rstrip("0")
+    return str(value) if value else "–"
+
+
+@pytest.mark.parametrize(("view", "parameters", "table", "report", "sort"), REPORTS)
+def test_numbers_are_the_reports(
+    page: Page, client: Asking, view: str, parameters: dict[str, str], table: str, report: str, sort: str
+):
+    page.go(view, **parameters)
+    answer = client.json(f"/api/reports/{report}", limit=25, **({"sort": sort} if sort else {}))
+    shown = [
+        cell.get_attribute("data-key")
+        for cell in page.find(f"[data-table={table}] tbody tr").first.locator("td").all()
+    ]
+    place = {column["key"]: (n, column["unit"]) for n, column in enumerate(answer["columns"])}
+    for number, row in enumerate(page.rows(table)):
+        for key, text in zip(shown, row):
+            at, unit = place[key]
+            expected = text_of(answer["rows"][number][at], unit)
+            assert text.removesuffix("See More").strip()[:60] == expected.replace("\n", " · ")[:60], key
+
+
+@pytest.mark.statement("OT20")
+def test_op_types_add_up(page: Page, prof: session.Profile):
+    page.go("op-types")
+    shown = sum(int(text.replace(",", "")) for text in page.column("types", "gpu"))
+    assert shown == int(prof.report("detail")["gpu"].sum())
+    calls = sum(int(text.replace(",", "")) for text in page.column("types", "calls"))
+    assert calls == int(prof.report("detail")["calls"].sum())
+
+
+@pytest.mark.statement(
+    "OK01",
+    "OK02",
+    "OK03",
+    "OK04",
+    "OK05",
+    "OK06",
+    "OK07",
+    "OK10",
+    "OK11",
+    "OK12",
+    "OK14",
+    "OK15",
+    "OK16",
+    "OK17",
+    "OK18",
+    "OK19",
+    "OK20",
+)
+def test_ops_and_kernels(page: Page, prof: session.Profile):
+    page.go("ops")
+    assert "Select an op above" in page.find("[data-panel=op-kernels]").inner_text()
+    heads = page.find("[data-table=ops] th").all_inner_texts()
+    assert [head.strip("▲▼ ") for head in heads] == [
+        "GPU Time (ns)", "CPU Time (ns)", "Op Name", "Direction", "Op Type", "Calls", "TC Eligible", "Using TC",
+        "Kernel Calls", "Data Type", "Stack Trace",
+    ]  # fmt: skip
+    row = page.find("[data-table=ops] tbody tr").filter(has_text="mm").first
+    op = row.get_attribute("data-row")
+    row.click()
+    page.settled()
+    heads = [head.strip("▲▼ ") for head in page.find("[data-table=opkernels] th").all_inner_texts()]
+    assert heads == ["Kernel Name", "Using TC", "Calls", "GPU Time (ns)", "Avg (ns)", "Min (ns)", "Max (ns)"]
+    table = prof.report("kernel")
+    mine = table[table["op_id"] == op].sort_values("gpu", ascending=False)
+    for key in ("gpu", "gpu_min", "gpu_max", "calls"):
+        assert page.column("opkernels", key) == [grouped(v) for v in mine[key]]
+    averages = [float(text.replace(",", "")) for text in page.column("opkernels", "gpu_avg")]
+    assert averages == [pytest.approx(gpu / calls) for gpu, calls in zip(mine["gpu"], mine["calls"])]
+
+
+@pytest.mark.statement("OK13")
+def test_long_stacks_fold(page: Page, client: Asking):
+    page.go("ops")
+    rows = client.table("/api/reports/detail", sort="-gpu", limit=10)
+    cells = page.find("[data-table=ops] td[data-key=stack]").all()
+    for row, cell in zip(rows, cells):
+        stack = row["stack"] or ""
+        assert bool(cell.locator("button").count()) == (len(stack) > 100 or "\n" in stack)
+    folded = next(cell for cell in cells if cell.locator("button").count())
+    folded.locator("button").click()
+    assert folded.locator("button").inner_text() == "See Less"
+    assert "net.py" in folded.inner_text()
+    folded.locator("button").click()
+    assert folded.locator("button").inner_text() == "See More"
+
+
+# --- trees
+
+
+@pytest.mark.statement(
+    "GO01", "GO02", "GO03", "GO04", "GO05", "GO06", "GO07", "GO08", "GO09", "GO10", "GO11", "GO12", "GO14"
+)
+def test_group_ops(page: Page, prof: session.Profile):
+    page.go("groups")
+    page.find("button:has-text('Expand All')").click()
+    page.settled()
+    rows = page.find("[data-table=groups] tbody tr").all()
+    levels = [int(row.get_attribute("aria-level")) for row in rows]
+    indents = [row.locator(".indent").bounding_box()["width"] for row in rows]
+    assert levels[0] == 1
+    assert indents == [pytest.approx((level - 1) * 1.1 * 13, abs=0.5) for level in levels]
+    cells = page.rows("groups")
+    groups = [row for row in cells if row[1] == "Group"]
+    assert groups
+    assert all(row[0].endswith("/") for row in groups)
+    # Every number of a group is the sum of what is directly inside it.
+    for at, row in enumerate(cells):
+        if row[1] != "Group" or at + 1 >= len(cells) or levels[at + 1] <= levels[at]:
+            continue
+        inside = []
+        for other in range(at + 1, len(cells)):
+            if levels[other] <= levels[at]:
+                break
+            if levels[other] == levels[at] + 1:
+                inside.append(cells[other])
+        for column in range(3, len(row)):
+            values = [int(one[column].replace(",", "")) for one in inside if one[column] != "–"]
+            if row[column] != "–":
+                assert sum(values) == int(row[column].replace(",", "")), (row[0], column)
+    page.find("button:has-text('Collapse All')").click()
+    page.settled()
+    assert [
+        int(row.get_attribute("aria-level")) for row in page.find("[data-table=groups] tbody tr").all()
+    ] == [1]
+    page.find("[data-table=groups] .fold").first.click()
+    page.settled()
+    assert len(page.rows("groups")) > 1
+    page.find("[data-table=groups] tbody tr").first.click()
+    page.find(".selection").wait_for()
+    assert "Total GPU Time" in page.find(".selection").inner_text()
+
+
+@pytest.mark.statement("GO13")
+def test_a_match_keeps_what_is_above_it(page: Page):
+    page.go("groups", **{"groups.q": "relu"})
+    shown = [row[0].split("\n")[-1] for row in page.rows("groups")]
+    assert any("relu" in name for name in shown)
+    assert shown[0] == "/"
+    assert not any(name == "mm" for name in shown)
+
+
+@pytest.mark.statement("GO02")
+def test_twenty_levels(opened: Open, tmp_path: Any):
+    from tests.build import call, recording, write_capture
+    from tests.viewer.conftest import serving
+
+    deep = ".".join(f"m{n}" for n in range(20))
+    text = f"{call('torch.mm', (4, 4), (4, 4), module=deep)}\n    > 10 k\n"
+    session.load(write_capture(tmp_path / "deep.sqlite", recording(text))).save(tmp_path / "deep_dldb.sqlite")
+    with serving(tmp_path / "deep_dldb.sqlite") as server:
+        page = opened(server)
+        page.go("groups", **{"groups.open": "*"})
+        rows = page.find("[data-table=groups] tbody tr").all()
+        widths = [row.locator(".indent").bounding_box()["width"] for row in rows]
+        levels = [int(row.get_attribute("aria-level")) for row in rows]
+        assert max(levels) >= 20
+        assert widths == [pytest.approx((level - 1) * 1.1 * 13, abs=0.5) for level in levels]
+
+
+# --- drawer
+
+
+def test_details_lead_to_each_other(page: Page):
+    page.go("kernels", tab="launches")
+    page.find("[data-table=launches] tbody tr").first.click()
+    page.find("aside h2").wait_for()
+    page.settled()
+    page.find("aside .partners a").first.click()
+    page.tab.wait_for_selector("aside[data-drawer^='op:']")
+    page.settled()
+    assert "Call stack" in page.find("aside").inner_text()
+    page.tab.go_back()
+    page.tab.wait_for_selector("aside[data-drawer^='launch:']")
+    page.tab.keyboard.press("Escape")
+    page.find("aside").wait_for(state="detached")
+
+
+def test_hostile_names_are_texts_in_the_drawer(page: Page, client: Asking):
+    rows = client.table("/api/reports/detail")
+    op = next(row["op_id"] for row in rows if HOSTILE in (row["name"] or ""))
+    page.go("ops", d=f"op:{op}")
+    assert HOSTILE in page.find("aside").inner_text()
+    assert not page.find("aside img").count()
+
+
+@pytest.mark.statement("GP01")
+def test_gpus_have_bars_if_there_are_several(opened: Open, client: Asking, ranks: Asking):
+    page = opened(client)
+    page.go("gpus")
+    assert not page.find("[data-share]").count()
+    page = opened(ranks)
+    page.go("gpus")
+    bars = page.find("[data-share] .amount").all_inner_texts()
+    table = ranks.table("/api/reports/gpu")
+    assert [float(text.split()[0]) for text in bars] == [
+        pytest.approx(row["utilization"], abs=0.051) for row in table
+    ]
+
+
+@pytest.mark.statement("D03")
+def test_several_gpus_lead_to_the_view(opened: Open, client: Asking, ranks: Asking):
+    page = opened(client)
+    page.go()
+    assert not page.find("[data-panel=gpu-utilization] a").count()
+    page = opened(ranks)
+    page.go()
+    page.find("[data-panel=gpu-utilization] a").click()
+    page.settled()
+    assert page.find("main h1").inner_text() == "GPUs"

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every statement of the checklist is shown by a test that exists, or is an exception with a reason."""
+
+from __future__ import annotations
+
+from tests.viewer import checklist
+
+
+def test_every_statement_is_shown_or_excepted():
+    statements, shown = checklist.statements(), checklist.marked()
+    assert len(statements) == 216
+    assert not set(shown) - set(statements)
+    missing = set(statements) - set(shown) - set(checklist.SERVER) - set(checklist.EXCEPTIONS)
+    assert not missing
+    assert not set(checklist.EXCEPTIONS) & (set(shown) | set(checklist.SERVER))
+
+
+def test_tests_of_the_server_exist():
+    for name in checklist.SERVER.values():
+        file, function = name.split("::")
+        assert f"def {function}(" in (checklist.HERE / file).read_text(encoding="utf-8")
+
+
+def test_the_page_has_the_table():
+    text = checklist.PAGE.read_text(encoding="utf-8")
+    assert checklist.BEGIN in text
+    assert checklist.written(text) == text, "python -m tests.viewer.checklist writes it anew"
