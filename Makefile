@@ -1,4 +1,4 @@
-# make demo   profile examples/lenet.py and print its kernels
+# make demo   profile examples/lenet.py, print its kernels, and say how to look at it in a browser
 # make page   build the page of the viewer
 # make test   what has to pass before a commit: ruff, mypy, pytest
 # All make .venv first, with the Python named by PYTHON.
@@ -15,6 +15,8 @@ demo: $(STAMP)
 	pyprof run -o net.sqlite examples/lenet.py && \
 	pyprof/parse/parse.py net.sqlite > net.dict && \
 	pyprof/prof/prof.py -w 180 -c idx,dir,phase,op,module,trace,kernel,params,sil,flops,bytes net.dict
+	-@$(BIN)/python frontend/backend.py
+	@echo "Look at it in a browser: $(BIN)/pyprof view net.sqlite"
 
 # The page of the viewer, built again when a source of it has changed. Node.js is a package of requirements-dev.txt.
 page: $(STAMP)
