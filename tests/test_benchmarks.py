@@ -55,6 +55,14 @@ def test_the_steps_outside_a_window_are_measured(root: Path) -> None:
         assert figure in printed
 
 
+@pytest.mark.long
+def test_every_question_of_the_page_is_measured(root: Path) -> None:
+    pytest.importorskip("fastapi", reason="the extra viewer is not installed")
+    printed = run(root, "viewer.py", "--kernels", "2000")
+    for figure in ("up after", "overview", "reports/operator", "details of an operator", "memory: server"):
+        assert figure in printed
+
+
 def test_the_same_options_generate_the_same_file(root: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "first.sqlite", tmp_path / "second.sqlite"
     for path in (first, second):

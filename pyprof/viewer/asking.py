@@ -17,6 +17,7 @@ from pyprof.viewer.library import Library, Opened
 from pyprof.viewer.problems import Trouble
 
 _Value = TypeVar("_Value")
+HOUR = 3600.0  # seconds for a file of everything
 PATIENCE = 120.0  # seconds for what a child process works out
 
 
@@ -136,11 +137,11 @@ async def reading(
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
-async def patiently(request: Request, work: Awaitable[_Value]) -> _Value:
+async def patiently(request: Request, work: Awaitable[_Value], seconds: float | None = None) -> _Value:
     """The answer of a child process; it stops waiting when time is up or the client leaves."""
     task = asyncio.ensure_future(work)
     try:
-        return await _while_there(request, task, PATIENCE)
+        return await _while_there(request, task, seconds or PATIENCE)
     finally:
         if not task.done():
             task.cancel()

@@ -7,17 +7,33 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi.responses import StreamingResponse
 
 from pyprof.db.source import Source
-from pyprof.viewer import events, models, tables
-from pyprof.viewer.asking import Asked, asked, known_parameters
+from pyprof.viewer import events, files, models, tables
+from pyprof.viewer.asking import HOUR, Asked, asked, known_parameters
+from pyprof.viewer.files import as_report
 from pyprof.viewer.frames import Frame
 from pyprof.viewer.keys import key_operators as keys_of
-from pyprof.viewer.parameters import MOST, AggregationId, Filter, Limit, Offset, Run, Search, Sort, WorkerId
+from pyprof.viewer.parameters import (
+    MOST,
+    AggregationId,
+    Filter,
+    Format,
+    Limit,
+    Offset,
+    Run,
+    Search,
+    Sort,
+    WorkerId,
+)
 from pyprof.viewer.problems import Trouble
 from pyprof.viewer.tables import page
 
 router = APIRouter(prefix="/api", dependencies=[Depends(known_parameters)])
+EVENTS = as_report("launches", "Launches", [shown.column for shown in events.COLUMNS])
+ITERATIONS = as_report("iterations", "Iterations", tables.ITERATION)
+OPERATORS = as_report("iteration_operators", "Operators of an Iteration", tables.ITERATION_OPERATORS)
 
 # --- events
 
@@ -101,6 +117,34 @@ async def _kept(which: Asked, key: tuple[Any, ...], make: Any) -> Frame:
     return found
 
 
+@router.get("/launches/export", response_class=StreamingResponse, responses=files.ANSWER)
+async def export_launches(
+    request: Request, format: Format, run: Run = None, aggregation: AggregationId = None, worker: WorkerId = None,
+    iteration: Iteration = None, operator: Operator = None, sort: Sort = None, search: Search = "",
+    filter: Filter = [],  # noqa: B006
+) -> StreamingResponse:  # fmt: skip
+    """The events of /api/launches as a file; of more than 100,000 in the order of launches."""
+    which = await asked(request, run, aggregation, worker)
+    title = which.opened.name
+    if await which.read(lambda source: events.small(source, iteration, operator)):
+
+        def make(source: Source) -> Frame:
+            return events.table(source, iteration, operator)
+
+        frame = await _kept(which, ("events", iteration, operator), make)
+        return await files.of_frame(title, EVENTS, format, frame, sort, search, filter)
+
+    async def write(target: str) -> None:
+        def pour(source: Source) -> None:
+            files.poured(
+                EVENTS, target, format, title, events.parts(source, iteration, operator, search, filter)
+            )
+
+        await which.read(pour, HOUR)
+
+    return await files.answer(title, EVENTS, format, write)
+
+
 # --- iterations
 
 
@@ -131,6 +175,31 @@ async def iterations(
         last=one.last,
         longest=frame.largest("duration"),
     )
+
+
+@router.get("/iterations/export", response_class=StreamingResponse, responses=files.ANSWER)
+async def export_iterations(
+    request: Request, format: Format, run: Run = None, aggregation: AggregationId = None, worker: WorkerId = None,
+    sort: Sort = None, search: Search = "", filter: Filter = [],  # noqa: B006
+) -> StreamingResponse:  # fmt: skip
+    """The iterations of /api/iterations as a file."""
+    which = await asked(request, run, aggregation, worker)
+    frame = await _kept(which, ("iterations",), tables.iterations)
+    return await files.of_frame(which.opened.name, ITERATIONS, format, frame, sort, search, filter)
+
+
+@router.get("/iterations/{number}/operators/export", response_class=StreamingResponse, responses=files.ANSWER)
+async def export_iteration_operators(
+    request: Request, number: Annotated[int, Path(ge=0, le=MOST)], format: Format, run: Run = None,
+    aggregation: AggregationId = None, worker: WorkerId = None, sort: Sort = None, search: Search = "",
+    filter: Filter = [],  # noqa: B006
+) -> StreamingResponse:  # fmt: skip
+    """The operators of an iteration as a file."""
+    which = await asked(request, run, aggregation, worker)
+    frame = await _kept(
+        which, ("operators", number), lambda source: tables.iteration_operators(source, number)
+    )
+    return await files.of_frame(which.opened.name, OPERATORS, format, frame, sort, search, filter)
 
 
 @router.get("/iterations/{number}/operators")

@@ -7,8 +7,10 @@ at most `MOST` events (an iteration, an operator) they are a table in memory, wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
+
+import pandas as pd
 
 from pyprof.db.source import Source
 from pyprof.model import DIRECTIONS, KINDS
@@ -83,6 +85,7 @@ COLUMNS = (
         ("worker", "name", "id >> 40"),
     ),
 )
+_PART = 20_000  # events of a part of a file
 _BY_KEY = {shown.column.key: shown for shown in COLUMNS}
 _PLACE = {shown.column.key: place for place, shown in enumerate(COLUMNS)}
 _SORTS = {"id": "e.id", "start": "e.start", "dur": "e.dur"}
@@ -310,3 +313,22 @@ def counted(
     if more == "(1)":
         return models.Count(total=total, filtered=total)
     return models.Count(total=total, filtered=count_of(source, f"{condition} and {more}", values | chosen))
+
+
+def parts(
+    source: Source, iteration: int | None, operator: int | None, search: str, filters: Sequence[str]
+) -> Iterator[pd.DataFrame]:
+    """All events that pass, in the order of launches, some at a time. Raises Trouble as `following` does."""
+    condition, values = within(source, iteration, operator)
+    more, chosen = filtered(source, search, filters)
+    columns, last = [shown.column for shown in COLUMNS], -1
+    while True:
+        rows = source.store.rows(
+            f"{_SELECT} where {condition} and {more} and e.id > :last order by e.id limit {_PART}",
+            values | chosen | {"last": last},
+        )
+        frame = framed(_worded(source, rows), columns)
+        yield frame.pandas(frame.select())
+        if len(rows) < _PART:
+            return
+        last = rows[-1][0]

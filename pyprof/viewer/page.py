@@ -7,16 +7,16 @@ import mimetypes
 from pathlib import Path
 
 from fastapi import FastAPI, Request
-from fastapi.responses import FileResponse, HTMLResponse, Response
+from fastapi.responses import FileResponse, Response
 
 from pyprof.viewer.problems import Trouble
+from pyprof.viewer.security import plain_page
 
 STATIC = Path(__file__).parent / "static"
 _MISSING = (
-    "<!doctype html><html lang=en><meta charset=utf-8><title>PyProf</title><main><h1>The page is not built</h1>"
     "<p>This installation has the server alone. <code>pip install .[viewer]</code> in the source tree builds the page; "
     "so does <code>npm ci &amp;&amp; npm run build</code> in <code>frontend/</code>.</p>"
-    "<p>The answers of the server are at <a href=/api/openapi.json>/api/openapi.json</a>.</p></main></html>"
+    "<p>The answers of the server are described at <a href=/api/openapi.json>/api/openapi.json</a>.</p>"
 )
 
 
@@ -47,5 +47,5 @@ def answer(static: Path, path: str) -> Response:
         raise Trouble("missing", f"There is nothing at /{path[:200]}.")
     index = root / "index.html"
     if not index.is_file():
-        return HTMLResponse(_MISSING, 503, {"cache-control": "no-store"})
+        return plain_page("The page is not built", _MISSING, 503)
     return FileResponse(index, media_type="text/html", headers={"cache-control": "no-cache"})

@@ -7,16 +7,19 @@ import asyncio
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi.responses import StreamingResponse
 
 from pyprof.metrics import METRICS, Value
 from pyprof.reports import find
 from pyprof.reports.diff import REPORT as DIFFERENCE
-from pyprof.viewer import describe, details, models, overview, roofline, sources
+from pyprof.viewer import describe, details, files, models, overview, roofline, sources
 from pyprof.viewer.asking import Asked, asked, chosen_aggregation, known_parameters, reading, server
+from pyprof.viewer.library import Opened
 from pyprof.viewer.parameters import (
     MOST,
     AggregationId,
     Filter,
+    Format,
     Limit,
     Offset,
     Run,
@@ -211,6 +214,43 @@ def _delta(name: str, base: Value, other: Value) -> models.Delta:
     )
 
 
+async def _compared(
+    request: Request,
+    base: str,
+    other: str,
+    by: str,
+    base_aggregation: int | None,
+    other_aggregation: int | None,
+) -> tuple[Asked, Opened, _Compared]:
+    first = await asked(request, base, base_aggregation, None)
+    second = await server(request).library.open(other)
+    chosen = await chosen_aggregation(request, second, other_aggregation)
+    both: _Compared = await first.ask(
+        "compare", _Compared, aggregation=first.aggregation.id, other=str(second.path), other_aggregation=chosen.id,
+        by=by, version=second.version,
+    )  # fmt: skip
+    return first, second, both
+
+
+@router.get("/compare/export", response_class=StreamingResponse, responses=files.ANSWER)
+async def export_comparison(
+    request: Request,
+    base: Annotated[str, Query(max_length=4096)],
+    other: Annotated[str, Query(max_length=4096)],
+    format: Format,
+    by: Literal["operator", "kernel"] = "operator",
+    base_aggregation: AggregationId = None,
+    other_aggregation: AggregationId = None,
+    sort: Sort = None,
+    search: Search = "",
+    filter: Filter = [],  # noqa: B006
+) -> StreamingResponse:
+    """The table of /api/compare as a file."""
+    first, second, both = await _compared(request, base, other, by, base_aggregation, other_aggregation)
+    title = f"{first.opened.name}_{second.name}"
+    return await files.of_frame(title, DIFFERENCE, format, both.sheet.frame, sort, search, filter)
+
+
 @router.get("/compare")
 async def compare(
     request: Request,
@@ -227,13 +267,7 @@ async def compare(
 ) -> models.Compare:
     """Two runs of the folder that is served, or two aggregations of one: figures, and operators or kernels side by
     side. Names are those of /api/profile's runs, empty for a single file."""
-    first = await asked(request, base, base_aggregation, None)
-    second = await server(request).library.open(other)
-    chosen = await chosen_aggregation(request, second, other_aggregation)
-    both = await first.ask(
-        "compare", _Compared, aggregation=first.aggregation.id, other=str(second.path), other_aggregation=chosen.id,
-        by=by,
-    )  # fmt: skip
+    first, second, both = await _compared(request, base, other, by, base_aggregation, other_aggregation)
     found, sheet = both.found, both.sheet
     notes = []
     if found["counts"][0] != found["counts"][1]:

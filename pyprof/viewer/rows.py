@@ -4,21 +4,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import tempfile
-from collections.abc import AsyncIterator
 from typing import Any
-from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
 
 from pyprof.reports import REPORTS, Report, every, find
-from pyprof.reports.output import FORMATS
-from pyprof.viewer import models, tables
-from pyprof.viewer.asking import Asked, asked, known_parameters
-from pyprof.viewer.exports import MEDIA
-from pyprof.viewer.frames import Frame
+from pyprof.viewer import files, models, tables
+from pyprof.viewer.asking import HOUR, Asked, asked, known_parameters, patiently
 from pyprof.viewer.parameters import (
     AggregationId,
     Filter,
@@ -35,7 +28,6 @@ from pyprof.viewer.problems import Trouble
 from pyprof.viewer.tables import Sheet, page
 
 router = APIRouter(prefix="/api", dependencies=[Depends(known_parameters)])
-_PIECE = 1 << 18
 
 
 def _options() -> list[dict[str, Any]]:
@@ -101,16 +93,9 @@ async def _sheet(which: Asked, made: Report) -> Sheet:
 
 
 @router.get(
-    "/reports/{name}/export",
-    response_class=StreamingResponse,
-    openapi_extra={"parameters": OPTIONS},
-    responses={
-        200: {
-            "content": {media.partition(";")[0]: {} for media in MEDIA.values()},
-            "description": "The file.",
-        }
-    },
-)
+    "/reports/{name}/export", response_class=StreamingResponse, openapi_extra={"parameters": OPTIONS},
+    responses=files.ANSWER,
+)  # fmt: skip
 async def export(
     request: Request,
     name: Name,
@@ -127,66 +112,16 @@ async def export(
     which = await asked(request, run, aggregation, worker)
     sheet = await _sheet(which, made)
     title = which.opened.name
-    folder = tempfile.TemporaryDirectory(prefix="pyprof-")
-    target = os.path.join(folder.name, "export")
-    try:
-        if sheet.complete:
-            await asyncio.to_thread(_write, sheet.frame, made, target, format, title, sort, search, filter)
-        else:
-            sheet.frame.select(search, filter, sort)  # what is wrong with them is told now
-            await which.opened.engine.once(
-                "file",
-                name=made.name,
-                options=dict(made.chosen),
-                target=target,
-                format=format,
-                title=title,
-                search=search,
-                filters=filter,
-                **which.which,
-            )
-        size = os.path.getsize(target)
-    except BaseException:
-        folder.cleanup()
-        raise
-    extension = FORMATS[format].extension if format in FORMATS else format
-    file = f"{title}_{made.suffix}.{extension}"
-    plain = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in file)
-    return StreamingResponse(
-        _pieces(target, folder),
-        media_type=MEDIA[format],
-        headers={
-            "content-disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(file, safe='')}",
-            "content-length": str(size),
-        },
-    )
+    if sheet.complete:
+        return await files.of_frame(title, made, format, sheet.frame, sort, search, filter)
+    sheet.frame.select(search, filter, sort)  # what is wrong with them is told now
 
+    async def write(target: str) -> None:
+        options = dict(made.chosen)
+        task = which.opened.engine.once(
+            "file", name=made.name, options=options, target=target, format=format, title=title, search=search,
+            filters=filter, **which.which,
+        )  # fmt: skip
+        await patiently(request, task, HOUR)
 
-def _write(
-    frame: Frame,
-    made: Report,
-    target: str,
-    format: str,
-    title: str,
-    sort: str | None,
-    search: str,
-    filters: list[str],
-) -> None:
-    from pyprof.viewer.exports import sink
-
-    kept = frame.select(search, filters, sort)
-    with open(target, "wb") as file:
-        writer = sink(format, made, file, title)
-        try:
-            writer.part(frame.pandas(kept))
-        finally:
-            writer.close()
-
-
-async def _pieces(target: str, folder: tempfile.TemporaryDirectory[str]) -> AsyncIterator[bytes]:
-    try:
-        with open(target, "rb") as file:
-            while piece := await asyncio.to_thread(file.read, _PIECE):
-                yield piece
-    finally:
-        folder.cleanup()
+    return await files.answer(title, made, format, write)

@@ -203,7 +203,7 @@ class Security:
             return _problem(
                 Trouble("token", "Open the page with the URL that the server printed: it has the token.")
             )
-        return HTMLResponse(_page(bool(given)), 401, {"cache-control": "no-store"})
+        return plain_page("Token needed", _asks(bool(given)), 401)
 
     def _welcome(self, where: str, headers: Headers) -> Response:
         """Set the cookie and go on without the token in the address bar."""
@@ -267,14 +267,37 @@ def _problem(trouble: Trouble) -> Response:
     return JSONResponse(trouble.body, trouble.status, media_type="application/problem+json")
 
 
-def _page(wrong: bool) -> str:
-    """Asks for the token; works without a script."""
-    said = "<p role=alert><b>That is not the token of this server.</b>" if wrong else ""
-    return (
+_STYLE = """
+:root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif }
+body { margin: 0; display: grid; min-height: 100vh; place-items: center }
+main { max-width: 34rem; padding: 1.5rem } h1 { font-size: 1.4rem }
+input, button { font: inherit; padding: .4rem .6rem }
+input { width: 100%; box-sizing: border-box; margin: .3rem 0 .6rem }
+code { overflow-wrap: anywhere }
+"""
+
+
+def plain_page(title: str, text: str, status: int) -> Response:
+    """A page of the server's own, without a script: HTML of ours, never of a recording."""
+    nonce = secrets.token_urlsafe(16)
+    return HTMLResponse(
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
-        "<title>PyProf: token needed</title><main><h1>Token needed</h1>"
+        f"<title>PyProf: {title}</title><style nonce={nonce}>{_STYLE}</style>"
+        f"<main><h1>{title}</h1>{text}</main></html>",
+        status,
+        {
+            "cache-control": "no-store",
+            "content-security-policy": _POLICY.replace("style-src 'self'", f"style-src 'nonce-{nonce}'"),
+        },
+    )
+
+
+def _asks(wrong: bool) -> str:
+    """Asks for the token."""
+    said = "<p role=alert><b>That is not the token of this server.</b></p>" if wrong else ""
+    return (
         "<p>This profile is shown to who has its token. Open the URL that <code>pyprof view</code> or "
-        f"<code>dlprofviewer</code> printed in the terminal, or enter the token here.{said}"
-        "<form method=get><label>Token <input name=token type=password autocomplete=off required size=50></label> "
-        "<button>Open</button></form></main></html>"
+        f"<code>dlprofviewer</code> printed in the terminal, or enter the token here.</p>{said}"
+        "<form method=get><label>Token <input name=token type=password autocomplete=off required></label>"
+        "<button>Open</button></form>"
     )

@@ -163,9 +163,9 @@ def memory(
 
 @TASKS.register("compare")
 def compare(
-    session: Session, told: Told, aggregation: int, other: str, other_aggregation: int, by: str
+    session: Session, told: Told, aggregation: int, other: str, other_aggregation: int, by: str, version: str
 ) -> tuple[dict[str, Any], pa.Table]:
-    """This database and another one side by side."""
+    """This database and another one side by side; `version` is that of the other, so that answers do not mix."""
     from pyprof.metrics import METRICS
     from pyprof.reports.diff import diff
     from pyprof.viewer.child import Session as Other

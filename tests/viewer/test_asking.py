@@ -120,6 +120,16 @@ def test_one_who_leaves_takes_nothing_from_the_others(made, monkeypatch):
         assert found[0]["total"] == 5
 
 
+def test_who_comes_back_soon_finds_the_work_under_way(made, monkeypatch):
+    monkeypatch.setattr(engine, "_GRACE", 0.5)
+    monkeypatch.setattr(engine, "_START", f"import time; time.sleep(1); {engine._START}")
+    with serving(made) as client:
+        client.json("/api/profile")
+        with pytest.raises(httpx.TimeoutException):
+            httpx.get(f"{client.url}/api/reports/op_type", timeout=0.2, trust_env=False)
+        assert client.json("/api/reports/op_type")["total"] == 5
+
+
 def test_answers_are_kept_while_there_is_room(made, monkeypatch):
     monkeypatch.setattr(engine, "_ROOM", 1)
     with serving(made) as client:

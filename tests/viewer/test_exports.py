@@ -150,3 +150,44 @@ def test_an_export_longer_than_a_table(made, prof, monkeypatch):
         assert [list(row.values()) for row in rows] == cells(wanted)
         some = export(client, format="csv", filter="dur:>33").text.splitlines()
         assert len(some) == 1 + STEPS + 2
+
+
+@pytest.mark.parametrize("path", ["launches", "iterations", "iterations/2/operators", "compare"])
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_table_has_an_export(client, path, format):
+    more = {"base": "", "other": ""} if path == "compare" else {}
+    found = client.http.get(f"/api/{path}/export", params={"format": format, **more})
+    assert found.status_code == 200
+    assert re.match(r'attachment; filename="net_\w+\.' + format, found.headers["content-disposition"])
+    if format == "json":
+        table = client.json(f"/api/{path}", limit=1000, **more)
+        (rows,) = found.json().values()
+        assert [list(row.values()) for row in rows] == table.get("table", table)["rows"]
+
+
+def test_a_part_of_the_launches(client):
+    text = client.http.get(
+        "/api/launches/export",
+        params={"format": "csv", "iteration": 2, "sort": "-dur", "filter": "kernel:volta"},
+    ).text
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [row["GPU Time"] for row in rows] == ["70", "32"]
+    assert client.json("/api/launches/export", 422, format="csv", filter="x:1")["parameter"] == "filter"
+
+
+def test_more_launches_than_a_table_has(made, client, monkeypatch):
+    from pyprof.viewer import events
+
+    wanted = client.http.get("/api/launches/export", params={"format": "csv"}).text
+    some = client.http.get("/api/launches/export", params={"format": "csv", "filter": "dur:>33"}).text
+    monkeypatch.setattr(events, "MOST", 4)
+    monkeypatch.setattr(events, "_PART", 7)
+    with serving(made) as many:
+        assert many.http.get("/api/launches/export", params={"format": "csv"}).text == wanted
+        assert (
+            many.http.get("/api/launches/export", params={"format": "csv", "filter": "dur:>33"}).text == some
+        )
+        assert (
+            many.json("/api/launches/export", 422, format="csv", filter="launch_dur:>1")["parameter"]
+            == "filter"
+        )

@@ -183,6 +183,7 @@ def test_source_text(tmp_path):
     (root / "pkg").mkdir(parents=True)
     (root / "net.py").write_text("one\ntwo\nthree\n")
     (tmp_path / "secret.py").write_text("secret")
+    (root / "other.py").write_text("no stack names it")
     (root / "link.py").symlink_to(tmp_path / "secret.py")
     path = tmp_path / "db_dldb.sqlite"
     what = steps(2)
@@ -190,7 +191,14 @@ def test_source_text(tmp_path):
     with serving(path, root=str(root)) as client:
         found = client.json("/api/source", file="net.py", line=2)
         assert (found["lines"], found["first"], found["origin"]) == (["one", "two", "three"], 1, "disk")
-        for name in ("link.py", "../secret.py", str(tmp_path / "secret.py"), "/etc/passwd", "pkg"):
+        for name in (
+            "other.py",
+            "link.py",
+            "../secret.py",
+            str(tmp_path / "secret.py"),
+            "/etc/passwd",
+            "pkg",
+        ):
             assert (
                 client.json("/api/source", 404, file=name, line=1)["type"] == "missing"
             )  # no stack names them

@@ -65,7 +65,7 @@ def test_pages_follow_each_other(client, prof):
     assert len(wanted) == 5 * STEPS
 
 
-@pytest.mark.parametrize("key", ["dur", "name", "uses_tc", "device", "kernel", "launch"])
+@pytest.mark.parametrize("key", ["dur", "name", "uses_tc", "grid_x", "kernel", "direction"])
 @pytest.mark.parametrize("down", [False, True])
 def test_sorting_is_that_of_pandas(client, prof, key, down):
     found = client.table("/api/reports/iteration", limit=1000, sort=("-" if down else "") + key)
@@ -109,6 +109,7 @@ def test_sorting_by_two_columns(client, prof):
         (["kernel:=volta_sgemm"], 0),
         (["grid_x:?"], STEPS),  # a copy has no grid
         (["grid_x:!?"], 4 * STEPS),
+        (["grid_x:<50"], 3 * STEPS),  # 40 and twice 1, not the copy's unknown one
         (["iteration:=2"], 5),
     ],
 )

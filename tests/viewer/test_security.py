@@ -22,10 +22,17 @@ ADDRESS = "203.0.113.7"  # any address: nobody can make one point elsewhere
 
 
 @pytest.fixture(scope="module")
-def locked(made, tmp_path_factory):
+def static(tmp_path_factory):
+    """A page."""
+    folder = tmp_path_factory.mktemp("page") / "static"
+    folder.mkdir()
+    (folder / "index.html").write_text("<!doctype html><p>the page")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def locked(made, static):
     """A server on loopback with a token, as `pyprof view` starts it."""
-    static = tmp_path_factory.mktemp("static")
-    (static / "index.html").write_text("<!doctype html><p>the page")
     with serving(made, token=TOKEN, static=static) as asking:
         yield asking
 
@@ -325,14 +332,41 @@ def test_hostile_parameters_are_inert(client, text):
     assert client.http.get("/api/profile", params={"run": text}).status_code == 404
 
 
+UP = "/".join([".."] * 12)
+
+
 @pytest.mark.parametrize(
     "path",
-    ["/../../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/..%2f..%2fetc/passwd", "/assets/../../app.py"],
-)
-def test_static_files_stay_inside(locked, path):
+    [f"/{UP}/etc/passwd", f"/{UP}/etc/passwd".replace("..", "%2e%2e"), f"/{UP}/etc/passwd".replace("../", "..%2f"),
+     "/../secret.txt", "/..%2fsecret.txt", "/%2e%2e/secret.txt", "//etc/passwd", "/%2fetc/passwd"],
+)  # fmt: skip
+def test_static_files_stay_inside(locked, static, path):
+    (static.parent / "secret.txt").write_text("root: a secret")
     with httpx.Client(trust_env=False) as client:
         request = client.build_request("GET", locked.url, headers={"authorization": f"Bearer {TOKEN}"})
         request.url = httpx.URL(locked.url).copy_with(raw_path=path.encode())
         found = client.send(request)
     assert "root:" not in found.text
-    assert "SPDX" not in found.text
+
+
+def test_static_files(locked, static):
+    (static / "assets").mkdir(exist_ok=True)
+    (static / "assets" / "app-1a2b.js").write_text("let a")
+    found = ask(locked, "/assets/app-1a2b.js")
+    assert found.text == "let a"
+    assert found.headers["content-type"].startswith(("text/javascript", "application/javascript"))
+    assert "immutable" in found.headers["cache-control"]
+    for path in ("/", "/ops", "/kernels/all?x=1", "/favicon"):
+        page = ask(locked, path)
+        assert (page.status_code, page.text) == (200, "<!doctype html><p>the page")
+        assert page.headers["cache-control"] == "no-cache"
+    assert ask(locked, "/assets/old-9f.js").status_code == 404
+    assert ask(locked, "/api/nothing").json()["type"] == "missing"
+    assert ask(locked, "/apix").status_code == 200
+
+
+def test_without_the_page_it_says_how_to_build_it(made, tmp_path):
+    with serving(made, static=tmp_path) as client:
+        found = client.http.get("/")
+        assert found.status_code == 503
+        assert "npm" in found.text

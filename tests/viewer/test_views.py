@@ -236,6 +236,7 @@ def test_events_of_a_small_recording_are_a_table(client, prof):
     found = client.json("/api/launches", iteration=2, sort="-dur")
     assert found["paged"]
     assert found["total"] == 5
+    assert client.json("/api/launches/count", iteration=2) == {"total": 5, "filtered": 5}
     assert client.json("/api/launches/count", filter="kernel:volta") == {
         "total": 5 * STEPS,
         "filtered": 2 * STEPS,
@@ -442,7 +443,8 @@ def test_compare_with_itself(client):
 
 def test_without_a_gpu(tmp_path):
     text = "".join(
-        f"op seq={i} {MM}\n    op seq={i} aten::mm\n        wait {50 + i}\nop {RELU}\n    wait 5\n"
+        f"op seq={i} {MM}\n    op seq={i} aten::mm\n        wait {50 + i}\n"
+        + (f"op {RELU}\n    wait 5\n" if i % 2 == 0 else "")
         for i in range(4)
     )
     path = tmp_path / "cpu_dldb.sqlite"
@@ -468,7 +470,12 @@ def test_without_a_gpu(tmp_path):
         ):
             client.json(f"/api/{path_}")
         assert client.json("/api/roofline")["ceilings"] == []
-        assert all(row["tc_ns"] is None for row in client.table("/api/iterations"))
+        one = client.json("/api/profile")["aggregations"][0]
+        keys = client.json("/api/key_operators")["rows"]
+        assert one["total"] == 4
+        assert {row["type"]: (row["calls"], row["per_iteration"], row["per_step"]) for row in keys} == {
+            "mm": (4, 1.0, True), "relu": (2, 0.5, False)
+        }  # fmt: skip
 
 
 def test_hostile_module(client):
