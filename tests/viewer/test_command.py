@@ -114,7 +114,8 @@ def test_a_port_in_use(capsys, made):
     assert text == f"pyprof view: port {port} is in use; choose another one with -p {port + 1}."
 
 
-def test_files_that_cannot_be_shown(capsys, tmp_path):
+def test_files_that_cannot_be_shown(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "_QUIET", 3600)  # no word of progress on a slow machine
     (tmp_path / "text.txt").write_text("hello")
     (tmp_path / "empty.sqlite").write_bytes(b"")
     assert "no such file" in said(capsys, [tmp_path / "nothing.sqlite", "-p", 0])
