@@ -57,7 +57,7 @@ export function address(path: string, query: Query = {}): string {
 }
 
 /** Paths that are not of one run, aggregation and worker, with what they do take: others are an error there. */
-const FEWER: Record<string, readonly string[]> = { ledger: ["run"], source: ["run"], key_operators: ["run", "aggregation"], compare: [] };
+const FEWER: Record<string, readonly string[]> = { ledger: ["run"], source: ["run"], key_operators: ["run", "aggregation"], compare: [], "compare/export": [] };
 
 /** The run, aggregation and worker that the header chose, as far as a path takes them. */
 export function shared(path: string): Query {

@@ -14,6 +14,10 @@ from tests.viewer.browser.conftest import Open, Page
 from tests.viewer.conftest import STEPS, Asking, serving
 
 CHART = "[data-panel=iterations] svg"
+PARTS = {
+    "Using tensor cores": "tc", "Not using tensor cores": "kernel", "Memory": "memory", "CPU": "cpu",
+    "Dataloader": "dataloader", "Other": "other",
+}  # fmt: skip
 
 
 def grouped(value: int) -> str:
@@ -33,8 +37,10 @@ def test_bars_are_the_iterations(page: Page, prof: session.Profile):
     for bar, (_, row) in zip(bars, prof.steps.iterrows()):
         lines = bar.get_attribute("data-tip").split("\n")
         assert lines[0] == f"Iteration {row['step']}: {row['dur']} ns"
-        amounts = [int(line.split(": ")[1].split(" ")[0]) for line in lines[1:]]
-        assert sum(amounts) == row["dur"]
+        amounts = {line.split(": ")[0]: int(line.split(": ")[1].split(" ")[0]) for line in lines[1:]}
+        assert sum(amounts.values()) == row["dur"]
+        for label, key in PARTS.items():
+            assert amounts.get(label, 0) == row[f"{key}_ns"], label
         heights = bar.locator("rect[data-part]").evaluate_all(
             "rects => rects.map(r => +r.getAttribute('height'))"
         )

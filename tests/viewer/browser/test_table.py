@@ -224,3 +224,26 @@ def test_headings_are_explained(page: Page, client: Asking):
         for button in page.find("[data-table=types] th button").all()
     }
     assert tips == {key: column["text"] for key, column in columns.items()}
+
+
+@pytest.mark.statement("DT10")
+@pytest.mark.parametrize(
+    ("view", "parameters", "table", "rows"),
+    [
+        ("kernels", {"tab": "launches"}, "launches", 30),
+        ("iterations", {"tab": "kernels"}, "iterations", 6),
+        ("iterations", {"tab": "ops", "iterations.sel": "2"}, "iterops", 4),
+    ],
+)
+def test_drill_downs_are_exported(page: Page, view: str, parameters: dict[str, str], table: str, rows: int):
+    page.go(view, **parameters)
+    page.find(f"[data-table={table}] button:has-text('Export')").click()
+    with page.tab.expect_download() as download:
+        page.find(f"[data-table={table}] a.item:has-text('CSV')").click()
+    text = download.value.path().read_text(encoding="utf-8").rstrip().splitlines()
+    heads = next(n for n, line in enumerate(text) if "Kernel" in line and "," in line)
+    assert (
+        len(list(csv.reader(text[heads + 1 :])))
+        == rows
+        == int(page.showing(table).split(" of ")[1].split()[0])
+    )

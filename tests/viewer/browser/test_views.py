@@ -66,6 +66,9 @@ def test_resources_and_kernel_time(page: Page):
     # By hand, of six steps: 70, 25, and 30 + i + 12 + 8 + i ns.
     tc, memory, other = 6 * 70, 6 * 25, sum(30 + i + 12 + 8 + i for i in range(6))
     whole = tc + memory + other
+    for part, name, amount in (("tc", "Using Tensor Cores", tc), ("memory", "Memory Kernels", memory)):
+        tip = page.find(f"[data-panel=kernel-time] [data-slice={part}]").get_attribute("data-tip")
+        assert tip.startswith(f"{name}: {amount} ns, ")
     assert percents(kernels) == [pytest.approx(100 * part / whole, abs=0.051) for part in (tc, memory, other)]
 
 
