@@ -401,7 +401,7 @@ def test_windows_leave_nothing_in_memory(tmp_path: Path) -> None:
     tracemalloc.start()
     try:
         found = []
-        for _ in range(4):  # caches of Python's own grow now and then, what a window leaves would each time
+        for _ in range(7):  # caches of Python's own grow now and then, what a window leaves would each time
             window()
             found.append((objects(), held()))
         grown = [(later[0] - former[0], later[1] - former[1]) for former, later in pairwise(found)]

@@ -325,7 +325,7 @@ def found_devices(trace: Trace) -> list[Any]:
     return sorted(out)
 
 
-@examples(60)
+@examples(25)
 @given(seed=st.integers(0, 1 << 32))
 def test_what_is_read_is_what_happened(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     world = World(random.Random(seed))

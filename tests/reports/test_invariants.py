@@ -47,7 +47,7 @@ def cut(seed: int) -> tuple[Recording, session.Profile]:
     return what, load(what)
 
 
-@examples(10)
+@examples(5)
 @given(seed=st.integers(0, 1 << 32))
 def test_parts_are_a_partition_of_every_iteration_and_of_any_range_of_them(seed):
     _, prof = cut(seed)
@@ -57,7 +57,7 @@ def test_parts_are_a_partition_of_every_iteration_and_of_any_range_of_them(seed)
     assert (parts.sum(axis=1) == steps["dur"]).all()
 
 
-@examples(8)
+@examples(4)
 @given(seed=st.integers(0, 1 << 32))
 def test_numbers_of_a_range_are_those_of_its_pieces(seed):
     """Sums of all iterations are the sum over any split; smallest and largest are those of the pieces."""
@@ -89,14 +89,14 @@ def shuffled(what: Recording, seed: int) -> Recording:
     return out
 
 
-@examples(8)
+@examples(4)
 @given(seed=st.integers(0, 1 << 32))
 def test_the_order_of_rows_in_a_recording_changes_nothing(seed):
     what, prof = cut(seed)
     assert figures(load(shuffled(what, seed))) == figures(prof)
 
 
-@examples(8)
+@examples(4)
 @given(seed=st.integers(0, 1 << 32))
 def test_events_without_length_change_no_length(seed):
     what, prof = cut(seed)
@@ -108,7 +108,7 @@ def test_events_without_length_change_no_length(seed):
     assert {k: after.get(k) for k in lengths} == {k: before[k] for k in lengths}
 
 
-@examples(8)
+@examples(4)
 @given(seed=st.integers(0, 1 << 32))
 def test_streams_of_events_that_do_not_overlap_can_be_swapped(seed):
     what, prof = cut(seed)
@@ -122,7 +122,7 @@ def test_streams_of_events_that_do_not_overlap_can_be_swapped(seed):
     assert theirs == mine
 
 
-@examples(8)
+@examples(4)
 @given(seed=st.integers(0, 1 << 32))
 def test_a_shift_of_the_clock_changes_nothing(seed):
     what, prof = cut(seed)
@@ -134,7 +134,7 @@ def test_a_shift_of_the_clock_changes_nothing(seed):
     assert figures(load(later)) == figures(prof)
 
 
-@examples(10)
+@examples(5)
 @given(seed=st.integers(0, 1 << 32))
 def test_figures_keep_their_bounds(seed):
     _, prof = cut(seed)
@@ -156,7 +156,7 @@ def test_figures_keep_their_bounds(seed):
         assert row["overhead"] <= row["cpu"]
 
 
-@examples(10)
+@examples(5)
 @given(seed=st.integers(0, 1 << 32))
 def test_a_group_is_the_sum_of_what_is_directly_inside_it(seed):
     _, prof = cut(seed)

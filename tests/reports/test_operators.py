@@ -216,7 +216,7 @@ def compare(what: Recording, prof: session.Profile) -> None:
             assert one == {key: pytest.approx(v) if isinstance(v, float) else v for key, v in other.items()}
 
 
-@examples(10)
+@examples(3)
 @given(seed=st.integers(0, 1 << 32))
 def test_every_cell_of_operator_events_equals_what_plain_python_makes_of_them(seed):
     what = random_events(seed)
@@ -225,7 +225,7 @@ def test_every_cell_of_operator_events_equals_what_plain_python_makes_of_them(se
         compare(what, prof)
 
 
-@examples(6)
+@examples(3)
 @given(seed=st.integers(0, 1 << 32))
 def test_ranges_that_are_named_like_operators_are_operator_events(seed):
     what = random_events(seed, ranges=True)
@@ -284,7 +284,7 @@ def test_without_operator_events_the_marked_calls_stand_for_them(prof, on_cpu):
     assert found[["device_self_ns", "device_total_ns", "tc_self"]].isna().all().all()
 
 
-@examples(6)
+@examples(3)
 @given(seed=st.integers(0, 1 << 32))
 def test_kernels_of_a_name_and_of_a_launch_add_up(seed):
     what = random_recording(seed)
@@ -328,7 +328,7 @@ def test_a_kernel_is_named_with_the_operator_and_the_launch(prof):
     assert ("mystery", None, "1, 1, 1", "32, 1, 1", 2) in places
 
 
-@examples(6)
+@examples(3)
 @given(seed=st.integers(0, 1 << 32))
 def test_copies_equal_what_plain_python_makes_of_them(seed):
     what = random_recording(seed)
@@ -360,7 +360,7 @@ def test_copies_equal_what_plain_python_makes_of_them(seed):
     assert sorted(table, key=key) == sorted(expected, key=key)
 
 
-@examples(6)
+@examples(3)
 @given(seed=st.integers(0, 1 << 32))
 def test_a_module_is_its_own_time_and_that_of_the_modules_inside(seed):
     prof = load(random_recording(seed))
@@ -380,7 +380,7 @@ def test_a_module_is_its_own_time_and_that_of_the_modules_inside(seed):
     assert list(table) == sorted(table, key=lambda path: path.split("."))
 
 
-@examples(5)
+@examples(3)
 @given(seed=st.integers(0, 1 << 32))
 def test_the_ledger_says_what_is_not_known_of_each_worker(seed):
     what = random_recording(seed)
@@ -410,7 +410,7 @@ def test_the_ledger_says_what_is_not_known_of_each_worker(seed):
             )
 
 
-@examples(5)
+@examples(3)
 @given(seed=st.integers(0, 1 << 32))
 def test_pieces_of_a_run_add_up_and_the_order_of_its_rows_changes_nothing(seed):
     what = random_events(seed)

@@ -100,7 +100,7 @@ def compare(prof: session.Profile, found: Oracle, key: str | None) -> None:
             assert [r["total_ns"] for r in here] == sorted((r["total_ns"] for r in here), reverse=True)
 
 
-@examples(10)
+@examples(5)
 @given(seed=st.integers(0, 1 << 32))
 def test_every_cell_equals_what_plain_python_makes_of_the_recording(seed):
     _, prof, found, key = cut(seed)
@@ -139,7 +139,7 @@ def test_parts_of_steps_and_of_windows_add_up(seed):
             assert gaps["share"].sum() == pytest.approx(100 * one["other_ns"].sum() / window)
 
 
-@examples(10)
+@examples(5)
 @given(seed=st.integers(0, 1 << 32))
 def test_lengths_of_a_run_are_those_of_its_pieces(seed):
     _, prof, _, key = cut(seed)

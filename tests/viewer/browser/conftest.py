@@ -79,7 +79,7 @@ class Page:
         return str(self.tab.evaluate("location.hash"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop would be in the way of other modules'
 def chromium() -> Iterator[Any]:
     """The browser. Skips where there is none, or no page."""
     if CHROMIUM is None:
