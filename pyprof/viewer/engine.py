@@ -110,6 +110,8 @@ class Engine:
         key = json.dumps([task, shown, args], sort_keys=True)
         found = self._answers.get(key)
         if found is None or found.failed:
+            if found is not None:
+                self._later(found.ended())  # its process may still be on the way out
             found = self._answers[key] = _Answer(self._work(task, args, shape, background))
         self._answers.move_to_end(key)
         try:
@@ -216,6 +218,7 @@ class _Answer:
             lambda task: task.cancelled() or task.exception()
         )  # seen, if nobody waits
         self._waiting = 0
+        self._given_up = False
 
     async def wait(self) -> Any:
         """The answer. Who leaves last ends the work, unless it is done soon."""
@@ -229,9 +232,11 @@ class _Answer:
 
     def _abandon(self) -> None:
         if not self._waiting:
-            self._task.cancel()
+            self.cancel()
 
     def cancel(self) -> None:
+        """Give up. The task ends some time later, with its process: who asks meanwhile must not wait for this one."""
+        self._given_up = True
         self._task.cancel()
 
     async def ended(self) -> None:
@@ -244,6 +249,8 @@ class _Answer:
 
     @property
     def failed(self) -> bool:
+        if self._given_up:
+            return True
         return self._task.done() and (self._task.cancelled() or self._task.exception() is not None)
 
     @property

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 
@@ -68,6 +69,36 @@ def test_a_process_ends_when_the_client_leaves(made, monkeypatch):
         until(lambda: not children() - before)
         monkeypatch.undo()
         client.json("/api/reports/detail")  # and the next one is answered
+
+
+def test_who_asks_while_a_process_is_on_its_way_out_gets_an_answer_of_his_own(monkeypatch):
+    """The work that nobody waits for is cancelled, and its process takes a while to end."""
+    monkeypatch.setattr(engine, "_GRACE", 0.01)
+    calls = []
+
+    async def do(self, task, args):
+        calls.append(task)
+        if len(calls) > 1:
+            return "answer", None
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ending.set()
+            await asyncio.sleep(0.2)
+
+    async def main():
+        made = engine.Engine("nowhere")
+        first = asyncio.ensure_future(made.ask("report", lambda answer: answer[0]))
+        await asyncio.sleep(0.01)
+        first.cancel()
+        await asyncio.wait_for(ending.wait(), 5)
+        assert await made.ask("report", lambda answer: answer[0]) == "answer"
+        await made.close()
+
+    ending = asyncio.Event()
+    monkeypatch.setattr(engine.Engine, "_do", do)
+    asyncio.run(main())
+    assert len(calls) == 2
 
 
 def test_a_process_ends_when_time_is_up(made, monkeypatch):
