@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pyprof.marker import EVALUATE
+from pyprof.marker import EVALUATE, is_node
 from pyprof.model import Call, Site, Tensor, Value
 from pyprof.prof.attribute import family
 from pyprof.prof.kernels import FITS, PRODUCTS
@@ -26,6 +26,7 @@ SINCE = {
     "float8_e4m3fn": (8, 9), "float8_e5m2": (8, 9), "float4_e2m1fn_x2": (10, 0),
 }  # fmt: skip
 UNASSOCIATED = "unassociated"
+_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class Operator(NamedTuple):
@@ -73,6 +74,8 @@ class Operators:
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = self._add(key)
+        if not self.rows[number].eligible and _eligible(site):
+            self.rows[number] = self.rows[number]._replace(eligible=True)
         return number
 
     def unassociated(self, what: str) -> int:
@@ -107,7 +110,7 @@ class Operators:
             Operator(
                 f"{type_.upper()}_{count}", self._name(key, type_), type_, key.mod, key.direction, key.phase,
                 key.module, key.trace, params(key.call) if key.call else None, dtype(key.call) if key.call else None,
-                shapes(key.call) if key.call else None, eligible(key.call),
+                shapes(key.call) if key.call else None, eligible=False,
             )
         )  # fmt: skip
         return len(self.rows) - 1
@@ -158,10 +161,29 @@ def _function_path(functions: str) -> str:
     return re.sub(r"\((\d+)\)(?=/|$)", r"[\1]", text)
 
 
-def eligible(call: Call | None) -> bool:
-    """Whether tensor cores could do it in some type: matrix products, convolutions, attention, recurrent layers."""
-    kinds = FITS.get(family(call), frozenset())
-    return bool(kinds) and kinds <= PRODUCTS
+def product(mod: str, op: str) -> bool | None:
+    """Whether tensor cores could do an operator, or the backward of one, in some type: matrix products, convolutions,
+    attention, recurrent layers. None for one without a formula.
+
+    >>> [product("aten", op) for op in ("aten::conv2d", "AddmmBackward0", "aten::convolution_backward", "aten::mul")]
+    [True, True, True, False]
+    >>> product("torch.nn.functional", "linear"), product("mine", "mine::linear")
+    (True, None)
+    """
+    name = op.removeprefix(EVALUATE)
+    if is_node(name):
+        mod, name = "aten", "aten::" + _CAPITAL.sub("_", name.partition("Backward")[0]).lower()
+    kind = family(Call(mod, name, ())) or family(Call(mod, name.partition("_backward")[0], ()))
+    kinds = FITS.get(kind, frozenset())
+    return bool(kinds) and kinds <= PRODUCTS if kind else None
+
+
+def _eligible(site: Site) -> bool:
+    """Whether tensor cores could do the operator of a site. One without a formula, as users write them, is what is
+    inside it.
+    """
+    names = [*zip(site.mods, site.ops), *((call.mod, call.op) for call in site.calls)]
+    return bool(next((found for mod, op in names if (found := product(mod, op)) is not None), False))
 
 
 def dtype_ok(name: str | None, capability: tuple[int, int] | None, tf32: bool | None) -> bool | None:

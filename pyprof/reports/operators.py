@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -11,14 +10,13 @@ import pandas as pd
 
 from pyprof.db.activity import Activity
 from pyprof.db.calltree import DEVICE, operator_name, tree, weights
-from pyprof.db.operators import eligible, shapes
+from pyprof.db.operators import product, shapes
 from pyprof.db.source import Source
-from pyprof.marker import EVALUATE, CallMarker, OperatorMarker, decode, is_node
-from pyprof.model import Call, Ints
+from pyprof.marker import CallMarker, OperatorMarker, decode
+from pyprof.model import Ints
 from pyprof.reports import Column, Option, report
 from pyprof.reports.sums import spans
 
-_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 UNASSOCIATED = "unassociated"
 _SHARE = "as a share of the time of kernels of which it is known; empty without such kernels"
 _SUMS = ("calls", *(f"{kind}_{which}" for which in ("own", "total") for kind in ("host", *DEVICE)))
@@ -134,19 +132,11 @@ def _described(text: str) -> tuple[str | None, str | None]:
     return None, None
 
 
-def eligible_by_name(name: str) -> bool:
-    """Whether tensor cores could do an operator, or the backward of one.
-
-    >>> [eligible_by_name(name) for name in ("aten::conv2d", "AddmmBackward0", "aten::convolution_backward")]
-    [True, True, True]
-    >>> [eligible_by_name(name) for name in ("torch.nn.functional.linear", "aten::add_", "MeanBackward1")]
-    [True, False, False]
-    """
-    name = name.removeprefix(EVALUATE)
-    if is_node(name):
-        name = "aten::" + _CAPITAL.sub("_", name.partition("Backward")[0]).lower()
+def _eligible(name: str) -> bool | None:
+    if name == UNASSOCIATED:
+        return None
     mod, _, op = name.rpartition(".") if "::" not in name else ("aten", "", name)
-    return eligible(Call(mod, op, ())) or eligible(Call(mod, op.partition("_backward")[0], ()))
+    return bool(product(mod, op))
 
 
 def _table(source: Source, found: pd.DataFrame) -> pd.DataFrame:
@@ -157,7 +147,7 @@ def _table(source: Source, found: pd.DataFrame) -> pd.DataFrame:
     outside = found["name"] == UNASSOCIATED
     for name in ("calls", "host_own", "host_total"):  # nobody called it
         found[name] = found[name].astype("Int64").where(~outside)
-    found["tc_eligible"] = [None if one == UNASSOCIATED else eligible_by_name(one) for one in found["name"]]
+    found["tc_eligible"] = [_eligible(one) for one in found["name"]]
     found = found.sort_values(
         ["device_own", "host_own", "name"], ascending=[False, False, True], kind="stable", ignore_index=True
     )

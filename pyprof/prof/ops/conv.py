@@ -217,6 +217,23 @@ def mps_convolution_backward(
     return _parts(grad_output, input, weight, output_mask, stride, padding, dilation, False, 0, groups)
 
 
+@cost("cudnn_convolution_backward", "miopen_convolution_backward", "miopen_depthwise_convolution_backward")
+def library_backward(
+    input: Tensor, grad_output: Tensor, weight: Tensor, padding: Value, stride: Value, dilation: Value, groups: Value,
+    *flags: Value,
+) -> Cost:  # fmt: skip
+    """Before convolution_backward had it; output_mask is the last of the flags. Source: native_functions.yaml of
+    torch 1.9.
+
+    >>> x, w, g = (Tensor(s, "float32") for s in [(1, 2, 5, 5), (4, 2, 3, 3), (1, 4, 3, 3)])
+    >>> library_backward(x, g, w, (0, 0), (1, 1), (1, 1), 1, True, False, True, (True, True))
+    Cost(flops=2592, bytes=1264)
+    """
+    mask = flags[-1] if flags else None
+    mask = (*mask, False)[:3] if isinstance(mask, tuple) and len(mask) >= 2 else (True, True, False)
+    return _parts(grad_output, input, weight, mask, stride, padding, dilation, False, 0, groups)
+
+
 @cost("mps_convolution_transpose_backward")
 def mps_convolution_transpose_backward(
     input: Tensor, grad_output: Tensor, weight: Tensor, padding: Value, output_padding: Value, stride: Value,
