@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyprof.db.source import Source
+from pyprof.metrics import share
 from pyprof.registry import Registry, load_folder
 from pyprof.rules.limits import limit
 
@@ -52,11 +53,13 @@ class Rule(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """A rule's verdict on a window: a finding, or silence, or what it needs."""
+    """A rule's verdict on a window: a finding, or silence, or what it needs. `share` is the finding's saving in percent
+    of the wall time that rules look at, that of the slowest worker."""
 
     rule: Rule
     finding: Finding | None
     needs: str | None
+    share: float | None = None
 
 
 RULES: Registry[Rule] = Registry("rule")
@@ -96,4 +99,7 @@ def judge(each: Rule, run: Run) -> Outcome:
         return Outcome(each, None, str(needs))
     if finding is not None and finding.saving is not None and finding.saving < limit("worth") * run.wall:
         finding = None
-    return Outcome(each, finding._replace(rule=each.id) if finding is not None else None, None)
+    if finding is None:
+        return Outcome(each, None, None)
+    part = None if finding.saving is None else share(finding.saving, run.wall)
+    return Outcome(each, finding._replace(rule=each.id), None, part)

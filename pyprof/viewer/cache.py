@@ -2,8 +2,8 @@
 """Databases that the viewer makes: of recordings, and copies of databases to which an aggregation was added.
 
 They lie in the user's cache folder ($XDG_CACHE_HOME/pyprof or ~/.cache/pyprof), never beside the input, under a name
-made of the input's path, size and time: an input that changes is read anew, one that does not is read once. What nobody
-opened for thirty days is removed.
+made of the input's path, size and time and of the version of PyProf: an input that changes is read anew, and so is
+every one with the figures of a new version. What nobody opened for thirty days is removed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from pyprof import __version__
 from pyprof.db.store import MAJOR, MINOR
 from pyprof.errors import FormatError, PyProfError
 from pyprof.parse import folder as folders
@@ -42,7 +43,7 @@ class Stamp(NamedTuple):
 
     @property
     def key(self) -> str:
-        text = repr((MAJOR, MINOR, self.files))
+        text = repr((__version__, MAJOR, MINOR, self.files))
         return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 

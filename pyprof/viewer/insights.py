@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyprof.metrics import share
 from pyprof.viewer import models
 from pyprof.viewer.models import Evidence, Finding, Insights, Link
 from pyprof.viewer.problems import Trouble
@@ -49,17 +48,15 @@ _VIEWS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 def findings(answer: Any) -> Insights:
     """What the task `insights` found."""
     body = answer[0]
-    return Insights(expert=[_finding(one, body["wall"]) for one in body["expert"]], silent=body["silent"])
+    return Insights(expert=[_finding(one) for one in body["expert"]], silent=body["silent"])
 
 
-def _finding(one: dict[str, Any], wall: int) -> Finding:
+def _finding(one: dict[str, Any]) -> Finding:
     rows = one.pop("evidence")
     view = _VIEWS.get(one["id"])
     link = Link(report=view[0], title=view[1], filters=list(view[2])) if view else None
-    saving = one["saving"]
     return Finding(
         **one,
-        share=None if saving is None else share(saving, wall),
         link=link,
         evidence=[
             Evidence(values={key: _cell(cell) for key, cell in row.items()}, link=_row_link(row))
@@ -97,7 +94,7 @@ def details_of(found: Insights, id: str) -> models.Details:
             text="Of the wall time; unknown where nobody can tell.",
         ),
         models.Figure(
-            key="share", heading="Share", value=one.share, unit="%", text="The saving, of the wall time."
+            key="share", heading="Share", value=one.share, unit="%", text="The saving, of the wall time that the rules look at: steady iterations of the slowest worker."
         ),
     ]
     texts = [

@@ -150,11 +150,12 @@ ITERATION = (
     Column("average_share", "Average GPU Time (%)", "%", "That, of the duration.", float),
     Column("average_tc_ns", "Average TC GPU Time", "ns", "Total TC GPU Time divided by GPUs.", float),
     Column("average_tc_share", "Average TC GPU Time (%)", "%", "That, of the duration.", float),
+    Column("total_ns", "Total GPU Time", "ns", "Total Kernel GPU Time and Memory Time."),
     Column(
         "total_share",
         "Total GPU Time (%)",
         "%",
-        "Total Kernel GPU Time and Memory Time, of the duration.",
+        "Total GPU Time, of the duration.",
         float,
     ),
     Column("total_tc_share", "Total TC GPU Time (%)", "%", "Total TC GPU Time, of the duration.", float),
@@ -201,13 +202,13 @@ def _with_shares(row: tuple[Any, ...], gpu: bool) -> tuple[Any, ...]:
             memory,
             busy,
             0 if gpu else None,
-            *[None] * 6,
+            *[None] * 7,
             *flags,
         )
     both, tensor = (kernel or 0) + (memory or 0), tc or 0
     shares = [
         both / devices, _share(both / devices, length), tensor / devices, _share(tensor / devices, length),
-        _share(both, length), _share(tensor, length),
+        both, _share(both, length), _share(tensor, length),
     ]  # fmt: skip
     return (*head, *parts, kernels, tc_kernels, kernel, tc, memory, busy, devices, *shares, *flags)
 
@@ -223,7 +224,8 @@ ITERATION_OPERATORS = (
     Column("direction", "Direction", "", "fprop or bprop; empty if neither.", str),
     Column("type", "Op Type", "", "Kind of operation.", str),
     Column("calls", "Calls", "count", "Executions that launched something in it."),
-    Column("kernels", "Total Kernels", "count", "Kernels, copies and sets launched in the iteration."),
+    Column("kernels", "Total Kernels", "count", "Kernels launched in the iteration."),
+    Column("copies", "Copies and Sets", "count", "Copies and sets launched in the iteration."),
     Column("tc_kernels", "TC Kernels", "count", "Those that used tensor cores."),
     Column("gpu", "Total GPU Time (ns)", "ns", FIGURES["kernel_gpu"].text),
     Column("tc", "TC GPU Time (ns)", "ns", FIGURES["tc"].text),
@@ -235,15 +237,15 @@ ITERATION_OPERATORS = (
 
 
 def iteration_operators(source: Source, number: int) -> Frame:
-    """Operators with events launched in an iteration: their numbers add up to the events of the iteration."""
+    """Operators with events launched in an iteration: their numbers add up to those of the iteration."""
     from pyprof.viewer.events import within
 
     condition, values = within(source, number)
     rows = source.store.rows(
         f"""select p.name, case p.direction when 0 then 'fprop' when 1 then 'bprop' end, p.type, e.calls, e.kernels,
-                   e.tc_kernels, e.gpu, e.tc, p.dtype, nullif(k.frames, ''), p.op_id, p.id
-            from (select operator, count(distinct op) as calls, count(*) as kernels,
-                         sum(kind = 0 and tc = 1) as tc_kernels,
+                   e.copies, e.tc_kernels, e.gpu, e.tc, p.dtype, nullif(k.frames, ''), p.op_id, p.id
+            from (select operator, count(distinct op) as calls, sum(kind in (0, 3)) as kernels,
+                         sum(kind in (1, 2)) as copies, sum(kind = 0 and tc = 1) as tc_kernels,
                          sum(dur) as gpu, sum(case when kind = 0 and tc = 1 then dur else 0 end) as tc
                   from event e where {condition} group by operator) e
             join operator p on p.id = e.operator left join stack k on k.id = p.stack order by e.gpu desc, p.id""",

@@ -95,16 +95,16 @@ def insights(session: Session, told: Told, aggregation: int, worker: int | None)
         if one is not None:
             found.append(
                 rule | {"outcome": "found", "problem": one.problem, "advice": one.advice, "saving": one.saving,
-                        "verify": one.verify, "evidence": [dict(row) for row in one.evidence]}
+                        "share": outcome.share, "verify": one.verify, "evidence": [dict(row) for row in one.evidence]}
             )  # fmt: skip
         elif outcome.needs:
             found.append(
                 rule | {"outcome": "needs", "problem": f"{outcome.rule.id} {outcome.rule.name}: not evaluated",
-                        "advice": outcome.needs, "saving": None, "verify": "", "evidence": []}
+                        "advice": outcome.needs, "saving": None, "share": None, "verify": "", "evidence": []}
             )  # fmt: skip
         else:
             silent += 1
-    return {"expert": found, "silent": silent, "wall": source.window.wall}
+    return {"expert": found, "silent": silent}
 
 
 @TASKS.register("ledger")

@@ -190,7 +190,7 @@ def test_iterations(client, prof):
         assert (row["kernels"], row["tc_kernels"], row["kernel_ns"], row["tc_ns"]) == (4, 1, 120 + 2 * i, 70)
         assert row["memory_ns"] == 25
         assert row["devices"] == 1
-        assert row["average_ns"] == 145 + 2 * i
+        assert row["average_ns"] == row["total_ns"] == 145 + 2 * i
         assert row["average_share"] == pytest.approx(100 * (145 + 2 * i) / row["duration"])
         assert row["aggregated"] is True
     found = client.json("/api/iterations", limit=2, offset=1)
@@ -201,10 +201,14 @@ def test_iterations(client, prof):
 
 def test_operators_of_an_iteration(client):
     rows = client.table("/api/iterations/3/operators")
-    assert {row["type"]: (row["kernels"], row["tc_kernels"], row["gpu"], row["tc"]) for row in rows} == {
-        "mm": (2, 1, 103, 70), "relu": (1, 0, 12, 0), "tanh": (1, 0, 11, 0),
-        "unassociated_cudaLaunchKernel": (1, 0, 25, 0),
+    keys = ("kernels", "copies", "tc_kernels", "gpu", "tc")
+    assert {row["type"]: tuple(row[key] for key in keys) for row in rows} == {
+        "mm": (2, 0, 1, 103, 70), "relu": (1, 0, 0, 12, 0), "tanh": (1, 0, 0, 11, 0),
+        "unassociated_cudaLaunchKernel": (0, 1, 0, 25, 0),
     }  # fmt: skip
+    whole = client.table("/api/iterations")[3]
+    for key, of in (("kernels",) * 2, ("tc_kernels",) * 2, ("gpu", "total_ns"), ("tc", "tc_ns")):
+        assert sum(row[key] for row in rows) == whole[of]
     launches = client.json("/api/launches", iteration=3, operator=rows[0]["operator"])
     assert launches["total"] == rows[0]["kernels"]
     client.json("/api/iterations/99/operators", 422)

@@ -16,6 +16,23 @@ export function number(value: number | null | undefined): string {
   return Number.isInteger(value) ? WHOLE.format(value) : (Math.abs(value) < 100 ? FRACTION : LARGE).format(value);
 }
 
+/** A number as a cell of a table shows it. */
+export function cell(value: number, unit: string): string {
+  return number(unit === "%" && Math.abs(value) >= 1 ? Number(value.toFixed(2)) : value);
+}
+
+/** How many decimals a text has. */
+export function decimals(text: string): number {
+  const point = text.indexOf(".");
+  return point < 0 ? 0 : text.length - point - 1;
+}
+
+/** Blanks as wide as the decimals that a text has fewer than `places`, and as a point if it has none. */
+export function padding(text: string, places: number): string | null {
+  const own = decimals(text);
+  return own >= places ? null : (own ? "" : "\u2008") + "\u2007".repeat(places - own);
+}
+
 function digits(value: number): string {
   const size = Math.abs(value);
   return value.toFixed(size >= 100 || value === 0 ? 0 : size >= 10 ? 1 : 2);

@@ -22,7 +22,7 @@ export function meaning(breakdown: string, part: string): Meaning {
 
 export function slices(breakdown: Breakdown): Slice[] {
   return breakdown.parts.map((part) => ({
-    key: part.key, label: part.heading, value: part.unit === "%" ? part.share : part.value,
+    key: part.key, label: part.heading, value: part.unit === "%" ? part.share : part.value, share: part.share,
     colour: colour(meaning(breakdown.key, part.key)), text: part.text,
   }));
 }
