@@ -441,6 +441,9 @@ class Trace:
     slack: int = 0
     devices: list[Device] = field(default_factory=list)
     meta: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, str] = field(
+        default_factory=dict
+    )  # texts of source files, by the names that stacks give
     lost: dict[str, int] = field(default_factory=dict)
     t0: int = 0  # the first event on the recording's own clock, ns
 

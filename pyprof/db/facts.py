@@ -65,6 +65,8 @@ def _last(
     trace: Trace, rows: Rows, done: Executions, row_worker: Ints, workers: Ints, stacks: Stacks
 ) -> Iterator[tuple[str, pa.Table]]:
     """The dimensions."""
+    texts = [(number, file, text) for number, (file, text) in enumerate(sorted(trace.sources.items()))]
+    yield "source", columns.rows({"id": int, "file": str, "text": str}, texts)
     yield "operator", dimensions.operators(done.operators.rows, stacks, trace)
     yield "kernel_name", dimensions.kernel_names(rows)
     yield "site", dimensions.sites(rows.sites, stacks)

@@ -19,6 +19,8 @@ create table device (
     clock_hz integer, bandwidth integer, events integer, primary key (worker, number)) without rowid;
 -- Call stacks, outermost first, one file:line a line.
 create table stack (id integer primary key, frames text);
+-- Texts of source files that stacks name, as far as the recording has them.
+create table source (id integer primary key, file text, text text);
 -- Texts of ranges and names of API calls.
 create table string (id integer primary key, text text);
 

@@ -89,6 +89,7 @@ def merge(traces: list[Trace], path: str) -> Trace:
     out = Trace(
         path=path, format=formats.pop() if len(formats) == 1 else "mixed", strings=strings, processes=found,
         threads=threads, devices=devices, meta=meta, t0=zero, stacks=stacks, calls=calls,
+        sources=dict(item for trace in reversed(traces) for item in trace.sources.items()),  # the first has it
         slack=max(trace.slack for trace in traces), **tables,
     )  # fmt: skip
     for trace in traces:

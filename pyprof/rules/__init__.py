@@ -13,6 +13,7 @@ would save less than `worth` of the time is not shown.
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import cleandoc
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyprof.db.source import Source
@@ -69,7 +70,7 @@ def rule(id_: str, name: str) -> Callable[[_Evaluate], _Evaluate]:
     """Decorator: the function evaluates a rule."""
 
     def add(function: _Evaluate) -> _Evaluate:
-        RULES.register(id_)(Rule(id_, name, (function.__doc__ or "").strip(), function))
+        RULES.register(id_)(Rule(id_, name, cleandoc(function.__doc__ or ""), function))
         return function
 
     return add

@@ -94,7 +94,11 @@ def details_of(found: Insights, id: str) -> models.Details:
             text="Of the wall time; unknown where nobody can tell.",
         ),
         models.Figure(
-            key="share", heading="Share", value=one.share, unit="%", text="The saving, of the wall time that the rules look at: steady iterations of the slowest worker."
+            key="share",
+            heading="Share",
+            value=one.share,
+            unit="%",
+            text="The saving, of the wall time that rules look at: steady iterations of the slowest worker.",
         ),
     ]
     texts = [

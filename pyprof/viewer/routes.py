@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request
@@ -14,6 +13,7 @@ from pyprof.reports import find
 from pyprof.reports.diff import REPORT as DIFFERENCE
 from pyprof.viewer import describe, details, files, models, overview, roofline, sources
 from pyprof.viewer.asking import Asked, asked, chosen_aggregation, known_parameters, reading, server
+from pyprof.viewer.guarded import Guarded
 from pyprof.viewer.library import Opened
 from pyprof.viewer.parameters import (
     MOST,
@@ -137,17 +137,16 @@ async def _readable(request: Request, which: Asked, found: models.Details) -> mo
     """With a word at each line of the stack whether its text can be had."""
     if not found.stack:
         return found
-    root = server(request).source_root
+    root, names = server(request).source_root, {frame.file for frame in found.stack}
 
-    def check() -> list[models.Frame]:
-        names = {frame.file for frame in found.stack}
-        there = {name: sources.available(which.opened.input, name, root) for name in names}
+    def check(store: Guarded) -> list[models.Frame]:
+        there = sources.available(store, names, root)
         return [
             frame.model_copy(update={"readable": frame.line > 0 and there[frame.file]})
             for frame in found.stack
         ]
 
-    return found.model_copy(update={"stack": await asyncio.to_thread(check)})
+    return found.model_copy(update={"stack": await reading(request, which.opened, check)})
 
 
 @router.get("/source")
@@ -163,7 +162,8 @@ async def source(
     known = opened.known.get("files")
     if known is None:
         known = opened.known["files"] = await reading(request, opened, sources.files)
-    return await asyncio.to_thread(sources.read, known, file, line, opened.input, here.source_root)
+    root = here.source_root
+    return await reading(request, opened, lambda store: sources.read(store, known, file, line, root))
 
 
 @router.get("/roofline")

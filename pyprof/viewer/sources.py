@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text of source files that call stacks name: from the recording, else from below --source-root, else not at all.
+"""Text of source files that call stacks name: from the profile, else from below --source-root, else not at all.
 
 A name that no call stack of the profile has is refused, whatever it points to. Below the root a file is found by the
 longest end of its name that exists there, links followed before it is looked where it is: nothing outside is read.
@@ -7,8 +7,7 @@ longest end of its name that exists there, links followed before it is looked wh
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
+from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
 from pyprof.viewer.details import frames
@@ -31,11 +30,11 @@ def files(store: Guarded) -> frozenset[str]:
     )
 
 
-def read(known: frozenset[str], file: str, line: int, recording: Path, root: str | None) -> SourceText:
+def read(store: Guarded, known: frozenset[str], file: str, line: int, root: str | None) -> SourceText:
     """Lines around a line. Raises Trouble for what is not to be read."""
     if file not in known:
         raise Trouble("missing", f"No call stack of this profile names {file}.", "file")
-    text, origin = recorded(recording, file), "recording"
+    text, origin = recorded(store, file), "recording"
     if text is None:
         text, origin = _below(root, file), "disk"
     lines = text.splitlines()
@@ -46,24 +45,16 @@ def read(known: frozenset[str], file: str, line: int, recording: Path, root: str
     })  # fmt: skip
 
 
-def available(recording: Path, file: str, root: str | None) -> bool:
-    """Whether there is a text to show."""
-    if recorded(recording, file) is not None:
-        return True
-    return root is not None and found(Path(root).resolve(), file) is not None
+def available(store: Guarded, names: Collection[str], root: str | None) -> dict[str, bool]:
+    """Whether there is a text to show, by file."""
+    kept = {str(file) for (file,) in store.rows("select file from source")}
+    top = None if root is None else Path(root).resolve()
+    return {name: name in kept or (top is not None and found(top, name) is not None) for name in names}
 
 
-def recorded(recording: Path, file: str) -> str | None:
-    """The text as PyProf recorded it; None if it did not, or if it is another tool's recording."""
-    try:
-        with closing(sqlite3.connect(f"{recording.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-            row = connection.execute(
-                """select t.text from PYPROF_SOURCE s join PYPROF_SOURCE_TEXT t on t.sha256 = s.sha256
-                   where s.path = ? limit 1""",
-                (file,),
-            ).fetchone()
-    except (sqlite3.Error, OSError):
-        return None
+def recorded(store: Guarded, file: str) -> str | None:
+    """The text as the profile has it; None if it does not."""
+    row = next(iter(store.rows("select text from source where file = ? limit 1", (file,))), None)
     return row[0] if row and isinstance(row[0], str) and len(row[0]) <= LARGEST else None
 
 

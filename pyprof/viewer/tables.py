@@ -182,11 +182,16 @@ def iterations(source: Source) -> Frame:
             where i.iteration_set = :set and (:worker is null or i.worker = :worker) order by i.worker, i.number""",
         {"set": one.iteration_set, "first": one.first, "last": one.last, "worker": source.worker},
     )
-    return framed([_with_shares(row, source.gpu) for row in rows], ITERATION)
+    lacking = set(() if source.gpu else ("tc", "kernel", "memory"))
+    if not source.store.rows("select 1 from io limit 1"):
+        lacking.add("io")
+    return framed([_with_shares(row, source.gpu, lacking) for row in rows], ITERATION)
 
 
-def _with_shares(row: tuple[Any, ...], gpu: bool) -> tuple[Any, ...]:
+def _with_shares(row: tuple[Any, ...], gpu: bool, lacking: set[str]) -> tuple[Any, ...]:
+    """`lacking`: the parts that the recording could not show, which are unknown."""
     head, parts, sums, (devices, *flags) = row[:6], row[6:13], row[13:19], row[19:]
+    parts = tuple(None if name in lacking else part for name, part in zip(PARTS, parts))
     length = row[5]
     if not gpu:  # what is said of tensor cores and memory of a GPU is unknown
         sums = (sums[0], None, *sums[2:3], None, None, None)

@@ -210,6 +210,38 @@ def test_source_text(tmp_path):
         assert "--source-root" in client.json("/api/source", 404, file="net.py", line=1)["detail"]
 
 
+def test_source_text_of_the_recording(tmp_path):
+    """It is in the database, too: the recording may be gone."""
+    recording = write_capture(tmp_path / "net.sqlite", steps(2))
+    text = "".join(f"line {number}\n" for number in range(1, 501))
+    with sqlite3.connect(recording) as connection:
+        connection.executescript(
+            "create table PYPROF_SOURCE (path text, sha256 text);"
+            "create table PYPROF_SOURCE_TEXT (sha256 text, text text);"
+        )
+        connection.executemany(
+            "insert into PYPROF_SOURCE values (?, ?)", [("net.py", "a"), ("run.py", "b"), ("lost.py", "c")]
+        )
+        connection.executemany(
+            "insert into PYPROF_SOURCE_TEXT values (?, ?)", [("a", text), ("b", "x" * (2 << 20) + "x")]
+        )
+    path = tmp_path / "db_dldb.sqlite"
+    session.load(recording).save(path)
+    recording.unlink()
+    with serving(path) as client:
+        found = client.json("/api/source", file="net.py", line=300)
+        assert (found["origin"], found["first"], found["total"]) == ("recording", 100, 500)
+        assert (found["lines"][0], found["lines"][-1]) == ("line 100", "line 500")
+        assert client.json("/api/source", 404, file="run.py", line=1)["type"] == "missing"
+        op = client.table("/api/reports/detail")[0]
+        stack = client.json(f"/api/details/op/{op['op_id']}")["stack"]
+        assert {frame["file"]: frame["readable"] for frame in stack} == {"net.py": True, "run.py": False}
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("select count from lost where reason like 'source files%'").fetchall() == [
+            (2,)
+        ]
+
+
 def test_a_link_out_of_the_source_root_is_not_followed(tmp_path):
     from pyprof.viewer.sources import found
 

@@ -70,6 +70,8 @@ function value(number: number | null | undefined, units: readonly string[]): str
 export function percent(share: number | null | undefined): string {
   if (share == null) return UNKNOWN;
   if (share !== 0 && Math.abs(share) < 0.1) return `${share.toPrecision(1)} %`;
+  const rest = 100 - share; // nearly all is not all
+  if (rest > 0 && rest < 0.05) return `${share.toFixed(Math.min(6, Math.ceil(-Math.log10(rest))))} %`;
   return `${share.toFixed(1)} %`;
 }
 

@@ -16,6 +16,9 @@ export const served = {
   get gpu(): boolean { return profile?.gpu ?? false; },
 };
 
+/** A heading as this profile means it: without a GPU, time is operators' own on the CPU. */
+export const titled = (heading: string): string => (served.gpu ? heading : heading.replace("GPU Time", "Own Time"));
+
 let asked = 0;
 
 /** Read it, again after a job or for another run. */

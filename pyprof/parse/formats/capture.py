@@ -21,6 +21,9 @@ from pyprof.parse.formats.nsys import Reader, is_sqlite
 VERSION = "1"
 
 
+LARGEST_SOURCE = 2 << 20  # characters of a file
+
+
 @FORMATS.register("capture")
 class Capture:
     @staticmethod
@@ -46,6 +49,7 @@ class Capture:
             trace.memory = memory
             _shared_memory(database, trace)
             trace.meta.update(facts)
+            trace.sources = _sources(database, trace)
             for reason, number in database.rows("PYPROF_LOST", ("reason", "count")):
                 trace.drop(str(reason), int(number or 0))
         finally:
@@ -88,6 +92,19 @@ def _ops(reader: Reader) -> Ops:
         return ops
     count(reader.lost, "operators without a start, an end or a thread", int(np.count_nonzero(~placed)))
     return take(ops, np.flatnonzero(placed))
+
+
+def _sources(database: Database, trace: Trace) -> dict[str, str]:
+    """Texts of the program's source files by their paths."""
+    texts = dict(database.rows("PYPROF_SOURCE_TEXT", ("sha256", "text")))
+    out = {}
+    for path, sha256 in database.rows("PYPROF_SOURCE", ("path", "sha256")):
+        text = texts.get(sha256)
+        if isinstance(path, str) and isinstance(text, str) and len(text) <= LARGEST_SOURCE:
+            out[path] = text
+    left = database.count("PYPROF_SOURCE") - len(out)
+    trace.drop(f"source files without a text of up to {LARGEST_SOURCE >> 20} MiB", left)
+    return out
 
 
 def _shared_memory(database: Database, trace: Trace) -> None:
