@@ -130,6 +130,8 @@ class Profile:
     def aggregation(self) -> Aggregation:
         """The aggregation whose figures are shown."""
         found = self.aggregations
+        if not found:
+            raise self.database.damaged("nothing in it was aggregated")
         return next((one for one in found if one.id == self._chosen), found[0])
 
     def aggregate(

@@ -26,11 +26,12 @@ import pyarrow as pa
 
 import pyprof
 from pyprof import place
+from pyprof.db.damage import damage
 from pyprof.errors import FormatError, PyProfError
 from pyprof.model import Column, Ints
 from pyprof.parse.database import APPLICATION_ID, is_profile
 
-MAJOR, MINOR = 1, 0
+MAJOR, MINOR = 1, 1
 SUFFIX = "_dldb.sqlite"
 _PAGE = 8192
 # After the rows are there: what a page asks for by something else than the id.
@@ -127,13 +128,21 @@ def _unsafe(name: str) -> sqlite3.Connection:
     return connection
 
 
-@cache
 def _tables() -> dict[str, list[str]]:
     """The tables of the schema and their columns."""
+    return {table: list(columns) for table, columns in _types().items()}
+
+
+@cache
+def _types() -> dict[str, dict[str, str]]:
+    """Tables, columns and types of the schema."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(files("pyprof.db").joinpath("schema.sql").read_text())
         names = [row[0] for row in connection.execute("select name from sqlite_master where type = 'table'")]
-        return {name: [row[1] for row in connection.execute(f"pragma table_info({name})")] for name in names}
+        return {
+            name: {row[1]: row[2].upper() for row in connection.execute(f"pragma table_info({name})")}
+            for name in names
+        }
 
 
 _Value = TypeVar("_Value")
@@ -212,7 +221,7 @@ class Store:
         try:
             meta = dict(self.connection.execute("select name, value from meta"))
         except sqlite3.DatabaseError as error:
-            raise self._damaged(error) from error
+            raise self.damaged(error) from error
         found = f"{meta.get('schema_major', '?')}.{meta.get('schema_minor', '?')}"
         if found != f"{MAJOR}.{MINOR}":
             raise FormatError(
@@ -222,9 +231,10 @@ class Store:
         for table, columns in _tables().items():
             there = {row[1] for row in self.connection.execute(f"pragma table_info({table})")}
             if missing := [column for column in columns if column not in there]:
-                raise self._damaged(f"table {table} lacks {', '.join(missing)}")
+                raise self.damaged(f"table {table} lacks {', '.join(missing)}")
 
-    def _damaged(self, reason: object) -> FormatError:
+    def damaged(self, reason: object) -> FormatError:
+        """The error to raise for what the file should not hold, or lacks."""
         text = str(reason).partition("\n")[0]
         return FormatError(f"{self.path}: is damaged ({text}). Make it anew from the recording.")
 
@@ -265,7 +275,7 @@ class Store:
             cursor = self.connection.execute(query, parameters)
             return [column[0] for column in cursor.description], cursor.fetchall()
         except sqlite3.DatabaseError as error:
-            raise self._damaged(error) from error
+            raise self.damaged(error) from error
 
     def columns(self, query: str, parameters: Sequence[Any] = ()) -> dict[str, Column]:
         """Integer columns of a query by name; NULL is missing. Raises FormatError where the file is damaged."""
@@ -278,7 +288,23 @@ class Store:
                 table = cursor.fetch_arrow_table()
             return {name: _column(table.column(name)) for name in table.column_names}
         except (adbc.Error, pa.ArrowException, OSError, ValueError) as error:  # text where a number belongs
-            raise self._damaged(error) from error
+            raise self.damaged(error) from error
+
+    @contextmanager
+    def sound(self) -> Iterator[None]:
+        """Around work with what the file holds. Where that fails and the file holds what no profile does, the file is
+        at fault: FormatError. Else nobody knows: PyProfError."""
+        try:
+            yield
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            if isinstance(error, PyProfError):
+                raise
+            if found := damage(_types(), self.rows):
+                raise self.damaged(found) from error
+            raise PyProfError(
+                f"{self.path}: this could not be worked out ({type(error).__name__}: {error}): the file holds what "
+                "no profile does, or PyProf has a fault. Make it anew from the recording; if that does not help, report it."
+            ) from error
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:

@@ -110,9 +110,10 @@ class Report(NamedTuple):
         """The rows in parts of bounded size, at least one part."""
         import pandas as pd
 
-        made = self.make(source, **self.chosen)
-        for part in [made] if isinstance(made, pd.DataFrame) else made:
-            yield _typed(part, self.columns)
+        with source.store.sound():
+            made = self.make(source, **self.chosen)
+            for part in [made] if isinstance(made, pd.DataFrame) else made:
+                yield _typed(part, self.columns)
 
     def table(self, source: Source) -> pd.DataFrame:
         """The rows as one frame; its columns are named by key."""

@@ -82,7 +82,8 @@ def evaluate(source: Source) -> list[Outcome]:
 
     load_folder(__name__)
     run = Run(source)
-    found = [judge(each, run) for each in RULES.values()]
+    with source.store.sound():
+        found = [judge(each, run) for each in RULES.values()]
 
     def rank(outcome: Outcome) -> tuple[int, int, str]:
         if outcome.finding is not None:

@@ -128,7 +128,8 @@ class Pool:
         store = store or Guarded(self.path)
         store.deadline = deadline
         try:
-            yield store
+            with store.sound():
+                yield store
         finally:
             store.deadline = None
             with self._lock:

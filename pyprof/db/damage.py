@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What no profile database holds though SQLite would let it: what is wrong with a file with which work has failed.
+
+It looks at all rows, which takes as long as reading them: nobody asks before something has failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+_STORED = {"INTEGER": "'integer'", "REAL": "'real', 'integer'", "TEXT": "'text'"}
+# Columns that are numbers of rows of another table: those that have its name, and names.
+_REFERENCES = {"worker", "thread", "operator", "stack", "geometry", "site", "iteration_set", "aggregation"}
+_NAMES = dict.fromkeys(("api", "io"), "string") | dict.fromkeys(
+    ("event", "event_block", "op_kernel_stat"), "kernel_name"
+)
+_TOLD = {"operator": {"name", "type", "op_id"}, "string": {"text"}, "kernel_name": {"name"}}
+_FAR = 1 << 61  # ns: 73 years
+# Columns that are never NULL, with the largest value: what they number is in the code.
+_CODES = {
+    "operator": {"direction": 2, "phase": 4, "eligible": 1, "unassociated": 1}, "event": {"kind": 3},
+    "event_block": {"kind": 3}, "op_kernel_stat": {"kind": 3}, "range": {"kind": 4},
+    "iteration": {"partial": 1}, "device": {"events": 1 << 61},
+}  # fmt: skip
+
+
+def damage(
+    types: Mapping[str, Mapping[str, str]], rows: Callable[[str], list[tuple[Any, ...]]]
+) -> str | None:
+    """What is wrong; None if nothing is. `types`: the schema's tables, columns and their types; `rows` answers."""
+    return next((what for query, what in _tests(types) if rows(f"{query} limit 1")), None)
+
+
+def _tests(types: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str]]:
+    for table, columns in types.items():
+        for name, kind in columns.items():
+            wrong = f"typeof(\"{name}\") not in ({_STORED[kind]}, 'null')"
+            yield f'select 1 from "{table}" where {wrong}', f"{table} has a value of the wrong type in {name}"
+        for name, largest in _CODES.get(table, {}).items():
+            wrong = f'"{name}" is null or "{name}" not between 0 and {largest}'
+            yield f'select 1 from "{table}" where {wrong}', f"{table} has a value without a meaning in {name}"
+        for name in columns.keys() & _TOLD.get(table, set()):
+            yield f'select 1 from "{table}" where "{name}" is null', f"{table} lacks values in {name}"
+        for name in sorted(columns.keys() & {"start", "end", "dur"}):
+            wrong = f'"{name}" is null or "{name}" not between {0 if name == "dur" else -_FAR} and {_FAR}'
+            yield f'select 1 from "{table}" where {wrong}', f"{table} has no time in {name}"
+        if {"start", "end"} <= columns.keys():
+            yield f'select 1 from "{table}" where "end" < "start"', f"{table} has an end before its start"
+    for table, columns in types.items():
+        for name, kind in columns.items():
+            other = _NAMES.get(table) if name == "name" else name if name in _REFERENCES else None
+            if other is not None and kind == "INTEGER":
+                lost = f'"{name}" is not null and "{name}" not in (select id from "{other}")'
+                yield (
+                    f'select 1 from "{table}" where {lost}',
+                    f"{table} names a row that {other} does not have",
+                )
+    yield (
+        "select 1 from iteration_device where (worker, device) not in (select worker, number from device)",
+        "iteration_device names a row that device does not have",
+    )
+
+
+__all__ = ["damage"]

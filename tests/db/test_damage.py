@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Databases that hold what no profile does: figures, or a sentence that names the file; nothing else."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+import pyprof
+from pyprof.db.damage import damage
+from pyprof.db.store import Store, _types
+from tests.build import LONG, Kernel, Launch, Op, Range, Recording, call, write_capture
+
+VALUES = ("'text'", "x'00ff'", "4611686018427387904", "-1", "0.5", "null")
+PLACES = [(table, name, value) for table, columns in _types().items() for name in columns for value in VALUES]
+REPORTS = ("summary", "detail", "kernel", "iteration", "group_node", "op_type", "operator", "step_time")
+
+
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    what = Recording()
+    for i in range(3):
+        start = 1000 * i
+        what.steps.append((i, start, start + 900))
+        what.ranges.append(Range("## forward ##", start + 5, start + 500))
+        what.ops.append(Op(call("aten::mm", (4, 4), (4, 4)), start + 10, start + 100))
+        what.launches.append(Launch(start + 20, start + 30, i + 1))
+        what.kernels.append(Kernel("sgemm", start + 40, start + 90, i + 1))
+    folder = tmp_path_factory.mktemp("damage")
+    path = folder / "net_dldb.sqlite"
+    pyprof.load(write_capture(folder / "net.sqlite", what)).save(path)
+    return path
+
+
+def test_a_profile_is_sound(profile):
+    with Store(profile) as store:
+        assert damage(_types(), store.rows) is None
+
+
+@pytest.mark.counts
+def test_values_that_no_profile_has(profile, tmp_path):
+    dice = random.Random(7)
+    path = tmp_path / "odd.sqlite"
+    for table, name, value in PLACES if LONG else dice.sample(PLACES, 60):
+        shutil.copyfile(profile, path)
+        with sqlite3.connect(path) as connection:
+            try:
+                connection.execute(f'update "{table}" set "{name}" = {value}')
+            except sqlite3.IntegrityError:  # two rows of one key
+                continue
+        try:
+            prof = pyprof.load(path)
+        except pyprof.PyProfError:
+            continue
+        for report in (*REPORTS, "expert_systems") if LONG else (*dice.sample(REPORTS, 2), "expert_systems"):
+            try:
+                prof.report(report)
+            except pyprof.PyProfError as error:
+                told = str(error)
+            except Exception as error:
+                raise AssertionError((table, name, value, report)) from error
+            else:
+                continue
+            assert "odd.sqlite: " in told, (table, name, value, report)
+        prof.database.close()
