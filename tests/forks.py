@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,10 +46,11 @@ if line:
     if order["command"]:
         from pyprof.cli import main
         sys.exit(main(order["command"]))
-    sys.modules["__main__"].__dict__.update(__file__=sys.argv[0])
-    with open(sys.argv[0]) as file:
+    path = os.path.abspath(sys.argv[0])
+    sys.modules["__main__"].__dict__.update(__file__=path)
+    with open(path) as file:
         text = file.read()
-    exec(compile(text, sys.argv[0], "exec"), sys.modules["__main__"].__dict__)
+    exec(compile(text, path, "exec"), sys.modules["__main__"].__dict__)
 """
 
 
@@ -103,10 +105,11 @@ class Forks:
         return int(self._server.stdout.readline())
 
     def start(
-        self, folder: Path, source: str | Path, *command: str, prelude: str = "", **environment: str
-    ) -> Program:
-        """Start a script, or a text as the script net.py, in a folder; with a command (`run`, options), under
-        `pyprof`."""
+        self, folder: Path, source: str | Path, *command: str, prelude: str = "",
+        arguments: Sequence[str] = (), **environment: str,
+    ) -> Program:  # fmt: skip
+        """Start a script, or a text as the script net.py, with its arguments in a folder; with a command (`run`,
+        options), under `pyprof`."""
         script = str(source)
         if isinstance(source, str):
             script = "net.py"
@@ -115,7 +118,7 @@ class Forks:
         out, err = (self._logs / f"{self._count}.{name}" for name in ("out", "err"))
         pid = self.order(
             folder=str(folder), stdout=str(out), stderr=str(err), environment=environment, prelude=prelude,
-            argv=[script], command=[*command, script] if command else [],
+            argv=[script, *arguments], command=[*command, script, *arguments] if command else [],
         )  # fmt: skip
         return Program(self, pid, out, err)
 
