@@ -113,7 +113,9 @@ class Forks:
         script = str(source)
         if isinstance(source, str):
             script = "net.py"
-            (folder / script).write_text(source)
+            path = folder / script
+            if not path.exists() or path.read_text() != source:  # another one may be reading it
+                path.write_text(source)
         self._count += 1
         out, err = (self._logs / f"{self._count}.{name}" for name in ("out", "err"))
         pid = self.order(

@@ -59,11 +59,11 @@ def ranks(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Path:
     if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
         pytest.skip("torch without gloo")
     folder = tmp_path_factory.mktemp("ranks")
-    started = [
-        forks.start(folder, f"from {__package__} import distributed_features\n"
-                    f"from pathlib import Path\ndistributed_features.main({rank}, {WORLD}, Path.cwd())\n")
-        for rank in range(WORLD)
-    ]  # fmt: skip
+    source = (
+        f"import sys\nfrom pathlib import Path\nfrom {__package__} import distributed_features\n"
+        f"distributed_features.main(int(sys.argv[1]), {WORLD}, Path.cwd())\n"
+    )
+    started = [forks.start(folder, source, arguments=[str(rank)]) for rank in range(WORLD)]
     for program in started:
         assert program.wait() == 0, program.stderr
     return folder
