@@ -7,6 +7,8 @@ PYTHON ?= python3
 JOBS ?= 2
 BIN := .venv/bin
 STAMP := .venv/.installed
+# Many processes import the same packages: each would compile them again where the variable is set.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo page test test-long test-all lint format bench clean
 

@@ -7,16 +7,22 @@ repository). Tests that need it take the fixture `data`; without the folder they
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
+from tests.forks import Forks
+
 ROOT = Path(__file__).resolve().parent.parent
 LONG = os.environ.get("PYPROF_LONG", "") not in ("", "0")
+
+# Modules stay: until all are collected there is nothing to free, and later collections need not look at them.
+gc.disable()
 
 # The test processes share the cores: threads of torch would only wait for each other. Before anything imports torch.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -42,6 +48,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="long: runs with PYPROF_LONG=1 (make test-all)"))
 
 
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name each reason to skip once, with the number of tests it skipped."""
     skipped = terminalreporter.stats.get("skipped", [])
@@ -63,6 +75,14 @@ def data() -> Path:
     if not folder.is_dir():
         pytest.skip("no recordings of others: set PYPROF_TEST_DATA to their folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """Programs that are forked from one process that has torch."""
+    server = Forks(tmp_path_factory.mktemp("logs"))
+    yield server
+    server.close()
 
 
 @pytest.fixture

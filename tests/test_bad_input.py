@@ -210,7 +210,7 @@ def test_a_file_cut_off_that_claims_to_be_whole(format_, attempt, tmp_path):
 def test_bytes_that_changed_on_the_way(format_, attempt, tmp_path):
     data = WRITERS[format_](tmp_path / "whole").read_bytes()
     path = tmp_path / "net.sqlite"
-    for seed in range(1500 if LONG else 40):
+    for seed in range(1500 if LONG else 25):
         dice = random.Random(f"{format_} {seed}")
         damaged = bytearray(data)
         # In the first page too, where tables are declared: there most changes are noticed.
@@ -231,7 +231,7 @@ def test_columns_that_hold_anything(format_, attempt, tmp_path):
     source = WRITERS[format_](tmp_path / "whole")
     path = tmp_path / "net.sqlite"
     for table, columns in tables_of(source).items():
-        few = zip([columns, columns[::2], columns[1::2], columns, columns[::3]], ODD[1:])
+        few = zip([columns[::2], columns[1::2], columns], ODD[1:])
         every = ((group, value) for group in [columns, *([c] for c in columns)] for value in ODD)
         for group, value in every if LONG else few:
             build.rewrite(source, path, {table: dict.fromkeys(group, value)})
@@ -370,7 +370,7 @@ def test_a_line_of_net_dict_that_is_none_is_named(line, tmp_path, capsys):
 def test_a_net_dict_with_letters_changed(format_, tmp_path, capsys):
     text = "".join(f"{row}\n" for row in build.read(WRITERS[format_](tmp_path / "f")))
     path = tmp_path / "net.dict"
-    for seed in range(2000 if LONG else 60):
+    for seed in range(2000 if LONG else 30):
         dice = random.Random(f"{format_} {seed}")
         letters = list(text)
         for place in dice.sample(range(len(text)), dice.choice([1, 2, 5])):

@@ -20,6 +20,7 @@ def run(root: Path, script: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_each_stage_of_parse_is_measured(root: Path, tmp_path: Path) -> None:
     printed = run(
         root, "parse.py", "--sizes", "1000", "--variants", "0", "--rounds", "1", "--folder", str(tmp_path)
@@ -70,7 +71,10 @@ def test_the_same_options_generate_the_same_file(root: Path, tmp_path: Path) -> 
     assert filecmp.cmp(first, second, shallow=False)
 
 
-@pytest.mark.parametrize("option", ["--distinct", "--distinct-shapes", "--string-ids"])
+@pytest.mark.parametrize(
+    "option",
+    ["--distinct", *(pytest.param(o, marks=pytest.mark.long) for o in ("--distinct-shapes", "--string-ids"))],
+)
 def test_variants_differ_in_their_texts_only(root: Path, tmp_path: Path, option: str) -> None:
     plain, variant = tmp_path / "plain.sqlite", tmp_path / "variant.sqlite"
     run(root, "gen_nsys.py", str(plain), "--kernels", "2000")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import csv
 import io
-import subprocess
 import sys
 import threading
 import types
@@ -539,10 +538,9 @@ def script(tmp_path_factory):
     return path
 
 
-def test_the_command_prints_totals_by_module(script):
-    words = [sys.executable, "-m", "pyprof", "estimate", "--depth", "2", str(script), "--csv", "x"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 3, done.stderr
+def test_the_command_prints_totals_by_module(script, forks):
+    code, done = forks.run(script.parent, script, "estimate", "--depth", "2", arguments=["--csv", "x"])
+    assert code == 3, done.stderr
     said, heading, *lines, rule, total = done.stdout.splitlines()
     assert said == "['--csv', 'x']", "what follows the script is the script's"
     assert heading.split() == [

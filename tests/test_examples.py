@@ -7,19 +7,25 @@ FLOPs are derived here by hand from the shapes in the scripts (a fused multiply-
 from __future__ import annotations
 
 import csv
+import io
 import os
+import socket
 import subprocess
 import sys
 from collections import Counter
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
-from pyprof.parse import formats
+from pyprof.parse import formats, parse
+from pyprof.prof import prof
+from tests.forks import Forks
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
 OF_ONE = [name for name in EXAMPLES if name != "ddp.py"]  # those of one process and one recording
+FIRST = "simple.py"
 TRAINED = {"lenet.py", "transformer.py", "resnet50.py"}  # those with an optimizer
 COLUMNS = ("idx", "dir", "phase", "mod", "op", "module", "trace", "layer", "params", "sil", "flops", "bytes")
 
@@ -48,24 +54,41 @@ def line_of(name: str, text: str) -> str:
     return f"{name}:{number}"
 
 
+def rows_of(path: Path, folder: Path, scripts: bool) -> list[dict[str, str]]:
+    """What parse and prof say of a recording; as scripts, in processes of their own, or in this one."""
+    options = ["--csv", "-c", ",".join(COLUMNS), "net.dict"]
+    if scripts:
+        done = python(ROOT / "pyprof/parse/parse.py", path, "-o", "net.dict", cwd=folder)
+        assert done.returncode == 0, done.stderr
+        done = python(ROOT / "pyprof/prof/prof.py", *options, cwd=folder)
+        assert done.returncode == 0, done.stderr
+        text = done.stdout
+    else:
+        assert parse.main([str(path), "-o", str(folder / "net.dict")]) == 0
+        with redirect_stdout(io.StringIO()) as said:
+            assert prof.main([*options[:-1], str(folder / "net.dict")]) == 0
+        text = said.getvalue()
+    _, *lines = csv.reader(text.splitlines())
+    return [dict(zip(COLUMNS, line, strict=True)) for line in lines]
+
+
 @pytest.fixture(scope="module")
-def table(tmp_path_factory):
-    """Record an example, parse the recording and return the rows of prof as dictionaries; each once."""
+def table(tmp_path_factory, forks):
+    """Record an example and return the rows of prof as dictionaries; each once. The first as a user does, with three
+    commands; the others in forks of a process that has torch."""
     done: dict[str, list[dict[str, str]]] = {}
 
     def rows(name: str) -> list[dict[str, str]]:
         if name not in done:
             folder = tmp_path_factory.mktemp("example")
-            run = python("-m", "pyprof", "run", "-o", "net.sqlite", ROOT / "examples" / name, cwd=folder)
-            assert run.returncode == 0, run.stderr
-            parse = python(ROOT / "pyprof/parse/parse.py", "net.sqlite", "-o", "net.dict", cwd=folder)
-            assert parse.returncode == 0, parse.stderr
-            prof = python(
-                ROOT / "pyprof/prof/prof.py", "--csv", "-c", ",".join(COLUMNS), "net.dict", cwd=folder
-            )
-            assert prof.returncode == 0, prof.stderr
-            _, *lines = csv.reader(prof.stdout.splitlines())
-            done[name] = [dict(zip(COLUMNS, line, strict=True)) for line in lines]
+            script, words = ROOT / "examples" / name, ("run", "-o", "net.sqlite")
+            if name == FIRST:
+                run = python("-m", "pyprof", *words, script, cwd=folder)
+                assert run.returncode == 0, run.stderr
+            else:
+                code, program = forks.run(folder, script, *words, CUDA_VISIBLE_DEVICES="")
+                assert code == 0, program.stderr
+            done[name] = rows_of(folder / "net.sqlite", folder, scripts=name == FIRST)
         return done[name]
 
     return rows
@@ -83,9 +106,9 @@ def flops(rows: list[dict[str, str]], **where: str) -> list[int]:
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.long) if name == "ddp.py" else name for name in EXAMPLES]
 )
-def test_runs_alone(name, tmp_path):
-    run = python(ROOT / "examples" / name, cwd=tmp_path)
-    assert run.returncode == 0, run.stderr
+def test_runs_alone(name, tmp_path, forks):
+    code, run = forks.run(tmp_path, ROOT / "examples" / name, CUDA_VISIBLE_DEVICES="")
+    assert code == 0, run.stderr
     assert run.stdout.startswith(f"{name.removesuffix('.py')} on cpu: ")
     assert not [
         line for line in run.stderr.splitlines() if not line.startswith("pyprof: nothing was recorded.")
@@ -199,19 +222,36 @@ def test_compiled_modules_name_the_line_that_called_them(table):
     assert lines == {line_of("jit.py", "y = scripted(x)"), line_of("jit.py", "z = traced(y)")}
 
 
-def run_ddp(way: str, folder: Path) -> None:
+def run_ddp(way: str, folder: Path, forks: Forks) -> None:
     """Both ranks of examples/ddp.py: started by itself or by torchrun, recorded by a variable or by `pyprof run`."""
-    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    words: dict[str, tuple[str | Path, ...]] = {
-        "itself": ("-m", "pyprof", "run", "-o", "net.sqlite"),
-        "itself, variable": (),
-        "torchrun": (*launcher, "-m", "pyprof", "run", "-o", "net.sqlite"),
-        "torchrun, variable": launcher,
-    }
-    variables = {"PYPROF_OUTPUT": "net.sqlite"} if "variable" in way else {}
-    run = python(*words[way], ROOT / "examples" / "ddp.py", cwd=folder, **variables)
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.startswith("ddp on cpu: loss ")
+    script, words = ROOT / "examples" / "ddp.py", ("run", "-o", "net.sqlite")
+    if way == "as torchrun":  # its variables, without its seconds
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            given = {
+                "MASTER_PORT": str(probe.getsockname()[1]),
+                "MASTER_ADDR": "127.0.0.1",
+                "WORLD_SIZE": "2",
+            }
+        ranks = [
+            forks.start(folder, script, *words, RANK=rank, LOCAL_RANK=rank, CUDA_VISIBLE_DEVICES="", **given)
+            for rank in ("0", "1")
+        ]
+        assert [rank.wait() for rank in ranks] == [0, 0], [rank.stderr for rank in ranks]
+        said = ranks[0].stdout
+    elif way == "itself":
+        code, program = forks.run(folder, script, *words, CUDA_VISIBLE_DEVICES="", PYTHONPATH=str(ROOT))
+        assert code == 0, program.stderr
+        said = program.stdout
+    else:
+        launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+        started: tuple[str | Path, ...] = launcher if "torchrun" in way else ()
+        recorded = () if "variable" in way else ("-m", "pyprof", *words)
+        variables = {"PYPROF_OUTPUT": "net.sqlite"} if "variable" in way else {}
+        run = python(*started, *recorded, script, cwd=folder, **variables)
+        assert run.returncode == 0, run.stderr
+        said = run.stdout
+    assert said.startswith("ddp on cpu: loss ")
 
 
 @pytest.mark.parametrize(
@@ -219,12 +259,13 @@ def run_ddp(way: str, folder: Path) -> None:
     [
         "itself",
         pytest.param("itself, variable", marks=pytest.mark.long),
-        "torchrun",
+        "as torchrun",
+        pytest.param("torchrun", marks=pytest.mark.long),
         pytest.param("torchrun, variable", marks=pytest.mark.long),
     ],
 )
-def test_ddp_has_a_whole_recording_of_each_rank(way, tmp_path):
-    run_ddp(way, tmp_path)
+def test_ddp_has_a_whole_recording_of_each_rank(way, tmp_path, forks):
+    run_ddp(way, tmp_path, forks)
     own = {"net.sqlite"} if way == "itself" else set()  # of the process that starts the ranks and waits
     assert {path.name for path in tmp_path.iterdir()} == {"net.rank0.sqlite", "net.rank1.sqlite"} | own
     for rank in range(2):
@@ -239,14 +280,7 @@ def test_ddp_has_a_whole_recording_of_each_rank(way, tmp_path):
         assert list(trace.steps.number) == [0, 1, 2]
         operators = Counter(trace.strings[code] for code in trace.ops.name.tolist())
         assert operators["c10d::allreduce_"] == 3 + 1  # one bucket of gradients per step, and the loss
-        parse = python(ROOT / "pyprof/parse/parse.py", path, "-o", "net.dict", cwd=tmp_path)
-        assert parse.returncode == 0, parse.stderr
-        prof = python(
-            ROOT / "pyprof/prof/prof.py", "--csv", "-c", ",".join(COLUMNS), "net.dict", cwd=tmp_path
-        )
-        assert prof.returncode == 0, prof.stderr
-        _, *lines = csv.reader(prof.stdout.splitlines())
-        rows = [dict(zip(COLUMNS, line, strict=True)) for line in lines]
+        rows = rows_of(path, tmp_path, scripts=False)
         product = 2 * 32 * 128 * 128
         assert flops(rows, module="module.0", op="linear", dir="fprop") == [product] * 3
         assert {row["phase"] for row in rows if row["op"] == "linear"} == {"forward", "backward"}

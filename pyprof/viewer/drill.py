@@ -70,11 +70,7 @@ async def launches(
         return await which.read(
             lambda source: events.following(source, iteration, operator, sort, limit, cursor, search, filter)
         )
-
-    def make(source: Source) -> Frame:
-        return events.table(source, iteration, operator)
-
-    frame = await _kept(which, ("events", iteration, operator), make)
+    frame = await _events(which, iteration, operator)
     found = await asyncio.to_thread(page, frame, offset, limit, sort, search, filter)
     at = [column.key for column in frame.columns].index("id")
     return models.Launches(
@@ -91,15 +87,10 @@ async def launches(
 
 @router.get("/launches/count")
 async def launches_count(
-    request: Request,
-    run: Run = None,
-    aggregation: AggregationId = None,
-    worker: WorkerId = None,
-    iteration: Iteration = None,
-    operator: Operator = None,
-    search: Search = "",
+    request: Request, run: Run = None, aggregation: AggregationId = None, worker: WorkerId = None,
+    iteration: Iteration = None, operator: Operator = None, search: Search = "",
     filter: Filter = [],  # noqa: B006
-) -> models.Count:
+) -> models.Count:  # fmt: skip
     """How many events /api/launches has; null where counting takes too long."""
     which = await asked(request, run, aggregation, worker)
     try:
@@ -117,6 +108,18 @@ async def _kept(which: Asked, key: tuple[Any, ...], make: Any) -> Frame:
     return found
 
 
+async def _events(which: Asked, iteration: int | None, operator: int | None) -> Frame:
+    return await _kept(
+        which, ("events", iteration, operator), lambda source: events.table(source, iteration, operator)
+    )
+
+
+async def _operators(which: Asked, number: int) -> Frame:
+    return await _kept(
+        which, ("operators", number), lambda source: tables.iteration_operators(source, number)
+    )
+
+
 @router.get("/launches/export", response_class=StreamingResponse, responses=files.ANSWER)
 async def export_launches(
     request: Request, format: Format, run: Run = None, aggregation: AggregationId = None, worker: WorkerId = None,
@@ -127,11 +130,7 @@ async def export_launches(
     which = await asked(request, run, aggregation, worker)
     title = which.opened.name
     if await which.read(lambda source: events.small(source, iteration, operator)):
-
-        def make(source: Source) -> Frame:
-            return events.table(source, iteration, operator)
-
-        frame = await _kept(which, ("events", iteration, operator), make)
+        frame = await _events(which, iteration, operator)
         return await files.of_frame(title, EVENTS, format, frame, sort, search, filter)
 
     async def write(target: str) -> None:
@@ -196,9 +195,7 @@ async def export_iteration_operators(
 ) -> StreamingResponse:  # fmt: skip
     """The operators of an iteration as a file."""
     which = await asked(request, run, aggregation, worker)
-    frame = await _kept(
-        which, ("operators", number), lambda source: tables.iteration_operators(source, number)
-    )
+    frame = await _operators(which, number)
     return await files.of_frame(which.opened.name, OPERATORS, format, frame, sort, search, filter)
 
 
@@ -217,11 +214,7 @@ async def iteration_operators(
 ) -> models.Table:
     """Operators of an iteration: one row each, with what it launched there."""
     which = await asked(request, run, aggregation, worker)
-
-    def make(source: Source) -> Frame:
-        return tables.iteration_operators(source, number)
-
-    frame = await _kept(which, ("operators", number), make)
+    frame = await _operators(which, number)
     return await asyncio.to_thread(page, frame, offset, limit, sort, search, filter)
 
 

@@ -105,45 +105,39 @@ def _system(source: Source) -> list[Figure]:
     return [one for one in _summary(source, "System Config") if one.value is not None]
 
 
-def _breakdown(key: str, title: str, unit: str, parts: Sequence[Part]) -> Breakdown:
-    known = [part.value for part in parts if part.value is not None]
+def _two(
+    key: str,
+    title: str,
+    amounts: tuple[int, int],
+    shares: tuple[Value, Value],
+    words: Sequence[tuple[str, str, str]],
+) -> Breakdown:
+    """Two parts of a time in ns, with shares in percent; words are key, heading and text of each. Both are unknown
+    where the first's share is."""
+    unknown = shares[0] is None
     return Breakdown(
-        key=key,
-        title=title,
-        unit=unit,
-        parts=list(parts),
-        total=sum(known) if len(known) == len(parts) and parts else None,
-    )
+        key=key, title=title, unit="ns", total=None if unknown else sum(amounts),
+        parts=[
+            Part(
+                key=name, heading=heading, value=None if unknown else amount, unit="ns", share=_float(of), text=text
+            )
+            for (name, heading, text), amount, of in zip(words, amounts, shares)
+        ],
+    )  # fmt: skip
 
 
 def _utilization(window: Window) -> Breakdown:
     """Busy and idle time of the devices that something ran on; the share is the mean over devices."""
-    used = value("gpu_utilization", window)
     wall = sum(device.wall for device in window.used)
     busy = sum(device.sums.get("busy", 0) for device in window.used)
-    text, other = METRICS["gpu_utilization"].text, METRICS["gpu_idle"].text
-    none = used is None
-    return _breakdown(
+    return _two(
         "gpu_utilization",
         "GPU Utilization",
-        "ns",
+        (busy, wall - busy),
+        (value("gpu_utilization", window), value("gpu_idle", window)),
         (
-            Part(
-                key="busy",
-                heading="Using GPU",
-                value=None if none else busy,
-                unit="ns",
-                share=_float(used),
-                text=text,
-            ),
-            Part(
-                key="idle",
-                heading="Idle GPU",
-                value=None if none else wall - busy,
-                unit="ns",
-                share=_float(value("gpu_idle", window)),
-                text=other,
-            ),
+            ("busy", "Using GPU", METRICS["gpu_utilization"].text),
+            ("idle", "Idle GPU", METRICS["gpu_idle"].text),
         ),
     )
 
@@ -192,30 +186,16 @@ def _kernel_time(source: Source) -> Breakdown:
 
 def _tensor_cores(window: Window) -> Breakdown:
     used = value("tc_utilization", window)
-    whole, amount = window.totals["eligible_kernel"], window.totals["eligible_tc"]
-    none, text = used is None, METRICS["tc_utilization"].text
-    rest = None if used is None else 100 - used
-    return _breakdown(
+    amount = window.totals["eligible_tc"]
+    rest = "Other kernels of the operators that tensor cores could do."
+    return _two(
         "tensor_cores",
         "Tensor Core Kernel Efficiency",
-        "ns",
+        (amount, window.totals["eligible_kernel"] - amount),
+        (used, None if used is None else 100 - used),
         (
-            Part(
-                key="tc",
-                heading="Using Tensor Cores",
-                value=None if none else amount,
-                unit="ns",
-                share=_float(used),
-                text=text,
-            ),
-            Part(
-                key="kernel",
-                heading="Not Using Tensor Cores",
-                value=None if none else whole - amount,
-                unit="ns",
-                share=_float(rest),
-                text="Other kernels of the operators that tensor cores could do.",
-            ),
+            ("tc", "Using Tensor Cores", METRICS["tc_utilization"].text),
+            ("kernel", "Not Using Tensor Cores", rest),
         ),
     )
 

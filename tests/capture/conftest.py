@@ -143,13 +143,3 @@ def torch_seed() -> None:
     import torch
 
     torch.manual_seed(0)
-
-
-@pytest.fixture(scope="module")
-def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Programs that are forked from one process that has torch."""
-    from .forks import Forks
-
-    server = Forks(tmp_path_factory.mktemp("logs"))
-    yield server
-    server.close()

@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features that need more than one process, as a program of one rank; test_features_processes.py starts the ranks.
-
-python -m tests.capture.distributed_features RANK WORLD FOLDER
-"""
+"""Features that need more than one process, as a program of one rank; test_features_processes.py starts the ranks."""
 
 from __future__ import annotations
 
 import copy
 import json
-import sys
 import warnings
 from datetime import timedelta
 from pathlib import Path
@@ -190,7 +186,3 @@ def main(rank: int, world: int, folder: Path) -> None:
             said[name] = f"{type(error).__name__}: {error}" if str(error) else "AssertionError"
     (folder / f"rank{rank}.json").write_text(json.dumps(said))
     dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 
 import pyprof
@@ -40,6 +41,10 @@ class Features(dict[str, Feature]):
             return run
 
         return add
+
+    def names(self, *long: str) -> list[Any]:
+        """Parameters of a test: all names, some of them for the long form alone."""
+        return [pytest.param(name, marks=pytest.mark.long) if name in long else name for name in self]
 
 
 def check(feature: Feature, folder: Path) -> Recorded:

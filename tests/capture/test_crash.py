@@ -22,9 +22,9 @@ from pyprof import place
 from pyprof.capture import gathered, session, window
 from pyprof.capture.collectors import kineto
 from pyprof.cli import main
+from tests.forks import KILL, Forks, Program
 
 from .conftest import Recorded
-from .forks import KILL, Forks, Program
 
 x = torch.ones(2, 2)
 

@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
+
+from tests.forks import Forks
 
 from . import distributed_features
 from .conftest import Recorded
@@ -43,7 +42,7 @@ def spawned() -> Any:
     return batches(num_workers=1, multiprocessing_context="spawn", persistent_workers=True)
 
 
-@pytest.mark.parametrize("name", features)
+@pytest.mark.parametrize("name", features.names("DataLoader with spawned workers"))
 def test_it_is_the_same_with_pyprof(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     recorded = check(features[name], tmp_path)
     assert [text for text, _ in recorded.ranges if text.startswith("enumerate(DataLoader)#")]
@@ -55,27 +54,18 @@ WORLD = 2
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def ranks(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Path:
     """A folder with what each rank said and recorded."""
     if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
         pytest.skip("torch without gloo")
     folder = tmp_path_factory.mktemp("ranks")
-    root = Path(__file__).resolve().parent.parent.parent
-    environment = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
-    command = [sys.executable, "-m", "tests.capture.distributed_features"]
-    logs = [folder / f"rank{rank}.log" for rank in range(WORLD)]
-    started = []
-    try:
-        for rank, log in enumerate(logs):
-            with log.open("w") as out:
-                words = [*command, str(rank), str(WORLD), str(folder)]
-                started.append(subprocess.Popen(words, cwd=root, env=environment, stdout=out, stderr=out))
-        for process, log in zip(started, logs):
-            assert process.wait(timeout=120) == 0, log.read_text()
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
+    source = (
+        f"import sys\nfrom pathlib import Path\nfrom {__package__} import distributed_features\n"
+        f"distributed_features.main(int(sys.argv[1]), {WORLD}, Path.cwd())\n"
+    )
+    started = [forks.start(folder, source, arguments=[str(rank)]) for rank in range(WORLD)]
+    for program in started:
+        assert program.wait() == 0, program.stderr
     return folder
 
 

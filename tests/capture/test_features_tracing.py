@@ -270,12 +270,12 @@ def functionalize() -> Any:
     return [called, torch.func.functionalize(lambda x: x.add(1).mul_(2))(torch.randn(2))]
 
 
-@pytest.mark.parametrize("name", features)
+@pytest.mark.parametrize("name", features.names("torch.compile inductor"))
 def test_it_is_the_same_with_pyprof(name: str, tmp_path: Path) -> None:
     check(features[name], tmp_path)
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.long)])
 def test_compiled_code_is_not_compiled_again_for_a_window(backend: str, tmp_path: Path) -> None:
     torch._dynamo.reset()
     counting, net, x = Counting(backend), network(), torch.randn(2, 3, 8, 8)

@@ -25,6 +25,7 @@ import pyprof
 from pyprof.capture.collectors import nvtx as ranges
 from pyprof.marker import CallMarker, LayerMarker, ModuleMarker, TraceMarker, decode
 from pyprof.model import Tensor
+from tests.forks import Forks
 
 from .. import build
 from .conftest import Recorded
@@ -795,13 +796,11 @@ def listener(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("mode", ["auto", "classic"])
-def test_a_real_listener_gets_lenet(mode: str, listener: Path, tmp_path: Path) -> None:
-    (tmp_path / "net.py").write_text(LENET)
+def test_a_real_listener_gets_lenet(mode: str, listener: Path, forks: Forks, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    done = python(
-        tmp_path, "net.py", PYPROF_NVTX=mode, NVTX_INJECTION64_PATH=str(listener), NVTX_LOG=str(log)
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    variables = {"PYPROF_NVTX": mode, "NVTX_INJECTION64_PATH": str(listener), "NVTX_LOG": str(log)}
+    code, done = forks.run(tmp_path, LENET, **variables)
+    assert (code, done.stderr) == (0, "")
     lines = [line.split("\t", 5) for line in log.read_text().splitlines()]
     registered = [line[2] for line in lines if line[0] == "registered"]
     assert len(registered) == len(set(registered))
@@ -863,7 +862,7 @@ def test_run_under_a_real_listener_writes_no_file(listener: Path, tmp_path: Path
     assert "'op': 'exp'" in (tmp_path / "log").read_text()
 
 
-def test_import_does_not_import_the_package() -> None:
-    code = "import sys, pyprof, pyprof.capture.window; print('nvtx' in sys.modules)"
-    done = python(Path(__file__).parents[2], "-c", code)
+def test_import_does_not_import_the_package(forks: Forks, tmp_path: Path) -> None:
+    source = "import sys, pyprof, pyprof.capture.window; print('nvtx' in sys.modules)"
+    _, done = forks.run(tmp_path, source)
     assert done.stdout == "False\n", done.stderr

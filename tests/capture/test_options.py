@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,13 +18,13 @@ from pyprof.capture.options import Given, options
 from pyprof.cli import main
 from pyprof.errors import UsageError
 from pyprof.parse import formats
+from tests.forks import Forks
 
 from .conftest import Recorded
 
 Record = Callable[..., Recorded]
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "options.md").read_text(encoding="utf-8")
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 ALL: dict[str, Any] = {"memory": True, "io": True, "api_backtrace": 0, "sample": "cpu"}
 TABLES = {"PYPROF_MEMORY", "PYPROF_IO", "PYPROF_API", "PYPROF_STACK", "PYPROF_SAMPLE"}
 SCRIPT = """\
@@ -95,17 +92,10 @@ def test_every_option_of_a_recording_is_on_the_page_and_in_the_help(
         assert f"`pyprof run --{name}" in PAGE
 
 
-def test_the_command_line_asks_for_all_four(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(SCRIPT)
-    words = ["run", "--memory", "--io", "--api_backtrace=0", "-s", "cpu", "train.py", "net.pt"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pyprof", *words],
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+def test_the_command_line_asks_for_all_four(forks: Forks, tmp_path: Path) -> None:
+    words = ["run", "--memory", "--io", "--api_backtrace=0", "-s", "cpu"]
+    code, done = forks.run(tmp_path, SCRIPT, *words, arguments=["net.pt"])
+    assert code == 0, done.stderr
     recorded = Recorded(tmp_path / "net.sqlite")
     facts = recorded.table("PYPROF_META")
     assert int(facts["memory.events"]) > 0
@@ -115,7 +105,7 @@ def test_the_command_line_asks_for_all_four(tmp_path: Path) -> None:
         frame
         for (frame,) in recorded.query("select value from PYPROF_STACK join StringIds s on frameId = s.id")
     ]
-    assert f"{tmp_path / 'train.py'}:4" in frames
+    assert f"{tmp_path / 'net.py'}:4" in frames
     assert not [frame for frame in frames if "/pyprof/" in frame or "runpy" in frame]
 
 
@@ -175,7 +165,7 @@ def test_what_init_asks_for_holds_for_later_windows_until_shutdown(tmp_path: Pat
     assert names(Recorded(path)) == set()
 
 
-def test_without_them_nothing_of_them_is_loaded(tmp_path: Path) -> None:
+def test_without_them_nothing_of_them_is_loaded(forks: Forks, tmp_path: Path) -> None:
     code = """
 import sys, torch, pyprof
 with pyprof.profile("net.sqlite"):
@@ -184,14 +174,8 @@ with pyprof.profile("net.sqlite"):
     torch.empty(1).item()
 print(*sorted(name for name in sys.modules if name.startswith("pyprof.capture.")))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    status, done = forks.run(tmp_path, code)
+    assert status == 0, done.stderr
     loaded = done.stdout.split()
     assert "pyprof.capture.session" in loaded
     modules = ("allocations", "file_access", "api_stacks", "sampler", "stack_rows")

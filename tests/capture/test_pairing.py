@@ -11,8 +11,6 @@ import ast
 import csv
 import gc
 import inspect
-import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -31,6 +29,7 @@ from pyprof.marker import ACCUMULATE, EVALUATE
 from pyprof.parse import formats
 from pyprof.parse.rows import rows
 from pyprof.prof import prof
+from tests.forks import Forks
 
 from .conftest import Recorded
 
@@ -319,19 +318,19 @@ def line_of(mark: str) -> int:
     return next(i for i, text in enumerate(lines, 1) if text.endswith("# LINE " + mark))
 
 
-def test_a_compiler_that_is_imported_in_the_window_is_followed(tmp_path: Path) -> None:
+def test_a_compiler_that_is_imported_in_the_window_is_followed(forks: Forks, tmp_path: Path) -> None:
     """`pyprof run` opens the window before the script imports anything, and the script compiles a plain function."""
-    script = tmp_path / "script.py"
-    script.write_text(
+    code, done = forks.run(
+        tmp_path,
         "import sys, torch\n"
         "assert 'torch._dynamo' not in sys.modules\n"
         "double = torch.compile(lambda x: x @ x, backend='aot_eager')\n"
         "double(torch.randn(3, 3))\n"
-        "assert not torch._dynamo.callback_handler.start_callbacks == []\n"
+        "assert not torch._dynamo.callback_handler.start_callbacks == []\n",
+        "run",
     )
-    path = tmp_path / "net.sqlite"
-    subprocess.run([sys.executable, "-m", "pyprof", "run", "-o", path, script], check=True)
-    found = table(path)
+    assert code == 0, done.stderr
+    found = table(tmp_path / "net.sqlite")
     assert "compile" in {row["op"][0] for row in found if row["op"]}
     assert [row["op"][0] for row in found if row["kShortName"] == "aten::mm"].count("compile") >= 1
 

@@ -19,9 +19,9 @@ import pyprof
 from pyprof.capture import ranks
 from pyprof.info import summary
 from pyprof.parse import formats
+from tests.forks import Forks
 
 from .conftest import Recorded
-from .forks import Forks
 
 x = torch.ones(2, 2)
 
@@ -166,7 +166,7 @@ if __name__ == "__main__":
     ("method", "given"),
     [
         ("fork", ""),
-        ("spawn", "output='net.sqlite'"),
+        pytest.param("spawn", "output='net.sqlite'", marks=pytest.mark.long),
         pytest.param("spawn", "", marks=pytest.mark.long),
     ],
 )

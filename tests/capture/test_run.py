@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 import pyprof
+from tests.forks import Forks
 
 from .conftest import Recorded
 
@@ -41,7 +42,6 @@ with torch.autograd.profiler.emit_nvtx():
 print("trained")
 """
 ROOT = Path(__file__).parents[2]
-RUN = "import sys; from pyprof.capture.run import run; sys.exit(run(sys.argv[1], sys.argv[2:], 'net.sqlite', 10**6))"
 
 
 class Done(NamedTuple):
@@ -82,23 +82,24 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     pyprof.shutdown()
 
 
-def test_original_script_alone_runs_and_says_how_to_record(tmp_path: Path) -> None:
-    (tmp_path / "net.py").write_text(ORIGINAL)
-    done = python(tmp_path, "net.py")
-    assert (done.returncode, done.stdout) == (0, "trained\n")
+def test_original_script_alone_runs_and_says_how_to_record(forks: Forks, tmp_path: Path) -> None:
+    code, done = forks.run(tmp_path, ORIGINAL)
+    assert (code, done.stdout) == (0, "trained\n")
     assert done.stderr.count("\n") == 1
     assert "pyprof run SCRIPT" in done.stderr
     assert os.listdir(tmp_path) == ["net.py"]
 
 
-@pytest.mark.parametrize("way", ["run", "environment"])
-def test_original_script_recorded_is_its_window(way: str, tmp_path: Path) -> None:
-    (tmp_path / "net.py").write_text(ORIGINAL)
-    if way == "run":
-        done = python(tmp_path, "-c", RUN, "net.py")
+@pytest.mark.parametrize("way", ["run", "environment", pytest.param("process", marks=pytest.mark.long)])
+def test_original_script_recorded_is_its_window(way: str, forks: Forks, tmp_path: Path) -> None:
+    if way == "process":  # which has imported nothing
+        (tmp_path / "net.py").write_text(ORIGINAL)
+        code, stdout, stderr = python(tmp_path, "-m", "pyprof", "run", "net.py")
     else:
-        done = python(tmp_path, "net.py", PYPROF_OUTPUT="net.sqlite")
-    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
+        environment = {"PYPROF_OUTPUT": "net.sqlite"} if way == "environment" else {}
+        code, done = forks.run(tmp_path, ORIGINAL, *(["run"] if way == "run" else []), **environment)
+        stdout, stderr = done.stdout, done.stderr
+    assert (code, stdout) == (0, "trained\n"), stderr
     recorded = Recorded(tmp_path / "net.sqlite")
     assert recorded.names == [
         "torch.nn.functional.conv2d",
@@ -109,7 +110,8 @@ def test_original_script_recorded_is_its_window(way: str, tmp_path: Path) -> Non
         "torch.ones_like",
         "torch.optim.SGD.step",
     ]
-    assert recorded.calls[0].user_lines == [f"{tmp_path}/net.py:15"]
+    around = way == "environment"  # a line of what forks
+    assert recorded.calls[0].user_lines[around:] == [f"{tmp_path}/net.py:15"]
     assert {op.name for op in recorded.ops} >= {"aten::mkldnn_convolution", "ConvolutionBackward0"}
     assert done.stderr.startswith("net.sqlite: ")
     assert done.stderr.count("\n") == 1

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
-import sys
 import threading
 import time
 import tracemalloc
@@ -22,6 +20,7 @@ from torch import nn
 
 import pyprof
 from pyprof.capture.patch import Patches
+from tests.forks import Forks
 
 from .conftest import Recorded
 
@@ -308,14 +307,13 @@ def test_the_users_profiler_before_a_window_and_after_it_is_whole(tmp_path: Path
     assert (recorded.names, [op.name for op in recorded.ops]) == (["torch.tanh"], ["aten::tanh"])
 
 
-def test_kineto_prints_nothing(tmp_path: Path) -> None:
+def test_kineto_prints_nothing(forks: Forks, tmp_path: Path) -> None:
     """In a process of its own: torch reads its switch once, at its first profile."""
     path = tmp_path / "net.sqlite"
     program = (
         f"import torch, pyprof\nx = torch.ones(2)\nwith pyprof.profile({str(path)!r}):\n    torch.tanh(x)\n"
     )
-    environment = {name: value for name, value in os.environ.items() if name != "KINETO_LOG_LEVEL"}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    _, done = forks.run(tmp_path, program, prelude="import os\nos.environ.pop('KINETO_LOG_LEVEL', None)\n")
     assert done.stderr == f"{path}: 1 operator, 1 call\n"
 
 

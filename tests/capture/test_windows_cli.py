@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,11 +16,11 @@ import pyprof
 from pyprof.capture.collectors import nvtx as ranges
 from pyprof.capture.plan import Plan, Steps, Times, plan
 from pyprof.cli import main
+from tests.forks import Forks
 
 from .conftest import Recorded
 from .test_nvtx import Tool
 
-ROOT = Path(__file__).parents[2]
 x = torch.ones(2, 2)
 
 
@@ -373,16 +372,11 @@ def test_schedules_that_do_not_fit_are_one_sentence(options: dict[str, int]) -> 
         pyprof.profile(**options)  # type: ignore[arg-type]
 
 
-def test_runs_into_one_folder_do_not_collide(tmp_path: Path) -> None:
-    (tmp_path / "net.py").write_text("import torch\nfor i in range(200): torch.tanh(torch.ones(2))\n")
-    command = [sys.executable, "-m", "pyprof", "run", "-o"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+def test_runs_into_one_folder_do_not_collide(forks: Forks, tmp_path: Path) -> None:
+    source = "import torch\nfor i in range(200): torch.tanh(torch.ones(2))\n"
     names = ["a.sqlite", "same.sqlite", "same.sqlite"]
-    runs = [
-        subprocess.Popen([*command, name, "net.py"], cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
-        for name in names
-    ]
-    assert [process.wait() for process in runs] == [0] * 3
+    runs = [forks.start(tmp_path, source, "run", "-o", name) for name in names]
+    assert [program.wait() for program in runs] == [0] * 3
     assert sorted(os.listdir(tmp_path)) == ["a.sqlite", "net.py", "same.sqlite"]
     for name in set(names):
         recorded = Recorded(tmp_path / name)

@@ -123,7 +123,7 @@ def test_signals_reach_the_application_and_reports_are_written(
 ):
     """To the whole group, as ctrl-C and launchers do, or to the command alone. What the group has is not passed on:
     a second SIGTERM ends what writes the recording, which takes a while."""
-    (tmp_path / "x.py").write_text(WAITING.replace("OPERATORS", "60000" if group else "1"))
+    (tmp_path / "x.py").write_text(WAITING.replace("OPERATORS", "20000" if group else "1"))
     process = start("-b", "--reports=op_type", "python", "x.py", cwd=tmp_path)
     while not (tmp_path / "ready").exists():
         assert process.poll() is None, process.communicate()
@@ -136,7 +136,9 @@ def test_signals_reach_the_application_and_reports_are_written(
 
 
 @pytest.mark.parametrize("example", ["transformer.py", pytest.param("lenet.py", marks=pytest.mark.long)])
-def test_what_a_user_of_dlprof_types(example: str, tmp_path: Path):
+def test_what_a_user_of_dlprof_types(
+    example: str, dlprof: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """Eight reports twice and a database; the recording aggregated again gives the same files."""
     words = ("--reports=all", "--formats=csv,json", "-b", "-v", "minimal")
     code, out, errors = finish(start(*words, "python", str(ROOT / "examples" / example), cwd=tmp_path))
@@ -145,7 +147,8 @@ def test_what_a_user_of_dlprof_types(example: str, tmp_path: Path):
     reports = [f"dlprof_{name}.{ending}" for name in ALL for ending in ("csv", "json")]
     assert sorted(os.listdir(tmp_path)) == sorted([*reports, "dlprof_dldb.sqlite", "nsys_profile.sqlite"])
     again = ("--nsys_database=nsys_profile.sqlite", "--output_path=again", *words)
-    code, _, errors = finish(start(*again, cwd=tmp_path))
+    monkeypatch.chdir(tmp_path)
+    code, _, errors = dlprof(*again)
     assert code == 0, errors
     assert sorted(os.listdir(tmp_path / "again")) == sorted([*reports, "dlprof_dldb.sqlite"])
     for name in reports:

@@ -11,15 +11,18 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 _SERVER = """
-import json, multiprocessing, os, signal, sys
+import gc, json, multiprocessing, os, signal, sys
 import torch, torch.distributed, numpy, sqlite3
 torch.set_num_threads(1)
+gc.collect()
+gc.freeze()  # a fork's collections would look at all of torch, and copy it
 while line := sys.stdin.readline():
     order = json.loads(line)
     if "wait" in order:
@@ -36,17 +39,18 @@ while line := sys.stdin.readline():
     multiprocessing.process.ORIGINAL_DIR = order["folder"]
     os.environ.update(order["environment"])
     sys.argv = order["argv"]
-    sys.path[0] = order["folder"]
+    sys.path[0] = os.path.dirname(os.path.join(order["folder"], order["argv"][0]))
     break
 if line:
     exec(compile(order["prelude"], "prelude", "exec"), {})
     if order["command"]:
         from pyprof.cli import main
         sys.exit(main(order["command"]))
-    sys.modules["__main__"].__dict__.update(__file__=sys.argv[0])
-    with open(sys.argv[0]) as file:
+    path = os.path.abspath(sys.argv[0])
+    sys.modules["__main__"].__dict__.update(__file__=path)
+    with open(path) as file:
         text = file.read()
-    exec(compile(text, sys.argv[0], "exec"), sys.modules["__main__"].__dict__)
+    exec(compile(text, path, "exec"), sys.modules["__main__"].__dict__)
 """
 
 
@@ -101,19 +105,26 @@ class Forks:
         return int(self._server.stdout.readline())
 
     def start(
-        self, folder: Path, source: str, *command: str, prelude: str = "", **environment: str
-    ) -> Program:
-        """Start a text as the script net.py in a folder; with a command (`run`, options), under `pyprof`."""
-        (folder / "net.py").write_text(source)
+        self, folder: Path, source: str | Path, *command: str, prelude: str = "",
+        arguments: Sequence[str] = (), **environment: str,
+    ) -> Program:  # fmt: skip
+        """Start a script, or a text as the script net.py, with its arguments in a folder; with a command (`run`,
+        options), under `pyprof`."""
+        script = str(source)
+        if isinstance(source, str):
+            script = "net.py"
+            path = folder / script
+            if not path.exists() or path.read_text() != source:  # another one may be reading it
+                path.write_text(source)
         self._count += 1
         out, err = (self._logs / f"{self._count}.{name}" for name in ("out", "err"))
         pid = self.order(
             folder=str(folder), stdout=str(out), stderr=str(err), environment=environment, prelude=prelude,
-            argv=["net.py"], command=[*command, "net.py"] if command else [],
+            argv=[script, *arguments], command=[*command, script, *arguments] if command else [],
         )  # fmt: skip
         return Program(self, pid, out, err)
 
-    def run(self, folder: Path, source: str, *command: str, **options: Any) -> tuple[int, Program]:
+    def run(self, folder: Path, source: str | Path, *command: str, **options: Any) -> tuple[int, Program]:
         """The same to its end: its exit code, and what it printed."""
         program = self.start(folder, source, *command, **options)
         return program.wait(), program

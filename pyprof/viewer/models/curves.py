@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is drawn: the roofline, memory over time, two profiles side by side."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from pyprof.viewer.models.base import Cell, Model
+from pyprof.viewer.models.tables import Table
+
+
+class Point(Model):
+    """A kernel, or an operator's kernel, on the roofline: sums over its executions whose work is known."""
+
+    id: str
+    name: str
+    operator: str | None
+    dtype: str | None
+    kind: str | None
+    calls: int
+    time: int = Field(description="ns on the device.")
+    flops: int | None
+    bytes: int | None
+    intensity: float | None = Field(description="FLOPs per byte.")
+    achieved: float | None = Field(description="FLOPs per second.")
+    bandwidth: float | None = Field(description="Bytes per second.")
+    efficiency: float | None = Field(description="Percent: the roofline's time by the time it took.")
+    tc: bool | None
+
+
+class Ceiling(Model):
+    """Peak of a device for a type."""
+
+    device: str
+    dtype: str
+    flops: float = Field(description="FLOPs per second.")
+    tensor_cores: bool
+    bandwidth: float | None
+    source: str
+
+
+class Roofline(Model):
+    """Kernels as points under the ceilings of the devices that ran them."""
+
+    points: list[Point]
+    ceilings: list[Ceiling]
+    total: int = Field(description="Points that there are; those shown are the ones that took longest.")
+    notes: list[str]
+
+
+class Curve(Model):
+    """Memory in use on a device of a worker; times and values of the same moments."""
+
+    worker: int
+    name: str
+    device: int | None = Field(description="null is the CPU.")
+    recorded: bool = Field(description="Whether values are the allocator's own; else the sum from 0.")
+    events: int = Field(
+        description="Events before thinning out: the largest and smallest of each stretch are kept."
+    )
+    time: list[int]
+    allocated: list[int]
+    reserved: list[int | None]
+    peak: int
+    peak_time: int
+
+
+class Memory(Model):
+    """Memory over time."""
+
+    curves: list[Curve]
+
+
+class Delta(Model):
+    """A figure of two profiles."""
+
+    key: str
+    heading: str
+    unit: str
+    text: str
+    base: Cell
+    other: Cell
+    delta: float | None
+
+
+class Compare(Model):
+    """Two profiles side by side."""
+
+    base: str
+    other: str
+    by: str
+    notes: list[str]
+    figures: list[Delta]
+    table: Table
