@@ -12,6 +12,7 @@ from fastapi.responses import StreamingResponse
 from pyprof.db.source import Source
 from pyprof.viewer import events, files, models, tables
 from pyprof.viewer.asking import HOUR, Asked, asked, known_parameters
+from pyprof.viewer.bars import bars
 from pyprof.viewer.files import as_report
 from pyprof.viewer.frames import Frame
 from pyprof.viewer.keys import key_operators as keys_of
@@ -175,6 +176,22 @@ async def iterations(
         last=one.last,
         longest=frame.largest("duration"),
     )
+
+
+@router.get("/iterations/bars")
+async def iteration_bars(
+    request: Request,
+    run: Run = None,
+    aggregation: AggregationId = None,
+    worker: WorkerId = None,
+    most: Annotated[
+        int | None, Query(ge=1, le=20000, description="Bars; of more iterations neighbours share one.")
+    ] = None,
+) -> models.Bars:
+    """Iterations of the aggregation's cut as bars: the mean of the workers that have one of that number."""
+    which = await asked(request, run, aggregation, worker)
+    frame = await _kept(which, ("iterations",), tables.iterations)
+    return await asyncio.to_thread(bars, frame, which.aggregation.first, which.aggregation.last, most)
 
 
 @router.get("/iterations/export", response_class=StreamingResponse, responses=files.ANSWER)

@@ -364,7 +364,7 @@ def test_twenty_levels(opened: Open, tmp_path: Any):
     session.load(write_capture(tmp_path / "deep.sqlite", recording(text))).save(tmp_path / "deep_dldb.sqlite")
     with serving(tmp_path / "deep_dldb.sqlite") as server:
         page = opened(server)
-        page.go("groups", **{"groups.open": "*"})
+        page.go("groups", **{"groups.open": "all"})
         rows = page.find("[data-table=groups] tbody tr").all()
         widths = [row.locator(".indent").bounding_box()["width"] for row in rows]
         levels = [int(row.get_attribute("aria-level")) for row in rows]
