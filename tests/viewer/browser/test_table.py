@@ -19,7 +19,7 @@ def grouped(value: int) -> str:
 
 def fill(page: Page, selector: str, text: str) -> None:
     page.find(selector).fill(text)
-    page.tab.wait_for_timeout(260)  # the page waits for the next key
+    page.tab.wait_for_timeout(100)  # the page waits for the next key
     page.settled()
 
 
