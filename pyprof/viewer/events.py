@@ -15,7 +15,7 @@ import pandas as pd
 from pyprof.db.source import Source
 from pyprof.model import DIRECTIONS, KINDS
 from pyprof.reports import Column
-from pyprof.viewer import models
+from pyprof.viewer import extremes, models
 from pyprof.viewer.frames import Frame, number_test, text_test, truth
 from pyprof.viewer.models import Cell
 from pyprof.viewer.problems import Trouble
@@ -273,21 +273,30 @@ def following(
             "parameter", f"sort {key}: more than {MOST:,} events are sorted by id, start or dur.", "sort"
         )
     down = (sort or "").startswith("-")
-    condition, values = within(source, iteration, operator)
+    _, values = within(source, iteration, operator)
     more, chosen = filtered(source, search, filters)
     total = known_count(source, values, operator)
-    values |= chosen
-    where = f"{condition} and {more}"
+    spans = [(values[f"low{n}"], values[f"high{n}"]) for n in range(len(values) // 2)]
+    where = more if operator is None else f"{more} and e.operator = :operator"
+    after = int(cursor.rpartition(".")[0]) if cursor and key == "dur" else None
+    places = _places(source, spans, operator, search, filters, sort or "", limit + 1, after)
     expression, way, beyond = _SORTS[key], "desc" if down else "asc", "<" if down else ">"
+    values |= chosen
     if cursor:
         value, _, last = cursor.rpartition(".")
         values |= {"value": int(value), "last": int(last)}
         where += f" and ({expression} {beyond} :value or {expression} = :value and e.id > :last)"
     # With + no index is used: that of starts is by device and stream, and would be walked event by event.
     order = "e.id " + way if key == "id" else f"+{expression} {way}, e.id"
-    ids = source.store.rows(
-        f"select e.id, {expression} from event e where {where} order by {order} limit {limit + 1}", values
-    )
+    ids: list[tuple[Any, ...]] = []
+    for place in places:
+        ids += source.store.rows(
+            f"select e.id, {expression} from event e where {place} and {where} order by {order} limit {limit + 1}",
+            values,
+        )
+        if key == "id" and len(ids) > limit:
+            break
+    ids.sort(key=lambda row: (-row[1] if down else row[1], row[0]))
     shown = [row[0] for row in ids[:limit]]
     rows = source.store.rows(f"{_SELECT} where e.id in ({', '.join(map(str, shown))})")
     by_id = {row[0]: row for row in _worded(source, rows)}
@@ -302,6 +311,34 @@ def following(
         total=total,
         filtered=total if more == "(1)" and operator is None else None,
     )
+
+
+def _places(
+    source: Source,
+    spans: extremes.Spans,
+    operator: int | None,
+    search: str,
+    filters: Sequence[str],
+    sort: str,
+    count: int,
+    after: int | None,
+) -> list[str]:
+    """Conditions on events, each a range of ids, outside of which none is on the page; in its order if that is of ids."""
+    if not spans:
+        return []
+    by_sums = [text for text in filters if text.partition(":")[0] in _SUMMED]
+    about, values = filtered(source, search, by_sums)
+    if operator is not None:
+        about, values = f"{about} and e.operator = :operator", values | {"operator": operator}
+    near, more = None, ""
+    if sort.endswith("dur") and len(by_sums) == len(filters):
+        near = extremes.near(source, spans, about, values, sort.startswith("-"), count, after)
+    if near is not None:
+        more, spans = f" and {near.condition}", near.spans
+    elif about != "(1)":
+        spans = extremes.holding(source, spans, about, values)
+    places = [f"e.id >= {low} and e.id < {high}{more}" for low, high in spans]
+    return places[::-1] if sort == "-id" else places
 
 
 def counted(

@@ -18,7 +18,7 @@ from pyprof.rules import evaluate
 from pyprof.viewer.curves import thinned
 from tests.build import recording, write_capture
 from tests.reports.test_memory import event, load, op
-from tests.viewer.conftest import HOSTILE, MM, RELU, STEPS, serving
+from tests.viewer.conftest import HOSTILE, MM, RELU, STEPS, serving, steps
 
 KERNELS = sum(70 + 30 + i + 12 + 8 + i for i in range(STEPS))
 TC = 70 * STEPS
@@ -257,7 +257,9 @@ DURATIONS = sorted(d for i in range(STEPS) for d in (70, 30 + i, 12, 8 + i, 25))
 def pages(client, **parameters):
     rows, cursor = [], None
     while True:
-        found = client.json("/api/launches", limit=10, **parameters, **({"cursor": cursor} if cursor else {}))
+        found = client.json(
+            "/api/launches", **{"limit": 10} | parameters, **({"cursor": cursor} if cursor else {})
+        )
         assert not found["paged"]
         keys = [column["key"] for column in found["columns"]]
         rows += [dict(zip(keys, row)) for row in found["rows"]]
@@ -275,6 +277,42 @@ def test_many_events_follow_a_cursor(made, many, sort):
         assert values == sorted(values, reverse=(sort or "").startswith("-"))
         assert len({row["id"] for row in rows}) == 5 * STEPS
         assert sorted(row["dur"] for row in rows) == DURATIONS
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_the_longest_of_many_events(tmp_path, many, monkeypatch, size):
+    """Blocks of 2 and 16 events; of all, and of a part of the iterations, whose ends are within blocks."""
+    from pyprof.db import blocks
+    from pyprof.db.aggregate import aggregate
+    from pyprof.db.store import Store
+    from pyprof.viewer import extremes
+
+    monkeypatch.setattr(blocks, "SHIFT", size)
+    looked = []
+    real = extremes.near
+    monkeypatch.setattr(extremes, "near", lambda *asked: looked.append(found := real(*asked)) or found)
+    path = tmp_path / "net_dldb.sqlite"
+    session.load(write_capture(tmp_path / "net.sqlite", steps(40))).save(path)
+    with Store(path) as store:
+        number = aggregate(store, 3, 36, None).id
+    every = [(d, 5 * i + n) for i in range(40) for n, d in enumerate((70, 30 + i, 12, 8 + i, 25))]
+    few = (
+        ([], range(5)),
+        (["kind:kernel"], range(4)),
+        (["kernel:volta_sgemm"], [1]),
+        (["type:mm", "kernel:h884"], [0]),
+    )
+    with serving(path) as client:
+        for aggregation, inside in ((1, every), (number, every[15:185])):
+            for sort, key in (
+                ("-dur", lambda one: (-one[0], one[1])), ("dur", lambda one: one), ("id", lambda one: one[1]),
+                ("-id", lambda one: -one[1]),
+            ):  # fmt: skip
+                for filters, kept in few:
+                    rows = pages(client, sort=sort, filter=filters, aggregation=aggregation)
+                    wanted = sorted((one for one in inside if one[1] % 5 in kept), key=key)
+                    assert [row["id"] for row in rows] == [place for _, place in wanted], (sort, filters)
+    assert any(looked)
 
 
 # The conditions of test_reports.test_filters, by the dictionary and in SQL.
