@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import StreamingResponse
 
 from pyprof.db.source import Source
-from pyprof.viewer import events, files, models, tables
+from pyprof.viewer import events, files, many, models, tables
 from pyprof.viewer.asking import HOUR, Asked, asked, known_parameters
 from pyprof.viewer.bars import bars
 from pyprof.viewer.files import as_report
@@ -69,7 +69,7 @@ async def launches(
     which = await asked(request, run, aggregation, worker)
     if not await which.read(lambda source: events.small(source, iteration, operator)):
         return await which.read(
-            lambda source: events.following(source, iteration, operator, sort, limit, cursor, search, filter)
+            lambda source: many.following(source, iteration, operator, sort, limit, cursor, search, filter)
         )
 
     def make(source: Source) -> Frame:

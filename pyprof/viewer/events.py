@@ -15,11 +15,11 @@ import pandas as pd
 from pyprof.db.source import Source
 from pyprof.model import DIRECTIONS, KINDS
 from pyprof.reports import Column
-from pyprof.viewer import extremes, models
+from pyprof.viewer import models
 from pyprof.viewer.frames import Frame, number_test, text_test, truth
 from pyprof.viewer.models import Cell
 from pyprof.viewer.problems import Trouble
-from pyprof.viewer.tables import columns_of, framed
+from pyprof.viewer.tables import framed
 from pyprof.viewer.tasks import MOST
 
 
@@ -85,15 +85,14 @@ COLUMNS = (
         ("worker", "name", "id >> 40"),
     ),
 )
-_SUMMED = {"kernel", "name", "type", "op_id", "kind"}  # what op_kernel_stat has under the same names
+SUMMED = {"kernel", "name", "type", "op_id", "kind"}  # what op_kernel_stat has under the same names
 _PART = 20_000  # events of a part of a file
 _BY_KEY = {shown.column.key: shown for shown in COLUMNS}
 _PLACE = {shown.column.key: place for place, shown in enumerate(COLUMNS)}
-_SORTS = {"id": "e.id", "start": "e.start", "dur": "e.dur"}
 _NUMBERS = ("id", "start", "dur", "device", "stream", "flops", "bytes")  # of the event itself
 _TABLES = """from event e left join api a on a.id = e.api join operator p on p.id = e.operator
 join kernel_name n on n.id = e.name left join geometry g on g.id = e.geometry join worker w on w.id = e.id >> 40"""
-_SELECT = f"select {', '.join(shown.expression for shown in COLUMNS)} {_TABLES}"
+SELECT = f"select {', '.join(shown.expression for shown in COLUMNS)} {_TABLES}"
 Values = dict[str, Any]
 
 
@@ -157,17 +156,17 @@ def _few(source: Source) -> bool:
 def table(source: Source, iteration: int | None, operator: int | None) -> Frame:
     """All events of an iteration, an operator, or a small recording."""
     condition, values = within(source, iteration, operator)
-    rows = source.store.rows(f"{_SELECT} where {condition} order by e.id", values)
-    return framed(_worded(source, rows), [shown.column for shown in COLUMNS])
+    rows = source.store.rows(f"{SELECT} where {condition} order by e.id", values)
+    return framed(worded(source, rows), [shown.column for shown in COLUMNS])
 
 
 def one(source: Source, number: int) -> list[tuple[Column, Cell]]:
     """An event with its columns."""
-    rows = _worded(source, source.store.rows(f"{_SELECT} where e.id = ?", (number,)))
+    rows = worded(source, source.store.rows(f"{SELECT} where e.id = ?", (number,)))
     return list(zip((shown.column for shown in COLUMNS), rows[0]))
 
 
-def _worded(source: Source, rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+def worded(source: Source, rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
     """Rows with what codes stand for."""
     import numpy as np
 
@@ -256,91 +255,6 @@ def _of_numbers(shown: Shown, condition: str, number: int, values: Values) -> st
     return " and ".join(parts)
 
 
-def following(
-    source: Source,
-    iteration: int | None,
-    operator: int | None,
-    sort: str | None,
-    limit: int,
-    cursor: str | None,
-    search: str,
-    filters: Sequence[str],
-) -> models.Launches:
-    """A page of many events. Raises Trouble for a column that they cannot be sorted by."""
-    key = (sort or "id").removeprefix("-")
-    if key not in _SORTS:
-        raise Trouble(
-            "parameter", f"sort {key}: more than {MOST:,} events are sorted by id, start or dur.", "sort"
-        )
-    down = (sort or "").startswith("-")
-    _, values = within(source, iteration, operator)
-    more, chosen = filtered(source, search, filters)
-    total = known_count(source, values, operator)
-    spans = [(values[f"low{n}"], values[f"high{n}"]) for n in range(len(values) // 2)]
-    where = more if operator is None else f"{more} and e.operator = :operator"
-    after = int(cursor.rpartition(".")[0]) if cursor and key == "dur" else None
-    places = _places(source, spans, operator, search, filters, sort or "", limit + 1, after)
-    expression, way, beyond = _SORTS[key], "desc" if down else "asc", "<" if down else ">"
-    values |= chosen
-    if cursor:
-        value, _, last = cursor.rpartition(".")
-        values |= {"value": int(value), "last": int(last)}
-        where += f" and ({expression} {beyond} :value or {expression} = :value and e.id > :last)"
-    # With + no index is used: that of starts is by device and stream, and would be walked event by event.
-    order = "e.id " + way if key == "id" else f"+{expression} {way}, e.id"
-    ids: list[tuple[Any, ...]] = []
-    for place in places:
-        ids += source.store.rows(
-            f"select e.id, {expression} from event e where {place} and {where} order by {order} limit {limit + 1}",
-            values,
-        )
-        if key == "id" and len(ids) > limit:
-            break
-    ids.sort(key=lambda row: (-row[1] if down else row[1], row[0]))
-    shown = [row[0] for row in ids[:limit]]
-    rows = source.store.rows(f"{_SELECT} where e.id in ({', '.join(map(str, shown))})")
-    by_id = {row[0]: row for row in _worded(source, rows)}
-    cells: list[list[Cell]] = [by_id[id_] for id_ in shown]
-    return models.Launches(
-        columns=columns_of([one.column for one in COLUMNS]),
-        rows=cells,
-        ids=shown,
-        offset=0,
-        next=f"{ids[limit - 1][1]}.{ids[limit - 1][0]}" if len(ids) > limit else None,
-        paged=False,
-        total=total,
-        filtered=total if more == "(1)" and operator is None else None,
-    )
-
-
-def _places(
-    source: Source,
-    spans: extremes.Spans,
-    operator: int | None,
-    search: str,
-    filters: Sequence[str],
-    sort: str,
-    count: int,
-    after: int | None,
-) -> list[str]:
-    """Conditions on events, each a range of ids, outside of which none is on the page; in its order if that is of ids."""
-    if not spans:
-        return []
-    by_sums = [text for text in filters if text.partition(":")[0] in _SUMMED]
-    about, values = filtered(source, search, by_sums)
-    if operator is not None:
-        about, values = f"{about} and e.operator = :operator", values | {"operator": operator}
-    near, more = None, ""
-    if sort.endswith("dur") and len(by_sums) == len(filters):
-        near = extremes.near(source, spans, about, values, sort.startswith("-"), count, after)
-    if near is not None:
-        more, spans = f" and {near.condition}", near.spans
-    elif about != "(1)":
-        spans = extremes.holding(source, spans, about, values)
-    places = [f"e.id >= {low} and e.id < {high}{more}" for low, high in spans]
-    return places[::-1] if sort == "-id" else places
-
-
 def counted(
     source: Source, iteration: int | None, operator: int | None, search: str, filters: Sequence[str]
 ) -> models.Count:
@@ -351,7 +265,7 @@ def counted(
     if more == "(1)":
         return models.Count(total=total, filtered=total)
     keys = {text.partition(":")[0] for text in filters}
-    if iteration is None and keys <= _SUMMED:  # the sums of the aggregation tell, without a look at events
+    if iteration is None and keys <= SUMMED:  # the sums of the aggregation tell, without a look at events
         one = {"aggregation": source.aggregation.id, "worker": source.worker, "operator": operator}
         rows = source.store.rows(
             f"""select coalesce(sum(calls), 0) from op_kernel_stat e where e.aggregation = :aggregation and {more}
@@ -371,10 +285,10 @@ def parts(
     columns, last = [shown.column for shown in COLUMNS], -1
     while True:
         rows = source.store.rows(
-            f"{_SELECT} where {condition} and {more} and e.id > :last order by e.id limit {_PART}",
+            f"{SELECT} where {condition} and {more} and e.id > :last order by e.id limit {_PART}",
             values | chosen | {"last": last},
         )
-        frame = framed(_worded(source, rows), columns)
+        frame = framed(worded(source, rows), columns)
         yield frame.pandas(frame.select())
         if len(rows) < _PART:
             return

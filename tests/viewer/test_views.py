@@ -285,12 +285,12 @@ def test_the_longest_of_many_events(tmp_path, many, monkeypatch, size):
     from pyprof.db import blocks
     from pyprof.db.aggregate import aggregate
     from pyprof.db.store import Store
-    from pyprof.viewer import extremes
+    from pyprof.viewer import many as module
 
     monkeypatch.setattr(blocks, "SHIFT", size)
     looked = []
-    real = extremes.near
-    monkeypatch.setattr(extremes, "near", lambda *asked: looked.append(found := real(*asked)) or found)
+    real = module.near
+    monkeypatch.setattr(module, "near", lambda *asked: looked.append(found := real(*asked)) or found)
     path = tmp_path / "net_dldb.sqlite"
     session.load(write_capture(tmp_path / "net.sqlite", steps(40))).save(path)
     with Store(path) as store:
