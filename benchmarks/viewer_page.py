@@ -140,7 +140,7 @@ class Tables:
         for key in sorts:
             for _ in range(3):  # down, up, down
                 self.do("sort", name, f"{here} [data-sort={key}]")
-        for text in (search[:1], search, ""):
+        for text in (search, ""):
             self.do("search", name, f"{here} input[type=search]", "type", text)
         if filter:
             for text in (filter[1], ""):

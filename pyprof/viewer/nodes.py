@@ -30,8 +30,11 @@ def groups(source: Source) -> tuple[dict[str, Any], pa.Table]:
     operator hangs on the longest group that it begins with."""
     from pyprof.viewer.tasks import table
 
+    columns = columns_of("groups")
+    wanted = {"name", "op_id", *(column.key for column in columns)}
+    detail = find("detail")
     told, tree = table(find("group_node"), source)
-    more, ops = table(find("detail"), source)
+    more, ops = table(detail._replace(columns=tuple(c for c in detail.columns if c.key in wanted)), source)
     paths: list[str] = tree.column("name").to_pylist()
     place = {path: number for number, path in enumerate(paths)}
     parent = [_above(path, place) for path in paths]
@@ -43,8 +46,8 @@ def groups(source: Source) -> tuple[dict[str, Any], pa.Table]:
         names.append(path.rpartition("/")[2] or path)
         paths.append(f"{path} {op_id}")
     group = [True] * tree.num_rows + [False] * ops.num_rows
-    parts = columns_of("groups"), (tree, ops)
-    return {"complete": told["complete"] and more["complete"]}, _made(paths, names, parent, group, *parts)
+    complete = told["complete"] and more["complete"]
+    return {"complete": complete}, _made(paths, names, parent, group, columns, (tree, ops))
 
 
 def _above(path: str, place: dict[str, int]) -> int:
