@@ -180,6 +180,7 @@ def look(database: Path, folder: Path, rounds: int) -> None:
         tree = make(folder, NODES, "tree", "--distinct-shapes")
         with viewer(tree, folder) as (_, url, _):
             page = viewer_page.Tables(one, url)
+            page.go("overview")
             begin = time.perf_counter()
             page.go("groups")
             verdict(f"tree: open, {page.tab.inner_text('[data-table=groups] [data-showing]')}",

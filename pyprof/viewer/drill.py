@@ -104,7 +104,7 @@ async def launches_count(
     """How many events /api/launches has; null where counting takes too long."""
     which = await asked(request, run, aggregation, worker)
     try:
-        return await which.read(lambda source: events.counted(source, iteration, operator, search, filter))
+        return await which.read(lambda source: many.counted(source, iteration, operator, search, filter))
     except Trouble as trouble:
         if trouble.type != "slow":
             raise

@@ -15,7 +15,6 @@ import pandas as pd
 from pyprof.db.source import Source
 from pyprof.model import DIRECTIONS, KINDS
 from pyprof.reports import Column
-from pyprof.viewer import models
 from pyprof.viewer.frames import Frame, number_test, text_test, truth
 from pyprof.viewer.models import Cell
 from pyprof.viewer.problems import Trouble
@@ -85,7 +84,6 @@ COLUMNS = (
         ("worker", "name", "id >> 40"),
     ),
 )
-SUMMED = {"kernel", "name", "type", "op_id", "kind"}  # what op_kernel_stat has under the same names
 _PART = 20_000  # events of a part of a file
 _BY_KEY = {shown.column.key: shown for shown in COLUMNS}
 _PLACE = {shown.column.key: place for place, shown in enumerate(COLUMNS)}
@@ -189,9 +187,9 @@ def worded(source: Source, rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
     return out
 
 
-def filtered(source: Source, search: str, filters: Sequence[str]) -> tuple[str, Values]:
-    """Filters as a condition on events: texts through their dictionaries. Raises Trouble for what only a table in
-    memory can filter by."""
+def filtered(source: Source, search: str, filters: Sequence[str], block: bool = False) -> tuple[str, Values]:
+    """Filters as a condition on events: texts through their dictionaries. `block`: on sums over blocks, one that every
+    sum fulfils that has such events. Raises Trouble for what only a table in memory can filter by."""
     parts, values = ["1"], Values()
     for number, text in enumerate(filters):
         key, colon, condition = text.partition(":")
@@ -214,7 +212,8 @@ def filtered(source: Source, search: str, filters: Sequence[str]) -> tuple[str, 
             numbers = [str(code) for code, name in enumerate(KINDS) if test(name)]
             parts.append(f"e.kind in ({', '.join(numbers)})")
         elif key in _NUMBERS:
-            parts.append(_of_numbers(shown, condition, number, values))
+            most, least = ("e.gpu_max", "e.gpu_min") if block else (shown.expression, shown.expression)
+            parts.append(_of_numbers(most, least, shown.column.unit, condition, number, values))
         else:
             raise Trouble(
                 "parameter",
@@ -237,43 +236,23 @@ def _of_texts(source: Source, dictionary: tuple[str, str, str] | None, test: Any
     return f"e.{number} in ({', '.join(found)})"  # numbers of ours
 
 
-def _of_numbers(shown: Shown, condition: str, number: int, values: Values) -> str:
+def _of_numbers(most: str, least: str, unit: str, condition: str, number: int, values: Values) -> str:
+    """`most` is compared with a lower bound, `least` with an upper one."""
     if condition.strip() in ("?", "!?"):
-        return f"{shown.expression} is {'not ' if condition.strip() == '!?' else ''}null"
-    bounds = number_test(condition, shown.column.unit)
+        return f"{least} is {'not ' if condition.strip() == '!?' else ''}null"
+    bounds = number_test(condition, unit)
     if bounds is None:
-        bounds = number_test(f"={condition}", shown.column.unit)
+        bounds = number_test(f"={condition}", unit)
     assert bounds is not None
     low, high, low_in, high_in = bounds
     parts = []
     if low > float("-inf"):
         values[f"from{number}"] = low
-        parts.append(f"{shown.expression} {'>=' if low_in else '>'} :from{number}")
+        parts.append(f"{most} {'>=' if low_in else '>'} :from{number}")
     if high < float("inf"):
         values[f"to{number}"] = high
-        parts.append(f"{shown.expression} {'<=' if high_in else '<'} :to{number}")
+        parts.append(f"{least} {'<=' if high_in else '<'} :to{number}")
     return " and ".join(parts)
-
-
-def counted(
-    source: Source, iteration: int | None, operator: int | None, search: str, filters: Sequence[str]
-) -> models.Count:
-    """How many events there are, of all and of those that pass. Raises Trouble when time is up."""
-    condition, values = within(source, iteration, operator)
-    total = count_of(source, condition, values) if operator is not None else known_count(source, values, None)
-    more, chosen = filtered(source, search, filters)
-    if more == "(1)":
-        return models.Count(total=total, filtered=total)
-    keys = {text.partition(":")[0] for text in filters}
-    if iteration is None and keys <= SUMMED:  # the sums of the aggregation tell, without a look at events
-        one = {"aggregation": source.aggregation.id, "worker": source.worker, "operator": operator}
-        rows = source.store.rows(
-            f"""select coalesce(sum(calls), 0) from op_kernel_stat e where e.aggregation = :aggregation and {more}
-                and (:worker is null or e.worker = :worker) and (:operator is null or e.operator = :operator)""",
-            one | chosen,
-        )
-        return models.Count(total=total, filtered=int(rows[0][0]))
-    return models.Count(total=total, filtered=count_of(source, f"{condition} and {more}", values | chosen))
 
 
 def parts(

@@ -19,6 +19,7 @@ from pyprof.viewer.tables import columns_of
 from pyprof.viewer.tasks import MOST
 
 Spans = list[tuple[int, int]]
+_SUMMED = {"kernel", "name", "type", "op_id", "kind"}  # what op_kernel_stat has under the same names
 _SORTS = {"id": "e.id", "start": "e.start", "dur": "e.dur"}
 
 
@@ -42,10 +43,9 @@ def following(
     _, values = events.within(source, iteration, operator)
     more, chosen = events.filtered(source, search, filters)
     total = events.known_count(source, values, operator)
-    spans = [(values[f"low{n}"], values[f"high{n}"]) for n in range(len(values) // 2)]
     where = more if operator is None else f"{more} and e.operator = :operator"
     after = int(cursor.rpartition(".")[0]) if cursor and key == "dur" else None
-    places = _places(source, spans, operator, search, filters, sort or "", limit + 1, after)
+    places = _places(source, _spans(values), operator, search, filters, sort or "", limit + 1, after)
     expression, way, beyond = _SORTS[key], "desc" if down else "asc", "<" if down else ">"
     values |= chosen
     if cursor:
@@ -79,37 +79,80 @@ def following(
     )
 
 
+def counted(
+    source: Source, iteration: int | None, operator: int | None, search: str, filters: Sequence[str]
+) -> models.Count:
+    """How many events there are, of all and of those that pass. Raises Trouble when time is up."""
+    condition, values = events.within(source, iteration, operator)
+    total = (
+        events.count_of(source, condition, values)
+        if operator is not None
+        else events.known_count(source, values, None)
+    )
+    more, chosen = events.filtered(source, search, filters)
+    if more == "(1)":
+        return models.Count(total=total, filtered=total)
+    keys = {text.partition(":")[0] for text in filters}
+    if iteration is None and keys <= _SUMMED:  # the sums of the aggregation tell, without a look at events
+        one = {"aggregation": source.aggregation.id, "worker": source.worker, "operator": operator}
+        rows = source.store.rows(
+            f"""select coalesce(sum(calls), 0) from op_kernel_stat e where e.aggregation = :aggregation and {more}
+                and (:worker is null or e.worker = :worker) and (:operator is null or e.operator = :operator)""",
+            one | chosen,
+        )
+        return models.Count(total=total, filtered=int(rows[0][0]))
+    places = _places(source, _spans(values), operator, search, filters)
+    more, chosen = (
+        (more, chosen) if operator is None else (f"{more} and e.operator = :operator", values | chosen)
+    )
+    return models.Count(
+        total=total, filtered=sum(events.count_of(source, f"{place} and {more}", chosen) for place in places)
+    )
+
+
+def _spans(values: dict[str, Any]) -> Spans:
+    """The ranges of ids of a condition of `events.within`."""
+    return [
+        (values[f"low{n}"], values[f"high{n}"]) for n in range(sum(key.startswith("low") for key in values))
+    ]
+
+
 def _places(
     source: Source,
     spans: Spans,
     operator: int | None,
     search: str,
     filters: Sequence[str],
-    sort: str,
-    count: int,
-    after: int | None,
+    sort: str = "",
+    count: int = 0,
+    after: int | None = None,
 ) -> list[str]:
-    """Conditions on events, each a range of ids, outside of which none is on the page; in order if it is by id."""
+    """Conditions on events, each a range of ids, outside of which none is asked for; in order if it is by id."""
     if not spans:
         return []
-    by_sums = [text for text in filters if text.partition(":")[0] in events.SUMMED]
-    about, values = events.filtered(source, search, by_sums)
-    if operator is not None:
-        about, values = f"{about} and e.operator = :operator", values | {"operator": operator}
+
+    def about(keys: set[str]) -> tuple[str, dict[str, Any]]:
+        kept = [text for text in filters if text.partition(":")[0] in keys]
+        condition, values = events.filtered(source, search, kept, block=True)
+        if operator is None:
+            return condition, values
+        return f"{condition} and e.operator = :operator", values | {"operator": operator}
+
     found, more = None, ""
-    if sort.endswith("dur") and len(by_sums) == len(filters):
-        found = near(source, spans, about, values, sort.startswith("-"), count, after)
+    if sort.endswith("dur") and {text.partition(":")[0] for text in filters} <= _SUMMED:
+        found = near(source, spans, *about(_SUMMED), sort.startswith("-"), count, after)
     if found is not None:
         more, spans = f" and {found.condition}", found.spans
-    elif about != "(1)":
-        spans = holding(source, spans, about, values)
+    else:
+        condition, values = about({*_SUMMED, "dur"})
+        spans = holding(source, spans, condition, values) if condition != "(1)" else spans
     places = [f"e.id >= {low} and e.id < {high}{more}" for low, high in spans]
     return places[::-1] if sort == "-id" else places
 
 
 def holding(source: Source, spans: Spans, condition: str, values: dict[str, Any]) -> Spans:
-    """The parts of ranges of ids that have events that fulfil a condition on what sums over blocks have
-    (operator, name, kind); among others."""
+    """The parts of ranges of ids that have events that fulfil a condition on sums over blocks (of
+    operator, name, kind); among others."""
     touched = " or ".join(
         f"e.block >= {low >> blocks.SHIFT} and e.block < {-(-high >> blocks.SHIFT)}" for low, high in spans
     )

@@ -297,10 +297,15 @@ def test_the_longest_of_many_events(tmp_path, many, monkeypatch, size):
         number = aggregate(store, 3, 36, None).id
     every = [(d, 5 * i + n) for i in range(40) for n, d in enumerate((70, 30 + i, 12, 8 + i, 25))]
     few = (
-        ([], range(5)),
-        (["kind:kernel"], range(4)),
-        (["kernel:volta_sgemm"], [1]),
-        (["type:mm", "kernel:h884"], [0]),
+        ([], lambda dur, kind: True),
+        (["kind:kernel"], lambda dur, kind: kind < 4),
+        (["kernel:volta_sgemm"], lambda dur, kind: kind == 1),
+        (["type:mm", "kernel:h884"], lambda dur, kind: kind == 0),
+        (["dur:>=60"], lambda dur, kind: dur >= 60),
+        (["dur:<10", "kind:kernel"], lambda dur, kind: kind < 4 and dur < 10),
+        (["dur:26..29"], lambda dur, kind: 26 <= dur <= 29),
+        (["dur:>25", "stream:7"], lambda dur, kind: kind != 1 and dur > 25),
+        (["dur:>1s"], lambda dur, kind: False),
     )
     with serving(path) as client:
         for aggregation, inside in ((1, every), (number, every[15:185])):
@@ -310,8 +315,10 @@ def test_the_longest_of_many_events(tmp_path, many, monkeypatch, size):
             ):  # fmt: skip
                 for filters, kept in few:
                     rows = pages(client, sort=sort, filter=filters, aggregation=aggregation)
-                    wanted = sorted((one for one in inside if one[1] % 5 in kept), key=key)
+                    wanted = sorted((one for one in inside if kept(one[0], one[1] % 5)), key=key)
                     assert [row["id"] for row in rows] == [place for _, place in wanted], (sort, filters)
+                count = client.json("/api/launches/count", filter=filters, aggregation=aggregation)
+                assert count == {"total": len(inside), "filtered": len(wanted)}
     assert any(looked)
 
 

@@ -16,6 +16,14 @@ export function number(value: number | null | undefined): string {
   return Number.isInteger(value) ? WHOLE.format(value) : (Math.abs(value) < 100 ? FRACTION : LARGE).format(value);
 }
 
+/** A number of a column, and what is said of it where it is pointed at. */
+export function figure(value: number, unit: string): string {
+  return number(unit === "%" && Math.abs(value) >= 1 ? Number(value.toFixed(2)) : value);
+}
+export function tip(value: number, unit: string): string | null {
+  return unit === "B" ? bytes(value) : unit === "ns" && Math.abs(value) >= 1000 ? time(value) : null;
+}
+
 function digits(value: number): string {
   const size = Math.abs(value);
   return value.toFixed(size >= 100 || value === 0 ? 0 : size >= 10 ? 1 : 2);
