@@ -8,6 +8,7 @@ writing is whole or not there. Killing it is how a task is cancelled.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -62,6 +63,10 @@ def main() -> None:
     """Serve tasks until stdin ends."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
+    from pyprof.viewer import tasks  # noqa: F401 - what every task needs, before the first one is there
+
+    gc.freeze()
+    gc.enable()
     session = Session(sys.argv[1])
     with suppress(BrokenPipeError):  # the server has gone
         for line in sys.stdin.buffer:

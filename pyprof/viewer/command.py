@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import getpass
 import os
 import socket
@@ -76,12 +77,17 @@ def _port(text: str) -> int:
 
 
 def _guarded(name: str, arguments: argparse.Namespace) -> int:
+    # Modules stay: the collector would look at their objects over and over while they are imported, a quarter of the
+    # time until the page is there.
+    gc.disable()
     try:
         with suppress(KeyboardInterrupt):
             asyncio.run(_serve(name, arguments))
     except PyProfError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return error.exit_code
+    finally:
+        gc.enable()
     return 0
 
 
@@ -232,6 +238,8 @@ async def _run(
     else:
         for line in tunnel(port):
             print(line, flush=True)
+    gc.freeze()
+    gc.enable()
     await uvicorn.Server(config).serve(sockets=sockets)
 
 

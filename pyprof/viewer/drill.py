@@ -10,8 +10,9 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import StreamingResponse
 
 from pyprof.db.source import Source
-from pyprof.viewer import events, files, models, tables
+from pyprof.viewer import events, files, many, models, tables
 from pyprof.viewer.asking import HOUR, Asked, asked, known_parameters
+from pyprof.viewer.bars import bars
 from pyprof.viewer.files import as_report
 from pyprof.viewer.frames import Frame
 from pyprof.viewer.keys import key_operators as keys_of
@@ -68,7 +69,7 @@ async def launches(
     which = await asked(request, run, aggregation, worker)
     if not await which.read(lambda source: events.small(source, iteration, operator)):
         return await which.read(
-            lambda source: events.following(source, iteration, operator, sort, limit, cursor, search, filter)
+            lambda source: many.following(source, iteration, operator, sort, limit, cursor, search, filter)
         )
     frame = await _events(which, iteration, operator)
     found = await asyncio.to_thread(page, frame, offset, limit, sort, search, filter)
@@ -94,7 +95,7 @@ async def launches_count(
     """How many events /api/launches has; null where counting takes too long."""
     which = await asked(request, run, aggregation, worker)
     try:
-        return await which.read(lambda source: events.counted(source, iteration, operator, search, filter))
+        return await which.read(lambda source: many.counted(source, iteration, operator, search, filter))
     except Trouble as trouble:
         if trouble.type != "slow":
             raise
@@ -174,6 +175,22 @@ async def iterations(
         last=one.last,
         longest=frame.largest("duration"),
     )
+
+
+@router.get("/iterations/bars")
+async def iteration_bars(
+    request: Request,
+    run: Run = None,
+    aggregation: AggregationId = None,
+    worker: WorkerId = None,
+    most: Annotated[
+        int | None, Query(ge=1, le=20000, description="Bars; of more iterations neighbours share one.")
+    ] = None,
+) -> models.Bars:
+    """Iterations of the aggregation's cut as bars: the mean of the workers that have one of that number."""
+    which = await asked(request, run, aggregation, worker)
+    frame = await _kept(which, ("iterations",), tables.iterations)
+    return await asyncio.to_thread(bars, frame, which.aggregation.first, which.aggregation.last, most)
 
 
 @router.get("/iterations/export", response_class=StreamingResponse, responses=files.ANSWER)

@@ -21,8 +21,9 @@ from pyprof.viewer.problems import Trouble
 
 Told = Callable[[float, str], None]
 Answer = tuple[Any, pa.Table | None]
-_START = (
-    "import sys; sys.path[:] = sys.argv.pop().split(chr(10)); from pyprof.viewer.child import main; main()"
+_START = (  # no garbage is looked for while modules are imported, see command.py
+    "import gc, sys; gc.disable(); sys.path[:] = sys.argv.pop().split(chr(10)); "
+    "from pyprof.viewer.child import main; main()"
 )
 _LINE = 1 << 26  # longest line of an answer
 _CHILDREN = 3  # of a database at once

@@ -15,11 +15,10 @@ import pandas as pd
 from pyprof.db.source import Source
 from pyprof.model import DIRECTIONS, KINDS
 from pyprof.reports import Column
-from pyprof.viewer import models
 from pyprof.viewer.frames import Frame, number_test, text_test, truth
 from pyprof.viewer.models import Cell
 from pyprof.viewer.problems import Trouble
-from pyprof.viewer.tables import columns_of, framed
+from pyprof.viewer.tables import framed
 from pyprof.viewer.tasks import MOST
 
 
@@ -85,15 +84,13 @@ COLUMNS = (
         ("worker", "name", "id >> 40"),
     ),
 )
-_SUMMED = {"kernel", "name", "type", "op_id", "kind"}  # what op_kernel_stat has under the same names
 _PART = 20_000  # events of a part of a file
 _BY_KEY = {shown.column.key: shown for shown in COLUMNS}
 _PLACE = {shown.column.key: place for place, shown in enumerate(COLUMNS)}
-_SORTS = {"id": "e.id", "start": "e.start", "dur": "e.dur"}
 _NUMBERS = ("id", "start", "dur", "device", "stream", "flops", "bytes")  # of the event itself
 _TABLES = """from event e left join api a on a.id = e.api join operator p on p.id = e.operator
 join kernel_name n on n.id = e.name left join geometry g on g.id = e.geometry join worker w on w.id = e.id >> 40"""
-_SELECT = f"select {', '.join(shown.expression for shown in COLUMNS)} {_TABLES}"
+SELECT = f"select {', '.join(shown.expression for shown in COLUMNS)} {_TABLES}"
 Values = dict[str, Any]
 
 
@@ -157,17 +154,17 @@ def _few(source: Source) -> bool:
 def table(source: Source, iteration: int | None, operator: int | None) -> Frame:
     """All events of an iteration, an operator, or a small recording."""
     condition, values = within(source, iteration, operator)
-    rows = source.store.rows(f"{_SELECT} where {condition} order by e.id", values)
-    return framed(_worded(source, rows), [shown.column for shown in COLUMNS])
+    rows = source.store.rows(f"{SELECT} where {condition} order by e.id", values)
+    return framed(worded(source, rows), [shown.column for shown in COLUMNS])
 
 
 def one(source: Source, number: int) -> list[tuple[Column, Cell]]:
     """An event with its columns."""
-    rows = _worded(source, source.store.rows(f"{_SELECT} where e.id = ?", (number,)))
+    rows = worded(source, source.store.rows(f"{SELECT} where e.id = ?", (number,)))
     return list(zip((shown.column for shown in COLUMNS), rows[0]))
 
 
-def _worded(source: Source, rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+def worded(source: Source, rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
     """Rows with what codes stand for."""
     import numpy as np
 
@@ -190,9 +187,9 @@ def _worded(source: Source, rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
     return out
 
 
-def filtered(source: Source, search: str, filters: Sequence[str]) -> tuple[str, Values]:
-    """Filters as a condition on events: texts through their dictionaries. Raises Trouble for what only a table in
-    memory can filter by."""
+def filtered(source: Source, search: str, filters: Sequence[str], block: bool = False) -> tuple[str, Values]:
+    """Filters as a condition on events: texts through their dictionaries. `block`: on sums over blocks, one that every
+    sum fulfils that has such events. Raises Trouble for what only a table in memory can filter by."""
     parts, values = ["1"], Values()
     for number, text in enumerate(filters):
         key, colon, condition = text.partition(":")
@@ -215,7 +212,8 @@ def filtered(source: Source, search: str, filters: Sequence[str]) -> tuple[str, 
             numbers = [str(code) for code, name in enumerate(KINDS) if test(name)]
             parts.append(f"e.kind in ({', '.join(numbers)})")
         elif key in _NUMBERS:
-            parts.append(_of_numbers(shown, condition, number, values))
+            most, least = ("e.gpu_max", "e.gpu_min") if block else (shown.expression, shown.expression)
+            parts.append(_of_numbers(most, least, shown.column.unit, condition, number, values))
         else:
             raise Trouble(
                 "parameter",
@@ -238,91 +236,23 @@ def _of_texts(source: Source, dictionary: tuple[str, str, str] | None, test: Any
     return f"e.{number} in ({', '.join(found)})"  # numbers of ours
 
 
-def _of_numbers(shown: Shown, condition: str, number: int, values: Values) -> str:
+def _of_numbers(most: str, least: str, unit: str, condition: str, number: int, values: Values) -> str:
+    """`most` is compared with a lower bound, `least` with an upper one."""
     if condition.strip() in ("?", "!?"):
-        return f"{shown.expression} is {'not ' if condition.strip() == '!?' else ''}null"
-    bounds = number_test(condition, shown.column.unit)
+        return f"{least} is {'not ' if condition.strip() == '!?' else ''}null"
+    bounds = number_test(condition, unit)
     if bounds is None:
-        bounds = number_test(f"={condition}", shown.column.unit)
+        bounds = number_test(f"={condition}", unit)
     assert bounds is not None
     low, high, low_in, high_in = bounds
     parts = []
     if low > float("-inf"):
         values[f"from{number}"] = low
-        parts.append(f"{shown.expression} {'>=' if low_in else '>'} :from{number}")
+        parts.append(f"{most} {'>=' if low_in else '>'} :from{number}")
     if high < float("inf"):
         values[f"to{number}"] = high
-        parts.append(f"{shown.expression} {'<=' if high_in else '<'} :to{number}")
+        parts.append(f"{least} {'<=' if high_in else '<'} :to{number}")
     return " and ".join(parts)
-
-
-def following(
-    source: Source,
-    iteration: int | None,
-    operator: int | None,
-    sort: str | None,
-    limit: int,
-    cursor: str | None,
-    search: str,
-    filters: Sequence[str],
-) -> models.Launches:
-    """A page of many events. Raises Trouble for a column that they cannot be sorted by."""
-    key = (sort or "id").removeprefix("-")
-    if key not in _SORTS:
-        raise Trouble(
-            "parameter", f"sort {key}: more than {MOST:,} events are sorted by id, start or dur.", "sort"
-        )
-    down = (sort or "").startswith("-")
-    condition, values = within(source, iteration, operator)
-    more, chosen = filtered(source, search, filters)
-    total = known_count(source, values, operator)
-    values |= chosen
-    where = f"{condition} and {more}"
-    expression, way, beyond = _SORTS[key], "desc" if down else "asc", "<" if down else ">"
-    if cursor:
-        value, _, last = cursor.rpartition(".")
-        values |= {"value": int(value), "last": int(last)}
-        where += f" and ({expression} {beyond} :value or {expression} = :value and e.id > :last)"
-    # With + no index is used: that of starts is by device and stream, and would be walked event by event.
-    order = "e.id " + way if key == "id" else f"+{expression} {way}, e.id"
-    ids = source.store.rows(
-        f"select e.id, {expression} from event e where {where} order by {order} limit {limit + 1}", values
-    )
-    shown = [row[0] for row in ids[:limit]]
-    rows = source.store.rows(f"{_SELECT} where e.id in ({', '.join(map(str, shown))})")
-    by_id = {row[0]: row for row in _worded(source, rows)}
-    cells: list[list[Cell]] = [by_id[id_] for id_ in shown]
-    return models.Launches(
-        columns=columns_of([one.column for one in COLUMNS]),
-        rows=cells,
-        ids=shown,
-        offset=0,
-        next=f"{ids[limit - 1][1]}.{ids[limit - 1][0]}" if len(ids) > limit else None,
-        paged=False,
-        total=total,
-        filtered=total if more == "(1)" and operator is None else None,
-    )
-
-
-def counted(
-    source: Source, iteration: int | None, operator: int | None, search: str, filters: Sequence[str]
-) -> models.Count:
-    """How many events there are, of all and of those that pass. Raises Trouble when time is up."""
-    condition, values = within(source, iteration, operator)
-    total = count_of(source, condition, values) if operator is not None else known_count(source, values, None)
-    more, chosen = filtered(source, search, filters)
-    if more == "(1)":
-        return models.Count(total=total, filtered=total)
-    keys = {text.partition(":")[0] for text in filters}
-    if iteration is None and keys <= _SUMMED:  # the sums of the aggregation tell, without a look at events
-        one = {"aggregation": source.aggregation.id, "worker": source.worker, "operator": operator}
-        rows = source.store.rows(
-            f"""select coalesce(sum(calls), 0) from op_kernel_stat e where e.aggregation = :aggregation and {more}
-                and (:worker is null or e.worker = :worker) and (:operator is null or e.operator = :operator)""",
-            one | chosen,
-        )
-        return models.Count(total=total, filtered=int(rows[0][0]))
-    return models.Count(total=total, filtered=count_of(source, f"{condition} and {more}", values | chosen))
 
 
 def parts(
@@ -334,10 +264,10 @@ def parts(
     columns, last = [shown.column for shown in COLUMNS], -1
     while True:
         rows = source.store.rows(
-            f"{_SELECT} where {condition} and {more} and e.id > :last order by e.id limit {_PART}",
+            f"{SELECT} where {condition} and {more} and e.id > :last order by e.id limit {_PART}",
             values | chosen | {"last": last},
         )
-        frame = framed(_worded(source, rows), columns)
+        frame = framed(worded(source, rows), columns)
         yield frame.pandas(frame.select())
         if len(rows) < _PART:
             return

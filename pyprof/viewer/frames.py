@@ -93,7 +93,19 @@ class Frame:
         values, known = self._values[key], ~self._unknown[key]
         return int(values[known].max()) if not isinstance(values, Text) and known.any() else None
 
+    def numbers(self, key: str) -> tuple[npt.NDArray[Any], Bools]:
+        """A column of numbers, and which of them are known."""
+        values = self._values[key]
+        assert not isinstance(values, Text)
+        return values, ~self._unknown[key]
+
     # --- which rows
+
+    def matching(self, key: str, test: Any) -> Bools:
+        """Rows whose text in a column passes a test."""
+        values = self._values[key]
+        assert isinstance(values, Text)
+        return values.mask(test)
 
     def select(self, search: str = "", filters: Sequence[str] = (), sort: str | None = None) -> Ints:
         """Places of the rows that pass, in order. Raises Trouble for a column or a condition that does not exist."""

@@ -25,6 +25,15 @@ Sort = Annotated[
         description="Columns, - is descending: -gpu,name",
     ),
 ]
+Open = Annotated[
+    str | None,
+    Query(
+        max_length=14_000,
+        pattern="^(none|(all|[0-9a-f]{12})(,[0-9a-f]{12})*)$",
+        description="Nodes that are open, by their keys: none, all, these, or all and those that are not; default: a "
+        "root that is alone.",
+    ),
+]
 Search = Annotated[str, Query(max_length=1000, description="Rows with this text in any column, of any case.")]
 Filter = Annotated[
     list[Annotated[str, Query(max_length=1000)]],

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
@@ -19,6 +19,7 @@ from pyprof.viewer.parameters import (
     Limit,
     Name,
     Offset,
+    Open,
     Run,
     Search,
     Sort,
@@ -26,6 +27,7 @@ from pyprof.viewer.parameters import (
 )
 from pyprof.viewer.problems import Trouble
 from pyprof.viewer.tables import Sheet, page
+from pyprof.viewer.trees import Tree
 
 router = APIRouter(prefix="/api", dependencies=[Depends(known_parameters)])
 
@@ -83,6 +85,26 @@ async def rows(
     made = _chosen(request, name)
     sheet = await _sheet(await asked(request, run, aggregation, worker), made)
     return await asyncio.to_thread(page, sheet.frame, offset, limit, sort, search, filter, sheet.complete)
+
+
+@router.get("/trees/{name}")
+async def nodes(
+    request: Request,
+    name: Literal["groups", "modules"],
+    run: Run = None,
+    aggregation: AggregationId = None,
+    worker: WorkerId = None,
+    offset: Offset = 0,
+    limit: Limit = 25,
+    sort: Sort = None,
+    search: Search = "",
+    open: Open = None,
+) -> models.Tree:
+    """Rows of a tree: groups of operators with the operators in them, or modules. Siblings are sorted; a search opens
+    what is above a name that holds the text, or a path that ends with it."""
+    which = await asked(request, run, aggregation, worker)
+    found: Tree = await which.ask("tree", lambda answer: Tree(answer, name), name=name, **which.which)
+    return await asyncio.to_thread(found.page, offset, limit, sort, search, open)
 
 
 async def _sheet(which: Asked, made: Report) -> Sheet:

@@ -48,6 +48,16 @@ def _plain(part: pa.Table) -> pa.Table:
     return part.unify_dictionaries() if part.num_rows else part
 
 
+@TASKS.register("tree")
+def tree(
+    session: Session, told: Told, name: str, aggregation: int, worker: int | None
+) -> tuple[dict[str, Any], pa.Table]:
+    """A report that is a tree, as nodes."""
+    from pyprof.viewer.nodes import MADE
+
+    return MADE[name](session.source(aggregation, worker))
+
+
 @TASKS.register("file")
 def file(
     session: Session,

@@ -34,8 +34,6 @@ EXCEPTIONS = {
     "Its bars are there for several alone (GP01).",
     "IT08": "Dragging moves along the iterations; their height always fits.",
     "N09": "Help is pages of the viewer itself; the project has no address for mail.",
-    "GO15": "The tree is read whole, in pages of 1000 rows: 50,000 nodes take longer.",
-    "IT24": "Iterations of one stretch of pixels are drawn as their mean; the time that takes is not tested.",
 }
 
 

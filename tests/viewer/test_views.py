@@ -18,7 +18,7 @@ from pyprof.rules import evaluate
 from pyprof.viewer.curves import thinned
 from tests.build import recording, write_capture
 from tests.reports.test_memory import event, load, op
-from tests.viewer.conftest import HOSTILE, MM, RELU, STEPS, serving
+from tests.viewer.conftest import HOSTILE, MM, RELU, STEPS, serving, steps
 
 KERNELS = sum(70 + 30 + i + 12 + 8 + i for i in range(STEPS))
 TC = 70 * STEPS
@@ -262,7 +262,9 @@ DURATIONS = sorted(d for i in range(STEPS) for d in (70, 30 + i, 12, 8 + i, 25))
 def pages(client, **parameters):
     rows, cursor = [], None
     while True:
-        found = client.json("/api/launches", limit=10, **parameters, **({"cursor": cursor} if cursor else {}))
+        found = client.json(
+            "/api/launches", **{"limit": 10} | parameters, **({"cursor": cursor} if cursor else {})
+        )
         assert not found["paged"]
         keys = [column["key"] for column in found["columns"]]
         rows += [dict(zip(keys, row)) for row in found["rows"]]
@@ -280,6 +282,49 @@ def test_many_events_follow_a_cursor(made, many, sort):
         assert values == sorted(values, reverse=(sort or "").startswith("-"))
         assert len({row["id"] for row in rows}) == 5 * STEPS
         assert sorted(row["dur"] for row in rows) == DURATIONS
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_the_longest_of_many_events(tmp_path, many, monkeypatch, size):
+    """Blocks of 2 and 16 events; of all, and of a part of the iterations, whose ends are within blocks."""
+    from pyprof.db import blocks
+    from pyprof.db.aggregate import aggregate
+    from pyprof.db.store import Store
+    from pyprof.viewer import many as module
+
+    monkeypatch.setattr(blocks, "SHIFT", size)
+    looked = []
+    real = module.near
+    monkeypatch.setattr(module, "near", lambda *asked: looked.append(found := real(*asked)) or found)
+    path = tmp_path / "net_dldb.sqlite"
+    session.load(write_capture(tmp_path / "net.sqlite", steps(40))).save(path)
+    with Store(path) as store:
+        number = aggregate(store, 3, 36, None).id
+    every = [(d, 5 * i + n) for i in range(40) for n, d in enumerate((70, 30 + i, 12, 8 + i, 25))]
+    few = (
+        ([], lambda dur, kind: True),
+        (["kind:kernel"], lambda dur, kind: kind < 4),
+        (["kernel:volta_sgemm"], lambda dur, kind: kind == 1),
+        (["type:mm", "kernel:h884"], lambda dur, kind: kind == 0),
+        (["dur:>=60"], lambda dur, kind: dur >= 60),
+        (["dur:<10", "kind:kernel"], lambda dur, kind: kind < 4 and dur < 10),
+        (["dur:26..29"], lambda dur, kind: 26 <= dur <= 29),
+        (["dur:>25", "stream:7"], lambda dur, kind: kind != 1 and dur > 25),
+        (["dur:>1s"], lambda dur, kind: False),
+    )
+    with serving(path) as client:
+        for aggregation, inside in ((1, every), (number, every[15:185])):
+            for sort, key in (
+                ("-dur", lambda one: (-one[0], one[1])), ("dur", lambda one: one), ("id", lambda one: one[1]),
+                ("-id", lambda one: -one[1]),
+            ):  # fmt: skip
+                for filters, kept in few:
+                    rows = pages(client, sort=sort, filter=filters, aggregation=aggregation)
+                    wanted = sorted((one for one in inside if kept(one[0], one[1] % 5)), key=key)
+                    assert [row["id"] for row in rows] == [place for _, place in wanted], (sort, filters)
+                count = client.json("/api/launches/count", filter=filters, aggregation=aggregation)
+                assert count == {"total": len(inside), "filtered": len(wanted)}
+    assert any(looked)
 
 
 # The conditions of test_reports.test_filters, by the dictionary and in SQL.

@@ -16,9 +16,12 @@ export function number(value: number | null | undefined): string {
   return Number.isInteger(value) ? WHOLE.format(value) : (Math.abs(value) < 100 ? FRACTION : LARGE).format(value);
 }
 
-/** A number as a cell of a table shows it. */
-export function cell(value: number, unit: string): string {
+/** A number of a column, and what is said of it where it is pointed at. */
+export function figure(value: number, unit: string): string {
   return number(unit === "%" && Math.abs(value) >= 1 ? Number(value.toFixed(2)) : value);
+}
+export function tip(value: number, unit: string): string | null {
+  return unit === "B" ? bytes(value) : unit === "ns" && Math.abs(value) >= 1000 ? time(value) : null;
 }
 
 /** How many decimals a text has. */

@@ -19,7 +19,14 @@ export function href(view: string, params: Params): string {
 
 const current = $state<Place>(parse(location.hash));
 
-window.addEventListener("hashchange", () => Object.assign(current, parse(location.hash)));
+/** What stays as it is must not be set: whatever was asked for with it would be asked for again. */
+function arrive({ view, params }: Place): void {
+  current.view = view;
+  for (const key of Object.keys(current.params)) if (!(key in params)) delete current.params[key];
+  for (const [key, value] of Object.entries(params)) if (current.params[key] !== value) current.params[key] = value;
+}
+
+window.addEventListener("hashchange", () => arrive(parse(location.hash)));
 
 /** What every view shares, and so survives going to another one. */
 const SHARED = ["run", "agg", "worker"];
@@ -53,7 +60,7 @@ export const place = {
     if (next === href(current.view, current.params)) return;
     if (replace) {
       history.replaceState(null, "", next);
-      Object.assign(current, parse(next));
+      arrive(parse(next));
     } else location.hash = next;
   },
 };

@@ -58,3 +58,13 @@ export function pages(now: number, last: number): number[] {
   }
   return out;
 }
+
+/** What is typed is asked for when the typing stops: soon where the answer is in memory, later where it takes looking at
+ * everything, which `slow` says. */
+export function pause<T>(act: (value: T) => void, slow: () => boolean = () => false): (value: T) => void {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  return (value) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => act(value), slow() ? 250 : 25);
+  };
+}

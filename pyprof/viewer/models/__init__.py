@@ -29,19 +29,23 @@ from pyprof.viewer.models.served import (
     Worker,
 )
 from pyprof.viewer.models.tables import (
+    Bars,
     Column,
     Count,
     Iterations,
     KeyOperator,
     KeyOperators,
     Launches,
+    Node,
     Option,
     Report,
     Table,
+    Tree,
 )
 
 __all__ = [
     "Aggregation",
+    "Bars",
     "Breakdown",
     "Ceiling",
     "Cell",
@@ -72,6 +76,7 @@ __all__ = [
     "Memory",
     "Model",
     "NamedTable",
+    "Node",
     "Option",
     "Overview",
     "Part",
@@ -86,5 +91,6 @@ __all__ = [
     "SourceText",
     "Table",
     "Text",
+    "Tree",
     "Worker",
 ]

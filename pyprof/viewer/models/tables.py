@@ -53,6 +53,34 @@ class Table(Model):
     note: str | None
 
 
+class Node(Model):
+    """A node of a tree. `key` is made of its path; `inside`: whether there are nodes in it; `open`: whether they are
+    shown."""
+
+    key: str
+    path: str
+    name: str
+    level: int = Field(description="1 is a root.")
+    group: bool
+    inside: bool
+    open: bool
+
+
+class Tree(Model):
+    """Some rows of a tree as it is unfolded: `nodes` and, in the same order, the cells of each. `open` is how that is
+    said in a request. `total`: all nodes; `filtered`: those that are shown, over all pages."""
+
+    columns: list[Column]
+    nodes: list[Node]
+    rows: list[list[Cell]]
+    open: str
+    offset: int
+    total: int
+    filtered: int
+    complete: bool
+    note: str | None
+
+
 class Launches(Model):
     """A page of GPU events. `next`: cursor of the page behind it, null on the last. `total` and `filtered` are null
     where counting would take too long: /api/launches/count has them. `offset` counts where `paged` is true (a range of
@@ -87,6 +115,22 @@ class Iterations(Model):
     first: int
     last: int
     longest: int | None
+
+
+class Bars(Model):
+    """Iterations as a chart has them: means over workers, in ns. Bar i is of the numbers `number[i]` to `until[i]`, of
+    which `count[i]` are in the mean: those that the aggregation has, or if it has none (`outside[i]`) all. `total`: all
+    numbers; `first`, `last`: of the aggregation."""
+
+    number: list[int]
+    until: list[int]
+    count: list[int]
+    outside: list[bool]
+    duration: list[float]
+    parts: dict[str, list[float | None]]
+    total: int
+    first: int
+    last: int
 
 
 class KeyOperator(Model):

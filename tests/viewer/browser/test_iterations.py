@@ -57,6 +57,55 @@ def test_bars_are_the_iterations(page: Page, prof: session.Profile):
     ]
 
 
+@pytest.mark.statement("IT24")
+def test_10_000_iterations_are_as_many_bars_as_there_is_room_for(page: Page):
+    many, parts = 10_000, ("tc", "kernel", "memory", "cpu", "io", "dataloader", "other")
+    numbers, asked = list(range(many)), []
+
+    def bars(route):
+        asked.append(route.request.url)
+        route.fulfill(
+            json={
+                "number": numbers, "until": numbers, "count": [1] * many, "outside": [False] * many, "total": many,
+                "duration": [1000 * n for n in numbers], "parts": dict.fromkeys(parts, [0] * many) | {
+                    "kernel": [1000 * n for n in numbers]}, "first": 0, "last": many - 1,
+            }
+        )  # fmt: skip
+
+    page.tab.route("**/api/iterations/bars*", bars)
+    page.go("iterations")
+    drawn = page.find(f"{CHART} [data-bar]")
+    room = page.find(CHART).bounding_box()["width"] / 3
+    assert room / 2 < drawn.count() <= room
+    each = -(-many // drawn.count())  # neighbours share a bar
+    firsts = drawn.evaluate_all("bars => bars.map(bar => +bar.dataset.bar)")
+    assert firsts == list(range(0, many, each))
+    # The mean of 0, 1000, ... ns.
+    mean = 1000 * (each - 1) // 2
+    assert drawn.first.get_attribute("data-tip").split("\n")[0] == (
+        f"Iteration 0 to {each - 1}, mean: {mean / 1000:.1f} µs"
+    )
+    assert (
+        page.find(f"{CHART} rect").count() <= 2 * drawn.count() + 2
+    )  # its part, what is behind it, the borders
+    # Near enough, and moved: other bars, of one iteration each, and nothing is asked for.
+    page.go("iterations", zoom="5000-5060")
+    box = page.find(CHART).bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    assert drawn.first.get_attribute("data-bar") == "5000"
+    questions: list[str] = []
+    page.tab.on("request", lambda request: questions.append(request.url) if "/api/" in request.url else None)
+    page.tab.mouse.move(x, y)
+    page.tab.mouse.down()
+    page.tab.mouse.move(x - 200, y, steps=10)
+    page.tab.mouse.up()
+    page.settled()
+    assert int(drawn.first.get_attribute("data-bar")) > 5000
+    assert 60 <= drawn.count() <= 62
+    assert questions == []
+    assert len(asked) == 1
+
+
 @pytest.mark.statement("IT06", "IT07", "IT09", "IT10")
 def test_zoom_pan_and_tips(page: Page):
     page.go("iterations")

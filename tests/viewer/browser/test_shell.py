@@ -117,7 +117,7 @@ def test_names_and_parameters_are_inert(page: Page):
     page.go("ops", **{"ops.q": hostile, "why": hostile})
     assert hostile in page.find(".why").inner_text()
     assert page.find("main img").count() == 0
-    page.go("groups", **{"groups.open": "*"})
+    page.go("groups", **{"groups.open": "all"})
     assert hostile in page.find("main").inner_text()
     assert page.tab.title() != "ran"
 

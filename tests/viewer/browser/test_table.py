@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import csv
 import io
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pyprof import session
-from tests.viewer.browser.conftest import Page
+from tests.viewer.browser.conftest import Open, Page
 from tests.viewer.conftest import HOSTILE, Asking
 
 
@@ -19,7 +21,7 @@ def grouped(value: int) -> str:
 
 def fill(page: Page, selector: str, text: str) -> None:
     page.find(selector).fill(text)
-    page.tab.wait_for_timeout(260)  # the page waits for the next key
+    page.tab.wait_for_timeout(100)  # the page waits for the next key
     page.settled()
 
 
@@ -247,3 +249,33 @@ def test_drill_downs_are_exported(page: Page, view: str, parameters: dict[str, s
         == rows
         == int(page.showing(table).split(" of ")[1].split()[0])
     )
+
+
+def test_what_takes_long_says_so(opened: Open, made: Path, monkeypatch: pytest.MonkeyPatch):
+    """Of too many launches for a table: a word while they are searched, and while they are counted."""
+    from pyprof.viewer import events
+    from tests.viewer.conftest import serving
+
+    monkeypatch.setattr(events, "MOST", 4)
+    with serving(made) as server:
+        page = opened(server)
+        asked: list[Any] = []
+        page.tab.route("**/api/launches?*softmax*", lambda route: asked.append(route))
+        page.tab.route("**/api/launches/count?*", lambda route: asked.append(route))
+        page.go("kernels", tab="launches")
+        showing = page.find("[data-table=launches] [data-showing]")
+        assert showing.inner_text() == "Showing 25 of 30 entries"  # known without counting
+        page.find('[data-table=launches] [aria-label="Filter GPU Time (ns)"]').fill("<30ns")
+        page.find("[data-table=launches] [data-showing]:has-text('… (counting)')").wait_for()
+        asked.pop().continue_()
+        page.settled()
+        # Of each of six steps 12 ns, the copy of 25, and 8 + i.
+        assert showing.inner_text() == "Showing 18 of 18 entries (filtered from 30 total)"
+        page.find("[data-table=launches] input[type=search]").fill("softmax")
+        page.find("[data-table=launches] [data-wait]").wait_for()
+        assert showing.inner_text() == "Searching …"
+        while asked:
+            asked.pop().continue_()
+        page.find("[data-table=launches] [data-wait]").wait_for(state="detached")
+        page.settled()
+        assert showing.inner_text() == "Showing 0 of 0 entries (filtered from 30 total)"

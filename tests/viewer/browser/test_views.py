@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -364,12 +365,52 @@ def test_twenty_levels(opened: Open, tmp_path: Any):
     session.load(write_capture(tmp_path / "deep.sqlite", recording(text))).save(tmp_path / "deep_dldb.sqlite")
     with serving(tmp_path / "deep_dldb.sqlite") as server:
         page = opened(server)
-        page.go("groups", **{"groups.open": "*"})
+        page.go("groups", **{"groups.open": "all"})
         rows = page.find("[data-table=groups] tbody tr").all()
         widths = [row.locator(".indent").bounding_box()["width"] for row in rows]
         levels = [int(row.get_attribute("aria-level")) for row in rows]
         assert max(levels) >= 20
         assert widths == [pytest.approx((level - 1) * 1.1 * 13, abs=0.5) for level in levels]
+
+
+@pytest.mark.statement("GO15")
+def test_a_tree_of_50_000_nodes(opened: Open, made: Path, monkeypatch: pytest.MonkeyPatch):
+    from tests.viewer.conftest import serving
+    from tests.viewer.test_trees import made as tree_of
+    from tests.viewer.test_trees import plain
+
+    nodes = plain(50_000, 3)
+    tree = tree_of(nodes)
+    monkeypatch.setattr("pyprof.viewer.rows.Tree", lambda answer, name: tree)
+    with serving(made) as server:
+        page = opened(server)
+        sizes: list[int] = []
+        page.tab.on(
+            "response",
+            lambda answer: sizes.append(len(answer.body())) if "/api/trees/" in answer.url else None,
+        )
+
+        def shows(count: int, asked: int) -> None:
+            page.settled()
+            assert page.showing("groups") == f"Showing 1 to 25 of {count:,} entries"
+            assert page.find("[data-table=groups] tbody tr").count() == 25
+            assert len(sizes) == asked
+
+        page.go("groups")
+        shows(1 + len(nodes[0].inside), 1)
+        page.find("button:has-text('Expand All')").click()
+        shows(50_000, 2)
+        second = page.find("[data-table=groups] tbody tr").nth(1)
+        inside = tree.paths.index(second.get_attribute("data-row"))
+        second.locator("button.fold").click()
+        shows(50_000 - len(nodes[inside].everything()) + 1, 3)
+        page.find("[data-table=groups] [data-sort=cpu]").click()
+        page.settled()
+        page.find("button:has-text('Collapse All')").click()
+        page.settled()
+        assert page.showing("groups") == "Showing 1 to 1 of 1 entries"
+        assert len(sizes) == 5
+        assert max(sizes) < 40_000  # the rows that are shown, of 50,000
 
 
 # --- drawer
