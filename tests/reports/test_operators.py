@@ -326,6 +326,21 @@ def test_a_kernel_is_named_with_the_operator_and_the_launch(prof):
     assert ("volta_h884gemm_64x64_ldg8_nn", "mm", "40, 1, 1", "128, 1, 1", 2) in places
     assert ("mystery", "cross_entropy", "1, 1, 1", "32, 1, 1", 2) in places
     assert ("mystery", None, "1, 1, 1", "32, 1, 1", 2) in places
+    eligible = {r["operator"]: r["tc_eligible"] for r in found}
+    assert (eligible["mm"], eligible["cross_entropy"], eligible[None]) == (True, False, None)
+
+
+def test_kernels_of_an_operator_are_those_of_its_launches(prof):
+    sums: dict[Any, list[int]] = defaultdict(lambda: [0, 0])
+    for row in rows(prof.report("kernel_summary", group_by="properties")):
+        one = sums[row["name"], row["operator"], row["tc_eligible"]]
+        one[0], one[1] = one[0] + row["calls"], one[1] + row["total_ns"]
+    found = rows(prof.report("kernel_summary", group_by="operator"))
+    assert {
+        (row["name"], row["operator"], row["tc_eligible"]): [row["calls"], row["total_ns"]] for row in found
+    } == sums
+    assert len(found) == len(sums)
+    assert "grid" not in found[0]
 
 
 @examples(3)
