@@ -60,6 +60,13 @@ class Page:
     def find(self, selector: str) -> Any:
         return self.tab.locator(selector)
 
+    def until(self, selector: str, count: int) -> None:
+        """Wait until there are so many; a script that waits is what the page's policy forbids."""
+        from playwright.sync_api import expect
+
+        expect(self.find(selector)).to_have_count(count)
+        self.settled()
+
     def rows(self, table: str) -> list[list[str]]:
         """Texts of the cells of a table's body."""
         return self.tab.eval_on_selector_all(
