@@ -67,9 +67,9 @@ def tree(activity: Activity, texts: dict[int, str]) -> Tree:
     total = {"host": end - start} | {name: _added(own[name], above, levels) for name in DEVICE}
     kept = np.flatnonzero(keep)
     stack = np.where(found["stack"].mask(), found["stack"].values, -1)[order]
-    parts = [{name: part[kept] for name, part in whole.items()} for whole in (own, total)]
+    own, total = ({name: part[kept] for name, part in whole.items()} for whole in (own, total))
     outside = np.flatnonzero(of_event < 0)
-    return Tree(text[kept], args[kept], stack[kept], thread[kept], start[kept], *parts, outside)
+    return Tree(text[kept], args[kept], stack[kept], thread[kept], start[kept], own, total, outside)
 
 
 def callers(activity: Activity, found: Tree, texts: dict[int, str]) -> Ints:

@@ -77,10 +77,11 @@ def _step(number: int, at: int, end: int, relu: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def trace(relu: int) -> str:
-    """A recording of two steps; the kernel of relu takes so long."""
+def trace(relu: int, longer: int) -> str:
+    """A recording of two steps, the last one longer than in STEPS; the kernel of relu takes so long."""
+    steps = (STEPS[0], (STEPS[1][0], STEPS[1][1] + longer))
     events = [
-        event for number, (start, end) in enumerate(STEPS, 1) for event in _step(number, start, end, relu)
+        event for number, (start, end) in enumerate(steps, 1) for event in _step(number, start, end, relu)
     ]
     return json.dumps({
         "schemaVersion": 1, "deviceProperties": [DEVICE], "record_shapes": 1, "with_stack": 1, "profile_memory": 1,
@@ -89,10 +90,10 @@ def trace(relu: int) -> str:
 
 
 def write(folder: Path) -> Path:
-    """The runs alpha, of one span, and beta, of two, in which relu takes twice as long."""
+    """The runs alpha, of one span, and beta, of two, in which relu takes twice as long; the second ends later."""
     for run, stamps, relu in (("alpha", (1,), 20), ("beta", (1, 2), 40)):
         (folder / run).mkdir(parents=True)
         for stamp in stamps:
             name = f"host_100.170000000000{stamp}.pt.trace.json"
-            (folder / run / name).write_text(trace(relu), encoding="utf-8")
+            (folder / run / name).write_text(trace(relu, 1000 * (stamp - 1)), encoding="utf-8")
     return folder
