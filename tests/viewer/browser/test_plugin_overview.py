@@ -95,11 +95,12 @@ def test_step_time_breakdown(alpha: Page, traces: Asking):
         assert parts == [key for key in CATEGORIES if row[f"{key}_ns"]]
 
 
-@pytest.mark.statement("PO17")
+@pytest.mark.statement("PO17", "PO19")
 def test_without_a_gpu_nothing_is_said_of_one(opened: Open, on_cpu: Asking):
     page = opened(on_cpu)
     page.go()
     assert page.find("[data-figure=device_type]").inner_text() == "CPU"
+    assert "No issues" in page.find("[data-panel=expert]").inner_text()
     assert not page.find("[data-panel=configuration] [data-fact]").count()
     for key in ("kernel", "memcpy", "memset", "communication", "runtime"):
         assert page.find(f"[data-panel=execution] [data-category={key}]").inner_text().split()[1:] == [
