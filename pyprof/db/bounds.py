@@ -73,7 +73,9 @@ def device_steps(source: Source, activity: Activity) -> Steps:
         partial = np.where(_cut_off(count), 1, partial)
         start, end = begin, stop
     kept = (number >= chosen.first) & (number <= chosen.last)
-    return Steps(_marked(source, activity, number)[kept], start[kept], end[kept], partial[kept] == 1, known)
+    return Steps(
+        marked(source, activity.worker, number)[kept], start[kept], end[kept], partial[kept] == 1, known
+    )
 
 
 def _before(activity: Activity, inside: Bools, in_first: Bools, start: int) -> int:
@@ -93,9 +95,9 @@ def _cut_off(count: Ints) -> Bools:
     return out
 
 
-def _marked(source: Source, activity: Activity, number: Ints) -> Ints:
-    """The program's numbers of iterations."""
+def marked(source: Source, worker: int, number: Ints) -> Ints:
+    """The numbers that the program gave a worker's iterations; their own where it marked none."""
     if source.aggregation.method != "marks":
         return number
-    rows = source.store.rows("select number from step where worker = ? order by start", (activity.worker,))
+    rows = source.store.rows("select number from step where worker = ? order by start", (worker,))
     return np.array([row[0] for row in rows], np.int64)[number]

@@ -36,6 +36,7 @@ class Tree(NamedTuple):
     text: Ints
     args: Ints
     stack: Ints
+    thread: Ints
     start: Ints
     own: dict[str, Ints]
     total: dict[str, Ints]
@@ -66,10 +67,33 @@ def tree(activity: Activity, texts: dict[int, str]) -> Tree:
     total = {"host": end - start} | {name: _added(own[name], above, levels) for name in DEVICE}
     kept = np.flatnonzero(keep)
     stack = np.where(found["stack"].mask(), found["stack"].values, -1)[order]
-    return Tree(
-        text[kept], args[kept], stack[kept], start[kept], {name: part[kept] for name, part in own.items()},
-        {name: part[kept] for name, part in total.items()}, np.flatnonzero(of_event < 0),
-    )  # fmt: skip
+    own, total = ({name: part[kept] for name, part in whole.items()} for whole in (own, total))
+    outside = np.flatnonzero(of_event < 0)
+    return Tree(text[kept], args[kept], stack[kept], thread[kept], start[kept], own, total, outside)
+
+
+def callers(activity: Activity, found: Tree, texts: dict[int, str]) -> Ints:
+    """Where the call stack of each event is: a stack's id, or -2 - the id of a string, a marker with it; -1 where none
+    is recorded. An event without one of its own was called from where the range or event around it was."""
+    ranges = activity.ranges
+    text, args = ranges["text"].values, np.where(ranges["args"].mask(), ranges["args"].values, -1)
+    said = np.where(args >= 0, args, text)
+    traced = np.zeros(max(texts, default=0) + 1, bool)
+    for number in np.unique(said).tolist():
+        marker = decode(texts[number])
+        traced[number] = isinstance(marker, CallMarker) and bool(marker.trace)
+    own = np.where(found.args >= 0, found.args, found.text)
+    code = np.where(found.stack >= 0, found.stack, np.where(traced[own], -2 - own, -1))
+    around = np.where(ranges["stack"].mask(), ranges["stack"].values, np.where(traced[said], -2 - said, -1))
+    start = ranges["start"].values
+    end, slack = start + ranges["dur"].values, int(activity.store.meta.get("slack", "0"))
+    for one in np.unique(found.thread[code == -1]).tolist():
+        known = np.flatnonzero((ranges["thread"].values == one) & (around != -1))
+        known = known[intervals.order_by(start[known], -end[known], known)]
+        here = np.flatnonzero((found.thread == one) & (code == -1))
+        nesting, _ = intervals.nested(start[known], end[known], slack)
+        code[here] = np.r_[around[known], -1][nesting.innermost(found.start[here])]
+    return code
 
 
 def weights(activity: Activity) -> dict[str, Ints]:

@@ -303,7 +303,7 @@ class Store:
                 raise self.damaged(found) from error
             raise PyProfError(
                 f"{self.path}: this could not be worked out ({type(error).__name__}: {error}): the file holds what "
-                "no profile does, or PyProf has a fault. Make it anew from the recording; if that does not help, say so."
+                "no profile does, or PyProf has a fault. Make it anew from the recording, or report it."
             ) from error
 
     @contextmanager

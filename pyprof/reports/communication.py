@@ -10,9 +10,11 @@ import pandas as pd
 
 from pyprof.db.aligned import collectives, within
 from pyprof.db.bandwidth import factors, sizes
+from pyprof.db.bounds import marked
+from pyprof.db.frames import steps_of
 from pyprof.db.source import Source
-from pyprof.reports import Column, report
-from pyprof.reports.step_time import WORKER
+from pyprof.reports import Column, Option, report
+from pyprof.reports.step_time import STEP, WORKER
 from pyprof.reports.sums import spans
 
 NAME = Column("name", "Collective", "", "As c10d names it: all_reduce, all_gather, all_to_all ...", str)
@@ -22,6 +24,7 @@ GROUP = Column(
 DTYPE = Column("dtype", "Data Type", "", "Type of the elements; empty if not recorded.", str)
 DEVICE = Column("device", "Device", "", "Number of the device.")
 _KEYS = ["worker", "device", "name", "group", "dtype"]
+_KIND = ("name", "process_group", "size", "dtype", "algbw", "busbw", "bandwidth_of")  # fmt: skip  # of one kind
 _COLUMNS = (
     WORKER,
     DEVICE,
@@ -58,56 +61,97 @@ _COLUMNS = (
     ),
     Column("bandwidth_of", "Bandwidth Of", "", "transfer or latency: what bandwidths divide by.", str),
     Column("aligned_by", "Aligned By", "", "How kernels of other ranks were found, or why they were not.", str),
+    Column("bytes_avg", "Avg. Size (B)", "B", "Bytes divided by calls.", float),
+    Column("latency_avg", "Avg. Latency (ns)", "ns", "Latency divided by calls.", float),
+    Column("transfer_avg", "Avg. Data Transfer (ns)", "ns", "Data transfer divided by aligned calls.", float),
+    STEP._replace(text=f"{STEP.text} A collective is of the step in which it was launched."),
 )  # fmt: skip
 
 
-@report("communication", "Communication", _COLUMNS)
-def communication(source: Source) -> pd.DataFrame:
+@report(
+    "communication",
+    "Communication",
+    _COLUMNS,
+    options=(
+        Option(
+            "group_by",
+            "What a row is of: one kind of collective, or all collectives of a step.",
+            {"collective": ("step",), "step": _KIND},
+        ),
+    ),
+)
+def communication(source: Source, group_by: str) -> pd.DataFrame:
     """One row per worker, device, collective, process group and data type, by latency: kernels of collectives that
-    were launched in the aggregated iterations. Kernels on several ranks are one collective by process group and
-    sequence number where both are recorded, else by order in the process group, else by order; by order only if all
-    ranks have as many of the same kinds, which on one clock end together. The shortest of them is the data transfer:
-    its rank came last and waited for nobody. With one rank recorded that is unknown."""
+    were launched in the aggregated iterations; with --group_by=step per worker, device and step, in their order.
+    Kernels on several ranks are one collective by process group and sequence number where both are recorded, else by
+    order in the process group, else by order; by order only if all ranks have as many of the same kinds, which on one
+    clock end together. The shortest of them is the data transfer: its rank came last and waited for nobody. With one
+    rank recorded that is unknown."""
     found = collectives(source.store)
     found = found[within(found, spans(source))].copy()
     found["bytes"] = sizes(found)
     for key in ("transfer", "bytes"):
         found[f"has_{key}"] = found[key].notna()
+    found["step"] = _step(source, found) if group_by == "step" else 0
     there = found["has_transfer"]
     found["aligned_ns"] = found["dur"].where(there, 0)
     found["aligned_bytes"] = found["bytes"].where(there, 0)
     found["has_aligned_bytes"] = found["has_bytes"] | ~there
     found["reason"] = found["how"].where(~there)
     found["way"] = found["how"].where(there)
-    table = found.groupby(_KEYS, sort=True, dropna=False).agg(
+    keys = _KEYS if group_by == "collective" else ["worker", "device", "step"]
+    table = found.groupby(keys, sort=True, dropna=False).agg(
         calls=("dur", "size"), bytes=("bytes", "sum"), latency_ns=("dur", "sum"), aligned=("has_transfer", "sum"),
         aligned_ns=("aligned_ns", "sum"), transfer_ns=("transfer", "sum"), sized=("has_bytes", "all"),
         aligned_bytes=("aligned_bytes", "sum"), aligned_sized=("has_aligned_bytes", "all"), least=("size", "min"),
         most=("size", "max"), way=("way", "first"), reason=("reason", "first"), ranks=("ranks", "min"),
     ).reset_index()  # fmt: skip
-    return _table(source, table)
+    if group_by == "step":
+        return _shown(source, table.assign(**dict.fromkeys((*_KIND, "group"))))
+    table = _rated(source, table).sort_values("latency_ns", ascending=False, kind="stable", ignore_index=True)
+    return _shown(source, table.assign(step=None))
 
 
-def _table(source: Source, table: pd.DataFrame) -> pd.DataFrame:
-    """The columns of the report."""
-    workers = dict(source.store.rows("select id, name from worker"))
+def _step(source: Source, found: pd.DataFrame) -> Any:
+    """The step of each row, as the report step_time numbers it."""
+    event = found["event"].to_numpy()
+    number = np.asarray(steps_of(source.store, source.aggregation, event).fillna(0), np.int64)
+    for worker in np.unique(event >> 40).tolist():
+        here = event >> 40 == worker
+        number[here] = marked(source, worker, number[here])
+    return number
+
+
+def _rated(source: Source, table: pd.DataFrame) -> pd.DataFrame:
+    """With sizes of groups and bandwidths."""
     some = table["aligned"] > 0
-    whole = table["calls"].where(table["calls"] == table["aligned"]).notna()
-    table["bytes"] = table["bytes"].where(table["sized"].astype(bool))
-    moved = table["aligned_bytes"].where(table["aligned_sized"].astype(bool)).where(some, table["bytes"])
-    table["transfer_ns"] = table["transfer_ns"].where(some)
-    table["wait_ns"] = (table["aligned_ns"] - table["transfer_ns"]).where(some)
-    table["aligned_ns"] = table["aligned_ns"].where(some)
+    moved = table["aligned_bytes"].where(table["aligned_sized"].astype(bool))
+    moved = moved.where(some, table["bytes"].where(table["sized"].astype(bool)))
     table["size"] = table["least"].where(table["least"] == table["most"]).fillna(_world(source, table))
     time = table["transfer_ns"].where(some, table["latency_ns"]).astype("Float64")
     table["algbw"] = moved.astype("Float64") / time.where(time > 0)
     table["busbw"] = table["algbw"] * factors(table["name"], table["size"])
-    known = table["algbw"].notna()
-    table["bandwidth_of"] = pd.Series(np.where(some, "transfer", "latency"), table.index).where(known)
-    ways, reasons = table["way"], table["reason"]
-    table["aligned_by"] = np.where(whole, ways, np.where(some, ways + ", some " + reasons, reasons))
-    table = table.sort_values("latency_ns", ascending=False, kind="stable", ignore_index=True)
+    table["bandwidth_of"] = pd.Series(np.where(some, "transfer", "latency"), table.index).where(
+        table["algbw"].notna()
+    )
+    return table
+
+
+def _shown(source: Source, table: pd.DataFrame) -> pd.DataFrame:
+    """The columns of the report."""
+    workers = dict(source.store.rows("select id, name from worker"))
+    some = table["aligned"] > 0
+    table["bytes"] = table["bytes"].where(table["sized"].astype(bool))
+    table["transfer_ns"] = table["transfer_ns"].where(some)
+    table["wait_ns"] = (table["aligned_ns"] - table["transfer_ns"]).where(some)
+    table["aligned_ns"] = table["aligned_ns"].where(some)
+    ways, reasons, whole = table["way"], table["reason"], table["calls"] == table["aligned"]
+    means = (("bytes", "bytes_avg", "calls"), ("latency_ns", "latency_avg", "calls"),
+             ("transfer_ns", "transfer_avg", "aligned"))  # fmt: skip
+    for key, mean, of in means:
+        table[mean] = table[key].astype("Float64") / table[of].where(table[of] > 0).astype("Float64")
     return table.assign(
+        aligned_by=np.where(whole, ways, np.where(some, ways + ", some " + reasons, reasons)),
         worker=[workers[one] for one in table["worker"]], process_group=table["group"],
         device=table["device"].where(table["device"] >= 0),
     )  # fmt: skip

@@ -85,6 +85,7 @@ COLUMNS = (
     _percent("device", "Device Time"),
     *_pair("host", "Host Time", "ns", _HOST),
     _percent("host", "Host Time"),
+    _percent("calls", "Calls")._replace(key="share_calls"),
 )
 
 

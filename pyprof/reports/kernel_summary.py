@@ -14,9 +14,10 @@ from pyprof.db.source import Source
 from pyprof.model import Bools, Ints
 from pyprof.model import Column as Values
 from pyprof.reports import Column, Option, report
+from pyprof.reports.operators import eligible
 from pyprof.reports.sums import distinct, launched
 
-_PROPERTIES = ("operator", "grid", "block", "registers", "shared_memory")
+_OPERATOR, _LAUNCH = ("operator", "tc_eligible"), ("grid", "block", "registers", "shared_memory")
 
 
 @report(
@@ -45,25 +46,28 @@ _PROPERTIES = ("operator", "grid", "block", "registers", "shared_memory")
             "Share of a multiprocessor's threads that the blocks could fill, recorded, else estimated from the launch: "
             "mean weighted with the kernels' times, over those of which it is known.", float,
         ),
+        Column(
+            "tc_eligible", "Op Tensor Cores Eligible", "",
+            "Whether tensor cores could do the operator, by its name; empty without an operator.", bool,
+        ),
     ),
     options=(
         Option(
             "group_by",
-            "What a row is of: kernels of one name, or of one name, operator, launch geometry, registers and shared "
-            "memory.",
-            {"name": _PROPERTIES, "properties": ()},
+            "What a row is of: kernels of one name; of one name and operator; or of one name, operator, launch "
+            "geometry, registers and shared memory.",
+            {"name": (*_OPERATOR, *_LAUNCH), "operator": _LAUNCH, "properties": ()},
         ),
     ),
 )  # fmt: skip
 def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
     """One row per name of a kernel that was launched in the aggregated iterations, by total time; with
-    --group_by=properties per name, operator and launch. Rows of several workers and devices are added up. Copies and
-    sets are not kernels. None in a recording without a GPU."""
+    --group_by=operator per name and operator, with --group_by=properties per name, operator and launch. Rows of several
+    workers and devices are added up. Copies and sets are not kernels. None in a recording without a GPU."""
     event = launched(source, "name, site, device, dur, geometry, tc", "kind = 0")
     keys = {"name": event["name"].values}
-    if group_by == "properties":
-        more, said = _properties(source, event)
-        keys |= more
+    more, said = _properties(source, event) if group_by != "name" else ({}, {})
+    keys |= more if group_by == "properties" else {key: more[key] for key in more if key == "site"}
     frame = pd.DataFrame(keys | {"dur": event["dur"].values})
     frame["unknown"], frame["used"] = ~event["tc"].mask(), event["tc"].mask() & (event["tc"].values == 1)
     for name, values, known in _launches(source, event):
@@ -82,9 +86,10 @@ def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
         found[name] = found[name] / found[f"{name}_of"]  # of nothing: missing
     found = found.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
     texts = dict(source.store.rows("select id, name from kernel_name"))
-    if group_by == "properties":
-        for name, cells in said.items():
-            found[name] = [cells[one] for one in found["site" if name == "operator" else "geometry"]]
+    for name, cells in said.items():
+        key = "site" if name in _OPERATOR else "geometry"
+        if key in keys:
+            found[name] = [cells[one] for one in found[key]]
     return found.assign(name=category(found["name"].to_numpy(), texts))
 
 
@@ -120,7 +125,9 @@ def _properties(source: Source, event: dict[str, Values]) -> tuple[dict[str, Int
     )
     keys = {"site": of_site[_plain(event["site"])], "geometry": of_geometry[_plain(event["geometry"])]}
     said = {
-        "operator": [one[0] for one in operators], "grid": [_axes(one[:3]) for one in shapes],
+        "operator": [one[0] for one in operators],
+        "tc_eligible": [None if one[0] is None else eligible(one[0]) for one in operators],
+        "grid": [_axes(one[:3]) for one in shapes],
         "block": [_axes(one[3:6]) for one in shapes], "registers": [one[6] for one in shapes],
         "shared_memory": [one[7] for one in shapes],
     }  # fmt: skip

@@ -13,7 +13,7 @@ from pyprof.db.allocations import CPU, Allocations, allocations, pairs
 from pyprof.db.calltree import Places, operator_name, places
 from pyprof.db.frames import integer
 from pyprof.db.source import Source
-from pyprof.model import Column, Ints
+from pyprof.model import Bools, Column, Ints
 from pyprof.reports import Column as Shown
 from pyprof.reports import Option, report
 from pyprof.reports.operators import UNASSOCIATED
@@ -76,10 +76,17 @@ def memory(source: Source, show: str) -> Iterator[pd.DataFrame]:
     self columns add up to all events, totals of operators inside each other overlap. Of the curve one row per event,
     by time, none left out. Of allocations one row each, by time: what was taken back at an address is what was given
     there before; without addresses nothing is paired, and each release is a row of its own."""
+    yield from stretch(source, show, None, None)
+
+
+def stretch(source: Source, show: str, start: int | None, end: int | None) -> Iterator[pd.DataFrame]:
+    """The report's rows of what happened in [start, end) ns alone; None is no bound. An allocation is there if it was
+    made or freed then."""
     texts = dict(source.store.rows("select id, text from string"))
     workers = dict(source.store.rows("select id, name from worker"))
     made = False
-    for found in allocations(source):
+    for everything in allocations(source):
+        found = everything._replace(inside=everything.inside & within(everything.time, start, end))
         if show == "curve":
             table = _curve(found)
         else:
@@ -97,6 +104,20 @@ def memory(source: Source, show: str) -> Iterator[pd.DataFrame]:
 def _complete(table: pd.DataFrame) -> pd.DataFrame:
     """With the columns of other choices, which are not shown."""
     return table.reindex(columns=[column.key for column in _COLUMNS])
+
+
+def within(time: Ints, start: int | None, end: int | None) -> Bools:
+    """Which times are in [start, end).
+
+    >>> within(np.array([1, 2, 3]), 2, None).tolist()
+    [False, True, True]
+    """
+    out = np.ones(len(time), bool)
+    if start is not None:
+        out &= time >= start
+    if end is not None:
+        out &= time < end
+    return out
 
 
 def _curve(found: Allocations) -> pd.DataFrame:

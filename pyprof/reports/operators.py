@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof.db.activity import Activity
-from pyprof.db.calltree import DEVICE, operator_name, tree, weights
+from pyprof.db.calltree import DEVICE, callers, operator_name, tree, weights
 from pyprof.db.operators import product, shapes
 from pyprof.db.source import Source
 from pyprof.marker import CallMarker, OperatorMarker, decode
@@ -28,7 +28,10 @@ _SUMS = ("calls", *(f"{kind}_{which}" for which in ("own", "total") for kind in 
     (
         Column("name", "Name", "", "The operator, as the dispatcher or autograd names it.", str),
         Column("shapes", "Input Shapes", "", "Shapes of the tensors of the call; empty if not recorded.", str),
-        Column("stack", "Stack Trace", "", "Source lines of the call, one a line, outermost first.", str),
+        Column(
+            "stack", "Stack Trace", "",
+            "Source lines of the call, one a line, outermost first; where it has none those of what is around it.", str,
+        ),
         Column("calls", "Calls", "count", "Operator events; one and the only one inside it, of its name, are one."),
         Column(
             "device_self_ns", "Device Self (ns)", "ns",
@@ -59,14 +62,19 @@ def operator(source: Source, group_by: str) -> pd.DataFrame:
     operators inside each other overlap. Recordings without operator events show the calls that were marked. Rows of
     several workers are added up. Without a GPU device times are empty."""
     texts = dict(source.store.rows("select id, text from string"))
-    frames = [_worker(source.activity(low >> 40), source, (low, high), texts) for low, high in spans(source)]
+    frames = [
+        _worker(source.activity(low >> 40), source, (low, high), texts, group_by == "stack")
+        for low, high in spans(source)
+    ]
     rows = pd.concat(frames) if frames else pd.DataFrame(columns=[*_KEYS, *_SUMS])
     found = rows.groupby(list(_KEYS), sort=True)[list(_SUMS)].sum().reset_index()
     said: dict[str, Any] = _said(found["text"].tolist(), found["args"].tolist(), texts, group_by)
     if group_by == "stack":
         stacks = dict(source.store.rows("select id, frames from stack"))
-        told = zip(found["stack"].tolist(), said["stack"])
-        said["stack"] = [stacks.get(code) or text for code, text in told]
+        said["stack"] = [
+            stacks.get(code) if code >= -1 else _described(texts[-2 - code])[1]
+            for code in found["stack"].tolist()
+        ]
     found = found.drop(columns=list(_KEYS)).assign(**said)
     found = found.groupby(list(said), sort=True, dropna=False)[list(_SUMS)].sum().reset_index()
     return _table(source, found)
@@ -76,10 +84,12 @@ _KEYS = ("text", "args", "stack")  # what tells events apart
 
 
 def _worker(
-    activity: Activity, source: Source, launched: tuple[int, int], texts: dict[int, str]
+    activity: Activity, source: Source, launched: tuple[int, int], texts: dict[int, str], stacks: bool
 ) -> pd.DataFrame:
-    """Sums of a worker's events of equal texts; text -1 is what no operator launched."""
+    """Sums of a worker's events of equal texts and, if they matter, stacks; text -1 is what no operator launched."""
     found = tree(activity, texts)
+    if stacks:
+        found = found._replace(stack=callers(activity, found, texts))
     inside = np.flatnonzero(_inside(activity, source, found.start))
     columns: dict[str, Any] = {key: getattr(found, key)[inside] for key in _KEYS} | {"calls": 1}
     for which, part in (("own", found.own), ("total", found.total)):
@@ -110,15 +120,12 @@ def _inside(activity: Activity, source: Source, time: Ints) -> Any:
 def _said(
     text: list[int], args: list[int], texts: dict[int, str], group_by: str
 ) -> dict[str, list[str | None]]:
-    """Name, shapes and stack of events with these texts, as far as they are asked for."""
+    """Name and shapes of events with these texts, as far as they are asked for."""
     out: dict[str, list[str | None]] = {
         "name": [UNASSOCIATED if one < 0 else operator_name(texts[one]) for one in text]
     }
     if group_by != "name":
-        described = [_described(texts.get(more, texts.get(one, ""))) for one, more in zip(text, args)]
-        out["shapes"] = [one[0] for one in described]
-        if group_by == "stack":
-            out["stack"] = [one[1] for one in described]
+        out["shapes"] = [_described(texts.get(more, texts.get(one, "")))[0] for one, more in zip(text, args)]
     return out
 
 
@@ -132,7 +139,8 @@ def _described(text: str) -> tuple[str | None, str | None]:
     return None, None
 
 
-def _eligible(name: str) -> bool | None:
+def eligible(name: str) -> bool | None:
+    """Whether tensor cores could do an operator of a recording, by its name; None for what is outside of all."""
     if name == UNASSOCIATED:
         return None
     mod, _, op = name.rpartition(".") if "::" not in name else ("aten", "", name)
@@ -147,7 +155,7 @@ def _table(source: Source, found: pd.DataFrame) -> pd.DataFrame:
     outside = found["name"] == UNASSOCIATED
     for name in ("calls", "host_own", "host_total"):  # nobody called it
         found[name] = found[name].astype("Int64").where(~outside)
-    found["tc_eligible"] = [_eligible(one) for one in found["name"]]
+    found["tc_eligible"] = [eligible(one) for one in found["name"]]
     found = found.sort_values(
         ["device_own", "host_own", "name"], ascending=[False, False, True], kind="stable", ignore_index=True
     )

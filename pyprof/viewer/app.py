@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 
 import pyprof
 from pyprof.errors import PyProfError
-from pyprof.viewer import drill, models, page, routes, rows, work
+from pyprof.viewer import drill, memory, models, page, routes, rows, work
 from pyprof.viewer.asking import GoneError, Server
 from pyprof.viewer.problems import Trouble, of_error
 from pyprof.viewer.security import Guard, Security
@@ -56,7 +56,7 @@ def build(server: Server, static: Path = page.STATIC) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.server = server
-    for module in (routes, rows, drill, work):
+    for module in (routes, memory, rows, drill, work):
         app.include_router(module.router)
     app.add_exception_handler(PyProfError, _known)
     app.add_exception_handler(RequestValidationError, _invalid)

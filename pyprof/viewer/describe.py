@@ -76,6 +76,7 @@ def _counts(store: Guarded) -> dict[str, int]:
         "devices_used": "select count(distinct worker << 20 | number) from device where events > 0",
         "memory_events": "select count(*) from (select 1 from memory limit 1000000)",
         "collectives": "select count(*) from (select 1 from collective limit 1000000)",
+        "stacks": "select count(*) from stack where frames <> ''",
         "modules": "select count(distinct module) from operator where module is not null",
     }
     return {name: int(store.rows(query)[0][0]) for name, query in queries.items()}

@@ -16,7 +16,6 @@ from pyprof.viewer.asking import Asked, asked, chosen_aggregation, known_paramet
 from pyprof.viewer.guarded import Guarded
 from pyprof.viewer.library import Opened
 from pyprof.viewer.parameters import (
-    MOST,
     AggregationId,
     Filter,
     Format,
@@ -177,25 +176,6 @@ async def kernels_on_roofline(
     """Kernels by time, with work and speed, and the peaks of the devices."""
     which = await asked(request, run, aggregation, worker)
     return await which.read(lambda one: roofline.roofline(one, limit))
-
-
-@router.get("/memory")
-async def memory(
-    request: Request,
-    run: Run = None,
-    aggregation: AggregationId = None,
-    worker: WorkerId = None,
-    points: Annotated[int, Query(ge=10, le=20000)] = 2000,
-    start: Annotated[int | None, Query(ge=-MOST, le=MOST)] = None,
-    end: Annotated[int | None, Query(ge=-MOST, le=MOST)] = None,
-) -> models.Memory:
-    """Memory in use over time, thinned out to about so many points a curve."""
-    which = await asked(request, run, aggregation, worker)
-    found: models.Memory = await which.ask(
-        "memory", lambda answer: models.Memory(curves=[models.Curve(**curve) for curve in answer[0]]), points=points,
-        start=start, end=end, **which.which,
-    )  # fmt: skip
-    return found
 
 
 class _Compared:

@@ -143,17 +143,13 @@ def memory(
 ) -> list[dict[str, Any]]:
     """Curves of memory in use."""
     from pyprof.db.allocations import CPU, allocations
+    from pyprof.reports.memory import within
     from pyprof.viewer.curves import thinned
 
     names = dict(session.store.rows("select id, name from worker"))
     out = []
     for one in allocations(session.source(aggregation, worker)):
-        inside = one.inside
-        if start is not None:
-            inside = inside & (one.time >= start)
-        if end is not None:
-            inside = inside & (one.time < end)
-        here = np.flatnonzero(inside)
+        here = np.flatnonzero(one.inside & within(one.time, start, end))
         if not len(here):
             continue
         time, used = one.time[here], one.allocated[here]
@@ -169,6 +165,24 @@ def memory(
             "peak": int(used[top]), "peak_time": int(time[top]),
         })  # fmt: skip
     return out
+
+
+@TASKS.register("memory_table")
+def memory_table(
+    session: Session,
+    told: Told,
+    aggregation: int,
+    worker: int | None,
+    show: str,
+    start: int | None,
+    end: int | None,
+) -> tuple[dict[str, Any], pa.Table]:
+    """The report memory, of a stretch of time."""
+    from pyprof.reports.memory import stretch
+
+    made = find("memory", show=show)
+    return table(made._replace(make=lambda source, show: stretch(source, show, start, end)),
+                 session.source(aggregation, worker))  # fmt: skip
 
 
 @TASKS.register("compare")

@@ -306,3 +306,35 @@ def test_eight_ranks_of_dlrm(data, tmp_path):
     assert (worst["worker"], worst["name"], worst["place"]) == ("rank7", "all_to_all", 0)
     assert (worst["late_ns"], worst["alone_ns"]) == (7625 * US, 504 * US)
     assert all(row["size"] == 8 for row in table(prof, "communication"))
+
+
+def test_steps_have_their_own_sums_and_means(tmp_path):
+    """Two steps of two collectives. Rank 1 comes 60 us late to the first of each and 10 us early to the second; the
+    shortest kernels are 20 and 40 us in step 5, 25 and 45 us in step 6."""
+    kernels: list[list[K]] = [[], []]
+    for step, more in ((0, 0), (1, 5)):
+        at = 1000 * step
+        kernels[0] += [
+            reduce(at + 100, 80 + more, 2 * step, size=2),
+            reduce(at + 310, 40 + more, 2 * step + 1, size=2),
+        ]
+        kernels[1] += [
+            reduce(at + 160, 20 + more, 2 * step, size=2),
+            reduce(at + 300, 50 + more, 2 * step + 1, size=2),
+        ]
+    prof = run(tmp_path, kernels, steps=[(0, 1000), (1000, 2000)])
+    found = table(prof, "communication", group_by="step")
+    keys = ("worker", "step", "calls", "bytes", "latency_ns", "transfer_ns", "wait_ns")
+    assert [tuple(row[key] for key in keys) for row in found] == [
+        ("rank0", 5, 2, 8000, 120 * US, 60 * US, 60 * US),
+        ("rank0", 6, 2, 8000, 130 * US, 70 * US, 60 * US),
+        ("rank1", 5, 2, 8000, 70 * US, 60 * US, 10 * US),
+        ("rank1", 6, 2, 8000, 80 * US, 70 * US, 10 * US),
+    ]
+    means = ("bytes_avg", "latency_avg", "transfer_avg")
+    assert tuple(found[1][key] for key in means) == (4000, 65 * US, 35 * US)
+    whole = table(prof, "communication")
+    for row in whole:  # the kinds and the steps of a worker add up alike
+        for key in ("calls", "bytes", "latency_ns", "transfer_ns", "wait_ns"):
+            assert row[key] == sum(one[key] for one in found if one["worker"] == row["worker"])
+        assert row["latency_avg"] * row["calls"] == pytest.approx(row["latency_ns"])

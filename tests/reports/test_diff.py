@@ -187,5 +187,5 @@ def test_unequal_numbers_of_iterations_are_told(tmp_path, capfd):
     base.aggregate(1, 1)
     for by in ("operator", "kernel"):
         (row,) = rows(base.diff(other, by))
-        assert (row["base_calls"], row["other_calls"]) == (1, 3)
+        assert (row["base_calls"], row["other_calls"], row["share_calls"]) == (1, 3, 200)
         assert (row["base_device_ns"], row["delta_device_ns"]) == (40, 80)

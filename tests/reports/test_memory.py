@@ -209,3 +209,25 @@ def test_a_recording_of_others(data):
     assert len(found) * 2 == 28_010
     assert all(row["duration_ns"] is not None for row in found)
     assert sum(row["self_allocation_bytes"] for row in table(prof)) == sum(row["bytes"] for row in found)
+
+
+def test_a_stretch_of_time_has_what_happened_in_it(tmp_path):
+    """Of SMALL: from 20 to 230 us 300 bytes are given and taken back, and 500 are given; the 1000 of before are taken
+    back after it. What is at the end is out of it."""
+    prof = load(tmp_path, *SMALL)
+    source = prof.source()
+
+    def some(show: str, keys: tuple[str, ...]) -> list[tuple[Any, ...]]:
+        parts = list(memory.stretch(source, show, 20 * US, 230 * US))
+        assert len(parts) == 1
+        made = find("memory", show=show)._replace(make=lambda source, show: iter(parts))
+        return [tuple(row[key] for key in keys) for row in rows(made.table(source))]
+
+    keys = ("operator", "calls", "size_increase", "allocation_bytes", "peak")
+    assert some("operators", keys) == [
+        ("aten::relu", 1, 500, 500, 5500), ("aten::conv2d", 1, 0, 300, 5300)
+    ]  # fmt: skip
+    assert some("allocations", ("bytes", "allocated_ns", "released_ns")) == [
+        (300, 50 * US, 60 * US), (500, 210 * US, None)
+    ]  # fmt: skip
+    assert some("curve", ("time_ns",)) == [(50 * US,), (60 * US,), (210 * US,)]

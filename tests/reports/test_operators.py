@@ -112,6 +112,7 @@ def forest(what: Recording) -> tuple[list[Node], list[Kernel]]:
     roots = []
     for place, one in enumerate(found):
         parent = around(one.thread, one.start, found[:place])
+        one.stack = one.stack or (parent.stack if parent else None)
         (parent.children if parent else roots).append(one)
     outside = []
     calls = {(c.process, c.correlation): c for c in what.launches}
@@ -326,6 +327,21 @@ def test_a_kernel_is_named_with_the_operator_and_the_launch(prof):
     assert ("volta_h884gemm_64x64_ldg8_nn", "mm", "40, 1, 1", "128, 1, 1", 2) in places
     assert ("mystery", "cross_entropy", "1, 1, 1", "32, 1, 1", 2) in places
     assert ("mystery", None, "1, 1, 1", "32, 1, 1", 2) in places
+    eligible = {r["operator"]: r["tc_eligible"] for r in found}
+    assert (eligible["mm"], eligible["cross_entropy"], eligible[None]) == (True, False, None)
+
+
+def test_kernels_of_an_operator_are_those_of_its_launches(prof):
+    sums: dict[Any, list[int]] = defaultdict(lambda: [0, 0])
+    for row in rows(prof.report("kernel_summary", group_by="properties")):
+        one = sums[row["name"], row["operator"], row["tc_eligible"]]
+        one[0], one[1] = one[0] + row["calls"], one[1] + row["total_ns"]
+    found = rows(prof.report("kernel_summary", group_by="operator"))
+    assert {
+        (row["name"], row["operator"], row["tc_eligible"]): [row["calls"], row["total_ns"]] for row in found
+    } == sums
+    assert len(found) == len(sums)
+    assert "grid" not in found[0]
 
 
 @examples(3)
@@ -449,3 +465,17 @@ def test_pieces_of_a_run_add_up_and_the_order_of_its_rows_changes_nothing(seed):
         for key, value in figures(prof).items():
             added[key] += value
     assert added == whole
+
+
+def test_an_operator_without_a_stack_has_that_of_the_call_around_it():
+    """In a call that was recorded with its stack torch's operators, which have none, were called from there."""
+    call_ = call("torch.nn.functional.linear", (4, 8), (2, 8), trace=("train.py:9", "net.py:4"))
+    what = recording(
+        f"{call_}\n    op aten::linear\n        op aten::addmm\n            wait 5\nop aten::add\n    wait 7\n"
+    )
+    found = {row["name"]: row["stack"] for row in rows(load(what).report("operator", group_by="stack"))}
+    assert found == {
+        "aten::linear": "train.py:9\nnet.py:4",
+        "aten::addmm": "train.py:9\nnet.py:4",
+        "aten::add": None,
+    }

@@ -48,7 +48,7 @@ def test_what_cannot_be_chosen_is_told_in_a_sentence(path, capsys, name, option,
 def test_in_python_options_are_keywords(prof):
     assert "grid" in prof.report("kernel_summary", group_by="properties")
     assert "grid" not in prof.report("kernel_summary")
-    with pytest.raises(UsageError, match="choose from name, properties"):
+    with pytest.raises(UsageError, match="choose from name, operator, properties"):
         prof.report("kernel_summary", group_by="grid")
 
 

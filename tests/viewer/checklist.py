@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a viewer of profiles has to do, statement by statement, and the tests that show it: the table in docs/viewer.md.
+"""What a viewer of profiles has to do, statement by statement, and the tests that show it: tables in docs/viewer.md.
 
-`statements.txt` has the statements, `pytest.mark.statement` of tests/viewer names those that a test shows. What the
-tests of the server show, and what is not so on purpose, is below. `python -m tests.viewer.checklist` writes the table.
+`statements.txt` has those of DLProf's viewer, `plugin.txt` those of the profiler's plugin for TensorBoard;
+`pytest.mark.statement` of tests/viewer names those that a test shows. What the tests of the server show, and what is
+not so on purpose, is below. `python -m tests.viewer.checklist` writes the tables.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent.parent / "docs" / "viewer.md"
-BEGIN, END = "<!-- checklist: python -m tests.viewer.checklist -->", "<!-- end of the checklist -->"
+LISTS = ("statements", "plugin")  # each a file here, and a table
+END = "<!-- end of the checklist -->"
 
 _SYSTEM = "test_views.py::test_system_configuration_leaves_out_what_is_unknown"
 SERVER = {
@@ -27,6 +29,9 @@ SERVER = {
     "TR01": "test_library.py::test_files_that_are_no_profile",
     "TR03": "test_library.py::test_other_schemas",
     "TR04": "test_library.py::test_other_schemas",
+    "PR04": "test_library.py::test_a_folder_of_runs",
+    "PR06": "test_library.py::test_files_that_are_no_profile",
+    "PM15": "test_views.py::test_thinned_curves_keep_their_extremes",
 } | dict.fromkeys(("D27", "D30", "D31", "D32", "D33", "D34", "D35", "D38"), _SYSTEM)
 
 EXCEPTIONS = {
@@ -34,12 +39,26 @@ EXCEPTIONS = {
     "Its bars are there for several alone (GP01).",
     "IT08": "Dragging moves along the iterations; their height always fits.",
     "N09": "Help is pages of the viewer itself; the project has no address for mail.",
+    "PR08": "Files are read from the file system: mount the storage, or copy the run.",
+    "PR09": "The panel at the left is as narrow as the names of the views; run, worker and span are above it.",
+    "PP20": "Pages are those of DLProf's tables, in every view: 25 rows; 10, 25, 50 or 100.",
+    "PP22": "Shapes are those of tensors; what has none is left out.",
+    "PM12": "All sizes are shown, the largest first: nothing is hidden that nobody asked to hide.",
+    "PMO05": "Widths are total times, which add up to that of the module around; "
+    "means of different numbers of calls do not.",
+    "PMO06": "There is no timeline yet.",
+    "PMO07": "Modules of pytorch-lightning are modules: they are in the same view.",
+    "PW09": "Names of workers are shown as they are: which part of them is a host is a guess.",
+    "PD02": "Runs are compared whole, with their workers and spans added up: "
+    "the same work may be on another rank in another run.",
+    "PD10": "Operators that are compared have none inside them: their own durations are their durations.",
+    **dict.fromkeys(("PT01", "PT02", "PT03", "PT04"), "There is no timeline yet."),
 }
 
 
-def statements() -> dict[str, str]:
-    """Each statement by its number."""
-    lines = (HERE / "statements.txt").read_text(encoding="utf-8").splitlines()
+def statements(which: str) -> dict[str, str]:
+    """Each statement of a list by its number."""
+    lines = (HERE / f"{which}.txt").read_text(encoding="utf-8").splitlines()
     return dict(line.split("\t", 1) for line in lines)
 
 
@@ -80,21 +99,28 @@ def _calls(function: ast.FunctionDef, groups: dict[str, ast.expr]) -> list[list[
     return out
 
 
-def table() -> str:
-    """The table, as Markdown."""
+def table(which: str) -> str:
+    """The table of a list, as Markdown."""
     tests = marked()
     lines = ["| | Statement | Shown by |", "|---|---|---|"]
-    for number, text in statements().items():
+    for number, text in statements(which).items():
         shown = tests.get(number, []) + ([SERVER[number]] if number in SERVER else [])
         by = "<br>".join(f"`{name}`" for name in shown) or f"*Not so:* {EXCEPTIONS.get(number, '')}"
         lines.append(f"| {number} | {text.replace('|', chr(92) + '|')} | {by} |")
     return "\n".join(lines)
 
 
+def begin(which: str) -> str:
+    """What stands before the table of a list."""
+    return f"<!-- checklist of {which}: python -m tests.viewer.checklist -->"
+
+
 def written(text: str) -> str:
-    """The page with the table as it should be."""
-    head, _, rest = text.partition(BEGIN)
-    return f"{head}{BEGIN}\n\n{table()}\n\n{END}{rest.partition(END)[2]}"
+    """The page with the tables as they should be."""
+    for which in LISTS:
+        head, _, rest = text.partition(begin(which))
+        text = f"{head}{begin(which)}\n\n{table(which)}\n\n{END}{rest.partition(END)[2]}"
+    return text
 
 
 if __name__ == "__main__":

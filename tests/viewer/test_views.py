@@ -463,6 +463,18 @@ def test_memory(tmp_path):
         (part,) = client.json("/api/memory", start=curve["time"][1])["curves"]
         assert part["allocated"] == [150, 50]
         assert client.json("/api/memory", end=curve["time"][0])["curves"] == []
+        # The second is given, the first taken back; the operator around the first is out of it.
+        rows = client.table("/api/memory/table", start=curve["time"][1], sort="-allocation_bytes")
+        assert [(row["operator"], row["size_increase"]) for row in rows] == [
+            ("aten::empty", 50),
+            ("aten::add", -100),
+        ]
+        (given,) = client.table("/api/memory/table", show="allocations", end=curve["time"][1])
+        assert (given["bytes"], given["released_ns"]) == (100, curve["time"][2])
+        text = client.http.get(
+            "/api/memory/table/export", params={"format": "csv", "start": curve["time"][1]}
+        ).text
+        assert [line.split(",")[2] for line in text.splitlines()[1:]] == ["aten::empty", "aten::add"]
 
 
 @given(st.lists(st.integers(-100, 100), min_size=1, max_size=300), st.integers(10, 50))

@@ -21,7 +21,7 @@ export const VIEWS: readonly View[] = [
   { id: "kernels", label: "Kernels", group: "Time", aliases: [{ name: "Kernel View" }, { name: "GPU Kernel" }, { name: "All launches", params: { tab: "launches" } }, { name: "Roofline" }], load: () => import("../views/Kernels.svelte") },
   { id: "memory", label: "Memory", group: "Time", aliases: [{ name: "Memory View" }], load: () => import("../views/Memory.svelte") },
   { id: "gpus", label: "GPUs", group: "Machine", aliases: [{ name: "GPUs View" }], load: () => import("../views/Gpus.svelte") },
-  { id: "workers", label: "Workers", group: "Machine", aliases: [{ name: "Distributed View" }, { name: "Communication", params: { tab: "communication" } }, { name: "Stragglers", params: { tab: "stragglers" } }], load: () => import("../views/Workers.svelte") },
+  { id: "workers", label: "Workers", group: "Machine", aliases: [{ name: "Distributed View" }, { name: "Communication", params: { tab: "communication" } }, { name: "Stragglers", params: { tab: "stragglers" } }, { name: "Device Information", params: { tab: "devices" } }], load: () => import("../views/Workers.svelte") },
   { id: "compare", label: "Compare", group: "Machine", aliases: [{ name: "Diff View" }], load: () => import("../views/Compare.svelte") },
 ];
 

@@ -77,6 +77,7 @@ class Counts(Model):
     devices_used: int
     memory_events: int
     collectives: int
+    stacks: int
     modules: int
 
 

@@ -18,6 +18,7 @@ from pyprof import session
 from tests.build import call, recording, write_capture
 from tests.reports.ranks import K
 from tests.reports.ranks import run as run_of
+from tests.viewer.browser import traces as two_runs
 from tests.viewer.conftest import Asking, serving
 
 CHROMIUM = os.environ.get("PYPROF_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
@@ -58,6 +59,13 @@ class Page:
 
     def find(self, selector: str) -> Any:
         return self.tab.locator(selector)
+
+    def until(self, selector: str, count: int) -> None:
+        """Wait until there are so many; a script that waits is what the page's policy forbids."""
+        from playwright.sync_api import expect
+
+        expect(self.find(selector)).to_have_count(count)
+        self.settled()
 
     def rows(self, table: str) -> list[list[str]]:
         """Texts of the cells of a table's body."""
@@ -128,8 +136,25 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
     ]
     run_of(folder / "run", kernels, steps=[(0, 1000), (1000, 2000)])
     with serving(folder / "run") as asking:
-        while asking.http.get("/api/profile").status_code == 503:  # it is being read
-            time.sleep(0.1)
+        read(asking)
+        yield asking
+
+
+def read(asking: Asking, **run: str) -> None:
+    """Wait until a run has been read."""
+    while asking.http.get("/api/profile", params=run).status_code == 503:
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="session")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
+    """A server of the runs of `traces`, with the sources that their call stacks name."""
+    folder = tmp_path_factory.mktemp("traces")
+    for name in ("train.py", "net.py"):
+        (folder / name).write_text("".join(f"line {n} of {name}\n" for n in range(1, 9)), encoding="utf-8")
+    with serving(two_runs.write(folder / "runs"), root=str(folder)) as asking:
+        for run in ("alpha", "beta"):
+            read(asking, run=run)
         yield asking
 
 

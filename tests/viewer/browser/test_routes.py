@@ -12,15 +12,18 @@ from tests.viewer.browser.conftest import Open, axe
 
 VIEWS = (
     "overview", "op-types", "groups", "ops", "ops?tab=all", "ops?tab=tensor", "operators", "modules", "iterations",
-    "iterations?tab=kernels", "iterations?tab=ops", "kernels", "kernels?tab=properties", "kernels?tab=launches",
+    "iterations?tab=kernels", "iterations?tab=ops", "kernels", "kernels?tab=properties",
+    "kernels?tab=operators", "kernels?tab=launches",
     "memory", "memory?tab=copies", "gpus", "workers", "workers?tab=overlap", "workers?tab=communication",
-    "workers?tab=stragglers", "compare", "help", "help?tab=figures", "help?tab=keys",
+    "workers?tab=stragglers", "workers?tab=devices", "compare", "help", "help?tab=figures", "help?tab=keys",
 )  # fmt: skip
+OF_TRACES = ("operators?stacks=aten::addmm", "modules", "memory", "memory?tab=events", "compare")
 OF_RANKS = [view for view in VIEWS if view.startswith(("workers", "gpus", "overview"))]
 CASES = (
     [("client", view) for view in VIEWS]
     + [("on_cpu", view) for view in VIEWS]
     + [("ranks", v) for v in OF_RANKS]
+    + [("traces", v) for v in OF_TRACES]
 )
 _RULES = {
     "light": "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']",
@@ -28,7 +31,7 @@ _RULES = {
 }  # all that differs
 
 
-@pytest.mark.statement("TR07", "V05")
+@pytest.mark.statement("TR07", "V05", "PR07")
 @pytest.mark.parametrize(("server", "view"), CASES, ids=lambda value: str(value))
 def test_every_view(request: pytest.FixtureRequest, opened: Open, server: str, view: str):
     source = axe()
