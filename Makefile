@@ -28,11 +28,11 @@ page: $(STAMP)
 # Where npm cannot be reached the tests in a browser are skipped, and say so.
 test: lint
 	-@$(BIN)/python frontend/backend.py develop
-	$(BIN)/python -m pytest -q -n $(JOBS)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
 # Long forms: property tests with many more examples, full counts of damaged files, and what is marked `long`.
 test-long: $(STAMP)
-	PYPROF_LONG=1 $(BIN)/python -m pytest -q -n $(JOBS) -m "long or counts or hypothesis"
+	PYPROF_LONG=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "long or counts or hypothesis"
 
 test-all: test test-long
 

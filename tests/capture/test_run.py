@@ -113,8 +113,8 @@ def test_original_script_recorded_is_its_window(way: str, forks: Forks, tmp_path
     around = way == "environment"  # a line of what forks
     assert recorded.calls[0].user_lines[around:] == [f"{tmp_path}/net.py:15"]
     assert {op.name for op in recorded.ops} >= {"aten::mkldnn_convolution", "ConvolutionBackward0"}
-    assert done.stderr.startswith("net.sqlite: ")
-    assert done.stderr.count("\n") == 1
+    assert stderr.startswith("net.sqlite: ")
+    assert stderr.count("\n") == 1
 
 
 def test_without_a_window_of_its_own_the_whole_script_is_recorded(tmp_path: Path, run: Run) -> None:

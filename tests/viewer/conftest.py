@@ -109,6 +109,7 @@ def serving(
         access_log=False,
         ws="none",
         timeout_graceful_shutdown=1,
+        timeout_keep_alive=600,  # of a busy machine: a connection that is just closed would be used again
     )
     running = uvicorn.Server(config)
     sockets = listening("127.0.0.1", 0)
