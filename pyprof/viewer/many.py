@@ -184,7 +184,7 @@ def near(
     count: int,
     after: int | None,
 ) -> Near | None:
-    """Where the first `count` events by duration are, of those in ranges of ids that fulfil a condition as of `holding`.
+    """Where the first `count` events by duration are, of those in ranges of ids that fulfil a condition of `holding`.
     `exact`: a condition that says of the event in `column`, the longest or the shortest of a sum, that it is one of
     them. `after`: behind events of this duration. None: anywhere."""
     least = [(-(-low >> blocks.SHIFT), high >> blocks.SHIFT) for low, high in spans]
