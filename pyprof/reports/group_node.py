@@ -40,7 +40,7 @@ def group_node(source: Source) -> pd.DataFrame:
     """One row per group of the model, parents before children: what the operators in it and in the groups inside it
     add up to. What is outside of every operator is the group unassociated/. So a group is the sum of the groups and
     operators directly inside it, and / is the total of the summary."""
-    found = operators(source, "id")
+    found = operators(source, by_id=True)
     paths = [
         _OUTSIDE if outside else name.rpartition("/")[0]
         for name, outside in zip(found["name"], found["unassociated"])

@@ -40,7 +40,7 @@ def module(source: Source) -> pd.DataFrame:
     outside of modules, events without an operator among it, is the row without a name: so self times add up to all that
     the detail report has, and the total of a module is its own time and the totals of the modules directly inside it.
     Rows of several workers are added up. Without a GPU device times are empty."""
-    found = operators(source, "id")
+    found = operators(source, by_id=True)
     paths = [path or "" for path in found["module"]]
     names, at, parent, level = tree(paths, ".")
     own = {

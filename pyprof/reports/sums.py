@@ -35,22 +35,25 @@ def spreads(names: Iterable[str] = SPREADS, of: str = "calls") -> str:
     )
 
 
-def operators(source: Source, order: str = "gpu desc, cpu desc, id") -> pd.DataFrame:
-    """One row per operator that ran: its sums over workers, and what it is."""
+def operators(source: Source, by_id: bool = False) -> pd.DataFrame:
+    """One row per operator that ran, by GPU time or by its number: its sums over workers, and what it is."""
+    key = ("operators", source.aggregation.id, source.worker)
+    shared = source.store.once(key, lambda: _operators(source))
+    return known(source, shared.sort_values("id", ignore_index=True) if by_id else shared.copy())
+
+
+def _operators(source: Source) -> pd.DataFrame:
     sums = ", ".join(f"sum(s.{name}) as {name}" for name in _SUMS)
-    return known(
+    return frame(
         source,
-        frame(
-            source,
-            f"""with o as (
-                    select s.operator as id, {sums}, {spreads()} from op_stat s where {MINE} group by s.operator),
-                     unknown as (select distinct s.operator as id from op_kernel_stat s where {MINE} and s.tc = 3)
-                select o.*, p.op_id, p.name, p.type, p.direction, p.module, p.params, p.dtype, p.shapes, p.eligible,
-                       p.unassociated, nullif(k.frames, '') as stack,
-                       case when o.tc_kernels > 0 then 1 when unknown.id is null then 0 end as using_tc
-                from o join operator p using (id) left join stack k on k.id = p.stack left join unknown using (id)
-                order by {order}""",
-        ),
+        f"""with o as (
+                select s.operator as id, {sums}, {spreads()} from op_stat s where {MINE} group by s.operator),
+                 unknown as (select distinct s.operator as id from op_kernel_stat s where {MINE} and s.tc = 3)
+            select o.*, p.op_id, p.name, p.type, p.direction, p.module, p.params, p.dtype, p.shapes, p.eligible,
+                   p.unassociated, nullif(k.frames, '') as stack,
+                   case when o.tc_kernels > 0 then 1 when unknown.id is null then 0 end as using_tc
+            from o join operator p using (id) left join stack k on k.id = p.stack left join unknown using (id)
+            order by gpu desc, cpu desc, id""",
     )
 
 

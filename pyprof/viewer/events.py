@@ -187,9 +187,12 @@ def worded(source: Source, rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
     return out
 
 
-def filtered(source: Source, search: str, filters: Sequence[str], block: bool = False) -> tuple[str, Values]:
-    """Filters as a condition on events: texts through their dictionaries. `block`: on sums over blocks, one that every
-    sum fulfils that has such events. Raises Trouble for what only a table in memory can filter by."""
+def filtered(
+    source: Source, search: str, filters: Sequence[str], dur: tuple[str, str] | None = None
+) -> tuple[str, Values]:
+    """Filters as a condition on events: texts through their dictionaries. `dur`: on sums over blocks, which of their
+    columns has to be above, and which below, what durations have to be. Raises Trouble for what only a table in memory
+    can filter by."""
     parts, values = ["1"], Values()
     for number, text in enumerate(filters):
         key, colon, condition = text.partition(":")
@@ -212,7 +215,7 @@ def filtered(source: Source, search: str, filters: Sequence[str], block: bool = 
             numbers = [str(code) for code, name in enumerate(KINDS) if test(name)]
             parts.append(f"e.kind in ({', '.join(numbers)})")
         elif key in _NUMBERS:
-            most, least = ("e.gpu_max", "e.gpu_min") if block else (shown.expression, shown.expression)
+            most, least = dur or (shown.expression, shown.expression)
             parts.append(_of_numbers(most, least, shown.column.unit, condition, number, values))
         else:
             raise Trouble(

@@ -20,6 +20,7 @@ from pyprof.viewer.tasks import MOST
 
 Spans = list[tuple[int, int]]
 _SUMMED = {"kernel", "name", "type", "op_id", "kind"}  # what op_kernel_stat has under the same names
+_OF_BLOCKS = {*_SUMMED, "dur"}
 _SORTS = {"id": "e.id", "start": "e.start", "dur": "e.dur"}
 
 
@@ -131,21 +132,24 @@ def _places(
     if not spans:
         return []
 
-    def about(keys: set[str]) -> tuple[str, dict[str, Any]]:
-        kept = [text for text in filters if text.partition(":")[0] in keys]
-        condition, values = events.filtered(source, search, kept, block=True)
+    keys = {text.partition(":")[0] for text in filters}
+    known = [text for text in filters if text.partition(":")[0] in _OF_BLOCKS]
+
+    def about(dur: tuple[str, str]) -> tuple[str, dict[str, Any]]:
+        condition, values = events.filtered(source, search, known, dur)
         if operator is None:
             return condition, values
         return f"{condition} and e.operator = :operator", values | {"operator": operator}
 
     found, more = None, ""
-    if sort.endswith("dur") and {text.partition(":")[0] for text in filters} <= _SUMMED:
-        found = near(source, spans, *about(_SUMMED), sort.startswith("-"), count, after)
+    condition, values = about(("e.gpu_max", "e.gpu_min"))
+    if sort.endswith("dur") and keys <= _OF_BLOCKS:
+        column = "e.gpu_max" if sort.startswith("-") else "e.gpu_min"
+        found = near(source, spans, condition, about((column, column))[0], values, column, count, after)
     if found is not None:
         more, spans = f" and {found.condition}", found.spans
-    else:
-        condition, values = about({*_SUMMED, "dur"})
-        spans = holding(source, spans, condition, values) if condition != "(1)" else spans
+    elif condition != "(1)":
+        spans = holding(source, spans, condition, values)
     places = [f"e.id >= {low} and e.id < {high}{more}" for low, high in spans]
     return places[::-1] if sort == "-id" else places
 
@@ -174,29 +178,30 @@ def near(
     source: Source,
     spans: Spans,
     condition: str,
+    exact: str,
     values: dict[str, Any],
-    down: bool,
+    column: str,
     count: int,
     after: int | None,
 ) -> Near | None:
-    """Where the first `count` events by duration are, of those in ranges of ids that fulfil a condition as of
-    `holding`. `after`: behind events of this duration. None: anywhere."""
+    """Where the first `count` events by duration are, of those in ranges of ids that fulfil a condition of `holding`.
+    `exact`: a condition that says of the event in `column`, the longest or the shortest of a sum, that it is one of
+    them. `after`: behind events of this duration. None: anywhere."""
     least = [(-(-low >> blocks.SHIFT), high >> blocks.SHIFT) for low, high in spans]
     whole = " or ".join(f"e.block >= {first} and e.block < {last}" for first, last in least)
-    column, order, beyond = ("gpu_max", "desc", "<") if down else ("gpu_min", "", ">")
-    behind = f"and e.{column} {beyond} :after" if after is not None else ""
-    given = values | {"after": after}
+    order, beyond, reaches = ("desc", "<", ">=") if column == "e.gpu_max" else ("", ">", "<=")
+    behind = f"and {column} {beyond} :after" if after is not None else ""
     found = source.store.rows(
-        f"""select e.{column} from event_block e where ({whole}) and {condition} {behind}
-            order by e.{column} {order} limit {count}""",
-        given,
+        f"""select {column} from event_block e where ({whole}) and {exact} {behind}
+            order by {column} {order} limit {count}""",
+        values | {"after": after},
     )
     if len(found) < count:
         return None
-    bound, reaches = int(found[-1][0]), ">=" if down else "<="
+    bound = int(found[-1][0])
     near = source.store.rows(
-        f"select distinct e.block from event_block e where ({whole}) and {condition} and e.{column} {reaches} {bound}",
-        given,
+        f"select distinct e.block from event_block e where ({whole}) and {condition} and {column} {reaches} {bound}",
+        values,
     )
     ranges = [(block << blocks.SHIFT, (block + 1) << blocks.SHIFT) for (block,) in near]
     for (low, high), (first, last) in zip(spans, least):
