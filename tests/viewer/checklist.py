@@ -25,7 +25,6 @@ SERVER = {
     "DT12": "test_exports.py::test_an_export_longer_than_a_table",
     "D36": _SYSTEM,
     "IT22": "test_jobs.py::test_what_does_not_exist_fails_with_a_sentence",
-    "IT23": "test_jobs.py::test_a_process_that_is_killed",
     "TR01": "test_library.py::test_files_that_are_no_profile",
     "TR03": "test_library.py::test_other_schemas",
     "TR04": "test_library.py::test_other_schemas",

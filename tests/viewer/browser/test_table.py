@@ -75,6 +75,21 @@ def test_columns_filter_together(page: Page, prof: session.Profile):
     assert page.column("ops", "gpu") == [grouped(v) for v in sorted(both["gpu"], reverse=True)]
 
 
+def test_two_filters_at_once(page: Page):
+    """Typed before the first has been asked for, neither is lost."""
+    page.go("ops")
+    page.tab.evaluate("""() => {
+        for (const [name, value] of [["GPU Time (ns)", ">100ns"], ["Op Type", "mm"]]) {
+            const field = document.querySelector(`[data-table=ops] [aria-label="Filter ${name}"]`);
+            field.value = value;
+            field.dispatchEvent(new Event("input", { bubbles: true }));
+        }
+    }""")
+    page.until("[data-table=ops] .filters .on", 2)
+    assert "ops.f.gpu=" in page.parameters()
+    assert "ops.f.type=mm" in page.parameters()
+
+
 @pytest.mark.statement("DT05", "OK08", "OK09")
 def test_booleans_are_1_and_0(page: Page, prof: session.Profile):
     page.go("ops")
