@@ -43,8 +43,9 @@ def idle(source: Source) -> pd.DataFrame:
     data loader at least half of the time from the gap's begin to the end of that launch. synchronization, host_copy:
     when the gap began, the launching thread was in a call that waits for the device, or in a copy's call that returned
     only after the copy had ended: nothing could be queued meanwhile. launch_bound: the launch came too late for another
-    reason. nothing_recorded: no event follows, or its launch was not recorded; waits are then those of any thread. All
-    gaps and the time in which the device worked add up to the window. None in a recording without a GPU."""
+    reason. nothing_recorded: no event follows, or its launch was not recorded; waits are then those of any thread. Of a
+    gap that reaches beyond the recording of its process, the part in it has the cause. All gaps and the time in which
+    the device worked add up to the window. None in a recording without a GPU."""
     rows: list[pd.DataFrame] = []
     for activity, steps in activities(source):
         low, high = steps.window
@@ -52,7 +53,11 @@ def idle(source: Source) -> pd.DataFrame:
         for device in activity.devices:
             assert waits is not None
             gaps = _gaps(activity, device, min(activity.span[0], low), max(activity.span[1], high))
-            cause, call = _causes(activity, gaps, waits)
+            # A step may begin before anything was recorded: a cause is of what was, whichever steps are looked at.
+            recorded = gaps._replace(
+                start=np.clip(gaps.start, *activity.span), end=np.clip(gaps.end, *activity.span)
+            )
+            cause, call = _causes(activity, recorded, waits)
             length = np.minimum(gaps.end, high) - np.maximum(gaps.start, low)
             kept = np.flatnonzero(length > 0)
             frame = pd.DataFrame({"cause": cause, "call": call, "length": length}).iloc[kept]

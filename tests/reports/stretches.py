@@ -159,7 +159,11 @@ def idle(found: Oracle, worker: int, device: int, low: int, high: int) -> list[t
         if r.process == pid and r.text.startswith(WAIT) and r.end is not None
     ]  # fmt: skip
     out = []
-    for start, end, event in gaps:
+    for whole_start, whole_end, event in gaps:
+        start, end = (
+            min(max(whole_start, first), last),
+            min(max(whole_end, first), last),
+        )  # when anything was recorded
         launch = event.launch if event else None
         until = min(launch.end, end) if launch else end
         running = [
@@ -177,7 +181,7 @@ def idle(found: Oracle, worker: int, device: int, low: int, high: int) -> list[t
             cause = "host_copy" if id(call) in blocking else "synchronization"
         else:
             cause = "launch_bound" if launch else "nothing_recorded"
-        size = min(end, high) - max(start, low)
+        size = min(whole_end, high) - max(whole_start, low)
         if size > 0:
             around = [
                 e for e in found.executions

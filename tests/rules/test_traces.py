@@ -66,7 +66,7 @@ def test_a_collective_is_not_far_from_the_roofline():
     for t in made.each():
         op = made.op("all_reduce", t, t + 1_000, mod="torch.distributed", dtype="float32")
         made.kernel(NCCL, t + 100_000, 500_000, op, flops=0, size=4_000)
-    assert outcome("R36", made) == (RULES["R36"], None, None)
+    assert outcome("R36", made)[:3] == (RULES["R36"], None, None)
 
 
 def test_a_saving_of_a_small_part_is_not_that_of_all():

@@ -8,20 +8,21 @@ export interface Node {
   children: Node[];
 }
 
-/** Rows in any order; one whose module around is not among them is left out. */
+/** Rows as the report has them: a module comes before those inside it, which are one deeper. */
 export function nest(rows: readonly Record<string, Cell>[]): Node[] {
   const roots: Node[] = [];
-  const found = new Map<string, Node>();
-  const depth = (row: Record<string, Cell>): number => Number(row.depth ?? 0);
-  for (const row of [...rows].sort((a, b) => depth(a) - depth(b))) {
+  const open: Node[] = [];
+  for (const row of rows) {
     const path = String(row.module ?? "");
-    let end = path.length;
-    let around: Node | undefined;
-    while (!around && (end = Math.max(path.lastIndexOf(".", end - 1), path.lastIndexOf("/", end - 1))) > 0) around = found.get(path.slice(0, end));
-    if (depth(row) > 0 && !around) continue;
-    const node: Node = { path: path || "(outside)", name: (around ? path.slice(around.path.length + 1) : path) || "Outside of modules", row, children: [] };
+    const depth = Number(row.depth ?? 0);
+    const around = path ? open[depth - 1] : undefined;
+    const name = around && path.startsWith(around.path) ? path.slice(around.path.length).replace(/^[./]/, "") : path;
+    const node: Node = { path: path || "(outside)", name: name || "Outside of modules", row, children: [] };
     (around?.children ?? roots).push(node);
-    if (path) found.set(path, node);
+    if (path) {
+      open[depth] = node;
+      open.length = depth + 1;
+    }
   }
   return roots;
 }
