@@ -59,8 +59,8 @@ def test_the_steps_outside_a_window_are_measured(root: Path) -> None:
 @pytest.mark.long
 def test_every_question_of_the_page_is_measured(root: Path) -> None:
     pytest.importorskip("fastapi", reason="the extra viewer is not installed")
-    printed = run(root, "viewer.py", "--kernels", "2000")
-    for figure in ("up after", "overview", "reports/operator", "details of an operator", "memory: server"):
+    printed = run(root, "viewer.py", "--kernels", "2000", "--rounds", "1")
+    for figure in ("server up", "overview", "reports/operator", "details of an operator", "memory: server"):
         assert figure in printed
 
 

@@ -149,6 +149,14 @@ _Value = TypeVar("_Value")
 _KEPT = 2_000_000  # events of a recording whose columns several reports share; of more they are read again each time
 
 
+# Tables whose rows are numbered from 0; of numbers up to _GAPS nobody counts.
+_NUMBERED = (
+    "worker", "thread", "stack", "source", "string", "operator", "kernel_name", "geometry", "site", "iteration_set",
+    "aggregation",
+)  # fmt: skip
+_GAPS = 100_000
+
+
 class Store:
     """A database opened for reading; `writing` is for the one who adds an aggregation. Close it, or use `with`."""
 
@@ -232,6 +240,20 @@ class Store:
             there = {row[1] for row in self.connection.execute(f"pragma table_info({table})")}
             if missing := [column for column in columns if column not in there]:
                 raise self.damaged(f"table {table} lacks {', '.join(missing)}")
+        for table in _NUMBERED:  # of which work makes arrays
+            if self._has_gaps(table):
+                raise self.damaged(f"table {table} has numbers with gaps")
+
+    def _has_gaps(self, table: str) -> bool:
+        def ask(what: str) -> tuple[Any, ...]:
+            found: tuple[Any, ...] = self.connection.execute(f"select {what} from {table}").fetchone()
+            return found
+
+        try:
+            least, most = ask("min(id), max(id)")
+            return most is not None and (least < 0 or (most > _GAPS and most > 2 * ask("count(*)")[0]))
+        except sqlite3.DatabaseError as error:
+            raise self.damaged(error) from error
 
     def damaged(self, reason: object) -> FormatError:
         """The error to raise for what the file should not hold, or lacks."""
