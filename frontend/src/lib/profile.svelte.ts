@@ -17,7 +17,10 @@ export const served = {
 };
 
 /** A heading as this profile means it: without a GPU, time is operators' own on the CPU. */
-export const titled = (heading: string): string => (served.gpu ? heading : heading.replace("GPU Time", "Own Time"));
+export const titled = (heading: string): string => (served.gpu ? heading : heading.replace("GPU Time", "Own Time").replace("GPU Start Time", "Start Time (ns)"));
+/** Columns that a GPU fills: without one they are there for who wants them. */
+export const shownWithout = (key: string): boolean => served.gpu || !DEVICE.test(key);
+const DEVICE = /^(launch|grid|block|us(es|ing)_tc|using|tc_(self|total|kernels|names)|other_names|device_(self|total)_ns|(overhead|idle).*)$/;
 
 let asked = 0;
 
