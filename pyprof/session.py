@@ -54,10 +54,7 @@ class Profile:
     def trace(self) -> Trace:
         """The recording as columns. Raises FormatError for a profile database, which has them in another form."""
         if self._is_database:
-            raise FormatError(
-                f"{self._path}: is a profile database; this needs the recording it was made from. "
-                'Its figures are in "pyprof report".'
-            )
+            raise FormatError(formats.NO_RECORDING.format(self._path))
         if self._trace is None:  # it went into the database
             self._trace = formats.load(self._path)
         return self._trace

@@ -142,3 +142,15 @@ def test_recordings_of_others(data: Path, capsys: pytest.CaptureFixture[str]) ->
         trace = formats.load(path)
         assert sum(found["counts"][kind] for kind in ("kernels", "copies", "sets")) == len(trace.gpu)
         assert sum(found["counts"][kind] for kind in ("calls", "ranges", "marks")) == len(trace.ranges)
+
+
+@pytest.mark.parametrize("command", ["info", "parse"])
+def test_a_profile_database_is_no_recording(
+    command: str, nsys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "net_dldb.sqlite"
+    main(["save", "-o", str(path), str(nsys)])
+    with pytest.raises(SystemExit) as exit_:
+        raise SystemExit(main([command, str(path)]))
+    assert exit_.value.code == 1
+    assert "is a profile database" in capsys.readouterr().err

@@ -17,6 +17,7 @@ from typing import Protocol
 from pyprof.errors import FormatError
 from pyprof.model import Trace
 from pyprof.parse import archive
+from pyprof.parse.database import Database, is_profile
 from pyprof.registry import Registry, load_folder
 
 
@@ -33,6 +34,10 @@ class Format(Protocol):
 
 
 FORMATS: Registry[type[Format]] = Registry("format")
+NO_RECORDING = (
+    "{}: is a profile database; this needs the recording it was made from. "
+    'Its figures are in "pyprof report".'
+)
 EXPECTED = "an export of Nsight Systems, a trace of torch.profiler, a database of nvprof, or a file written by pyprof"
 
 
@@ -55,6 +60,8 @@ def load(path: str | os.PathLike[str]) -> Trace:
     for format_ in FORMATS.values():
         if format_.sniff(path):
             return format_.load(path)
+    if is_profile(path):
+        raise FormatError(NO_RECORDING.format(path))
     if _is_of_dlprof(path):
         raise FormatError(
             f"{path}: is a DLProf database, which lacks most of the recording; run dlprof --nsys_database on the nsys "
@@ -95,8 +102,6 @@ def _check_readable(path: Path) -> None:
 
 def _is_of_dlprof(path: Path) -> bool:
     """Whether a file is a database of the DLProf of 2019 to 2021: its raw tables have names of their own."""
-    from pyprof.parse.database import Database
-
     with path.open("rb") as file:
         if file.read(16) != b"SQLite format 3\0":
             return False
