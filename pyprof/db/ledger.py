@@ -19,6 +19,15 @@ _BASES = ("formula", "view", "default", "unknown")
 _UNKNOWN, _KNOWN = "unknown", "known"
 
 
+def is_gone(reason: str) -> bool:
+    """Whether a reason of the table `lost` means that something is missing, not that it was repaired and kept.
+
+    >>> is_gone("API calls with an end before their start"), is_gone("GPU events without a launch record (kept)")
+    (True, False)
+    """
+    return "kept" not in reason and "taken to" not in reason
+
+
 def ledger(store: Store, spans: Sequence[tuple[int, int]] | None = None, apart: bool = True) -> pd.DataFrame:
     """One row per worker (its number), line and part with `time`, `count` and `share` of the worker's time. `spans`: of
     events of these ids, [first, last); without, all. Not `apart`: all workers are one, without a number. Lines of what

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pyprof.db.ledger import is_gone
 from pyprof.db.steady import SPREAD, spread, steady
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
@@ -108,7 +109,7 @@ def profiler_overhead(run: Run) -> Finding | None:
     Silent: 0.1 ms in 12 ms; one event of 10,000 that is missing; events that were repaired and kept.
     """
     lost = [
-        row for row in run.store.rows("select reason, count from lost order by count desc") if _gone(row[0])
+        row for row in run.store.rows("select reason, count from lost order by count desc") if is_gone(row[0])
     ]
     missing = sum(int(count) for _, count in lost)
     much = missing > limit("R38.lost") * (_recorded(run) + missing)
@@ -146,11 +147,6 @@ def profiler_overhead(run: Run) -> Finding | None:
         tuple(rows),
         "A run without a profiler has the same length of a step.",
     )
-
-
-def _gone(reason: str) -> bool:
-    """Whether a reason of the ledger means that something is missing, not merely repaired."""
-    return "kept" not in reason and "taken to" not in reason
 
 
 def _recorded(run: Run) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pyprof.db.ledger import is_gone
 from pyprof.db.source import Source
 from pyprof.metrics import METRICS, PARTS, Value, Window, share, value
 from pyprof.reports import find
@@ -237,11 +238,12 @@ def _notes(source: Source) -> list[str]:
         notes.append(
             "No iterations were found: the whole recording is one. Choose a key operator under Iterations."
         )
-    lost = store.rows("select coalesce(sum(count), 0) from lost")[0][0]
-    if lost:
-        notes.append(
-            f"{lost:,} records were left out by the recording or its reading; the ledger names the reasons."
-        )
+    lost = {reason: count for reason, count in store.rows("select reason, count from lost") if count}
+    gone = sum(count for reason, count in lost.items() if is_gone(reason))
+    if gone:
+        notes.append(f"{gone:,} records are missing, by the recording or its reading: see Coverage.")
+    if repaired := sum(lost.values()) - gone:
+        notes.append(f"{repaired:,} records were incomplete, and kept: see Coverage.")
     return notes
 
 

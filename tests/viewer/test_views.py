@@ -4,6 +4,7 @@ step i kernels of 70, 30 + i, 12 and 8 + i ns and a copy of 25 ns; the one of 70
 
 from __future__ import annotations
 
+import sqlite3
 from urllib.parse import quote
 
 import numpy as np
@@ -542,3 +543,15 @@ def test_without_a_gpu(tmp_path):
 
 def test_hostile_module(client):
     assert any(HOSTILE in (row["module"] or "") for row in client.table("/api/reports/detail"))
+
+
+def test_what_is_missing_is_told_apart_from_what_was_repaired(copied):
+    path = copied()
+    with sqlite3.connect(path) as connection:
+        reasons = [("events without a start", 3), ("GPU events without a launch record (kept)", 2)]
+        connection.executemany("insert into lost values (?, ?)", reasons)
+    with serving(path) as client:
+        notes = client.json("/api/overview")["notes"]
+    assert [note.partition(",")[0].partition(" by")[0] for note in notes[-2:]] == [
+        "3 records are missing", "2 records were incomplete"
+    ]  # fmt: skip
