@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 import pandas as pd
 
 from pyprof.rules import Finding, rule
@@ -59,11 +61,11 @@ def _between(run: Run) -> dict[int, int]:
     found: set[tuple[str, str | None]] = set()
     for _, group in forward.groupby(place, sort=False):
         types = group["type"].tolist()
+        products = [at for at, type_ in enumerate(types) if type_ in _PRODUCTS]
         for middle, type_ in enumerate(types):
-            before = [i for i in range(middle) if types[i] in _PRODUCTS]
-            after = [i for i in range(middle + 1, len(types)) if types[i] in _PRODUCTS]
-            if "softmax" in type_ and "log" not in type_ and before and after:
-                part = group.iloc[before[-1] + 1 : after[0]]
+            after = bisect_right(products, middle)
+            if "softmax" in type_ and "log" not in type_ and 0 < after < len(products):
+                part = group.iloc[products[after - 1] + 1 : products[after]]
                 found |= set(zip(part["name"].tolist(), part["params"].tolist()))
     mine = {
         n
