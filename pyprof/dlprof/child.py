@@ -17,6 +17,7 @@ from pyprof.errors import PyProfError
 
 _PASSED = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
            if hasattr(signal, name)]  # fmt: skip
+_LOOK = 0.05  # seconds between two looks at what the application handles
 _BLINK = 0.2  # seconds: whoever writes to the whole group has reached the application by then
 
 
@@ -49,8 +50,9 @@ def _wait(pid: int) -> int:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             return _code(status)
-        came = signal.sigtimedwait([*_PASSED, signal.SIGCHLD], 0.5)
-        before, caught = caught, _caught(pid)
+        came = signal.sigtimedwait([*_PASSED, signal.SIGCHLD], _LOOK)
+        now = _caught(pid)
+        before, caught = caught | now, now  # the handler may be there since we looked, or gone already
         if (
             came is None or came.si_signo == signal.SIGCHLD or came.si_code > 0
         ):  # the kernel's: everyone has it
