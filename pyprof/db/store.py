@@ -29,7 +29,7 @@ from pyprof import place
 from pyprof.db.damage import damage
 from pyprof.errors import FormatError, PyProfError
 from pyprof.model import Column, Ints
-from pyprof.parse.database import APPLICATION_ID, is_profile
+from pyprof.parse.database import APPLICATION_ID, check_interrupt, is_profile
 
 MAJOR, MINOR = 1, 1
 SUFFIX = "_dldb.sqlite"
@@ -58,6 +58,7 @@ def written(path: str) -> Iterator[str]:
             yield name
             _settle(Path(path))
     except (OSError, sqlite3.Error, AdbcError, NotWrittenError) as error:
+        check_interrupt(error)
         reason = str(error).partition("\n")[0]  # a second line is the query
         if isinstance(error, OSError) and error.errno:
             reason = os.strerror(error.errno)
@@ -310,6 +311,7 @@ class Store:
                 table = cursor.fetch_arrow_table()
             return {name: _column(table.column(name)) for name in table.column_names}
         except (adbc.Error, pa.ArrowException, OSError, ValueError) as error:  # text where a number belongs
+            check_interrupt(error)
             raise self.damaged(error) from error
 
     @contextmanager

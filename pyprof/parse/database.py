@@ -36,6 +36,13 @@ def is_profile(path: Path) -> bool:
     return head[:16] == b"SQLite format 3\0" and int.from_bytes(head[68:72], "big") == APPLICATION_ID
 
 
+def check_interrupt(error: BaseException) -> None:
+    """Raises the ctrl-C that an error of ADBC stands for: it takes the signal in place of Python, to cancel what its
+    SQLite driver cannot cancel."""
+    if isinstance(error.__cause__, KeyboardInterrupt):
+        raise error.__cause__
+
+
 class Batch:
     """Some rows of a table: numbers as `Column`, texts as Arrow arrays ('' for NULL)."""
 
@@ -145,6 +152,7 @@ class Database:
                 for batch in cursor.fetch_record_batch():
                     yield list(batch.columns)
             except dbapi.Error as error:
+                check_interrupt(error)
                 raise sqlite3.DatabaseError(str(error)) from error
 
     def _fetch(self, query: str, numbers: int) -> Iterator[list[pa.Array]]:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,3 +69,31 @@ def test_values_that_no_profile_has(profile, tmp_path):
                 continue
             assert "odd.sqlite: " in told, (table, name, value, report)
         prof.database.close()
+
+
+ENDLESS = "with recursive n(x) as (select 1 union all select x + 1 from n where x < 20000000) select count(*) c from n"
+INTERRUPTED = f"""
+import os, signal, sys, threading, time
+import pyarrow as pa
+from pyprof.db import store
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    if sys.argv[1] == "read":
+        store.Store(sys.argv[2]).columns({ENDLESS!r})
+    else:
+        with store.written(sys.argv[2] + "2") as name:
+            while True:
+                store.create(name, [("string", pa.table({{"text": ["text"] * 2_000_000}}))], {{}})
+                os.unlink(name)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("what", ["read", "write"])
+def test_an_interrupt_is_no_damage(what, profile):
+    """ADBC takes ctrl-C, and makes an error of it."""
+    words = [sys.executable, "-c", INTERRUPTED, what, str(profile)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert done.stdout == "interrupted\n", done.stderr
+    assert not Path(f"{profile}2").exists()
