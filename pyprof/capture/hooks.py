@@ -44,12 +44,14 @@ def user_profiler_runs() -> bool:
 
 def install(registry: Registry, listener: Listener) -> None:
     """Set the hooks until the registry is undone."""
-    annotate.install(registry)
+    with part("torch.cuda.nvtx", "ranges"):
+        annotate.install(registry)
     with part("torch.autograd.profiler.emit_nvtx", "emit_nvtx without CUDA"):
         _install_emit_nvtx(registry, listener)
     with part("torch.cuda.profiler", "windows of torch.cuda.profiler.start and stop"):
         _install_cuda_profiler(registry, listener)
-    _install_user_profiler(registry, listener)
+    with part("torch.autograd.profiler", "whether the program runs a torch.profiler of its own"):
+        _install_user_profiler(registry, listener)
 
 
 def _install_emit_nvtx(registry: Registry, listener: Listener) -> None:

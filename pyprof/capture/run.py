@@ -20,7 +20,7 @@ from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 from typing import Any
 
-from pyprof.capture import ranks, window
+from pyprof.capture import private, ranks, window
 from pyprof.capture.options import Given
 from pyprof.capture.plan import Plan
 from pyprof.capture.stacks import ENDS
@@ -37,6 +37,8 @@ def run(
     module: bool = False,
 ) -> int:
     """Run a script, or a `module` as python -m does, under capture. Returns the exit code of python."""
+    if reason := private.unsupported():
+        raise CaptureError(reason)
     with as_main(script, args, module) as execute:
         window.init_only()
         window.record_run(output, max_events, plan, more)

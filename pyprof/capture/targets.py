@@ -20,8 +20,18 @@ import torch
 
 from pyprof.capture.private import look_up
 
-_NN = look_up("torch._C._nn", "calls of functions that were imported from torch.nn.functional by name")
-_VF = look_up("torch._VF", "calls of LSTM, GRU and RNN modules")
+
+def _check_module(value: Any) -> None:
+    if not isinstance(value, ModuleType):
+        raise TypeError("is not a module")
+
+
+_NN = look_up(
+    "torch._C._nn",
+    "calls of functions that were imported from torch.nn.functional by name",
+    check=_check_module,
+)
+_VF = look_up("torch._VF", "calls of LSTM, GRU and RNN modules", check=_check_module)
 _FUNCTIONS = look_up("torch._C._VariableFunctions", "calls of functions of torch that make tensors")
 
 

@@ -20,8 +20,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, hooks, ranks, terminate
+from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, hooks, private, ranks, terminate
 from pyprof.capture.collectors import nvtx as ranges
+from pyprof.capture.faults import contained, guarded
 from pyprof.capture.options import Given, Options, merged, options
 from pyprof.capture.patch import Registry, unwrap_all
 from pyprof.capture.plan import Plan
@@ -49,6 +50,7 @@ class Control:
         self.hooks: Registry | None = None
         self.session: Session | None = None
         self.ranges: Session | None = None  # the window of `init` that writes NVTX ranges alone
+        self.start_failed = False  # `start` met a fault, which it has told: `stop` has nothing to end
         self.whole_run = False  # the session is not the script's own: torch.cuda.profiler may narrow it
         self.implicit = False  # and has not done so yet
         self.plan: Plan | None = None  # of the command line: the script's own windows are passed over
@@ -89,6 +91,7 @@ class Control:
             self.session.close()
             self.session = self.ranges = None
 
+    @contained
     def cuda_profiler(self, start: bool) -> None:
         """The script's own window replaces the whole run; several windows go to one file."""
         session = self.session
@@ -102,6 +105,7 @@ class Control:
         elif not self.implicit:  # a stop without a start is none
             session.close()
 
+    @contained
     def user_profiler(self, running: bool) -> None:
         if running and self.session is not None:
             self.session.give_way()
@@ -117,6 +121,7 @@ def _session(output: str | None, *arguments: Any, **more: Any) -> Session:
 control = Control()
 
 
+@contained
 def init(
     output: str | None = None,
     max_events: int = DEFAULT_MAX_EVENTS,
@@ -160,14 +165,15 @@ def _install() -> None:
         _forget()
     if control.hooks is None:
         control.hooks = Registry()
-        hooks.install(control.hooks, control)
-        ranks.install(control.hooks)
         if not control.at_exit:
             control.at_exit = True
             atexit.register(_at_exit)
             os.register_at_fork(after_in_child=_forget)
+        guarded(hooks.install, control.hooks, control)
+        guarded(ranks.install, control.hooks)
 
 
+@contained
 def record_run(
     output: str, max_events: int = DEFAULT_MAX_EVENTS, plan: Plan | None = None, more: Given | None = None
 ) -> None:
@@ -203,6 +209,10 @@ def new_session(
         return _session(None, operators=True)
     if ranks.imports_script():
         return _session(None)
+    if reason := private.unsupported():
+        control.recorded = True
+        _say_once(f"nothing is recorded: {reason}")
+        return _session(None)
     try:
         session = _session(output or control.output, max_events, options=chosen or options(control.more))
     except CaptureError as error:
@@ -219,6 +229,7 @@ def _say_once(sentence: str) -> None:
         print(f"pyprof: {sentence}", file=sys.stderr)
 
 
+@contained
 def finish(last: bool = False) -> str | None:
     """End the recording, if there is one, and write its file. Returns the file's name.
 
@@ -226,7 +237,7 @@ def finish(last: bool = False) -> str | None:
     go on, unless it is the `last`.
     """
     if control.plan is not None:
-        control.plan.end()
+        guarded(control.plan.end)
     if last:
         control.until_exit = False
     elif control.background():
@@ -234,8 +245,8 @@ def finish(last: bool = False) -> str | None:
     try:
         return _finish()
     finally:
-        terminate.remove()
-        control.resume()
+        guarded(terminate.remove)
+        guarded(control.resume)
 
 
 @held()
@@ -299,21 +310,20 @@ def _file_name(session: Session, output: str) -> str:
 def shutdown() -> None:
     """Stop recording and put everything back as it was before `init`."""
     finish(last=True)
-    terminate.remove()
-    unwrap_all()
-    ranges.plan.reset()
-    ranks.forget()
+    for undo in (terminate.remove, unwrap_all, ranges.plan.reset, ranks.forget):
+        guarded(undo)
     kineto = sys.modules.get("pyprof.capture.collectors.kineto")
     if kineto is not None:
-        kineto.stranded.end()
+        guarded(kineto.stranded.end)
     control.more, control.output = {}, DEFAULT_OUTPUT
     control.plan, control.passed_over = None, False
     control.said.clear()
     if control.hooks is not None:
-        control.hooks.undo()
+        guarded(control.hooks.undo)
         control.hooks = None
 
 
+@contained
 def start(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS, **more: Unpack[Given]) -> None:
     """Begin to record; `stop` writes the file. Raises CaptureError while another window is open.
 
@@ -324,26 +334,33 @@ def start(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS, **mor
     if passed_over():
         return
     choose_window()
+    control.start_failed = True  # until it has not
     init_only()
     control.session = new_session(output, max_events, chosen=chosen)
     control.session.open()
+    control.start_failed = False
 
 
 def stop() -> str:
     """End the recording of `start` and write its file. Returns the file's name, "" under a tool that has it instead."""
     if control.plan is not None or recorder.observer is not None:
         return control.output
+    failed, control.start_failed = control.start_failed, False
     if control.session is None or control.background():
+        if failed:
+            return ""
         raise CaptureError("PyProf is not recording: call pyprof.start() first.")
     return finish() or ""
 
 
+@contained
 def step() -> None:
     """Mark the end of a step of the training loop. Without a recording it does nothing."""
     if control.session is not None and os.getpid() == control.pid:
         control.session.step()
 
 
+@contained
 def init_only() -> None:
     """`init` without the window that it may open."""
     if control.hooks is None:
@@ -376,6 +393,7 @@ def choose_window() -> None:
     control.session, control.whole_run, control.implicit = None, False, False
 
 
+@contained
 def _at_exit() -> None:
     if os.getpid() != control.pid:
         return
@@ -391,6 +409,7 @@ def _at_exit() -> None:
         print(_HINT, file=sys.stderr)
 
 
+@contained
 def _forget() -> None:
     """In a forked child: a worker records nothing and says nothing."""
     if control.session is not None:
