@@ -267,6 +267,11 @@ class Session:
         recorder.limit += 6 * max(more, 1)
 
     @property
+    def is_open(self) -> bool:
+        """Whether a window is open."""
+        return self._open
+
+    @property
     def emits_operators(self) -> bool:
         """Whether torch's own NVTX ranges are written by us."""
         return self._emit_nvtx is not None and self._emit_nvtx.running
