@@ -57,9 +57,8 @@ def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program = "import somebodys, torch\ndef run(x):\n    y = somebodys.twice(x)\n    return torch.exp(y)\n"
     (tmp_path / "mine.py").write_text(program)
     monkeypatch.setattr(sys, "path", [str(tmp_path), str(folder), *sys.path])
-    import torch
-
     import mine
+    import torch
 
     path = tmp_path / "net.sqlite"
     with pyprof.profile(str(path)):
