@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from pyprof.capture import cells
+
 Frame = tuple[CodeType, int]
 Key = tuple[int, ...]
 # Sites of one place: by context if no frame is outside within that context; else by context and instruction of the
@@ -143,7 +145,7 @@ class Stacks:
         return [*self.context_trace(context), *(self.text(frame) for frame in reversed(frames))]
 
     def files(self) -> set[str]:
-        """The files that the traces so far name."""
+        """The files that the traces so far name, as Python knows them."""
         return set(self._files)
 
     def context_trace(self, context: int) -> list[str]:
@@ -156,11 +158,13 @@ class Stacks:
         return [text for part in reversed(parts) for text in part]
 
     def text(self, frame: Frame) -> str:
-        """`path:line` of the instruction that the frame was executing."""
+        """`path:line` of the instruction that the frame was executing; `In [2]:1` in a cell of a notebook."""
         code, instruction = frame
         text = self._texts.get((id(code), instruction))
         if text is None:
-            text = self._texts[id(code), instruction] = f"{code.co_filename}:{_line(code, instruction)}"
+            text = self._texts[id(code), instruction] = (
+                f"{cells.name(code.co_filename)}:{_line(code, instruction)}"
+            )
             self._files.add(code.co_filename)
         return text
 
