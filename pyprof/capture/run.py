@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pyprof run SCRIPT [ARGS]`: run a script as `python SCRIPT ARGS` would, recorded.
+"""`pyprof run SCRIPT [ARGS]`: run a script as `python SCRIPT ARGS` would, recorded; `-` is a script on stdin.
 
 The whole run is recorded, up to a number of events, unless the command line names a part of it (`plan.py`) or the
 script opens a window of its own (torch.cuda.profiler.start and stop, pyprof.profile, pyprof.start). Its exit code, its
@@ -64,10 +64,13 @@ def as_main(script: str, args: list[str], module: bool = False) -> Iterator[Call
         sys.argv = [path, *args]
         more = dict(__spec__=spec, __package__=spec.parent, __loader__=spec.loader, __cached__=spec.cached)
     else:
-        path = os.path.abspath(script)  # as python names a script to itself and in tracebacks
+        stdin = script == "-"
+        path = (
+            "<stdin>" if stdin else os.path.abspath(script)
+        )  # as python names it to itself and in tracebacks
         code = _compile(script, path)
         sys.argv = [script, *args]
-        sys.path[0] = os.path.dirname(path)
+        sys.path[0] = "" if stdin else os.path.dirname(path)
         more = dict(__cached__=None)
     main.__dict__.update(__file__=path, __builtins__=builtins, **more)
     replaced = sys.modules["__main__"]
@@ -80,7 +83,7 @@ def as_main(script: str, args: list[str], module: bool = False) -> Iterator[Call
 
 def _compile(script: str, path: str) -> CodeType:
     try:
-        with open(script, "rb") as file:
+        with open(script if script != "-" else 0, "rb", closefd=script != "-") as file:
             source = file.read()
     except OSError as error:
         raise UsageError(f"{script}: cannot be read ({error.strerror}). Name a Python script.") from error

@@ -336,6 +336,43 @@ def test_workers_of_a_data_loader_are_quiet(tmp_path: Path, run: Run) -> None:
     assert done.stderr.count("\n") == 1
 
 
+def test_script_on_stdin_runs_as_python_runs_it(tmp_path: Path) -> None:
+    source = (
+        "import sys, os\n"
+        "print(sys.argv, sys.path[0], __name__, __file__, sys.stdin.read(), os.getcwd())\n"
+        "import torch\ntorch.ones(2).exp()\nraise SystemExit(3)\n"
+    )
+
+    def ends(*command: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [sys.executable, *command, "-", "--lr", "1"],
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, input=source, capture_output=True, text=True,
+            timeout=120,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
+    code, out, err = ends("-m", "pyprof", "run")
+    assert (code, out) == ends()[:2]
+    assert err.startswith("net.sqlite: ")
+    recorded = Recorded(tmp_path / "net.sqlite")
+    assert recorded.names == ["torch.ones", "Tensor.exp"]
+    assert recorded.calls[1].marker.trace == ("<stdin>:4",)
+
+
+def test_a_closed_stdin_is_a_usage_error(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m pyprof run - <&-"
+    done = subprocess.run(
+        command,
+        shell=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("pyprof: -: cannot be read")
+
+
 def test_missing_script_is_a_usage_error() -> None:
     from pyprof.capture.run import run as run_script
     from pyprof.errors import UsageError
