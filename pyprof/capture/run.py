@@ -26,6 +26,8 @@ from pyprof.capture.plan import Plan
 from pyprof.capture.stacks import ENDS
 from pyprof.errors import CaptureError, UsageError
 
+_SHOWN = 4  # files of ranks that are named
+
 
 def run(
     script: str,
@@ -37,19 +39,33 @@ def run(
     module: bool = False,
 ) -> int:
     """Run a script, or a `module` as python -m does, under capture. Returns the exit code of python."""
+    whole = os.path.abspath(output)
+    earlier = ranks.files(whole)
     with as_main(script, args, module) as execute:
         window.init_only()
         window.record_run(output, max_events, plan, more)
         if plan is None:
-            os.environ[ranks.OUTPUT_OF_RUN] = os.path.abspath(output)
+            os.environ[ranks.OUTPUT_OF_RUN] = whole
         try:
             return execute()
         finally:
             try:
-                if window.finish() is None and not window.recorded():
-                    print(f"pyprof: {script} opened no window, nothing was recorded.", file=sys.stderr)
+                _finish(script, whole, earlier)
             finally:
                 os.environ.pop(ranks.OUTPUT_OF_RUN, None)
+
+
+def _finish(script: str, output: str, earlier: ranks.Files) -> None:
+    """End the recording. A process that only started ranks has nothing to write: their files are named instead."""
+    found = ranks.files(output) if ranks.rank() is None else {}
+    written = sorted(name for name, state in found.items() if earlier.get(name) != state)
+    if not (written and window.leave_out_empty()) and window.finish() is None and not window.recorded():
+        print(f"pyprof: {script} opened no window, nothing was recorded.", file=sys.stderr)
+    if written:
+        shown = ", ".join(written[:_SHOWN]) + (
+            f" and {more} more" if (more := len(written) - _SHOWN) > 0 else ""
+        )
+        print(f"pyprof: the script's ranks were recorded in {shown}.", file=sys.stderr)
 
 
 @contextmanager

@@ -168,6 +168,8 @@ def _configure(nvtx: str | None) -> None:
 def _install() -> None:
     if os.getpid() != control.pid:  # forked before there was anything to follow
         _forget()
+    if ranks.imports_script():  # a worker that fails before it runs anything: its hint is the parent's
+        control.recorded = True
     if control.hooks is None:
         control.hooks = Registry()
         hooks.install(control.hooks, control)
@@ -283,6 +285,22 @@ def _finish() -> str | None:
     finally:
         session.forget()
     return None
+
+
+def leave_out_empty() -> bool:
+    """End the recording of the whole run without a file, if there is nothing in it. Returns whether."""
+    session = control.session
+    if session is None or not control.whole_run:
+        return False
+    session.close()
+    if not session.empty:
+        return False
+    control.session, control.whole_run, control.implicit = None, False, False
+    control.recorded = True  # by the ranks: no hint
+    session.discard()
+    session.forget()
+    terminate.remove()
+    return True
 
 
 def _write(session: Session) -> str | None:
