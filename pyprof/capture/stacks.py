@@ -17,9 +17,8 @@ import threading
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from pyprof.capture.private import look_up, never
-
 from pyprof.capture import cells
+from pyprof.capture.private import look_up, never
 
 Frame = tuple[CodeType, int]
 Key = tuple[int, ...]
