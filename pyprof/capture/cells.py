@@ -4,8 +4,8 @@
 IPython in a terminal calls it `<ipython-input-2-HASH>`; a Jupyter kernel names a file in the temporary folder, and its
 compiler remembers the number of the execution. A cell that ran more than once has its last number.
 
->>> name("<ipython-input-2-5d41402abc>"), name("/home/me/train.py")
-('In [2]', '/home/me/train.py')
+>>> name("<ipython-input-2-5d41402abc>"), name("/home/user/train.py")
+('In [2]', '/home/user/train.py')
 """
 
 from __future__ import annotations
