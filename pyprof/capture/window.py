@@ -139,7 +139,8 @@ def init(
     nothing, except that it may begin such a recording, name another `nvtx` or add options.
     """
     control.choose(more)
-    control.max_events = max_events
+    if max_events != DEFAULT_MAX_EVENTS:
+        control.max_events = max_events
     if control.hooks is None or nvtx is not None:
         _configure(nvtx)
     _install()
@@ -213,9 +214,12 @@ def _record_windows() -> None:
     if ranks.is_child():
         multiprocessing.util.Finalize(None, _at_exit, exitpriority=0)
     control.interrupt()
-    session = control.session = new_session(None, control.max_events)
+    session = new_session(None, control.max_events)
+    if session.output is None:  # no file can be written, which has been said
+        control.resume()
+        return
     session.for_rank = ranks.is_child()
-    control.whole_run, control.implicit = session.output is not None, False
+    control.session, control.whole_run, control.implicit = session, True, False
     terminate.install(lambda: finish(last=True))
 
 

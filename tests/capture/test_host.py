@@ -4,6 +4,9 @@ the program changes."""
 
 from __future__ import annotations
 
+import _thread
+import os
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -205,6 +208,23 @@ def test_a_compiled_program_is_the_same_graphs(tmp_path: Path) -> None:
     assert results[0] == results[1] == 12.0
     half = graphs.index(-1, 1)
     assert graphs[:half] == graphs[half:]
+
+
+@pytest.mark.parametrize("convert", [float, bool])
+def test_a_thread_that_runs_no_python_converts_as_well(
+    convert: Callable[[Any], Any], record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda what: raised.append(what.exc_value))
+    results: list[Any] = []
+
+    def body() -> None:
+        _thread.start_new_thread(results.extend, (map(convert, [one]),))  # all of it in C
+        while not (results or raised):
+            os.sched_yield()
+
+    record(body)
+    assert (results, raised) == ([convert(one)], [])
 
 
 def test_the_methods_are_torchs_own_before_in_and_after(record: Record) -> None:

@@ -139,6 +139,39 @@ def test_after_init_alone_windows_of_the_cuda_profiler_are_one_file(
     assert all(recorded.ops for recorded in found)
 
 
+def test_a_terminated_program_has_the_windows_that_it_closed(forks: Forks, tmp_path: Path) -> None:
+    program = (
+        "import os, signal, pyprof, torch\nimport torch.cuda.profiler as p\npyprof.init()\n"
+        "p.start()\ntorch.ones(2)\np.stop()\nos.kill(os.getpid(), signal.SIGTERM)\ntorch.zeros(2)\n"
+    )
+    code, _ = forks.run(tmp_path, program)
+    assert code == -15
+    assert Recorded(tmp_path / "net.sqlite").names == ["torch.ones"]
+
+
+def test_where_no_file_can_be_written_the_windows_of_the_cuda_profiler_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("calls the real one")
+    (tmp_path / "net.sqlite").mkdir()  # a folder has the name
+    monkeypatch.chdir(tmp_path)
+    pyprof.init()
+    for _ in range(2):
+        torch.cuda.profiler.start()
+        torch.ones(2)
+        torch.cuda.profiler.stop()
+    with pyprof.profile("other.sqlite"):
+        torch.zeros(2)
+    pyprof.shutdown()
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("pyprof: net.sqlite: ")
+    assert second.startswith("other.sqlite: ")
+    assert Recorded(tmp_path / "other.sqlite").names == ["torch.zeros"]
+
+
 def test_after_init_alone_the_cuda_profiler_opens_no_window_where_a_tool_has_the_recording(
     forks: Forks, tmp_path: Path
 ) -> None:
