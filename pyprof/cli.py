@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="run a module, named in place of the script, as python -m does",
     )
-    run.add_argument("script", help="Python script, or a module after -m")
+    run.add_argument("script", help="Python script, - for stdin, or a module after -m")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     estimate = commands.add_parser(
         "estimate", help="count FLOPs, bytes and parameters by module",
@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
         help="levels of modules to print, 1: the outermost; default: %(default)s",
     )  # fmt: skip
     estimate.add_argument("--csv", action="store_true", help="exact numbers, comma-separated")
-    estimate.add_argument("script", help="Python script")
+    estimate.add_argument("script", help="Python script, - for stdin")
     estimate.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     commands.add_parser("parse", help="turn a recording into net.dict", add_help=False)
     commands.add_parser("prof", help="print the table of kernels", add_help=False)

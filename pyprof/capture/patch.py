@@ -186,7 +186,10 @@ class _Placed(Method):
             return self.original
         if local.state.busy or _tracing():
             return self.bind(instance)
-        frame = _getframe(1)
+        try:
+            frame = _getframe(1)
+        except ValueError:  # C code asks, on a thread that runs no Python
+            return self.bind(instance)
         code = frame.f_code
         place = id(code) + frame.f_lasti
         found = self._at_places.get(place)

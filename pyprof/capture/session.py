@@ -295,6 +295,18 @@ class Session:
         recorder.limit += 6 * max(more, 1)
 
     @property
+    def empty(self) -> bool:
+        """Whether the windows so far recorded no event. False if something went wrong, which `write` says."""
+        gathered = self._gathered
+        found = gathered.calls or gathered.operators or gathered.ranges or self._device.records.count(KERNEL)
+        return not (found or self._fault)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a window is open."""
+        return self._open
+
+    @property
     def emits_operators(self) -> bool:
         """Whether torch's own NVTX ranges are written by us."""
         return self._emit_nvtx is not None and self._emit_nvtx.running

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 DEFAULT_OUTPUT = "net.sqlite"
 _HINT = (
     "pyprof: nothing was recorded. Record with `pyprof run SCRIPT`, with `pyprof.profile()` around the loop, "
-    "or with `pyprof.init(output=FILE)`."
+    "with `pyprof.init(output=FILE)`, or with `torch.cuda.profiler.start()` and `stop()` after `pyprof.init()`."
 )
 
 
@@ -56,6 +56,7 @@ class Control:
         self.plan: Plan | None = None  # of the command line: the script's own windows are passed over
         self.passed_over = False  # one of them, and a line on stderr said so
         self.output = DEFAULT_OUTPUT
+        self.max_events = DEFAULT_MAX_EVENTS
         self.written: set[str] = set()  # files of this run, whole paths
         self.said: set[str] = set()
         self.more: Given = {}  # what `init` and the command line asked for
@@ -71,7 +72,11 @@ class Control:
 
     def recording(self) -> bool:
         session = self.session
-        return session is not None and (session.output is not None or session.emits_operators)
+        if session is not None and (session.output is not None or session.emits_operators):
+            return True
+        return (
+            not ranges.attached()
+        )  # ranges that no tool reads would only keep our window from torch's profiler
 
     def background(self) -> bool:
         """Whether the open window is the one of `init`, which gives way to any other."""
@@ -93,9 +98,13 @@ class Control:
 
     @contained
     def cuda_profiler(self, start: bool) -> None:
-        """The script's own window replaces the whole run; several windows go to one file."""
+        """A window of the script, which replaces the whole run if that is recorded; all of them go to one file."""
+        if os.getpid() != self.pid:
+            return
+        if start and (self.session is None or self.background()):
+            _record_windows()
         session = self.session
-        if session is None or not self.whole_run or os.getpid() != self.pid:
+        if session is None or not self.whole_run:
             return
         if start:
             if self.implicit:
@@ -135,6 +144,8 @@ def init(
     nothing, except that it may begin such a recording, name another `nvtx` or add options.
     """
     control.choose(more)
+    if max_events != DEFAULT_MAX_EVENTS:
+        control.max_events = max_events
     if control.hooks is None or nvtx is not None:
         _configure(nvtx)
     _install()
@@ -163,6 +174,8 @@ def _configure(nvtx: str | None) -> None:
 def _install() -> None:
     if os.getpid() != control.pid:  # forked before there was anything to follow
         _forget()
+    if ranks.imports_script():  # a worker that fails before it runs anything: its hint is the parent's
+        control.recorded = True
     if control.hooks is None:
         control.hooks = Registry()
         if not control.at_exit:
@@ -194,6 +207,26 @@ def record_run(
         session.open()
     else:
         plan.begin(session, finish)
+
+
+def _record_windows() -> None:
+    """After `init` alone: what the script records between torch.cuda.profiler.start and stop goes to one file.
+
+    It is written when the program ends. Under a tool the ranges of `init` are all that is wanted.
+    """
+    unwanted = control.plan is not None or recorder.observer is not None or ranks.imports_script()
+    if unwanted or ranges.plan.tool is not None:
+        return
+    if ranks.is_child():
+        multiprocessing.util.Finalize(None, _at_exit, exitpriority=0)
+    control.interrupt()
+    session = new_session(None, control.max_events)
+    if session.output is None:  # no file can be written, which has been said
+        control.resume()
+        return
+    session.for_rank = ranks.is_child()
+    control.session, control.whole_run, control.implicit = session, True, False
+    terminate.install(lambda: finish(last=True))
 
 
 def new_session(
@@ -269,6 +302,22 @@ def _finish() -> str | None:
     return None
 
 
+def leave_out_empty() -> bool:
+    """End the recording of the whole run without a file, if there is nothing in it. Returns whether."""
+    session = control.session
+    if session is None or not control.whole_run:
+        return False
+    session.close()
+    if not session.empty:
+        return False
+    control.session, control.whole_run, control.implicit = None, False, False
+    control.recorded = True  # by the ranks: no hint
+    session.discard()
+    session.forget()
+    terminate.remove()
+    return True
+
+
 def _write(session: Session) -> str | None:
     control.recorded = control.recorded or session.output is not None
     try:
@@ -315,7 +364,7 @@ def shutdown() -> None:
     kineto = sys.modules.get("pyprof.capture.collectors.kineto")
     if kineto is not None:
         guarded(kineto.stranded.end)
-    control.more, control.output = {}, DEFAULT_OUTPUT
+    control.more, control.output, control.max_events = {}, DEFAULT_OUTPUT, DEFAULT_MAX_EVENTS
     control.plan, control.passed_over = None, False
     control.said.clear()
     if control.hooks is not None:
@@ -381,7 +430,16 @@ def passed_over() -> bool:
 
 
 def choose_window() -> None:
-    """The script opens a window of its own: what was recorded of the whole run so far is dropped."""
+    """The script opens a window of its own: what was recorded of the whole run so far is dropped.
+
+    Windows of torch.cuda.profiler that are closed have a file of their own, which is written now.
+    """
+    if (
+        control.whole_run
+        and control.session is not None
+        and not (control.implicit or control.session.is_open)
+    ):
+        finish()
     control.interrupt()
     if control.session is None:
         return
