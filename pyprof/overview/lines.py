@@ -139,7 +139,7 @@ def _numbers(rows: Sequence[Row], width: int) -> list[_Column]:
 def _place(row: Row) -> str:
     """File and line, and how many more lines there are.
 
-    >>> _place(Row("mm", 1, None, 1, "/home/me/net.py:30", 2)), _place(Row("mm", 1, None, 1))
+    >>> _place(Row("mm", 1, None, 1, "/project/net.py:30", 2)), _place(Row("mm", 1, None, 1))
     ('net.py:30 +2', 'na')
     """
     if row.line is None:

@@ -32,13 +32,13 @@ In a recording without a GPU, GPU time is the operators' own time, and what need
 
 ## The overview
 
-`pyprof report FILE`, without the name of a report, prints an overview: at most 15 lines that fit the terminal. `pyprof run`
-ends with the same lines, on stderr. `--quiet` leaves them out there.
+`pyprof report FILE`, without the name of a report, prints an overview: at most 15 lines that fit the terminal.
+`pyprof run` ends with the same lines, on stderr. `pyprof run --quiet` leaves them out.
 
 | Lines | What they show | Report |
 |---|---|---|
-| step | The median length of the steady steps, the ones that the expert rules look at, and what these steps were spent \
-on; the shares are 100 % together. Without steps: the whole recording. | `step_time --categories=phase` |
+| step | The median length of the steady steps, the ones that the expert rules look at, and what they were spent on; \
+the shares are 100 % together. Without steps: the whole recording. | `step_time --categories=phase` |
 | operators | The five types with the most time, all aggregated iterations together: the share of the time of all, the \
 line of your own code with most of this time, and `+N` if it has N more lines. | `op_type`, `detail` |
 | modules | The five modules with the most time of their own, without that of the modules inside them. | `module` |

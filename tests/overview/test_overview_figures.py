@@ -166,7 +166,7 @@ op seq=1 forward=1 MmBackward0
             "/usr/lib/python3/dist-packages/b.py:2",
         ),
         ("C:\\me\\train.py:9\nC:\\py\\Lib\\site-packages\\timm\\vit.py:4", "C:\\me\\train.py:9"),
-        ("/home/me/site-packages-study/net.py:3", "/home/me/site-packages-study/net.py:3"),
+        ("/work-of-mine/site-packages-study/net.py:3", "/work-of-mine/site-packages-study/net.py:3"),
     ],
 )
 def test_the_users_line(stack, line):

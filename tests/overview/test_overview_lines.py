@@ -19,7 +19,7 @@ from tests.build import call, examples, recording, write_capture
 from tests.reports.conftest import CPU, small
 
 NESTED = call("torch.mm", (64, 32), (32, 16), module="model.encoder.layers.11.self_attention", trace=(
-    "train.py:9", "/home/me/project/models/transformer_block.py:120"))  # fmt: skip
+    "train.py:9", "/project/models/transformer_block.py:120"))  # fmt: skip
 RECORDINGS = {
     "gpu": small,  # two steps on two devices, without a backward
     "cpu": lambda: recording(CPU),
