@@ -131,8 +131,8 @@ def test_libraries_that_cannot_be_imported(tool, forks, tmp_path):
 
 def test_what_the_program_did_to_its_process_does_not_matter(forks, tmp_path):
     source = WORK + (
-        "import os, sys\nos.environ.clear()\nos.mkdir('elsewhere')\nos.chdir('elsewhere')\nsys.path.clear()\n"
-        "open('pandas.py', 'w').write('1/0')\nsys.argv = ['x']\n"
+        "import os, sys\nos.environ.clear()\nos.environ['PYTHONHOME'] = '/nowhere'\nos.mkdir('elsewhere')\n"
+        "os.chdir('elsewhere')\nsys.path.clear()\nopen('pandas.py', 'w').write('1/0')\nsys.argv = ['x']\n"
     )
     code, done = forks.run(tmp_path, source, "run", overview=True)
     assert code == 0
@@ -140,12 +140,18 @@ def test_what_the_program_did_to_its_process_does_not_matter(forks, tmp_path):
 
 
 def test_a_forked_child_of_the_program_prints_none(forks, tmp_path):
-    # The rest of an exit is left out: in a forked child the destructors of torch's profiler may wait for ever.
-    source = WORK + (
-        "import atexit, os\npid = os.fork()\n"
-        "if not pid:\n    atexit._run_exitfuncs()\n    os._exit(0)\nos.waitpid(pid, 0)\n"
+    source = (
+        "import pyprof\npyprof.start('net.sqlite')\n"
+        + WORK
+        + (
+            "pyprof.stop()\nimport os, sys\npid = os.fork()\nif not pid:\n    sys.exit(0)\nos.waitpid(pid, 0)\n"
+        )
     )
-    _, done = forks.run(tmp_path, source, "run", overview=True)
+    # The last of a child's exit is left out: there the destructors of torch's profiler may wait for ever.
+    prelude = (
+        "import atexit, os\npid = os.getpid()\natexit.register(lambda: os.getpid() == pid or os._exit(0))"
+    )
+    _, done = forks.run(tmp_path, source, "run", overview=True, prelude=prelude)
     assert done.stderr.count(NEXT) == 1
 
 
