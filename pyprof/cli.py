@@ -4,6 +4,7 @@
 pyprof run train.py --epochs 1     profile a script, write net.sqlite
 pyprof parse net.sqlite -o net.dict
 pyprof prof --csv net.dict
+pyprof report net.sqlite            an overview in 15 lines
 pyprof report op_type net.sqlite    one of DLProf's reports
 pyprof diff before.sqlite after.sqlite   what two runs differ in
 pyprof save net.sqlite -o net_dldb.sqlite
@@ -80,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         help="run a module, named in place of the script, as python -m does",
     )
     run.add_argument("script", help="Python script, - for stdin, or a module after -m")
+    run.add_argument("--quiet", action="store_true", help="print no overview of the recording at the end")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     estimate = commands.add_parser(
         "estimate", help="count FLOPs, bytes and parameters by module",
@@ -172,11 +174,23 @@ def main(argv: Sequence[str] | None = None) -> int:
             from pyprof.totals import run as estimate
 
             return estimate(arguments.script, arguments.arguments, arguments.depth, arguments.csv)
+        from pyprof.overview.ending import Ending
+
+        ending = (
+            None if arguments.quiet else Ending()
+        )  # before torch: what is registered first is called last
         run = load_module("pyprof.capture.run").run
         plan = load_module("pyprof.capture.plan").plan(arguments.steps, arguments.delay, arguments.duration)
         more = load_module("pyprof.capture.options").of_command(arguments)
         a = arguments
-        return int(run(a.script, a.arguments, a.output, a.max_events, plan, more, a.module))
+        code = int(run(a.script, a.arguments, a.output, a.max_events, plan, more, a.module))
+        if ending is not None:
+            written, rank = (
+                load_module("pyprof.capture.window").control.written,
+                load_module("pyprof.capture.ranks").rank(),
+            )
+            ending.of(code, written, a.output, rank)
+        return code
     except PyProfError as error:
         print(f"pyprof: {error}", file=sys.stderr)
         return error.exit_code

@@ -108,10 +108,12 @@ class Forks:
 
     def start(
         self, folder: Path, source: str | Path, *command: str, prelude: str = "",
-        arguments: Sequence[str] = (), **environment: str,
+        arguments: Sequence[str] = (), overview: bool = False, **environment: str,
     ) -> Program:  # fmt: skip
         """Start a script, or a text as the script net.py, with its arguments in a folder; with a command (`run`,
-        options), under `pyprof`."""
+        options), under `pyprof`; without the overview at the end, which takes longer than most of the tests."""
+        if command[:1] == ("run",) and not overview:
+            command = ("run", "--quiet", *command[1:])
         script = str(source)
         if isinstance(source, str):
             script = "net.py"

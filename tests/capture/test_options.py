@@ -118,7 +118,7 @@ def test_the_threshold_of_the_command_line(
 ) -> None:
     given: list[Any] = []
     monkeypatch.setattr("pyprof.capture.run.run", lambda *arguments: given.append(arguments[5]) or 0)
-    assert main(["run", *words, "train.py"]) == 0
+    assert main(["run", "--quiet", *words, "train.py"]) == 0
     assert options(given[0]).api_backtrace == least
 
 
