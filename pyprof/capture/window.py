@@ -265,7 +265,8 @@ def _write(session: Session) -> str | None:
         if session.output is not None:
             session.output = _file_name(session, session.output)
             session.write()
-            control.written.add(session.path)
+            if session.output is not None:  # else an older file stays
+                control.written.add(session.path)
         return session.output
     except CaptureError as error:
         print(f"pyprof: {error}", file=sys.stderr)
