@@ -132,7 +132,10 @@ def test_requirements_are_used():
                 imported |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 imported.add(node.module.split(".")[0])
-    assert {name for name in required if name.replace("-", "_") not in imported} == set()
+    names = {re.split("[<>=]", name)[0].replace("-", "_") for name in required}
+    assert len(names) == len(required)
+    assert names - imported == set()
+    assert all(">=" in name for name in required), "a requirement without a lower bound"
 
 
 def test_changelog_has_unreleased_on_top():

@@ -176,7 +176,7 @@ FILES = {
                        ["is damaged"]),
     "newer": (sqlite(f"pragma application_id = {store.APPLICATION_ID}", "create table meta (name, value)",
                      "insert into meta values ('schema_major', '9'), ('schema_minor', '4')"),
-              ["9.4", f"{store.MAJOR}.{store.MINOR}", "pip install -U"]),
+              ["9.4", f"{store.MAJOR}.{store.MINOR}", "pip install '.'"]),
 }  # fmt: skip
 
 

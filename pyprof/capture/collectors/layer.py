@@ -31,10 +31,10 @@ def kineto_missing() -> str:
     """ "" if torch's profiler can record a GPU here, else why not."""
     if torch.version.cuda is None and torch.version.hip is None:
         return "this torch was built without CUDA"
+    if not torch.cuda.device_count():  # first: without a driver a torch with CUPTI does not offer CUDA either
+        return f"torch sees no GPU ({library.driver() or 'is CUDA_VISIBLE_DEVICES empty?'})"
     if ProfilerActivity.CUDA not in torch._C._autograd._supported_activities():
         return "the profiler of this torch was built without CUPTI"
-    if not torch.cuda.device_count():
-        return f"torch sees no GPU ({library.driver() or 'is CUDA_VISIBLE_DEVICES empty?'})"
     return ""
 
 
