@@ -166,7 +166,7 @@ def test_a_folder_that_does_not_exist_is_one_sentence(sqlite, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["-c", "kernel,nothing"], "column 'nothing' does not exist; choose from idx,seq,"),
+        (["-c", "kernel,nothing"], "unknown column 'nothing'. Choose from idx,seq,"),
         (["-c", "op,op"], "named twice"),
         (["-w", "10"], "-w 10 is too small"),
         (["-w", "0"], "-w 0 is too small"),

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from pyprof import __version__
+from pyprof import __version__, needed  # noqa: F401
 from pyprof.dlprof import application, child, options
 from pyprof.dlprof.options import Settings
 from pyprof.dlprof.outputs import OF_NSYS, Outputs, outputs

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from pyprof import place
+from pyprof.arguments import Parser
 from pyprof.db.source import Source
 from pyprof.dlprof import engine
 from pyprof.dlprof.stages import MINIMAL, Stages
@@ -26,7 +27,10 @@ _BINARY = ("parquet",)
 
 
 def report(argv: Sequence[str] | None = None) -> int:
-    """`pyprof report`; returns the exit code."""
+    """`pyprof report`; returns the exit code. Without arguments it lists the reports."""
+    if not (sys.argv[1:] if argv is None else argv):
+        print(f"usage: pyprof report NAME FILE\n\n{names()}")
+        return 0
     return _guarded("report", lambda: _report(_report_parser().parse_args(argv)))
 
 
@@ -54,43 +58,64 @@ def _guarded(name: str, work: Callable[[], None]) -> int:
     return 0
 
 
-def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--iter_start", metavar="N", help="first iteration to aggregate; default: 0")
+def _common(parser: Parser) -> None:
+    parser.add_argument("--iter-start", metavar="N", help="first iteration to aggregate; default: 0")
     parser.add_argument(
-        "--iter_stop", metavar="N", help="last iteration, which is included; default: the last"
+        "--iter-stop", metavar="N", help="last iteration, which is included; default: the last"
     )
     parser.add_argument(
-        "--key_op", metavar="NAME",
+        "--key-op", metavar="NAME",
         help="iterations end where this operator ends; default: the steps that the program marks, else what repeats",
     )  # fmt: skip
 
 
-def _report_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="pyprof report", description="Example: pyprof report op_type net.sqlite --format csv"
+def _report_parser() -> Parser:
+    parser = Parser(
+        prog="pyprof report",
+        description="Print a report of a recording or a profile database. "
+        "Example: pyprof report op_type net.sqlite --format csv",
+        epilog=names(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("name", help="report, as in docs/reports.md: summary, op_type, kernel ...")
+    parser.add_argument("name", help="name of the report, one of those below")
     parser.add_argument(
         "file", help="recording of pyprof, nsys or nvprof, a folder of them, or a profile database"
     )
     _common(parser)
-    parser.add_argument("--worker", metavar="NAME", help="of this process alone; default: all together")
+    parser.add_argument("--worker", metavar="NAME", help="limit to one worker; default: all workers")
     _output(parser)
-    for name, text in _options().items():
-        parser.add_argument(f"--{name}", metavar="CHOICE", help=text)
+    for name in _options():
+        parser.add_argument(
+            f"--{name.replace('_', '-')}", metavar="CHOICE", help="of some reports, see below"
+        )
     return parser
 
 
-def _output(parser: argparse.ArgumentParser) -> None:
+def names() -> str:
+    """The reports, each with what it shows and the choices that it has, for a terminal."""
+    lines = ["reports (docs/reports.md has their columns):"]
+    for one in every():
+        lines.append(f"  {one.name:<16} {one.title}")
+        for option in one.options:
+            choices = ", ".join(option.choices)
+            lines.append(
+                f"  {'':<16}   --{option.name.replace('_', '-')}: {choices}; default: {option.default}"
+            )
+    return "\n".join(lines)
+
+
+def _output(parser: Parser) -> None:
     parser.add_argument(
         "--format", default="table", help=f"one of {', '.join(output.FORMATS)}; default: %(default)s"
     )
-    parser.add_argument("-o", metavar="FILE", help="write there, whole or not at all; default: stdout")
+    parser.add_argument("-o", metavar="FILE", help="output file (written atomically); default: stdout")
 
 
-def _diff_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="pyprof diff", description="Example: pyprof diff before.sqlite after.sqlite --by kernel"
+def _diff_parser() -> Parser:
+    parser = Parser(
+        prog="pyprof diff",
+        description="Compare two runs, by operator or kernel. "
+        "Example: pyprof diff before.sqlite after.sqlite --by kernel",
     )
     parser.add_argument("base", help="recording, a folder of them, or a profile database")
     parser.add_argument("other", help="the one that is compared with it")
@@ -100,26 +125,20 @@ def _diff_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _options() -> dict[str, str]:
-    """Options of reports, and what they choose in which report."""
-    found: dict[str, list[str]] = {}
-    for one in every():
-        for option in one.options:
-            values = ", ".join(option.choices)
-            found.setdefault(option.name, []).append(f"of {one.name}: {values}; default: {option.default}")
-    return {name: "; ".join(texts) for name, texts in found.items()}
+def _options() -> list[str]:
+    """Names of the options that reports have."""
+    return sorted({option.name for one in every() for option in one.options})
 
 
-def _save_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="pyprof save", description="Example: pyprof save net.sqlite -o net_dldb.sqlite"
+def _save_parser() -> Parser:
+    parser = Parser(
+        prog="pyprof save",
+        description="Build a profile database from a recording. Example: pyprof save net.sqlite -o net_dldb.sqlite",
     )
     parser.add_argument(
         "file", help="recording of pyprof, nsys or nvprof, a folder of them, or a profile database"
     )
-    parser.add_argument(
-        "-o", metavar="DB", required=True, help="profile database to write, whole or not at all"
-    )
+    parser.add_argument("-o", metavar="DB", required=True, help="profile database to write (atomically)")
     parser.add_argument("-f", "--force", action="store_true", help="replace a file of that name")
     _common(parser)
     return parser
@@ -130,7 +149,9 @@ def _wanted(arguments: argparse.Namespace) -> engine.Wanted:
     for name in ("iter_start", "iter_stop"):
         text = getattr(arguments, name)
         if text is not None and not (text.isascii() and text.isdecimal()):
-            raise UsageError(f"--{name}={text}: expected the number of an iteration, 0 or more.")
+            raise UsageError(
+                f"--{name.replace('_', '-')}={text}: expected the number of an iteration, 0 or more."
+            )
         numbers.append(None if text is None else int(text))
     return engine.Wanted(numbers[0], numbers[1], arguments.key_op)
 
@@ -151,7 +172,7 @@ def _writable(found: Report, arguments: argparse.Namespace) -> None:
     """Raises UsageError for a format that does not exist, or that is nothing for a terminal."""
     output.file_name(found, "-", arguments.format)
     if arguments.format in _BINARY and arguments.o is None and sys.stdout.isatty():
-        raise UsageError(f"--format={arguments.format} is no text for a terminal; name a file with -o.")
+        raise UsageError(f"--format={arguments.format} is binary, not for a terminal; name a file with -o.")
 
 
 def _shown(found: Report, source: Source, arguments: argparse.Namespace) -> None:
@@ -186,7 +207,7 @@ def _diff(arguments: argparse.Namespace) -> None:
         if counts[0] != counts[1]:
             print(
                 f"pyprof diff: the base has {counts[0]} iterations, the other {counts[1]}: sums are of as many; choose "
-                "equal ranges with --iter_start and --iter_stop.",
+                "equal ranges with --iter-start and --iter-stop.",
                 file=sys.stderr,
             )
         _shown(found, other, arguments)

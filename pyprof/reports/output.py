@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyprof import place
+from pyprof.arguments import nearest
 from pyprof.db.source import Source
 from pyprof.errors import PyProfError, UsageError
 from pyprof.reports import Column, Report, cells
@@ -212,9 +213,11 @@ def numeric(column: Column) -> bool:
 def file_name(report: Report, profile_name: str, format_: str) -> str:
     """Name of a report's file. Raises UsageError for a format that does not exist, and a name that is a path."""
     if format_ not in FORMATS:
-        raise UsageError(f"format {format_!r} does not exist; choose from {', '.join(FORMATS)}.")
+        raise UsageError(
+            f"unknown format {format_!r}.{nearest(format_, FORMATS)} Choose from {', '.join(FORMATS)}."
+        )
     if os.path.basename(profile_name) != profile_name or not profile_name or "\0" in profile_name:
-        raise UsageError(f"profile name {profile_name!r} is no file name; give one without a path.")
+        raise UsageError(f"profile name {profile_name!r} is not a file name; give one without a path.")
     return f"{profile_name}_{report.suffix}.{FORMATS[format_].extension}"
 
 

@@ -88,8 +88,9 @@ def test_every_option_of_a_recording_is_on_the_page_and_in_the_help(
     text = capsys.readouterr().out
     for name in Given.__annotations__:
         assert f"`{name}=" in PAGE
-        assert f"--{name}" in text
-        assert f"`pyprof run --{name}" in PAGE
+        option = name.replace("_", "-")
+        assert f"--{option}" in text
+        assert f"`pyprof run --{option}" in PAGE
 
 
 def test_the_command_line_asks_for_all_four(forks: Forks, tmp_path: Path) -> None:
@@ -127,7 +128,7 @@ def test_a_threshold_that_is_no_number_is_a_sentence(text: str, capsys: pytest.C
     with pytest.raises(SystemExit) as left:
         main(["run", f"--api_backtrace={text}", "train.py"])
     assert left.value.code == 2
-    assert "before a script write --api_backtrace=10000" in capsys.readouterr().err
+    assert "before a script write --api-backtrace=10000" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
