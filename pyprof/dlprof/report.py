@@ -165,7 +165,10 @@ def _report(arguments: argparse.Namespace) -> None:
     with stages.stage("reading"), engine.opened(
         engine.Input(arguments.file, stages.told), wanted, arguments.worker
     ) as source:  # fmt: skip
-        _shown(found, source, arguments)
+        rows = _shown(found, source, arguments)
+        if not rows:
+            needs = f": it needs {found.needs}" if found.needs else ", the recording has nothing for it"
+            print(f"pyprof report: {found.name} has no rows{needs}.", file=sys.stderr)
 
 
 def _writable(found: Report, arguments: argparse.Namespace) -> None:
@@ -175,16 +178,16 @@ def _writable(found: Report, arguments: argparse.Namespace) -> None:
         raise UsageError(f"--format={arguments.format} is binary, not for a terminal; name a file with -o.")
 
 
-def _shown(found: Report, source: Source, arguments: argparse.Namespace) -> None:
-    """Print a report, or write it to a file: whole or not at all."""
+def _shown(found: Report, source: Source, arguments: argparse.Namespace) -> int:
+    """Print a report, or write it to a file: whole or not at all. Returns the number of its rows."""
     if arguments.o is None:
         sys.stdout.flush()
-        output.render(found, source, arguments.format, sys.stdout.buffer)
+        rows = output.render(found, source, arguments.format, sys.stdout.buffer)
         sys.stdout.buffer.flush()
-        return
+        return rows
     try:
         with place.named(arguments.o) as name, open(name, "wb") as file:
-            output.render(found, source, arguments.format, file)
+            return output.render(found, source, arguments.format, file)
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -21,7 +21,7 @@ if not __package__:  # run by path: the repository's root takes the place of thi
 
 from pyprof import netdict
 from pyprof.arguments import Parser
-from pyprof.errors import FormatError, PyProfError
+from pyprof.errors import FormatError, PyProfError, UsageError
 from pyprof.model import OPERATOR, Rows
 from pyprof.prof import custom, hardware, ledger, table
 from pyprof.prof.columns import COLUMNS, OF_HARDWARE, View
@@ -76,6 +76,11 @@ def main(argv: Sequence[str] | None = None, prog: str = "prof.py") -> int:
         rows, name, found = _rows(arguments.file, arguments.memory)
         if arguments.gpu is not None:
             found = hardware.named(arguments.gpu, found.facts)
+            if not (rows.kind != OPERATOR).any():
+                print(
+                    f"{prog}: --gpu has no effect: {name} has no GPU kernels, only operators.",
+                    file=sys.stderr,
+                )
         view = View(rows, found)
         style = "csv" if arguments.csv else "width" if arguments.w is not None else "blank"
         if isinstance(sys.stdout, io.TextIOWrapper):  # names in a recording are in any language
@@ -103,6 +108,8 @@ def _is_text(path: Path) -> bool:
 
 def _rows(file: str | None, memory: bool) -> tuple[Rows, str, Hardware]:
     if file is None:
+        if sys.stdin.isatty():
+            raise UsageError("name a net.dict or a recording, or pipe a net.dict into the command.")
         sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
         return netdict.read(sys.stdin, "stdin"), "stdin", hardware.NOTHING
     path = Path(file)

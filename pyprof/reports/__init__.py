@@ -102,6 +102,7 @@ class Report(NamedTuple):
     options: tuple[Option, ...] = ()
     all_columns: tuple[Column, ...] = ()
     chosen: Mapping[str, str] = {}
+    needs: str = ""  # what a recording must have for rows; empty if there always are some
 
     def choose(self, **values: str) -> Report:
         """The report with other values of its options. Raises UsageError for an option or a value it does not have."""
@@ -145,13 +146,14 @@ def report(
     suffix: str = "",
     sections: _Sections | None = None,
     options: Sequence[Option] = (),
+    needs: str = "",
 ) -> Callable[[_Made], _Made]:
     """Decorator: the function makes the report's table, its docstring describes it."""
 
     def add(make: _Made) -> _Made:
         text, shown = " ".join((make.__doc__ or "").split()), tuple(columns)
         made = Report(name, title, suffix or name, text, shown, make, sections, tuple(options), shown)
-        REPORTS.register(name)(made.choose())
+        REPORTS.register(name)(made.choose()._replace(needs=needs))
         return make
 
     return add

@@ -72,6 +72,7 @@ _COLUMNS = (
     "communication",
     "Communication",
     _COLUMNS,
+    needs="collectives on a GPU",
     options=(
         Option(
             "group_by",

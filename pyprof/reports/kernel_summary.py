@@ -59,6 +59,7 @@ _OPERATOR, _LAUNCH = ("operator", "tc_eligible"), ("grid", "block", "registers",
             {"name": (*_OPERATOR, *_LAUNCH), "operator": _LAUNCH, "properties": ()},
         ),
     ),
+    needs="kernels on a GPU",
 )  # fmt: skip
 def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
     """One row per name of a kernel that was launched in the aggregated iterations, by total time; with

@@ -248,10 +248,10 @@ def write(
     return names
 
 
-def render(report: Report, source: Source, format_: str, stream: BinaryIO, style: str = "plain") -> None:
-    """Write a report to an open binary stream, such as sys.stdout.buffer."""
+def render(report: Report, source: Source, format_: str, stream: BinaryIO, style: str = "plain") -> int:
+    """Write a report to an open binary stream, such as sys.stdout.buffer; returns the number of rows."""
     file_name(report, "-", format_)
-    _pour(report, source, [(_sink(format_, style), stream)], style)
+    return _pour(report, source, [(_sink(format_, style), stream)], style)
 
 
 def _sink(format_: str, style: str) -> Callable[[Report, BinaryIO], Sink]:
@@ -265,8 +265,9 @@ def _pour(
     source: Source,
     targets: list[tuple[Callable[[Report, BinaryIO], Sink], BinaryIO]],
     style: str,
-) -> None:
-    """Make the rows once and hand them to every sink."""
+) -> int:
+    """Make the rows once and hand them to every sink; returns how many they were."""
+    rows = 0
     if style == "dlprof" and report.sections is not None:
         for _, file in (pair for pair in targets if pair[0] is Dlprof):
             file.write(sectioned(report, source).encode("utf-8", "backslashreplace"))
@@ -276,8 +277,10 @@ def _pour(
         for sink in sinks:
             stack.callback(sink.close)
         for part in report.chunks(source) if sinks else ():
+            rows += len(part)
             for sink in sinks:
                 sink.part(part)
+    return rows
 
 
 def sectioned(report: Report, source: Source) -> str:

@@ -75,6 +75,7 @@ def _part(key: str, text: str) -> Column:
             {"8": (), "7": ("communication_ns",)},
         ),
     ),
+    needs="steps: pyprof.step(), or step() of torch.profiler",
 )
 def step_time(source: Source, categories: str) -> pd.DataFrame:
     """One row per worker and step. The parts add up to the length of the step: what happens at the same time, on any
