@@ -174,8 +174,9 @@ OPTIONS = (
            "anything runs, and the database gets the next free of the names NAME_dldb_1.sqlite, NAME_dldb_2.sqlite ...",
            _truth),
     Option("verbosity", ("-v", "--verbosity"), _GENERAL, "|".join(VERBOSITY), "normal",
-           "Verbosity: quiet (errors only), minimal (also the expert systems' feedback and the files), normal (also what "
-           "is being done), detailed (also numbers and what was left out), diagnostic (also commands and versions).",
+           "Verbosity: quiet (errors only), minimal (also the expert systems' feedback and the files), normal (also "
+           "what is being done), detailed (also numbers and what was left out), diagnostic (also commands and "
+           "versions).",
            _one_of(*VERBOSITY)),
     Option("mode", ("-m", "--mode"), _GENERAL, "simple|pytorch", "pytorch",
            "pytorch: operators, modules and directions. simple: GPU work alone, as if each process were one operator.",

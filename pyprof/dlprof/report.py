@@ -8,7 +8,9 @@ aggregation that a database does not have is made in a temporary copy, `pyprof s
 from __future__ import annotations
 
 import argparse
+import io
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -108,6 +110,10 @@ def _output(parser: Parser) -> None:
     parser.add_argument(
         "--format", default="table", help=f"one of {', '.join(output.FORMATS)}; default: %(default)s"
     )
+    parser.add_argument(
+        "--wide", action="store_true",
+        help="whole table on a terminal too; default: what fits its width, in suitable units",
+    )  # fmt: skip
     parser.add_argument("-o", metavar="FILE", help="output file (written atomically); default: stdout")
 
 
@@ -165,10 +171,17 @@ def _report(arguments: argparse.Namespace) -> None:
     with stages.stage("reading"), engine.opened(
         engine.Input(arguments.file, stages.told), wanted, arguments.worker
     ) as source:  # fmt: skip
-        rows = _shown(found, source, arguments)
-        if not rows:
-            needs = f": it needs {found.needs}" if found.needs else ", the recording has nothing for it"
-            print(f"pyprof report: {found.name} has no rows{needs}.", file=sys.stderr)
+        rows, text = _shown(found, source, arguments)
+    _print(text)
+    if not rows:
+        needs = f": it needs {found.needs}" if found.needs else ", the recording has nothing for it"
+        print(f"pyprof report: {found.name} has no rows{needs}.", file=sys.stderr)
+
+
+def _print(text: bytes) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text)
+    sys.stdout.buffer.flush()
 
 
 def _writable(found: Report, arguments: argparse.Namespace) -> None:
@@ -178,16 +191,21 @@ def _writable(found: Report, arguments: argparse.Namespace) -> None:
         raise UsageError(f"--format={arguments.format} is binary, not for a terminal; name a file with -o.")
 
 
-def _shown(found: Report, source: Source, arguments: argparse.Namespace) -> int:
-    """Print a report, or write it to a file: whole or not at all. Returns the number of its rows."""
+def _shown(found: Report, source: Source, arguments: argparse.Namespace) -> tuple[int, bytes]:
+    """Print a report, or write it to a file: whole or not at all. Returns the number of its rows, and for a terminal
+    the text, to be printed when no progress is shown any more."""
+    if arguments.o is None and sys.stdout.isatty():
+        text = io.BytesIO()
+        width = None if arguments.wide else shutil.get_terminal_size().columns
+        return output.render(found, source, arguments.format, text, width=width), text.getvalue()
     if arguments.o is None:
         sys.stdout.flush()
         rows = output.render(found, source, arguments.format, sys.stdout.buffer)
         sys.stdout.buffer.flush()
-        return rows
+        return rows, b""
     try:
         with place.named(arguments.o) as name, open(name, "wb") as file:
-            return output.render(found, source, arguments.format, file)
+            return output.render(found, source, arguments.format, file), b""
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -213,7 +231,8 @@ def _diff(arguments: argparse.Namespace) -> None:
                 "equal ranges with --iter-start and --iter-stop.",
                 file=sys.stderr,
             )
-        _shown(found, other, arguments)
+        _, text = _shown(found, other, arguments)
+    _print(text)
 
 
 def _save(arguments: argparse.Namespace) -> None:

@@ -19,6 +19,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, BinaryIO, NamedTuple
 
 import pandas as pd
@@ -248,9 +249,21 @@ def write(
     return names
 
 
-def render(report: Report, source: Source, format_: str, stream: BinaryIO, style: str = "plain") -> int:
-    """Write a report to an open binary stream, such as sys.stdout.buffer; returns the number of rows."""
+def render(
+    report: Report,
+    source: Source,
+    format_: str,
+    stream: BinaryIO,
+    style: str = "plain",
+    width: int | None = None,
+) -> int:
+    """Write a report to an open binary stream, such as sys.stdout.buffer; returns the number of rows. With a width a
+    table is made to fit a terminal (`terminal`)."""
     file_name(report, "-", format_)
+    if width is not None and format_ == "table":
+        from pyprof.reports.terminal import Screen
+
+        return _pour(report, source, [(partial(Screen, width=width), stream)], style)
     return _pour(report, source, [(_sink(format_, style), stream)], style)
 
 
