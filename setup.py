@@ -55,7 +55,7 @@ setup(
     extras_require={
         "cupti": ["cupti-python>=13.0.1"],
         "tensorboard": ["tensorboard"],
-        "viewer": ["fastapi>=0.110", "uvicorn>=0.23", "XlsxWriter>=3.0.1", "fpdf2>=2.7"],
+        "viewer": ["fastapi>=0.110", "uvicorn>=0.23", "XlsxWriter>=3.0.1", "fpdf2>=2.7.5"],
     },
     entry_points={
         "console_scripts": [
