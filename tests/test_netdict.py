@@ -195,7 +195,7 @@ def test_a_line_edited_by_hand(tmp_path):
 
 @pytest.mark.parametrize("line", ["{}", "{'a': 1}", '{"traceEvents": []}'])
 def test_a_dictionary_without_a_kernel_is_refused(line):
-    with pytest.raises(FormatError, match="line 1 is no kernel of net.dict \\(it has no kShortName"):
+    with pytest.raises(FormatError, match=r"line 1 is no kernel of net\.dict \(it has no kShortName"):
         read([line])
 
 
