@@ -71,7 +71,7 @@ def test_prof_prints_the_table_on_stdout_and_the_ledger_on_stderr(command, netdi
         '"reduce_kernel","linear","7","-","0"',
         '"stray","na","5","na","na"',
     ]
-    assert done.stderr.startswith(f"{netdict}: 3 kernels, 62 ns; share of that time\n")
+    assert done.stderr.startswith(f"{netdict}: 3 kernels, 62 ns; percent of that time\n")
 
 
 def test_a_reader_that_stops_early_ends_both_quietly(tmp_path):

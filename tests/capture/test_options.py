@@ -312,3 +312,11 @@ def test_the_file_is_read_and_info_shows_how_many_rows_there_are(
     assert shown["memory.events"] == str(recorded.query("select count(*) from PYPROF_MEMORY")[0][0]) != "0"
     assert (shown["io"], shown["io.accesses"], shown["api_backtrace.waiting_calls"]) == ("1", "1", "1")
     assert "samples" in shown
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_bound_that_keeps_nothing_is_a_sentence(number: int, tmp_path: Path) -> None:
+    path = str(tmp_path / "net.sqlite")
+    for begin in (pyprof.profile, pyprof.start, pyprof.init):
+        with pytest.raises(UsageError, match=f"max_events={number}: expected 1 or more"):
+            begin(path, max_events=number)
