@@ -18,6 +18,8 @@ from itertools import count
 from pyprof.capture.collectors.device import KERNEL, Records
 from pyprof.capture.gathered import Gathered
 
+HINT = "Did the program use torch while it was recorded?"
+
 
 def empty(gathered: Gathered, records: Records) -> bool:
     """Whether a recording holds no operators, calls and kernels."""
@@ -29,8 +31,7 @@ def stays(path: str, name: str) -> bool:
     if not os.path.exists(path) or not os.path.getsize(path):
         return False
     print(
-        f"pyprof: nothing was recorded (0 operators, 0 calls), {name} stays as it was. Did the program use torch while "
-        "it was recorded?",
+        f"pyprof: nothing was recorded (0 operators, 0 calls), {name} stays as it was. {HINT}",
         file=sys.stderr,
     )
     return True

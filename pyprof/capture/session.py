@@ -305,7 +305,8 @@ class Session:
             *([_plural(len(gathered.steps), "step")] if gathered.steps else []),
             *([f"{lost} not recorded"] if (lost := sum(gathered.lost.values())) else []),
         ]
-        print(f"{self.output}: {', '.join(counts)}", file=sys.stderr)
+        hint = f". {keep.HINT}" if keep.empty(gathered, device.records) else ""
+        print(f"{self.output}: {', '.join(counts)}{hint}", file=sys.stderr)
 
 
 def _plural(count: int, noun: str) -> str:

@@ -98,3 +98,13 @@ def test_an_empty_recording_replaces_nothing(tmp_path: Path, capsys: pytest.Capt
     assert path.read_bytes() == before
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"pyprof: nothing was recorded (0 operators, 0 calls), {path} stays as it was.")
+
+
+def test_the_first_empty_recording_is_written_with_a_hint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "net.sqlite"
+    with pyprof.profile(str(path)):
+        pass
+    assert capsys.readouterr().err == f"{path}: 0 operators, 0 calls. {keep.HINT}\n"
+    assert path.exists()
