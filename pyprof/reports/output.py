@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -33,10 +33,14 @@ from pyprof.errors import PyProfError, UsageError
 from pyprof.reports import Column, Report, cells
 from pyprof.reports.cells import Spelling
 
+if TYPE_CHECKING:
+    import rich.text
+
 STYLES = ("plain", "dlprof")
 _LINES = 1 << 13  # lines joined at a time
 _TYPES = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string(), object: pa.string()}
 _TABLE = 500  # rows of a table under one line of headings
+_WIDEST = 60  # cells of a text in it
 
 
 def _large(text: str) -> pa.Scalar:
@@ -152,16 +156,23 @@ class Table(Sink):
         made = Rich(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
         for column in self.columns:
             made.add_column(
-                Text(column.heading), justify="right" if numeric(column) else "left", no_wrap=True,
-                overflow="ellipsis", max_width=60,
+                Text(column.heading), justify="right" if numeric(column) else "left", no_wrap=True
             )  # fmt: skip
         for row in zip(*(texts.to_pylist() for texts in self.texts(frame, cells.TABLE))):
-            made.add_row(*map(Text, row))
+            made.add_row(*map(_cut, row))
         out = io.StringIO()
         wide = Console(file=out, width=1 << 16, color_system=None)
         wide.width = max(wide.measure(made).maximum, 1)
         wide.print(made)
         self.put("".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines()))
+
+
+def _cut(text: str) -> rich.text.Text:
+    from rich.text import Text
+
+    cell = Text(text)
+    cell.truncate(_WIDEST, overflow="ellipsis")
+    return cell
 
 
 class Parquet(Sink):
