@@ -65,7 +65,7 @@ def _parser() -> Parser:
 
 
 def _run(run: argparse.ArgumentParser) -> None:
-    run.add_argument("script", help="Python script, or a module after -m")
+    run.add_argument("script", help="Python script, - for stdin, or a module after -m")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments passed to the script")
     run.add_argument(
         "-m", dest="module", action="store_true",
@@ -115,7 +115,7 @@ def _estimate(estimate: argparse.ArgumentParser) -> None:
         help="levels of modules to print, 1: the outermost; default: %(default)s",
     )  # fmt: skip
     estimate.add_argument("--csv", action="store_true", help="exact numbers, comma-separated")
-    estimate.add_argument("script", help="Python script")
+    estimate.add_argument("script", help="Python script, - for stdin")
     estimate.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments passed to the script")
 
 

@@ -210,10 +210,10 @@ def test_a_main_thread_that_only_waits_does_not_hold_up_the_window(tmp_path: Pat
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--steps", "1:2", "--delay", "1"], "give one of the two kinds"),
-        (["--steps", "1:2", "--duration", "1"], "give one of the two kinds"),
-        (["--steps", "5:5"], "--steps 5:5: holds no step"),
-        (["--steps", "5:2"], "--steps 5:2: holds no step"),
+        (["--steps", "1:2", "--delay", "1"], "use one or the other"),
+        (["--steps", "1:2", "--duration", "1"], "use one or the other"),
+        (["--steps", "5:5"], "--steps 5:5 is empty"),
+        (["--steps", "5:2"], "--steps 5:2 is empty"),
         (["--steps", "5"], "--steps 5: expected FIRST:END"),
         (["--steps=-3:-1"], "--steps -3:-1: expected FIRST:END"),
         (["--steps", "1:9:2"], "expected FIRST:END"),
@@ -230,7 +230,7 @@ def test_options_that_do_not_fit_are_one_sentence(
 ) -> None:
     code, error = run("open('ran', 'w')", *options)
     assert code == 2
-    assert error.startswith("pyprof: ")
+    assert error.startswith("pyprof run: ")
     assert error.count("\n") == 1
     assert sentence in error
     assert os.listdir(tmp_path) == ["net.py"]
