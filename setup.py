@@ -49,7 +49,7 @@ setup(
         "numpy>=1.26",
         "nvtx>=0.2.12",
         "pandas>=2.2",
-        "pyarrow>=14.0.1",  # from 26 on with numpy 2 alone, which it does not declare: see pyprof/needed.py
+        "pyarrow>=15.0",  # from 26 on with numpy 2 alone, which it does not declare: see pyprof/needed.py
         "rich>=13",
     ],
     extras_require={
