@@ -17,31 +17,45 @@ VERSION = re.search(
     r'^__version__ = "(.+)"$', (HERE / "pyprof/__init__.py").read_text(encoding="utf-8"), re.M
 )[1]
 
+
+def description() -> str:
+    """README.md without images and with relative links as their text: a package index shows the page without the rest
+    of the repository."""
+    text = (HERE / "README.md").read_text(encoding="utf-8")
+    text = re.sub(r"^!\[.*?\]\(.*?\)\n", "", text, flags=re.M)
+    return re.sub(r"\[([^\]]+)\]\((?!https?:)[^)]*\)", r"\1", text)
+
+
 setup(
     name="torch-pyprof",  # `pyprof` on PyPI is another project
     version=VERSION,
     description="Which line, module and operator launched each kernel of a PyTorch program, and what it costs",
-    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description=description(),
     long_description_content_type="text/markdown",
+    author="PyProf developers",
+    keywords="pytorch profiler cuda gpu kernel flops nvtx nsight dlprof tensorboard kineto deep-learning",
     license="Apache-2.0",
     license_files=["LICENSE"],
-    python_requires=">=3.10",
+    python_requires=">=3.11",
     packages=find_packages(include=["pyprof", "pyprof.*"]),
+    # An editable install is then a path, not a finder: a folder called pyprof beside a script, such as the clone
+    # itself, would be imported before a finder is asked, as a namespace package with nothing in it.
+    package_dir={"": "."},
     package_data={"pyprof": ["py.typed", "**/*.sql", "viewer/static/**/*"]},
     install_requires=[
-        "adbc-driver-sqlite",
-        "cxxfilt",
-        "msgspec",
-        "numpy",
-        "nvtx",
-        "pandas",
-        "pyarrow",
-        "rich",
+        "adbc-driver-sqlite>=1.2",
+        "cxxfilt>=0.3",
+        "msgspec>=0.18",
+        "numpy>=1.26",
+        "nvtx>=0.2.12",
+        "pandas>=2.2",
+        "pyarrow>=15.0",  # from 26 on with numpy 2 alone, which it does not declare: see pyprof/needed.py
+        "rich>=13",
     ],
     extras_require={
         "cupti": ["cupti-python>=13.0.1"],
         "tensorboard": ["tensorboard"],
-        "viewer": ["fastapi", "uvicorn", "XlsxWriter", "fpdf2"],
+        "viewer": ["fastapi>=0.110", "uvicorn>=0.23", "XlsxWriter>=3.0.1", "fpdf2>=2.7.5"],
     },
     entry_points={
         "console_scripts": [
@@ -53,9 +67,13 @@ setup(
     },
     scripts=["scripts/parse.py"],  # not an entry point: see its docstring
     classifiers=[
+        "Development Status :: 4 - Beta",
         "Environment :: Console",
         "Intended Audience :: Developers",
         "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Topic :: Software Development",
     ],

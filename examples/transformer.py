@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Train a small causal language model: embedding, nn.TransformerEncoder with a mask and dropout, AdamW.
 
-    pyprof run examples/transformer.py
+    pyprof run examples/transformer.py          3 steps, the last is recorded
+    pyprof run --steps 10:15 examples/transformer.py 20
 
 Look at: scaled_dot_product_attention inside layers.0.self_attn, layers.1.self_attn; the matrix products of the
 feed-forward part; the rows of the optimizer, which belong to no module.
 """
+
+import sys
 
 import torch
 import torch.nn.functional as F
@@ -56,4 +59,4 @@ def main(steps=3):
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:2]))

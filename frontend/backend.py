@@ -219,6 +219,6 @@ if __name__ == "__main__":
     try:
         if sys.argv[1:] == ["develop"]:
             develop()
-        print(f"{STATIC}: {'built' if page() else 'is as its sources are'}.")
+        print("Viewer page built." if page() else "Viewer page is up to date.")
     except PageError as error:
         sys.exit(f"The page of the viewer cannot be built: {error}.")

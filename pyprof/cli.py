@@ -6,105 +6,119 @@ pyprof parse net.sqlite -o net.dict
 pyprof prof --csv net.dict
 pyprof report net.sqlite            an overview in 15 lines
 pyprof report op_type net.sqlite    one of DLProf's reports
-pyprof diff before.sqlite after.sqlite   what two runs differ in
+pyprof diff before.sqlite after.sqlite   compare two runs
 pyprof save net.sqlite -o net_dldb.sqlite
 pyprof view net.sqlite              a page of it in the browser
 pyprof export -o net.json.gz net.sqlite   a trace for Perfetto
-pyprof info net.sqlite              what a recording holds
-pyprof info                         who can record the GPU here
+pyprof info net.sqlite              summarize a recording
+pyprof info                         which collectors can record the GPU here
 pyprof estimate train.py            FLOPs, bytes and parameters by module, without a recording
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyprof import __version__
+from pyprof.arguments import Parser
 from pyprof.capture import COLLECTORS, DEFAULT_MAX_EVENTS
 from pyprof.errors import PyProfError
 from pyprof.registry import load_module
 
+# Commands that read their own arguments: what --help says of each, and where its main is. In the order of --help.
+_OTHERS = {
+    "parse": ("convert a recording to net.dict", "pyprof.parse.parse", "main"),
+    "prof": ("print the table of kernels", "pyprof.prof.prof", "main"),
+    "report": ("print a report of a recording or a profile database", "pyprof.dlprof.report", "report"),
+    "diff": ("compare two runs, by operator or kernel", "pyprof.dlprof.report", "diff"),
+    "save": ("build a profile database from a recording", "pyprof.dlprof.report", "save"),
+    "export": ("write a trace for Perfetto, or a file for Nsight Systems' tools", "pyprof.exporting", "main"),
+    "view": ("show a recording or a profile database in the browser", "pyprof.viewer.command", "view"),
+    "info": ("summarize a recording; without a file: what can record the GPU here", "pyprof.info", "main"),
+}
+_NAMED = ("parse", "prof")  # whose messages begin with what was typed: they are commands of their own, too
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="pyprof", description="Example: pyprof run train.py, then pyprof prof net.sqlite"
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="pyprof",
+        description="Profile PyTorch programs. Example: pyprof run train.py, then pyprof prof net.sqlite",
+        epilog="pyprof COMMAND --help has the options of a command.",
     )
     parser.add_argument("--version", action="version", version=f"pyprof {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    run = commands.add_parser(
-        "run", help="profile a script", description="Example: pyprof run -o net.sqlite train.py --epochs 1"
-    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    _run(commands.add_parser(
+        "run", help="profile a script",
+        description="Run a script and record its operators, calls and kernels. "
+        "Example: pyprof run -o net.sqlite train.py --epochs 1",
+    ))  # fmt: skip
+    _estimate(commands.add_parser(
+        "estimate", help="count FLOPs, bytes and parameters by module, without a recording",
+        description="Run a script once and print what its calls cost, by module. "
+        "Example: pyprof estimate --depth 2 model.py",
+    ))  # fmt: skip
+    for name, (text, _, _) in _OTHERS.items():
+        commands.add_parser(name, help=text, add_help=False)
+    return parser
+
+
+def _run(run: argparse.ArgumentParser) -> None:
+    run.add_argument("script", help="Python script, - for stdin, or a module after -m")
+    run.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments passed to the script")
     run.add_argument(
-        "-o", "--output", metavar="FILE", default="net.sqlite", help="file to write; default: %(default)s"
-    )
-    run.add_argument(
-        "--max-events", metavar="N", type=int, default=DEFAULT_MAX_EVENTS,
-        help="operators and calls to keep, the rest is counted as lost; default: %(default)s",
+        "-m", dest="module", action="store_true",
+        help="run a module, named in place of the script, as python -m does",
     )  # fmt: skip
-    run.add_argument(
+    run.add_argument("--quiet", action="store_true", help="print no overview of the recording at the end")
+    where = run.add_argument_group("where it is written")
+    where.add_argument(
+        "-o", "--output", metavar="FILE", default="net.sqlite",
+        help="output file; an older one of that name is kept under a number; default: %(default)s",
+    )  # fmt: skip
+    when = run.add_argument_group("when it is recorded")
+    when.add_argument(
         "--steps", metavar="A:B",
         help="record steps A to B-1: pyprof.step() ends one, else the first optimizer's step(); default: all",
     )  # fmt: skip
-    run.add_argument(
-        "-y",
-        "--delay",
-        metavar="SECONDS",
-        type=float,
-        help="begin so long after the script's start; default: 0",
+    when.add_argument(
+        "-y", "--delay", metavar="SECONDS", type=float, help="seconds to wait before recording; default: 0"
     )
-    run.add_argument(
+    when.add_argument(
         "-d", "--duration", metavar="SECONDS", type=float,
-        help="record so long; default: to the end of the script",
+        help="seconds to record; default: to the end of the script",
     )  # fmt: skip
-    run.add_argument(
-        "--memory", action="store_true", help="record what torch's allocators give and take back"
-    )
-    run.add_argument("--io", action="store_true", help="record accesses to files")
-    run.add_argument(
-        "--api_backtrace", metavar="NS", nargs="?", const=True, type=_nanoseconds,
-        help="record the Python stack of CUDA and waiting calls above so many ns; without NS: 10000",
+    what = run.add_argument_group("what is recorded")
+    what.add_argument(
+        "--max-events", metavar="N", type=_count, default=DEFAULT_MAX_EVENTS,
+        help="maximum operators and calls to keep; the rest are dropped and counted; default: %(default)s",
     )  # fmt: skip
-    run.add_argument(
+    what.add_argument("--memory", action="store_true", help="record allocations and frees")
+    what.add_argument("--io", action="store_true", help="record accesses to files")
+    what.add_argument(
+        "--api-backtrace", metavar="NS", nargs="?", const=True, type=_nanoseconds,
+        help="record the Python stack of CUDA and waiting calls longer than NS ns; without NS: 10000",
+    )  # fmt: skip
+    what.add_argument(
         "-s", "--sample", choices=("cpu", "none"), default="none",
         help="cpu: record the Python stack of running threads every 10 ms; default: %(default)s",
     )  # fmt: skip
-    run.add_argument(
+    what.add_argument(
         "--collector", choices=COLLECTORS, default="auto",
-        help="who records the GPU: torch's profiler, CUPTI itself, or nobody; default: %(default)s (kineto on a GPU)",
+        help="GPU collector: torch's profiler, CUPTI, or none; default: %(default)s (kineto on a GPU)",
     )  # fmt: skip
-    run.add_argument(
-        "-m",
-        dest="module",
-        action="store_true",
-        help="run a module, named in place of the script, as python -m does",
-    )
-    run.add_argument("script", help="Python script, - for stdin, or a module after -m")
-    run.add_argument("--quiet", action="store_true", help="print no overview of the recording at the end")
-    run.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
-    estimate = commands.add_parser(
-        "estimate", help="count FLOPs, bytes and parameters by module",
-        description="Example: pyprof estimate --depth 2 model.py",
-    )  # fmt: skip
+
+
+def _estimate(estimate: argparse.ArgumentParser) -> None:
     estimate.add_argument(
-        "--depth", metavar="N", type=int, default=3,
+        "--depth", metavar="N", type=_count, default=3,
         help="levels of modules to print, 1: the outermost; default: %(default)s",
     )  # fmt: skip
     estimate.add_argument("--csv", action="store_true", help="exact numbers, comma-separated")
     estimate.add_argument("script", help="Python script, - for stdin")
-    estimate.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
-    commands.add_parser("parse", help="turn a recording into net.dict", add_help=False)
-    commands.add_parser("prof", help="print the table of kernels", add_help=False)
-    commands.add_parser("report", help="print a report of a recording or a profile database", add_help=False)
-    commands.add_parser("diff", help="print what two runs differ in, by operator or kernel", add_help=False)
-    commands.add_parser("save", help="make a profile database of a recording", add_help=False)
-    commands.add_parser(
-        "export", help="write a trace for Perfetto or tools of Nsight Systems", add_help=False
-    )
-    commands.add_parser("view", help="show a recording or a profile database in the browser", add_help=False)
-    commands.add_parser("info", help="say what a recording holds", add_help=False)
-    return parser
+    estimate.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments passed to the script")
 
 
 def _collectors() -> int:
@@ -113,7 +127,7 @@ def _collectors() -> int:
         reasons = load_module("pyprof.capture.collectors.layer").available()
     except ImportError as error:
         print(
-            f"pyprof: {error}: install torch to record; `pyprof info FILE` reads a recording.",
+            f"pyprof info: {error}: install torch to record; `pyprof info FILE` reads a recording.",
             file=sys.stderr,
         )
         return 1
@@ -126,48 +140,30 @@ def _collectors() -> int:
 def _nanoseconds(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no number of ns; before a script write --api_backtrace=10000"
+            f"invalid time {text!r}: expected a number of ns; before a script write --api-backtrace=10000"
         )
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise argparse.ArgumentTypeError(f"invalid number {text!r}: expected 1 or more")
     return int(text)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a sub-command; returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    if words[:1] == ["parse"]:
-        from pyprof.parse.parse import main as parse
-
-        return parse(words[1:])
-    if words[:1] == ["prof"]:
-        from pyprof.prof.prof import main as prof
-
-        return prof(words[1:])
-    if words[:1] == ["info"]:
-        if len(words) == 1:
-            return _collectors()
-        from pyprof.info import main as info
-
-        return info(words[1:])
-    if words[:1] == ["export"]:
-        from pyprof.exporting import main as export
-
-        return export(words[1:])
-    if words[:1] == ["view"]:
-        from pyprof.viewer.command import view
-
-        return view(words[1:])
-    if words[:1] == ["report"]:
-        from pyprof.dlprof.report import report
-
-        return report(words[1:])
-    if words[:1] == ["diff"]:
-        from pyprof.dlprof.report import diff
-
-        return diff(words[1:])
-    if words[:1] == ["save"]:
-        from pyprof.dlprof.report import save
-
-        return save(words[1:])
+    name = words[0] if words else ""
+    if words == ["info"]:
+        return _collectors()
+    if name in _OTHERS:
+        importlib.import_module("pyprof.needed")
+        command: Callable[..., int] = getattr(importlib.import_module(_OTHERS[name][1]), _OTHERS[name][2])
+        return command(words[1:], f"pyprof {name}") if name in _NAMED else command(words[1:])
+    if not words:
+        _parser().print_help()
+        return 0
     arguments = _parser().parse_args(words)
     try:
         if arguments.command == "estimate":
@@ -192,7 +188,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             ending.of(code, written, a.output, rank)
         return code
     except PyProfError as error:
-        print(f"pyprof: {error}", file=sys.stderr)
+        print(f"pyprof {arguments.command}: {error}", file=sys.stderr)
         return error.exit_code
 
 

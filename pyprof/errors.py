@@ -6,6 +6,20 @@ catches them, prints one line on stderr and ends with `exit_code`.
 """
 
 
+def install(extra: str = "", python: str = "") -> str:
+    """The command that installs PyProf, with an extra, into the environment of an interpreter: from a clone of the
+    repository, as it is on no package index.
+
+    >>> install(), install("viewer"), install(python="venv/bin/python")
+    ("pip install '.'", "pip install '.[viewer]'", "venv/bin/python -m pip install '.'")
+    """
+    chosen = f".[{extra}]" if extra else "."
+    return f"{python + ' -m ' if python else ''}pip install '{chosen}'"
+
+
+WHERE = "in a clone of PyProf's repository"
+
+
 class PyProfError(Exception):
     """Base of every error that PyProf raises on purpose."""
 

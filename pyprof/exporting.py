@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 
+from pyprof.arguments import Parser
 from pyprof.errors import PyProfError, UsageError
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     from pyprof.export import formats
 
-    parser = argparse.ArgumentParser(
-        prog="pyprof export", description="Example: pyprof export --format=chrome -o net.json.gz net.sqlite"
+    parser = Parser(
+        prog="pyprof export",
+        description="Write a recording in the format of another tool. "
+        "Example: pyprof export --format=chrome -o net.json.gz net.sqlite",
     )
     parser.add_argument("file", help="recording, a folder of recordings, or a profile database")
     parser.add_argument(
@@ -26,13 +28,16 @@ def _parser() -> argparse.ArgumentParser:
         "-o",
         metavar="OUT",
         required=True,
-        help="file to write, whole or not at all; OUT.gz is compressed (chrome)",
+        help="output file (written atomically); OUT.gz is compressed (chrome)",
     )
     parser.add_argument("-f", "--force", action="store_true", help="replace a file of that name")
     parser.add_argument(
-        "--start", metavar="NS", type=int, help="from this time after the first event on; default: 0"
+        "--start",
+        metavar="NS",
+        type=int,
+        help="export from this time on, counted from the first event; default: 0",
     )
-    parser.add_argument("--end", metavar="NS", type=int, help="to this time; default: all")
+    parser.add_argument("--end", metavar="NS", type=int, help="export up to this time; default: the end")
     return parser
 
 

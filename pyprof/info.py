@@ -7,7 +7,6 @@ What the recording does not say is not there: a file of nsys has no facts of tor
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from pyprof.arguments import Parser
 from pyprof.errors import PyProfError
 from pyprof.marker import CallMarker, decode
 from pyprof.model import KERNEL, MARK, MEMCPY, MEMSET, Device, Trace
@@ -217,8 +217,12 @@ def _plain(text: object) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="pyprof info", description="Example: pyprof info net.sqlite")
-    parser.add_argument("file", help="recording, as for parse, or a folder of recordings")
+    parser = Parser(
+        prog="pyprof info",
+        description="Print what a recording contains: counts, facts of the run, what was lost. "
+        "Example: pyprof info net.sqlite",
+    )
+    parser.add_argument("file", help="recording, or a folder of recordings")
     parser.add_argument("--json", action="store_true", help="one JSON object; default: text")
     arguments = parser.parse_args(argv)
     try:
@@ -227,7 +231,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = json.dumps(found, indent=1) if arguments.json else "\n".join(lines(found))
         print(text, flush=True)
     except PyProfError as error:
-        print(f"pyprof: {error}", file=sys.stderr)
+        print(f"pyprof info: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere

@@ -18,7 +18,7 @@ import secrets
 import shutil
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import quote
@@ -49,17 +49,19 @@ def check(path: str) -> None:
 
 
 @contextmanager
-def database(path: str) -> Iterator[sqlite3.Connection]:
-    """An empty database that becomes the file `path` at the end, or nothing. Raises CaptureError when that fails."""
+def database(path: str, before: Callable[[str], object] | None = None) -> Iterator[sqlite3.Connection]:
+    """An empty database that becomes the file `path` at the end, or nothing. Raises CaptureError when that fails.
+
+    `before` is called with the whole name just before the file gets it."""
     try:
-        with _database(path) as connection:
+        with _database(path, before) as connection:
             yield connection
     except (OSError, sqlite3.Error) as error:
         raise CaptureError(f"the recording could not be written ({_reason(error)}).") from error
 
 
 @contextmanager
-def _database(path: str) -> Iterator[sqlite3.Connection]:
+def _database(path: str, before: Callable[[str], object] | None) -> Iterator[sqlite3.Connection]:
     _check_target(path)
     folder = _folder(path)
     _remove_abandoned(folder)
@@ -77,6 +79,8 @@ def _database(path: str) -> Iterator[sqlite3.Connection]:
         finally:
             connection.close()
         target = os.path.realpath(path)  # a link stays, its target is replaced
+        if before is not None:
+            before(target)
         _linked(content, target) or _renamed(content, target)
 
 

@@ -17,7 +17,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-CORE = {"model", "marker", "intervals", "registry", "errors", "names", "netdict", "occupancy", "place"}
+CORE = {
+    "model",
+    "marker",
+    "intervals",
+    "registry",
+    "errors",
+    "names",
+    "netdict",
+    "occupancy",
+    "place",
+    "arguments",
+    "needed",
+}
 STANDS_ON = {
     "parse": CORE,
     "prof": CORE,

@@ -182,7 +182,7 @@ def test_a_line_edited_by_hand(tmp_path):
         [
             "",
             '  { "op" : ["relu"],"kDuration":7 , "dir": "fprop", "mine": {"a": [1, None]}, "kShortName": "relu" }  \n',
-            "{}",
+            "{'kShortName': ''}",
             "{'kShortName': 'x', 'kDuration': 'long', 'grid': (1, 2), 'seqId': ['a', 3], 'op': None, 'start': 1.5}",
         ]
     )
@@ -191,6 +191,12 @@ def test_a_line_edited_by_hand(tmp_path):
     assert [row["seqId"] for row in map(ast.literal_eval, lines(rows))] == [[], [], [3]]
     assert not rows.grid.mask().any()
     assert not rows.block.mask().any()
+
+
+@pytest.mark.parametrize("line", ["{}", "{'a': 1}", '{"traceEvents": []}'])
+def test_a_dictionary_without_a_kernel_is_refused(line):
+    with pytest.raises(FormatError, match=r"line 1 is no kernel of net\.dict \(it has no kShortName"):
+        read([line])
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_prof_prints_the_table_on_stdout_and_the_ledger_on_stderr(command, netdi
         '"reduce_kernel","linear","7","-","0"',
         '"stray","na","5","na","na"',
     ]
-    assert done.stderr.startswith(f"{netdict}: 3 kernels, 62 ns; share of that time\n")
+    assert done.stderr.startswith(f"{netdict}: 3 kernels, 62 ns; percent of that time\n")
 
 
 def test_a_reader_that_stops_early_ends_both_quietly(tmp_path):
@@ -166,7 +166,7 @@ def test_a_folder_that_does_not_exist_is_one_sentence(sqlite, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["-c", "kernel,nothing"], "column 'nothing' does not exist; choose from idx,seq,"),
+        (["-c", "kernel,nothing"], "unknown column 'nothing'. Choose from idx,seq,"),
         (["-c", "op,op"], "named twice"),
         (["-w", "10"], "-w 10 is too small"),
         (["-w", "0"], "-w 0 is too small"),

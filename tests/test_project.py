@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import ast
+import importlib.metadata
 import importlib.util
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -47,9 +49,9 @@ def test_executables_have_shebang_and_execute_bit(name):
 
 
 def test_only_executables_carry_the_execute_bit():
-    assert sorted(p.relative_to(ROOT).as_posix() for p in tracked() if os.access(p, os.X_OK)) == sorted(
-        EXECUTABLES
-    )
+    files = tracked()
+    found = sorted(p.relative_to(ROOT).as_posix() for p in files if os.access(p, os.X_OK))
+    assert found == sorted(name for name in EXECUTABLES if ROOT / name in files)
 
 
 # An editable install would find the package anyway, and hide that a script cannot: its hook is switched off.
@@ -132,7 +134,49 @@ def test_requirements_are_used():
                 imported |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 imported.add(node.module.split(".")[0])
-    assert {name for name in required if name.replace("-", "_") not in imported} == set()
+    names = {re.split("[<>=]", name)[0].replace("-", "_") for name in required}
+    assert len(names) == len(required)
+    assert names - imported == set()
+    assert all(">=" in name for name in required), "a requirement without a lower bound"
+
+
+def arguments_of_setup(monkeypatch):
+    found = {}
+    setuptools = pytest.importorskip("setuptools")
+    monkeypatch.setattr(setuptools, "setup", found.update)
+    runpy.run_path(str(ROOT / "setup.py"))
+    return found
+
+
+def test_the_description_has_no_link_that_leads_nowhere(monkeypatch):
+    text = arguments_of_setup(monkeypatch)["long_description"]
+    links = re.findall(r"\]\(([^)]*)\)", text)
+    assert [link for link in links if not link.startswith("https://")] == []
+    assert "![" not in text
+    assert "docs/guide.md" in text
+
+
+def test_the_oldest_requirements_are_the_lower_bounds(monkeypatch):
+    found = arguments_of_setup(monkeypatch)
+    declared = dict(one.split(">=") for one in found["install_requires"] + found["extras_require"]["viewer"])
+    lines = (ROOT / "requirements-oldest.txt").read_text(encoding="utf-8").splitlines()
+    pinned = dict(line.split("==") for line in lines if "==" in line)
+    for name, bound in declared.items():
+        assert (pinned[name] + ".").startswith(bound + "."), name
+    assert (
+        f"Python {found['python_requires'].removeprefix('>=')} or later" in (ROOT / "README.md").read_text()
+    )
+
+
+def test_a_folder_called_pyprof_beside_a_script_does_not_hide_the_package(tmp_path):
+    """As a clone is for a script beside it; of an editable install, too."""
+    try:
+        importlib.metadata.distribution("torch-pyprof")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("PyProf is not installed")
+    (tmp_path / "pyprof").mkdir()
+    done = python("-c", "import pyprof; print(pyprof.__version__)", cwd=tmp_path)
+    assert (done.stdout.strip(), done.stderr) == (pyprof.__version__, "")
 
 
 def test_changelog_has_unreleased_on_top():

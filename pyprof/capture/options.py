@@ -69,6 +69,13 @@ def options(*layers: Given) -> Options:
     )
 
 
+def bound(max_events: int) -> int:
+    """A number of events to keep; raises UsageError for one below 1."""
+    if max_events < 1:
+        raise UsageError(f"max_events={max_events}: expected 1 or more.")
+    return max_events
+
+
 def merged(*layers: Given) -> Given:
     """The later over the earlier, without what is None."""
     out: Any = {name: value for layer in layers for name, value in layer.items() if value is not None}

@@ -50,9 +50,7 @@ def plan(steps: str | None, delay: float | None, duration: float | None) -> Plan
     """The plan of a command line; None without any of these options. Raises UsageError."""
     if steps is not None:
         if delay is not None or duration is not None:
-            raise UsageError(
-                "--steps counts steps, --delay and --duration seconds: give one of the two kinds."
-            )
+            raise UsageError("--steps counts steps, --delay and --duration seconds: use one or the other.")
         return Steps(*_bounds(steps))
     if delay is None and duration is None:
         return None
@@ -76,7 +74,7 @@ def _bounds(text: str) -> tuple[int, int | None]:
     first, end = int(found[1] or 0), int(found[2]) if found[2] else None
     if end is not None and end <= first:
         raise UsageError(
-            f"--steps {text}: holds no step; the end is not recorded, {first}:{first + 1} is one step."
+            f"--steps {text} is empty: the end is exclusive, so {first}:{first + 1} records step {first}."
         )
     return first, end
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyprof.capture import DEFAULT_MAX_EVENTS, window
 from pyprof.capture.faults import contained
-from pyprof.capture.options import Given, options
+from pyprof.capture.options import Given, bound, options
 from pyprof.capture.session import Session
 from pyprof.capture.window import control
 from pyprof.errors import UsageError
@@ -46,7 +46,7 @@ class profile:
             raise UsageError("profile(): repeat needs active, the number of steps that each file holds.")
         self.output = output
         self.wait, self.warmup, self.active, self.repeat = wait, warmup, active, repeat
-        self.max_events, self.options = max_events, options(control.more, more)
+        self.max_events, self.options = bound(max_events), options(control.more, more)
         self.number = 0
         self._session: Session | None = None
 

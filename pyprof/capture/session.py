@@ -17,6 +17,7 @@ from pyprof.capture import (
     compiling,
     facts,
     hooks,
+    keep,
     modules,
     parameters,
     private,
@@ -329,9 +330,13 @@ class Session:
         gathered.drop(device.records.lost)
         gathered.drop(self._extras.lost())
         device.say_empty()
+        if keep.empty(gathered, device.records) and keep.stays(self.path, self.output):
+            self.output = None
+            return
         recording = gathered.recording(device, self._extras, self.folder, self.operators_given_up)
         try:
-            write(self.path, recording, " ".join(sys.argv[:1]) or "python")
+            process_name = " ".join(sys.argv[:1]) or "python"
+            keep.put(self.path, self.output, lambda before: write(self.path, recording, process_name, before))
         except CaptureError as error:
             raise CaptureError(f"{self.output}: {error}") from error
         counts = [
@@ -341,7 +346,8 @@ class Session:
             *([_plural(len(gathered.steps), "step")] if gathered.steps else []),
             *([f"{lost} not recorded"] if (lost := sum(gathered.lost.values())) else []),
         ]
-        print(f"{self.output}: {', '.join(counts)}", file=sys.stderr)
+        hint = f". {keep.HINT}" if keep.empty(gathered, device.records) else ""
+        print(f"{self.output}: {', '.join(counts)}{hint}", file=sys.stderr)
 
 
 def _plural(count: int, noun: str) -> str:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, hooks, private, ranks, terminate
 from pyprof.capture.collectors import nvtx as ranges
 from pyprof.capture.faults import contained, guarded
-from pyprof.capture.options import Given, Options, merged, options
+from pyprof.capture.options import Given, Options, bound, merged, options
 from pyprof.capture.patch import Registry, unwrap_all
 from pyprof.capture.plan import Plan
 from pyprof.capture.recorder import forked, recorder
@@ -159,7 +159,7 @@ def init(
         and (control.session is None or control.background())
     )
     if output and free and not ranks.imports_script():
-        record_run(output, max_events)
+        record_run(output, bound(max_events))
         if control.session is not None:
             control.session.for_rank = for_rank
     control.resume()
@@ -325,7 +325,8 @@ def _write(session: Session) -> str | None:
         if session.output is not None:
             session.output = _file_name(session, session.output)
             session.write()
-            control.written.add(session.path)
+            if session.output is not None:  # else an older file stays
+                control.written.add(session.path)
         return session.output
     except CaptureError as error:
         print(f"pyprof: {error}", file=sys.stderr)
@@ -379,7 +380,7 @@ def start(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS, **mor
     Without a name it is net.sqlite (or what `pyprof run` was given), and a second one net.1.sqlite. `more` are options
     as of `profile`.
     """
-    chosen = options(control.more, more)
+    chosen, max_events = options(control.more, more), bound(max_events)
     if passed_over():
         return
     choose_window()

@@ -90,9 +90,15 @@ class Table(NamedTuple):
     rows: Callable[[Recording, Callable[[str], int], int], Iterable[tuple[object, ...]]]
 
 
-def write(path: str, recording: Recording, process_name: str) -> None:
-    """Write the file. Raises CaptureError when that fails; then there is none."""
-    _fill(path, recording, process_name)
+def write(
+    path: str,
+    recording: Recording,
+    process_name: str,
+    before: Callable[[str], object] | None = None,
+) -> None:
+    """Write the file; `before` is called just before it gets its name. Raises CaptureError when that fails; then there
+    is none."""
+    _fill(path, recording, process_name, before)
 
 
 class _Strings:
@@ -103,8 +109,8 @@ class _Strings:
         return self.codes.setdefault(text, len(self.codes))
 
 
-def _fill(path: str, recording: Recording, process_name: str) -> None:
-    with place.database(path) as connection:
+def _fill(path: str, recording: Recording, process_name: str, before: Callable[[str], object] | None) -> None:
+    with place.database(path, before) as connection:
         connection.executescript(_TABLES)
         connection.execute("begin")
         strings, pid = _Strings(), os.getpid()

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyprof
 from pyprof import place
 from pyprof.db.damage import damage
-from pyprof.errors import FormatError, PyProfError
+from pyprof.errors import WHERE, FormatError, PyProfError, install
 from pyprof.model import Column, Ints
 from pyprof.parse.database import APPLICATION_ID, check_interrupt, is_profile
 
@@ -235,7 +235,7 @@ class Store:
         if found != f"{MAJOR}.{MINOR}":
             raise FormatError(
                 f"{self.path} was written by schema {found}, this PyProf reads {MAJOR}.{MINOR}. "
-                'Upgrade with "pip install -U torch-pyprof", or make it anew from the recording.'
+                f"Make it anew from the recording, or upgrade: {install()} {WHERE} of a later version."
             )
         for table, columns in _tables().items():
             there = {row[1] for row in self.connection.execute(f"pragma table_info({table})")}

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from pyprof.errors import UsageError
+from pyprof.errors import WHERE, UsageError, install
 
 _PYTHON = re.compile(r"(python|pypy)(\d+(\.\d+)?)?t?(\.exe)?")
 _WITH_VALUE = "WX"  # options of the interpreter that take a value
@@ -149,7 +149,7 @@ def check(found: Application) -> Application:
                 return check(found._replace(interpreter=sys.executable))
         raise UsageError(
             f"{found.interpreter} has no pyprof, which records the program; install it there: "
-            f"{found.interpreter} -m pip install torch-pyprof"
+            f"{install(python=found.interpreter)} {WHERE}."
         )
     last = done.stderr.strip().splitlines()
     raise UsageError(

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from pyprof import __version__
+from pyprof import __version__, needed  # noqa: F401
 from pyprof.dlprof import application, child, options
 from pyprof.dlprof.options import Settings
 from pyprof.dlprof.outputs import OF_NSYS, Outputs, outputs
@@ -52,12 +52,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _checked(settings: Settings, stages: Stages) -> Outputs:
     """Everything that can be known to be wrong before something runs. Raises UsageError."""
     if "graphdef" in settings.given:
-        stages.note("--graphdef is of TensorFlow 1, and ignored.")
+        stages.note("--graphdef is for TensorFlow 1 and is ignored.")
     if settings.nsys_database:
         if settings.application:
             stages.note(f"--nsys_database is given, {shlex.join(settings.application)} is not run.")
     elif not settings.application:
-        raise UsageError(f"no application and no --nsys_database; expected {options.USAGE.splitlines()[0]}.")
+        raise UsageError(f"no application and no --nsys_database; expected: {options.USAGE.splitlines()[0]}")
     else:
         named = application.split(settings.application)
         found = application.check(named)

@@ -17,15 +17,15 @@ from typing import Any
 from pyprof import metrics
 from pyprof.db import frames
 from pyprof.db.source import Source
-from pyprof.errors import PyProfError
+from pyprof.errors import WHERE, PyProfError, install
 from pyprof.registry import load_folder
 from pyprof.reports import REPORTS, Report, output
 
 _ROWS = 100
 _LEFT_OUT = ("iteration",)
 MISSING = (
-    "no event files for TensorBoard, which is not installed: pip install 'torch-pyprof[tensorboard]', "
-    "or say --suppress_tb_files=true."
+    f"no event files for TensorBoard, which is not installed: {install('tensorboard')} {WHERE}, "
+    "or --suppress_tb_files=true."
 )
 
 

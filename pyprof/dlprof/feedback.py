@@ -36,8 +36,8 @@ def _lines(outcomes: Sequence[Outcome], wall: int | None, whole: bool) -> Iterat
         for each in needs:
             yield _wrapped(f"Not evaluated: {each.rule.id} {each.rule.name}, {each.needs}", "")
     elif needs:
-        names = ", ".join(each.rule.id for each in needs)
-        yield _wrapped(f"Not evaluated, for facts that were not recorded: {names}.", "")
+        skipped = f"{len(needs)} of {_count(len(outcomes), 'rule')} skipped"
+        yield f"{skipped}: the recording lacks the data they need (docs/rules.md)."
 
 
 def _saving(finding: Finding, wall: int | None) -> str:

@@ -174,9 +174,9 @@ OPTIONS = (
            "anything runs, and the database gets the next free of the names NAME_dldb_1.sqlite, NAME_dldb_2.sqlite ...",
            _truth),
     Option("verbosity", ("-v", "--verbosity"), _GENERAL, "|".join(VERBOSITY), "normal",
-           "How much is said: quiet, errors alone; minimal, also the expert systems' feedback and the files; normal, "
-           "also what is being done; detailed, also numbers and what was left out; diagnostic, also commands "
-           "and versions.",
+           "Verbosity: quiet (errors only), minimal (also the expert systems' feedback and the files), normal (also "
+           "what is being done), detailed (also numbers and what was left out), diagnostic (also commands and "
+           "versions).",
            _one_of(*VERBOSITY)),
     Option("mode", ("-m", "--mode"), _GENERAL, "simple|pytorch", "pytorch",
            "pytorch: operators, modules and directions. simple: GPU work alone, as if each process were one operator.",
@@ -190,8 +190,8 @@ OPTIONS = (
            "Record with Nsight Systems and these options, which must trace cuda and nvtx: '\"-t cuda,nvtx -s none\"'. "
            "Where nsys is not installed PyProf records, and osrt and -s cpu are its --io and --sample=cpu. Without "
            "this option PyProf records."),
-    Option("delay", ("-y", "--delay"), _RECORDING, "SECONDS", "0", "Begin so long after the start.", _seconds),
-    Option("duration", ("-d", "--duration"), _RECORDING, "SECONDS", "0", "Record so long; 0: to the end.", _seconds),
+    Option("delay", ("-y", "--delay"), _RECORDING, "SECONDS", "0", "Seconds to wait before recording.", _seconds),
+    Option("duration", ("-d", "--duration"), _RECORDING, "SECONDS", "0", "Seconds to record; 0: to the end.", _seconds),
     Option("key_node", ("--key_node", "--key_op"), _AGGREGATION, "NAME", "",
            "Iterations end where executions of this operator end: its name, its op id, or its type. Default: the steps "
            "that the program marks, else what repeats.", _key),
@@ -217,7 +217,8 @@ OPTIONS = (
            "Folder of the event files for TensorBoard, in --output_path.", _some),
     Option("suppress_tb_files", ("-b", "--suppress_tb_files"), _OUTPUT, "true|false", "false",
            "Write no event files for TensorBoard.", _truth),
-    Option("graphdef", ("--graphdef",), _OUTPUT, "FILE", "", "Of TensorFlow 1: said to be ignored, and ignored."),
+    Option("graphdef", ("--graphdef",), _OUTPUT, "FILE", "",
+           "TensorFlow 1 only: accepted and ignored, with a warning."),
 )  # fmt: skip
 
 _BY_NAME = {name: option for option in OPTIONS for name in option.names}
@@ -295,7 +296,7 @@ def _help() -> Iterator[str]:
         yield f"\n{group}:"
         for option in (o for o in OPTIONS if o.group == group):
             yield "  " + ", ".join(option.names) + (f"={option.values}" if option.values else "")
-            default = f" Default: {option.default}." if option.default else ""
+            default = f" Default: {option.default}" if option.default else ""
             yield textwrap.fill(option.text + default, 100, initial_indent=" " * 8, subsequent_indent=" " * 8)
 
 

@@ -8,12 +8,15 @@ aggregation that a database does not have is made in a temporary copy, `pyprof s
 from __future__ import annotations
 
 import argparse
+import io
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from pyprof import place
+from pyprof.arguments import Parser
 from pyprof.db.source import Source
 from pyprof.dlprof import engine
 from pyprof.dlprof.stages import MINIMAL, Stages
@@ -26,7 +29,10 @@ _BINARY = ("parquet",)
 
 
 def report(argv: Sequence[str] | None = None) -> int:
-    """`pyprof report`; returns the exit code."""
+    """`pyprof report`; returns the exit code. Without arguments it lists the reports."""
+    if not (sys.argv[1:] if argv is None else argv):
+        print(f"usage: pyprof report [NAME] FILE\n\n{names()}")
+        return 0
     return _guarded("report", lambda: _report(_report_parser().parse_intermixed_args(argv)))
 
 
@@ -54,45 +60,70 @@ def _guarded(name: str, work: Callable[[], None]) -> int:
     return 0
 
 
-def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--iter_start", metavar="N", help="first iteration to aggregate; default: 0")
+def _common(parser: Parser) -> None:
+    parser.add_argument("--iter-start", metavar="N", help="first iteration to aggregate; default: 0")
     parser.add_argument(
-        "--iter_stop", metavar="N", help="last iteration, which is included; default: the last"
+        "--iter-stop", metavar="N", help="last iteration, which is included; default: the last"
     )
     parser.add_argument(
-        "--key_op", metavar="NAME",
+        "--key-op", metavar="NAME",
         help="iterations end where this operator ends; default: the steps that the program marks, else what repeats",
     )  # fmt: skip
 
 
-def _report_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="pyprof report", description="Example: pyprof report op_type net.sqlite --format csv"
+def _report_parser() -> Parser:
+    parser = Parser(
+        prog="pyprof report",
+        description="Print a report of a recording or a profile database. "
+        "Example: pyprof report op_type net.sqlite --format csv",
+        epilog=names(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "name", nargs="?", help="report, as in docs/reports.md: op_type, kernel ...; without one: an overview"
+        "name", nargs="?", help="name of the report, one of those below; without one: an overview"
     )
     parser.add_argument(
         "file", help="recording of pyprof, nsys or nvprof, a folder of them, or a profile database"
     )
     _common(parser)
-    parser.add_argument("--worker", metavar="NAME", help="of this process alone; default: all together")
+    parser.add_argument("--worker", metavar="NAME", help="limit to one worker; default: all workers")
     _output(parser)
-    for name, text in _options().items():
-        parser.add_argument(f"--{name}", metavar="CHOICE", help=text)
+    for name in _options():
+        parser.add_argument(
+            f"--{name.replace('_', '-')}", metavar="CHOICE", help="of some reports, see below"
+        )
     return parser
 
 
-def _output(parser: argparse.ArgumentParser) -> None:
+def names() -> str:
+    """The reports, each with what it shows and the choices that it has, for a terminal."""
+    lines = ["reports (docs/reports.md has their columns):"]
+    for one in every():
+        lines.append(f"  {one.name:<16} {one.title}")
+        for option in one.options:
+            choices = ", ".join(option.choices)
+            lines.append(
+                f"  {'':<16}   --{option.name.replace('_', '-')}: {choices}; default: {option.default}"
+            )
+    return "\n".join(lines)
+
+
+def _output(parser: Parser) -> None:
     parser.add_argument(
         "--format", default="table", help=f"one of {', '.join(output.FORMATS)}; default: %(default)s"
     )
-    parser.add_argument("-o", metavar="FILE", help="write there, whole or not at all; default: stdout")
+    parser.add_argument(
+        "--wide", action="store_true",
+        help="whole table on a terminal too; default: what fits its width, in suitable units",
+    )  # fmt: skip
+    parser.add_argument("-o", metavar="FILE", help="output file (written atomically); default: stdout")
 
 
-def _diff_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="pyprof diff", description="Example: pyprof diff before.sqlite after.sqlite --by kernel"
+def _diff_parser() -> Parser:
+    parser = Parser(
+        prog="pyprof diff",
+        description="Compare two runs, by operator or kernel. "
+        "Example: pyprof diff before.sqlite after.sqlite --by kernel",
     )
     parser.add_argument("base", help="recording, a folder of them, or a profile database")
     parser.add_argument("other", help="the one that is compared with it")
@@ -102,26 +133,20 @@ def _diff_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _options() -> dict[str, str]:
-    """Options of reports, and what they choose in which report."""
-    found: dict[str, list[str]] = {}
-    for one in every():
-        for option in one.options:
-            values = ", ".join(option.choices)
-            found.setdefault(option.name, []).append(f"of {one.name}: {values}; default: {option.default}")
-    return {name: "; ".join(texts) for name, texts in found.items()}
+def _options() -> list[str]:
+    """Names of the options that reports have."""
+    return sorted({option.name for one in every() for option in one.options})
 
 
-def _save_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="pyprof save", description="Example: pyprof save net.sqlite -o net_dldb.sqlite"
+def _save_parser() -> Parser:
+    parser = Parser(
+        prog="pyprof save",
+        description="Build a profile database from a recording. Example: pyprof save net.sqlite -o net_dldb.sqlite",
     )
     parser.add_argument(
         "file", help="recording of pyprof, nsys or nvprof, a folder of them, or a profile database"
     )
-    parser.add_argument(
-        "-o", metavar="DB", required=True, help="profile database to write, whole or not at all"
-    )
+    parser.add_argument("-o", metavar="DB", required=True, help="profile database to write (atomically)")
     parser.add_argument("-f", "--force", action="store_true", help="replace a file of that name")
     _common(parser)
     return parser
@@ -132,7 +157,9 @@ def _wanted(arguments: argparse.Namespace) -> engine.Wanted:
     for name in ("iter_start", "iter_stop"):
         text = getattr(arguments, name)
         if text is not None and not (text.isascii() and text.isdecimal()):
-            raise UsageError(f"--{name}={text}: expected the number of an iteration, 0 or more.")
+            raise UsageError(
+                f"--{name.replace('_', '-')}={text}: expected the number of an iteration, 0 or more."
+            )
         numbers.append(None if text is None else int(text))
     return engine.Wanted(numbers[0], numbers[1], arguments.key_op)
 
@@ -149,7 +176,17 @@ def _report(arguments: argparse.Namespace) -> None:
     with stages.stage("reading"), engine.opened(
         engine.Input(arguments.file, stages.told), wanted, arguments.worker
     ) as source:  # fmt: skip
-        _shown(found, source, arguments)
+        rows, text = _shown(found, source, arguments)
+    _print(text)
+    if not rows:
+        needs = f": it needs {found.needs}" if found.needs else ", the recording has nothing for it"
+        print(f"pyprof report: {found.name} has no rows{needs}.", file=sys.stderr)
+
+
+def _print(text: bytes) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text)
+    sys.stdout.buffer.flush()
 
 
 def _overview(arguments: argparse.Namespace, chosen: dict[str, str]) -> None:
@@ -177,19 +214,24 @@ def _writable(found: Report, arguments: argparse.Namespace) -> None:
     """Raises UsageError for a format that does not exist, or that is nothing for a terminal."""
     output.file_name(found, "-", arguments.format)
     if arguments.format in _BINARY and arguments.o is None and sys.stdout.isatty():
-        raise UsageError(f"--format={arguments.format} is no text for a terminal; name a file with -o.")
+        raise UsageError(f"--format={arguments.format} is binary, not for a terminal; name a file with -o.")
 
 
-def _shown(found: Report, source: Source, arguments: argparse.Namespace) -> None:
-    """Print a report, or write it to a file: whole or not at all."""
+def _shown(found: Report, source: Source, arguments: argparse.Namespace) -> tuple[int, bytes]:
+    """Print a report, or write it to a file: whole or not at all. Returns the number of its rows, and for a terminal
+    the text, to be printed when no progress is shown any more."""
+    if arguments.o is None and sys.stdout.isatty():
+        text = io.BytesIO()
+        width = None if arguments.wide else shutil.get_terminal_size().columns
+        return output.render(found, source, arguments.format, text, width=width), text.getvalue()
     if arguments.o is None:
         sys.stdout.flush()
-        output.render(found, source, arguments.format, sys.stdout.buffer)
+        rows = output.render(found, source, arguments.format, sys.stdout.buffer)
         sys.stdout.buffer.flush()
-        return
+        return rows, b""
     try:
         with place.named(arguments.o) as name, open(name, "wb") as file:
-            output.render(found, source, arguments.format, file)
+            return output.render(found, source, arguments.format, file), b""
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -212,10 +254,11 @@ def _diff(arguments: argparse.Namespace) -> None:
         if counts[0] != counts[1]:
             print(
                 f"pyprof diff: the base has {counts[0]} iterations, the other {counts[1]}: sums are of as many; choose "
-                "equal ranges with --iter_start and --iter_stop.",
+                "equal ranges with --iter-start and --iter-stop.",
                 file=sys.stderr,
             )
-        _shown(found, other, arguments)
+        _, text = _shown(found, other, arguments)
+    _print(text)
 
 
 def _save(arguments: argparse.Namespace) -> None:

@@ -58,16 +58,15 @@ def _say_what(source: Source, stages: Stages) -> None:
 
 def _reports(settings: Settings, where: Outputs, source: Source, name: str, stages: Stages) -> None:
     for report in where.reports:
-        with stages.stage(f"writing report {report.name}"):
+        with stages.stage(f"writing report {report.name}", DETAILED):
             paths = output.write(report, source, where.folder, name, settings.formats, settings.csv_style)
-        for path in paths:
-            stages.say(MINIMAL, f"wrote {os.path.normpath(path)}")
+        stages.say(MINIMAL, f"wrote {', '.join(map(os.path.normpath, paths))}")
 
 
 def _more(where: Outputs, source: Source, stages: Stages) -> None:
     """The dump of the model data, and event files."""
     if where.model_data is not None:
-        with stages.stage(f"writing {where.model_data}"):
+        with stages.stage(f"writing {where.model_data}", DETAILED):
             said = f"writing {where.model_data}"
             model_data.save(source, where.model_data, lambda share: stages.told(said, share))
         stages.say(MINIMAL, f"wrote {where.model_data}")
@@ -76,6 +75,6 @@ def _more(where: Outputs, source: Source, stages: Stages) -> None:
     if not events.available():
         stages.note(events.MISSING)
         return
-    with stages.stage("writing event files"):
+    with stages.stage("writing event files", DETAILED):
         name = events.write(source, where.events)
     stages.say(MINIMAL, f"wrote {name}")

@@ -33,9 +33,9 @@ class Stages:
             print(f"{self._name}: {text}", file=sys.stderr, flush=True)
 
     @contextmanager
-    def stage(self, text: str) -> Iterator[None]:
-        """Work that may take a while."""
-        self.say(NORMAL, text)
+    def stage(self, text: str, level: int = NORMAL) -> Iterator[None]:
+        """Work that may take a while. A line says so from a level of verbosity on."""
+        self.say(level, text)
         begun = time.perf_counter()
         timer = threading.Timer(_PATIENCE, self._show, (text,))
         timer.daemon = True

@@ -98,6 +98,8 @@ class _Table:
             fields = ast.literal_eval(line.strip())
             if not isinstance(fields, dict):
                 raise ValueError(f"found {type(fields).__name__}")
+            if "kShortName" not in fields:
+                raise ValueError("it has no kShortName")
             self._append(fields)
             return
         found = match.groupdict()

@@ -7,7 +7,6 @@ Reads exports of Nsight Systems, databases of nvprof and files of pyprof. Only d
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
@@ -18,7 +17,8 @@ if not __package__:  # run by path: the repository's root takes the place of thi
     sys.path[0] = str(Path(__file__).resolve().parents[2])
     __package__ = "pyprof.parse"
 
-from pyprof import netdict
+from pyprof import needed, netdict  # noqa: F401
+from pyprof.arguments import Parser
 from pyprof.errors import FormatError, PyProfError
 from pyprof.parse import formats
 from pyprof.parse.rows import rows
@@ -26,26 +26,32 @@ from pyprof.parse.rows import rows
 _FORMATS = {"dict": netdict.lines, "jsonl": netdict.json_lines}
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="parse.py", description="Example: parse.py net.sqlite > net.dict")
+def _parser(prog: str) -> Parser:
+    parser = Parser(
+        prog=prog,
+        description="Convert a recording to net.dict, one line per kernel. "
+        f"Example: {prog} net.sqlite > net.dict",
+    )
     parser.add_argument(
         "file",
         help="recording: .sqlite of nsys or pyprof, .sql of nvprof, .nsys-rep where nsys is installed; or a folder",
     )
-    parser.add_argument("-o", metavar="FILE", help="write there, whole or not at all; default: stdout")
+    parser.add_argument("-o", metavar="FILE", help="output file (written atomically); default: stdout")
     parser.add_argument(
         "--format",
         choices=tuple(_FORMATS),
         default="dict",
         help="Python literals or JSON; default: %(default)s",
     )
-    parser.add_argument("--memory", action="store_true", help="with copies and sets; default: kernels only")
+    parser.add_argument(
+        "--memory", action="store_true", help="include memory copies and sets; default: kernels only"
+    )
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code."""
-    arguments = _parser().parse_args(argv)
+def main(argv: Sequence[str] | None = None, prog: str = "parse.py") -> int:
+    """Run the command, which was typed as `prog`; returns the exit code."""
+    arguments = _parser(prog).parse_args(argv)
     try:
         trace = formats.load(arguments.file)
         pids = {process.pid for process in trace.processes}
@@ -66,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for reason, count in sorted(found.lost.items()):
             print(f"{arguments.file}: {count} {reason}", file=sys.stderr)
     except PyProfError as error:
-        print(f"parse.py: {error}", file=sys.stderr)
+        print(f"{prog}: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere

@@ -40,6 +40,8 @@ def gaps(rows: Rows, costs: Costs) -> list[Gap]:
     exact = costs.basis != BASES.index("default")
     flops, size = costs.flops.mask() & exact, costs.bytes.mask() & exact
     index = np.flatnonzero(~(flops & size))
+    if not len(index):  # of nothing, pandas 2 cannot make an index
+        return []
     launched = rows.launch_start.mask() | (rows.kind == OPERATOR)
     lacks = (~flops).astype(np.int64) + 2 * ~size  # bits: FLOPs, bytes
     columns = (rows.site, costs.call, costs.basis, lacks, launched)

@@ -109,7 +109,7 @@ def text(view: View, name: str) -> str:
     what = "operator events" if len(rows) and (rows.kind == OPERATOR).all() else "kernels"
     if (rows.kind != KERNEL).any() and what == "kernels":
         what = "GPU events"
-    lines = [f"{name}: {len(rows)} {what}, {total} ns; share of that time"]
+    lines = [f"{name}: {len(rows)} {what}, {_span(total)}; percent of that time"]
     for entry in ledger(view):
         parts = ", ".join(
             f"{part} {100 * ns / total if total else 0:.1f} %" for part, ns in entry.parts.items()
@@ -120,6 +120,17 @@ def text(view: View, name: str) -> str:
     lines += _gap_lines(gaps(rows, view.costs), total)
     lines += [f"  lost: {count} {reason}" for reason, count in sorted(rows.lost.items())]
     return "\n".join(lines)
+
+
+def _span(ns: int) -> str:
+    """A time in the unit that suits it.
+
+    >>> _span(66531854), _span(950), _span(0)
+    ('66.5 ms', '950 ns', '0 ns')
+    """
+    units = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
+    name, size = next((one for one in units if ns >= one[1]), ("ns", 1.0))
+    return f"{ns / size:.3g} {name}"
 
 
 def _gap_lines(found: list[Gap], total: int) -> list[str]:

@@ -20,18 +20,20 @@ if not __package__:  # run by path: the repository's root takes the place of thi
     __package__ = "pyprof.prof"
 
 from pyprof import netdict
-from pyprof.errors import FormatError, PyProfError
+from pyprof.arguments import Parser
+from pyprof.errors import FormatError, PyProfError, UsageError
 from pyprof.model import OPERATOR, Rows
 from pyprof.prof import custom, hardware, ledger, table
 from pyprof.prof.columns import COLUMNS, OF_HARDWARE, View
 from pyprof.prof.hardware import Hardware
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(prog: str) -> Parser:
     columns = "\n".join(f"  {c.key:<8} {c.heading:<11} {c.doc.split('. ')[0]}" for c in COLUMNS.values())
-    parser = argparse.ArgumentParser(
-        prog="prof.py",
-        description="Example: prof.py --csv -c kernel,op,sil,tc,flops net.dict > table.csv",
+    parser = Parser(
+        prog=prog,
+        description="Print the table of kernels: what launched each, and what it needed. "
+        f"Example: {prog} --csv -c kernel,op,sil,tc,flops net.dict > table.csv",
         epilog=f"columns:\n{columns}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -51,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
         help="fixed width of N characters; default: fields separated by one blank",
     )
     parser.add_argument(
-        "--memory", action="store_true", help="with copies and sets; for a recording as input"
+        "--memory", action="store_true", help="include memory copies and sets; for a recording as input"
     )
     parser.add_argument(
         "--costs", metavar="FILE.py", help="run this Python file first: formulas of yours, @pyprof.cost(...)"
@@ -64,9 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code."""
-    arguments = _parser().parse_args(argv)
+def main(argv: Sequence[str] | None = None, prog: str = "prof.py") -> int:
+    """Run the command, which was typed as `prog`; returns the exit code."""
+    arguments = _parser(prog).parse_args(argv)
     try:
         specs = table.select(arguments.c)
         if arguments.costs is not None:
@@ -74,6 +76,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows, name, found = _rows(arguments.file, arguments.memory)
         if arguments.gpu is not None:
             found = hardware.named(arguments.gpu, found.facts)
+            if not (rows.kind != OPERATOR).any():
+                print(
+                    f"{prog}: --gpu has no effect: {name} has no GPU kernels, only operators.",
+                    file=sys.stderr,
+                )
         view = View(rows, found)
         style = "csv" if arguments.csv else "width" if arguments.w is not None else "blank"
         if isinstance(sys.stdout, io.TextIOWrapper):  # names in a recording are in any language
@@ -86,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             notes = found.notes if (rows.kind != OPERATOR).any() else found.cpu_notes
             print("".join(f"  peaks: {note}\n" for note in notes), end="", file=sys.stderr)
     except PyProfError as error:
-        print(f"prof.py: {error}", file=sys.stderr)
+        print(f"{prog}: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
@@ -101,6 +108,8 @@ def _is_text(path: Path) -> bool:
 
 def _rows(file: str | None, memory: bool) -> tuple[Rows, str, Hardware]:
     if file is None:
+        if sys.stdin.isatty():
+            raise UsageError("name a net.dict or a recording, or pipe a net.dict into the command.")
         sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
         return netdict.read(sys.stdin, "stdin"), "stdin", hardware.NOTHING
     path = Path(file)
@@ -108,6 +117,7 @@ def _rows(file: str | None, memory: bool) -> tuple[Rows, str, Hardware]:
         if not path.is_dir() and _is_text(path):
             with path.open(encoding="utf-8", errors="replace") as lines:
                 return netdict.read(lines, file), file, hardware.NOTHING
+        from pyprof import needed  # noqa: F401
         from pyprof.session import load
 
         profile = load(path, memory=memory)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pyprof.arguments import nearest
 from pyprof.errors import UsageError
 from pyprof.model import Column
 from pyprof.prof.columns import COLUMNS, Cells, Reals, Spec, Texts, View
@@ -26,7 +27,9 @@ def select(keys: str) -> list[Spec]:
     chosen = [key.strip() for key in keys.split(",")]
     for key in chosen:
         if key not in COLUMNS:
-            raise UsageError(f"column {key!r} does not exist; choose from {','.join(COLUMNS)}.")
+            raise UsageError(
+                f"unknown column {key!r}.{nearest(key, COLUMNS)} Choose from {','.join(COLUMNS)}."
+            )
     if len(set(chosen)) < len(chosen):
         raise UsageError(f"a column is named twice in {keys!r}.")
     return [COLUMNS[key] for key in chosen]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pyprof.arguments import nearest
 from pyprof.db.source import Source
 from pyprof.errors import UsageError
 from pyprof.metrics import FIGURES
@@ -73,6 +74,15 @@ class Option(NamedTuple):
         return next(iter(self.choices))
 
 
+def _typed_as(option: str) -> str:
+    """An option as it is typed.
+
+    >>> _typed_as("group_by")
+    '--group-by'
+    """
+    return "--" + option.replace("_", "-")
+
+
 _Made = Callable[..., "pd.DataFrame | Iterator[pd.DataFrame]"]
 _Sections = Callable[[Source], "list[Section]"]
 
@@ -92,16 +102,19 @@ class Report(NamedTuple):
     options: tuple[Option, ...] = ()
     all_columns: tuple[Column, ...] = ()
     chosen: Mapping[str, str] = {}
+    needs: str = ""  # what a recording must have for rows; empty if there always are some
 
     def choose(self, **values: str) -> Report:
         """The report with other values of its options. Raises UsageError for an option or a value it does not have."""
         known = {option.name: option for option in self.options}
         for name, value in values.items():
             if name not in known:
-                offer = f"it has {', '.join(f'--{one}' for one in known)}" if known else "it has none"
-                raise UsageError(f"report {self.name!r} has no option --{name}; {offer}.")
+                if not known:
+                    raise UsageError(f"report {self.name!r} takes no options.")
+                offer = ", ".join(map(_typed_as, known))
+                raise UsageError(f"report {self.name!r} has no option {_typed_as(name)}; it has {offer}.")
             if value not in known[name].choices:
-                raise UsageError(f"--{name}={value}: choose from {', '.join(known[name].choices)}.")
+                raise UsageError(f"{_typed_as(name)}={value}: choose from {', '.join(known[name].choices)}.")
         chosen = {option.name: option.default for option in self.options} | dict(self.chosen) | values
         out = {key for name, value in chosen.items() for key in known[name].choices[value]}
         return self._replace(chosen=chosen, columns=tuple(c for c in self.all_columns if c.key not in out))
@@ -133,13 +146,14 @@ def report(
     suffix: str = "",
     sections: _Sections | None = None,
     options: Sequence[Option] = (),
+    needs: str = "",
 ) -> Callable[[_Made], _Made]:
     """Decorator: the function makes the report's table, its docstring describes it."""
 
     def add(make: _Made) -> _Made:
         text, shown = " ".join((make.__doc__ or "").split()), tuple(columns)
         made = Report(name, title, suffix or name, text, shown, make, sections, tuple(options), shown)
-        REPORTS.register(name)(made.choose())
+        REPORTS.register(name)(made.choose()._replace(needs=needs))
         return make
 
     return add
@@ -149,7 +163,9 @@ def find(name: str, **chosen: str) -> Report:
     """A report by its name, with values of its options. Raises UsageError for one that does not exist."""
     load_folder(__name__)
     if name not in REPORTS:
-        raise UsageError(f"report {name!r} does not exist; choose from {', '.join(sorted(REPORTS))}.")
+        raise UsageError(
+            f"unknown report {name!r}.{nearest(name, REPORTS)} Choose from {', '.join(sorted(REPORTS))}."
+        )
     return REPORTS[name].choose(**chosen)
 
 

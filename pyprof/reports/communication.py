@@ -72,6 +72,7 @@ _COLUMNS = (
     "communication",
     "Communication",
     _COLUMNS,
+    needs="collectives on a GPU",
     options=(
         Option(
             "group_by",
@@ -82,7 +83,7 @@ _COLUMNS = (
 )
 def communication(source: Source, group_by: str) -> pd.DataFrame:
     """One row per worker, device, collective, process group and data type, by latency: kernels of collectives that
-    were launched in the aggregated iterations; with --group_by=step per worker, device and step, in their order.
+    were launched in the aggregated iterations; with --group-by=step per worker, device and step, in their order.
     Kernels on several ranks are one collective by process group and sequence number where both are recorded, else by
     order in the process group, else by order; by order only if all ranks have as many of the same kinds, which on one
     clock end together. The shortest of them is the data transfer: its rank came last and waited for nobody. With one

@@ -50,7 +50,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-@report("gpu", "GPU Summary", _COLUMNS)
+@report("gpu", "GPU Summary", _COLUMNS, needs="a GPU")
 def gpu(source: Source) -> pd.DataFrame:
     """One row per worker and device on which something ran: what the device is, and how it was used in the window. None
     in a recording without a GPU."""

@@ -48,7 +48,7 @@ def group_node(source: Source) -> pd.DataFrame:
     names, at, parent, level = tree(paths)
     sums = {
         "calls": found["calls"], "ops": np.ones(len(found)), "eligible": found["eligible"],
-        "using_tc": found["tc_kernels"].fillna(0) > 0,
+        "using_tc": found["tc_kernels"].astype("Int64").fillna(0) > 0,
     }  # fmt: skip
     out: dict[str, Any] = {
         name: add_up("sum", np.asarray(v, np.int64), at, parent, level) for name, v in sums.items()

@@ -35,7 +35,7 @@ _COLUMNS = (
 _NONE = -1
 
 
-@report("idle", "Idle Time", _COLUMNS)
+@report("idle", "Idle Time", _COLUMNS, needs="a GPU")
 def idle(source: Source) -> pd.DataFrame:
     """One row per worker, device, cause and place of the wait, by total: gaps in which no kernel, copy or set ran on
     the device. A gap has one cause, the first of these that holds. queued: the launch of the event after it had

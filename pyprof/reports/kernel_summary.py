@@ -59,10 +59,11 @@ _OPERATOR, _LAUNCH = ("operator", "tc_eligible"), ("grid", "block", "registers",
             {"name": (*_OPERATOR, *_LAUNCH), "operator": _LAUNCH, "properties": ()},
         ),
     ),
+    needs="kernels on a GPU",
 )  # fmt: skip
 def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
     """One row per name of a kernel that was launched in the aggregated iterations, by total time; with
-    --group_by=operator per name and operator, with --group_by=properties per name, operator and launch. Rows of several
+    --group-by=operator per name and operator, with --group-by=properties per name, operator and launch. Rows of several
     workers and devices are added up. Copies and sets are not kernels. None in a recording without a GPU."""
     event = launched(source, "name, site, device, dur, geometry, tc", "kind = 0")
     keys = {"name": event["name"].values}

@@ -58,6 +58,7 @@ _COLUMNS = (
     "memory",
     "Memory",
     _COLUMNS,
+    needs="allocations: pyprof run --memory, or profile_memory=True in torch.profiler",
     options=(
         Option(
             "show",

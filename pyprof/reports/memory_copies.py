@@ -40,7 +40,7 @@ _KEYS = ["worker", "device", "kind", "source", "target", "operator"]
 _NONE = -1
 
 
-@report("memory_copies", "Memory Copies", _COLUMNS)
+@report("memory_copies", "Memory Copies", _COLUMNS, needs="copies on a GPU")
 def memory_copies(source: Source) -> pd.DataFrame:
     """One row per worker, device, kind of copy, kinds of memory and operator, by total time: copies and sets that were
     launched in the aggregated iterations. None in a recording without a GPU."""

@@ -19,22 +19,28 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any, BinaryIO, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyprof import place
+from pyprof.arguments import nearest
 from pyprof.db.source import Source
 from pyprof.errors import PyProfError, UsageError
 from pyprof.reports import Column, Report, cells
 from pyprof.reports.cells import Spelling
 
+if TYPE_CHECKING:
+    import rich.text
+
 STYLES = ("plain", "dlprof")
 _LINES = 1 << 13  # lines joined at a time
 _TYPES = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string(), object: pa.string()}
 _TABLE = 500  # rows of a table under one line of headings
+_WIDEST = 60  # cells of a text in it
 
 
 def _large(text: str) -> pa.Scalar:
@@ -150,16 +156,23 @@ class Table(Sink):
         made = Rich(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
         for column in self.columns:
             made.add_column(
-                Text(column.heading), justify="right" if numeric(column) else "left", no_wrap=True,
-                overflow="ellipsis", max_width=60,
+                Text(column.heading), justify="right" if numeric(column) else "left", no_wrap=True
             )  # fmt: skip
         for row in zip(*(texts.to_pylist() for texts in self.texts(frame, cells.TABLE))):
-            made.add_row(*map(Text, row))
+            made.add_row(*map(_cut, row))
         out = io.StringIO()
         wide = Console(file=out, width=1 << 16, color_system=None)
         wide.width = max(wide.measure(made).maximum, 1)
         wide.print(made)
         self.put("".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines()))
+
+
+def _cut(text: str) -> rich.text.Text:
+    from rich.text import Text
+
+    cell = Text(text)
+    cell.truncate(_WIDEST, overflow="ellipsis")
+    return cell
 
 
 class Parquet(Sink):
@@ -212,9 +225,11 @@ def numeric(column: Column) -> bool:
 def file_name(report: Report, profile_name: str, format_: str) -> str:
     """Name of a report's file. Raises UsageError for a format that does not exist, and a name that is a path."""
     if format_ not in FORMATS:
-        raise UsageError(f"format {format_!r} does not exist; choose from {', '.join(FORMATS)}.")
+        raise UsageError(
+            f"unknown format {format_!r}.{nearest(format_, FORMATS)} Choose from {', '.join(FORMATS)}."
+        )
     if os.path.basename(profile_name) != profile_name or not profile_name or "\0" in profile_name:
-        raise UsageError(f"profile name {profile_name!r} is no file name; give one without a path.")
+        raise UsageError(f"profile name {profile_name!r} is not a file name; give one without a path.")
     return f"{profile_name}_{report.suffix}.{FORMATS[format_].extension}"
 
 
@@ -245,10 +260,22 @@ def write(
     return names
 
 
-def render(report: Report, source: Source, format_: str, stream: BinaryIO, style: str = "plain") -> None:
-    """Write a report to an open binary stream, such as sys.stdout.buffer."""
+def render(
+    report: Report,
+    source: Source,
+    format_: str,
+    stream: BinaryIO,
+    style: str = "plain",
+    width: int | None = None,
+) -> int:
+    """Write a report to an open binary stream, such as sys.stdout.buffer; returns the number of rows. With a width a
+    table is made to fit a terminal (`terminal`)."""
     file_name(report, "-", format_)
-    _pour(report, source, [(_sink(format_, style), stream)], style)
+    if width is not None and format_ == "table":
+        from pyprof.reports.terminal import Screen
+
+        return _pour(report, source, [(partial(Screen, width=width), stream)], style)
+    return _pour(report, source, [(_sink(format_, style), stream)], style)
 
 
 def _sink(format_: str, style: str) -> Callable[[Report, BinaryIO], Sink]:
@@ -262,8 +289,9 @@ def _pour(
     source: Source,
     targets: list[tuple[Callable[[Report, BinaryIO], Sink], BinaryIO]],
     style: str,
-) -> None:
-    """Make the rows once and hand them to every sink."""
+) -> int:
+    """Make the rows once and hand them to every sink; returns how many they were."""
+    rows = 0
     if style == "dlprof" and report.sections is not None:
         for _, file in (pair for pair in targets if pair[0] is Dlprof):
             file.write(sectioned(report, source).encode("utf-8", "backslashreplace"))
@@ -273,8 +301,10 @@ def _pour(
         for sink in sinks:
             stack.callback(sink.close)
         for part in report.chunks(source) if sinks else ():
+            rows += len(part)
             for sink in sinks:
                 sink.part(part)
+    return rows
 
 
 def sectioned(report: Report, source: Source) -> str:

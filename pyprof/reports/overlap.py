@@ -35,7 +35,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-@report("overlap", "Computation and Communication", _COLUMNS)
+@report("overlap", "Computation and Communication", _COLUMNS, needs="kernels on a GPU")
 def overlap(source: Source) -> pd.DataFrame:
     """One row per worker, step and device on which something ran, with the device's bounds of steps as in step_time.
     Collectives are told by the names of kernels, never by ranges. Time is that of unions: two kernels at once count

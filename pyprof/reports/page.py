@@ -79,7 +79,8 @@ def _option(option: Option) -> str:
     for value, out in option.choices.items():
         without = f" (without {', '.join(f'`{key}`' for key in out)})" if out else ""
         rows.append(f"`{value}`{without}")
-    return f"`--{option.name}`: {option.text} One of {'; '.join(rows)}; default: `{option.default}`.\n"
+    name = option.name.replace("_", "-")
+    return f"`--{name}`: {option.text} One of {'; '.join(rows)}; default: `{option.default}`.\n"
 
 
 if __name__ == "__main__":

@@ -93,6 +93,7 @@ def _phase(key: str) -> Column:
             {"8": _PHASES_OUT, "7": (*_SEVEN_OUT, *_PHASES_OUT), "phase": _KINDS_OUT},
         ),
     ),
+    needs="steps: pyprof.step(), or step() of torch.profiler",
 )
 def step_time(source: Source, categories: str) -> pd.DataFrame:
     """One row per worker and step. The parts add up to the length of the step: what happens at the same time, on any

@@ -59,6 +59,7 @@ _COLUMNS = (
     "stragglers",
     "Stragglers",
     _COLUMNS,
+    needs="collectives on the GPUs of at least two ranks, recorded together",
     options=(
         Option(
             "group_by",

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyprof import __version__
-from pyprof.errors import PyProfError, UsageError
+from pyprof.arguments import Parser
+from pyprof.errors import WHERE, PyProfError, UsageError, install
 
 if TYPE_CHECKING:
     from pyprof.viewer.library import Library
@@ -35,12 +36,15 @@ _QUIET = 1.0  # seconds before progress is shown
 
 def view(argv: Sequence[str] | None = None) -> int:
     """`pyprof view`; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="pyprof view", description="Example: pyprof view net.sqlite")
+    parser = Parser(
+        prog="pyprof view",
+        description="Show a recording or a profile database in the browser. Example: pyprof view net.sqlite",
+    )
     parser.add_argument("file", help=_FILE)
     _common(parser)
     parser.add_argument(
         "--token", action=argparse.BooleanOptionalAction, default=True,
-        help="whether a visitor needs the token that is in the URL; default: yes",
+        help="require the token in the URL; default: yes",
     )  # fmt: skip
     parser.add_argument("--source-root", metavar="DIR", help="folder below which source files may be shown")
     parser.add_argument("--no-browser", action="store_true", help="open no browser")
@@ -49,8 +53,9 @@ def view(argv: Sequence[str] | None = None) -> int:
 
 def dlprofviewer(argv: Sequence[str] | None = None) -> int:
     """`dlprofviewer`, with DLProf's options; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="dlprofviewer", description="Example: dlprofviewer dlprof_dldb.sqlite"
+    parser = Parser(
+        prog="dlprofviewer",
+        description="Show a profile database in the browser. Example: dlprofviewer dlprof_dldb.sqlite",
     )
     parser.add_argument("--version", action="version", version=f"dlprofviewer of PyProf {__version__}")
     _common(parser)
@@ -65,14 +70,14 @@ def dlprofviewer(argv: Sequence[str] | None = None) -> int:
 def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-b", "--bind", metavar="ADDRESS", default="localhost",
-        help="address to listen on, 0.0.0.0 is every one of this machine; default: %(default)s",
+        help="address to listen on, 0.0.0.0 for all interfaces; default: %(default)s",
     )  # fmt: skip
     parser.add_argument("-p", "--port", metavar="PORT", type=_port, default=PORT, help="default: %(default)s")
 
 
 def _port(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text) < 65536):
-        raise argparse.ArgumentTypeError(f"{text!r} is no port: a number from 0 (any that is free) to 65535")
+        raise argparse.ArgumentTypeError(f"invalid port {text!r}: expected 0 to 65535 (0 picks a free port)")
     return int(text)
 
 
@@ -100,7 +105,7 @@ async def _serve(name: str, arguments: argparse.Namespace) -> None:
 
     root = arguments.source_root
     if root is not None and not Path(root).is_dir():
-        raise UsageError(f"--source-root {root}: is no folder.")
+        raise UsageError(f"--source-root {root}: not a folder.")
     sockets = listening(arguments.bind, arguments.port)
     library = Library(arguments.file, warm=True)
     try:
@@ -119,9 +124,7 @@ def _installed(name: str) -> None:
 
     missing = [module for module in _NEEDS if find_spec(module) is None]
     if missing:
-        raise PyProfError(
-            f"{name} needs {', '.join(missing)}: install the extra with \"pip install 'torch-pyprof[viewer]'\"."
-        )
+        raise PyProfError(f"{name} needs {', '.join(missing)}: {install('viewer')} {WHERE} installs them.")
 
 
 def listening(bind: str, port: int) -> list[socket.socket]:
@@ -129,7 +132,7 @@ def listening(bind: str, port: int) -> list[socket.socket]:
     try:
         found = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        raise UsageError(f"-b {bind}: is no address of this machine.") from error
+        raise UsageError(f"cannot bind to {bind}: not an address of this machine.") from error
     found.sort(key=lambda one: one[0] != socket.AF_INET)
     out: list[socket.socket] = []
     for family, kind, protocol, _, address in found:
@@ -170,7 +173,7 @@ def _refused(bind: str, port: int, error: OSError) -> PyProfError:
     if error.errno == errno.EACCES:
         return PyProfError(f"port {port} is not for everybody; choose one above 1023 with -p.")
     if error.errno == errno.EADDRNOTAVAIL:
-        return UsageError(f"-b {bind}: is no address of this machine.")
+        return UsageError(f"cannot bind to {bind}: not an address of this machine.")
     return PyProfError(f"cannot listen on {bind}, port {port} ({os.strerror(error.errno or 0)}).")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
 import sys
 import threading
@@ -46,7 +47,7 @@ def check_nothing_or_whole(folder: Path) -> None:
         if name.startswith(".pyprof-") and not (folder / name).stat().st_size:
             (folder / name).unlink()
             continue
-        assert name == "net.sqlite"
+        assert re.fullmatch(r"net(\.\d+)?\.sqlite", name)
         recorded = Recorded(folder / name)
         assert recorded.query("pragma integrity_check") == [("ok",)]
         assert recorded.table("PYPROF_META")["format_version"] == "1"
@@ -115,7 +116,7 @@ def test_killed_while_it_writes_a_program_leaves_nothing_or_a_whole_file(
     killed = [kill_while_it_writes(forks, tmp_path, delay) for delay in (0, 0.002, 0.02)]
     assert any(killed)
     check_nothing_or_whole(tmp_path)
-    assert left(tmp_path) in ([], ["net.sqlite"])
+    assert all(re.fullmatch(r"net(\.\d+)?\.sqlite", name) for name in left(tmp_path))
     if older:
         assert (tmp_path / "net.sqlite").exists()
 
@@ -130,13 +131,13 @@ def test_killed_at_any_moment_of_writing(named: bool, forks: Forks, tmp_path: Pa
         killed += kill_while_it_writes(forks, tmp_path, number * 0.0006, prelude)
         if named:
             for name in left(tmp_path):
-                assert name == "net.sqlite" or (name.startswith(".pyprof-") and name.endswith(".part"))
+                assert re.fullmatch(r"net(\.\d+)?\.sqlite|\.pyprof-.*\.part", name)
         else:
             check_nothing_or_whole(tmp_path)
     assert killed > 10
     with pyprof.profile(str(tmp_path / "net.sqlite")):
         torch.exp(x)
-    assert left(tmp_path) == ["net.sqlite"]
+    assert all(re.fullmatch(r"net(\.\d+)?\.sqlite", name) for name in left(tmp_path))
     check_nothing_or_whole(tmp_path)
 
 
@@ -181,7 +182,7 @@ def test_file_systems_that_know_no_files_without_a_name(
     for _ in range(1 + older):
         with pyprof.profile(str(tmp_path / "net.sqlite")):
             torch.exp(x)
-    assert left(tmp_path) == ["net.sqlite"]
+    assert left(tmp_path) == ["net.1.sqlite", "net.sqlite"][1 - older :]
     check_nothing_or_whole(tmp_path)
 
 
@@ -193,7 +194,7 @@ def test_a_name_that_is_a_link_stays_one_and_odd_names_work(tmp_path: Path) -> N
         with pyprof.profile(str(tmp_path / "net.sqlite")):
             torch.exp(x)
     assert (tmp_path / "net.sqlite").is_symlink()
-    assert os.listdir(folder) == ["real.sqlite"]
+    assert sorted(os.listdir(folder)) == ["real.1.sqlite", "real.sqlite"]
     assert Recorded(tmp_path / "net.sqlite").table("PYPROF_META")["format_version"] == "1"
 
 

@@ -592,7 +592,7 @@ def test_reasons_not_to_begin(fake_path: Path, fake: Fake) -> None:
     assert library.load(lambda: str(fake_path), lambda: "").version() == 130001
     assert reason(driver=lambda: "there is no driver") == "there is no driver"
     assert reason(find=lambda: None) == (
-        "libcupti is not found; install it with `pip install 'torch-pyprof[cupti]'`"
+        "libcupti is not found; pip install '.[cupti]' in a clone of PyProf's repository installs it"
     )
     assert "libcupti cannot be loaded" in reason(find=lambda: "/nowhere/libcupti.so")
     fake.version(18)

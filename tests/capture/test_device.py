@@ -597,6 +597,33 @@ def test_without_device_events_the_file_is_what_it_was(record: Record) -> None:
     assert recorded.table("PYPROF_META")["collector.missing"] == layer.kineto_missing()
 
 
+@pytest.mark.parametrize(
+    ("cuda", "gpus", "offered", "wanted"),
+    [
+        (None, 0, False, "this torch was built without CUDA"),
+        (
+            "13.0",
+            0,
+            False,
+            "torch sees no GPU (there is no NVIDIA driver here)",
+        ),  # CUPTI is there all the same
+        ("13.0", 1, False, "the profiler of this torch was built without CUPTI"),
+        ("13.0", 1, True, ""),
+    ],
+)
+def test_why_torchs_profiler_cannot_record_a_gpu(
+    cuda: str | None, gpus: int, offered: bool, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    activity = layer.ProfilerActivity
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(layer.library, "driver", lambda: "there is no NVIDIA driver here")
+    found = {activity.CPU, activity.CUDA} if offered else {activity.CPU}
+    monkeypatch.setattr(layer, "_supported_activities", lambda: found)
+    assert layer.kineto_missing() == wanted
+
+
 # ------------------------------------------------------------------------------------------ the end of a window
 
 

@@ -88,8 +88,9 @@ def test_every_option_of_a_recording_is_on_the_page_and_in_the_help(
     text = capsys.readouterr().out
     for name in Given.__annotations__:
         assert f"`{name}=" in PAGE
-        assert f"--{name}" in text
-        assert f"`pyprof run --{name}" in PAGE
+        option = name.replace("_", "-")
+        assert f"--{option}" in text
+        assert f"`pyprof run --{option}" in PAGE
 
 
 def test_the_command_line_asks_for_all_four(forks: Forks, tmp_path: Path) -> None:
@@ -127,7 +128,7 @@ def test_a_threshold_that_is_no_number_is_a_sentence(text: str, capsys: pytest.C
     with pytest.raises(SystemExit) as left:
         main(["run", f"--api_backtrace={text}", "train.py"])
     assert left.value.code == 2
-    assert "before a script write --api_backtrace=10000" in capsys.readouterr().err
+    assert "before a script write --api-backtrace=10000" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -311,3 +312,11 @@ def test_the_file_is_read_and_info_shows_how_many_rows_there_are(
     assert shown["memory.events"] == str(recorded.query("select count(*) from PYPROF_MEMORY")[0][0]) != "0"
     assert (shown["io"], shown["io.accesses"]) == ("1", "1")
     assert "samples" in shown
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_bound_that_keeps_nothing_is_a_sentence(number: int, tmp_path: Path) -> None:
+    path = str(tmp_path / "net.sqlite")
+    for begin in (pyprof.profile, pyprof.start, pyprof.init):
+        with pytest.raises(UsageError, match=f"max_events={number}: expected 1 or more"):
+            begin(path, max_events=number)

@@ -309,7 +309,7 @@ def test_ranks_and_runs_share_a_folder(forks: Forks, tmp_path: Path) -> None:
         for number in range(4)
     ]
     assert [program.wait() for program in programs] == [0] * 4
-    files = [f"net.rank{number}.sqlite" for number in range(2)]
+    files = [f"net.rank{number}{kept}.sqlite" for number in range(2) for kept in (".1", "")]
     assert sorted(os.listdir(tmp_path)) == ["net.py", *files]
     for name in files:
         assert Recorded(tmp_path / name).query("pragma integrity_check") == [("ok",)]

@@ -210,10 +210,10 @@ def test_a_main_thread_that_only_waits_does_not_hold_up_the_window(tmp_path: Pat
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--steps", "1:2", "--delay", "1"], "give one of the two kinds"),
-        (["--steps", "1:2", "--duration", "1"], "give one of the two kinds"),
-        (["--steps", "5:5"], "--steps 5:5: holds no step"),
-        (["--steps", "5:2"], "--steps 5:2: holds no step"),
+        (["--steps", "1:2", "--delay", "1"], "use one or the other"),
+        (["--steps", "1:2", "--duration", "1"], "use one or the other"),
+        (["--steps", "5:5"], "--steps 5:5 is empty"),
+        (["--steps", "5:2"], "--steps 5:2 is empty"),
         (["--steps", "5"], "--steps 5: expected FIRST:END"),
         (["--steps=-3:-1"], "--steps -3:-1: expected FIRST:END"),
         (["--steps", "1:9:2"], "expected FIRST:END"),
@@ -230,7 +230,7 @@ def test_options_that_do_not_fit_are_one_sentence(
 ) -> None:
     code, error = run("open('ran', 'w')", *options)
     assert code == 2
-    assert error.startswith("pyprof: ")
+    assert error.startswith("pyprof run: ")
     assert error.count("\n") == 1
     assert sentence in error
     assert os.listdir(tmp_path) == ["net.py"]
@@ -347,12 +347,20 @@ def test_windows_without_a_name_take_none_that_this_run_has_used(
         assert pyprof.stop() == name
     with pyprof.profile() as p:
         loop(p, 1)
+    # It became net.1.sqlite, and made way for the second window.
+    assert (tmp_path / "net.1.1.sqlite").read_text() == "of an earlier run"
+    (tmp_path / "net.1.1.sqlite").unlink()
     assert files(tmp_path) == {
         "net.sqlite": [0], "net.1.sqlite": [1], "net.2.sqlite": [2], "net.3.sqlite": [0],
     }  # fmt: skip
     pyprof.start("net.1.sqlite")  # a name that is given is taken
+    torch.pow(x, 5)
     assert pyprof.stop() == "net.1.sqlite"
-    assert powers(tmp_path / "net.1.sqlite") == []
+    assert powers(tmp_path / "net.1.sqlite") == [5]
+    assert powers(tmp_path / "net.1.1.sqlite") == [1]
+    pyprof.start("net.1.sqlite")  # without operators it replaces nothing
+    assert pyprof.stop() == ""
+    assert powers(tmp_path / "net.1.sqlite") == [5]
 
 
 def test_folder_that_vanishes_between_windows_does_not_stop_the_training(
@@ -377,8 +385,8 @@ def test_runs_into_one_folder_do_not_collide(forks: Forks, tmp_path: Path) -> No
     names = ["a.sqlite", "same.sqlite", "same.sqlite"]
     runs = [forks.start(tmp_path, source, "run", "-o", name) for name in names]
     assert [program.wait() for program in runs] == [0] * 3
-    assert sorted(os.listdir(tmp_path)) == ["a.sqlite", "net.py", "same.sqlite"]
-    for name in set(names):
+    assert sorted(os.listdir(tmp_path)) == ["a.sqlite", "net.py", "same.1.sqlite", "same.sqlite"]
+    for name in ("a.sqlite", "same.1.sqlite", "same.sqlite"):
         recorded = Recorded(tmp_path / name)
         assert recorded.query("pragma integrity_check") == [("ok",)]
         assert recorded.names.count("torch.tanh") == 200

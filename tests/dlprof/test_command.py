@@ -275,7 +275,7 @@ def test_without_tensorboard_a_line_names_the_extra(
     monkeypatch.setattr(events, "available", lambda: False)
     code, _, errors = aggregate("--tb_dir=tb", "-vminimal")
     assert code == 0
-    assert "pip install 'torch-pyprof[tensorboard]'" in errors
+    assert "pip install '.[tensorboard]'" in errors
     assert not (folder / "tb").exists()
     assert "tensorboard" not in aggregate("-b", "-vminimal")[2]
 

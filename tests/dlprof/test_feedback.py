@@ -31,7 +31,7 @@ def test_findings_with_what_they_save_and_what_was_not_evaluated():
         "  To verify: Look again.",
         "* Nobody knows. [R02 name2]",
         "  Use workers.",
-        "Not evaluated, for facts that were not recorded: R03.",
+        "1 of 4 rules skipped: the recording lacks the data they need (docs/rules.md).",
     ]
 
 

@@ -176,7 +176,7 @@ FILES = {
                        ["is damaged"]),
     "newer": (sqlite(f"pragma application_id = {store.APPLICATION_ID}", "create table meta (name, value)",
                      "insert into meta values ('schema_major', '9'), ('schema_minor', '4')"),
-              ["9.4", f"{store.MAJOR}.{store.MINOR}", "pip install -U"]),
+              ["9.4", f"{store.MAJOR}.{store.MINOR}", "pip install '.'"]),
 }  # fmt: skip
 
 
@@ -309,7 +309,7 @@ def test_with_a_database_the_application_is_not_run(aggregate: Run, folder: Path
 def test_options_of_tensorflow_are_said_to_be_ignored(aggregate: Run):
     code, _, errors = aggregate("-vminimal", "--graphdef=x.pbtxt")
     assert code == 0
-    assert "--graphdef is of TensorFlow 1, and ignored" in errors
+    assert "--graphdef is for TensorFlow 1 and is ignored" in errors
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ WRONG = {
     "report sumary nsys.sqlite": (2, ["sumary", "op_type"]),
     "report op_type missing.sqlite": (1, ["missing.sqlite", "no such file"]),
     "report op_type nsys.sqlite --format=xml": (2, ["xml", "csv, json"]),
-    "report op_type nsys.sqlite --iter_start=x": (2, ["--iter_start=x"]),
+    "report op_type nsys.sqlite --iter_start=x": (2, ["--iter-start=x"]),
     "report op_type nsys.sqlite --iter_start=2 --iter_stop=1": (2, ["after"]),
     "report op_type nsys.sqlite --iter_stop=4": (2, ["iteration 4", "0 to 3"]),
     "report op_type nsys.sqlite --key_op=relo": (2, ["'relo'", "'relu'"]),

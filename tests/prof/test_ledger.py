@@ -46,7 +46,7 @@ def test_each_line_says_what_share_of_the_time_is_known(view):
 
 def test_the_text_names_the_file_the_total_and_what_was_lost(view):
     found = text(view, "net.sqlite").splitlines()
-    assert found[0] == "net.sqlite: 5 kernels, 100 ns; share of that time"
+    assert found[0] == "net.sqlite: 5 kernels, 100 ns; percent of that time"
     assert "  operator      known 95.0 %, unknown 5.0 % (2 rows)" in found
     assert found[-1] == "  lost: 1 GPU events without a launch record (kept)"
 

@@ -33,9 +33,9 @@ def test_a_choice_on_the_command_line_changes_the_columns(path, capsys):
 @pytest.mark.parametrize(
     ("name", "option", "sentence"),
     [
-        ("kernel", "--categories=7", "report 'kernel' has no option --categories; it has none."),
-        ("operator", "--categories=7", "report 'operator' has no option --categories; it has --group_by."),
-        ("operator", "--group_by=module", "--group_by=module: choose from name, shapes, stack."),
+        ("kernel", "--categories=7", "report 'kernel' takes no options."),
+        ("operator", "--categories=7", "report 'operator' has no option --categories; it has --group-by."),
+        ("operator", "--group_by=module", "--group-by=module: choose from name, shapes, stack."),
         ("step_time", "--categories=", "--categories=: choose from 8, 7, phase."),
     ],
 )
@@ -65,7 +65,7 @@ def test_every_choice_makes_the_columns_that_it_says(one, prof, on_cpu):
                 assert list(profile.report(one.name, **{option.name: value}).columns) == keys
             shown |= set(keys)
         assert shown == {column.key for column in one.all_columns}
-        assert f"`--{option.name}`: {option.text}" in markdown()
+        assert f"`--{option.name.replace('_', '-')}`: {option.text}" in markdown()
 
 
 def test_workers_are_told_apart_or_chosen(tmp_path):

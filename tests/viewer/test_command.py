@@ -129,9 +129,9 @@ def test_files_that_cannot_be_shown(capsys, tmp_path, monkeypatch):
 
 
 def test_other_words(capsys, made, tmp_path):
-    assert "no folder" in said(capsys, [made, "-p", 0, "--source-root", tmp_path / "x"], 2)
-    assert "no address" in said(capsys, [made, "-p", 0, "-b", "203.0.113.7"], 2)
-    assert "no address" in said(capsys, [made, "-p", 0, "-b", "no such host"], 2)
+    assert "not a folder" in said(capsys, [made, "-p", 0, "--source-root", tmp_path / "x"], 2)
+    assert "not an address" in said(capsys, [made, "-p", 0, "-b", "203.0.113.7"], 2)
+    assert "not an address" in said(capsys, [made, "-p", 0, "-b", "no such host"], 2)
     for words in ([], [made, "-p", "x"], [made, "-p", "70000"], [made, "more"]):
         with pytest.raises(SystemExit) as caught:
             dlprofviewer([str(word) for word in words])
@@ -152,7 +152,7 @@ def test_an_extra_that_is_missing(capsys, made, monkeypatch):
     monkeypatch.setattr(command, "_NEEDS", ("fastapi", "no_such_module"))
     text = said(capsys, [made])
     assert "no_such_module" in text
-    assert "torch-pyprof[viewer]" in text
+    assert ".[viewer]" in text
 
 
 def test_the_command_needs_the_extra_only_to_serve():

@@ -35,12 +35,12 @@ def kineto_missing() -> str:
     """ "" if torch's profiler can record a GPU here, else why not."""
     if torch.version.cuda is None and torch.version.hip is None:
         return "this torch was built without CUDA"
+    if not torch.cuda.device_count():  # first: without a driver a torch with CUPTI does not offer CUDA either
+        return f"torch sees no GPU ({library.driver() or 'is CUDA_VISIBLE_DEVICES empty?'})"
     if _supported_activities is None or ProfilerActivity is None:
         return "PyProf does not know the profiler of this torch"
     if ProfilerActivity.CUDA not in _supported_activities():
         return "the profiler of this torch was built without CUPTI"
-    if not torch.cuda.device_count():
-        return f"torch sees no GPU ({library.driver() or 'is CUDA_VISIBLE_DEVICES empty?'})"
     return ""
 
 

@@ -35,8 +35,8 @@ class Format(Protocol):
 
 FORMATS: Registry[type[Format]] = Registry("format")
 NO_RECORDING = (
-    "{}: is a profile database; this needs the recording it was made from. "
-    'Its figures are in "pyprof report".'
+    "{}: this command needs the original recording, and this is a profile database made from it; "
+    "use `pyprof report` for its figures."
 )
 EXPECTED = "an export of Nsight Systems, a trace of torch.profiler, a database of nvprof, or a file written by pyprof"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pyprof.errors import FormatError
+from pyprof.errors import WHERE, FormatError, install
 from pyprof.model import KERNEL, Column, Memory, Ops, Steps, Trace
 from pyprof.parse.assemble import count, take
 from pyprof.parse.database import Database, concat, required
@@ -40,7 +40,7 @@ class Capture:
             if version != VERSION:
                 raise FormatError(
                     f"{path} was written in format {version}, this PyProf reads {VERSION}. "
-                    'Upgrade with "pip install -U torch-pyprof".'
+                    f"Upgrade: {install()} {WHERE} of a later version."
                 )
             ops, steps = _ops(reader), _steps(reader)
             memory = _memory(reader)

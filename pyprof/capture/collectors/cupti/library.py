@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pyprof.errors import CaptureError
+from pyprof.errors import WHERE, CaptureError, install
 
 MAX_LIMIT_REACHED = 12
 _PERMISSION = (35, 40)  # CUPTI_ERROR_INSUFFICIENT_PRIVILEGES, ..._VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES
@@ -191,7 +191,7 @@ def load(find: Callable[[], str | None] = find, driver: Callable[[], str] = driv
         raise CaptureError(missing)
     path = find()
     if path is None:
-        raise CaptureError("libcupti is not found; install it with `pip install 'torch-pyprof[cupti]'`")
+        raise CaptureError(f"libcupti is not found; {install('cupti')} {WHERE} installs it")
     library = Library(path)
     version = library.version()
     if version < OLDEST:
