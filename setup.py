@@ -25,7 +25,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     license_files=["LICENSE"],
-    python_requires=">=3.10",
+    python_requires=">=3.11",
     packages=find_packages(include=["pyprof", "pyprof.*"]),
     package_data={"pyprof": ["py.typed", "**/*.sql", "viewer/static/**/*"]},
     install_requires=[
