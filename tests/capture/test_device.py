@@ -45,12 +45,6 @@ V100 = Chip(7, 0, 80, 2048, 65536, 98304)
 H100 = Chip(9, 0, 132, 2048, 65536, 233472)
 
 
-@pytest.fixture(autouse=True)
-def _shutdown() -> Iterator[None]:
-    yield
-    pyprof.shutdown()
-
-
 def kernel(**metadata: Any) -> DeviceEvent:
     details = {"device": 1, "context": 2, "stream": 20, "correlation": 77, **metadata}
     return DeviceEvent("kernel", "void f<float>(float*)", 1000, 1250, 1, 20, 5, details)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 
 import nvtx
 import pytest
@@ -210,6 +211,6 @@ def test_annotate_without_a_window_costs_nothing_but_keeps_its_place() -> None:
 
 def test_file_is_readable_by_plain_sqlite(record: Record) -> None:
     path = record(with_annotate).path
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
     connection.close()

@@ -22,16 +22,10 @@ import pyprof
 from pyprof.capture.patch import Patches
 from tests.forks import Forks
 
-from .conftest import Recorded
+from .conftest import OURS, Recorded
 
 Record = Callable[..., Recorded]
 x = torch.ones(2, 2)
-
-
-@pytest.fixture(autouse=True)
-def _shutdown() -> object:
-    yield
-    pyprof.shutdown()
 
 
 def loop(profile: pyprof.profile, steps: int) -> None:
@@ -393,7 +387,7 @@ def test_windows_leave_nothing_in_memory(tmp_path: Path) -> None:
         return Counter(type(thing).__qualname__ for thing in gc.get_objects())
 
     def held() -> int:
-        snapshot = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/pyprof/*")])
+        snapshot = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, f"{OURS}*")])
         return sum(trace.size for trace in snapshot.traces)
 
     tracemalloc.start()

@@ -29,6 +29,7 @@ from pyprof.parse.rows import rows
 from pyprof.reports import every
 from tests import kineto
 from tests.build import LONG
+from tests.waiting import HANG
 
 RECORDINGS = (
     "mi300_resnet_act_checkpoint.json.gz", "nccl_a100_rank0of2.json.gz", "h100_bert_small.json.gz",
@@ -383,7 +384,7 @@ def test_the_command_itself_on_a_damaged_trace(tmp_path: Path) -> None:
         [sys.executable, "-m", "pyprof.parse", str(path)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG,
         check=False,
     )
     assert done.returncode == 0
