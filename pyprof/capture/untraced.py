@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -30,12 +29,14 @@ def leave_alone() -> None:
 
 def mark(code: CodeType) -> None:
     """Mark a code object, and those of the functions that it makes."""
-    with suppress(AttributeError):  # names that torch does not promise: without them our frames are compiled
+    try:  # between two graphs torch.compile would compile `suppress`
         frames: Any = torch._C._dynamo.eval_frame
         action = frames._FrameAction
         strategy = frames._FrameExecStrategy(action.SKIP, action.DEFAULT)  # this one; not those that it calls
         for each in _with_inner(code):
             frames.set_code_exec_strategy(each, strategy)
+    except AttributeError:  # names that torch does not promise: without them our frames are compiled
+        pass
 
 
 def _codes(module: ModuleType) -> Iterator[CodeType]:
