@@ -20,6 +20,7 @@ from typing import Any
 from pyprof.capture import facts
 from pyprof.capture.collectors import nvtx as ranges
 from pyprof.capture.patch import Registry
+from pyprof.capture.private import part
 from pyprof.capture.recorder import RangeRecord, ThreadState, local, recorder
 
 LAYER = "layer:"
@@ -92,9 +93,7 @@ def begin(handle: Any, name: str) -> None:
 
 def end(handle: Any) -> None:
     """The end of such a range; a handle that we did not see begin is none of ours."""
-    opened = _started.get(
-        handle
-    )  # several where nothing listens: the nvtx package gives None for every range
+    opened = _started.get(handle)  # where nothing listens the nvtx package gives None for every range
     if not opened:
         return
     name, start = opened.pop()
@@ -106,9 +105,14 @@ def end(handle: Any) -> None:
 
 def install(registry: Registry) -> None:
     """Follow the entry points of others until the registry is undone."""
-    _install_torch_nvtx(registry)
-    _install_nvtx(registry)
-    _install_record_function(registry)
+    with part("torch.cuda.nvtx", "ranges of torch.cuda.nvtx"):
+        _install_torch_nvtx(registry)
+    with part("nvtx", "ranges of the nvtx package"):
+        _install_nvtx(registry)
+    with part(
+        "torch.autograd.profiler.record_function", "ranges of record_function, and steps of optimizers"
+    ):
+        _install_record_function(registry)
 
 
 def _install_torch_nvtx(registry: Registry) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import checkpoint
 
+from pyprof.capture.private import look_up
 from pyprof.capture.recorder import local, recorder
 from pyprof.capture.stacks import ENDS, walk
 from pyprof.capture.wrappers import passed_over
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 _getframe = sys._getframe
 # Functions of torch: the Function, and what the other kind calls. Without the names such calls have no module.
-REENTRANT = getattr(checkpoint, "CheckpointFunction", None)
+_LOST = "modules of what activation checkpoints run"
+REENTRANT = look_up("torch.utils.checkpoint.CheckpointFunction", _LOST)
 _GENERATOR = "_checkpoint_without_reentrant_generator"
 _known: dict[
     tuple[Any, ...], int
@@ -78,7 +80,7 @@ def forget() -> None:
 
 def install(registry: Registry) -> None:
     """See what checkpoints that are not reentrant run, until the registry is undone."""
-    original = vars(checkpoint).get(_GENERATOR)
+    original = look_up(f"torch.utils.checkpoint.{_GENERATOR}", _LOST)
     if original is None:
         return
 

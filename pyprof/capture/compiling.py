@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from pyprof.capture.private import lack
 from pyprof.capture.recorder import local, recorder
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -33,10 +34,13 @@ def install() -> None:
     callback = sys.modules.get("torch._dynamo.callback")
     if callback is None or not recorder.keeping:
         return
-    _handler = callback.callback_handler
-    if _start not in _handler.start_callbacks:  # torch._dynamo.reset() drops them
-        _handler.register_start_callback(_start)
-        _handler.register_end_callback(_end)
+    try:  # `part` would do, but between two graphs torch.compile would compile what makes it a context manager
+        _handler = callback.callback_handler
+        if _start not in _handler.start_callbacks:  # torch._dynamo.reset() drops them
+            _handler.register_start_callback(_start)
+            _handler.register_end_callback(_end)
+    except Exception as error:
+        lack("torch._dynamo.callback.callback_handler", "when torch.compile compiles", error)
 
 
 def remove() -> None:
@@ -47,9 +51,9 @@ def remove() -> None:
         if _began.pop(state.tid, None) is not None:
             state.busy = False
     if handler is not None:
-        with suppress(ValueError):
+        with suppress(ValueError, AttributeError):
             handler.remove_start_callback(_start)
-        with suppress(ValueError):
+        with suppress(ValueError, AttributeError):
             handler.remove_end_callback(_end)
 
 
@@ -65,7 +69,7 @@ def following(original: Callable[..., Any]) -> Callable[..., Any]:
     return compile
 
 
-def _start(_: Any) -> None:
+def _start(*_: Any) -> None:
     state = local.state
     if state.busy or not recorder.keeping:  # inside a recorded call it is part of that one
         return
@@ -85,7 +89,7 @@ def _caller(frame: FrameType) -> FrameType:
     return frame
 
 
-def _end(_: Any) -> None:
+def _end(*_: Any) -> None:
     state = local.state
     began = _began.pop(state.tid, None)
     if began is None:

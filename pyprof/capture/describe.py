@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from pyprof.capture.private import DisableTorchFunction, DisableTorchFunctionSubclass, look_up
 from pyprof.marker import Listed
 from pyprof.model import Arg, Other, Value, tensor
 
@@ -29,7 +30,8 @@ _ATOMS = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format
 _STRIDED = torch.strided
 _LIMIT = 512  # elements of a sequence that are looked at
 # Tensors that stand for others while a program is traced or compiled: such a call computes nothing.
-_modes = torch._C._len_torch_function_stack
+# How many modes there are. Unknown is taken for some: it costs time, and nothing of a recording.
+_modes = look_up("torch._C._len_torch_function_stack", "", lambda: 1, check=lambda count: count() + 0)
 _TRACED = frozenset({"FakeTensor", "FunctionalTensor", "Proxy", "MetaProxy", "ShapeProxy"})
 _real_tensor: dict[type, bool] = {}
 
@@ -59,7 +61,7 @@ def key_of(args: Sequence[Any], kwargs: Mapping[str, Any], alone: bool = False) 
     """
     if _modes() and not alone:
         # A mode of the user (torch.device as a context, say) would be told of each x.shape below.
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             return key_of(args, kwargs, True)
     if not kwargs:  # what most calls are, written out: a tenth to a fifth less than the loop
         count = len(args)
@@ -148,7 +150,7 @@ def _item(value: Any, kind: type, depth: int) -> Any:
             raise Traced
         real = _real_tensor[kind] = issubclass(kind, torch.Tensor)
     if real:
-        with torch._C.DisableTorchFunctionSubclass():  # reading the shape must not call into the user's class
+        with DisableTorchFunctionSubclass():  # reading the shape must not call into the user's class
             return _tensor(value)
     return (kind,)
 

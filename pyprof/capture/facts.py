@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import pyprof
-from pyprof.capture import callsites, processor, ranks
+from pyprof.capture import callsites, private, processor, ranks
+from pyprof.capture.private import DisableTorchFunction, is_tracing
 from pyprof.model import Tensor
 
 if TYPE_CHECKING:
@@ -72,11 +73,11 @@ _SINGLE: dict[str, Callable[[], Any]] = {
     "cpu.count": os.cpu_count,
     "cpu.usable": lambda: len(os.sched_getaffinity(0)),
     "cpu.memory_bytes": lambda: os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
-    "gpu.count": torch.cuda.device_count,
-    "threads.intraop": torch.get_num_threads,
-    "threads.interop": torch.get_num_interop_threads,
-    "default_dtype": torch.get_default_dtype,
-    "matmul.precision": torch.get_float32_matmul_precision,
+    "gpu.count": lambda: torch.cuda.device_count(),
+    "threads.intraop": lambda: torch.get_num_threads(),
+    "threads.interop": lambda: torch.get_num_interop_threads(),
+    "default_dtype": lambda: torch.get_default_dtype(),
+    "matmul.precision": lambda: torch.get_float32_matmul_precision(),
     "matmul.tf32": lambda: torch.backends.cuda.matmul.allow_tf32,
     "matmul.fp16_reduced_precision": lambda: (
         torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction
@@ -88,8 +89,8 @@ _SINGLE: dict[str, Callable[[], Any]] = {
     "cudnn.benchmark": lambda: torch.backends.cudnn.benchmark,
     "cudnn.deterministic": lambda: torch.backends.cudnn.deterministic,
     "cudnn.enabled": lambda: torch.backends.cudnn.enabled,
-    "deterministic": torch.are_deterministic_algorithms_enabled,
-    "anomaly_mode": torch.is_anomaly_enabled,
+    "deterministic": lambda: torch.are_deterministic_algorithms_enabled(),
+    "anomaly_mode": lambda: torch.is_anomaly_enabled(),
     "compile.frames": lambda: _compiled_frames(),
 }
 
@@ -105,13 +106,13 @@ class _Known:
         known = self._found.get(id(item))
         if known is not None and known[0]() is item:
             return
-        if len(self._found) >= _MOST or torch._C._get_tracing_state() is not None:
+        if len(self._found) >= _MOST or is_tracing():
             return  # sizes that are read while torch.jit.trace runs become part of the traced graph
         if known is not None:  # it died meanwhile and its id came back: it keeps its facts under another key
             self._found[-len(self._found)] = known
         self._found[id(item)] = weakref.ref(item), {}
         # A mode or a subclass of the user would be told of each x.dtype.
-        with suppress(Exception), torch._C.DisableTorchFunction():
+        with suppress(Exception), DisableTorchFunction():
             self._found[id(item)][1].update(describe(item))
 
     def __iter__(self) -> Any:
@@ -161,7 +162,7 @@ def gather() -> dict[str, str]:
     for name, read in _SINGLE.items():
         with suppress(Exception):
             _put(out, name, read())
-    for group in (_switches, processor.facts, _gpus, _distributed, _amp, _objects):
+    for group in (private.facts, _switches, processor.facts, _gpus, _distributed, _amp, _objects):
         with suppress(Exception):
             for name, value in group().items():
                 _put(out, name, value)
@@ -239,8 +240,7 @@ def _gpus() -> dict[str, Any]:
             out[f"gpu.{number}.peak_allocated_bytes"] = torch.cuda.max_memory_allocated(number)
     out["gpu.current"] = torch.cuda.current_device()
     with suppress(Exception):
-        extension: Any = torch._C
-        out["cuda.driver"] = extension._cuda_getDriverVersion()
+        out["cuda.driver"] = private.look_up("torch._C._cuda_getDriverVersion", "")()
     return out
 
 
@@ -333,7 +333,7 @@ class _Total:
 
     def add(self, tensor: torch.Tensor) -> bool:
         try:
-            with torch._C.DisableTorchFunction():
+            with DisableTorchFunction():
                 count, size = tensor.numel(), tensor.element_size()
         except Exception:
             return False

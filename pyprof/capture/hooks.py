@@ -18,6 +18,7 @@ import torch
 
 from pyprof.capture import annotate
 from pyprof.capture.patch import Registry
+from pyprof.capture.private import look_up, part, profiler_enabled
 
 
 class Listener(Protocol):
@@ -38,14 +39,16 @@ _user_profiler = False
 
 def user_profiler_runs() -> bool:
     """Whether a profiler of the user is running, as far as torch or our hooks tell."""
-    return _user_profiler or torch._C._autograd._profiler_enabled()
+    return _user_profiler or profiler_enabled()
 
 
 def install(registry: Registry, listener: Listener) -> None:
     """Set the hooks until the registry is undone."""
     annotate.install(registry)
-    _install_emit_nvtx(registry, listener)
-    _install_cuda_profiler(registry, listener)
+    with part("torch.autograd.profiler.emit_nvtx", "emit_nvtx without CUDA"):
+        _install_emit_nvtx(registry, listener)
+    with part("torch.cuda.profiler", "windows of torch.cuda.profiler.start and stop"):
+        _install_cuda_profiler(registry, listener)
     _install_user_profiler(registry, listener)
 
 
@@ -95,7 +98,11 @@ def _install_user_profiler(registry: Registry, listener: Listener) -> None:
     module = torch.autograd.profiler
 
     def follow(name: str, running: bool) -> None:
-        original: Callable[..., Any] = getattr(module, name)
+        original: Callable[..., Any] | None = look_up(
+            f"torch.autograd.profiler.{name}", "whether the program runs a torch.profiler of its own"
+        )
+        if original is None:
+            return
 
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:

@@ -73,10 +73,10 @@ def _enter(
 ) -> tuple[int, weakref.ref[torch.nn.Module]]:
     """The first call of a module from this place in this context."""
     reference = weakref.ref(module)
-    compiling.install()  # torch imports its compiler when it is first wanted
-    facts.met_autocast()
+    _met(compiling.install)  # torch imports its compiler when it is first wanted
+    _met(facts.met_autocast)
     if not state.context:
-        facts.met_model(module)
+        _met(facts.met_model, module)
     path = _known_path(module)
     if path is None and not state.context:
         _name_children(module)
@@ -87,15 +87,23 @@ def _enter(
             _name_children(root)
         path = _known_path(module)
     if not state.context and recorder.keeping:
-        parameters.met(module, _known_path)
+        _met(parameters.met, module, _known_path)
     if not state.context and recorder.observer is not None:
-        recorder.observer.met(module, _known_path)
+        _met(recorder.observer.met, module, _known_path)
     if path is None:
         path = f"{recorder.stacks.contexts[state.context].path}.{_class(module)}"
         _paths[id(module)] = reference, path
     context = recorder.stacks.add_context(state.context, frame, path)
     _contexts[key] = context, reference
     return _contexts[key]
+
+
+def _met(note: Callable[..., None], *args: Any) -> None:
+    """Note something beside the module's path, which is known without it."""
+    try:
+        note(*args)
+    except Exception as error:  # never into the user's code
+        recorder.drop(f"{note.__qualname__} failed ({type(error).__name__})")
 
 
 def _known_path(module: torch.nn.Module) -> str | None:

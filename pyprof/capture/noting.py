@@ -16,15 +16,20 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from pyprof.capture.describe import Key, Traced, arguments, key_of
+from pyprof.capture.private import graph_task, look_up
 from pyprof.capture.recorder import ThreadState, local, recorder
 from pyprof.capture.wrappers import Function, named_like
 from pyprof.model import Arg, Call, Value
 
-_in_backward = torch._C._current_graph_task_id
 _getpid = os.getpid
+_tree_leaves = look_up(
+    "torch.utils._pytree.tree_leaves",
+    "tensors in lists, in estimates",
+    lambda value: [value],
+    check=lambda leaves: leaves([0]),
+)
 _NO_WORK = ("prim::", "profiler::")  # asks for a property of a tensor; begins and ends a range
 
 
@@ -120,11 +125,12 @@ class Notes:
         state = self._state
         if recorder.observer is not self or not self._mine(local.state):
             return func(*args, **kwargs)
-        name = func._schema.name
+        schema = getattr(func, "_schema", None)
+        name = getattr(schema, "name", None) or str(func)
         if name.startswith(_NO_WORK):
             return func(*args, **kwargs)
         try:
-            call, tensors = self._operator_call(func, name, args, kwargs), _tensors((args, kwargs))
+            call, tensors = self._operator_call(schema, name, args, kwargs), _tensors((args, kwargs))
         except Traced:
             return func(*args, **kwargs)
         except Exception:  # never into the user's code
@@ -142,11 +148,11 @@ class Notes:
         self._add(call, tensors, result)
         return result
 
-    def _operator_call(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    def _operator_call(self, schema: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """Arguments of torch's own operators stand as they came; those of others have the names of their schema."""
         mod = name.partition("::")[0]
         if mod != "aten":
-            kwargs = {**dict(zip((a.name for a in func._schema.arguments), args)), **kwargs}
+            kwargs = {**dict(zip((a.name for a in schema.arguments), args)), **kwargs}
             args = ()
         return self._describe(mod, name, args, kwargs)
 
@@ -160,7 +166,7 @@ class Notes:
         seen: set[int] = set()
         for module in root.modules():
             count = 0
-            for parameter in module._parameters.values():
+            for parameter in getattr(module, "_parameters", {}).values():
                 if parameter is None or id(parameter) in seen or torch.nn.parameter.is_lazy(parameter):
                     continue
                 seen.add(id(parameter))
@@ -195,7 +201,7 @@ class Notes:
             self.parameters.setdefault(key, count)
 
     def _mine(self, state: ThreadState) -> bool:
-        if _in_backward() >= 0 or _getpid() != self._pid:
+        if graph_task() >= 0 or _getpid() != self._pid:
             return False
         if state is not self._state:
             self.elsewhere += 1
@@ -232,7 +238,7 @@ class Notes:
 def _tensors(values: Any) -> tuple[Value, ...]:
     """The distinct tensors in some values, described."""
     found: dict[int, torch.Tensor] = {}
-    for leaf in tree_leaves(values):
+    for leaf in _tree_leaves(values):
         if isinstance(leaf, torch.Tensor):
             found[id(leaf)] = leaf
     described: tuple[Arg, ...] = arguments(key_of(tuple(found.values()), {}))

@@ -10,31 +10,34 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from types import FunctionType
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from pyprof.capture import describe, modules, targets, window
 from pyprof.capture.noting import Notes, noting
 from pyprof.capture.patch import Patches, Registry
+from pyprof.capture.private import look_up, part
 from pyprof.capture.recorder import local, recorder
 from pyprof.capture.session import Session
 from pyprof.errors import CaptureError
 
 _patches = Patches(noting)
+_Mode: Any = look_up(
+    "torch.utils._python_dispatch.TorchDispatchMode", "operators outside of calls, in estimates", nullcontext
+)
 # No call by itself, since it runs several products, and what it runs for its projections.
 _ATTENTION, _PARTS = "multi_head_attention_forward", ("_in_projection", "_in_projection_packed")
 
 
-class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Operators(_Mode):  # type: ignore[misc]
     """Shows each operator to the notes."""
 
     def __init__(self, notes: Notes):
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._notes = notes
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -110,7 +113,8 @@ def _install(undo: ExitStack) -> None:
     undo.callback(_remove, registry)
     _patches.install()
     modules.install(registry)
-    registry.replace(F, _ATTENTION, _with_calls(getattr(F, _ATTENTION)))
+    with part(f"torch.nn.functional.{_ATTENTION}", "calls inside of attention modules, in estimates"):
+        registry.replace(F, _ATTENTION, _with_calls(getattr(F, _ATTENTION)))
     recorder.active = True
 
 

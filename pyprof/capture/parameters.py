@@ -19,6 +19,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from pyprof.capture.collectors.kineto import Operator
+from pyprof.capture.private import DisableTorchFunction, is_tracing
 from pyprof.capture.recorder import ThreadState, local, recorder
 from pyprof.marker import ACCUMULATE
 from pyprof.model import Arg, Call, Tensor
@@ -37,6 +38,7 @@ class _Hooked(NamedTuple):
     hook: Callable[[torch.Tensor], None]
 
 
+_HOOKS = "_post_accumulate_grad_hooks"  # of a tensor; a dictionary from the first hook on
 _known: dict[int, _Hooked] = {}  # by id of the parameter
 _parameters: list[Parameter] = []
 _installed: list[tuple[weakref.ref[torch.Tensor], Any]] = []  # with the handle that takes the hook away
@@ -45,11 +47,11 @@ _open = False
 
 def met(root: torch.nn.Module, path_of: Callable[[torch.nn.Module], str | None]) -> None:
     """A model runs for the first time: its parameters get their hooks. `path_of` gives a module's path."""
-    if torch._C._get_tracing_state() is not None:  # torch.jit.trace would take reading a size for an operator
+    if is_tracing():  # torch.jit.trace would take reading a size for an operator
         return
-    with torch._C.DisableTorchFunction():  # modes and subclasses of the program need not know
+    with DisableTorchFunction():  # modes and subclasses of the program need not know
         for module in root.modules():
-            for name, parameter in module._parameters.items():
+            for name, parameter in getattr(module, "_parameters", {}).items():
                 known = _known.get(id(parameter))
                 if parameter is None or (known is not None and known.reference() is parameter):
                     continue
@@ -86,7 +88,9 @@ def install() -> None:
     """A window opens: models of an earlier one get their hooks again."""
     global _open
     _open = True
-    with torch._C.DisableTorchFunction():
+    if not _known:
+        return
+    with DisableTorchFunction():
         for hooked in _known.values():
             _hook(hooked)
 
@@ -95,12 +99,14 @@ def remove() -> None:
     """Take all hooks away."""
     global _open
     _open = False
-    with torch._C.DisableTorchFunction():
+    if not _installed:
+        return
+    with DisableTorchFunction():
         for reference, handle in _installed:
             handle.remove()
             parameter = reference()
-            if parameter is not None and not parameter._post_accumulate_grad_hooks:
-                parameter._post_accumulate_grad_hooks = None  # type: ignore[assignment]  # as it was
+            if parameter is not None and getattr(parameter, _HOOKS, None) == {}:
+                setattr(parameter, _HOOKS, None)  # as it was
     _installed.clear()
 
 

@@ -31,6 +31,7 @@ import torch
 from pyprof.capture import checkpoints, compiling, launches, targets, untraced
 from pyprof.capture.callsites import callee_offsets, is_operator
 from pyprof.capture.noting import noting
+from pyprof.capture.private import is_tracing, part
 from pyprof.capture.recorder import local, recorder
 from pyprof.capture.wrappers import Function, emitting, leave_places, passed_over, placed, recording
 from pyprof.errors import UsageError
@@ -39,7 +40,7 @@ log = logging.getLogger(__name__)
 _getframe = sys._getframe
 # torch.jit.trace writes the file and line of the innermost Python frame, and names of its variables, into the program
 # that it makes: that frame must be the user's.
-_tracing = torch._C._is_tracing
+_tracing = is_tracing
 _MISSING: Any = object()
 # From 3.13 on the interpreter may read an attribute of any module straight from its dictionary, past a property,
 # unless its class has a __getattribute__ of its own: that is one frame more between the property and who asks.
@@ -214,25 +215,37 @@ class Patches:
 
     def install(self) -> None:
         """Put the wrappers in the way. They are made once and kept for the next window."""
-        untraced.leave_alone()
+        with part("torch._C._dynamo.eval_frame", "compiled code without frames of PyProf in between"):
+            untraced.leave_alone()
         if self._classes is None:
-            self._classes = [_module_class(namespace, self._wrapper) for namespace in targets.namespaces()]
-            for name in targets.tensor_methods():
-                original = getattr(torch.Tensor, name)
-                method = _Placed(original, recorder.function("Tensor", name), self._wrapper)
-                self._methods.append((name, method))
+            self._make_wrappers()
         # First all the looking, then all the setting: Python 3.13 gives a class a thousand versions, one for each look
         # after a change, and does not speed up its attributes any more when they are used up.
         ours = [item for item in self._methods if getattr(torch.Tensor, item[0]) is item[1].original]
         for name, method in ours:
-            self._registry.replace(torch.Tensor, name, method)
-        function = torch.autograd.Function
-        launches.install(self._registry, self._wrapper)
-        apply = _apply(vars(function)["apply"].__func__, self._wrapper)
-        self._registry.replace(function, "apply", classmethod(apply))
-        for module, plain, watched in self._classes:
-            if type(module) is plain:
-                module.__class__ = watched
+            with part(f"torch.Tensor.{name}", f"calls of Tensor.{name}"):
+                self._registry.replace(torch.Tensor, name, method)
+        with part("triton.runtime.jit.KernelInterface", "names of Triton kernels at their launch"):
+            launches.install(self._registry, self._wrapper)
+        with part("torch.autograd.Function.apply", "calls of autograd Functions"):
+            function = torch.autograd.Function
+            apply = _apply(_unbound(vars(function)["apply"]), self._wrapper)
+            self._registry.replace(function, "apply", classmethod(apply))
+        for module, plain, watched in self._classes or ():
+            with part(module.__name__, f"calls of {module.__name__}"):
+                if type(module) is plain:
+                    module.__class__ = watched
+
+    def _make_wrappers(self) -> None:
+        self._classes = []
+        for namespace in targets.namespaces():
+            with part(f"{namespace.module.__name__}, its functions", f"calls of {namespace.mod}"):
+                self._classes.append(_module_class(namespace, self._wrapper))
+        with part("torch.Tensor, its methods", "calls of methods of tensors"):
+            for name in targets.tensor_methods():
+                original = getattr(torch.Tensor, name)
+                method = _Placed(original, recorder.function("Tensor", name), self._wrapper)
+                self._methods.append((name, method))
 
     def remove(self) -> None:
         """Undo `install`."""
@@ -272,6 +285,20 @@ def _at_place(
 ) -> Function:
     builtin = not isinstance(original, FunctionType)  # a warning of one has no frame of its own
     return placed(make(original, number), frame, builtin)  # type: ignore[no-any-return]
+
+
+def _unbound(method: Any) -> Function:
+    """A class method as a function of the class. Since torch 2.14 `Function.apply` is not written in Python."""
+    if hasattr(method, "__func__"):
+        return method.__func__  # type: ignore[no-any-return]
+
+    @functools.wraps(method)
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        return method.__get__(None, cls)(*args, **kwargs)
+
+    made: Any = apply
+    made.__code__ = passed_over(made.__code__)
+    return made  # type: ignore[no-any-return]
 
 
 def _apply(original: Function, make: Callable[[Function, int], Function]) -> Function:

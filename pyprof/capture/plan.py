@@ -17,9 +17,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-import torch
-
 from pyprof.capture import annotate
+from pyprof.capture.private import graph_task
 from pyprof.capture.recorder import local
 from pyprof.errors import UsageError
 
@@ -223,4 +222,4 @@ _requests: list[Any] = []  # the interpreter may come to a request late: it must
 
 def _in_operator() -> bool:
     """Whether this thread is inside a recorded call or a backward, whose events are still open."""
-    return local.state.busy or torch._C._current_graph_task_id() >= 0
+    return local.state.busy or graph_task() >= 0

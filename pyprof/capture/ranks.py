@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from pyprof.capture.patch import Registry
+from pyprof.capture.private import look_up
 
 # What `pyprof run` records into, for ranks that the script starts with torch.multiprocessing. PYPROF_OUTPUT would not
 # do: any other program that the script starts would take the name as well.
@@ -32,9 +33,12 @@ def install(registry: Registry) -> None:
 
     By what init_process_group and destroy_process_group call, which also works for scripts that imported these names.
     """
-    module = getattr(torch.distributed, "distributed_c10d", None)
-    original = getattr(module, "_update_default_pg", None)
-    if original is None:
+    if not torch.distributed.is_available():
+        return
+    lost = "the rank of a process whose group is destroyed before its file is written"
+    module = look_up("torch.distributed.distributed_c10d", lost)
+    original = look_up("torch.distributed.distributed_c10d._update_default_pg", lost)
+    if module is None or original is None:
         return
 
     @functools.wraps(original)

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import time_ns
 
-import torch
-
 from pyprof import place
 from pyprof.capture import (
     DEFAULT_MAX_EVENTS,
@@ -31,6 +29,7 @@ from pyprof.capture.extras import Extras
 from pyprof.capture.gathered import Gathered
 from pyprof.capture.options import NOTHING, Options
 from pyprof.capture.patch import Patches, Registry
+from pyprof.capture.private import graph_task
 from pyprof.capture.recorder import recorder
 from pyprof.capture.signals import held
 from pyprof.capture.wrappers import emitting
@@ -233,7 +232,7 @@ class Session:
     def _count(self) -> None:
         """A thread has recorded `recorder.limit` calls: read torch's records, stop at the bound or go on."""
         # Inside a backward, whose events are still open, or on a thread that cannot end the recording.
-        if torch._C._current_graph_task_id() >= 0 or self._kineto.of_another_thread:
+        if graph_task() >= 0 or self._kineto.of_another_thread:
             recorder.limit += 6
             return
         with held():

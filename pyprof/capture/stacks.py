@@ -17,14 +17,14 @@ import threading
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-import torch
+from pyprof.capture.private import look_up, never
 
 Frame = tuple[CodeType, int]
 Key = tuple[int, ...]
 # Sites of one place: by context if no frame is outside within that context; else by context and instruction of the
 # second frame, the last one met: the second frame's code, (code, instruction) of two more (None: no more), the site.
 Known = dict[Any, Any]
-_CALL_IMPL = torch.nn.Module._call_impl.__code__
+_CALL_IMPL = look_up("torch.nn.Module._call_impl.__code__", "", never.__code__)
 # Frames outside of these are not the program's: the window's end of a stack, set by `run`.
 ENDS: list[
     CodeType

@@ -18,6 +18,12 @@ from typing import Any, NamedTuple
 
 import torch
 
+from pyprof.capture.private import look_up
+
+_NN = look_up("torch._C._nn", "calls of functions that were imported from torch.nn.functional by name")
+_VF = look_up("torch._VF", "calls of LSTM, GRU and RNN modules")
+_FUNCTIONS = look_up("torch._C._VariableFunctions", "calls of functions of torch that make tensors")
+
 
 class Namespace(NamedTuple):
     """A module whose functions are seen: what they are called for the user, and the prefix torch gives them inside."""
@@ -31,15 +37,15 @@ def namespaces() -> list[Namespace]:
     """The modules, the user's name for each."""
     found = [
         Namespace(torch.nn.functional, "torch.nn.functional"),
-        Namespace(
-            torch._C._nn, "torch.nn.functional"
-        ),  # what functions of F call, when those were imported by name
         Namespace(torch, "torch"),
-        Namespace(torch._VF, "torch"),  # LSTM, GRU and RNN modules call these  # type: ignore[arg-type]
         Namespace(torch.linalg, "torch.linalg", "linalg_"),
         Namespace(torch.fft, "torch.fft", "fft_"),
         Namespace(torch.special, "torch.special", "special_"),
     ]
+    if _NN is not None:  # what functions of F call, when those were imported by name
+        found.append(Namespace(_NN, "torch.nn.functional"))
+    if _VF is not None:  # LSTM, GRU and RNN modules call these
+        found.append(Namespace(_VF, "torch"))
     if torch.distributed.is_available():  # part of `import torch`; nothing of it is started here
         found.append(Namespace(torch.distributed, "torch.distributed"))
     return found
@@ -136,14 +142,14 @@ OPERATOR_NAMES = {
 def functions(namespace: Namespace) -> list[tuple[str, str]]:
     """(attribute, the user's name of it) of each function of a module that is seen as a call."""
     module = namespace.module
-    if module is torch._VF:
+    if module is _VF:
         return [(name, name) for name in RNN]
     if module is torch.distributed:
         return [(name, name) for name in COLLECTIVES if callable(vars(module).get(name))]
-    if module is torch._C._nn:
+    if module is _NN:
         names: Iterable[str] = (name for name in dir(module) if not name.startswith("_"))
     elif module is torch:
-        dispatched = (name for name in dir(torch._C._VariableFunctions) if name in vars(torch))
+        dispatched = (name for name in dir(_FUNCTIONS) if name in vars(torch))
         names = [*_overridable(module), *dispatched, *MORE[module]]
     elif module is torch.nn.functional:
         names = [*_overridable(module), *(name for name, value in vars(module).items() if _belongs(value))]

@@ -9,11 +9,10 @@ object says that this one is not for it; what is called from there is looked at 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
 
-import torch
+from pyprof.capture.private import look_up
 
 _done: set[str] = set()
 
@@ -29,14 +28,30 @@ def leave_alone() -> None:
 
 def mark(code: CodeType) -> None:
     """Mark a code object, and those of the functions that it makes."""
-    try:  # between two graphs torch.compile would compile `suppress`
-        frames: Any = torch._C._dynamo.eval_frame
-        action = frames._FrameAction
-        strategy = frames._FrameExecStrategy(action.SKIP, action.DEFAULT)  # this one; not those that it calls
+    if _skip is not None:
         for each in _with_inner(code):
-            frames.set_code_exec_strategy(each, strategy)
-    except AttributeError:  # names that torch does not promise: without them our frames are compiled
-        pass
+            _skip(each)
+
+
+def _skipping() -> Callable[[CodeType], object] | None:
+    """Return what marks one code object, but not those that it calls."""
+    frames = "torch._C._dynamo.eval_frame"
+    older = look_up(f"{frames}.skip_code", "")  # the only way before torch 2.7
+    without = "" if older is not None else "compiled code without frames of PyProf in between"
+    set_strategy = look_up(f"{frames}.set_code_exec_strategy", without)
+    action = look_up(f"{frames}._FrameAction", without)
+    strategy = look_up(
+        f"{frames}._FrameExecStrategy",
+        without,
+        check=lambda make: action and make(action.SKIP, action.DEFAULT),
+    )
+    if None in (set_strategy, action, strategy):
+        return older  # type: ignore[no-any-return]
+    this_one = strategy(action.SKIP, action.DEFAULT)
+    return lambda code: set_strategy(code, this_one)
+
+
+_skip = _skipping()
 
 
 def _codes(module: ModuleType) -> Iterator[CodeType]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from pyprof.capture.private import look_up
 from pyprof.occupancy import Chip
 
 # Column of the export -> attribute of torch.cuda.get_device_properties.
@@ -101,8 +102,9 @@ def _capturing() -> bool:
 
 
 def _synchronize() -> None:
-    extension: Any = torch._C
+    # A device that the program does not use must not get a context from this.
+    used = look_up("torch._C._cuda_hasPrimaryContext", "") or torch.cuda.current_device().__eq__
     for number in range(torch.cuda.device_count()):
         with suppress(Exception):  # an error of a kernel is the program's own and meets it at its next call
-            if extension._cuda_hasPrimaryContext(number):
+            if used(number):
                 torch.cuda.synchronize(number)

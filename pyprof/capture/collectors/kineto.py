@@ -19,12 +19,11 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-import torch
-from torch._C._profiler import ProfilerActivity, ProfilerConfig, ProfilerState, _ExperimentalConfig
-
 from pyprof.capture.collectors import kineto_device
 from pyprof.capture.collectors.device import Records
 from pyprof.capture.collectors.gpus import finish_kernels
+from pyprof.capture.collectors.kineto_cpu import Reader
+from pyprof.capture.private import lack, look_up
 from pyprof.capture.recorder import recorder
 from pyprof.marker import EVALUATE
 from pyprof.model import Arg, Call, Other, Value, tensor
@@ -34,9 +33,34 @@ log = logging.getLogger(__name__)
 FUNCTION, BACKWARD_FUNCTION, USER_SCOPE = 0, 1, 7  # at::RecordScope
 _SILENT = "99"
 _FIELDS = 7  # start, end, thread, call, scope, sequence number, forward thread; -1: none
+_OPERATORS = "operators"
 
-# (start, name) of an event -> per input, the dtypes of a list of tensors or None.
-ListDtypes = dict[tuple[int, str], tuple[tuple[str, ...] | None, ...]]
+
+def _config_takes(option: str) -> bool:
+    """Whether an experimental option of torch's profiler exists."""
+    try:
+        _ExperimentalConfig(**{option: True})
+    except TypeError:
+        return False
+    return True
+
+
+ProfilerActivity, ProfilerConfig, ProfilerState, _ExperimentalConfig = (
+    look_up(f"torch._C._profiler.{name}", _OPERATORS)
+    for name in ("ProfilerActivity", "ProfilerConfig", "ProfilerState", "_ExperimentalConfig")
+)
+_prepare, _enable, _disable = (
+    look_up(f"torch._C._autograd.{name}", _OPERATORS)
+    for name in ("_prepare_profiler", "_enable_profiler", "_disable_profiler")
+)
+_get_schema = look_up(
+    "torch._C._get_schema", "arguments of operators of TorchScript", check=lambda get: get("aten::mm", "")
+)
+_get_schemas = look_up("torch._C._jit_get_schemas_for_operator", "", otherwise=lambda name: [])
+_PARTS = (ProfilerActivity, ProfilerConfig, ProfilerState, _ExperimentalConfig, _prepare, _enable, _disable)
+# Before torch 2.7 operators are those of the thread that opens the window and of its backward, and it alone can
+# close the window.
+ALL_THREADS = None not in _PARTS and _config_takes("profile_all_threads")
 
 
 class Operator(NamedTuple):
@@ -80,36 +104,42 @@ class Kineto:
         return len(self._events) // _FIELDS + len(self.records)
 
     def start(self) -> None:
-        """Begin to record the operators of all threads, and the GPUs if `devices` says so."""
+        """Begin to record the operators of all threads, and the GPUs if `devices` says so. Raises RuntimeError."""
+        if None in _PARTS:
+            raise RuntimeError("this torch has another profiler than PyProf knows")
         # The library reads this once, at its first start, and would print two lines per window on stderr.
         os.environ.setdefault("KINETO_LOG_LEVEL", _SILENT)
-        config = ProfilerConfig(
-            ProfilerState.KINETO,
-            True,
-            self._memory is not None,
-            False,
-            False,
-            False,
-            _ExperimentalConfig(
-                profile_all_threads=self._memory is None,
-                capture_overload_names=True,
-                enable_cuda_sync_events=self.devices,
-            ),
-        )
         if not stranded.end():
             raise RuntimeError("the last window was closed by another thread than opened it")
         activities = {ProfilerActivity.CPU, ProfilerActivity.CUDA} if self.devices else {ProfilerActivity.CPU}
-        profiler = torch._C._autograd
-        profiler._prepare_profiler(config, activities)
-        profiler._enable_profiler(config, activities)
+        config = self._config()
+        _prepare(config, activities)
+        _enable(config, activities)
         self.running = True
-        if self._memory is not None:
+        if not self._all_threads:
             self._thread = threading.get_ident()
+
+    @property
+    def _all_threads(self) -> bool:
+        return ALL_THREADS and self._memory is None
+
+    def _config(self) -> Any:
+        wanted = {
+            "profile_all_threads": self._all_threads,
+            "capture_overload_names": True,
+            "enable_cuda_sync_events": self.devices,
+        }
+        options = {name: value for name, value in wanted.items() if value and _config_takes(name)}
+        shapes, stacks, flops, modules = True, False, False, False
+        return ProfilerConfig(
+            ProfilerState.KINETO, shapes, self._memory is not None, stacks, flops, modules,
+            _ExperimentalConfig(**options),
+        )  # fmt: skip
 
     @property
     def of_another_thread(self) -> bool:
         """Whether this thread cannot end the recording."""
-        return self.running and self._memory is not None and self._thread != threading.get_ident()
+        return self.running and not self._all_threads and self._thread != threading.get_ident()
 
     def stop(self) -> None:
         """End the recording and keep what it holds."""
@@ -118,11 +148,12 @@ class Kineto:
         foreign, self.running = self.of_another_thread, False
         if foreign:
             stranded.thread = self._thread
-            recorder.drop("operators and memory: the window was closed by another thread than opened it")
+            what = _OPERATORS if self._memory is None else "operators and memory"
+            recorder.drop(f"{what}: the window was closed by another thread than opened it")
             return
         if self.devices:
             finish_kernels()
-        result = torch._C._autograd._disable_profiler()
+        result = _disable()
         collecting = gc.isenabled()
         gc.disable()  # many small objects come and go, and none is garbage in a cycle
         try:
@@ -143,38 +174,47 @@ class Kineto:
             self.records.drop("readings of Kineto whose device events were not understood", 1)
 
     def _read(self, result: Any) -> None:
-        events = [
-            event for event in result.events() if event.activity_type() in ("cpu_op", "user_annotation")
-        ]
+        try:
+            self._read_operators(Reader(result))
+        except MemoryError:
+            raise
+        except Exception as error:  # calls are there without them
+            lack("torch._C._autograd._KinetoEvent", _OPERATORS, error)
+            recorder.drop(f"readings of torch's profiler that were not understood ({type(error).__name__})")
+
+    def _read_operators(self, reader: Reader) -> None:
         # Kineto counts threads from 1; the resource of an event on the CPU is the system's number of its thread.
-        tids = {event.start_thread_id(): event.device_resource_id() for event in events}
-        lists = _list_dtypes(result) if any("TensorList" in event.dtypes() for event in events) else {}
-        for event in events:
-            scope = event.scope()
+        tids = {reader.thread(event): reader.tid(event) for event in reader.events}
+        for event in reader.events:
+            scope = reader.scope(event)
             if scope == USER_SCOPE:
                 self.ranges.append(
-                    UserRange(event.start_ns(), event.end_ns(), event.device_resource_id(), event.name())
+                    UserRange(reader.start(event), reader.end(event), reader.tid(event), reader.name(event))
                 )
             elif scope in (FUNCTION, BACKWARD_FUNCTION):
-                self._add(event, scope, tids, lists)
+                self._add(event, scope, tids, reader)
 
-    def _add(self, event: Any, scope: int, tids: dict[int, int], lists: ListDtypes) -> None:
-        name, start = event.name(), event.start_ns()
+    def _add(self, event: Any, scope: int, tids: dict[int, int], reader: Reader) -> None:
+        name = reader.name(event)
         if name.startswith("profiler::"):
             return  # how record_function enters and leaves
-        dtypes = tuple(event.dtypes())
-        in_lists = lists.get((start, name), ()) if "TensorList" in dtypes else ()
-        inputs = event.structured_input_shapes(), event.structured_input_strides(), event.concrete_inputs()
-        key = (name, event.overload_name(), scope, dtypes, repr(inputs), in_lists)
+        kinds = tuple(reader.dtypes(event))
+        in_lists = reader.in_lists(event) if "TensorList" in kinds else ()
+        overload = reader.overload(event)
+        inputs = reader.shapes(event), reader.strides(event), reader.concrete(event)
+        key = (name, overload, scope, kinds, repr(inputs), in_lists)
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._calls)
             mod = "autograd" if scope == BACKWARD_FUNCTION or name.startswith(EVALUATE) else "aten"
-            self._calls.append(Call(mod, name, arguments(event, in_lists)))
-        seq = event.sequence_nr()
+            args = arguments(kinds, *inputs, in_lists, arity=_arity(name, overload, len(kinds)))
+            self._calls.append(Call(mod, name, args))
+        seq = reader.seq(event)
         backward = seq >= 0 and mod_is_autograd(self._calls[number])
-        forward = tids.get(event.fwd_thread_id(), -1) if backward else -1
-        self._events.extend((start, event.end_ns(), event.device_resource_id(), number, scope, seq, forward))
+        forward = tids.get(reader.forward_thread(event), -1) if backward else -1
+        self._events.extend(
+            (reader.start(event), reader.end(event), reader.tid(event), number, scope, seq, forward)
+        )
 
     def operators(self) -> list[Operator]:
         """The operators so far, in the order torch gives them."""
@@ -198,7 +238,7 @@ class _Stranded:
     def end(self) -> bool:
         """End it, if this is the thread. Returns whether none is left."""
         if self.thread == threading.get_ident():
-            torch._C._autograd._disable_profiler()
+            _disable()
             self.thread = 0
         return not self.thread
 
@@ -215,29 +255,15 @@ def mod_is_autograd(call: Call) -> bool:
     return call.mod == "autograd"
 
 
-def _list_dtypes(result: Any) -> ListDtypes:
-    """Events give no dtype for the tensors of a list; the tree of the same events does."""
-    out: ListDtypes = {}
-    nodes = list(result.experimental_event_tree())
-    while nodes:
-        node = nodes.pop()
-        nodes.extend(node.children)
-        inputs = getattr(node.extra_fields, "inputs", None) or ()
-        if any(isinstance(value, list) for value in inputs):
-            out[node.start_time_ns, node.name] = tuple(
-                tuple(str(item.dtype).removeprefix("torch.") for item in value)
-                if isinstance(value, list)
-                else None
-                for value in inputs
-            )
-    return out
-
-
-def arguments(event: Any, in_lists: Sequence[tuple[str, ...] | None] = ()) -> tuple[Arg, ...]:
+def arguments(
+    kinds: Sequence[str],
+    shapes: Sequence[Any],
+    strides: Sequence[Any],
+    concrete: Sequence[Any],
+    in_lists: Sequence[tuple[str, ...] | None] = (),
+    arity: int | None = None,
+) -> tuple[Arg, ...]:
     """Inputs of an event in the order of the operator's schema; what Kineto does not tell is None."""
-    shapes, strides = event.structured_input_shapes(), event.structured_input_strides()
-    concrete, kinds = event.concrete_inputs(), event.dtypes()
-    arity = _arity(event.name(), event.overload_name())
     # An operator of TorchScript's interpreter is announced with the whole stack; its own inputs lie on top.
     first = max(len(kinds) - arity, 0) if arity is not None else 0
     out = []
@@ -247,19 +273,26 @@ def arguments(event: Any, in_lists: Sequence[tuple[str, ...] | None] = ()) -> tu
         scalar = concrete[index] if index < len(concrete) else None
         if kind == "TensorList":
             dtypes = in_lists[index] if index < len(in_lists) else None
-            out.append(Arg("", _tensors(shape, stride, dtypes or ())))
+            out.append(Arg("", _tensors(shape, stride or (), dtypes or ())))
         else:
             out.append(Arg("", _value(kind, shape, stride, scalar)))
     return tuple(out)
 
 
 @cache
-def _arity(name: str, overload: str) -> int | None:
-    """How many arguments the dispatcher's schema of an operator has, None for what is no operator."""
+def _arity(name: str, overload: str | None, given: int) -> int | None:
+    """How many arguments the dispatcher's schema of an operator has, None for what is no operator.
+
+    Without its overload an operator that was `given` as many inputs as one of them has is that one, else it is unknown
+    which inputs are its own: 0.
+    """
     try:
-        return len(torch._C._get_schema(name, overload).arguments)
-    except RuntimeError:
+        if overload is not None:
+            return len(_get_schema(name, overload).arguments)
+        arities = {len(schema.arguments) for schema in _get_schemas(name)}
+    except (RuntimeError, TypeError):
         return None
+    return None if not arities else given if given in arities else 0
 
 
 def _tensors(shapes: Any, strides: Any, dtypes: Sequence[str]) -> Value:

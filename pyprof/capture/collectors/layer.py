@@ -12,16 +12,20 @@ import os
 import sys
 
 import torch
-from torch._C._profiler import ProfilerActivity
 
 from pyprof.capture.collectors.cupti import library
 from pyprof.capture.collectors.cupti.collector import Cupti
 from pyprof.capture.collectors.device import COPY, KERNEL, LAUNCH, SET, Records
 from pyprof.capture.collectors.gpus import finish_kernels, initialized
-from pyprof.capture.collectors.kineto import Kineto
+from pyprof.capture.collectors.kineto import Kineto, ProfilerActivity
+from pyprof.capture.private import look_up
 from pyprof.errors import CaptureError
 
 log = logging.getLogger(__name__)
+
+_supported_activities = look_up(
+    "torch._C._autograd._supported_activities", "what runs on a GPU", check=lambda supported: set(supported())
+)
 
 # Variables by which another profiler comes into a process that uses CUDA.
 _INJECTIONS = ("CUDA_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID", "NVPROF_ID")
@@ -31,7 +35,9 @@ def kineto_missing() -> str:
     """ "" if torch's profiler can record a GPU here, else why not."""
     if torch.version.cuda is None and torch.version.hip is None:
         return "this torch was built without CUDA"
-    if ProfilerActivity.CUDA not in torch._C._autograd._supported_activities():
+    if _supported_activities is None or ProfilerActivity is None:
+        return "PyProf does not know the profiler of this torch"
+    if ProfilerActivity.CUDA not in _supported_activities():
         return "the profiler of this torch was built without CUPTI"
     if not torch.cuda.device_count():
         return f"torch sees no GPU ({library.driver() or 'is CUDA_VISIBLE_DEVICES empty?'})"

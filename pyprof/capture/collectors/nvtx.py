@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from pyprof.capture.describe import Key, arguments
+from pyprof.capture.private import profiler_enabled
 from pyprof.capture.recorder import ThreadState, recorder
 from pyprof.capture.targets import RNN
 from pyprof.errors import UsageError
@@ -254,7 +255,7 @@ class Operators:
     def start(self) -> None:
         """Begin, unless the program has its own."""
         try:
-            if not torch.cuda.is_available() or torch._C._autograd._profiler_enabled():
+            if not torch.cuda.is_available() or profiler_enabled():
                 return
             emit_nvtx: Any = torch.autograd.profiler.emit_nvtx
             context = emit_nvtx(record_shapes=True)

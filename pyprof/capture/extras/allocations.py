@@ -15,9 +15,8 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from torch._C._profiler import _EventType
-
 from pyprof.capture.patch import Registry
+from pyprof.capture.private import look_up
 from pyprof.capture.recorder import Recorder
 from pyprof.capture.resolve import Innermost
 from pyprof.capture.writer import Recording, Table
@@ -31,6 +30,7 @@ create table PYPROF_MEMORY (
     device text, deviceId integer, call integer, opNameId integer)
 """
 _INSERT = "insert into PYPROF_MEMORY values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ALLOCATION = look_up("torch._C._profiler._EventType.Allocation", "memory")
 _FIELDS = 7  # time, thread, address, bytes, allocated, reserved, device
 
 
@@ -53,7 +53,7 @@ class Allocations:
         while nodes:
             node = nodes.pop()
             nodes.extend(node.children)
-            if node.tag == _EventType.Allocation:
+            if node.tag == _ALLOCATION:
                 found.append(node)
         for node in sorted(found, key=_start):
             self._add(node, tids.get(node.start_tid, 0))

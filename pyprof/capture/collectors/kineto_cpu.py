@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CPU events of torch's profiler (Kineto), as every torch since 2.4 has them.
+
+Since torch 2.5 an event has its end, since 2.7 the overload of its operator, since 2.12 its kind, and strides and the
+shapes in lists of tensors. In an older torch the tree of the same events has the rest. A method that is missing or has
+changed gives what stands for unknown (`private.py`), never an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from pyprof.capture.private import lack, look_up
+
+_EVENT = "torch._C._autograd._KinetoEvent"
+_RESULT = "torch._C._autograd._ProfilerResult"
+_CPU_KINDS = ("cpu_op", "user_annotation")
+_SHAPES = "shapes of operators' tensors"
+
+
+class Unreadable(Exception):
+    """Events that lack what a row needs: a name, times, a thread."""
+
+
+class Input(NamedTuple):
+    """One input of an operator, from the tree of events: of a tensor, or of each tensor of a list."""
+
+    shape: Any
+    stride: Any
+    dtype: Any
+
+
+# (start, name) of an event -> its inputs; None is no tensor.
+Inputs = dict[tuple[int, str], tuple[Input | None, ...]]
+
+
+class Reader:
+    """The CPU events of one finished profile. Each attribute but `events` is a function of an event.
+
+    `name`, `start`, `end` (ns of the Unix epoch), `tid` (the system's number of the thread), `scope`, `seq` (-1: none),
+    `thread` and `forward_thread` (as Kineto numbers them), `dtypes`, `overload` (None: unknown), `concrete`,
+    `shapes`, `strides`; `in_lists`: per input the dtypes of a list of tensors, or None.
+    """
+
+    def __init__(self, result: Any) -> None:
+        """Raises Unreadable."""
+        events = list(result.events())
+        self.events: list[Any] = []
+        if not events:
+            return
+        sample = events[0]
+
+        def method(name: str, otherwise: Any = None, without: str = "") -> Callable[[Any], Any]:
+            found = look_up(f"{_EVENT}.{name}", without, check=lambda function: function(sample))
+            if found is None:
+                if otherwise is None:
+                    raise Unreadable(f"events of this torch have no {name}")
+                return lambda event: otherwise
+            return found  # type: ignore[no-any-return]
+
+        self.name, self.start, self.tid = map(method, ("name", "start_ns", "device_resource_id"))
+        self.end = self._end(method)
+        self.scope = method("scope", 0, "which operators are a backward's, and ranges of record_function")
+        self.seq = method("sequence_nr", -1, "which forward a backward belongs to")
+        self.thread = method("start_thread_id", 0, "which forward a backward belongs to")
+        self.forward_thread = method("fwd_thread_id", 0, "which forward a backward belongs to")
+        self.dtypes = method("dtypes", (), "dtypes and shapes of operators")
+        overload = look_up(f"{_EVENT}.overload_name", "", check=lambda function: function(sample))
+        self.overload: Callable[[Any], str | None] = overload or (lambda event: None)
+        self.concrete = method("concrete_inputs", (), "numbers among the arguments of operators")
+        kind = method("activity_type", "")
+        shapes, strides = method("structured_input_shapes", ()), method("structured_input_strides", ())
+        known = bool(kind(sample))
+        structured = bool(look_up(f"{_EVENT}.structured_input_shapes", ""))
+        tree: Inputs = {}
+        if not known or not structured or any("TensorList" in self.dtypes(event) for event in events):
+            tree = _tree(result)
+        if known:
+            self.events = [event for event in events if kind(event) in _CPU_KINDS]
+        elif tree:  # which holds operators and ranges, but no call of the CUDA runtime
+            self.events = [event for event in events if (self.start(event), self.name(event)) in tree]
+        else:
+            self.events = events
+
+        def inputs(event: Any) -> tuple[Input | None, ...]:
+            return tree.get((self.start(event), self.name(event)), ())
+
+        def in_lists(event: Any) -> tuple[tuple[str, ...] | None, ...]:
+            return tuple(
+                each.dtype if each is not None and isinstance(each.dtype, tuple) else None
+                for each in inputs(event)
+            )
+
+        self.in_lists = in_lists
+        self.shapes: Callable[[Any], Sequence[Any]]
+        self.strides: Callable[[Any], Sequence[Any]]
+        if structured:
+            self.shapes, self.strides = shapes, strides
+        elif tree:
+            self.shapes = lambda event: [[] if each is None else each.shape for each in inputs(event)]
+            self.strides = lambda event: [None if each is None else each.stride for each in inputs(event)]
+        else:
+            self.shapes = method("shapes", (), _SHAPES)
+            self.strides = lambda event: ()
+
+    def _end(self, method: Callable[..., Callable[[Any], Any]]) -> Callable[[Any], int]:
+        end = method("end_ns", 0)
+        if look_up(f"{_EVENT}.end_ns", "") is not None:
+            return end
+        start, duration = self.start, method("duration_ns")
+        return lambda event: int(start(event) + duration(event))
+
+
+def _tree(result: Any) -> Inputs:
+    """Inputs of the operators and ranges of a profile, by start and name; empty where this torch has no such tree."""
+    out: Inputs = {}
+    try:
+        operator = look_up("torch._C._profiler._EventType.TorchOp", _SHAPES)
+        nodes = list(result.experimental_event_tree())
+        while nodes:
+            node = nodes.pop()
+            nodes.extend(node.children)
+            if node.tag == operator:
+                inputs = tuple(map(_input, getattr(node.extra_fields, "inputs", None) or ()))
+                out[node.start_time_ns, node.name] = inputs
+    except Exception as error:
+        lack(f"{_RESULT}.experimental_event_tree", _SHAPES, error)
+    return out
+
+
+def _input(value: Any) -> Input | None:
+    if isinstance(value, list):
+        parts = [_tensor(item) for item in value]
+        return Input(
+            [part.shape for part in parts],
+            [part.stride for part in parts],
+            tuple(part.dtype for part in parts),
+        )
+    return _tensor(value) if hasattr(value, "sizes") else None
+
+
+def _tensor(value: Any) -> Input:
+    shape = list(getattr(value, "sizes", ()))
+    stride = list(getattr(value, "strides", ()))
+    dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
+    return Input(shape, stride if len(stride) == len(shape) else None, dtype)
