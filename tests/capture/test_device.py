@@ -671,7 +671,6 @@ def test_device_events_that_are_not_understood_cost_only_themselves(
 # ------------------------------------------------------------------------------- a machine without a driver
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 @pytest.mark.parametrize(
     ("collector", "sentence"),
     [
@@ -694,7 +693,6 @@ def test_without_a_driver_a_collector_says_why(
     assert "aten::conv2d" in {op.name for op in recorded.ops}
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 @pytest.mark.parametrize("collector", ["kineto", "cupti"])
 def test_the_command_says_it_too_and_records_the_rest(
     collector: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -711,7 +709,6 @@ def test_the_command_says_it_too_and_records_the_rest(
     assert Recorded(path).ops
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_init_names_the_collector_of_later_windows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

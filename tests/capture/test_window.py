@@ -119,8 +119,6 @@ def test_init_and_shutdown_twice_are_harmless() -> None:
 
 
 def test_switches_of_other_profilers_do_nothing_without_cuda() -> None:
-    if torch.cuda.is_available():
-        pytest.skip("they do something here")
     pyprof.init()
     with torch.autograd.profiler.emit_nvtx(record_shapes=True) as entered, torch.cuda.profiler.profile():
         torch.cuda.profiler.start()
@@ -325,8 +323,6 @@ def test_forked_child_is_quiet(tmp_path: Path) -> None:
 
 
 def test_cuda_profiler_does_not_narrow_a_window_of_the_script(record: Record) -> None:
-    if torch.cuda.is_available():
-        pytest.skip("calls the real one")
 
     def body() -> None:
         torch.tanh(x)

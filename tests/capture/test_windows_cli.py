@@ -137,8 +137,6 @@ def test_the_command_line_overrules_the_script(own: str, tmp_path: Path, run: Ru
 
 
 def test_cuda_profiler_does_not_narrow_the_command_lines_window(tmp_path: Path, run: Run) -> None:
-    if torch.cuda.is_available():
-        pytest.skip("calls the real one")
     around = MARKED.replace("    pyp", "    torch.cuda.profiler.start(); torch.cuda.profiler.stop(); pyp")
     run(around, "--steps", "3:5")
     assert powers(tmp_path / "net.sqlite") == [3, 4]
