@@ -1,4 +1,4 @@
-# make demo   profile examples/lenet.py, print its kernels, and say how to view the profile
+# make demo   profile examples/lenet.py, print its first kernels and an overview, and say how to view the profile
 # make page   build the page of the viewer
 # make test   what has to pass before a commit: ruff, mypy, pytest
 # All make .venv first, with the Python named by PYTHON.
@@ -13,13 +13,15 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: demo page test test-long test-all lint format bench clean
 
 demo: $(STAMP)
-	PATH="$(CURDIR)/$(BIN):$$PATH" && set -ex && \
-	pyprof run -o net.sqlite examples/lenet.py && \
+	@PATH="$(CURDIR)/$(BIN):$$PATH" && set -ex && \
+	pyprof run --quiet -o net.sqlite examples/lenet.py && \
 	pyprof/parse/parse.py net.sqlite > net.dict && \
-	pyprof/prof/prof.py -w 180 -c idx,dir,phase,op,module,trace,kernel,params,sil,flops,bytes net.dict && \
-	pyprof save -o net_dldb.sqlite net.sqlite
+	pyprof/prof/prof.py -w 100 -c idx,dir,op,module,sil,bytes,flops net.dict > net.txt && \
+	awk 'NR == 1 || $$NF && n++ < 10' net.txt && \
+	pyprof save -f -o net_dldb.sqlite net.sqlite
 	-@$(BIN)/python frontend/backend.py
-	@echo "To see the profile as a page: $(BIN)/pyprof view net_dldb.sqlite"
+	@$(BIN)/pyprof report net_dldb.sqlite
+	@echo "pyprof is $(BIN)/pyprof here."
 
 # The page of the viewer, built again when a source of it has changed. Node.js is a package of requirements-dev.txt.
 page: $(STAMP)
@@ -49,7 +51,7 @@ bench: $(STAMP)
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
 clean:
-	rm -rf .venv frontend/node_modules pyprof/viewer/static build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis net.sqlite net.dict net_dldb.sqlite
+	rm -rf .venv frontend/node_modules pyprof/viewer/static build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis net.sqlite net.dict net.txt net_dldb.sqlite
 
 # A torch that PYTHON or .venv can import is used as it is: another build would not fit this machine's driver, and
 # is gigabytes. PYTHON's reaches .venv through a .pth file, which works for a system Python, conda and another venv.

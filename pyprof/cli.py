@@ -4,6 +4,7 @@
 pyprof run train.py --epochs 1     profile a script, write net.sqlite
 pyprof parse net.sqlite -o net.dict
 pyprof prof --csv net.dict
+pyprof report net.sqlite            an overview in 15 lines
 pyprof report op_type net.sqlite    one of DLProf's reports
 pyprof diff before.sqlite after.sqlite   what two runs differ in
 pyprof save net.sqlite -o net_dldb.sqlite
@@ -79,7 +80,8 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="run a module, named in place of the script, as python -m does",
     )
-    run.add_argument("script", help="Python script, or a module after -m")
+    run.add_argument("script", help="Python script, - for stdin, or a module after -m")
+    run.add_argument("--quiet", action="store_true", help="print no overview of the recording at the end")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     estimate = commands.add_parser(
         "estimate", help="count FLOPs, bytes and parameters by module",
@@ -90,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
         help="levels of modules to print, 1: the outermost; default: %(default)s",
     )  # fmt: skip
     estimate.add_argument("--csv", action="store_true", help="exact numbers, comma-separated")
-    estimate.add_argument("script", help="Python script")
+    estimate.add_argument("script", help="Python script, - for stdin")
     estimate.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     commands.add_parser("parse", help="turn a recording into net.dict", add_help=False)
     commands.add_parser("prof", help="print the table of kernels", add_help=False)
@@ -172,11 +174,23 @@ def main(argv: Sequence[str] | None = None) -> int:
             from pyprof.totals import run as estimate
 
             return estimate(arguments.script, arguments.arguments, arguments.depth, arguments.csv)
+        from pyprof.overview.ending import Ending
+
+        ending = (
+            None if arguments.quiet else Ending()
+        )  # before torch: what is registered first is called last
         run = load_module("pyprof.capture.run").run
         plan = load_module("pyprof.capture.plan").plan(arguments.steps, arguments.delay, arguments.duration)
         more = load_module("pyprof.capture.options").of_command(arguments)
         a = arguments
-        return int(run(a.script, a.arguments, a.output, a.max_events, plan, more, a.module))
+        code = int(run(a.script, a.arguments, a.output, a.max_events, plan, more, a.module))
+        if ending is not None:
+            written, rank = (
+                load_module("pyprof.capture.window").control.written,
+                load_module("pyprof.capture.ranks").rank(),
+            )
+            ending.of(code, written, a.output, rank)
+        return code
     except PyProfError as error:
         print(f"pyprof: {error}", file=sys.stderr)
         return error.exit_code

@@ -359,6 +359,25 @@ def user_frames(frames: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(frame for frame in frames if not _NOT_USER.search(frame))
 
 
+def caller(frames: tuple[str, ...]) -> str | None:
+    """The innermost frame that stands in no installed package and not in Python's own library, None without one.
+
+    >>> caller(("train.py:9", "/env/lib/python3.11/site-packages/transformers/pytorch_utils.py:119"))
+    'train.py:9'
+    >>> caller(("/usr/lib/python3.12/threading.py:1045",)) is None
+    True
+    """
+    return next(
+        (frame for frame in reversed(frames) if not _NOT_USER.search(frame) and not _LIBRARY.search(frame)),
+        None,
+    )
+
+
+# Where packages and Python's own library are installed, on Linux, macOS and Windows; a zip file of it.
+_LIBRARY = re.compile(
+    r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\](?:python|pypy)\d[\d.]*t?[/\\]|"
+    r"[/\\](?i:python)[\d.]+t?(?:-\d+)?[/\\][Ll]ib[/\\]|[/\\]python\d+\.zip[/\\]"
+)
 # Frames that carry a call from the user's code into torch: torch's own files, PyProf's wrappers, generated code.
 _NOT_USER = re.compile(
     r"(?:site|dist)-packages/torch/|^<(?!stdin>|ipython-input)|<frozen |<string>|"

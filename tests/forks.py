@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 _SERVER = """
 import gc, json, multiprocessing, os, signal, sys
 import torch, torch.distributed, numpy, sqlite3
+exec(sys.argv[1])
 torch.set_num_threads(1)
 gc.collect()
 gc.freeze()  # a fork's collections would look at all of torch, and copy it
@@ -87,13 +88,14 @@ class Program:
 class Forks:
     """A process that has imported torch, and forks."""
 
-    def __init__(self, logs: Path) -> None:
+    def __init__(self, logs: Path, more: str = "") -> None:
+        """`more` is what the process does before all forks, to import what they would each import."""
         unwanted = ("PYPROF_OUTPUT", "PYPROF_NVTX", "RANK", "WORLD_SIZE", "LOCAL_RANK")
         environment = {name: value for name, value in os.environ.items() if name not in unwanted}
         environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         self._logs, self._count = logs, 0
         self._server = subprocess.Popen(
-            [sys.executable, "-c", _SERVER],
+            [sys.executable, "-c", _SERVER, more],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
         )  # fmt: skip
 
@@ -106,10 +108,12 @@ class Forks:
 
     def start(
         self, folder: Path, source: str | Path, *command: str, prelude: str = "",
-        arguments: Sequence[str] = (), **environment: str,
+        arguments: Sequence[str] = (), overview: bool = False, **environment: str,
     ) -> Program:  # fmt: skip
         """Start a script, or a text as the script net.py, with its arguments in a folder; with a command (`run`,
-        options), under `pyprof`."""
+        options), under `pyprof`; without the overview at the end, which takes longer than most of the tests."""
+        if command[:1] == ("run",) and not overview:
+            command = ("run", "--quiet", *command[1:])
         script = str(source)
         if isinstance(source, str):
             script = "net.py"

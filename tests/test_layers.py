@@ -33,9 +33,11 @@ STANDS_ON = {
     "info": CORE | {"parse"},
     "estimating": CORE | {"prof", "capture"},
     "totals": CORE | {"prof", "capture", "estimating"},
-    "dlprof": CORE | {"parse", "db", "metrics", "reports", "rules"},
+    "overview": CORE | {"db", "metrics", "reports", "rules"},
+    "dlprof": CORE | {"parse", "db", "metrics", "reports", "rules", "overview"},
     "viewer": CORE | {"parse", "prof", "db", "metrics", "reports", "rules"},
-    "cli": CORE | {"viewer", "parse", "prof", "capture", "session", "info", "totals", "dlprof", "exporting"},
+    "cli": CORE
+    | {"viewer", "parse", "prof", "capture", "session", "info", "totals", "dlprof", "exporting", "overview"},
     "__init__": CORE | {"capture", "nvtx", "session", "prof", "estimating"},
     "__main__": {"cli"},
 }

@@ -24,7 +24,11 @@ OTHER = Worker(1, "rank1", 200, (200,), dict.fromkeys(PARTS, 0) | {"cpu": 200})
 GPU = Device(0, 0, 400, SUMS, "a", 5, 80)
 IDLE = Device(0, 1, 400, {}, "a", 0, 80)
 HALF = Device(1, 0, 200, dict.fromkeys(SUMS, 0) | {"busy": 20, "kernel_busy": 20, "kernel": 20}, "b", 2, None)
-WINDOW = Window((ONE, OTHER), (GPU, IDLE, HALF), TOTALS)
+FACTS = {
+    "worker.a.overhead.sites_ns": "30", "worker.b.overhead.sites_ns": "20", "worker.b.pauses_ns": "10",
+    "overhead.window_ns": "300",  # the same in both
+}  # fmt: skip
+WINDOW = Window((ONE, OTHER), (GPU, IDLE, HALF), TOTALS, FACTS)
 
 EXPECTED = {
     "wall_time": 400,  # of the slower worker
@@ -54,6 +58,7 @@ EXPECTED = {
     "achieved_flops": pytest.approx(8_000 / 600 * 1e9),
     "hfu": 10.0, "mfu": 5.0,  # 60 and 30 of 400 + 200
     "flops_coverage": 62.5,  # 100 of 160
+    "profiler_overhead": 60, "profiler_overhead_share": 10.0,  # of 2 * 300
 }  # fmt: skip
 
 
@@ -76,6 +81,30 @@ def test_without_a_gpu_what_needs_one_is_unknown_and_not_zero():
     window = Window(WITHOUT_GPU.workers, (), totals, WITHOUT_GPU.facts)
     assert {name for name in METRICS if value(name, window) is not None} == KNOWN_WITHOUT | {"flops_coverage"}
     assert value("flops_coverage", window) == 0  # of the operator events' time
+
+
+@pytest.mark.parametrize(
+    ("facts", "overhead", "share_of_it"),
+    [
+        ({"overhead.sites_ns": "30", "overhead.window_ns": "300"}, 60, 10.0),  # as much in both
+        ({"overhead.sites_ns": "0", "overhead.window_ns": "300", "pauses_ns": "15"}, 30, 5.0),
+        ({"overhead.sites_ns": "30"}, 60, None),
+        (
+            {"worker.a.overhead.sites_ns": "30", "overhead.window_ns": "300"},
+            None,
+            None,
+        ),  # the other does not say
+        ({"pauses_ns": "15", "overhead.window_ns": "300"}, None, None),
+        ({"overhead.sites_ns": "many", "overhead.window_ns": "300"}, None, None),
+        ({"overhead.sites_ns": "30", "overhead.window_ns": "0"}, 60, None),
+    ],
+)
+def test_what_recording_took_is_unknown_where_one_recording_does_not_say(facts, overhead, share_of_it):
+    window = Window((ONE, OTHER), (), {}, facts)
+    assert (value("profiler_overhead", window), value("profiler_overhead_share", window)) == (
+        overhead,
+        share_of_it,
+    )
 
 
 def test_of_nothing_nothing_is_known():

@@ -121,7 +121,7 @@ def test_the_keys_of_a_line_are_the_originals_and_then_ours(tmp_path):
     assert tuple(row) == ORIGINAL_KEYS + OUR_KEYS
     assert " ".join(OUR_KEYS) == (
         "start end launchStart launchEnd correlation pid context registers sharedMemory module fwdThread graph phase "
-        "kind call"
+        "kind call caller"
     )
 
 
@@ -130,7 +130,7 @@ def test_unknown_is_none(tmp_path):
     (row,) = build.read(path)
     missing = {key for key, value in row.items() if value is None}
     assert missing == {
-        "dir", "tid", "launchStart", "launchEnd", "correlation", "module", "fwdThread", "graph", "call",
+        "dir", "tid", "launchStart", "launchEnd", "correlation", "module", "fwdThread", "graph", "call", "caller",
     }  # fmt: skip
 
 

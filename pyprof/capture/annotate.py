@@ -43,11 +43,17 @@ class annotate(ContextDecorator):
         self.name = name
 
     def __enter__(self) -> annotate:
-        written = recorder.ranges is not None and ranges.push_user(self.name)
-        push(self.name, WRITTEN if written else "annotate")
+        safely(self._open)
         return self
 
+    def _open(self) -> None:
+        written = recorder.ranges is not None and ranges.push_user(self.name)
+        push(self.name, WRITTEN if written else "annotate")
+
     def __exit__(self, *error: object) -> None:
+        safely(self._close)
+
+    def _close(self) -> None:
         opened = local.state.open
         written = bool(opened) and opened[-1][2] == WRITTEN
         pop()

@@ -162,7 +162,7 @@ def gather() -> dict[str, str]:
     for name, read in _SINGLE.items():
         with suppress(Exception):
             _put(out, name, read())
-    for group in (private.facts, _switches, processor.facts, _gpus, _distributed, _amp, _objects):
+    for group in (_switches, processor.facts, _gpus, _distributed, _amp, _objects):
         with suppress(Exception):
             for name, value in group().items():
                 _put(out, name, value)

@@ -8,7 +8,7 @@ from time import time_ns
 
 import torch
 
-from pyprof.capture import annotate, clock, facts, overhead, parameters, sources
+from pyprof.capture import annotate, clock, facts, overhead, parameters, private, sources
 from pyprof.capture.collectors.gpus import gpus
 from pyprof.capture.collectors.kineto import Operator, UserRange
 from pyprof.capture.collectors.layer import Layer
@@ -119,6 +119,7 @@ class Gathered:
             **self._facts,
             **facts.gather_seen(self.operators),
             **self._overhead(),
+            **private.facts(),
             **device.facts(),
             **extras.facts(),
             "folder": folder,

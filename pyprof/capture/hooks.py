@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What PyProf changes from `init` to `shutdown`, windows or not: switches of other profilers that a script contains.
 
-* `torch.autograd.profiler.emit_nvtx` does nothing without CUDA (it would raise), and while PyProf records or has
-  entered it itself.
-* `torch.cuda.profiler.start` and `stop` open and close the window; without CUDA they do nothing else.
+* `torch.autograd.profiler.emit_nvtx` does nothing without CUDA (it would raise), where no tool reads its ranges, and
+  while PyProf records or has entered it itself.
+* `torch.cuda.profiler.start` and `stop`, and what they call (`torch.cuda.cudart().cudaProfilerStart`), open and close
+  the window; without CUDA they do nothing else.
 * torch.profiler of the user: torch serves one profiler at a time and would silently cancel the first, so ours gives
   way before it begins, whichever starts first.
 """
@@ -25,7 +26,7 @@ class Listener(Protocol):
     """What a script's own switches call."""
 
     def recording(self) -> bool:
-        """Whether PyProf records into a file, or is told to, or has emit_nvtx running."""
+        """Whether a range of emit_nvtx would have no reader: PyProf records, has it running, or no tool listens."""
 
     def cuda_profiler(self, start: bool) -> None:
         """torch.cuda.profiler.start or stop was called."""
@@ -44,12 +45,14 @@ def user_profiler_runs() -> bool:
 
 def install(registry: Registry, listener: Listener) -> None:
     """Set the hooks until the registry is undone."""
-    annotate.install(registry)
+    with part("torch.cuda.nvtx", "ranges"):
+        annotate.install(registry)
     with part("torch.autograd.profiler.emit_nvtx", "emit_nvtx without CUDA"):
         _install_emit_nvtx(registry, listener)
     with part("torch.cuda.profiler", "windows of torch.cuda.profiler.start and stop"):
         _install_cuda_profiler(registry, listener)
-    _install_user_profiler(registry, listener)
+    with part("torch.autograd.profiler", "whether the program runs a torch.profiler of its own"):
+        _install_user_profiler(registry, listener)
 
 
 def _install_emit_nvtx(registry: Registry, listener: Listener) -> None:
@@ -74,23 +77,28 @@ def _install_emit_nvtx(registry: Registry, listener: Listener) -> None:
 def _install_cuda_profiler(registry: Registry, listener: Listener) -> None:
     from torch.cuda import profiler
 
-    def follow(name: str, start: bool) -> None:
-        original = getattr(profiler, name)
+    def follow(module: Any, name: str, start: bool, needs_cuda: bool) -> None:
+        original = getattr(module, name, None)
+        if original is None:
+            return
 
         @functools.wraps(original)
-        def call() -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
             if start:
                 listener.cuda_profiler(True)
             try:
-                return original() if torch.cuda.is_available() else None
+                return None if needs_cuda and not torch.cuda.is_available() else original(*args, **kwargs)
             finally:
                 if not start:
                     listener.cuda_profiler(False)
 
-        registry.replace(profiler, name, call)
+        registry.replace(module, name, call)
 
-    follow("start", True)
-    follow("stop", False)
+    follow(profiler, "start", True, needs_cuda=True)
+    follow(profiler, "stop", False, needs_cuda=True)
+    runtime = getattr(torch._C, "_cudart", None)  # of a build with CUDA: what torch.cuda.cudart() gives
+    follow(runtime, "cudaProfilerStart", True, needs_cuda=False)
+    follow(runtime, "cudaProfilerStop", False, needs_cuda=False)
 
 
 def _install_user_profiler(registry: Registry, listener: Listener) -> None:

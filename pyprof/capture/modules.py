@@ -135,5 +135,7 @@ def install(registry: Registry) -> None:
     """See module calls until the registry is undone."""
     checkpoints.install(registry)
     global _original
+    if torch.nn.Module.__call__ is _call_module:  # an earlier window could not put it back
+        return
     _original = torch.nn.Module.__call__
     registry.replace(torch.nn.Module, "__call__", _call_module)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from pyprof.capture import describe, modules, targets, window
+from pyprof.capture import describe, modules, private, targets, window
 from pyprof.capture.noting import Notes, noting
 from pyprof.capture.patch import Patches, Registry
 from pyprof.capture.private import look_up, part
@@ -27,7 +27,10 @@ from pyprof.errors import CaptureError
 
 _patches = Patches(noting)
 _Mode: Any = look_up(
-    "torch.utils._python_dispatch.TorchDispatchMode", "operators outside of calls, in estimates", nullcontext
+    "torch.utils._python_dispatch.TorchDispatchMode",
+    "operators outside of calls, in estimates",
+    nullcontext,
+    check=lambda mode: issubclass(mode, object),
 )
 # No call by itself, since it runs several products, and what it runs for its projections.
 _ATTENTION, _PARTS = "multi_head_attention_forward", ("_in_projection", "_in_projection_packed")
@@ -48,8 +51,10 @@ class _Operators(_Mode):  # type: ignore[misc]
 def observing() -> Iterator[Notes]:
     """Note what this thread calls in the block; the rows are there after it.
 
-    Raises CaptureError while a recording is open.
+    Raises CaptureError while a recording is open, and where this torch is too old.
     """
+    if reason := private.unsupported():
+        raise CaptureError(reason)
     outer = recorder.observer
     notes = Notes()
     with ExitStack() as undo:

@@ -23,6 +23,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -62,14 +63,19 @@ class Registry:
 
     def undo(self) -> None:
         """Put every attribute back."""
-        for owner, name, old, new in reversed(self._replaced):
-            if vars(owner).get(name, _MISSING) is not new:
-                log.warning("%s.%s was replaced by somebody else and is left as it is", owner.__name__, name)
-            elif old is _MISSING:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, old)
-        self._replaced.clear()
+        replaced, self._replaced = self._replaced, []
+        with ExitStack() as rest:  # each of them, whatever another one raises
+            for item in replaced:
+                rest.callback(self._put_back, *item)
+
+    @staticmethod
+    def _put_back(owner: Any, name: str, old: Any, new: Any) -> None:
+        if vars(owner).get(name, _MISSING) is not new:
+            log.warning("%s.%s was replaced by somebody else and is left as it is", owner.__name__, name)
+        elif old is _MISSING:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, old)
 
 
 _offsets: dict[int, frozenset[int]] = {}
@@ -133,10 +139,14 @@ def lookup(
         found = _placed.get(place)
         if found is not None and found[0] is code and found[1] is value:
             return found[2]
-        if value is original and frame.f_lasti in _callees(code):
-            made: Function = wrapper(frame) if by_place else wrapper
-            _placed[place] = code, original, made
-            return made
+        if value is original:
+            try:
+                if frame.f_lasti in _callees(code):
+                    made: Function = wrapper(frame) if by_place else wrapper
+                    _placed[place] = code, original, made
+                    return made
+            except Exception as error:  # never into the user's code
+                recorder.drop(f"call not seen ({type(error).__name__})")
         return value if value is not _MISSING else _deleted(module, name)
 
     return _Lookup(get, name)
@@ -180,12 +190,19 @@ class _Placed(Method):
             return self.original
         if local.state.busy or _tracing():
             return self.bind(instance)
-        frame = _getframe(1)
+        try:
+            frame = _getframe(1)
+        except ValueError:  # C code asks, on a thread that runs no Python
+            return self.bind(instance)
         code = frame.f_code
         place = id(code) + frame.f_lasti
         found = self._at_places.get(place)
         if found is None or found[0] is not code:
-            found = self._at_places[place] = code, self._at(frame)
+            try:
+                found = self._at_places[place] = code, self._at(frame)
+            except Exception as error:  # never into the user's code
+                recorder.drop(f"call not seen ({type(error).__name__})")
+                return self.bind(instance)
         return MethodType(found[1], instance)
 
     def _at(self, frame: FrameType) -> Function:
@@ -249,16 +266,15 @@ class Patches:
 
     def remove(self) -> None:
         """Undo `install`."""
-        _offsets.clear()
-        _placed.clear()
-        leave_places()
-        for _, method in self._methods:
-            method.clear()
-        _codes.clear()
-        for module, plain, watched in self._classes or ():
-            if type(module) is watched:
-                module.__class__ = plain
-        self._registry.undo()
+        with ExitStack() as rest:  # all of it, whatever a part raises; the last first
+            for clear in (_codes.clear, leave_places, _placed.clear, _offsets.clear):
+                rest.callback(clear)
+            for _, method in self._methods:
+                rest.callback(method.clear)
+            rest.callback(self._registry.undo)
+            for module, plain, watched in self._classes or ():
+                if type(module) is watched:
+                    rest.callback(setattr, module, "__class__", plain)
 
 
 def _module_class(

@@ -36,7 +36,8 @@ def look_up(
 ) -> Any:
     """Return what stands at a dotted path of torch, or `otherwise`.
 
-    `without` names what a recording lacks then. `check` tries the value; what it raises means that it has changed.
+    `without` names what a recording lacks then, "" if nothing. `check` tries the value; what it raises means that it
+    has changed.
     """
     names[path] = without
     try:
@@ -74,9 +75,10 @@ def part(path: str, without: str) -> Iterator[None]:
 
 
 def lack(path: str, without: str, error: Exception) -> None:
-    """Note a name that cannot be used."""
+    """Note a name that cannot be used; nothing if a recording is whole `without` it."""
     log.debug("%s cannot be used", path, exc_info=error)
-    _missing.setdefault(path, without)
+    if without:
+        _missing.setdefault(path, without)
 
 
 def missing() -> dict[str, str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import os
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -86,6 +87,30 @@ def named(path: str, number: int | None) -> str:
         return path
     root, extension = os.path.splitext(path)
     return f"{root}.rank{number}{extension}"
+
+
+Files = dict[
+    str, tuple[int, int]
+]  # by name: what tells one contents from another, inode and time of the change
+
+
+def files(path: str) -> Files:
+    """The recordings of ranks that are named after a path.
+
+    >>> files("/nowhere/net.sqlite")
+    {}
+    """
+    root, extension = os.path.splitext(path)
+    folder, stem = os.path.split(root)
+    mine = re.compile(re.escape(f"{stem}.rank") + r"\d+(?:\.\d+)?" + re.escape(extension) + r"\Z")
+    found = {}
+    with suppress(OSError), os.scandir(folder or ".") as entries:
+        for entry in entries:
+            if mine.match(entry.name):
+                with suppress(OSError):
+                    status = entry.stat()
+                    found[entry.name] = status.st_ino, status.st_mtime_ns
+    return found
 
 
 def is_child() -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pyprof run SCRIPT [ARGS]`: run a script as `python SCRIPT ARGS` would, recorded.
+"""`pyprof run SCRIPT [ARGS]`: run a script as `python SCRIPT ARGS` would, recorded; `-` is a script on stdin.
 
 The whole run is recorded, up to a number of events, unless the command line names a part of it (`plan.py`) or the
 script opens a window of its own (torch.cuda.profiler.start and stop, pyprof.profile, pyprof.start). Its exit code, its
@@ -20,11 +20,13 @@ from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 from typing import Any
 
-from pyprof.capture import ranks, window
+from pyprof.capture import private, ranks, window
 from pyprof.capture.options import Given
 from pyprof.capture.plan import Plan
 from pyprof.capture.stacks import ENDS
 from pyprof.errors import CaptureError, UsageError
+
+_SHOWN = 4  # files of ranks that are named
 
 
 def run(
@@ -37,19 +39,35 @@ def run(
     module: bool = False,
 ) -> int:
     """Run a script, or a `module` as python -m does, under capture. Returns the exit code of python."""
+    if reason := private.unsupported():
+        raise CaptureError(reason)
+    whole = os.path.abspath(output)
+    earlier = ranks.files(whole)
     with as_main(script, args, module) as execute:
         window.init_only()
         window.record_run(output, max_events, plan, more)
         if plan is None:
-            os.environ[ranks.OUTPUT_OF_RUN] = os.path.abspath(output)
+            os.environ[ranks.OUTPUT_OF_RUN] = whole
         try:
             return execute()
         finally:
             try:
-                if window.finish() is None and not window.recorded():
-                    print(f"pyprof: {script} opened no window, nothing was recorded.", file=sys.stderr)
+                _finish(script, whole, earlier)
             finally:
                 os.environ.pop(ranks.OUTPUT_OF_RUN, None)
+
+
+def _finish(script: str, output: str, earlier: ranks.Files) -> None:
+    """End the recording. A process that only started ranks has nothing to write: their files are named instead."""
+    found = ranks.files(output) if ranks.rank() is None else {}
+    written = sorted(name for name, state in found.items() if earlier.get(name) != state)
+    if not (written and window.leave_out_empty()) and window.finish() is None and not window.recorded():
+        print(f"pyprof: {script} opened no window, nothing was recorded.", file=sys.stderr)
+    if written:
+        shown = ", ".join(written[:_SHOWN]) + (
+            f" and {more} more" if (more := len(written) - _SHOWN) > 0 else ""
+        )
+        print(f"pyprof: the script's ranks were recorded in {shown}.", file=sys.stderr)
 
 
 @contextmanager
@@ -64,10 +82,13 @@ def as_main(script: str, args: list[str], module: bool = False) -> Iterator[Call
         sys.argv = [path, *args]
         more = dict(__spec__=spec, __package__=spec.parent, __loader__=spec.loader, __cached__=spec.cached)
     else:
-        path = os.path.abspath(script)  # as python names a script to itself and in tracebacks
+        stdin = script == "-"
+        path = (
+            "<stdin>" if stdin else os.path.abspath(script)
+        )  # as python names it to itself and in tracebacks
         code = _compile(script, path)
         sys.argv = [script, *args]
-        sys.path[0] = os.path.dirname(path)
+        sys.path[0] = "" if stdin else os.path.dirname(path)
         more = dict(__cached__=None)
     main.__dict__.update(__file__=path, __builtins__=builtins, **more)
     replaced = sys.modules["__main__"]
@@ -80,7 +101,7 @@ def as_main(script: str, args: list[str], module: bool = False) -> Iterator[Call
 
 def _compile(script: str, path: str) -> CodeType:
     try:
-        with open(script, "rb") as file:
+        with open(script if script != "-" else 0, "rb", closefd=script != "-") as file:
             source = file.read()
     except OSError as error:
         raise UsageError(f"{script}: cannot be read ({error.strerror}). Name a Python script.") from error

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pyprof.capture import DEFAULT_MAX_EVENTS, window
+from pyprof.capture.faults import contained
 from pyprof.capture.options import Given, options
 from pyprof.capture.session import Session
 from pyprof.capture.window import control
@@ -50,12 +51,16 @@ class profile:
         self._session: Session | None = None
 
     def __enter__(self) -> profile:
+        self._enter()
+        return self
+
+    @contained
+    def _enter(self) -> None:
         self.number = self._window = 0
         if not window.passed_over():
             window.choose_window()
             window.init_only()
             self._begin()
-        return self
 
     def _begin(self) -> None:
         """Wait for the next window, or open it."""
@@ -67,6 +72,7 @@ class profile:
         if not self.wait or (background and session.output is None):
             session.open()
 
+    @contained
     def step(self) -> None:
         """Mark the end of a step."""
         if control.plan is not None:
@@ -91,6 +97,7 @@ class profile:
                 control.interrupt()
                 self._begin()
 
+    @contained
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from time import time_ns
 
 from pyprof import place
@@ -20,12 +19,14 @@ from pyprof.capture import (
     hooks,
     modules,
     parameters,
+    private,
 )
 from pyprof.capture.collectors import nvtx
 from pyprof.capture.collectors.device import KERNEL
 from pyprof.capture.collectors.kineto import Kineto, stranded
 from pyprof.capture.collectors.layer import Layer
 from pyprof.capture.extras import Extras
+from pyprof.capture.faults import contained, guarded
 from pyprof.capture.gathered import Gathered
 from pyprof.capture.options import NOTHING, Options
 from pyprof.capture.patch import Patches, Registry
@@ -41,6 +42,7 @@ _READ_EVENTS = 50_000
 _FIRST_CALLS = 4_000  # calls of a thread before their number is known
 _patches = Patches()
 _emitting_patches = Patches(emitting)
+_current: Session | None = None  # the last one that opened a window
 
 
 class Session:
@@ -85,22 +87,34 @@ class Session:
         self._extras.clear()
         facts.clear()
 
+    @contained
     @held()
     def open(self) -> None:
-        """Open a window; nothing if it is open."""
+        """Open a window; nothing if it is open. What fails is left out of the recording, or is all of it."""
         if self._open:
             return
+        try:
+            self._begin()
+        except Exception as error:
+            self._lose(error)
+            self._stop()
+
+    def _begin(self) -> None:
+        global _current
+        if _current is not None and _current._open:  # an earlier window that could not be closed
+            _current._stop()
+        _current = self
         self._open = True
         recorder.clear()
         recorder.ranges = nvtx.plan.writer
         self._patches = _patches if recorder.ranges is None else _emitting_patches
         if self.output is not None or recorder.ranges is not None:
-            self._patches.install()
-            modules.install(self._registry)
-            parameters.install()
+            guarded(self._patches.install)
+            guarded(modules.install, self._registry)
+            guarded(parameters.install)
         if self.output is None:
             if self._emit_nvtx is not None:
-                self._emit_nvtx.start()
+                guarded(self._emit_nvtx.start)
             recorder.counting = recorder.keeping = False
             recorder.active = recorder.ranges is not None
             return
@@ -111,20 +125,26 @@ class Session:
         if not self.operators_given_up:
             try:
                 self._kineto.start()
-            except RuntimeError as error:
+            except Exception as error:
                 self.operators_given_up = True
                 print(
                     f"pyprof: torch's profiler does not start ({error}); call sites are recorded.",
                     file=sys.stderr,
                 )
-        self._extras.start()
+        guarded(self._extras.start)
         self._gathered.begin()
         recorder.excess, recorder.limit = 0, 6 * min(_FIRST_CALLS, max(self.max_events // 8, 1))
         recorder.on_full = self._count
         recorder.active = recorder.keeping = True
         recorder.counting = False
-        compiling.install()
+        guarded(compiling.install)
+        private.say()
 
+    def _lose(self, error: Exception) -> None:
+        """Keep a fault for `write`, which says that the recording is lost. Its frames would keep tensors."""
+        self._fault = self._fault or error.with_traceback(None)
+
+    @contained
     @held()
     def close(self) -> None:
         """Close the window and keep what it recorded. What goes wrong is raised by `write`, not into the program."""
@@ -138,9 +158,11 @@ class Session:
             else:
                 self._keep()
         except Exception as error:
-            self._fault = error.with_traceback(None)  # frames keep tensors
-        recorder.clear()
-        self._kineto.clear()
+            self._lose(error)
+        finally:
+            recorder.clear()
+            self._kineto.clear()
+            private.say()
 
     def _keep(self) -> None:
         self._device.keep()
@@ -152,19 +174,22 @@ class Session:
             recorder.drop(f"calls after the first {self.max_events} events", recorder.excess)
         self._gathered.drop(recorder.lost)
 
+    @contained
     @held()
     def discard(self) -> None:
         """Close the window and forget everything so far."""
         if self._open:
-            with suppress(Exception):  # of reading what is not wanted
-                self._stop()
+            self._stop()
         recorder.clear()
         self._device.forget()
         self._kineto.clear()
         self._reset()
 
+    @contained
     def forget(self) -> None:
         """After the file is written: keep nothing of the program."""
+        if self._open:  # what should have closed it did not
+            self._stop()
         if recorder.forget() and nvtx.plan.writer is not None:
             nvtx.plan.writer.forget()
         modules.forget()
@@ -175,27 +200,30 @@ class Session:
         """In a forked child: be quiet. The profiler belongs to the parent and is not touched."""
         recorder.active = recorder.keeping = False
         recorder.ranges = None
-        self._extras.stop()
+        guarded(self._extras.stop)
         self._unpatch()
         recorder.clear()
 
     def _stop(self) -> None:
+        """Take everything back, whatever fails on the way."""
         self._open = False
         recorder.active = recorder.keeping = recorder.counting = False
         recorder.ranges = None
-        self._extras.stop()
+        guarded(self._extras.stop)
         if self._emit_nvtx is not None:
-            self._emit_nvtx.stop()
+            guarded(self._emit_nvtx.stop)
         self._unpatch()
-        self._kineto.stop()
-        self._device.stop()
+        try:
+            self._kineto.stop()
+        except Exception as error:  # whose operators are those of the whole recording
+            self._lose(error)
+        guarded(self._device.stop)
 
     def _unpatch(self) -> None:
-        self._registry.undo()
-        self._patches.remove()
-        parameters.remove()
-        compiling.remove()
+        for undo in (self._registry.undo, self._patches.remove, parameters.remove, compiling.remove):
+            guarded(undo)
 
+    @contained
     def step(self) -> None:
         """The program marks the end of a step."""
         self.mark()
@@ -212,6 +240,7 @@ class Session:
         """What was marked before the last mark was no step: that one began with the window."""
         self._gathered.forget_steps()
 
+    @contained
     @held()
     def give_way(self) -> None:
         """The user's own torch.profiler begins: its trace must be whole, so we keep to the sites."""
@@ -241,7 +270,7 @@ class Session:
             try:
                 self._read()
             except Exception as error:
-                self._fault = error.with_traceback(None)  # frames keep tensors
+                self._lose(error)
                 recorder.active, recorder.keeping = recorder.ranges is not None, False
             finally:
                 self.reading = False
@@ -264,6 +293,18 @@ class Session:
         per_call = events / max(calls, 1)
         more = int(min(self.max_events - events + 1, _READ_EVENTS) / per_call)
         recorder.limit += 6 * max(more, 1)
+
+    @property
+    def empty(self) -> bool:
+        """Whether the windows so far recorded no event. False if something went wrong, which `write` says."""
+        gathered = self._gathered
+        found = gathered.calls or gathered.operators or gathered.ranges or self._device.records.count(KERNEL)
+        return not (found or self._fault)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a window is open."""
+        return self._open
 
     @property
     def emits_operators(self) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import NamedTuple
 
+from pyprof.capture import cells
 from pyprof.marker import user_frames
 
 LARGEST, MOST = 1 << 20, 1 << 24  # characters of one file, and of all
@@ -43,5 +44,5 @@ def read(paths: Iterable[str]) -> tuple[list[Source], int]:
             left_out += 1
             continue
         total += len(text)
-        out.append(Source(path, digest, text))
+        out.append(Source(cells.name(path), digest, text))
     return out, left_out

@@ -17,6 +17,7 @@ import threading
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+from pyprof.capture import cells
 from pyprof.capture.private import look_up, never
 
 Frame = tuple[CodeType, int]
@@ -143,7 +144,7 @@ class Stacks:
         return [*self.context_trace(context), *(self.text(frame) for frame in reversed(frames))]
 
     def files(self) -> set[str]:
-        """The files that the traces so far name."""
+        """The files that the traces so far name, as Python knows them."""
         return set(self._files)
 
     def context_trace(self, context: int) -> list[str]:
@@ -156,11 +157,13 @@ class Stacks:
         return [text for part in reversed(parts) for text in part]
 
     def text(self, frame: Frame) -> str:
-        """`path:line` of the instruction that the frame was executing."""
+        """`path:line` of the instruction that the frame was executing; `In [2]:1` in a cell of a notebook."""
         code, instruction = frame
         text = self._texts.get((id(code), instruction))
         if text is None:
-            text = self._texts[id(code), instruction] = f"{code.co_filename}:{_line(code, instruction)}"
+            text = self._texts[id(code), instruction] = (
+                f"{cells.name(code.co_filename)}:{_line(code, instruction)}"
+            )
             self._files.add(code.co_filename)
         return text
 

@@ -20,8 +20,18 @@ import torch
 
 from pyprof.capture.private import look_up
 
-_NN = look_up("torch._C._nn", "calls of functions that were imported from torch.nn.functional by name")
-_VF = look_up("torch._VF", "calls of LSTM, GRU and RNN modules")
+
+def _check_module(value: Any) -> None:
+    if not isinstance(value, ModuleType):
+        raise TypeError("is not a module")
+
+
+_NN = look_up(
+    "torch._C._nn",
+    "calls of functions that were imported from torch.nn.functional by name",
+    check=_check_module,
+)
+_VF = look_up("torch._VF", "calls of LSTM, GRU and RNN modules", check=_check_module)
 _FUNCTIONS = look_up("torch._C._VariableFunctions", "calls of functions of torch that make tensors")
 
 
@@ -61,6 +71,7 @@ PRIVATE = {
     "_scaled_mm": "float8 matrix product",
     "_int_mm": "int8 matrix product",
     "_weight_int": "products with int4 and int8 weights",
+    "_has_compatible_shallow_copy_type": "what moving or casting a module asks of each parameter",
     "_grouped_mm": "mixture of experts",
     "_scaled_grouped_mm": "mixture of experts",
 }
@@ -84,10 +95,17 @@ COLLECTIVES = (
 RNN = ("lstm", "lstm_cell", "gru", "gru_cell", "rnn_tanh", "rnn_tanh_cell", "rnn_relu", "rnn_relu_cell")
 
 _PREDICATE = "answers from the tensor's description, runs no kernel"
-_HOST = "brings a value to the host: seen as the operator aten::item or a copy"
+_HOST = "not how today's programs ask for a value, or runs no operator"
 _PROTOCOL = "part of Python's object protocol"
 _HOOK = "registers something for later"
 _NEVER_CALLED = "does not run an operator of its own"
+
+# What brings values of a tensor to the host, and so waits for a GPU: each is a call, with its line. Inside a recorded
+# call they are part of it. `cpu` and `to` are methods like others.
+HOST = (
+    "item", "tolist", "numpy", "is_nonzero", "__bool__", "__int__", "__float__", "__complex__", "__index__",
+    "__array__", "__contains__",
+)  # fmt: skip
 
 # Name -> why it is not seen as a call, in every namespace.
 SKIPPED: dict[str, str] = {
@@ -98,8 +116,7 @@ SKIPPED: dict[str, str] = {
          "q_per_channel_scales", "q_per_channel_zero_points", "result_type", "can_cast", "promote_types",
          "_nested_tensor_size"), _PREDICATE),
     **dict.fromkeys(
-        ("item", "tolist", "numpy", "__bool__", "__nonzero__", "__int__", "__float__", "__complex__", "__index__",
-         "__long__", "__array__", "__array_wrap__", "__dlpack__", "__dlpack_device__", "__contains__"), _HOST),
+        ("__nonzero__", "__long__", "__array_wrap__", "__dlpack__", "__dlpack_device__"), _HOST),
     **dict.fromkeys(
         ("__repr__", "__str__", "__format__", "__hash__", "__len__", "__iter__", "__reduce__", "__reduce_ex__",
          "__deepcopy__", "__copy__", "__setstate__", "__getstate__", "__dir__", "__torch_function__",
@@ -120,6 +137,8 @@ def reason_skipped(name: str) -> str | None:
     """Why a name is not seen as a call, None if it is."""
     if name in SKIPPED:
         return SKIPPED[name]
+    if name in HOST:
+        return None
     if name.startswith(("is_", "sym_")):
         return _PREDICATE
     if name.startswith("_") and not (name.startswith("__") and name.endswith("__")):
@@ -195,5 +214,5 @@ def _overridable(owner: Any) -> list[str]:
         if name != "__get__"
     ]
     if owner is torch.Tensor:
-        names += [name for name in _MORE_METHODS if hasattr(torch.Tensor, name)]
+        names += [name for name in (*_MORE_METHODS, *HOST) if hasattr(torch.Tensor, name)]
     return names

@@ -8,9 +8,11 @@ object says that this one is not for it; what is called from there is looked at 
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, ModuleType
+from typing import Any
 
 from pyprof.capture.private import look_up
 
@@ -38,17 +40,16 @@ def _skipping() -> Callable[[CodeType], object] | None:
     frames = "torch._C._dynamo.eval_frame"
     older = look_up(f"{frames}.skip_code", "")  # the only way before torch 2.7
     without = "" if older is not None else "compiled code without frames of PyProf in between"
-    set_strategy = look_up(f"{frames}.set_code_exec_strategy", without)
     action = look_up(f"{frames}._FrameAction", without)
-    strategy = look_up(
-        f"{frames}._FrameExecStrategy",
-        without,
-        check=lambda make: action and make(action.SKIP, action.DEFAULT),
+    strategy = look_up(f"{frames}._FrameExecStrategy", without)
+
+    def mark_one(set_strategy: Any, code: CodeType) -> None:
+        set_strategy(code, strategy(action.SKIP, action.DEFAULT))
+
+    newer = look_up(
+        f"{frames}.set_code_exec_strategy", without, check=lambda value: mark_one(value, _skipping.__code__)
     )
-    if None in (set_strategy, action, strategy):
-        return older  # type: ignore[no-any-return]
-    this_one = strategy(action.SKIP, action.DEFAULT)
-    return lambda code: set_strategy(code, this_one)
+    return older if newer is None else functools.partial(mark_one, newer)
 
 
 _skip = _skipping()

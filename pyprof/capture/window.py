@@ -20,8 +20,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, callsites, hooks, ranks, terminate
+from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, callsites, hooks, private, ranks, terminate
 from pyprof.capture.collectors import nvtx as ranges
+from pyprof.capture.faults import contained, guarded
 from pyprof.capture.options import Given, Options, merged, options
 from pyprof.capture.patch import Registry, unwrap_all
 from pyprof.capture.plan import Plan
@@ -42,7 +43,7 @@ _NO_RANGES = (
 )
 _HINT = (
     "pyprof: nothing was recorded. Record with `pyprof run SCRIPT`, with `pyprof.profile()` around the loop, "
-    "or with `pyprof.init(output=FILE)`."
+    "with `pyprof.init(output=FILE)`, or with `torch.cuda.profiler.start()` and `stop()` after `pyprof.init()`."
 )
 
 
@@ -53,11 +54,13 @@ class Control:
         self.hooks: Registry | None = None
         self.session: Session | None = None
         self.ranges: Session | None = None  # the window of `init` that writes NVTX ranges alone
+        self.start_failed = False  # `start` met a fault, which it has told: `stop` has nothing to end
         self.whole_run = False  # the session is not the script's own: torch.cuda.profiler may narrow it
         self.implicit = False  # and has not done so yet
         self.plan: Plan | None = None  # of the command line: the script's own windows are passed over
         self.passed_over = False  # one of them, and a line on stderr said so
         self.output = DEFAULT_OUTPUT
+        self.max_events = DEFAULT_MAX_EVENTS
         self.written: set[str] = set()  # files of this run, whole paths
         self.said: set[str] = set()
         self.more: Given = {}  # what `init` and the command line asked for
@@ -73,7 +76,11 @@ class Control:
 
     def recording(self) -> bool:
         session = self.session
-        return session is not None and (session.output is not None or session.emits_operators)
+        if session is not None and (session.output is not None or session.emits_operators):
+            return True
+        return (
+            not ranges.attached()
+        )  # ranges that no tool reads would only keep our window from torch's profiler
 
     def background(self) -> bool:
         """Whether the open window is the one of `init`, which gives way to any other."""
@@ -93,10 +100,15 @@ class Control:
             self.session.close()
             self.session = self.ranges = None
 
+    @contained
     def cuda_profiler(self, start: bool) -> None:
-        """The script's own window replaces the whole run; several windows go to one file."""
+        """A window of the script, which replaces the whole run if that is recorded; all of them go to one file."""
+        if os.getpid() != self.pid:
+            return
+        if start and (self.session is None or self.background()):
+            _record_windows()
         session = self.session
-        if session is None or not self.whole_run or os.getpid() != self.pid:
+        if session is None or not self.whole_run:
             return
         if start:
             if self.implicit:
@@ -106,6 +118,7 @@ class Control:
         elif not self.implicit:  # a stop without a start is none
             session.close()
 
+    @contained
     def user_profiler(self, running: bool) -> None:
         if running and self.session is not None:
             self.session.give_way()
@@ -121,6 +134,7 @@ def _session(output: str | None, *arguments: Any, **more: Any) -> Session:
 control = Control()
 
 
+@contained
 def init(
     output: str | None = None,
     max_events: int = DEFAULT_MAX_EVENTS,
@@ -134,6 +148,8 @@ def init(
     nothing, except that it may begin such a recording, name another `nvtx` or add options.
     """
     control.choose(more)
+    if max_events != DEFAULT_MAX_EVENTS:
+        control.max_events = max_events
     if control.hooks is None or nvtx is not None:
         _configure(nvtx)
     _install()
@@ -162,16 +178,19 @@ def _configure(nvtx: str | None) -> None:
 def _install() -> None:
     if os.getpid() != control.pid:  # forked before there was anything to follow
         _forget()
+    if ranks.imports_script():  # a worker that fails before it runs anything: its hint is the parent's
+        control.recorded = True
     if control.hooks is None:
         control.hooks = Registry()
-        hooks.install(control.hooks, control)
-        ranks.install(control.hooks)
         if not control.at_exit:
             control.at_exit = True
             atexit.register(_at_exit)
             os.register_at_fork(after_in_child=_forget)
+        guarded(hooks.install, control.hooks, control)
+        guarded(ranks.install, control.hooks)
 
 
+@contained
 def record_run(
     output: str, max_events: int = DEFAULT_MAX_EVENTS, plan: Plan | None = None, more: Given | None = None
 ) -> None:
@@ -194,6 +213,26 @@ def record_run(
         plan.begin(session, finish)
 
 
+def _record_windows() -> None:
+    """After `init` alone: what the script records between torch.cuda.profiler.start and stop goes to one file.
+
+    It is written when the program ends. Under a tool the ranges of `init` are all that is wanted.
+    """
+    unwanted = control.plan is not None or recorder.observer is not None or ranks.imports_script()
+    if unwanted or ranges.plan.tool is not None:
+        return
+    if ranks.is_child():
+        multiprocessing.util.Finalize(None, _at_exit, exitpriority=0)
+    control.interrupt()
+    session = new_session(None, control.max_events)
+    if session.output is None:  # no file can be written, which has been said
+        control.resume()
+        return
+    session.for_rank = ranks.is_child()
+    control.session, control.whole_run, control.implicit = session, True, False
+    terminate.install(lambda: finish(last=True))
+
+
 def new_session(
     output: str | None, max_events: int, number: int = 0, chosen: Options | None = None
 ) -> Session:
@@ -208,6 +247,10 @@ def new_session(
         control.recorded = True
         return _session(None, operators=True)
     if ranks.imports_script():
+        return _session(None)
+    if reason := private.unsupported():
+        control.recorded = True
+        _say_once(f"nothing is recorded: {reason}")
         return _session(None)
     try:
         session = _session(output or control.output, max_events, options=chosen or options(control.more))
@@ -225,6 +268,7 @@ def _say_once(sentence: str) -> None:
         print(f"pyprof: {sentence}", file=sys.stderr)
 
 
+@contained
 def finish(last: bool = False) -> str | None:
     """End the recording, if there is one, and write its file. Returns the file's name.
 
@@ -232,7 +276,7 @@ def finish(last: bool = False) -> str | None:
     go on, unless it is the `last`.
     """
     if control.plan is not None:
-        control.plan.end()
+        guarded(control.plan.end)
     if last:
         control.until_exit = False
     elif control.background():
@@ -240,8 +284,8 @@ def finish(last: bool = False) -> str | None:
     try:
         return _finish()
     finally:
-        terminate.remove()
-        control.resume()
+        guarded(terminate.remove)
+        guarded(control.resume)
 
 
 @held()
@@ -262,6 +306,22 @@ def _finish() -> str | None:
     finally:
         session.forget()
     return None
+
+
+def leave_out_empty() -> bool:
+    """End the recording of the whole run without a file, if there is nothing in it. Returns whether."""
+    session = control.session
+    if session is None or not control.whole_run:
+        return False
+    session.close()
+    if not session.empty:
+        return False
+    control.session, control.whole_run, control.implicit = None, False, False
+    control.recorded = True  # by the ranks: no hint
+    session.discard()
+    session.forget()
+    terminate.remove()
+    return True
 
 
 def _write(session: Session) -> str | None:
@@ -305,21 +365,20 @@ def _file_name(session: Session, output: str) -> str:
 def shutdown() -> None:
     """Stop recording and put everything back as it was before `init`."""
     finish(last=True)
-    terminate.remove()
-    unwrap_all()
-    ranges.plan.reset()
-    ranks.forget()
+    for undo in (terminate.remove, unwrap_all, ranges.plan.reset, ranks.forget):
+        guarded(undo)
     kineto = sys.modules.get("pyprof.capture.collectors.kineto")
     if kineto is not None:
-        kineto.stranded.end()
-    control.more, control.output = {}, DEFAULT_OUTPUT
+        guarded(kineto.stranded.end)
+    control.more, control.output, control.max_events = {}, DEFAULT_OUTPUT, DEFAULT_MAX_EVENTS
     control.plan, control.passed_over = None, False
     control.said.clear()
     if control.hooks is not None:
-        control.hooks.undo()
+        guarded(control.hooks.undo)
         control.hooks = None
 
 
+@contained
 def start(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS, **more: Unpack[Given]) -> None:
     """Begin to record; `stop` writes the file. Raises CaptureError while another window is open.
 
@@ -330,26 +389,33 @@ def start(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS, **mor
     if passed_over():
         return
     choose_window()
+    control.start_failed = True  # until it has not
     init_only()
     control.session = new_session(output, max_events, chosen=chosen)
     control.session.open()
+    control.start_failed = False
 
 
 def stop() -> str:
     """End the recording of `start` and write its file. Returns the file's name, "" under a tool that has it instead."""
     if control.plan is not None or recorder.observer is not None:
         return control.output
+    failed, control.start_failed = control.start_failed, False
     if control.session is None or control.background():
+        if failed:
+            return ""
         raise CaptureError("PyProf is not recording: call pyprof.start() first.")
     return finish() or ""
 
 
+@contained
 def step() -> None:
     """Mark the end of a step of the training loop. Without a recording it does nothing."""
     if control.session is not None and os.getpid() == control.pid:
         control.session.step()
 
 
+@contained
 def init_only() -> None:
     """`init` without the window that it may open."""
     if control.hooks is None:
@@ -370,7 +436,16 @@ def passed_over() -> bool:
 
 
 def choose_window() -> None:
-    """The script opens a window of its own: what was recorded of the whole run so far is dropped."""
+    """The script opens a window of its own: what was recorded of the whole run so far is dropped.
+
+    Windows of torch.cuda.profiler that are closed have a file of their own, which is written now.
+    """
+    if (
+        control.whole_run
+        and control.session is not None
+        and not (control.implicit or control.session.is_open)
+    ):
+        finish()
     control.interrupt()
     if control.session is None:
         return
@@ -382,6 +457,7 @@ def choose_window() -> None:
     control.session, control.whole_run, control.implicit = None, False, False
 
 
+@contained
 def _at_exit() -> None:
     if os.getpid() != control.pid:
         return
@@ -397,6 +473,7 @@ def _at_exit() -> None:
         print(_HINT, file=sys.stderr)
 
 
+@contained
 def _forget() -> None:
     """In a forked child: a worker records nothing and says nothing."""
     if control.session is not None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from pyprof.db.partition import Union
 from pyprof.db.store import Store
-from pyprof.model import KERNEL, MEMCPY, MEMSET, Bools, Column, Ints
+from pyprof.model import KERNEL, MEMCPY, MEMSET, NO_PHASE, Bools, Column, Ints
 from pyprof.parse.paths import is_step
 
 _MASK = (1 << 40) - 1
@@ -72,6 +72,17 @@ class Activity:
             f"select event, range from replayed where {self._mine.replace('id', 'event')} order by event"
         )
         return np.searchsorted(self.id, found["event"].values), found["range"].values
+
+    def phases(self, gpu: bool) -> tuple[Ints, Ints, Ints]:
+        """Phase (`model.PHASES`), start and end of each GPU event, or of each operator event, by their starts."""
+        found = self.store.columns(
+            f"""select coalesce(site.phase, {NO_PHASE}) as phase, start, coalesce(total, dur) as length
+                from event left join site on site.id = event.site
+                where event.{self._mine.replace("and id", "and event.id")} and kind {"<" if gpu else "="} 3
+                order by start"""
+        )
+        start = found["start"].values
+        return found["phase"].values, start, start + found["length"].values
 
     @cached_property
     def kernel(self) -> Bools:

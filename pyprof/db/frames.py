@@ -18,6 +18,7 @@ from pyprof.db.aggregate import Aggregation, frame
 from pyprof.db.ledger import ledger
 from pyprof.db.source import Source
 from pyprof.db.store import Store
+from pyprof.marker import caller
 from pyprof.model import DIRECTIONS, KINDS, PHASES, Column, Ints
 
 _BASES = ("formula", "view", "default", "unknown")
@@ -72,6 +73,7 @@ def kernels(store: Store, aggregation: Aggregation) -> pd.DataFrame:
         "launch": integer(found["launch"]),
         "launch_dur": integer(found["launch_dur"]),
         "full_name": category(found["name"].values, {i: row[0] for i, row in enumerate(names)}),
+        "caller": category(site, {i: _caller(stacks.get(row[3])) for i, row in enumerate(sites)}),
     }  # fmt: skip
     return pd.DataFrame(out, index=pd.Index(found["id"].values, name="id"))
 
@@ -83,8 +85,9 @@ def ops(store: Store, aggregation: Aggregation) -> pd.DataFrame:
            from op order by id"""
     )
     operators = store.rows(
-        "select op_id, name, type, direction, phase, module, dtype, shapes from operator order by id"
+        "select op_id, name, type, direction, phase, module, dtype, shapes, stack from operator order by id"
     )
+    stacks = dict(store.rows("select id, frames from stack"))
     operator = found["operator"].values
     keys = ("op_id", "name", "type", "direction", "phase", "module", "dtype", "shapes")
     texts: dict[str, Any] = {}
@@ -108,6 +111,8 @@ def ops(store: Store, aggregation: Aggregation) -> pd.DataFrame:
             "overhead": overhead,
             **{name: integer(found[name]) for name in more},
             "step": steps_of(store, aggregation, found["id"].values, "op"),
+            "source": category(operator, {i: _last(stacks.get(row[8])) for i, row in enumerate(operators)}),
+            "caller": category(operator, {i: _caller(stacks.get(row[8])) for i, row in enumerate(operators)}),
         },
         index=pd.Index(found["id"].values, name="id"),
     )  # fmt: skip
@@ -225,3 +230,7 @@ def device_names(column: Column, kind: Ints) -> Any:
 
 def _last(frames: str | None) -> str | None:
     return frames.rpartition("\n")[2] or None if frames else None
+
+
+def _caller(frames: str | None) -> str | None:
+    return caller(tuple(frames.split("\n"))) if frames else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pyprof report NAME FILE`, `pyprof diff BASE OTHER` and `pyprof save FILE -o DB`: DLProf's engine under our names.
+"""`pyprof report [NAME] FILE`, `pyprof diff BASE OTHER` and `pyprof save FILE -o DB`: DLProf's engine under our names.
 
 A report goes to stdout, or to a file that is there whole or not at all. The file that is read is never changed: an
 aggregation that a database does not have is made in a temporary copy, `pyprof save` keeps it.
@@ -27,7 +27,7 @@ _BINARY = ("parquet",)
 
 def report(argv: Sequence[str] | None = None) -> int:
     """`pyprof report`; returns the exit code."""
-    return _guarded("report", lambda: _report(_report_parser().parse_args(argv)))
+    return _guarded("report", lambda: _report(_report_parser().parse_intermixed_args(argv)))
 
 
 def diff(argv: Sequence[str] | None = None) -> int:
@@ -69,7 +69,9 @@ def _report_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="pyprof report", description="Example: pyprof report op_type net.sqlite --format csv"
     )
-    parser.add_argument("name", help="report, as in docs/reports.md: summary, op_type, kernel ...")
+    parser.add_argument(
+        "name", nargs="?", help="report, as in docs/reports.md: op_type, kernel ...; without one: an overview"
+    )
     parser.add_argument(
         "file", help="recording of pyprof, nsys or nvprof, a folder of them, or a profile database"
     )
@@ -136,8 +138,11 @@ def _wanted(arguments: argparse.Namespace) -> engine.Wanted:
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    chosen = {name: getattr(arguments, name) for name in _options()}
-    found = find(arguments.name, **{name: value for name, value in chosen.items() if value is not None})
+    chosen = {name: value for name in _options() if (value := getattr(arguments, name)) is not None}
+    if arguments.name is None:
+        _overview(arguments, chosen)
+        return
+    found = find(arguments.name, **chosen)
     _writable(found, arguments)  # a format that is not there is told first
     wanted = _wanted(arguments)
     stages = Stages(MINIMAL, "pyprof report")
@@ -145,6 +150,27 @@ def _report(arguments: argparse.Namespace) -> None:
         engine.Input(arguments.file, stages.told), wanted, arguments.worker
     ) as source:  # fmt: skip
         _shown(found, source, arguments)
+
+
+def _overview(arguments: argparse.Namespace, chosen: dict[str, str]) -> None:
+    """Print the overview. Raises UsageError for a report's option, and for a report without a file."""
+    file = arguments.file
+    if not os.path.lexists(file) and any(one.name == file for one in every()):
+        raise UsageError(f"report {file!r} needs a file: pyprof report {file} net.sqlite.")
+    if chosen or arguments.format != "table" or arguments.o is not None:
+        raise UsageError(
+            "the overview has no options of a report; name a report: pyprof report op_type FILE."
+        )
+    from pyprof.overview.figures import figures
+    from pyprof.overview.lines import lines
+    from pyprof.overview.screen import columns
+
+    stages, out = Stages(MINIMAL, "pyprof report"), sys.stdout
+    with stages.stage("reading"), engine.opened(
+        engine.Input(file, stages.told), _wanted(arguments), arguments.worker
+    ) as source:  # fmt: skip
+        found = figures(source)
+    print("\n".join(lines(found, columns(out), out.encoding or "utf-8", file)), flush=True)
 
 
 def _writable(found: Report, arguments: argparse.Namespace) -> None:

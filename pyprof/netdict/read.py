@@ -46,6 +46,7 @@ _PATTERNS = {
     "seqMarker": _STRINGS, "seqId": _INTEGERS, "altSeqId": _INTEGERS, "dir": rf"(?:{_STRING}|None)", "mod": _STRINGS,
     "op": _STRINGS, "device": r"(?:\d{1,9}|None|'cpu')", "grid": _TRIPLE, "block": _TRIPLE, "kLongName": _STRING,
     "module": rf"(?:{_STRING}|None)", "phase": _STRING, "kind": _STRING,
+    "caller": rf"(?:{_STRING}|None)",
 }  # fmt: skip
 # Our own lines: every key in its place. Quoted text is matched as a whole, so no text can pose as a key.
 _LINE = re.compile(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.marker import is_event, with_call_id
+from pyprof.marker import caller, is_event, with_call_id
 from pyprof.model import BPROP, DIRECTIONS, FPROP, KINDS, OPERATOR, PHASES, Column, Ints, Rows
 from pyprof.netdict.keys import KEYS
 
@@ -157,6 +157,7 @@ def _template(rows: Rows, name: int, site_code: int, kind: int, style: _Style) -
         "dir": direction, "mod": constant(site.mods), "op": constant(site.ops), "kLongName": constant(rows.names[name]),
         "module": constant(site.module) if site.module else style.none, "phase": constant(PHASES[site.phase]),
         "kind": constant(KINDS[kind]),
+        "caller": style.none if (line := caller(site.trace)) is None else constant(line),
     }  # fmt: skip
     offsets = [*(offset for _, offset in marked), *site.seq_ids], list(site.alt_seq_ids)
     return _Template(_frame(style) % values, inner, offsets)
@@ -171,4 +172,4 @@ def _frame(style: _Style) -> str:
 
 # Keys whose value is the same for all rows of a kernel and site, sequence numbers apart.
 _CONSTANTS = {"kShortName", "layer", "trace", "reprMarkers", "marker", "seqMarker", "seqId", "altSeqId", "dir", "mod",
-              "op", "kLongName", "module", "phase", "kind"}  # fmt: skip
+              "op", "kLongName", "module", "phase", "kind", "caller"}  # fmt: skip

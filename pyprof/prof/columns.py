@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from pyprof.marker import caller
 from pyprof.model import DIRECTIONS, OPERATOR, PHASES, Column, Ints, Rows, Site
 from pyprof.netdict.write import distinct_triples
 from pyprof.prof import hardware, roofline
@@ -396,6 +397,14 @@ def _hfu(view: View) -> Cells:
 def _mfu(view: View) -> Cells:
     """Model FLOPs utilisation: as hfu, of the model FLOPs (column flops_dense)."""
     return Reals(100 * view.utilisation.mfu)
+
+
+@column("caller", "Caller", 25)
+def _caller(view: View) -> Cells:
+    """The innermost line of the call stack outside installed packages (site-packages) and Python's own library: where
+    your code called the library that runs the operator. It is the last line of trace where that line is yours. Under -w
+    without the folder. na where the stack is unknown or has no such line."""
+    return of_site(view, lambda site: caller(site.trace))
 
 
 def markdown() -> str:

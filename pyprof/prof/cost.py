@@ -50,6 +50,7 @@ DUNDERS = {
     "__getitem__": "getitem", "__setitem__": "setitem",
     # The host asks for a value; these are not the casts of the same name.
     "__bool__": "item", "__int__": "item", "__float__": "item", "__complex__": "item", "__index__": "item",
+    "__array__": "numpy",
     "__len__": "size", "__contains__": "eq", "__reversed__": "flip",
 }  # fmt: skip
 # Other names of an argument: the dispatcher's, and those that torch takes in numpy's manner.

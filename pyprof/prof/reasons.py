@@ -39,8 +39,8 @@ REASONS: list[tuple[str, str]] = [
         "_cudnn_init_dropout_state",
     )),
     *((name, PROTOCOL) for name in (
-        "__array__", "__array_wrap__", "__deepcopy__", "__dlpack*", "__format__", "__reduce_ex__", "__repr__",
-        "__setstate__", "module_load", "_clear_non_serializable_cached_data", "share_memory_", "map_", "map2_",
+        "__array_wrap__", "__deepcopy__", "__dlpack*", "__format__", "__reduce_ex__", "__repr__", "__setstate__",
+        "module_load", "_clear_non_serializable_cached_data", "share_memory_", "map_", "map2_",
         "apply_", "register_post_accumulate_grad_hook", "autocast",
     )),
     *((name, SPARSE) for name in (

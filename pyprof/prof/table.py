@@ -96,7 +96,7 @@ def _widths(specs: Sequence[Spec], width: int) -> list[int]:
 
 
 def _fix(spec: Spec, column: list[str], size: int) -> list[str]:
-    if spec.key == "trace":
+    if spec.key in ("trace", "caller"):
         column = [text.rpartition(",")[2].rpartition("/")[2] for text in column]
     column = [text if text.isprintable() else _printable(text) for text in column]
     right = bool(spec.unit) or spec.key in ("idx", "sub", "tid", "device", "stream")

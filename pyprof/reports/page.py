@@ -29,6 +29,26 @@ become blanks in CSV, tables and Markdown, where no character has a meaning; JSO
 An execution of an operator belongs to the iteration in which it starts, a kernel, copy or set to that in which it was
 launched. Rows of several workers are added up: smallest of the smallest, largest of the largest; `worker=` chooses one.
 In a recording without a GPU, GPU time is the operators' own time, and what needs a GPU is empty.
+
+## The overview
+
+`pyprof report FILE`, without the name of a report, prints an overview: at most 15 lines that fit the terminal.
+`pyprof run` ends with the same lines, on stderr. `pyprof run --quiet` leaves them out.
+
+| Lines | What they show | Report |
+|---|---|---|
+| step | The median length of the steady steps, the ones that the expert rules look at, and what they were spent on; \
+the shares are 100 % together. Without steps: the whole recording. | `step_time --categories=phase` |
+| operators | The five types with the most time, all aggregated iterations together: the share of the time of all, the \
+line of your own code with most of this time, and `+N` if it has N more lines. | `op_type`, `detail` |
+| modules | The five modules with the most time of their own, without that of the modules inside them. | `module` |
+| known | The part of the time of which operator, line, module and FLOPs are known. | `coverage` |
+| finding | The first finding of the expert rules, with its estimated saving. | `expert_systems` |
+| next | The command that shows more. | |
+
+At 80 columns times are added, at 110 the number of calls. Without operators, the kernels with the most time take their
+place. `na` is unknown. At the end of `pyprof run` there is no overview if the script failed, on other ranks than the
+first, and of a file of more than 16 MiB; there one line names the command.
 """
 
 

@@ -12,7 +12,7 @@ from pyprof.db.activity import Activity
 from pyprof.db.bounds import Steps, activities
 from pyprof.db.partition import Union, partition
 from pyprof.db.source import Source
-from pyprof.model import Ints
+from pyprof.model import BACKWARD, FORWARD, OPTIMIZER, RECOMPUTE, Ints
 from pyprof.reports import Column, Option, report
 
 WORKER = Column("worker", "Worker", "", "Process that ran it.", str)
@@ -44,6 +44,12 @@ _ON_CPU = {
     "cpu": "Operator events and named ranges of any thread, but those of steps.",
     "other": "What is left of the step.",
 }
+# Of --categories=phase, in the order of their priority: recomputation runs within a backward.
+_PHASES = {"recompute": RECOMPUTE, "optimizer": OPTIMIZER, "backward": BACKWARD, "forward": FORWARD}
+_OF_PHASE = (*_PHASES, "no_phase")
+_SEVEN_OUT = ("communication_ns",)
+_PHASES_OUT = tuple(f"{name}_ns" for name in _OF_PHASE)
+_KINDS_OUT = tuple(f"{name}_ns" for name in (*_ON_GPU, "cpu"))
 
 
 def _part(key: str, text: str) -> Column:
@@ -57,6 +63,16 @@ def _part(key: str, text: str) -> Column:
     return Column(f"{key}_ns", f"{heading} (ns)", "ns", f"{text}{before}{needs}")
 
 
+def _phase(key: str) -> Column:
+    heading = key.replace("_", " ").title()
+    which = "no phase" if key == "no_phase" else f"the phase {key}"
+    text = (
+        f"With --categories=phase: GPU events of {which}, without a GPU operator events outside of waits for the data "
+        "loader. What is at the same time one of the columns before does not count."
+    )
+    return Column(f"{key}_ns", f"{heading} (ns)", "ns", text)
+
+
 @report(
     "step_time",
     "Step Time Breakdown",
@@ -65,14 +81,16 @@ def _part(key: str, text: str) -> Column:
         STEP,
         START,
         TOTAL,
+        *(_phase(key) for key in _OF_PHASE),
         *(_part(key, text) for key, text in (_ON_GPU | _ON_CPU).items()),
         PARTIAL,
     ),
     options=(
         Option(
             "categories",
-            "Parts of a step: 8, or the 7 of the TensorBoard plugin, in which kernels of collectives are kernels.",
-            {"8": (), "7": ("communication_ns",)},
+            "Parts of a step: 8; the 7 of the TensorBoard plugin, in which kernels of collectives are kernels; or the "
+            "phases of the training.",
+            {"8": _PHASES_OUT, "7": (*_SEVEN_OUT, *_PHASES_OUT), "phase": _KINDS_OUT},
         ),
     ),
 )
@@ -80,10 +98,28 @@ def step_time(source: Source, categories: str) -> pd.DataFrame:
     """One row per worker and step. The parts add up to the length of the step: what happens at the same time, on any
     device or thread, counts for the first of them alone. Steps have the device's bounds: one lasts until all that it
     launched has ended, and the next begins there."""
+    if categories == "phase":
+        found = [_phase_rows(source, activity, steps) for activity, steps in activities(source)]
+        parts = [*map(_phase, _OF_PHASE), _part("dataloader", ""), _part("other", "")]
+        return stacked(found, [WORKER, STEP, START, TOTAL, *parts, PARTIAL])
     rows = [_rows(source, activity, steps, categories == "7") for activity, steps in activities(source)]
     return stacked(
         rows, [WORKER, STEP, START, TOTAL, *(_part(key, "") for key in _ON_GPU | _ON_CPU), PARTIAL]
     )
+
+
+def _phase_rows(source: Source, activity: Activity, steps: Steps) -> dict[str, Any]:
+    """The phases of what ran on the device. Its waits for data are those of the other categories: API calls first.
+    Without a GPU the operators that load a batch belong to the wait."""
+    phase, start, end = activity.phases(source.gpu)
+    classes = {name: Union(start[phase == code], end[phase == code]) for name, code in _PHASES.items()}
+    classes["no_phase"] = Union(start, end)
+    loading = {"dataloader": activity.dataloader}
+    classes = {**classes, "runtime": activity.runtime, **loading} if source.gpu else {**loading, **classes}
+    parts = dict(zip((*classes, "other"), partition(list(classes.values()), steps.start, steps.end)))
+    if source.gpu:
+        parts["other"] = parts["other"] + parts.pop("runtime")
+    return {**of_steps(activity, steps), **{f"{name}_ns": part for name, part in parts.items()}}
 
 
 def _rows(source: Source, activity: Activity, steps: Steps, seven: bool) -> dict[str, Any]:

@@ -129,9 +129,9 @@ def exposed_memcpy(run: Run) -> Finding | None:
         "Avoid copies within the device: contiguous(), clone(), cat and copy_() where a view or an out= would do.",
     )
     return run.finding(
-        f"Copies and sets run for {length(exposed)}, {percent(run.share(exposed))} of the time, while no kernel does; "
-        f"most of their time is {most or 'unknown'}. Beside kernels at most {length(min(exposed, kernels))} of it "
-        "would fit.",
+        f"Copies and sets run for {length(exposed)}, {percent(run.share(exposed))} of the time, while no kernel runs; "
+        f"most of their time is {most or 'unknown'}. At most {length(min(exposed, kernels))} of it could overlap with "
+        "kernels.",
         advice,
         min(exposed, kernels) if most == "memcpy HtoD" else exposed,
         run.top(

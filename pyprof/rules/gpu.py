@@ -15,6 +15,12 @@ _WHY = {
     "other": "Neither operators nor CUDA calls run on the CPU meanwhile: Python code, other libraries or other "
     "processes; record with --sample cpu to see which lines.",
 }
+_MEANWHILE = {
+    "dataloader": "the loop waits for its DataLoader",
+    "io": "the program reads or writes files",
+    "cpu": "operators or CUDA calls run on the CPU",
+    "other": "neither operators nor CUDA calls run on the CPU",
+}
 
 
 @rule("R03", "gpu_underused")
@@ -32,8 +38,8 @@ def gpu_underused(run: Run) -> Finding | None:
     most = max(parts, key=lambda name: parts[name])
     shown = sorted(parts.items(), key=lambda item: -item[1])
     return run.finding(
-        f"The GPU is busy {percent(busy)} of {length(run.wall)}. The largest part of the rest, "
-        f"{length(parts[most])}, is: {most}.",
+        f"The GPU is busy only {percent(busy)} of {length(run.wall)}. For {length(parts[most])} of the rest "
+        f"{_MEANWHILE[most]}.",
         _WHY[most],
         None,
         [{"part": name, "time_ns": time} for name, time in shown[:2]] + _calls(run),

@@ -32,11 +32,10 @@ def launch_bound(run: Run) -> Finding | None:
     launched = run.kernels[run.kernels["launched"] > 0]
     calls, time = int(launched["launched"].sum()), int(launched["api"].sum())
     per_step = int(run.kernels["calls"].sum()) / max(run.steps * max(len(run.ids), 1), 1)
-    cost = f", whose launch takes {length(time / calls)} on the CPU" if calls else ""
+    cost = f", and launching one takes {length(time / calls)} on the CPU" if calls else ""
     return run.finding(
-        f"The GPU waits for launches {percent(run.share(run.late))} of the time: {per_step:.0f} "
-        f"kernels{run.per_step}, of "
-        f"{length(middle)} in the middle{cost}.",
+        f"The GPU waits for kernel launches {percent(run.share(run.late))} of the time: there are {per_step:.0f} "
+        f"kernels{run.per_step}, the median kernel takes {length(middle)}{cost}.",
         _less_launches(run) + " Larger batches make each kernel longer.",
         run.late,
         _gaps(run),

@@ -32,6 +32,7 @@ from pyprof.rules.sample import Sample, kind, read
 from pyprof.rules.wording import plain
 
 _TOP = 5  # rows of evidence
+NOT_CUT = " (The recording was not cut into iterations: what happens once is in these figures.)"
 _NO_GPU = "needs a GPU: nothing in this recording ran on one; record on a machine with a GPU"
 
 
@@ -335,7 +336,7 @@ class Run:
     ) -> Finding:
         """A finding; its saving within what is possible. The rule's id is filled in later."""
         if not self.cut:
-            problem += " (The recording was not cut into iterations: what happens once is in these figures.)"
+            problem += NOT_CUT
         rows = tuple({key: plain(cell) for key, cell in row.items()} for row in list(evidence)[:_TOP])
         bounded = None if saving is None else max(min(int(saving), self.wall), 0)
         return Finding("", problem, advice, bounded, rows, verify)

@@ -31,8 +31,7 @@ def no_iterations(run: Run) -> Finding | None:
     keys = _repeated(run)
     return Finding(
         "",
-        "No iterations were found: figures are of the whole recording, with what happens only once "
-        "(initialisation, first launches) in them.",
+        "No steps were found: the figures include what happens only once, such as initialization.",
         "If the program repeats a step, call pyprof.step() at the end of each, or name an operator that runs once a "
         "step as the key (--key_op).",
         None,
@@ -92,8 +91,8 @@ def unstable_range(run: Run) -> Finding | None:
     off = (lengths - middle).abs().sort_values(ascending=False, kind="stable").index[:5].tolist()
     return Finding(
         "",
-        f"The {len(lengths)} iterations differ in length: the standard deviation is {percent(varies)} of the mean of "
-        f"{length(lengths.mean())}.",
+        f"The length of the {len(lengths)} iterations varies: the standard deviation is {percent(varies)} of the "
+        f"mean, {length(lengths.mean())}.",
         advice,
         None,
         tuple({"iteration": int(n), "length_ns": int(lengths[n]), "median_ns": int(middle)} for n in off),

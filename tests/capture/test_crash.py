@@ -324,7 +324,7 @@ def test_a_place_that_takes_no_file_is_one_sentence_before_the_training(
             torch.tanh(x)
             pyprof.shutdown()
         else:
-            assert main(["run", "-o", output, "net.py"]) == 7
+            assert main(["run", "--quiet", "-o", output, "net.py"]) == 7
     error = capsys.readouterr().err
     assert error.count("\n") == 1, error
     assert error.startswith(f"pyprof: {output}: cannot be written ({reason}"), error

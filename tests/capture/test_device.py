@@ -701,7 +701,7 @@ def test_the_command_says_it_too_and_records_the_rest(
     monkeypatch.setattr(sys, "path", list(sys.path))
     path = tmp_path / "net.sqlite"
     script = ROOT / "examples" / "lenet.py"
-    assert main(["run", "--collector", collector, "-o", str(path), str(script)]) == 0
+    assert main(["run", "--quiet", "--collector", collector, "-o", str(path), str(script)]) == 0
     sentences = [line for line in capsys.readouterr().err.splitlines() if line.startswith("pyprof: ")]
     reason = pyprof.available()[collector]
     assert sentences == [f"pyprof: the collector {collector} records no kernels: {reason}."]

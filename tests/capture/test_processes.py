@@ -243,6 +243,40 @@ def test_pyprof_run_records_the_ranks_of_its_script(forks: Forks, tmp_path: Path
     assert ranks.OUTPUT_OF_RUN not in os.environ
 
 
+def test_pyprof_run_names_the_files_of_ranks_and_writes_none_for_who_only_starts_them(
+    forks: Forks, tmp_path: Path
+) -> None:
+    source = RANKS.format(method="fork", how="environment", before="", fails=False)
+    (tmp_path / "net.rank7.sqlite").write_text("of an earlier run")
+    code, program = forks.run(tmp_path, source, "run")
+    assert code == 0, program.stderr
+    files = {"net.py", "net.rank0.sqlite", "net.rank1.sqlite", "net.rank7.sqlite"}
+    assert set(os.listdir(tmp_path)) - {"store"} == files
+    *others, last = program.stderr.splitlines()
+    assert last == "pyprof: the script's ranks were recorded in net.rank0.sqlite, net.rank1.sqlite."
+    assert not any(line.startswith("net.sqlite") for line in others)
+
+
+def test_a_run_that_starts_ranks_and_computes_has_its_own_file(forks: Forks, tmp_path: Path) -> None:
+    source = RANKS.format(method="fork", how="environment", before="", fails=False) + "    torch.ones(2)\n"
+    code, program = forks.run(tmp_path, source, "run")
+    assert code == 0, program.stderr
+    assert Recorded(tmp_path / "net.sqlite").names == ["torch.ones"]
+    assert program.stderr.splitlines()[-1].endswith("in net.rank0.sqlite, net.rank1.sqlite.")
+
+
+def test_a_worker_of_a_script_without_a_guard_gives_no_hint(forks: Forks, tmp_path: Path) -> None:
+    """Python ends it with an error of its own; how to record is said once, by the parent."""
+    source = (
+        "import multiprocessing, torch, pyprof\npyprof.init()\ndef work(): pass\n"
+        "context = multiprocessing.get_context('spawn')\n"
+        "child = context.Process(target=work)\nchild.start()\nchild.join()\n"
+    )
+    _, program = forks.run(tmp_path, source)
+    assert program.stderr.count("bootstrapping phase") == 1
+    assert program.stderr.count("nothing was recorded") == 1
+
+
 def test_a_program_that_the_script_starts_takes_no_file(forks: Forks, tmp_path: Path) -> None:
     """It is no rank of the run: it would replace the file."""
     (tmp_path / "other.py").write_text("import pyprof, torch; pyprof.init(); torch.exp(torch.ones(2))\n")

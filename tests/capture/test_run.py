@@ -83,15 +83,150 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     pyprof.shutdown()
 
 
-def test_original_script_alone_runs_and_says_how_to_record(forks: Forks, tmp_path: Path) -> None:
-    code, done = forks.run(tmp_path, ORIGINAL)
+START, STOP = "            profiler.start()\n", "            profiler.stop()\n"
+
+
+def test_init_without_a_window_says_how_to_record(forks: Forks, tmp_path: Path) -> None:
+    code, done = forks.run(
+        tmp_path, ORIGINAL.replace(START, "            pass\n").replace(STOP, "            pass\n")
+    )
     assert (code, done.stdout) == (0, "trained\n")
     assert done.stderr.count("\n") == 1
     assert "pyprof run SCRIPT" in done.stderr
+    assert "torch.cuda.profiler.start()" in done.stderr
     assert os.listdir(tmp_path) == ["net.py"]
 
 
-@pytest.mark.parametrize("way", ["run", "environment", pytest.param("process", marks=pytest.mark.long)])
+def test_original_script_alone_then_parse_and_prof(forks: Forks, tmp_path: Path) -> None:
+    """`python net.py && parse.py net.sqlite > net.dict && prof.py net.dict`, as users of the original type it."""
+    assert forks.run(tmp_path, ORIGINAL)[0] == 0
+    folder = ROOT / "pyprof"
+    parsed = python(tmp_path, str(folder / "parse" / "parse.py"), "net.sqlite")
+    assert parsed.returncode == 0, parsed.stderr
+    (tmp_path / "net.dict").write_text(parsed.stdout)
+    table = python(
+        tmp_path, str(folder / "prof" / "prof.py"), "--csv", "-c", "dir,op,trace", "net.dict"
+    ).stdout
+    assert '"fprop","conv2d","net.py:15"' in table.replace(f"{tmp_path}/", "")
+    assert '"bprop","conv2d","net.py:15"' in table.replace(f"{tmp_path}/", "")
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("p.start()\ntorch.ones(2)\np.stop()\ntorch.rand(2)\np.start()\ntorch.zeros(2)\np.stop()\ntorch.eye(2)",
+         [["torch.ones", "torch.zeros"]]),
+        ("with p.profile():\n    torch.ones(2)\ntorch.rand(2)", [["torch.ones"]]),
+        ("p.start()\ntorch.ones(2)", [["torch.ones"]]),  # never stopped
+        ("p.stop()\ntorch.eye(2)\np.start()\ntorch.ones(2)\np.stop()", [["torch.ones"]]),
+        ("with torch.autograd.profiler.emit_nvtx():\n    p.start()\n    torch.ones(2)\n    p.stop()",
+         [["torch.ones"]]),
+        ("p.start()\ntorch.ones(2)\np.stop()\nwith pyprof.profile():\n    torch.zeros(2)\n",
+         [["torch.ones"], ["torch.zeros"]]),
+        ("p.start()\ntorch.ones(2)\np.stop()\nraise SystemExit(0)", [["torch.ones"]]),
+    ],
+)  # fmt: skip
+def test_after_init_alone_windows_of_the_cuda_profiler_are_one_file(
+    source: str, names: list[list[str]], forks: Forks, tmp_path: Path
+) -> None:
+    program = f"import pyprof, torch\nimport torch.cuda.profiler as p\npyprof.init()\n{source}\n"
+    code, done = forks.run(tmp_path, program)
+    assert (code, done.stdout) == (0, "")
+    files = ["net.sqlite", "net.1.sqlite"][: len(names)]
+    assert sorted(os.listdir(tmp_path)) == sorted(["net.py", *files])
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == files
+    found = [Recorded(tmp_path / name) for name in files]
+    assert [recorded.names for recorded in found] == names
+    assert all(recorded.ops for recorded in found)
+
+
+def test_a_terminated_program_has_the_windows_that_it_closed(forks: Forks, tmp_path: Path) -> None:
+    program = (
+        "import os, signal, pyprof, torch\nimport torch.cuda.profiler as p\npyprof.init()\n"
+        "p.start()\ntorch.ones(2)\np.stop()\nos.kill(os.getpid(), signal.SIGTERM)\ntorch.zeros(2)\n"
+    )
+    code, _ = forks.run(tmp_path, program)
+    assert code == -15
+    assert Recorded(tmp_path / "net.sqlite").names == ["torch.ones"]
+
+
+def test_where_no_file_can_be_written_the_windows_of_the_cuda_profiler_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+
+    (tmp_path / "net.sqlite").mkdir()  # a folder has the name
+    monkeypatch.chdir(tmp_path)
+    pyprof.init()
+    for _ in range(2):
+        torch.cuda.profiler.start()
+        torch.ones(2)
+        torch.cuda.profiler.stop()
+    with pyprof.profile("other.sqlite"):
+        torch.zeros(2)
+    pyprof.shutdown()
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("pyprof: net.sqlite: ")
+    assert second.startswith("other.sqlite: ")
+    assert Recorded(tmp_path / "other.sqlite").names == ["torch.zeros"]
+
+
+def test_after_init_alone_the_cuda_profiler_opens_no_window_where_a_tool_has_the_recording(
+    forks: Forks, tmp_path: Path
+) -> None:
+    code, done = forks.run(tmp_path, ORIGINAL, NVPROF_ID="1")
+    assert (code, done.stdout, done.stderr) == (0, "trained\n", "")
+    assert os.listdir(tmp_path) == ["net.py"]
+
+
+def test_window_of_a_rank_of_multiprocessing_is_a_file_of_its_own(forks: Forks, tmp_path: Path) -> None:
+    source = (
+        "import os, multiprocessing, torch, pyprof\nimport torch.cuda.profiler as p\n"
+        "def work(rank):\n"
+        "    if rank is not None: os.environ.update(RANK=str(rank), WORLD_SIZE='2')\n"
+        "    pyprof.init()\n    p.start()\n    torch.ones(2)\n    p.stop()\n"
+        "context = multiprocessing.get_context('fork')\n"
+        "children = [context.Process(target=work, args=(rank,)) for rank in (0, 1, None)]\n"
+        "for child in children: child.start()\n"
+        "for child in children: child.join()\n"
+    )
+    code, done = forks.run(tmp_path, source)
+    assert code == 0
+    assert sorted(os.listdir(tmp_path)) == ["net.py", "net.rank0.sqlite", "net.rank1.sqlite"], done.stderr
+    assert Recorded(tmp_path / "net.rank1.sqlite").names == ["torch.ones"]
+
+
+def test_calls_of_the_cuda_runtime_open_the_window_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch.cuda.cudart() of a build with CUDA gives this module; here one stands in for it."""
+    import types
+
+    import torch
+
+    runtime = types.ModuleType("cudart")
+    started: list[str] = []
+    runtime.__dict__.update(
+        cudaProfilerStart=lambda: started.append("start") or 0,
+        cudaProfilerStop=lambda: started.append("stop") or 0,
+    )
+    monkeypatch.setattr(torch._C, "_cudart", runtime, raising=False)
+    monkeypatch.chdir(tmp_path)
+    before = dict(vars(runtime))
+    pyprof.init()
+    assert runtime.cudaProfilerStart() == 0
+    torch.ones(2)
+    assert runtime.cudaProfilerStop() == 0
+    torch.zeros(2)
+    pyprof.shutdown()
+    assert started == ["start", "stop"]
+    assert vars(runtime) == before
+    assert Recorded(tmp_path / "net.sqlite").names == ["torch.ones"]
+
+
+@pytest.mark.parametrize(
+    "way", ["alone", "run", "environment", pytest.param("process", marks=pytest.mark.long)]
+)
 def test_original_script_recorded_is_its_window(way: str, forks: Forks, tmp_path: Path) -> None:
     if way == "process":  # which has imported nothing
         (tmp_path / "net.py").write_text(ORIGINAL)
@@ -111,7 +246,7 @@ def test_original_script_recorded_is_its_window(way: str, forks: Forks, tmp_path
         "torch.ones_like",
         "torch.optim.SGD.step",
     ]
-    around = way == "environment"  # a line of what forks
+    around = way in ("environment", "alone")  # a line of what forks
     assert recorded.calls[0].user_lines[around:] == [f"{tmp_path}/net.py:15"]
     assert {op.name for op in recorded.ops} >= {"aten::mkldnn_convolution", "ConvolutionBackward0"}
     assert stderr.startswith("net.sqlite: ")
@@ -231,6 +366,43 @@ def test_workers_of_a_data_loader_are_quiet(tmp_path: Path, run: Run) -> None:
     assert names.count("Tensor.exp") == 2
     assert "Tensor.__mul__" not in names
     assert done.stderr.count("\n") == 1
+
+
+def test_script_on_stdin_runs_as_python_runs_it(tmp_path: Path) -> None:
+    source = (
+        "import sys, os\n"
+        "print(sys.argv, sys.path[0], __name__, __file__, sys.stdin.read(), os.getcwd())\n"
+        "import torch\ntorch.ones(2).exp()\nraise SystemExit(3)\n"
+    )
+
+    def ends(*command: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [sys.executable, *command, "-", "--lr", "1"],
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, input=source, capture_output=True, text=True,
+            timeout=120,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
+    code, out, err = ends("-m", "pyprof", "run")
+    assert (code, out) == ends()[:2]
+    assert err.startswith("net.sqlite: ")
+    recorded = Recorded(tmp_path / "net.sqlite")
+    assert recorded.names == ["torch.ones", "Tensor.exp"]
+    assert recorded.calls[1].marker.trace == ("<stdin>:4",)
+
+
+def test_a_closed_stdin_is_a_usage_error(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m pyprof run - <&-"
+    done = subprocess.run(
+        command,
+        shell=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("pyprof: -: cannot be read")
 
 
 def test_missing_script_is_a_usage_error() -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import linecache
 import os
+import sys
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from pyprof.capture import sources
+from pyprof.capture import cells, sources
 from pyprof.parse import formats
 from pyprof.parse.rows import rows
 
@@ -68,11 +69,34 @@ def test_files_of_torch_and_pyprof_are_left_out(record: Record) -> None:
     assert not any(path.startswith(packages) for path in stored(recorded))
 
 
-def test_a_cell_of_a_notebook_is_a_file(record: Record) -> None:
-    name, text = "<ipython-input-7-abc>", "import torch\ntorch.tanh(torch.ones(1))\n"
-    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
-    recorded = record(lambda: exec(compile(text, name, "exec"), {}))
-    assert stored(recorded)[name] == text
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("<ipython-input-7-abc>", "In [7]"),
+        ("/tmp/ipykernel_31/934561069.py", "In [4]"),
+        ("/tmp/ipykernel_31/1.py", "/tmp/ipykernel_31/1.py"),  # nobody knows its number
+        ("<stdin>", "<stdin>"),
+    ],
+)
+def test_a_cell_of_a_notebook_is_named_by_its_number(
+    file: str, expected: str, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what IPython has where a cell runs; a real kernel: test_notebook.py."""
+    shell = SimpleNamespace(compile=SimpleNamespace(_filename_map={"/tmp/ipykernel_31/934561069.py": 4}))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    text = "import torch\n\ntorch.tanh(torch.ones(1))\n"
+    monkeypatch.setitem(linecache.cache, file, (len(text), None, text.splitlines(True), file))
+    recorded = record(lambda: exec(compile(text, file, "exec"), {}))
+    assert recorded.call("torch.tanh").user_lines[-1] == f"{expected}:3"
+    assert stored(recorded)[expected] == text
+
+
+@pytest.mark.parametrize(
+    "shell", [None, 3, SimpleNamespace(), SimpleNamespace(compile=SimpleNamespace(_filename_map=3))]
+)
+def test_a_shell_of_another_kind_names_no_cells(shell: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    assert cells.name("/tmp/ipykernel_31/934561069.py") == "/tmp/ipykernel_31/934561069.py"
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,10 @@ def test_init_and_shutdown_twice_are_harmless() -> None:
     assert torch.add(x, x).sum().item() == 8
 
 
-def test_switches_of_other_profilers_do_nothing_without_cuda() -> None:
+def test_switches_of_other_profilers_do_nothing_else_without_cuda(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     pyprof.init()
     with torch.autograd.profiler.emit_nvtx(record_shapes=True) as entered, torch.cuda.profiler.profile():
         torch.cuda.profiler.start()

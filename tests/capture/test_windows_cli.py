@@ -40,7 +40,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
 
     def start(source: str, *options: str) -> tuple[int, str]:
         (tmp_path / "net.py").write_text(f"import pyprof, time, torch\nx = torch.ones(2, 2)\n{source}")
-        code = main(["run", *options, "net.py"])
+        code = main(["run", "--quiet", *options, "net.py"])
         return code, capfd.readouterr().err
 
     return start

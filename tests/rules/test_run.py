@@ -97,7 +97,7 @@ def test_a_range_of_iterations_saves_no_more_than_it_lasts():
         (found,) = [each.finding for each in evaluate(Source(database, one)) if each.rule.id == "R11"]
     assert found is not None
     assert found.saving == 2 * 100_000
-    assert "at most 200 us" in found.problem
+    assert "At most 200 us" in found.problem
 
 
 @pytest.mark.parametrize("rule", ["R10", "R11", "R12", "R16", "R23", "R26", "R27", "R36"])

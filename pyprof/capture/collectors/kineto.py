@@ -17,6 +17,7 @@ import threading
 from array import array
 from collections.abc import Sequence
 from functools import cache
+from types import BuiltinFunctionType
 from typing import Any, NamedTuple
 
 from pyprof.capture.collectors import kineto_device
@@ -49,10 +50,18 @@ ProfilerActivity, ProfilerConfig, ProfilerState, _ExperimentalConfig = (
     look_up(f"torch._C._profiler.{name}", _OPERATORS)
     for name in ("ProfilerActivity", "ProfilerConfig", "ProfilerState", "_ExperimentalConfig")
 )
-_prepare, _enable, _disable = (
-    look_up(f"torch._C._autograd.{name}", _OPERATORS)
-    for name in ("_prepare_profiler", "_enable_profiler", "_disable_profiler")
+_prepare, _enable = (
+    look_up(f"torch._C._autograd.{name}", _OPERATORS) for name in ("_prepare_profiler", "_enable_profiler")
 )
+
+
+def _without_arguments(disable: Any) -> None:
+    """Read the signature of the function that ends a profile; it cannot be tried."""
+    if not isinstance(disable, BuiltinFunctionType) or f"{disable.__name__}()" not in (disable.__doc__ or ""):
+        raise TypeError("takes other arguments")
+
+
+_disable = look_up("torch._C._autograd._disable_profiler", _OPERATORS, check=_without_arguments)
 _get_schema = look_up(
     "torch._C._get_schema", "arguments of operators of TorchScript", check=lambda get: get("aten::mm", "")
 )
@@ -111,13 +120,20 @@ class Kineto:
         os.environ.setdefault("KINETO_LOG_LEVEL", _SILENT)
         if not stranded.end():
             raise RuntimeError("the last window was closed by another thread than opened it")
+        try:
+            self._start()
+        except (AttributeError, TypeError) as error:
+            lack("torch._C._profiler.ProfilerConfig", _OPERATORS, error)
+            raise RuntimeError("this torch has another profiler than PyProf knows") from error
+        self.running = True
+        if not self._all_threads:
+            self._thread = threading.get_ident()
+
+    def _start(self) -> None:
         activities = {ProfilerActivity.CPU, ProfilerActivity.CUDA} if self.devices else {ProfilerActivity.CPU}
         config = self._config()
         _prepare(config, activities)
         _enable(config, activities)
-        self.running = True
-        if not self._all_threads:
-            self._thread = threading.get_ident()
 
     @property
     def _all_threads(self) -> bool:

@@ -192,6 +192,11 @@ class Plan:
             )
 
 
+def attached() -> bool:
+    """Whether a tool that reads NVTX ranges has started this process, wanted or not."""
+    return plan.tool is not None or any(name in os.environ for name in TOOLS)
+
+
 def check(mode: str | None) -> None:
     """Raise UsageError for an argument of `init` that is no mode."""
     if mode is not None and mode not in MODES:

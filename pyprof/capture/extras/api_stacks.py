@@ -5,9 +5,10 @@ longer than NS.
 In the process nobody is called when a CUDA call ends, so no stack can be taken there. What is known afterwards is which
 Python call it lay in, by thread and time:
 
-* a recorded call (`F.linear`, `Tensor.to`): its stack is in its record;
-* a call that brings values to the host or waits (`x.item()`, `if x:`, `torch.cuda.synchronize()`): such calls are timed
-  here, and those that took longer than NS have their stack taken when they end, from the frame that is still waiting;
+* a recorded call (`F.linear`, `Tensor.to`, and what brings values to the host: `x.item()`, `if x:`): its stack is in
+  its record;
+* a function that only waits (`torch.cuda.synchronize()`): such calls are timed here, and those that took longer than NS
+  have their stack taken when they end, from the frame that is still waiting;
 * neither (a backward thread, a destructor, a C++ library): the stack is unknown.
 
 Table PYPROF_API: one row per waiting call, and, where the recording has records of the CUDA API, one per call of it.
@@ -31,6 +32,7 @@ from pyprof.capture.options import Options
 from pyprof.capture.patch import Method, Registry
 from pyprof.capture.recorder import Recorder, local, recorder
 from pyprof.capture.resolve import Innermost
+from pyprof.capture.targets import HOST
 from pyprof.capture.writer import Recording, Table
 from pyprof.marker import CallMarker, decode
 
@@ -39,11 +41,6 @@ _CREATE = """
 -- values. stackId is that of PYPROF_STACK, null where it is not known.
 create table PYPROF_API (start integer, end integer, globalTid integer, nameId integer, stackId integer)
 """
-# Methods of a tensor that give Python a value, and so wait for the device. None of them is recorded as a call.
-METHODS = (
-    "item", "tolist", "numpy", "is_nonzero", "__bool__", "__int__", "__float__", "__complex__", "__index__",
-    "__array__", "__contains__",
-)  # fmt: skip
 # Functions that wait, by module.
 FUNCTIONS = (
     ("torch.cuda", "synchronize"),
@@ -54,6 +51,7 @@ FUNCTIONS = (
 CUDA_CLASSES = (("Event", "synchronize"), ("Stream", "synchronize"))
 # Recorded calls that wait: they have a stack of their own.
 CALLS = {
+    *(("Tensor", name) for name in HOST), ("torch", "is_nonzero"),
     ("Tensor", "cpu"), ("Tensor", "nonzero"), ("torch", "nonzero"), ("Tensor", "masked_select"),
     ("torch", "masked_select"), ("Tensor", "unique"), ("torch", "unique"), ("torch", "equal"), ("Tensor", "equal"),
     ("torch", "allclose"), ("Tensor", "allclose"),
@@ -99,9 +97,6 @@ class ApiStacks:
         return (len(self._events) + len(self._new)) // _FIELDS
 
     def start(self, registry: Registry) -> None:
-        for name in METHODS:
-            original = getattr(torch.Tensor, name)
-            registry.replace(torch.Tensor, name, Method(original, self._timed(original, f"Tensor.{name}")))
         for owner, name in CUDA_CLASSES:
             cls = getattr(torch.cuda, owner)
             original = getattr(cls, name)
@@ -169,7 +164,7 @@ class ApiStacks:
         self.lost: dict[str, int] = {self._reason: 0}
 
     def facts(self) -> dict[str, str]:
-        return {"api_backtrace.threshold_ns": str(self._least), "api_backtrace.waiting_calls": str(len(self))}
+        return {"api_backtrace.threshold_ns": str(self._least)}
 
     def tables(self) -> list[Table]:
         return [Table(_CREATE, "insert into PYPROF_API values (?, ?, ?, ?, ?)", self._rows)]

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from time import monotonic_ns, time_ns
 from types import CodeType, FrameType
 
+from pyprof.capture import cells
 from pyprof.capture.extras.stack_rows import StackRows
 from pyprof.capture.patch import Registry
 from pyprof.capture.recorder import Recorder
@@ -178,7 +179,7 @@ def _name(frames: tuple[Frame, ...], text: Callable[[Frame], str]) -> str:
     if not frames:
         return "outside of the program"
     code = frames[0][0]
-    return f"{getattr(code, 'co_qualname', code.co_name)} ({os.path.basename(code.co_filename)})"
+    return f"{getattr(code, 'co_qualname', code.co_name)} ({os.path.basename(cells.name(code.co_filename))})"
 
 
 def _cpu_ns(tid: int) -> int | None:

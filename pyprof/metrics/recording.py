@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What recording itself took of the program's time, as far as the recording says."""
+
+from __future__ import annotations
+
+from pyprof.metrics import Value, Window, metric, share
+
+
+def _sum(window: Window, fact: str, absent: int | None = None) -> int | None:
+    """A fact in ns, added up over the workers; None if it is not known of all of them.
+
+    In a run of several files a fact that differs is `worker.NAME.FACT`, one that is the same in all stands alone.
+    """
+    count = max(len(window.workers), 1)
+    same = window.facts.get(fact, "")
+    if same.isdecimal():
+        return int(same) * count
+    found = [int(text) for name, text in window.facts.items()
+             if name.startswith("worker.") and name.endswith(f".{fact}") and text.isdecimal()]  # fmt: skip
+    return sum(found) if len(found) == count or (found and absent is not None) else absent
+
+
+def _overhead(window: Window) -> int | None:
+    sites, pauses = _sum(window, "overhead.sites_ns"), _sum(window, "pauses_ns", 0)
+    return None if sites is None or pauses is None else sites + pauses
+
+
+@metric("profiler_overhead", "Profiler Overhead", "ns", "")
+def _profiler_overhead(window: Window) -> Value:
+    """What PyProf took of the program's time, estimated, over the whole recording and all workers: recorded calls and
+    calls of modules, each at the cost that was measured when the recording ended, and pauses in which torch's records
+    were read. What torch's profiler adds to each operator is not in it. Unknown for recordings of other tools."""
+    return _overhead(window)
+
+
+@metric("profiler_overhead_share", "Profiler Overhead Share", "%", "time that was recorded")
+def _profiler_overhead_share(window: Window) -> Value:
+    """Profiler overhead as a share of the time in which the recording's windows were open, over all workers."""
+    overhead, length = _overhead(window), _sum(window, "overhead.window_ns")
+    return None if overhead is None or length is None else share(overhead, length)

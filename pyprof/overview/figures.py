@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The numbers of the overview. Each is a cell of a report, or a sum or median of one of its columns.
+
+Times are ns, shares percent; None is unknown. Operators and modules are those of all aggregated iterations, the step is
+one of the steady iterations, which the expert rules look at as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from pyprof.db.source import Source
+from pyprof.metrics import share
+from pyprof.names import short_name
+from pyprof.reports import find
+from pyprof.rules import Outcome, evaluate
+from pyprof.rules.run import NOT_CUT, Run
+
+TOP = 5
+LEDGER = {"operator": "operator", "source line": "line", "module": "module", "FLOPs": "FLOPs"}
+_PHASES = ("forward", "backward", "recompute", "optimizer", "no_phase")
+_LIBRARY = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d[^/\\]*[/\\]")
+
+
+class Step(NamedTuple):
+    """The median step. `number` steps of `workers` workers were looked at; None: the recording has no steps. `parts`:
+    name and share, 100 % together; on a GPU `busy` is the share in which it works."""
+
+    length: float | None
+    number: int | None
+    workers: int
+    parts: tuple[tuple[str, float], ...]
+    busy: float | None
+
+
+class Row(NamedTuple):
+    """An operator, kernel or module. `line`: the user's line with most of its time; `more`: how many others it has."""
+
+    name: str
+    time: int
+    share: float | None
+    calls: int | None
+    line: str | None = None
+    more: int = 0
+
+
+class Best(NamedTuple):
+    """The first finding of the rules; `saving` per step, `share` of the time that rules look at."""
+
+    problem: str
+    saving: float | None
+    share: float | None
+
+
+class Figures(NamedTuple):
+    """What the overview shows. `kernels`: `operators` are kernels, since the recording has no operators. `steps`: the
+    iterations that operators and modules are sums of, None without any. `best`: None if no rule found anything;
+    `evaluated`: the rules that could be evaluated."""
+
+    gpu: bool
+    step: Step
+    kernels: bool
+    operators: tuple[Row, ...]
+    modules: tuple[Row, ...]
+    steps: int | None
+    ledger: tuple[tuple[str, float | None], ...]
+    best: Best | None
+    evaluated: int
+    rank: int | None = None
+    ranks: int | None = None
+
+
+def figures(source: Source) -> Figures:
+    """Everything that the overview shows. Raises PyProfError."""
+    run = Run(source)
+    operators, kernels = _operators(source)
+    chosen = source.aggregation
+    rank, ranks = _ranks(run)
+    outcomes = evaluate(source)
+    return Figures(
+        gpu=source.gpu,
+        step=_step(source, run),
+        kernels=kernels,
+        operators=operators,
+        modules=_modules(source),
+        steps=chosen.last - chosen.first + 1 if run.cut else None,
+        ledger=_ledger(source),
+        best=_best(outcomes, run),
+        evaluated=sum(outcome.needs is None for outcome in outcomes),
+        rank=rank,
+        ranks=ranks,
+    )
+
+
+def _step(source: Source, run: Run) -> Step:
+    table = find("step_time", categories="phase").table(source)
+    workers = table["worker"].nunique()
+    number = table.groupby("worker").cumcount() + source.aggregation.first
+    steady = table[number.between(*run.steady) & ~table["partial"].fillna(False)]
+    steady = steady if len(steady) else table
+    total = int(steady["total_ns"].sum())
+    sums = {name: int(steady[f"{name}_ns"].sum()) for name in (*_PHASES, "dataloader", "other")}
+    parts = tuple((name, part) for name, time in sums.items() if (part := share(time, total)) and time)
+    busy = share(sum(sums[name] for name in _PHASES), total) if source.gpu else None
+    length = float(steady["total_ns"].median()) if len(steady) else None
+    return Step(length, len(steady) if run.cut else None, workers, parts, busy)
+
+
+def _operators(source: Source) -> tuple[tuple[Row, ...], bool]:
+    """The operator types with the most time; kernels where none was recorded."""
+    types, each = find("op_type").table(source), find("detail").table(source)
+    total = int(types["gpu"].sum())
+    if not source.store.rows("select 1 from operator where unassociated = 0 limit 1"):
+        kernels = find("kernel_summary").table(source).head(TOP)
+        named = zip(kernels["name"], kernels["total_ns"], kernels["calls"])
+        return tuple(Row(short_name(n), int(t), share(int(t), total), int(c)) for n, t, c in named), True
+    rows = []
+    largest = types.loc[types["gpu"] > 0, ["type", "gpu", "calls"]].head(TOP)
+    for kind, time, calls in largest.itertuples(index=False):
+        line, more = _line(each[each["type"] == kind])
+        rows.append(Row(kind, int(time), share(int(time), total), int(calls), line, more))
+    return tuple(rows), False
+
+
+def _line(operators: pd.DataFrame) -> tuple[str | None, int]:
+    """The user's line with the most time of some operators, and the number of others."""
+    times: Counter[str] = Counter()
+    for stack, time in zip(operators["stack"], operators["gpu"]):
+        line = user_line(stack)
+        if line is not None:
+            times[line] += 0 if pd.isna(time) else int(time)
+    return (times.most_common(1)[0][0], len(times) - 1) if times else (None, 0)
+
+
+def user_line(stack: Any) -> str | None:
+    """The innermost line of a stack that belongs to no installed package; of others the innermost.
+
+    >>> user_line("train.py:9\\nnet.py:30\\n/env/lib/python3.11/site-packages/torchvision/models/resnet.py:132")
+    'net.py:30'
+    """
+    frames = [frame for frame in stack.split("\n") if frame] if isinstance(stack, str) else []
+    own = [frame for frame in frames if not _LIBRARY.search(frame)]
+    chosen = own or frames
+    return chosen[-1] if chosen else None
+
+
+def _modules(source: Source) -> tuple[Row, ...]:
+    """The modules with the most time of their own; what is outside of modules counts as one, named "". None where no
+    module was recorded."""
+    table = find("module").table(source)
+    key = "device_self_ns" if source.gpu else "host_self_ns"
+    if not (table["module"] != "").any():
+        return ()
+    total = int(table[key].sum())
+    largest = table[table[key] > 0].sort_values(key, ascending=False, kind="stable").head(TOP)
+    return tuple(
+        Row(name, int(time), share(int(time), total), int(calls))
+        for name, time, calls in largest[["module", key, "occurrences"]].itertuples(index=False)
+    )
+
+
+def _ledger(source: Source) -> tuple[tuple[str, float | None], ...]:
+    table = find("coverage").table(source)
+    out = []
+    for line, name in LEDGER.items():
+        mine = table[table["line"] == line]
+        known = int(mine.loc[mine["part"] != "unknown", "time"].sum())
+        out.append((name, share(known, int(mine["time"].sum()))))
+    return tuple(out)
+
+
+def _best(outcomes: list[Outcome], run: Run) -> Best | None:
+    for outcome in outcomes:
+        finding = outcome.finding
+        if finding is not None:
+            saving = None if finding.saving is None else finding.saving / max(run.steps, 1)
+            return Best(finding.problem.removesuffix(NOT_CUT), saving, outcome.share)
+    return None
+
+
+def _ranks(run: Run) -> tuple[int | None, int | None]:
+    """Rank and number of ranks of the run, where the recording is that of one rank."""
+    found = run.store.rows("select rank from worker where rank is not null")
+    size = run.facts.get("distributed.world_size", "")
+    if len(found) == 1 and size.isdecimal() and int(size) > 1:
+        return int(found[0][0]), int(size)
+    return None, None

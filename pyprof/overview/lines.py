@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of the overview as lines of text: at most 15, none wider than the terminal.
+
+Names come from the recorded program and may be hostile: characters that a terminal obeys, or that nobody sees, are
+written as escapes. What does not fit loses its middle.
+
+>>> shortened("scaled_dot_product_attention", 15), shortened("encoder.layers.11.self_attn", 15, 0)
+('scaled_…tention', '….11.self_attn')
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import textwrap
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len
+
+from pyprof.overview.figures import Figures, Row, Step
+from pyprof.overview.screen import visible
+from pyprof.rules.wording import length
+
+MOST = 15
+NARROW = 60
+_PARTS = {
+    "forward": "forward", "backward": "backward", "recompute": "recompute", "optimizer": "optimizer",
+    "no_phase": "other operators", "dataloader": "data loading", "other": "outside operators",
+}  # fmt: skip
+_ON_GPU = {"no_phase": "other GPU work", "other": "other idle"}
+_TIMES, _CALLS = 80, 110  # widths that have room for these columns
+_BETWEEN = 2  # columns
+_SPACE = "\xa0"  # where a line must not end
+
+
+def lines(found: Figures, width: int, encoding: str = "utf-8", path: str = "FILE") -> list[str]:
+    """The overview of the recording `path`, for a terminal of so many columns (60 at least)."""
+    width = max(width, NARROW)
+    fixed = [_ledger(found, width), *_next(found, path, width, encoding)]
+    step, table = _step(found, width), _table(found, width, encoding)
+    room = MOST - len(fixed) - len(step) - len(table)
+    finding = _wrapped(re.sub(r"(?<=\d) ", _SPACE, _finding(found, encoding)), width, room)
+    blank = [""] if room - len(finding) >= 2 else []
+    return [*step, *blank, *table, *blank, *fixed[:1], *finding, *fixed[1:]]
+
+
+def _step(found: Figures, width: int) -> list[str]:
+    step = found.step
+    if step.length is None:
+        return ["Step na: nothing was recorded."]
+    head = _counted(step)
+    if step.busy is not None:
+        busy, idle = rounded([step.busy, 100 - step.busy])
+        head += f"; GPU busy {busy} %, idle {idle} %"
+    names = _PARTS | (_ON_GPU if found.gpu else {})
+    shares = rounded([part for _, part in step.parts])
+    parts = [
+        f"{names[name]} {number} %".replace(" ", _SPACE) for (name, _), number in zip(step.parts, shares)
+    ]
+    return [*_wrapped(head, width, 2), *_wrapped(", ".join(parts), width, 3, "  ")]
+
+
+def _counted(step: Step) -> str:
+    time = length(step.length or 0)
+    if step.number is None:
+        return f"Whole recording {time} (no steps found)"
+    of = f" of {step.workers} workers" if step.workers > 1 else ""
+    return f"Step {time}, median of {step.number} steps{of}" if step.number > 1 else f"Step {time}"
+
+
+def rounded(shares: Sequence[float]) -> list[str]:
+    """Shares with one decimal that add up to what they add up to before: the largest remainders are rounded up.
+
+    >>> rounded([33.36, 33.36, 33.28])
+    ['33.4', '33.3', '33.3']
+    """
+    tenths = [int(10 * share) for share in shares]
+    missing = round(10 * sum(shares)) - sum(tenths)
+    order = sorted(range(len(shares)), key=lambda i: tenths[i] - 10 * shares[i])
+    for i in order[: max(missing, 0)]:
+        tenths[i] += 1
+    return [f"{number / 10:.1f}" for number in tenths]
+
+
+class _Column(NamedTuple):
+    """A heading and cells. `head`: of a text, how much of what is kept of it stands before the gap; None for numbers,
+    which are never shortened."""
+
+    cells: list[str]
+    head: float | None = None
+
+
+def _table(found: Figures, width: int, encoding: str) -> list[str]:
+    """Operators and modules beside each other: a line of headings, and five of each."""
+    columns = [*_operators(found, width), *_modules(found, width)]
+    height = max(len(column.cells) for column in columns)
+    shown = [
+        column._replace(
+            cells=[visible(cell, encoding) for cell in column.cells] + [""] * (height - len(column.cells))
+        )
+        for column in columns
+    ]
+    widths = _widths(shown, width)
+    out = []
+    for row in range(height):
+        cells = [_cell(column.cells[row], column.head, wide, encoding) for column, wide in zip(shown, widths)]
+        out.append((" " * _BETWEEN).join(cells).rstrip())
+    return out
+
+
+def _operators(found: Figures, width: int) -> list[_Column]:
+    steps = f" ({found.steps} steps)" if (found.steps or 0) > 1 and width >= _TIMES else ""
+    heading = f"{'Kernel' if found.kernels else 'Operator'}{steps}"
+    out = [_Column([heading, *(row.name for row in found.operators)], 0.5), *_numbers(found.operators, width)]
+    if width >= _CALLS:
+        out.append(
+            _Column(["Calls", *("na" if row.calls is None else f"{row.calls:,}" for row in found.operators)])
+        )
+    return out if found.kernels else [*out, _Column(["Line", *map(_place, found.operators)], 0.0)]
+
+
+def _modules(found: Figures, width: int) -> list[_Column]:
+    if not found.modules:
+        return [_Column(["Module", "na: not recorded"], 0.0)]
+    heading = "Module (own time)" if width >= _CALLS else "Module"
+    return [
+        _Column([heading, *(row.name or "(none)" for row in found.modules)], 0.0), *_numbers(found.modules, width)
+    ]  # fmt: skip
+
+
+def _numbers(rows: Sequence[Row], width: int) -> list[_Column]:
+    out = [_Column(["Share", *("na" if row.share is None else f"{row.share:.1f} %" for row in rows)])]
+    if width >= _TIMES:
+        out.append(_Column(["Time", *(length(row.time) for row in rows)]))
+    return out
+
+
+def _place(row: Row) -> str:
+    """File and line, and how many more lines there are.
+
+    >>> _place(Row("mm", 1, None, 1, "/project/net.py:30", 2)), _place(Row("mm", 1, None, 1))
+    ('net.py:30 +2', 'na')
+    """
+    if row.line is None:
+        return "na"
+    return re.split(r"[/\\]", row.line)[-1] + (f" +{row.more}" if row.more else "")
+
+
+def _widths(columns: Sequence[_Column], width: int) -> list[int]:
+    """Widths with which the columns fit; the widest text gives way first."""
+    texts = [i for i, column in enumerate(columns) if column.head is not None]
+    out = [min(max(map(cell_len, column.cells)), width) for column in columns]
+    while sum(out) + _BETWEEN * (len(out) - 1) > width:
+        widest = max(texts, key=lambda i: out[i])
+        out[widest] -= 1
+    return out
+
+
+def _cell(text: str, head: float | None, width: int, encoding: str) -> str:
+    shown = text if head is None else shortened(text, width, head, encoding)
+    gap = " " * (width - cell_len(shown))
+    return gap + shown if head is None else shown + gap
+
+
+def _ledger(found: Figures, width: int) -> str:
+    """How much of the time is explained."""
+    parts = [(name, _explained(part)) for name, part in found.ledger]
+    whole = f"Time with known {', '.join(f'{name} {part} %' for name, part in parts)}".replace("na %", "na")
+    return whole if len(whole) <= width else f"Known %: {', '.join(' '.join(pair) for pair in parts)}"
+
+
+def _explained(part: float | None) -> str:
+    """A share that is 0 or 100 only if it is exactly that.
+
+    >>> [_explained(part) for part in (None, 0.0, 0.01, 12.34, 99.99, 100.0)]
+    ['na', '0', '0.1', '12.3', '99.9', '100']
+    """
+    if part is None:
+        return "na"
+    return f"{part:.0f}" if part in (0, 100) else f"{min(max(part, 0.1), 99.9):.1f}"
+
+
+def _finding(found: Figures, encoding: str) -> str:
+    best = found.best
+    if best is None:
+        return f"Finding: none ({found.evaluated} rules could be evaluated)."
+    saves = "" if best.saving is None else f" (could save {length(best.saving)}{_per(found)}"
+    if saves:
+        saves += ")" if best.share is None else f", {best.share:.1f} %)"
+    return f"Finding{saves}: {visible(best.problem, encoding)}"
+
+
+def _per(found: Figures) -> str:
+    return " a step" if found.steps is not None else ""
+
+
+def _next(found: Figures, path: str, width: int, encoding: str) -> list[str]:
+    """What to type next."""
+    texts = [f"Next: pyprof view {shlex.quote(path)}"]
+    if found.ranks is not None:
+        other = path.replace(f".rank{found.rank}.", f".rank{0 if found.rank else 1}.")
+        more = f"; another one: pyprof report {shlex.quote(other)}" if other != path else "."
+        texts.insert(0, f"This is rank {found.rank} of {found.ranks}{more}")
+    return [line for text in texts for line in _wrapped(visible(text, encoding), width, 2)]
+
+
+def _wrapped(text: str, width: int, most: int, first: str = "") -> list[str]:
+    """A text in at most so many lines; what is left of it is cut off."""
+    for characters in range(width, 0, -1):  # some characters are two columns wide
+        made = textwrap.wrap(
+            text, characters, initial_indent=first, subsequent_indent="  ", max_lines=most, placeholder=" ...",
+            break_on_hyphens=False,
+        )  # fmt: skip
+        if all(cell_len(line) <= width for line in made):
+            break
+    return [line.replace(_SPACE, " ") for line in made]
+
+
+def shortened(text: str, width: int, head: float = 0.4, encoding: str = "utf-8") -> str:
+    """A text of at most so many columns: the part `head` of what is kept stands before the gap."""
+    if cell_len(text) <= width:
+        return text
+    gap = "…" if "…".encode(encoding, "replace") != b"?" else ".."
+    room = max(width - len(gap), 0)
+    before = _fitting(text, int(head * room))
+    after = _fitting(text[::-1], room - cell_len(before))[::-1]
+    return f"{before}{gap}{after}"
+
+
+def _fitting(text: str, width: int) -> str:
+    """As much of the beginning as fits."""
+    end = min(len(text), width)
+    while cell_len(text[:end]) > width:
+        end -= 1
+    return text[:end]

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fault of PyProf's own, at every point of a window's life: the program is what it is without PyProf.
+
+Every function of the package that another function of it calls while a window is opened, paused, read and closed
+raises in turn (`sys.settrace`). Losses, what is printed and the exit code stay, and nothing stays patched.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import LONG
+from tests.forks import ROOT, Forks
+
+PARTS = 8  # of the functions; all of them take minutes
+
+PROGRAM = """
+import sys, types
+import torch
+import torch.nn.functional as F
+from torch import nn
+import pyprof
+
+plain = type(F), torch.Tensor.mul, nn.Module.__call__, torch.autograd.profiler.record_function.__enter__
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+
+def train():
+    with pyprof.annotate("layer:step"):
+        loss = F.mse_loss(model(torch.ones(2, 4)), torch.zeros(2, 2))
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    losses.append(loss.item().hex())
+
+pyprof.init()
+with pyprof.profile("net.sqlite", wait=1, warmup=1, active=2, repeat=2) as p:
+    for _ in range(8):
+        train()
+        p.step()
+pyprof.start("other.sqlite")
+train()
+pyprof.step()
+with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+    train()
+pyprof.stop()
+pyprof.shutdown()
+assert plain == (type(F), torch.Tensor.mul, nn.Module.__call__, torch.autograd.profiler.record_function.__enter__)
+print(losses, torch.get_rng_state().sum().item(), [q.sum().item().hex() for q in model.parameters()])
+sys.exit(3)
+"""
+# What makes one function raise. A copy of a wrapper has the file of the place it stands in, and is known by its names.
+PRELUDE = """
+import sys
+own, target, which = {own!r}, {target!r}, {which}
+seen = {{}}
+def inside(frame):
+    code = frame.f_code if frame is not None else None
+    return code is not None and (code.co_filename.startswith(own) or "here" in code.co_freevars)
+caught = ("safely", "_full", "guarded", "contained", "contained.<locals>.call", "tell", "_name", "Session._unpatch")
+def importing(frame):
+    while frame is not None and frame.f_code.co_filename.startswith(own):
+        if frame.f_code.co_name == "<module>":
+            return True
+        frame = frame.f_back
+    return False
+def trace(frame, event, arg):
+    code = frame.f_code
+    if event != "call" or not code.co_filename.startswith(own) or not inside(frame.f_back):
+        return None
+    # What a module is made of, what catches faults, and entry points before their first line.
+    if importing(frame) or code.co_qualname in caught or frame.f_back.f_code.co_qualname == "contained.<locals>.call":
+        return None
+    name = code.co_filename[len(own):].removesuffix(" (importlib._bootstrap)") + ":" + code.co_qualname
+    seen[name] = seen.get(name, 0) + 1
+    if name == target and seen[name] == which:
+        raise ValueError("injected")
+    return None
+from pyprof.capture import session
+session._READ_EVENTS, session._FIRST_CALLS = 40, 5  # so that torch's records are read in the middle of a window
+sys.settrace(trace)
+if target is None:
+    import atexit, json
+    atexit.register(lambda: open("seen.json", "w").write(json.dumps(seen)))
+"""
+
+
+def prelude(target: str | None, which: int = 1) -> str:
+    return PRELUDE.format(own=f"{ROOT}/pyprof/capture/", target=target, which=which)
+
+
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """Forks of a process that has torch's compiler, too: optimizers import it."""
+    server = Forks(tmp_path_factory.mktemp("logs"), more="import torch._dynamo")
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def plain(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, int]]:
+    """What the program prints, and how often it comes to each function."""
+    folder = tmp_path_factory.mktemp("plain")
+    code, program = forks.run(folder, PROGRAM, prelude=prelude(None))
+    assert code == 3, program.stderr
+    assert program.stderr.count("pyprof") == 1  # the program's own torch.profiler is one line
+    return program.stdout, json.loads((folder / "seen.json").read_text())
+
+
+def check(target: str, which: int, plain: str, forks: Forks, folder: Path) -> str:
+    """Return what the program printed on stderr, and why it is not what it should be, "" if it is."""
+    folder.mkdir()
+    code, program = forks.run(folder, PROGRAM, prelude=prelude(target, which))
+    told = [line for line in program.stderr.splitlines() if "injected" in line]
+    if (code, program.stdout) != (3, plain) or "Traceback" in program.stderr or len(told) > 1:
+        return f"{target} at call {which}: exit code {code}, {program.stdout!r}\n{program.stderr}"
+    return ""
+
+
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))]
+)
+def test_a_fault_anywhere_leaves_the_program_alone(
+    part: int, plain: tuple[str, dict[str, int]], forks: Forks, tmp_path: Path
+) -> None:
+    """At the first call of every eighth function; the long tests have all, the second call and the last one as well."""
+    output, seen = plain
+    assert len(seen) > 200
+    wrong = []
+    for number, (target, count) in enumerate(sorted(seen.items())):
+        if number % PARTS == part:
+            for which in sorted({1, 2, count} if LONG else {1}):
+                if which <= count:
+                    wrong.append(check(target, which, output, forks, tmp_path / f"{number}.{which}"))
+    assert not list(filter(None, wrong)), "\n".join(filter(None, wrong))
