@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -145,7 +145,7 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
     if "written_by" in found:
         head.append(("written by", found["written_by"]))
     if "started_unix_ns" in found:
-        started = datetime.fromtimestamp(found["started_unix_ns"] / 1e9, timezone.utc)
+        started = datetime.fromtimestamp(found["started_unix_ns"] / 1e9, UTC)
         head.append(("started", f"{started:%Y-%m-%d %H:%M:%S} UTC"))
     head.append(("span", _time(found["span_ns"]) if "span_ns" in found else "na"))
     head += [("process", _process(process)) for process in found["processes"]]

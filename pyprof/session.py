@@ -46,6 +46,7 @@ class Profile:
         if not isinstance(source, Trace):
             self.database = source
             self._is_database = True
+            weakref.finalize(self, source.close)
         self._chosen: int | None = None
 
     # --- the recording itself

@@ -16,6 +16,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests import leftovers
 from tests.forks import Forks
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,6 +27,12 @@ gc.disable()
 
 # The test processes share the cores: threads of torch would only wait for each other. Before anything imports torch.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# No test needs a GPU, and those that say what happens without one must hold on a machine that has some.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+# torch reads this at its first profile, whichever test that is.
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+
+leftovers.track_connections()
 
 # Time is no property of the code under test: no deadline, no complaint about a slow machine.
 hypothesis.settings.register_profile(
@@ -60,6 +67,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
     for reason, count in reasons.items():
         terminalreporter.write_line(f"skipped {count}: {reason}")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """A test leaves the process as it found it. What it did leave is put back, so that it fails alone."""
+    before = leftovers.state()
+    yield
+    left = leftovers.restore(before)
+    assert not left, "; ".join(left)
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import prod
@@ -610,8 +611,12 @@ def summary(window: Window) -> dict[tuple[str, str], int]:
 
 def of_nsys(path: Path) -> tuple[Recording, dict[int, int]]:
     """The rows of an export that the figures need, and the multiprocessors of its devices."""
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        return _rows_of_nsys(connection)
+
+
+def _rows_of_nsys(connection: sqlite3.Connection) -> tuple[Recording, dict[int, int]]:
     out = Recording()
-    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     names = dict(connection.execute("select id, value from StringIds"))
 

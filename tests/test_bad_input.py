@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from pyprof.prof import prof
 from tests import build
 from tests.build import LONG, call, recording
 from tests.parse.test_invariance import OPERATORS, tables_of, training
+from tests.waiting import HANG
 
 ROOT = Path(__file__).resolve().parent.parent
 WRITERS: dict[str, Callable[[Path], Path]] = {
@@ -174,7 +176,7 @@ def test_a_command_ends_with_code_1_and_a_line_not_a_traceback(tmp_path):
             [sys.executable, str(ROOT / "pyprof" / script), str(path)],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=HANG,
         )
         assert (done.returncode, done.stdout) == (1, "")
         assert len(done.stderr.splitlines()) == 1
@@ -280,7 +282,8 @@ def test_kernels_without_an_end_are_told(tmp_path, capsys):
 @pytest.mark.parametrize("column", ["start", "end", "globalTid"])
 def test_operators_whose_place_is_unknown_are_counted(column, tmp_path, capsys):
     path = build.write_capture(tmp_path / "f", recording(OPERATORS))
-    (many,) = sqlite3.connect(path).execute("select count(*) from PYPROF_OP").fetchone()
+    with closing(sqlite3.connect(path)) as connection:
+        (many,) = connection.execute("select count(*) from PYPROF_OP").fetchone()
     database(path, f"update PYPROF_OP set {column} = null where rowid = 2")
     assert parse.main([str(path)]) == 0
     told = "1 operators without a start, an end or a thread"

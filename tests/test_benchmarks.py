@@ -7,6 +7,7 @@ import filecmp
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -79,16 +80,15 @@ def test_variants_differ_in_their_texts_only(root: Path, tmp_path: Path, option:
     plain, variant = tmp_path / "plain.sqlite", tmp_path / "variant.sqlite"
     run(root, "gen_nsys.py", str(plain), "--kernels", "2000")
     run(root, "gen_nsys.py", str(variant), "--kernels", "2000", option)
-    times = "select start, end, globalTid from NVTX_EVENTS"
-    assert (
-        sqlite3.connect(plain).execute(times).fetchall() == sqlite3.connect(variant).execute(times).fetchall()
-    )
-    texts = "select coalesce(text, value) from NVTX_EVENTS left join StringIds on id = textId"
-    own = [text for (text,) in sqlite3.connect(variant).execute(texts) if not text.startswith("layer:")]
+    ranges = "select start, end, globalTid, coalesce(text, value) from NVTX_EVENTS left join StringIds on id = textId"
+    with closing(sqlite3.connect(plain)) as one, closing(sqlite3.connect(variant)) as other:
+        before, after = one.execute(ranges).fetchall(), other.execute(ranges).fetchall()
+    assert [times for *times, _ in before] == [times for *times, _ in after]
+    own = [text for *_, text in after if not text.startswith("layer:")]
     if option == "--distinct":
         assert len(set(own)) == len(own)
     elif option == "--distinct-shapes":
         calls = [text for text in own if "'shape'" in text]
         assert len(set(calls)) == len(calls)
     else:
-        assert own == [t for (t,) in sqlite3.connect(plain).execute(texts) if not t.startswith("layer:")]
+        assert own == [text for *_, text in before if not text.startswith("layer:")]

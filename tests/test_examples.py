@@ -21,6 +21,7 @@ import pytest
 from pyprof.parse import formats, parse
 from pyprof.prof import prof
 from tests.forks import Forks
+from tests.waiting import HANG
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
@@ -42,7 +43,7 @@ def python(*args: str | Path, cwd: Path, **variables: str) -> subprocess.Complet
         env=env,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG,
         check=False,
     )
 

@@ -19,6 +19,7 @@ from pyprof.parse import parse
 from pyprof.prof import prof
 from tests import build
 from tests.build import call, recording
+from tests.waiting import HANG
 
 ROOT = Path(__file__).resolve().parent.parent
 PARSE, PROF = ROOT / "pyprof/parse/parse.py", ROOT / "pyprof/prof/prof.py"
@@ -48,7 +49,7 @@ def netdict(sqlite: Path) -> Path:
 def run(*command: str | Path, cwd: Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *map(str, command)],
-        cwd=cwd, input=stdin, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=cwd, input=stdin, capture_output=True, text=True, timeout=HANG, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
 
 
@@ -80,7 +81,7 @@ def test_a_reader_that_stops_early_ends_both_quietly(tmp_path):
     for script in (PARSE, PROF):
         shell = subprocess.run(
             ["bash", "-c", 'set -o pipefail; "$0" "$1" "$2" | head -n 1', sys.executable, str(script), str(path)],
-            capture_output=True, text=True, timeout=60,
+            capture_output=True, text=True, timeout=HANG,
         )  # fmt: skip
         assert shell.returncode == 0
         assert len(shell.stdout.splitlines()) == 1
@@ -234,7 +235,7 @@ def test_text_of_any_language_passes_a_terminal_of_none(command, tmp_path):
     path = build.write_nsys(tmp_path / "f", recording(FROM_ANYWHERE))
     done = subprocess.run(
         [sys.executable, *map(str, command), str(path)],
-        capture_output=True, timeout=60, env={**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
+        capture_output=True, timeout=HANG, env={**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     text = done.stdout.decode("utf-8")

@@ -9,6 +9,7 @@ import importlib.util
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import pyprof
+from tests.waiting import HANG
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "pyprof").rglob("*.py"))
@@ -25,19 +27,19 @@ TEXTS = {".py", ".md", ".toml", ".txt", ".sql", ".cfg", ".sh", ""}
 
 def tracked() -> list[Path]:
     """Files of the repository: what git has, without git everything that is not built or installed."""
-    run = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
-    if run.returncode == 0 and run.stdout:
-        return [ROOT / name for name in run.stdout.split("\0") if name and (ROOT / name).is_file()]
-    return [
-        p for part in ("pyprof", "examples", "docs", "tests") for p in (ROOT / part).rglob("*") if p.is_file()
-    ]
+    if shutil.which("git"):
+        run = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+        if run.returncode == 0 and run.stdout:
+            return [ROOT / name for name in run.stdout.split("\0") if name and (ROOT / name).is_file()]
+    parts = (".ci", "pyprof", "examples", "docs", "scripts", "tests")
+    return [path for part in parts for path in (ROOT / part).rglob("*") if path.is_file()]
 
 
 def python(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run Python outside the repository, where only an install or the file's own path can find the package."""
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | environment
     return subprocess.run(
-        [sys.executable, *args], cwd=cwd, env=env, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, *args], cwd=cwd, env=env, capture_output=True, text=True, timeout=HANG, check=False
     )
 
 

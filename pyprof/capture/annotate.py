@@ -89,19 +89,24 @@ def mark(name: str) -> None:
         local.state.ranges.append(RangeRecord(MARK, name, now, now, "nvtx"))
 
 
-_started: dict[Any, tuple[str, int]] = {}
+_started: dict[Any, list[tuple[str, int]]] = {}
 
 
 def begin(handle: Any, name: str) -> None:
     """A range that may end on another thread."""
-    _started[handle] = name, time_ns()
+    _started.setdefault(handle, []).append((name, time_ns()))
 
 
 def end(handle: Any) -> None:
     """The end of such a range; a handle that we did not see begin is none of ours."""
-    opened = _started.pop(handle, None)
-    if opened is not None and recorder.keeping:
-        local.state.ranges.append(RangeRecord(START_END, *opened, time_ns(), "nvtx"))
+    opened = _started.get(handle)  # where nothing listens the nvtx package gives None for every range
+    if not opened:
+        return
+    name, start = opened.pop()
+    if not opened:
+        del _started[handle]
+    if recorder.keeping:
+        local.state.ranges.append(RangeRecord(START_END, name, start, time_ns(), "nvtx"))
 
 
 def install(registry: Registry) -> None:
@@ -132,15 +137,15 @@ def _install_torch_nvtx(registry: Registry) -> None:
             if not real:
                 return safely(ours, *args, **kwargs)
             result = original(*args, **kwargs)
-            safely(ours, *args, **kwargs) if name != "range_start" else safely(
-                ours, *args, handle=result, **kwargs
-            )
+            if name == "range_start":
+                return safely(ours, *args, handle=result, **kwargs) or result
+            safely(ours, *args, **kwargs)
             return result
 
         registry.replace(nvtx, name, call)
 
     def started(msg: str, handle: Any = None) -> Any:
-        handle = next(handles) if handle is None else handle
+        handle = handle or next(handles)  # where nothing listens torch gives 0 for every range
         begin(("torch", handle), msg)
         return handle
 

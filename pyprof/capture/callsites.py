@@ -4,41 +4,40 @@
 `act is F.gelu`, `table[F.gelu]`, `{F.gelu: 1}[act](x)` and `f = F.gelu` must get the function itself; an access whose
 value is called at once, and reaches nothing else, may get something that records the call.
 
-From Python 3.11 on each instruction knows the range of source text that it stands for. The access `F.conv2d` is a
-callee when the smallest larger range that starts at the same place is first of all a call. Where the ranges are missing
-(Python 3.10, `-X no_debug_ranges`) only the instruction made for method calls counts; the others are seen as
-operators. A value that is stored first (pytest rewrites asserts that way) does not count.
+From Python 3.13 on the instructions say it: what is called is loaded as a method, or PUSH_NULL comes directly after it
+(CPython's codegen.c, `codegen_call` and `maybe_optimize_method_call`; the same in 3.14).
+
+Before, PUSH_NULL came ahead of what it belongs to, and the ranges of source text say it that each instruction stands
+for. The access `F.conv2d` is a callee when the smallest larger range that starts at the same place is first of all a
+call. A value that is stored first (pytest rewrites asserts that way) does not count. Without the ranges
+(`-X no_debug_ranges`) only what is loaded as a method counts: no function of a module imported at the top of a file.
 """
 
 from __future__ import annotations
 
 import dis
 import sys
+from itertools import pairwise
 from types import CodeType
 from typing import NamedTuple
 
+
+def _codes(*beginnings: str) -> frozenset[int]:
+    """The instructions whose names begin so; a Python has some of them."""
+    return frozenset(code for name, code in dis.opmap.items() if name.startswith(beginnings))
+
+
 _EXTENDED_ARG = dis.opmap["EXTENDED_ARG"]
-_LOADS = {dis.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD") if name in dis.opmap}
-_METHOD = dis.opmap.get("LOAD_METHOD")
-_CALLS = {code for name, code in dis.opmap.items() if name.startswith("CALL") and "INTRINSIC" not in name}
-_ASIDE = {code for name, code in dis.opmap.items() if name.startswith(("PRECALL", "KW_NAMES", "CACHE"))}
-_GATHERS = {
-    code
-    for name, code in dis.opmap.items()
-    if name.startswith(("BUILD_", "LIST_", "DICT_", "PUSH_NULL", "LOAD_CONST"))
-}
-_STORES = {
-    code for name, code in dis.opmap.items() if name.startswith(("STORE_", "COPY", "DUP_", "SWAP", "ROT_"))
-}
-
-
-_OPERATORS = {
-    code
-    for name, code in dis.opmap.items()
-    if name.startswith(
-        ("BINARY_", "INPLACE_", "UNARY_", "COMPARE_", "STORE_SUBSCR", "STORE_SLICE", "DELETE_SUBSCR")
-    )
-}
+_PUSH_NULL = dis.opmap["PUSH_NULL"]
+_LOADS = _codes("LOAD_ATTR", "LOAD_METHOD")
+_METHODS = _codes("LOAD_METHOD") if sys.version_info < (3, 12) else ()  # later a bit of LOAD_ATTR's argument
+_CALLS = _codes("CALL") - _codes("CALL_INTRINSIC")
+_ASIDE = _codes("PRECALL", "KW_NAMES", "CACHE")
+# What makes a tuple and a dictionary of `*args` and `**kwargs`.
+_GATHERS = _codes("BUILD_", "LIST_", "DICT_", "MAP_", "CALL_INTRINSIC", "PUSH_NULL", "LOAD_CONST")
+_STORES = _codes("STORE_", "COPY", "SWAP")
+_OPERATORS = _codes("BINARY_", "UNARY_", "COMPARE_", "STORE_SUBSCR", "STORE_SLICE", "DELETE_SUBSCR")
+_ORDERED = sys.version_info >= (3, 13)  # PUSH_NULL comes after what it belongs to
 
 
 class _Instruction(NamedTuple):
@@ -49,21 +48,36 @@ class _Instruction(NamedTuple):
     end: tuple[int, int] | None
 
 
+def complete() -> bool:
+    """Whether all such accesses can be told in code that this Python compiles: see the head of this file."""
+    return _ORDERED or any(column is not None for *_, column in compile("m.f", "", "eval").co_positions())
+
+
 def callee_offsets(code: CodeType) -> frozenset[int]:
     """Offsets (as frames report them) of the attribute loads whose value is called at once and nothing else."""
     instructions = _instructions(code)
+    if _ORDERED:
+        return frozenset(
+            load.offset
+            for load, following in pairwise(instructions)
+            if load.opcode in _LOADS and (_is_method(load) or following.opcode == _PUSH_NULL)
+        )
     by_start: dict[tuple[int, int], list[_Instruction]] = {}
+    starts: dict[tuple[int, int], tuple[int, int]] = {}  # of what is called, by its end
     for instruction in instructions:
-        if instruction.start is not None and instruction.opcode not in _ASIDE:
+        if instruction.start is not None and instruction.end is not None:
             by_start.setdefault(instruction.start, []).append(instruction)
+            if instruction.opcode == _PUSH_NULL:
+                starts[instruction.end] = instruction.start
     out = set()
-    for load, following in zip(instructions, [*instructions[1:], None]):
-        if load.opcode not in _LOADS or (following is not None and following.opcode in _STORES):
+    for load, following in pairwise(instructions):
+        if load.opcode not in _LOADS or following.opcode in _STORES:
             continue
         if load.start is None or load.end is None:
-            if _is_method_load(load):
+            if _is_method(load):
                 out.add(load.offset)
-        elif _is_callee(load.end, by_start[load.start]):
+        # The range of an attribute on a line of its own begins there, not where the expression does.
+        elif _is_callee(load.end, by_start[starts.get(load.end, load.start)]):
             out.add(load.offset)
     return frozenset(out)
 
@@ -73,10 +87,8 @@ def is_operator(code: CodeType, offset: int) -> bool:
     return code.co_code[offset] in _OPERATORS
 
 
-def _is_method_load(load: _Instruction) -> bool:
-    if sys.version_info >= (3, 12):
-        return bool(load.argument & 1)  # LOAD_ATTR with the bit "leave room for self"
-    return load.opcode == _METHOD
+def _is_method(load: _Instruction) -> bool:
+    return load.opcode in _METHODS if _METHODS else bool(load.argument & 1)
 
 
 def _is_callee(end: tuple[int, int], same_start: list[_Instruction]) -> bool:
@@ -91,10 +103,7 @@ def _is_callee(end: tuple[int, int], same_start: list[_Instruction]) -> bool:
 
 def _instructions(code: CodeType) -> list[_Instruction]:
     raw = code.co_code
-    if sys.version_info >= (3, 11):
-        positions = list(code.co_positions())
-    else:
-        positions = []
+    positions = list(code.co_positions())
     out = []
     argument = 0
     for offset in range(0, len(raw), 2):
@@ -103,10 +112,9 @@ def _instructions(code: CodeType) -> list[_Instruction]:
         if opcode == _EXTENDED_ARG:
             continue
         start = end = None
-        if positions:
-            line, end_line, column, end_column = positions[offset // 2]
-            if line is not None and end_line is not None and column is not None and end_column is not None:
-                start, end = (line, column), (end_line, end_column)
+        line, end_line, column, end_column = positions[offset // 2]
+        if line is not None and end_line is not None and column is not None and end_column is not None:
+            start, end = (line, column), (end_line, end_column)
         if opcode not in _ASIDE:
             out.append(_Instruction(offset, opcode, argument, start, end))
         argument = 0

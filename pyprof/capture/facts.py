@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import pyprof
-from pyprof.capture import private, processor, ranks
+from pyprof.capture import callsites, private, processor, ranks
 from pyprof.capture.private import DisableTorchFunction, is_tracing
 from pyprof.model import Tensor
 
@@ -61,6 +61,7 @@ def _cpu_name() -> str:
 # One fact each, read when the window closes.
 _SINGLE: dict[str, Callable[[], Any]] = {
     "python": platform.python_version,
+    "python.debug_ranges": lambda: None if callsites.complete() else False,
     "torch": lambda: torch.__version__,
     "cuda": lambda: torch.version.cuda,
     "hip": lambda: torch.version.hip,

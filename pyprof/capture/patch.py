@@ -80,8 +80,8 @@ class Registry:
 
 _offsets: dict[int, frozenset[int]] = {}
 _codes: list[CodeType] = []  # keeps their ids valid
-# Where a call stands (code's id + instruction) -> that code, the function that is called, its wrapper. With the code,
-# for before Python 3.11 another code object may lie there.
+# Where a call stands (code's id + instruction) -> that code, the function that is called, its wrapper. The code keeps
+# its id from being given to another one.
 _placed: dict[int, tuple[CodeType, Function, Function]] = {}
 
 
@@ -94,7 +94,11 @@ def _callees(code: CodeType) -> frozenset[int]:
 
 
 class _Lookup(property):
-    """The property of one function of a module: a wrapper for a callee, the function itself for everybody else."""
+    """The property of one function of a module: a wrapper for a callee, the function itself for everybody else.
+
+    A class of its own also keeps Python 3.12 from the shortcut that it takes for a plain property: while that runs,
+    `f_lasti` of the frame that asks is past the access.
+    """
 
     def __init__(self, get: Callable[[Any], Any], name: str):
         super().__init__(get)

@@ -14,7 +14,7 @@ from pyprof.capture.window import control
 from pyprof.errors import UsageError
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing import Unpack
 
 
 class profile:

@@ -38,7 +38,7 @@ def read(paths: Iterable[str]) -> tuple[list[Source], int]:
             digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         except Exception:  # a loader of the program's own, or a path that is none
             continue
-        if not text:
+        if not text.strip():  # Python 3.13 reads an empty file as one empty line
             continue
         if len(text) > LARGEST or total + len(text) > MOST:
             left_out += 1

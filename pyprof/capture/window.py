@@ -20,7 +20,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, hooks, private, ranks, terminate
+from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, callsites, hooks, private, ranks, terminate
 from pyprof.capture.collectors import nvtx as ranges
 from pyprof.capture.faults import contained, guarded
 from pyprof.capture.options import Given, Options, bound, merged, options
@@ -31,12 +31,16 @@ from pyprof.capture.signals import held
 from pyprof.errors import CaptureError
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing import Unpack
 
     from pyprof.capture.session import Session
 
 log = logging.getLogger(__name__)
 DEFAULT_OUTPUT = "net.sqlite"
+_NO_RANGES = (
+    "Python runs without debug ranges (-X no_debug_ranges or PYTHONNODEBUGRANGES): calls such as torch.add(x, y) are "
+    "seen as operators only, without a line. Leave the option out, or use Python 3.13 or later."
+)
 _HINT = (
     "pyprof: nothing was recorded. Record with `pyprof run SCRIPT`, with `pyprof.profile()` around the loop, "
     "with `pyprof.init(output=FILE)`, or with `torch.cuda.profiler.start()` and `stop()` after `pyprof.init()`."
@@ -236,6 +240,8 @@ def new_session(
 
     Where a file cannot be written, or a helper imports the script again, one that does nothing.
     """
+    if not callsites.complete():
+        _say_once(_NO_RANGES)
     if ranges.plan.tool is not None:
         ranges.plan.say_no_file()
         control.recorded = True

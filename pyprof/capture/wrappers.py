@@ -186,7 +186,7 @@ def placed(wrapper: Any, frame: FrameType, builtin: bool, at_once: bool = True) 
     is not certain to be called at once, it knows no sites: the program may keep it and call it elsewhere.
     """
     code, names = wrapper.__code__, wrapper.__globals__
-    if builtin and sys.version_info >= (3, 11):  # before, another table of lines: C++ warnings name us there
+    if builtin:
         code = code.replace(
             co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno, co_name=wrapper.__name__,
             co_linetable=_one_line(len(code.co_code) // 2),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import pyprof
@@ -147,7 +147,7 @@ def _facts(
     connection.executemany("insert into META_DATA_EXPORT values (?, ?)", facts.items())
     connection.execute("insert into PROCESSES values (?, ?, ?)", (pid << 24, pid, process_name))
     seconds = recording.start / 1e9
-    utc = datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
+    utc = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     local = datetime.fromtimestamp(seconds).strftime("%Y-%m-%dT%H:%M:%S")
     connection.execute(
         "insert into TARGET_INFO_SESSION_START_TIME values (?, ?, ?)", (recording.start, utc, local)

@@ -8,7 +8,7 @@ Everything is worked out first and written in one transaction.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import numpy as np
@@ -85,7 +85,7 @@ def aggregate(
                     f"insert into {name} values ({','.join('?' * width)})",
                     zip([number] * len(columns["worker"]), *(c.tolist() for c in columns.values())),
                 )
-        created = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        created = datetime.now(UTC).isoformat(timespec="seconds")
         identity = connection.execute(
             'insert into aggregation (iteration_set, "first", "last", created) values (?, ?, ?, ?)',
             (number, first, last, created),

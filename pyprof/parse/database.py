@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -61,8 +62,15 @@ class Batch:
         return pa.array([""] * self.rows, pa.string()) if found is None else found
 
 
+def tables(path: Path) -> dict[str, frozenset[str]]:
+    """The tables of a SQLite file and their columns. Raises FormatError for a file that is not readable."""
+    with Database(path) as database:
+        return database.tables
+
+
 class Database:
-    """A SQLite file opened for reading. Raises FormatError, with the file's name, whenever it is not readable."""
+    """A SQLite file opened for reading, to be used in `with`. Raises FormatError, with the file's name, whenever it is
+    not readable."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -71,14 +79,14 @@ class Database:
         if not any(file.with_name(file.name + end).exists() for end in ("-wal", "-journal")):
             self._uri += "&immutable=1"  # nobody writes it: no lock, and no files beside it
         try:
-            self._connection = sqlite3.connect(self._uri, uri=True)
-            self._connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-            names = self._connection.execute("select name from sqlite_master where type = 'table'").fetchall()
-            self.tables = {name: self._columns(name) for (name,) in names}
-        except (
-            sqlite3.Error,
-            UnicodeDecodeError,
-        ) as error:  # the second: a message that quotes a damaged name
+            with ExitStack() as unless_sound:
+                self._connection = sqlite3.connect(self._uri, uri=True)
+                unless_sound.callback(self._connection.close)
+                self._connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+                names = self._connection.execute("select name from sqlite_master where type = 'table'")
+                self.tables = {name: self._columns(name) for (name,) in names.fetchall()}
+                unless_sound.pop_all()
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the second: its message quotes a damaged name
             raise FormatError(
                 f"{path}: SQLite cannot read it ({_reason(error)}). Export or copy it again."
             ) from error
@@ -87,7 +95,10 @@ class Database:
         quoted = table.replace('"', '""')
         return frozenset(row[1] for row in self._connection.execute(f'pragma table_info("{quoted}")'))
 
-    def close(self) -> None:
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
 
     def rows(self, table: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:

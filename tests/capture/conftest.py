@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import pyprof
 from pyprof.marker import CallMarker, decode
 from pyprof.model import Tensor
 
-# torch reads this at its first profile, and some tests let the program's own profiler be that.
-os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+# Files of PyProf itself. The folder around may have any name, of a package too, and the environment may lie in it.
+OURS = os.path.join(os.path.dirname(os.path.abspath(pyprof.__file__)), "")
 
 
 class CallRow(NamedTuple):
@@ -123,10 +124,16 @@ class Recorded:
         return dict(self.query(f"select * from {name}"))
 
 
+@pytest.fixture(autouse=True)
+def _shutdown() -> Iterator[None]:
+    """After each test torch is as it was."""
+    yield
+    pyprof.shutdown()
+
+
 @pytest.fixture
-def record(tmp_path: Path) -> Iterator[Callable[..., Recorded]]:
+def record(tmp_path: Path) -> Callable[..., Recorded]:
     """Run a function in a window and read the file."""
-    import pyprof
 
     def run(body: Callable[[], object], **options: Any) -> Recorded:
         path = tmp_path / "net.sqlite"
@@ -134,8 +141,7 @@ def record(tmp_path: Path) -> Iterator[Callable[..., Recorded]]:
             body()
         return Recorded(path)
 
-    yield run
-    pyprof.shutdown()
+    return run
 
 
 @pytest.fixture

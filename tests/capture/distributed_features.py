@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import nn
 
 from pyprof.capture.targets import COLLECTIVES
+from tests.waiting import HANG
 
 from .features import Features, check
 
@@ -174,7 +175,7 @@ def main(rank: int, world: int, folder: Path) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world,
-                            timeout=timedelta(seconds=30))  # fmt: skip
+                            timeout=timedelta(seconds=HANG))  # fmt: skip
     said = {}
     for name, feature in features.items():
         place = folder / f"rank{rank}" / name.replace(" ", "_")

@@ -24,16 +24,11 @@ from pyprof.capture import gathered, session, window
 from pyprof.capture.collectors import kineto
 from pyprof.cli import main
 from tests.forks import KILL, Forks, Program
+from tests.waiting import until
 
-from .conftest import Recorded
+from .conftest import OURS, Recorded
 
 x = torch.ones(2, 2)
-
-
-@pytest.fixture(autouse=True)
-def _shutdown() -> Iterator[None]:
-    yield
-    pyprof.shutdown()
 
 
 def left(folder: Path) -> list[str]:
@@ -66,10 +61,15 @@ open("done", "w").close()
 
 
 def wait_for(program: Program, *names: Path) -> None:
-    end = time.monotonic() + 60
-    while not all(name.exists() for name in names):
-        assert time.monotonic() < end, program.stderr
-        time.sleep(0.001)
+    """Until the files exist; the program must not end before that."""
+
+    def exist() -> bool:
+        ended = program.state == "Z"
+        there = all(name.exists() for name in names)
+        assert there or not ended, program.stderr
+        return there
+
+    until(exist)
 
 
 def test_killed_within_its_window_a_program_leaves_nothing(forks: Forks, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_killed_within_its_window_a_program_leaves_nothing(forks: Forks, tmp_pat
 
 
 def kill_while_it_writes(forks: Forks, folder: Path, delay: float, prelude: str = "") -> bool:
-    """Whether it was killed at `delay` seconds after it had begun to write; False if it had ended by then."""
+    """Whether it was killed about `delay` seconds after it had begun to write; False if it had ended by then."""
     program = forks.start(folder, LOOP.format(count=3000), prelude=WATCHED + prelude)
     wait_for(program, folder / "began")
     time.sleep(delay)
@@ -101,6 +101,8 @@ def watched(name, flags, *rest, **options):
     file = _open(name, flags, *rest, **options)
     if ".pyprof-" in str(name) and os.path.exists("half"):
         open("began", "w").close()
+        if "stops_there" in globals():
+            os.kill(os.getpid(), 19)
     return file
 os.open = watched
 """
@@ -113,8 +115,9 @@ def test_killed_while_it_writes_a_program_leaves_nothing_or_a_whole_file(
     if older:
         with pyprof.profile(str(tmp_path / "net.sqlite")):
             torch.exp(x)
-    killed = [kill_while_it_writes(forks, tmp_path, delay) for delay in (0, 0.002, 0.02)]
-    assert any(killed)
+    assert kill_while_it_writes(forks, tmp_path, 0, "stops_there = True")
+    for delay in (0.002, 0.02):
+        kill_while_it_writes(forks, tmp_path, delay)
     check_nothing_or_whole(tmp_path)
     assert all(re.fullmatch(r"net(\.\d+)?\.sqlite", name) for name in left(tmp_path))
     if older:
@@ -401,8 +404,6 @@ def test_short_memory_is_one_sentence(
     monkeypatch.setattr(session, "_FIRST_CALLS", 10 if how == "full" else 4000)
     path = str(tmp_path / "net.sqlite")
     if how == "cuda":
-        if torch.cuda.is_available():
-            pytest.skip("calls the real one")
         pyprof.init(output=path)
         for _ in range(2):
             torch.cuda.profiler.start()
@@ -459,7 +460,7 @@ def test_however_a_program_ends_it_ends_so_and_the_file_is_whole(
     code, program = forks.run(tmp_path, ENDS.format(begin=begin, ending=ending), *command, **environment)
     assert code == expected, program.stderr
     assert error in program.stderr
-    assert "pyprof/" not in program.stderr
+    assert OURS not in program.stderr
     assert left(tmp_path) == ["net.sqlite"]
     names = Recorded(tmp_path / "net.sqlite").names
     assert names[:2] == ["torch.ones", "torch.exp"]
@@ -524,9 +525,11 @@ def test_children_of_a_recorded_program_die_of_sigterm_as_ever(forks: Forks, tmp
         "child = os.fork()\nif not child:\n    time.sleep(60)\nos.kill(child, signal.SIGTERM)\n"
         "print(os.waitpid(child, 0)[1], signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)"
     )
-    code, program = forks.run(tmp_path, ENDS.format(begin="", ending=ending), "run")
+    # From Python 3.12 on a fork warns where there are threads, and torch's profiler has one.
+    begin = "import warnings; warnings.simplefilter('ignore', DeprecationWarning)"
+    code, program = forks.run(tmp_path, ENDS.format(begin=begin, ending=ending), "run")
     assert (code, program.stdout) == (0, "15 False\n")
-    assert len(program.stderr.splitlines()) == 1
+    assert len(program.stderr.splitlines()) == 1, program.stderr
 
 
 def test_the_signal_is_as_it_was_after_the_recording(tmp_path: Path) -> None:

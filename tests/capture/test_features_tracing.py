@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,15 @@ class Breaking(nn.Module):
         return Cube.apply(F.softmax(y, -1)) + places  # type: ignore[no-any-return]
 
 
-@features("torch.compile between graphs", "aten.aten::nonzero", "Tensor.nonzero", "aten.aten::_unique2")
+# The code that torch makes between graphs has no source ranges, which Python before 3.13 needs to tell a call.
+BETWEEN = (
+    ("torch.nonzero", "torch.unique")
+    if sys.version_info >= (3, 13)
+    else ("aten.aten::nonzero", "aten.aten::_unique2")
+)
+
+
+@features("torch.compile between graphs", "Tensor.nonzero", *BETWEEN)
 def compile_between() -> Any:
     """Frames too: none of PyProf's is compiled."""
     return [*compiled("eager", Breaking(), torch.randn(3)), dict(torch._dynamo.utils.counters["frames"])]

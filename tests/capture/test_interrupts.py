@@ -58,6 +58,7 @@ def interrupt_everywhere(body: Callable[[], Callable[[], Any]]) -> int:
             pass
         finally:
             sys.settrace(before)
+            torch.set_grad_enabled(True)  # ctrl-C in the `finally` of an optimizer's step leaves it off
         state = local.state
         assert (state.busy, state.context, state.root) == (False, 0, None), number
         if not interrupt.raised:

@@ -67,6 +67,8 @@ def test_accesses_have_a_function_a_file_and_bytes_where_known(record: Record, t
         np.fromfile(tmp_path / "a.npy", np.uint8)
         path.read_bytes()
         (tmp_path / "b.txt").write_text("four")
+        (tmp_path / "b.txt").write_bytes(b"three")
+        (tmp_path / "b.txt").read_text()
         number = os.open(path, os.O_RDONLY)
         os.read(number, 7)
         os.close(number)
@@ -85,11 +87,13 @@ def test_accesses_have_a_function_a_file_and_bytes_where_known(record: Record, t
         ("numpy.fromfile", "a.npy", size["a.npy"]),
         ("pathlib.Path.read_bytes", "net.pt", size["net.pt"]),
         ("pathlib.Path.write_text", "b.txt", 4),
+        ("pathlib.Path.write_bytes", "b.txt", 5),
+        ("pathlib.Path.read_text", "b.txt", None),
         ("os.read", None, 7),
         ("open", "c.json", None),
         ("json.dump", "c.json", None),
     ]
-    assert recorded.table("PYPROF_META")["io.accesses"] == "10"
+    assert recorded.table("PYPROF_META")["io.accesses"] == "12"
 
 
 def test_they_are_the_io_of_the_trace(record: Record, tmp_path: Path) -> None:
@@ -159,7 +163,10 @@ def test_a_file_is_what_it_is_without_the_option(tmp_path: Path) -> None:
         with open(path) as text, open(path, "rb") as binary, open(path, "rb", buffering=0) as raw:
             return [
                 type(text), type(text.buffer), type(text.buffer.raw), type(binary), type(raw), text.readlines(),
-                binary.read(), raw.read(), io.open is open, open.__name__, open.__module__, pickle.dumps(open),
+                binary.read(), raw.read(), io.open is open, open.__name__, open.__module__, open.__qualname__,
+                *(pickle.dumps(open, protocol) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)),
+                pickle._dumps(open),  # type: ignore[attr-defined]
+                pickle.loads(pickle.dumps(open)) is open,
             ]  # fmt: skip
 
     without = look()
@@ -194,7 +201,19 @@ def test_a_module_is_pickled_by_name_as_those_do_that_pickle_functions_by_value(
         assert [pickle.loads(pickle.dumps(module)) for module in (os, np, pickle)] == [os, np, pickle]
 
 
-MODULES = (builtins, io, os, shutil, json, pickle, torch, torch.jit, np, pathlib.Path)
+MODULES = (
+    builtins,
+    io,
+    sys.modules[open.__module__],
+    os,
+    shutil,
+    json,
+    pickle,
+    torch,
+    torch.jit,
+    np,
+    pathlib.Path,
+)
 
 
 @pytest.mark.parametrize("fails", [False, True])

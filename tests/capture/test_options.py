@@ -20,7 +20,7 @@ from pyprof.errors import UsageError
 from pyprof.parse import formats
 from tests.forks import Forks
 
-from .conftest import Recorded
+from .conftest import OURS, Recorded
 
 Record = Callable[..., Recorded]
 ROOT = Path(__file__).parents[2]
@@ -107,7 +107,7 @@ def test_the_command_line_asks_for_all_four(forks: Forks, tmp_path: Path) -> Non
         for (frame,) in recorded.query("select value from PYPROF_STACK join StringIds s on frameId = s.id")
     ]
     assert f"{tmp_path / 'net.py'}:4" in frames
-    assert not [frame for frame in frames if "/pyprof/" in frame or "runpy" in frame]
+    assert not [frame for frame in frames if frame.startswith(OURS) or "runpy" in frame]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import nvtx
@@ -13,21 +14,18 @@ import pytest
 import torch
 
 import pyprof
+from pyprof.capture import plan as plans
+from pyprof.capture import session
 from pyprof.capture.collectors import nvtx as ranges
 from pyprof.capture.plan import Plan, Steps, Times, plan
 from pyprof.cli import main
 from tests.forks import Forks
+from tests.waiting import until
 
 from .conftest import Recorded
 from .test_nvtx import Tool
 
 x = torch.ones(2, 2)
-
-
-@pytest.fixture(autouse=True)
-def _shutdown() -> Iterator[None]:
-    yield
-    pyprof.shutdown()
 
 
 Run = Callable[..., "tuple[int, str]"]
@@ -139,72 +137,87 @@ def test_the_command_line_overrules_the_script(own: str, tmp_path: Path, run: Ru
 
 
 def test_cuda_profiler_does_not_narrow_the_command_lines_window(tmp_path: Path, run: Run) -> None:
-    if torch.cuda.is_available():
-        pytest.skip("calls the real one")
     around = MARKED.replace("    pyp", "    torch.cuda.profiler.start(); torch.cuda.profiler.stop(); pyp")
     run(around, "--steps", "3:5")
     assert powers(tmp_path / "net.sqlite") == [3, 4]
 
 
-CLOCK = """\
-began = time.time()
-with open("began", "w") as file:
-    file.write(str(began))
-while time.time() < began + {seconds}:
-    torch.tanh(x)
-    time.sleep({pause})
+# Runs until the window is open, or closed again, however long that takes: the exponent says what the script saw.
+FOLLOWS = """
+from pyprof.capture.recorder import recorder
+def follow(wanted, exponent):
+    end = time.monotonic() + 600
+    while recorder.active is not wanted and time.monotonic() < end:
+        torch.pow(x, exponent)
+        time.sleep(0.001)
 """
-
-
-def span(path: Path, began: float) -> tuple[float, float]:
-    """From when to when calls were recorded, in seconds since the script began."""
-    ((epoch,),) = Recorded(path).query("select utcEpochNs from TARGET_INFO_SESSION_START_TIME")
-    times = [epoch + time for call in Recorded(path).calls for time in (call.start, call.end)]
-    return min(times) / 1e9 - began, max(times) / 1e9 - began
+BEFORE, DURING, AFTER = 1, 2, 3
+OPENS = f"{FOLLOWS}follow(True, {BEFORE})\ntorch.pow(x, {DURING})\n"
+CLOSES = f"{OPENS}follow(False, {DURING})\ntorch.pow(x, {AFTER})\n"
 
 
 @pytest.mark.parametrize(
-    ("options", "start", "end"),
+    ("options", "delay", "duration", "source"),
     [
-        (["--delay", "0.2"], 0.2, 0.9),
-        (["--duration", "0.2"], 0, 0.2),
-        (["--delay", "0.2", "--duration", "0.2"], 0.2, 0.4),
-        (["--delay", "0", "--duration", "1000"], 0, 0.9),
+        (["--delay", "0.2"], 0.2, 0, OPENS),
+        (["--duration", "0.2"], 0, 0.2, CLOSES),
+        (["--delay", "0.2", "--duration", "0.2"], 0.2, 0.2, CLOSES),
+        (["--delay", "0", "--duration", "1000"], 0, 0, OPENS),
     ],
 )
 def test_delay_and_duration_are_seconds_of_the_script(
-    options: list[str], start: float, end: float, tmp_path: Path, run: Run
+    options: list[str], delay: float, duration: float, source: str, tmp_path: Path, run: Run
 ) -> None:
-    code, error = run(CLOCK.format(seconds=0.9, pause=0.001), *options)
+    began = time.time()
+    code, error = run(source, *options)
     assert code == 0, error
-    first, last = span(tmp_path / "net.sqlite", float((tmp_path / "began").read_text()))
-    assert start - 0.05 <= first <= start + 0.3  # it takes a while to open a window
-    assert end - 0.1 <= last <= end + 0.4
     assert error.count("\n") == 1
+    recorded = Recorded(tmp_path / "net.sqlite")
+    ((epoch,),) = recorded.query("select utcEpochNs from TARGET_INFO_SESSION_START_TIME")
+    first = epoch + min(call.start for call in recorded.calls)
+    assert first >= (began + delay) * 1e9
+    assert int(recorded.table("PYPROF_META")["overhead.window_ns"]) >= duration * 1e9
+    found = powers(tmp_path / "net.sqlite")
+    assert found.count(BEFORE) <= 1  # the window may open between the script's look and its call
+    assert DURING in found or duration
+    assert AFTER not in found
     assert "mul" not in vars(torch.Tensor)
 
 
-def test_a_window_is_not_closed_while_torchs_records_are_read(tmp_path: Path, run: Run) -> None:
-    """They are read after 4000 calls; closing inside of that left torch's profiler running, and half the operators."""
-    code, error = run(
-        CLOCK.format(seconds=0.6, pause=0).replace("    time.sleep(0)\n", ""), "--duration", "0.3"
-    )
+def test_a_window_is_not_closed_while_torchs_records_are_read(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closing inside of that left torch's profiler running, and half the operators."""
+    read, asked, reads = session.Session._read, len(plans._requests), []
+
+    def long_reading(self: session.Session) -> None:
+        reads.append(self._open)
+        if len(reads) == 1:
+            until(lambda: len(plans._requests) > asked)  # time is up, and Python does what a thread asked for
+        read(self)
+
+    monkeypatch.setattr(session.Session, "_read", long_reading)
+    monkeypatch.setattr(session, "_FIRST_CALLS", 100)
+    source = f"{FOLLOWS}follow(False, {DURING})\n".replace("torch.pow(x, exponent)", "torch.tanh(x)")
+    code, error = run(f"for _ in range(150): torch.tanh(x)\n{source}", "--duration", "0.1")
     assert code == 0, error
+    assert reads
     recorded = Recorded(tmp_path / "net.sqlite")
-    assert len(recorded.calls) > 4000
     assert abs(len(recorded.ops) - len(recorded.calls)) < 10
     assert not torch._C._autograd._profiler_enabled()
 
 
 def test_a_main_thread_that_only_waits_does_not_hold_up_the_window(tmp_path: Path, run: Run) -> None:
     source = (
-        "import threading\n"
-        "def work():\n    end = time.time() + 2\n    while time.time() < end: torch.tanh(x); time.sleep(0.01)\n"
+        f"import threading\n{FOLLOWS}"
+        f"def work():\n    follow(True, {BEFORE})\n    torch.pow(x, {DURING})\n"
         "thread = threading.Thread(target=work); thread.start(); thread.join()\n"
     )
     code, error = run(source, "--delay", "0.1")
     assert code == 0, error
-    assert set(Recorded(tmp_path / "net.sqlite").names) == {"torch.tanh"}
+    found = powers(tmp_path / "net.sqlite")
+    assert found.count(BEFORE) <= 1
+    assert found.count(DURING) == 1
 
 
 @pytest.mark.parametrize(
@@ -261,13 +274,12 @@ def test_under_a_tool_steps_choose_the_ranges(
 
 
 def test_under_a_tool_delay_and_duration_choose_the_ranges(tool: Tool, tmp_path: Path, run: Run) -> None:
-    source = "pyprof.init()\n" + CLOCK.format(seconds=0.9, pause=0.001)
-    source = source.replace("torch.tanh(x)", "torch.pow(x, time.time() - began)")
-    code, error = run(source, "--delay", "0.2", "--duration", "0.2")
+    code, error = run(f"pyprof.init()\n{CLOSES}", "--delay", "0.2", "--duration", "0.5")
     assert code == 0, error
-    times = [call.call.args[1].value for call in tool.calls if call.call.op == "pow"]
-    assert all(isinstance(time, float) and 0.15 <= time <= 0.8 for time in times)
-    assert len(times) > 2
+    found = [call.call.args[1].value for call in tool.calls if call.call.op == "pow"]
+    assert found.count(BEFORE) <= 1
+    assert DURING in found
+    assert AFTER not in found
     tool.check_balance()
 
 

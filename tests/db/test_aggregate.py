@@ -7,6 +7,7 @@ import hashlib
 import random
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -228,7 +229,7 @@ def test_every_event_belongs_to_one_execution(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
     path = tmp_path / "other.sqlite"
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("create table t (a)")
     with pytest.raises(pyprof.PyProfError, match="not a profile database"):
         Store(path)
@@ -240,7 +241,7 @@ def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
 def test_another_version_is_refused_with_both_named(tmp_path: Path, name: str, version: str) -> None:
     path = tmp_path / "net_dldb.sqlite"
     pyprof.load(build.write_nsys(tmp_path / "net.sqlite", build.recording(body()))).save(path)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         value = version.partition(".")[0] if name == "schema_major" else version.partition(".")[2]
         connection.execute("update meta set value = ? where name = ?", (value, name))
     with pytest.raises(pyprof.PyProfError, match=rf"schema {version}, this PyProf reads 1\.1"):
@@ -261,7 +262,7 @@ def test_a_damaged_database_is_a_sentence(tmp_path: Path, change: str, text: str
     path = tmp_path / "net_dldb.sqlite"
     run = "".join(f"step {i}\n{body('    ')}" for i in range(3))
     pyprof.load(build.write_nsys(tmp_path / "net.sqlite", build.recording(run))).save(path)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(change)
     with pytest.raises(pyprof.PyProfError, match=f"net_dldb.sqlite: is damaged .*{text}"):
         ask_everything(path)

@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import pyprof
 from pyprof.db.damage import damage
 from pyprof.db.store import Store, _types
 from tests.build import LONG, Kernel, Launch, Op, Range, Recording, call, write_capture
+from tests.waiting import HANG
 
 VALUES = ("'text'", "x'00ff'", "4611686018427387904", "-1", "0.5", "null")
 PLACES = [(table, name, value) for table, columns in _types().items() for name in columns for value in VALUES]
@@ -49,7 +51,7 @@ def test_values_that_no_profile_has(profile, tmp_path):
     path = tmp_path / "odd.sqlite"
     for table, name, value in PLACES if LONG else dice.sample(PLACES, 60):
         shutil.copyfile(profile, path)
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path)) as connection, connection:
             try:
                 connection.execute(f'update "{table}" set "{name}" = {value}')
             except sqlite3.IntegrityError:  # two rows of one key
@@ -94,6 +96,6 @@ except KeyboardInterrupt:
 def test_an_interrupt_is_no_damage(what, profile):
     """ADBC takes ctrl-C, and makes an error of it."""
     words = [sys.executable, "-c", INTERRUPTED, what, str(profile)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=HANG)
     assert done.stdout == "interrupted\n", done.stderr
     assert not Path(f"{profile}2").exists()

@@ -15,6 +15,7 @@ import pytest
 from pyprof.dlprof import command
 from tests.build import call, recording, write_nsys
 from tests.conftest import ROOT
+from tests.waiting import HANG
 
 STEP = """
 step {n}
@@ -83,5 +84,5 @@ def _listen() -> None:
 
 
 def finish(process: subprocess.Popen[str], sent: str = "") -> tuple[int, str, str]:
-    out, errors = process.communicate(sent, timeout=120)
+    out, errors = process.communicate(sent, timeout=HANG)
     return process.returncode, out, errors

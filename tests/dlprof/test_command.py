@@ -173,7 +173,7 @@ def test_an_nsys_file_of_others(data: Path, dlprof: Run, tmp_path: Path, monkeyp
             assert filecmp.cmp(f"a/{name}", f"b/{name}", shallow=False), name
 
 
-NSYS = """#!{python}
+NSYS = """#!/usr/bin/env python
 import os, shutil, subprocess, sys
 words = sys.argv[1:]
 with open("nsys.log", "a") as log:
@@ -184,7 +184,7 @@ if words[0] == "export":
     sys.exit(0)
 base = words[words.index("-o") + 1]
 application = next(i for i, word in enumerate(words) if os.path.basename(word).startswith("python"))
-code = subprocess.run(words[application:], env=os.environ | {{"NSYS_PROFILING_SESSION_ID": "1"}}).returncode
+code = subprocess.run(words[application:], env=os.environ | {"NSYS_PROFILING_SESSION_ID": "1"}).returncode
 shutil.copy("recorded.sqlite", base + ".nsys-rep")
 sys.exit(code)
 """
@@ -194,7 +194,7 @@ def test_under_nsys_where_it_is_installed_and_asked_for(tmp_path: Path):
     """A stand-in for nsys runs the program as the tool does, and hands in a report."""
     tools = tmp_path / "tools"
     tools.mkdir()
-    (tools / "nsys").write_text(NSYS.format(python=sys.executable))
+    (tools / "nsys").write_text(NSYS)
     (tools / "nsys").chmod(0o755)
     write_nsys(tmp_path / "recorded.sqlite", recording(steps()))
     (tmp_path / "x.py").write_text("import sys\nprint('ran', sys.argv[1:])\nsys.exit(5)\n")

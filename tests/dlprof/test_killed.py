@@ -19,6 +19,7 @@ from pyprof.dlprof import engine
 from tests.build import recording, write_nsys
 from tests.conftest import ROOT
 from tests.dlprof import killing
+from tests.waiting import HANG
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 
@@ -30,7 +31,7 @@ def test_killed_at_random_moments(rounds: int, kind: str, tmp_path: Path):
     script = Path(__file__).with_name("killing.py")
     words = [sys.executable, script, kind, tmp_path, str(rounds), str(rounds)]
     run = subprocess.run(
-        words, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300
+        words, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=HANG
     )
     assert run.returncode == 0, run.stderr
     seen = dict(pair.split("=") for pair in run.stdout.split())

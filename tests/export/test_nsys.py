@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -143,18 +144,17 @@ def test_a_window_has_what_goes_on_in_it(tmp_path: Path) -> None:
 def test_what_other_tools_ask_for_is_there(tmp_path: Path) -> None:
     prof = pyprof.load(build.write_nsys(tmp_path / "net.sqlite", training(True)))
     prof.export("nsys", tmp_path / "out.sqlite")
-    connection = sqlite3.connect(tmp_path / "out.sqlite")
-    found = connection.execute(
-        """select s.value, k.end - k.start, r.globalTid >> 24 = k.globalPid >> 24 from CUPTI_ACTIVITY_KIND_KERNEL k
-           join StringIds s on s.id = k.shortName
-           join CUPTI_ACTIVITY_KIND_RUNTIME r on r.correlationId = k.correlationId order by k.start"""
-    ).fetchall()
+    with closing(sqlite3.connect(tmp_path / "out.sqlite")) as connection:
+        found = connection.execute(
+            """select s.value, k.end - k.start, r.globalTid >> 24 = k.globalPid >> 24 from CUPTI_ACTIVITY_KIND_KERNEL k
+               join StringIds s on s.id = k.shortName
+               join CUPTI_ACTIVITY_KIND_RUNTIME r on r.correlationId = k.correlationId order by k.start"""
+        ).fetchall()
+        ((unwanted,),) = connection.execute("select count(*) from NVTX_EVENTS where eventType = 34 and end")
+        ((sound,),) = connection.execute("pragma integrity_check")
     mine = prof.kernels[(prof.kernels["kind"] == "kernel") & prof.kernels["launch"].notna()]
     assert sorted(found) == sorted((k.name, k.dur, 1) for k in mine.itertuples())
-    assert connection.execute("select count(*) from NVTX_EVENTS where eventType = 34 and end").fetchone() == (
-        0,
-    )
-    assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
+    assert (unwanted, sound) == (0, "ok")
 
 
 def test_what_cannot_be_shown_is_a_sentence(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import sqlite3
 import tarfile
 from collections import Counter, defaultdict
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -246,7 +247,7 @@ def _external(event: dict[str, Any]) -> Any:
 
 
 def _database(path: Path, table: str, strings: str, key: str, name: str) -> Times:
-    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db, db:
         query = (
             f"select value, sum(end - start) from {table} k join {strings} s on s.{key} = k.{name} group by 1"
         )
@@ -343,7 +344,7 @@ def test_the_kinds_do_not_contradict_the_operators_that_launched_the_kernels(rec
 @pytest.mark.parametrize("file", ["cifar_rtx2070_pyprof_markers.sqlite", "h100_2gpu_1s.sqlite"])
 def test_recorded_names_have_a_kind(data: Path, file: str) -> None:
     """Two recordings that ran in fp32 on plain lanes: every name known, no tensor core."""
-    with sqlite3.connect(f"file:{data / 'nsys' / file}?mode=ro", uri=True) as db:
+    with closing(sqlite3.connect(f"file:{data / 'nsys' / file}?mode=ro", uri=True)) as db, db:
         query = (
             "select distinct value from StringIds "
             "where id in (select demangledName from CUPTI_ACTIVITY_KIND_KERNEL)"

@@ -212,6 +212,7 @@ def test_the_rows_of_products_add_up_to_what_torch_counts(program: Program, tmp_
 def recorded(program: Program, folder: Path) -> View:
     with pyprof.profile(str(folder / "net.sqlite")):
         program()
+    pyprof.shutdown()
     return _view(folder / "net.sqlite")
 
 

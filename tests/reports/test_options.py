@@ -88,11 +88,12 @@ def test_workers_are_told_apart_or_chosen(tmp_path):
 
 def test_kinds_of_memory_and_what_is_not_known_of_a_copy(tmp_path: Path):
     import sqlite3
+    from contextlib import closing
 
     from pyprof import session
 
     session.load(write_capture(tmp_path / "a.sqlite", small())).save(tmp_path / "b.sqlite")
-    with sqlite3.connect(tmp_path / "b.sqlite") as connection:
+    with closing(sqlite3.connect(tmp_path / "b.sqlite")) as connection, connection:
         first = connection.execute("select min(id) from event where kind = 1").fetchone()[0]
         connection.execute("update event set copy_from = 0, copy_to = 2 where id = ?", (first,))
         connection.execute(

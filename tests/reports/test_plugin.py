@@ -7,6 +7,7 @@ import gzip
 import json
 import sqlite3
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def loaded(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[sessio
     folder = tmp_path_factory.mktemp("plugin")
     path = folder / "a_dldb.sqlite"
     session.load(write_capture(folder / "a.sqlite", what)).save(path)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.executemany(
             """update geometry set occupancy = ? where grid_x = ? and grid_y = ? and grid_z = ? and block_x = ?
                and block_y = ? and block_z = ? and registers = ? and shared_memory = ?""",

@@ -23,6 +23,7 @@ from pyprof.viewer.command import listening
 from pyprof.viewer.library import Library
 from pyprof.viewer.security import Guard
 from tests.build import Recording, call, recording, write_capture
+from tests.waiting import HANG
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 MM = call("torch.mm", (64, 32), (32, 16), module="net.first", trace=("net.py:1", "run.py:9"))
@@ -59,7 +60,7 @@ class Asking:
 
     def __init__(self, url: str, server: Server, guard: Guard):
         self.url, self.server, self.guard = url, server, guard
-        self.http = httpx.Client(base_url=url, headers={"X-PyProf": "1"}, timeout=60, trust_env=False)
+        self.http = httpx.Client(base_url=url, headers={"X-PyProf": "1"}, timeout=HANG, trust_env=False)
 
     def json(self, path: str, status: int = 200, **parameters: Any) -> Any:
         """The JSON of a GET; lists are parameters that repeat."""

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import httpx
 import pytest
@@ -20,6 +19,7 @@ from pyprof.viewer.command import announcement, dlprofviewer, has_browser, liste
 from pyprof.viewer.security import Guard
 from tests.build import write_capture
 from tests.viewer.conftest import STEPS, steps
+from tests.waiting import HANG, until
 
 URL = re.compile(r"http://\S+")
 
@@ -56,23 +56,19 @@ def test_it_serves_until_it_is_interrupted(started, made):
     assert httpx.get(f"{base}api/profile", trust_env=False).status_code == 401
     assert "ssh -L" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    assert process.wait(10) == 0
+    assert process.wait(HANG) == 0
     assert process.stderr.read() == ""
 
 
 def test_a_server_that_is_killed_leaves_no_process(started, made):
     process, url = started(made, "-p", 0, "--no-token")
-    httpx.get(f"{url}api/reports/detail", trust_env=False, timeout=60)
+    httpx.get(f"{url}api/reports/detail", trust_env=False, timeout=HANG)
     found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True)
     children = [int(word) for word in found.stdout.split()]
     assert children
     process.kill()
     process.wait()
-    for _ in range(100):
-        if not any(_alive(one) for one in children):
-            return
-        time.sleep(0.05)
-    raise AssertionError("a child outlives its server")
+    until(lambda: not any(_alive(one) for one in children))
 
 
 def _alive(pid):

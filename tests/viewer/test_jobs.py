@@ -7,7 +7,6 @@ import hashlib
 import os
 import signal
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from pyprof import session
 from pyprof.viewer import cache
 from tests.viewer.conftest import STEPS, serving
 from tests.viewer.test_reports import cells
+from tests.waiting import until
 
 
 def digest(path: Path) -> str:
@@ -137,14 +137,6 @@ def slow(monkeypatch):
         'import time; print(\'{"progress": 0.5, "what": "copying"}\', flush=True); time.sleep(60)',
     )
     return engine
-
-
-def until(condition):
-    for _ in range(200):
-        if condition():
-            return
-        time.sleep(0.02)
-    raise AssertionError("it did not happen")
 
 
 def state(asking, job):

@@ -7,6 +7,7 @@ import os
 import shutil
 import sqlite3
 import time
+from contextlib import closing
 
 import pytest
 
@@ -16,6 +17,7 @@ from tests.build import write_capture
 from tests.viewer.conftest import STEPS, serving, steps
 from tests.viewer.test_reports import cells
 from tests.viewer.test_views import wait_until_open
+from tests.waiting import until
 
 
 def test_a_recording_is_imported_once(tmp_path):
@@ -61,7 +63,7 @@ def test_a_file_that_is_deleted_is_said_to_be_gone(copied):
 
 
 def version(path, major, minor):
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("update meta set value = ? where name = 'schema_major'", (str(major),))
         connection.execute("update meta set value = ? where name = 'schema_minor'", (str(minor),))
     connection.close()
@@ -80,7 +82,7 @@ def test_other_schemas(copied, major, minor, type_):
 
 def test_files_that_are_no_profile(tmp_path, copied):
     (tmp_path / "empty.sqlite").write_bytes(b"")
-    with sqlite3.connect(tmp_path / "foreign.sqlite") as connection:
+    with closing(sqlite3.connect(tmp_path / "foreign.sqlite")) as connection, connection:
         connection.execute("create table users (name text)")
     connection.close()
     (tmp_path / "text.txt").write_text("hello")
@@ -94,11 +96,8 @@ def test_files_that_are_no_profile(tmp_path, copied):
     }
     for name, type_ in wanted.items():
         with serving(tmp_path / name) as client:
-            for _ in range(200):
-                found = client.http.get("/api/profile")
-                if found.status_code != 503:
-                    break
-                time.sleep(0.05)
+            until(lambda: client.http.get("/api/profile").status_code != 503)
+            found = client.http.get("/api/profile")
             assert (found.status_code, found.json()["type"]) == (409, type_), name
             assert name in found.json()["detail"]
             assert "Traceback" not in found.text
@@ -113,12 +112,8 @@ def test_a_folder_of_runs(tmp_path, made):
         assert client.json("/api/profile", 503, run="a")["type"] == "opening"
         names = []
         for name, count in (("a", 2), ("b", 3)):
-            for _ in range(400):
-                found = client.http.get("/api/profile", params={"run": name})
-                if found.status_code == 200:
-                    break
-                time.sleep(0.05)
-            names.append(found.json()["name"])
+            until(lambda: client.http.get("/api/profile", params={"run": name}).status_code == 200)  # noqa: B023
+            names.append(client.json("/api/profile", run=name)["name"])
             assert client.json("/api/iterations", run=name)["total"] == count
         assert names == ["a", "b"]
         states = {run["name"]: run["state"] for run in client.json("/api/profile", run="a")["runs"]}
@@ -214,7 +209,7 @@ def test_source_text_of_the_recording(tmp_path):
     """It is in the database, too: the recording may be gone."""
     recording = write_capture(tmp_path / "net.sqlite", steps(2))
     text = "".join(f"line {number}\n" for number in range(1, 501))
-    with sqlite3.connect(recording) as connection:
+    with closing(sqlite3.connect(recording)) as connection, connection:
         connection.executescript(
             "create table PYPROF_SOURCE (path text, sha256 text);"
             "create table PYPROF_SOURCE_TEXT (sha256 text, text text);"
@@ -236,7 +231,7 @@ def test_source_text_of_the_recording(tmp_path):
         op = client.table("/api/reports/detail")[0]
         stack = client.json(f"/api/details/op/{op['op_id']}")["stack"]
         assert {frame["file"]: frame["readable"] for frame in stack} == {"net.py": True, "run.py": False}
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         assert connection.execute("select count from lost where reason like 'source files%'").fetchall() == [
             (2,)
         ]

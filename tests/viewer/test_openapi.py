@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 
 from tests.build import examples
+from tests.waiting import HANG
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 from schemathesis.checks import not_a_server_error  # noqa: E402
@@ -46,7 +47,7 @@ def test_what_is_promised_is_kept(client):
         @examples(8)
         @given(case=operation.as_strategy())
         def check(case):
-            answer = case.call(headers={"X-PyProf": "1"}, timeout=60)
+            answer = case.call(headers={"X-PyProf": "1"}, timeout=HANG)
             case.validate_response(answer, checks=CHECKS)
 
         try:

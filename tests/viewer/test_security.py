@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import socket
 import sqlite3
+from contextlib import closing
 from urllib.parse import quote
 
 import httpx
@@ -267,7 +268,7 @@ def test_statements_that_are_refused(made, statement):
 )
 def test_a_database_with_code_is_refused(copied, code):
     path = copied()
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(code)
     connection.close()
     with pytest.raises(FormatError, match=r"holds code \(evil\)"):
@@ -279,7 +280,7 @@ def test_a_database_with_code_is_refused(copied, code):
 def test_a_table_that_is_a_view(copied):
     """It would be asked in place of the table, without the authorizer where columns are read at once."""
     path = copied()
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("alter table iteration rename to real")
         connection.execute("create view iteration as select * from real")
     connection.close()

@@ -5,6 +5,7 @@ step i kernels of 70, 30 + i, 12 and 8 + i ns and a copy of 25 ns; the one of 70
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from urllib.parse import quote
 
 import numpy as np
@@ -20,6 +21,7 @@ from pyprof.viewer.curves import thinned
 from tests.build import recording, write_capture
 from tests.reports.test_memory import event, load, op
 from tests.viewer.conftest import HOSTILE, MM, RELU, STEPS, serving, steps
+from tests.waiting import until
 
 KERNELS = sum(70 + 30 + i + 12 + 8 + i for i in range(STEPS))
 TC = 70 * STEPS
@@ -425,16 +427,12 @@ def test_forward_and_backward_partner(data):
 
 
 def wait_until_open(client):
-    import time
-
-    for _ in range(600):
+    def opened():
         found = client.http.get("/api/profile")
-        if found.status_code != 503:
-            assert found.status_code == 200, found.text
-            return
-        assert found.json()["type"] == "opening"
-        time.sleep(0.05)
-    raise AssertionError("was not opened")
+        assert found.status_code == 200 or found.json()["type"] == "opening", found.text
+        return found.status_code == 200
+
+    until(opened)
 
 
 # --- roofline, memory, comparison
@@ -547,7 +545,7 @@ def test_hostile_module(client):
 
 def test_what_is_missing_is_told_apart_from_what_was_repaired(copied):
     path = copied()
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         reasons = [("events without a start", 3), ("GPU events without a launch record (kept)", 2)]
         connection.executemany("insert into lost values (?, ?)", reasons)
     with serving(path) as client:

@@ -173,11 +173,13 @@ class FileAccess:
         for watched in self._watched:
             watched.install()
         for access in _PATH:
-            held = vars(pathlib.Path).get(access.function)
-            if held is not None:  # Python may move them to a base class
-                registry.replace(pathlib.Path, access.function, Method(held, self._timed(held, access)))
+            held = inspect.getattr_static(
+                pathlib.Path, access.function
+            )  # some Pythons have it in a base class
+            registry.replace(pathlib.Path, access.function, Method(held, self._timed(held, access)))
         replaced = _Open(open, self._timed(open, _OPEN))
-        for module in (builtins, io):
+        # The last is where pickle looks for it: `io`, or `_io` from Python 3.12 on.
+        for module in dict.fromkeys((builtins, io, sys.modules[open.__module__])):
             registry.replace(module, "open", replaced)
         self._active = True
 

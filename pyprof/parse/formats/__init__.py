@@ -17,7 +17,7 @@ from typing import Protocol
 from pyprof.errors import FormatError
 from pyprof.model import Trace
 from pyprof.parse import archive
-from pyprof.parse.database import Database, is_profile
+from pyprof.parse.database import is_profile, tables
 from pyprof.registry import Registry, load_folder
 
 
@@ -105,7 +105,7 @@ def _is_of_dlprof(path: Path) -> bool:
     with path.open("rb") as file:
         if file.read(16) != b"SQLite format 3\0":
             return False
-    return any(name.startswith("read_only_") for name in Database(path).tables)
+    return any(name.startswith("read_only_") for name in tables(path))
 
 
 def _load_report(path: Path) -> Trace:

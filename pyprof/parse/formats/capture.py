@@ -14,7 +14,7 @@ import numpy as np
 from pyprof.errors import WHERE, FormatError, install
 from pyprof.model import KERNEL, Column, Memory, Ops, Steps, Trace
 from pyprof.parse.assemble import count, take
-from pyprof.parse.database import Database, concat, required
+from pyprof.parse.database import Database, concat, required, tables
 from pyprof.parse.formats import FORMATS
 from pyprof.parse.formats.nsys import Reader, is_sqlite
 
@@ -28,12 +28,11 @@ LARGEST_SOURCE = 2 << 20  # characters of a file
 class Capture:
     @staticmethod
     def sniff(path: Path) -> bool:
-        return is_sqlite(path) and "PYPROF_META" in Database(path).tables
+        return is_sqlite(path) and "PYPROF_META" in tables(path)
 
     @staticmethod
     def load(path: Path) -> Trace:
-        database = Database(path)
-        try:
+        with Database(path) as database:
             reader = _Reader(database)
             facts = {str(name): str(value) for name, value in database.rows("PYPROF_META", ("name", "value"))}
             version = facts.get("format_version", VERSION)
@@ -52,8 +51,6 @@ class Capture:
             trace.sources = _sources(database, trace)
             for reason, number in database.rows("PYPROF_LOST", ("reason", "count")):
                 trace.drop(str(reason), int(number or 0))
-        finally:
-            database.close()
         if not len(trace.ops) and not len(trace.gpu):
             raise FormatError(
                 f"{path}: {len(trace.ranges)} calls but no operators and no kernels were recorded "

@@ -46,7 +46,7 @@ from pyprof.parse.assemble import (
     launch_table,
     range_table,
 )
-from pyprof.parse.database import Batch, Database, required
+from pyprof.parse.database import Batch, Database, required, tables
 from pyprof.parse.formats import FORMATS
 
 # eventType of NVTX_EVENTS; 70 and 71 are ranges imported from another process. Source: ENUM_NSYS_EVENT_TYPE.
@@ -84,20 +84,14 @@ class Nsys:
     def sniff(path: Path) -> bool:
         if not is_sqlite(path):
             return False
-        tables = Database(path).tables
-        return (
-            "StringIds" in tables and any(name in tables for name in _MARKS) and "PYPROF_META" not in tables
-        )
+        there = tables(path)
+        return "StringIds" in there and any(name in there for name in _MARKS) and "PYPROF_META" not in there
 
     @staticmethod
     def load(path: Path) -> Trace:
-        database = Database(path)
-        try:
-            trace = Reader(database).trace(
-                "nsys", empty_ops(), Steps(*(np.empty(0, np.int64) for _ in range(4)))
-            )
-        finally:
-            database.close()
+        steps = Steps(*(np.empty(0, np.int64) for _ in range(4)))
+        with Database(path) as database:
+            trace = Reader(database).trace("nsys", empty_ops(), steps)
         if not len(trace.gpu):
             raise FormatError(
                 f"{path}: no kernels found, {len(trace.ranges)} NVTX ranges{trace.told()}. "

@@ -43,7 +43,7 @@ from pyprof.parse.assemble import (
     launch_table,
     range_table,
 )
-from pyprof.parse.database import Batch, Database, required
+from pyprof.parse.database import Batch, Database, required, tables
 from pyprof.parse.formats import FORMATS
 from pyprof.parse.formats.nsys import copy_names, is_sqlite
 
@@ -58,15 +58,12 @@ _TID = 0xFFFFFFFF
 class Nvprof:
     @staticmethod
     def sniff(path: Path) -> bool:
-        return is_sqlite(path) and "StringTable" in Database(path).tables
+        return is_sqlite(path) and "StringTable" in tables(path)
 
     @staticmethod
     def load(path: Path) -> Trace:
-        database = Database(path)
-        try:
+        with Database(path) as database:
             trace = _Reader(database).trace()
-        finally:
-            database.close()
         if not len(trace.gpu):
             raise FormatError(
                 f'{path}: no kernels found{trace.told()}. Record with "nvprof -f -o net.sql -- python SCRIPT".'
