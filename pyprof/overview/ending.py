@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shlex
 import sqlite3
 import subprocess
@@ -92,7 +93,7 @@ class Ending:
         if done.returncode == 0:
             return done.stdout.decode(encoding, "replace").splitlines()
         said = done.stderr.decode(encoding, "replace").strip().splitlines()
-        reason = said[-1].removeprefix("pyprof report: ") if said else f"exit code {done.returncode}"
+        reason = re.sub(r"^pyprof( report)?: ", "", said[-1]) if said else f"exit code {done.returncode}"
         return [f"pyprof: no overview of the recording: {visible(reason)[:300]}"]
 
 

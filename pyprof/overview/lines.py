@@ -102,6 +102,9 @@ def _table(found: Figures, width: int, encoding: str) -> list[str]:
         for column in columns
     ]
     widths = _widths(shown, width)
+    for column, wide in zip(shown, widths):
+        if cell_len(column.cells[0]) > wide:
+            column.cells[0] = column.cells[0].partition(" (")[0]  # the heading without "(6 steps)"
     out = []
     for row in range(height):
         cells = [_cell(column.cells[row], column.head, wide, encoding) for column, wide in zip(shown, widths)]
