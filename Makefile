@@ -1,6 +1,7 @@
 # make demo   profile examples/lenet.py, print its first kernels and an overview, and say how to view the profile
 # make page   build the page of the viewer
 # make test   what has to pass before a commit: ruff, mypy, pytest
+# make matrix every command with torch 2.4 to the newest, other versions of Python, numpy and pandas
 # All make .venv first, with the Python named by PYTHON.
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ STAMP := .venv/.installed
 # Many processes import the same packages: each would compile them again where the variable is set.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo page test test-long test-all lint format bench clean
+.PHONY: demo page test test-long test-all test-3.13 matrix lint format bench clean
 
 demo: $(STAMP)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" && set -ex && \
@@ -38,6 +39,15 @@ test-long: $(STAMP)
 
 test-all: test test-long
 
+# The same on Python 3.13 with the torch of PyPI, a CUDA build, without the browser. Linux with uv's cache: 6 GB.
+test-3.13: $(STAMP)
+	$(BIN)/python scripts/matrix.py --environment .venv313 3.13
+	.venv313/bin/python -m pytest -q -n $(JOBS) --dist worksteal --ignore tests/viewer/browser
+
+# A table of versions; every torch is downloaded, 4 GB each, and removed again.
+matrix: $(STAMP)
+	$(BIN)/python scripts/matrix.py
+
 lint: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -51,7 +61,7 @@ bench: $(STAMP)
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
 clean:
-	rm -rf .venv frontend/node_modules pyprof/viewer/static build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis net.sqlite net.dict net.txt net_dldb.sqlite
+	rm -rf .venv .venv313 frontend/node_modules pyprof/viewer/static build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis net.sqlite net.dict net.txt net_dldb.sqlite
 
 # A torch that PYTHON or .venv can import is used as it is: another build would not fit this machine's driver, and
 # is gigabytes. PYTHON's reaches .venv through a .pth file, which works for a system Python, conda and another venv.

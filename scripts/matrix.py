@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Install PyProf beside many versions of torch, numpy and pandas, and run `smoke.py` with each.
 
-make matrix                      the whole table, in Markdown; some 4 GB are downloaded per torch, and freed again
+make matrix                                the whole table, in Markdown; some 4 GB are downloaded per torch
 python scripts/matrix.py oldest newest     the rows of these names alone
+python scripts/matrix.py --environment .venv313 3.13     an environment to develop in, with that Python
 
 A virtual environment per row, made with uv from a wheel that is built once, so that the declared requirements are
 tested as well. Ends with 1 if a row fails, with 2 if a Python is missing.
@@ -10,6 +11,7 @@ tested as well. Ends with 1 if a row fails, with 2 if a Python is missing.
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -103,6 +105,32 @@ def run(row: Row, package: Path, folder: Path) -> str:
         shutil.rmtree(place, ignore_errors=True)
 
 
+def environment(place: Path, version: str) -> int:
+    """Make an environment with another Python, torch as in requirements-dev.txt from PyPI, and PyProf from here."""
+    python = interpreter(version)
+    if python is None:
+        print(f"no Python {version} was found on PATH or below pyenv", file=sys.stderr)
+        return 2
+    uv = [sys.executable, "-m", "uv"]
+    for step in (
+        [*uv, "venv", "-q", "--no-project", "--clear", "-p", python, place],
+        [
+            *uv,
+            "pip",
+            "install",
+            "-q",
+            "-p",
+            place / "bin" / "python",
+            "-e",
+            ".[viewer]",
+            "-r",
+            "requirements-dev.txt",
+        ],
+    ):
+        subprocess.run(step, check=True, cwd=ROOT)
+    return 0
+
+
 def _last(text: str) -> str:
     return " ".join(text.split())[-400:]
 
@@ -124,8 +152,18 @@ def table(names: list[str]) -> Iterator[tuple[str, int]]:
 
 
 def main() -> int:
-    """Print the table."""
-    names, code = sys.argv[1:], 0
+    """Print the table, or make an environment."""
+    parser = argparse.ArgumentParser(description="Example: python scripts/matrix.py oldest newest")
+    parser.add_argument(
+        "--environment", metavar="DIR", type=Path, help="make an environment with the named Python"
+    )
+    parser.add_argument(
+        "names", nargs="*", help="rows of the table, all without; or the Python of the environment"
+    )
+    arguments = parser.parse_args()
+    if arguments.environment is not None:
+        return environment(arguments.environment, *arguments.names)
+    names, code = arguments.names, 0
     unknown = set(names) - {row.name for row in ROWS}
     if unknown:
         print(
