@@ -144,6 +144,7 @@ def test_requirements_are_used():
 
 def arguments_of_setup(monkeypatch):
     found = {}
+    monkeypatch.setattr(sys, "path", [*sys.path])  # setuptools adds to it
     setuptools = pytest.importorskip("setuptools")
     monkeypatch.setattr(setuptools, "setup", found.update)
     runpy.run_path(str(ROOT / "setup.py"))

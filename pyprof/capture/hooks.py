@@ -78,7 +78,8 @@ def _install_cuda_profiler(registry: Registry, listener: Listener) -> None:
     from torch.cuda import profiler
 
     def follow(module: Any, name: str, start: bool, needs_cuda: bool) -> None:
-        original = getattr(module, name, None)
+        path = f"torch.cuda.profiler.{name}" if needs_cuda else f"torch._C._cudart.{name}"
+        original = look_up(path, "windows of torch.cuda.profiler.start and stop")
         if original is None:
             return
 
@@ -97,8 +98,9 @@ def _install_cuda_profiler(registry: Registry, listener: Listener) -> None:
     follow(profiler, "start", True, needs_cuda=True)
     follow(profiler, "stop", False, needs_cuda=True)
     runtime = getattr(torch._C, "_cudart", None)  # of a build with CUDA: what torch.cuda.cudart() gives
-    follow(runtime, "cudaProfilerStart", True, needs_cuda=False)
-    follow(runtime, "cudaProfilerStop", False, needs_cuda=False)
+    if runtime is not None:
+        follow(runtime, "cudaProfilerStart", True, needs_cuda=False)
+        follow(runtime, "cudaProfilerStop", False, needs_cuda=False)
 
 
 def _install_user_profiler(registry: Registry, listener: Listener) -> None:

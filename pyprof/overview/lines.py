@@ -5,7 +5,7 @@ Names come from the recorded program and may be hostile: characters that a termi
 written as escapes. What does not fit loses its middle.
 
 >>> shortened("scaled_dot_product_attention", 15), shortened("encoder.layers.11.self_attn", 15, 0)
-('scaled_…tention', '….11.self_attn')
+('scale…attention', '…s.11.self_attn')
 """
 
 from __future__ import annotations

@@ -40,11 +40,11 @@ KINDS = [
     # Attention, before the products and the softmax inside it; first what runs before and after it.
     P(r"flash_bwd_dot_do_o|flashattnbwdpreprocess|bwd_preprocess|splitkv_combine|flashattnfwdcombine|fmhafwdsplitkvcombine", "reduction", "Ampere, Hopper, CDNA", "FlashAttention flash_bwd_preprocess_kernel.h, flash_fwd_kernel.h, hopper/; CK ck_tile fmha"),
     P(r"flash_bwd_(convert|clear)|bwdpostprocess|fmhabwdconvert", "copy", "Ampere, Hopper, CDNA", "FlashAttention flash_bwd_preprocess_kernel.h, hopper/flash_bwd_postprocess_kernel.h"),
-    P(r"flash_?(fwd|bwd|attn)|fmha|mha_(fwd|bwd)|attention|attn_(fwd|bwd)|_sdpa_|flashinfer|with(paged|ragged)kvcache|bwd_kernel_d[kq]", "attention", _ANY, "FlashAttention 2 and 3, PyTorch mem_eff_attention, cuDNN, xFormers, FlashInfer, vLLM, AOTriton; H100 BERT"),
+    P(r"flash_?(fwd|bwd|attn)|fmha|mha_(fwd|bwd)|attention|attn_(fwd|bwd)|sage_fwd|_sdpa_|flashinfer|with(paged|ragged)kvcache|bwd_kernel_d[kq]", "attention", _ANY, "FlashAttention 2 and 3, PyTorch mem_eff_attention, cuDNN, xFormers, FlashInfer, vLLM, AOTriton, SageAttention in AITER (MI300X Flux); H100 BERT"),
     # Helpers of products.
     P(r"split_?k_?reduce|reducesplitk|reduce_1block|reduce_wgrad|calc_bias_diff|device_reduce|finalize_matmul|_sum_bitmatrix", "reduction", _ANY, "cuBLAS, cuBLASLt, cuDNN, CUTLASS reduce_split_k.h; V100 ResNet-50, A100 DDP, MI300X vLLM (triton_kernels)"),
     P(r"nchwtonhwc|nhwctonchw|nchw2nhwc|nhwc2nchw|addpadding|flip_filter|tensortransform", "layout", "Volta to Blackwell", "cuDNN; A100 DDP, RTX 2070 CNN, H100 OWLv2"),
-    P(r"im2col|col2im|vol2col|col2vol|batched_transpose|transpose_\w{0,9}2\w{0,9}_|transpose_readwrite", "layout", _ANY, "cuDNN (RTX 2070 CNN), PyTorch im2col.cuh, MIOpen (MI210 and MI300X ResNet)"),
+    P(r"im2d?2?col|col2im|vol2col|col2vol|batched_transpose|transpose_\w{0,9}2\w{0,9}_|transpose_readwrite", "layout", _ANY, "cuDNN (RTX 2070 CNN), PyTorch im2col.cuh, MIOpen (MI210 and MI300X ResNet)"),
     P(r"compute\w{0,99}offsetskernel|compute_gemm_pointers|kern_precompute_indices|generatewinogradtiles|prepare_varlen", "other", "Volta to Hopper", "cuDNN, cuBLAS; RTX 2070 CNN, V100 ResNet-50; FlashAttention hopper/flash_prepare_scheduler.cu"),
     P(r"epilogue::impl|scalepackedtensor|subtensorop|op_tensor", "pointwise", _ANY, "cuBLASLt (V100 DDP), cuDNN (V100 ResNet-50), MIOpen (MI210 ResNet)"),
     # Normalisation, before words like "transform" and "backward".
@@ -96,6 +96,7 @@ TENSOR_CORES = [
     P(r"(volta|turing)_[dz]gemm|maxwell_|pascal_", False, "Maxwell to Turing", "no FP64 MMA before Ampere, no MMA before Volta: CUDA C++ Programming Guide, compute capabilities"),
     P(r"winograd|(dgrad|wgrad_alg\d)_engine|depthwise|naive_conv|im2col", False, _ANY, "transforms and direct forms: V100 ResNet-50; PyTorch DepthwiseConv2d.cu; MIOpen naive_conv"),
     P(r"first_layer_(fwd|wgrad)|dgrad_1x1_stride_2x2|conv1x1|conv2d_c1_k1|direct_group", True, "Volta and later", "PyProf prof/tc.py: NVIDIA's list of cuDNN's tensor-core kernels"),
+    P(r"^sage_fwd", True, "CDNA3", "AITER's Triton SageAttention: tl.dot of int8 queries and keys, of fp8 weights and values"),
     P(r"paged_attention_v\d_kernel|decodewithpagedkvcache|masked_multihead_attention", False, _ANY, "vLLM csrc/attention, FlashInfer decode.cuh, TensorRT-LLM: dot products on plain lanes"),
     P(r"_mt\d+x\d+x\d+_(?!mi)", False, "gfx9 and later", "Tensile: a macro tile without MatrixInstruction (MI) runs on vector lanes"),
 ]

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 import pyprof
 from pyprof.capture import callsites
@@ -123,9 +124,9 @@ def test_calls_that_cannot_be_told_are_said_once_and_stand_in_the_file(
 ) -> None:
     monkeypatch.setattr(callsites, "complete", lambda: False)
     for _ in range(2):
-        assert record(lambda: None).table("PYPROF_META")["python.debug_ranges"] == "no"
+        assert record(lambda: torch.ones(1)).table("PYPROF_META")["python.debug_ranges"] == "no"
     assert capfd.readouterr().err.count("pyprof: Python runs without debug ranges") == 1
     pyprof.shutdown()
     monkeypatch.undo()
-    assert "python.debug_ranges" not in record(lambda: None).table("PYPROF_META")
+    assert "python.debug_ranges" not in record(lambda: torch.ones(1)).table("PYPROF_META")
     assert "debug ranges" not in capfd.readouterr().err

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -392,7 +393,7 @@ def test_script_on_stdin_runs_as_python_runs_it(tmp_path: Path) -> None:
 
 
 def test_a_closed_stdin_is_a_usage_error(tmp_path: Path) -> None:
-    command = f"{sys.executable} -m pyprof run - <&-"
+    command = f"{shlex.quote(sys.executable)} -m pyprof run - <&-"
     done = subprocess.run(
         command,
         shell=True,
@@ -402,7 +403,7 @@ def test_a_closed_stdin_is_a_usage_error(tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("pyprof: -: cannot be read")
+    assert done.stderr.startswith("pyprof run: -: cannot be read")
 
 
 def test_missing_script_is_a_usage_error() -> None:

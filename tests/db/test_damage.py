@@ -78,6 +78,7 @@ INTERRUPTED = f"""
 import os, signal, sys, threading, time
 import pyarrow as pa
 from pyprof.db import store
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started us with ctrl-C ignored
 threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
     if sys.argv[1] == "read":

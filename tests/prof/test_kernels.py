@@ -93,6 +93,8 @@ NAMES = [
     ("fmha_cutlassB_f16_aligned_64x64_k64_dropout_sm80(PyTorchMemEffAttention)", "attention", YES),
     ("_ZN7ck_tile6kentryILi2ENS_13FmhaFwdKernelINS_24BlockFmhaPipelineQRKSVSINS", "attention", YES),
     ("attn_fwd", "attention", UNKNOWN),
+    ("sage_fwd", "attention", YES),
+    ("Im2d2Col_v2", "layout", NO),
     ("bwd_kernel_dk_dv", "attention", UNKNOWN),
     ("void vllm::paged_attention_v1_kernel<unsigned short, unsigned short, 128, 16, 128>", "attention", NO),
     # PyTorch.
