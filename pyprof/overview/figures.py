@@ -102,11 +102,15 @@ def _step(source: Source, run: Run) -> Step:
     number = table.groupby("worker").cumcount() + source.aggregation.first
     steady = table[number.between(*run.steady) & ~table["partial"].fillna(False)]
     steady = steady if len(steady) else table
-    total = int(steady["total_ns"].sum())
-    sums = {name: int(steady[f"{name}_ns"].sum()) for name in (*_PHASES, "dataloader", "other")}
+    # The step whose length is the median, of an even number the two in the middle: sums of all would be those of a
+    # first step that is a hundred times as long.
+    order = steady.sort_values("total_ns", kind="stable")
+    middle = order.iloc[max(len(order) - 1, 0) // 2 : len(order) // 2 + 1]
+    total = int(middle["total_ns"].sum())
+    sums = {name: int(middle[f"{name}_ns"].sum()) for name in (*_PHASES, "dataloader", "other")}
     parts = tuple((name, part) for name, time in sums.items() if (part := share(time, total)) and time)
     busy = share(sum(sums[name] for name in _PHASES), total) if source.gpu else None
-    length = float(steady["total_ns"].median()) if len(steady) else None
+    length = total / len(middle) if len(middle) else None
     return Step(length, len(steady) if run.cut else None, workers, parts, busy)
 
 

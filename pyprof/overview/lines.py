@@ -39,6 +39,7 @@ def lines(found: Figures, width: int, encoding: str = "utf-8", path: str = "FILE
     width = max(width, NARROW)
     fixed = [_ledger(found, width), *_next(found, path, width, encoding)]
     step, table = _step(found, width), _table(found, width, encoding)
+    table = table[: MOST - 1 - len(fixed) - len(step)]  # a finding has one line at least
     room = MOST - len(fixed) - len(step) - len(table)
     finding = _wrapped(re.sub(r"(?<=\d) ", _SPACE, _finding(found, encoding)), width, room)
     blank = [""] if room - len(finding) >= 2 else []

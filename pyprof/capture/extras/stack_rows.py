@@ -7,6 +7,7 @@ frames and what lies outside the script are left out; torch's stay.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
 
@@ -18,17 +19,22 @@ _CREATE = """
 -- A Python stack: depth 0 is the outermost frame. frameId is path:line, functionId the function (null: not known).
 create table PYPROF_STACK (id integer, depth integer, frameId integer, functionId integer)
 """
+_PACKAGE = os.path.join(os.path.dirname(OWN.rstrip(os.sep)), "")
+_COPIED = {"here", "record", "frame_of"}  # what a wrapper closes over: `wrappers.recording`
 Row = tuple[str, str | None]  # path:line, function
 
 
 def whole_walk(frame: FrameType | None) -> tuple[Frame, ...]:
-    """All frames of the program from the innermost outwards."""
+    """All frames of the program from the innermost outwards; none of a thread that is in a command of PyProf itself."""
     frames = []
     while frame is not None:
         code = frame.f_code
         if code in ENDS and code is not modules._call_module.__code__:
             break
-        if not code.co_filename.startswith(OWN):
+        if code.co_filename.startswith(_PACKAGE) and not code.co_filename.startswith(OWN):
+            return ()  # before the script begins or after it has ended
+        # A wrapper of a builtin has the file of the place that calls it.
+        if not code.co_filename.startswith(OWN) and not ({*code.co_freevars} >= _COPIED):
             frames.append((code, frame.f_lasti))
         frame = frame.f_back
     return tuple(frames)
