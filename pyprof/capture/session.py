@@ -22,7 +22,7 @@ from pyprof.capture import (
     parameters,
     private,
 )
-from pyprof.capture.collectors import nvtx
+from pyprof.capture.collectors import kineto, nvtx
 from pyprof.capture.collectors.device import KERNEL
 from pyprof.capture.collectors.kineto import Kineto, stranded
 from pyprof.capture.collectors.layer import Layer
@@ -171,6 +171,12 @@ class Session:
         scopes = [] if self.operators_given_up else self._kineto.ranges
         self._gathered.end(self._kineto.operators(), scopes)
         self._extras.take(recorder)
+        if not (kineto.ALL_THREADS or self.operators_given_up):
+            calls = sum(len(state.calls) // 6 for state in recorder.threads if state.tid != self._kineto.tid)
+            if calls:
+                recorder.drop(
+                    "operators of calls on other threads, which torch before 2.7 does not record", calls
+                )
         if recorder.excess:
             recorder.drop(f"calls after the first {self.max_events} events", recorder.excess)
         self._gathered.drop(recorder.lost)

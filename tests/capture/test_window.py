@@ -10,7 +10,6 @@ import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import pyprof
+from pyprof.capture.collectors import kineto
 from pyprof.capture.patch import Patches
 from tests.forks import Forks
 
@@ -391,13 +391,20 @@ def test_windows_leave_nothing_in_memory(tmp_path: Path) -> None:
 
     tracemalloc.start()
     try:
-        found = []
-        for _ in range(7):  # caches of Python's own grow now and then, what a window leaves would each time
+        # Caches of Python's own grow now and then, and what was held before the first look is not counted until it is
+        # replaced; what a window leaves would come each time.
+        window()
+        before, most, size = (objects(), held()), [], []
+        for _ in range(30):
             window()
-            found.append((objects(), held()))
-        grown = [(later[0] - former[0], later[1] - former[1]) for former, later in pairwise(found)]
-        assert min(max(counts.values(), default=0) for counts, _ in grown) <= 1, grown
-        assert min(size for _, size in grown) < 500, grown
+            after = objects(), held()
+            most.append(max((after[0] - before[0]).values(), default=0))
+            size.append(after[1] - before[1])
+            before = after
+            if min(most) <= 1 and min(size) < 500:
+                break
+        assert min(most) <= 1, most
+        assert min(size) < 500, size
     finally:
         tracemalloc.stop()
 
@@ -444,3 +451,25 @@ def test_a_clock_that_is_set_in_a_window_is_told(
 
 def test_a_clock_that_is_not_set_is_no_fact(record: Record) -> None:
     assert "clock.set_ns" not in record(lambda: torch.tanh(x)).table("PYPROF_META")
+
+
+def test_before_torch_2_7_operators_of_other_threads_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kineto, "ALL_THREADS", False)
+
+    def other() -> None:
+        torch.tanh(x)
+        torch.exp(x)
+
+    path = tmp_path / "net.sqlite"
+    with pyprof.profile(str(path)):
+        torch.sin(x)
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    recorded = Recorded(path)
+    assert sorted(recorded.names) == ["torch.exp", "torch.sin", "torch.tanh"]
+    assert [op.name for op in recorded.ops] == ["aten::sin"]
+    lost = recorded.table("PYPROF_LOST")
+    assert lost == {"operators of calls on other threads, which torch before 2.7 does not record": 2}

@@ -99,6 +99,7 @@ class Kineto:
 
     def __init__(self, memory: Any = None) -> None:
         self._memory = memory  # reads the allocator's events as well: `allocations.py`
+        self.tid = 0  # the system's number of the thread that began the recording
         self._thread = 0  # that began the recording, where only it can end it
         self.running = False
         self.devices = False  # to be set before `start`
@@ -126,6 +127,7 @@ class Kineto:
             lack("torch._C._profiler.ProfilerConfig", _OPERATORS, error)
             raise RuntimeError("this torch has another profiler than PyProf knows") from error
         self.running = True
+        self.tid = threading.get_native_id()
         if not self._all_threads:
             self._thread = threading.get_ident()
 
