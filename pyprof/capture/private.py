@@ -53,7 +53,7 @@ def look_up(
 def _resolve(path: str) -> Any:
     first, *rest = path.split(".")
     found, walked = sys.modules.get(first) or importlib.import_module(first), first
-    for name in rest:
+    for name in map(sys.intern, rest):  # Python's cache of attributes keeps the names that it is asked for
         walked = f"{walked}.{name}"
         try:
             found = getattr(found, name)

@@ -10,7 +10,9 @@ import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 import pytest
 import torch
@@ -393,18 +395,14 @@ def test_windows_leave_nothing_in_memory(tmp_path: Path) -> None:
     try:
         # Caches of Python's own grow now and then, and what was held before the first look is not counted until it is
         # replaced; what a window leaves would come each time.
-        window()
-        before, most, size = (objects(), held()), [], []
-        for _ in range(30):
+        found = []
+        for _ in range(10):
             window()
-            after = objects(), held()
-            most.append(max((after[0] - before[0]).values(), default=0))
-            size.append(after[1] - before[1])
-            before = after
-            if min(most) <= 1 and min(size) < 500:
-                break
-        assert min(most) <= 1, most
-        assert min(size) < 500, size
+            found.append((objects(), held()))
+        most = [max((later[0] - former[0]).values(), default=0) for former, later in pairwise(found)]
+        size = [later[1] - former[1] for former, later in pairwise(found)]
+        assert median(most) <= 1, most
+        assert median(size) < 500, size
     finally:
         tracemalloc.stop()
 
