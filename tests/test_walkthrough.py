@@ -95,7 +95,10 @@ def run(words: list[str], clone: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, cwd=clone, env=env, capture_output=True, text=True, timeout=600, check=False)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.long if page == "README.md" else ()) for page in PAGES],  # a minute
+)
 def test_every_block_of_a_page_runs_in_order(page: str, clone: Path) -> None:
     for language, text in blocks(page):
         steps = [["bash", "-eo", "pipefail", "-c", line] for line in commands(language, text)]

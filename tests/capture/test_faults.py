@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import LONG
 from tests.forks import ROOT, Forks
 
-PARTS = 8  # of the functions; all of them take minutes
+PARTS = 16  # of the functions; all of them take minutes
 
 PROGRAM = """
 import sys, types
@@ -129,7 +129,7 @@ def check(target: str, which: int, plain: str, forks: Forks, folder: Path) -> st
 def test_a_fault_anywhere_leaves_the_program_alone(
     part: int, plain: tuple[str, dict[str, int]], forks: Forks, tmp_path: Path
 ) -> None:
-    """At the first call of every eighth function; the long tests have all of them, and of those the last call."""
+    """At the first call of every sixteenth function; the long tests have all of them, and of those the last call."""
     output, seen = plain
     assert len(seen) > 200
     wrong = []
