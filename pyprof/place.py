@@ -18,6 +18,7 @@ import secrets
 import shutil
 import sqlite3
 import stat
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -79,9 +80,31 @@ def _database(path: str, before: Callable[[str], object] | None) -> Iterator[sql
         finally:
             connection.close()
         target = os.path.realpath(path)  # a link stays, its target is replaced
-        if before is not None:
-            before(target)
-        _linked(content, target) or _renamed(content, target)
+        with _alone(folder):
+            if before is not None:
+                before(target)
+            _linked(content, target) or _renamed(content, target)
+
+
+@contextmanager
+def _alone(folder: str) -> Iterator[None]:
+    """Let no other recording get its name in a folder meanwhile: two that end at once would take each other for absent.
+
+    A lock of the folder, for which a stopped owner lets others wait for five seconds at most.
+    """
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        for _ in range(100 if fcntl is not None else 0):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(0.05)
+            except OSError:  # a file system without locks
+                break
+        yield
+    finally:
+        os.close(file)
 
 
 @contextmanager

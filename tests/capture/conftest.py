@@ -15,6 +15,7 @@ import pytest
 import pyprof
 from pyprof.marker import CallMarker, decode
 from pyprof.model import Tensor
+from tests.forks import Forks
 
 # Files of PyProf itself. The folder around may have any name, of a package too, and the environment may lie in it.
 OURS = os.path.join(os.path.dirname(os.path.abspath(pyprof.__file__)), "")
@@ -142,6 +143,14 @@ def record(tmp_path: Path) -> Callable[..., Recorded]:
         return Recorded(path)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def compiler_forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """Forks of a process that has torch's compiler, too: checkpoints and optimizers import it."""
+    server = Forks(tmp_path_factory.mktemp("logs"), more="import torch._dynamo")
+    yield server
+    server.close()
 
 
 @pytest.fixture

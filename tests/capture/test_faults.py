@@ -8,7 +8,6 @@ raises in turn (`sys.settrace`). Losses, what is printed and the exit code stay,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -96,27 +95,19 @@ def prelude(target: str | None, which: int = 1) -> str:
 
 
 @pytest.fixture(scope="module")
-def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    """Forks of a process that has torch's compiler, too: optimizers import it."""
-    server = Forks(tmp_path_factory.mktemp("logs"), more="import torch._dynamo")
-    yield server
-    server.close()
-
-
-@pytest.fixture(scope="module")
-def plain(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, int]]:
+def plain(compiler_forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, int]]:
     """What the program prints, and how often it comes to each function."""
     folder = tmp_path_factory.mktemp("plain")
-    code, program = forks.run(folder, PROGRAM, prelude=prelude(None))
+    code, program = compiler_forks.run(folder, PROGRAM, prelude=prelude(None))
     assert code == 3, program.stderr
     assert program.stderr.count("pyprof") == 1  # the program's own torch.profiler is one line
     return program.stdout, json.loads((folder / "seen.json").read_text())
 
 
-def check(target: str, which: int, plain: str, forks: Forks, folder: Path) -> str:
+def check(target: str, which: int, plain: str, compiler_forks: Forks, folder: Path) -> str:
     """Return what the program printed on stderr, and why it is not what it should be, "" if it is."""
     folder.mkdir()
-    code, program = forks.run(folder, PROGRAM, prelude=prelude(target, which))
+    code, program = compiler_forks.run(folder, PROGRAM, prelude=prelude(target, which))
     told = [line for line in program.stderr.splitlines() if "injected" in line]
     if (code, program.stdout) != (3, plain) or "Traceback" in program.stderr or len(told) > 1:
         return f"{target} at call {which}: exit code {code}, {program.stdout!r}\n{program.stderr}"
@@ -127,7 +118,7 @@ def check(target: str, which: int, plain: str, forks: Forks, folder: Path) -> st
     "part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))]
 )
 def test_a_fault_anywhere_leaves_the_program_alone(
-    part: int, plain: tuple[str, dict[str, int]], forks: Forks, tmp_path: Path
+    part: int, plain: tuple[str, dict[str, int]], compiler_forks: Forks, tmp_path: Path
 ) -> None:
     """At the first call of every sixteenth function; the long tests have all of them, and of those the last call."""
     output, seen = plain
@@ -136,5 +127,5 @@ def test_a_fault_anywhere_leaves_the_program_alone(
     for number, (target, count) in enumerate(sorted(seen.items())):
         if number % PARTS == part:
             for which in sorted({1, count} if LONG and not part else {1}):
-                wrong.append(check(target, which, output, forks, tmp_path / f"{number}.{which}"))
+                wrong.append(check(target, which, output, compiler_forks, tmp_path / f"{number}.{which}"))
     assert not list(filter(None, wrong)), "\n".join(filter(None, wrong))
