@@ -74,7 +74,7 @@ def trace(frame, event, arg):
     if event != "call" or not code.co_filename.startswith(own) or not inside(frame.f_back):
         return None
     # What a module is made of, what catches faults, and entry points before their first line.
-    if importing(frame) or code.co_qualname in caught or frame.f_back.f_code.co_qualname == "contained.<locals>.call":
+    if importing(frame) or code.co_qualname in caught or frame.f_back.f_code.co_qualname in ("contained.<locals>.call", "profile.__init__"):
         return None
     name = code.co_filename[len(own):].removesuffix(" (importlib._bootstrap)") + ":" + code.co_qualname
     seen[name] = seen.get(name, 0) + 1

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 import tracemalloc
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
@@ -21,6 +22,7 @@ from torch import nn
 
 import pyprof
 from pyprof.capture.collectors import kineto
+from pyprof.capture.collectors.kineto_cpu import Reader
 from pyprof.capture.patch import Patches
 from tests.forks import Forks
 
@@ -471,3 +473,22 @@ def test_before_torch_2_7_operators_of_other_threads_are_counted(
     assert [op.name for op in recorded.ops] == ["aten::sin"]
     lost = recorded.table("PYPROF_LOST")
     assert lost == {"operators of calls on other threads, which torch before 2.7 does not record": 2}
+
+
+def test_events_of_torch_go_when_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No cycle keeps them until Python looks for garbage, which may be in the middle of another profile."""
+    readers: list[weakref.ref[Reader]] = []
+
+    def made(result: object) -> Reader:
+        reader = Reader(result)
+        readers.append(weakref.ref(reader))
+        return reader
+
+    monkeypatch.setattr(kineto, "Reader", made)
+    gc.disable()
+    try:
+        with pyprof.profile(str(tmp_path / "net.sqlite")):
+            torch.stack([x, x])
+        assert [reader() for reader in readers] == [None]
+    finally:
+        gc.enable()

@@ -83,8 +83,11 @@ class Reader:
         else:
             self.events = events
 
+        # Not by way of `self`: a cycle would keep torch's events until Python looks for garbage, in another window.
+        start, name = self.start, self.name
+
         def inputs(event: Any) -> tuple[Input | None, ...]:
-            return tree.get((self.start(event), self.name(event)), ())
+            return tree.get((start(event), name(event)), ())
 
         def in_lists(event: Any) -> tuple[tuple[str, ...] | None, ...]:
             return tuple(
