@@ -32,7 +32,8 @@ class State(NamedTuple):
 
 
 def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name not in _OF_OTHERS}
+    mine = {name: value for name, value in os.environ.items() if name not in _OF_OTHERS}
+    return {name: value for name, value in mine.items() if not name.startswith("_TORCHINDUCTOR")}
 
 
 def _set_environment(old: dict[str, str]) -> None:
@@ -88,7 +89,8 @@ def _shutdown(_: object) -> None:
 _STATES = (
     State("current folder", "os", os.getcwd, os.chdir),
     State("os.environ", "os", _environment, _set_environment),
-    State("sys.path", "sys", lambda: list(sys.path), _set(sys, "path")),
+    # What torch.compile imports of setuptools adds a folder of it.
+    State("sys.path", "sys", lambda: [each for each in sys.path if "_vendor" not in each], _set(sys, "path")),
     State("sys.argv", "sys", lambda: list(sys.argv), _set(sys, "argv")),
     State("SIGINT", "signal", lambda: signal.getsignal(2), lambda old: signal.signal(2, old)),
     State("SIGTERM", "signal", lambda: signal.getsignal(15), lambda old: signal.signal(15, old)),

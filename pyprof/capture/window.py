@@ -28,7 +28,7 @@ from pyprof.capture.patch import Registry, unwrap_all
 from pyprof.capture.plan import Plan
 from pyprof.capture.recorder import forked, recorder
 from pyprof.capture.signals import held
-from pyprof.errors import CaptureError
+from pyprof.errors import CaptureError, PyProfError
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -386,14 +386,17 @@ def start(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS, **mor
     Without a name it is net.sqlite (or what `pyprof run` was given), and a second one net.1.sqlite. `more` are options
     as of `profile`.
     """
-    chosen, max_events = options(control.more, more), bound(max_events)
-    if passed_over():
-        return
-    choose_window()
     control.start_failed = True  # until it has not
-    init_only()
-    control.session = new_session(output, max_events, chosen=chosen)
-    control.session.open()
+    try:
+        chosen, max_events = options(control.more, more), bound(max_events)
+        if not passed_over():
+            choose_window()
+            init_only()
+            control.session = new_session(output, max_events, chosen=chosen)
+            control.session.open()
+    except PyProfError:  # the author's, who has not begun to record
+        control.start_failed = False
+        raise
     control.start_failed = False
 
 

@@ -63,6 +63,7 @@ def inside(frame):
     code = frame.f_code if frame is not None else None
     return code is not None and (code.co_filename.startswith(own) or "here" in code.co_freevars)
 caught = ("safely", "_full", "guarded", "contained", "contained.<locals>.call", "tell", "_name", "Session._unpatch")
+unguarded = "contained.<locals>.call", "profile.__init__"
 def importing(frame):
     while frame is not None and frame.f_code.co_filename.startswith(own):
         if frame.f_code.co_name == "<module>":
@@ -73,8 +74,9 @@ def trace(frame, event, arg):
     code = frame.f_code
     if event != "call" or not code.co_filename.startswith(own) or not inside(frame.f_back):
         return None
-    # What a module is made of, what catches faults, and entry points before their first line.
-    if importing(frame) or code.co_qualname in caught or frame.f_back.f_code.co_qualname in ("contained.<locals>.call", "profile.__init__"):
+    # What a module is made of, what catches faults, entry points before their first line, and checks of arguments.
+    caller = frame.f_back.f_code.co_qualname
+    if importing(frame) or code.co_qualname in caught or caller in unguarded:
         return None
     name = code.co_filename[len(own):].removesuffix(" (importlib._bootstrap)") + ":" + code.co_qualname
     seen[name] = seen.get(name, 0) + 1
