@@ -74,10 +74,12 @@ def tables(draw: st.DrawFn) -> Rows:
 
     present = np.array(draw(st.lists(st.booleans(), min_size=n, max_size=n)))
     seq = integers(3, 2**40)
+    start = integers(0, 2**62)
     return Rows(
         names=[long for long, _ in kernels], short_names=[short for _, short in kernels], sites=all_sites,
-        name=integers(0, len(kernels) - 1), site=integers(0, len(all_sites) - 1), start=integers(0, 2**62),
-        end=integers(0, 2**62), duration=integers(0, 2**62), launch_start=column(draw, n), launch_end=column(draw, n),
+        name=integers(0, len(kernels) - 1), site=integers(0, len(all_sites) - 1), start=start,
+        end=start + integers(0, 2**61), duration=integers(0, 2**62),
+        launch_start=column(draw, n), launch_end=column(draw, n),
         correlation=column(draw, n), pid=column(draw, n), tid=column(draw, n), context=column(draw, n),
         device=column(draw, n), stream=column(draw, n),
         grid=Column(triples(draw, n), present), block=Column(triples(draw, n), ~present),
@@ -202,7 +204,8 @@ def test_a_dictionary_without_a_kernel_is_refused(line):
 @pytest.mark.parametrize(
     "change",
     [
-        {"kDuration": 2**63}, {"kDuration": -5}, {"start": -(2**70)}, {"grid": (2**40, 1, 1)}, {"seqId": [2**80]},
+        {"kDuration": 2**63}, {"kDuration": -5}, {"start": 280, "end": 80}, {"start": -(2**70)},
+        {"kDuration": 2**62, "start": 2**62, "end": None}, {"grid": (2**40, 1, 1)}, {"seqId": [2**80]},
         {"altSeqId": [-(2**80)]}, {"seqMarker": [f"aten::mm, seq = {2**70}"]}, {"call": 2**64}, {"subSeqId": -1},
         {"pid": 10**30}, {"marker": [5, None, "{"]}, {"layer": "text"}, {"dir": 7}, {"phase": []}, {"device": -1},
         {"kind": "memcpy"}, {"kind": None}, {"device": "cpu"}, {"device": "cuda:0"}, {"kShortName": None},
@@ -218,6 +221,15 @@ def test_odd_values_are_unknown_not_an_error(change, tmp_path):
     again = list(lines(rows))
     assert list(lines(read(again))) == again
     assert len(attribute(View(rows).rows).basis) == 3
+    assert (rows.duration >= 0).all()
+    assert (rows.end >= rows.start).all()
+
+
+def test_a_cpu_event_that_ends_before_it_starts_lasts_its_duration():
+    event = {"kShortName": "aten::mm", "device": "cpu", "tid": 1, "pid": 1, "kDuration": 120}
+    rows = read([str(event | {"start": 270, "end": 390}), str(event | {"start": 280, "end": 80})])
+    assert rows.end.tolist() == [390, 400]
+    assert len(attribute(View(rows).rows).basis) == 2
 
 
 OLD = {

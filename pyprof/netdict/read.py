@@ -189,11 +189,13 @@ class _Table:
 
     def rows(self) -> Rows:
         column = {key: _column(values) for key, values in self.columns.items()}
-        duration = column["kDuration"].values
+        duration = np.maximum(column["kDuration"].values, 0)
         start = column["start"]
         # Old files have no times: the order of the lines is all they say.
         begin = np.where(start.mask(), start.values, 0)
-        end = np.where(column["end"].mask(), column["end"].values, begin + duration)
+        end = column["end"].values
+        known = column["end"].mask() & (end >= begin)  # an end before the start is none
+        end = np.where(known, end, begin + np.minimum(duration, 2**63 - 1 - np.maximum(begin, 0)))
         rows = Rows(
             names=[long for long, _ in self.names], short_names=[short for _, short in self.names],
             sites=list(self.sites), name=np.array(self.name, np.int64), site=np.array(self.site, np.int64), start=begin,

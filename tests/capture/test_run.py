@@ -231,7 +231,7 @@ def test_calls_of_the_cuda_runtime_open_the_window_too(
 def test_original_script_recorded_is_its_window(way: str, forks: Forks, tmp_path: Path) -> None:
     if way == "process":  # which has imported nothing
         (tmp_path / "net.py").write_text(ORIGINAL)
-        code, stdout, stderr = python(tmp_path, "-m", "pyprof", "run", "net.py")
+        code, stdout, stderr = python(tmp_path, "-m", "pyprof", "run", "--quiet", "net.py")
     else:
         environment = {"PYPROF_OUTPUT": "net.sqlite"} if way == "environment" else {}
         code, done = forks.run(tmp_path, ORIGINAL, *(["run"] if way == "run" else []), **environment)
