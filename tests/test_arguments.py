@@ -68,6 +68,10 @@ def test_an_unknown_option_names_the_nearest(
 SAID: dict[str, tuple[int, str]] = {
     "reprot op_type x": (2, "Did you mean report?"),
     "report op_typ x": (2, "pyprof report: unknown report 'op_typ'. Did you mean op_type? Choose from"),
+    "report x op_type": (
+        2,
+        "pyprof report: x is a file: the report's name comes before it, as in `pyprof report op_t",
+    ),
     "report op_type x --format=cvs": (2, "unknown format 'cvs'. Did you mean csv? Choose from"),
     "prof -c kernel,flop x": (2, "pyprof prof: unknown column 'flop'. Did you mean flops? Choose from"),
     "prof --costs": (2, "usage: pyprof prof"),
@@ -86,6 +90,7 @@ def test_what_is_typed_wrongly_is_a_sentence_of_that_command(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "x").touch()
     code, text = SAID[line]
     try:
         found = cli.main(line.split())

@@ -86,7 +86,7 @@ def _parts(store: Store, facts: pd.DataFrame) -> dict[str, pd.Series[Any]]:
 
     return {
         "operator": said(facts["operator"].map(lambda one: operator[one][0])),
-        "shapes": said(facts["operator"].map(lambda one: operator[one][1])),
+        "operator shapes": said(facts["operator"].map(lambda one: operator[one][1])),
         "source line": said(facts["site"].map(lambda one: site[one][0])),
         "module": said(facts["site"].map(lambda one: site[one][1])),
         "launch record": said(facts["no_launch"] == 0),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -169,6 +170,11 @@ def _report(arguments: argparse.Namespace) -> None:
     if arguments.name is None:
         _overview(arguments, chosen)
         return
+    if os.path.exists(arguments.name) and arguments.name not in {one.name for one in every()}:
+        raise UsageError(
+            f"{arguments.name} is a file: the report's name comes before it, as in `pyprof report op_type "
+            f"{shlex.quote(arguments.name)}`."
+        )
     found = find(arguments.name, **chosen)
     _writable(found, arguments)  # a format that is not there is told first
     wanted = _wanted(arguments)

@@ -153,17 +153,17 @@ def user_line(stack: Any) -> str | None:
 
 
 def _modules(source: Source) -> tuple[Row, ...]:
-    """The modules with the most time of their own; what is outside of modules counts as one, named "". None where no
-    module was recorded."""
-    table = find("module").table(source)
-    key = "device_self_ns" if source.gpu else "host_self_ns"
+    """The modules with the most time of their own, in the operators' unit; what is outside of modules counts as one,
+    named "". None where no module was recorded."""
+    table, each = find("module").table(source), find("detail").table(source)
     if not (table["module"] != "").any():
         return ()
-    total = int(table[key].sum())
-    largest = table[table[key] > 0].sort_values(key, ascending=False, kind="stable").head(TOP)
+    times = each.groupby(each["module"].fillna(""))["gpu"].sum()
+    total = int(times.sum())
+    calls = dict(zip(table["module"], table["occurrences"]))
+    largest = times[times > 0].sort_values(ascending=False, kind="stable").head(TOP)
     return tuple(
-        Row(name, int(time), share(int(time), total), int(calls))
-        for name, time, calls in largest[["module", key, "occurrences"]].itertuples(index=False)
+        Row(str(name), int(time), share(int(time), total), int(calls[name])) for name, time in largest.items()
     )
 
 

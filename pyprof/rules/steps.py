@@ -91,8 +91,8 @@ def unstable_range(run: Run) -> Finding | None:
     off = (lengths - middle).abs().sort_values(ascending=False, kind="stable").index[:5].tolist()
     return Finding(
         "",
-        f"The length of the {len(lengths)} iterations varies: the standard deviation is {percent(varies)} of the "
-        f"mean, {length(lengths.mean())}.",
+        f"The length of the {len(lengths)} iterations varies: mean {length(lengths.mean())}, standard deviation "
+        f"{percent(varies)} of that.",
         advice,
         None,
         tuple({"iteration": int(n), "length_ns": int(lengths[n]), "median_ns": int(middle)} for n in off),
