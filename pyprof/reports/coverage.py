@@ -19,8 +19,8 @@ from pyprof.reports.sums import spans
         WORKER,
         Column(
             "line", "Line", "",
-            "What is asked of each kernel: whether its operator, the shapes in the operator's call, the source line, the "
-            "module, its launch record, FLOPs and bytes are known.", str,
+            "What is asked of each kernel: whether its operator, the shapes in the operator's call, the source line, "
+            "the module, its launch record, FLOPs and bytes are known.", str,
         ),
         Column("part", "Part", "", "known or unknown; of FLOPs and bytes what they rest on: docs/costs.md.", str),
         Column("time", "Time (ns)", "ns", "Time of kernels on the device; without a GPU operators' own time."),
