@@ -103,9 +103,8 @@ def flops(rows: list[dict[str, str]], **where: str) -> list[int]:
     return [count for count in found if count]
 
 
-# ddp.py runs in other tests, with all of its ranks.
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long) if name == "ddp.py" else name for name in EXAMPLES]
+    "name", [name if name == "simple.py" else pytest.param(name, marks=pytest.mark.long) for name in EXAMPLES]
 )
 def test_runs_alone(name, tmp_path, forks):
     code, run = forks.run(tmp_path, ROOT / "examples" / name, CUDA_VISIBLE_DEVICES="")
@@ -123,7 +122,9 @@ def test_runs_alone(name, tmp_path, forks):
         assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", OF_ONE)
+@pytest.mark.parametrize(
+    "name", [name if name == "lenet.py" else pytest.param(name, marks=pytest.mark.long) for name in OF_ONE]
+)
 def test_table_has_every_direction(name, table):
     rows = table(name)
     phases = Counter((row["dir"], row["phase"]) for row in rows)
@@ -266,7 +267,7 @@ def run_ddp(way: str, folder: Path, forks: Forks) -> None:
     [
         "itself",
         pytest.param("itself, variable", marks=pytest.mark.long),
-        "as torchrun",
+        pytest.param("as torchrun", marks=pytest.mark.long),
         pytest.param("torchrun", marks=pytest.mark.long),
         pytest.param("torchrun, variable", marks=pytest.mark.long),
     ],

@@ -95,9 +95,12 @@ def run(words: list[str], clone: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, cwd=clone, env=env, capture_output=True, text=True, timeout=600, check=False)
 
 
+SLOW = ("README.md", "docs/guide.md")  # a minute, and a third of one
+
+
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=pytest.mark.long if page == "README.md" else ()) for page in PAGES],  # a minute
+    [pytest.param(page, marks=pytest.mark.long if page in SLOW else ()) for page in PAGES],
 )
 def test_every_block_of_a_page_runs_in_order(page: str, clone: Path) -> None:
     for language, text in blocks(page):

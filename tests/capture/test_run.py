@@ -226,7 +226,8 @@ def test_calls_of_the_cuda_runtime_open_the_window_too(
 
 
 @pytest.mark.parametrize(
-    "way", ["alone", "run", "environment", pytest.param("process", marks=pytest.mark.long)]
+    "way",
+    ["alone", "run", *(pytest.param(way, marks=pytest.mark.long) for way in ("environment", "process"))],
 )
 def test_original_script_recorded_is_its_window(way: str, forks: Forks, tmp_path: Path) -> None:
     if way == "process":  # which has imported nothing

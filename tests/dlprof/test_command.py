@@ -135,7 +135,7 @@ def test_signals_reach_the_application_and_reports_are_written(
     assert "relu" in set(pd.read_csv(tmp_path / "dlprof_op_type.csv")["Op Type"])
 
 
-@pytest.mark.parametrize("example", ["transformer.py", pytest.param("lenet.py", marks=pytest.mark.long)])
+@pytest.mark.parametrize("example", ["lenet.py", pytest.param("transformer.py", marks=pytest.mark.long)])
 def test_what_a_user_of_dlprof_types(
     example: str, dlprof: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -184,7 +184,7 @@ def test_every_kernel_of_a_server_gets_its_operator(server: Path) -> None:
     shutil.rmtree(server / "capture_traces")
     without = pyprof.load(server / "graph_execution.json.gz").coverage.set_index(["line", "part"])["count"]
     assert (without["operator", "known"], without["operator", "unknown"]) == (52, 361)
-    assert with_capture["operator", "known"] == with_capture["shapes", "known"] == 413
+    assert with_capture["operator", "known"] == with_capture["operator shapes", "known"] == 413
 
 
 @pytest.mark.counts
