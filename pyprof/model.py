@@ -400,6 +400,28 @@ class Steps:
         return len(self.start)
 
 
+READING, NO_OPERATORS = "reading", "no operators"  # what a pause is, in a file of ours
+
+
+@dataclass
+class Pauses:
+    """Time that is not the program's: it waited while its recording was read, or (`waited` False) torch's profiler did
+    not record operators."""
+
+    process: Ints
+    start: Ints
+    end: Ints
+    waited: Bools
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+def no_pauses() -> Pauses:
+    none = np.empty(0, np.int64)
+    return Pauses(none, none, none, none.astype(bool))
+
+
 class Device(NamedTuple):
     """A device of the recording; `process` indexes `Trace.processes`, None: all of them see it."""
 
@@ -433,6 +455,7 @@ class Trace:
     gpu: Gpu
     io: Io
     steps: Steps
+    pauses: Pauses = field(default_factory=no_pauses)
     functions: Functions = field(default_factory=no_functions)
     memory: Memory = field(default_factory=no_memory)
     collectives: Collectives = field(default_factory=no_collectives)

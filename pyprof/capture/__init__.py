@@ -7,4 +7,5 @@ joins, `writer` writes, `run` runs a script.
 """
 
 DEFAULT_MAX_EVENTS = 1_000_000  # operators, calls and ranges that one recording keeps
+THREAD = "pyprof"  # name of each of our threads
 COLLECTORS = ("auto", "kineto", "cupti", "none")  # who records the GPU

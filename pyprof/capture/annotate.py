@@ -239,6 +239,9 @@ def _follow_class(
     def __enter__(self: Any) -> Any:
         result = enter(self)
         if not torch.compiler.is_dynamo_compiling():
+            if is_record_function:
+                self.__dict__["_pyprof_scopes"] = scopes = local.state.scopes
+                scopes.append(self)
             safely(opened, self)
         return result
 
@@ -251,6 +254,8 @@ def _follow_class(
                 is_record_function and "_pyprof_call" in self.__dict__
             ):  # before any call, where ctrl-C may come
                 self.__dict__["_pyprof_call"][0].busy = False
+            if is_record_function and self in (scopes := self.__dict__.pop("_pyprof_scopes", ())):
+                scopes.remove(self)
             if not torch.compiler.is_dynamo_compiling():
                 safely(closed, self)
 

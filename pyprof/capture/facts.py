@@ -31,7 +31,7 @@ from pyprof.capture.private import DisableTorchFunction, is_tracing
 from pyprof.model import Tensor
 
 if TYPE_CHECKING:
-    from pyprof.capture.collectors.kineto import Operator
+    from pyprof.capture.collectors.operators import Operator
 
 # The only variables of the environment that are recorded: what changes speed, memory or numerics.
 SWITCHES = (

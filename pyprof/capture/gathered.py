@@ -6,16 +6,19 @@ from __future__ import annotations
 import threading
 from time import time_ns
 
+import numpy as np
 import torch
 
 from pyprof.capture import annotate, clock, facts, overhead, parameters, private, sources
 from pyprof.capture.collectors.gpus import gpus
-from pyprof.capture.collectors.kineto import Operator, UserRange
+from pyprof.capture.collectors.kineto import UserRange
 from pyprof.capture.collectors.layer import Layer
+from pyprof.capture.collectors.operators import Operators
 from pyprof.capture.extras import Extras
 from pyprof.capture.recorder import recorder
 from pyprof.capture.resolve import CallRow, RangeRow, resolve
-from pyprof.capture.writer import Recording, StepRow
+from pyprof.capture.writer import PauseRow, Recording, StepRow
+from pyprof.model import NO_OPERATORS, READING
 
 
 class Gathered:
@@ -25,10 +28,10 @@ class Gathered:
         self.first = self.last = 0
         self.calls: list[CallRow] = []
         self.ranges: list[RangeRow] = []
-        self.operators: list[Operator] = []
+        self.operators = Operators()
         self.steps: list[StepRow] = []
         self.lost: dict[str, int] = {}
-        self.pauses = self.paused_ns = 0  # in which torch's records were read in the middle of a window
+        self.pauses: list[PauseRow] = []
         self._threads: dict[int, str] = {}
         self._facts: dict[str, str] = {}
         self._files: set[str] = set()  # that the stacks name
@@ -38,6 +41,7 @@ class Gathered:
         self._windows = self._window_ns = 0
         self._moved_ns = 0  # by which the clock was set while a window was open
         self._opened = self._step_start = self._clock = 0
+        self._waiting = 0  # since when no operators are recorded; 0: they are
         self._first_step = 0  # of the window that is open, in steps
 
     def begin(self) -> None:
@@ -54,16 +58,37 @@ class Gathered:
         self.steps.append(StepRow(number, self._step_start, now, threading.get_native_id()))
         self._step_start = now
 
+    def pause(self, start: int, between_steps: bool) -> None:
+        """The program waited until now, while torch's records were read. Between steps the pause goes from the end of
+        one to the start of the next."""
+        start = self._step_start if between_steps else start
+        now = max(time_ns(), start)
+        self.pauses.append(PauseRow(start, now, threading.get_native_id(), READING))
+        if between_steps:
+            self._step_start = now
+
+    def without_operators(self, waiting: bool) -> None:
+        """From now on no operators are recorded, or they are again."""
+        now = time_ns()
+        if waiting:
+            if not self._waiting:
+                self.drop({"stretches of operators: torch's profiler was full in the middle of a call": 1})
+            self._waiting = self._waiting or now
+        elif self._waiting:
+            self.pauses.append(PauseRow(self._waiting, max(now, self._waiting), 0, NO_OPERATORS))
+            self._waiting = 0
+
     def forget_steps(self) -> None:
         """What was marked before the last mark was no step: that one began with the window."""
         self.steps = [step._replace(number=0, start=self.first) for step in self.steps[-1:]]
 
-    def end(self, operators: list[Operator], scopes: list[UserRange]) -> None:
+    def end(self, operators: Operators, scopes: list[UserRange]) -> None:
         """The window is closed: keep what the recorder and torch's profiler hold."""
         moved = clock.offset_ns() - self._clock
         if abs(moved) > clock.TOLERANCE_NS:
             self._moved_ns += moved
         self.last = max(time_ns(), self._opened)
+        self.without_operators(False)
         self._windows += 1
         self._window_ns += self.last - self._opened
         self._count_recorded()
@@ -75,7 +100,7 @@ class Gathered:
         calls, ranges = resolve(recorder, recorder.threads, operators, scopes)
         self.calls += calls
         self.ranges += ranges
-        self.operators += operators
+        self.operators.extend(operators)
         self._files |= recorder.stacks.files()
         self._facts.update(facts.gather())
 
@@ -96,25 +121,25 @@ class Gathered:
 
     def bound(self, max_events: int) -> int | None:
         """Keep the first so many events, by the time they began. Returns the time up to which all are kept."""
-        tables = (self.calls, self.ranges, self.operators)
-        starts = [row.start for table in tables for row in table]
+        starts = np.array([row.start for table in (self.calls, self.ranges) for row in table], np.int64)
+        starts = np.concatenate([starts, self.operators.start])
         if len(starts) <= max_events:
             return None
-        limit = sorted(starts)[max_events]
+        limit = int(np.partition(starts, max_events)[max_events])
         self.calls = [row for row in self.calls if row.start < limit]
         self.ranges = [row for row in self.ranges if row.start < limit]
-        self.operators = [row for row in self.operators if row.start < limit]
+        self.operators = self.operators.take(np.flatnonzero(self.operators.start < limit))
         kept = len(self.calls) + len(self.ranges) + len(self.operators)
         self.drop({f"operators, calls and ranges after the first {max_events} events": len(starts) - kept})
         return limit
 
     def recording(self, device: Layer, extras: Extras, folder: str, operators_given_up: bool) -> Recording:
         """The contents of the file."""
-        operators = sorted(self.operators, key=lambda operator: (operator.start, -operator.end))
-        for operator in operators:
-            self._threads.setdefault(operator.tid, "")
+        operators = self.operators.in_order()
+        for tid in operators.by_thread():
+            self._threads.setdefault(tid, "")
         texts, left_out = sources.read(self._files)
-        layers = "sites" if operators_given_up and not operators else "sites+operators"
+        layers = "sites" if operators_given_up and not len(operators) else "sites+operators"
         meta = {
             **self._facts,
             **facts.gather_seen(self.operators),
@@ -132,16 +157,19 @@ class Gathered:
         if self._moved_ns:
             meta["clock.set_ns"] = str(self._moved_ns)
         if self.pauses:
-            meta["pauses"], meta["pauses_ns"] = str(self.pauses), str(self.paused_ns)
+            paused = [pause for pause in self.pauses if pause.what == READING]
+            meta["pauses"] = str(len(paused))
+            meta["pauses_ns"] = str(sum(pause.end - pause.start for pause in paused))
         if operators_given_up:
             meta["operators"] = "none since the program's own torch.profiler began, or torch's did not start"
         return Recording(
-            start=min([self.first, *(row.start for row in operators[:1])]),
+            start=min([self.first, *operators.start[:1].tolist()]),
             end=self.last,
             calls=self.calls,
             ranges=self.ranges,
             operators=operators,
             steps=self.steps,
+            pauses=self.pauses,
             threads=self._threads,
             meta=meta,
             lost=self.lost,

@@ -13,7 +13,7 @@ import sys
 import weakref
 from collections.abc import Callable
 from time import time_ns
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -22,12 +22,30 @@ from pyprof.capture import checkpoints, compiling, facts, parameters
 from pyprof.capture.patch import Registry
 from pyprof.capture.recorder import ThreadState, local, recorder
 from pyprof.capture.stacks import ENDS
-from pyprof.capture.wrappers import passed_over
+from pyprof.capture.wrappers import at_bound, passed_over
 
 _getframe = sys._getframe
 _paths: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}  # id of a module -> itself, its path
 _contexts: dict[tuple[int, ...], tuple[int, weakref.ref[torch.nn.Module]]] = {}
+_made: dict[tuple[type, int, int], _Made] = {}  # class and place of modules that a model makes while it runs
 _original: Callable[..., Any] = torch.nn.Module.__call__
+
+
+class _Made:
+    """Modules of one class that are made and called at one place. To look for each in the whole model takes as long as
+    the model is large: they are looked for when twice as many have come."""
+
+    def __init__(self, code: CodeType):
+        self.code = code  # kept, so that its number is not another one's
+        self.calls, self.next_look = 1, 2
+        self.contexts: dict[int, int] = {}  # context outside -> that of the module
+
+    def to_look(self) -> bool:
+        self.calls += 1
+        if self.calls < self.next_look:
+            return False
+        self.next_look *= 2
+        return True
 
 
 def _call_module(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -62,6 +80,8 @@ def _call_module(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         state.context, state.root = outside, root
         if context >= 0 and recorder.keeping:
             state.modules += (context, start, time_ns())
+            if not recorder.limit:  # somebody waits for a place to read torch's records, or to go on
+                at_bound()
 
 
 _call_module.__code__ = passed_over(_call_module.__code__)
@@ -73,6 +93,10 @@ def _enter(
 ) -> tuple[int, weakref.ref[torch.nn.Module]]:
     """The first call of a module from this place in this context."""
     reference = weakref.ref(module)
+    place = type(module), id(frame.f_code), frame.f_lasti
+    made = _made.get(place)
+    if made is not None and state.context and not made.to_look() and _known_path(module) is None:
+        return _made_context(made, module, state, frame), reference
     _met(compiling.install)  # torch imports its compiler when it is first wanted
     _met(facts.met_autocast)
     if not state.context:
@@ -86,6 +110,9 @@ def _enter(
         if root is not None:  # a module that was added to the model after its first call
             _name_children(root)
         path = _known_path(module)
+        if path is None:
+            made = _made.setdefault(place, _Made(frame.f_code))
+            return _made_context(made, module, state, frame), reference
     if not state.context and recorder.keeping:
         _met(parameters.met, module, _known_path)
     if not state.context and recorder.observer is not None:
@@ -96,6 +123,14 @@ def _enter(
     context = recorder.stacks.add_context(state.context, frame, path)
     _contexts[key] = context, reference
     return _contexts[key]
+
+
+def _made_context(made: _Made, module: torch.nn.Module, state: ThreadState, frame: FrameType) -> int:
+    context = made.contexts.get(state.context)
+    if context is None:
+        path = f"{recorder.stacks.contexts[state.context].path}.{_class(module)}"
+        context = made.contexts[state.context] = recorder.stacks.add_context(state.context, frame, path)
+    return context
 
 
 def _met(note: Callable[..., None], *args: Any) -> None:
@@ -127,6 +162,7 @@ def forget() -> None:
     """Drop what is known of modules; `recorder.forget` goes before."""
     if len(recorder.stacks.contexts) == 1:
         _contexts.clear()
+        _made.clear()
         _paths.clear()
         checkpoints.forget()
 

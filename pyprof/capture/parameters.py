@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.parameter import is_lazy
 
-from pyprof.capture.collectors.kineto import Operator
+from pyprof.capture.collectors.operators import Operators
 from pyprof.capture.private import DisableTorchFunction, is_tracing
 from pyprof.capture.recorder import ThreadState, local, recorder
 from pyprof.marker import ACCUMULATE
@@ -116,12 +116,11 @@ def forget() -> None:
     _parameters.clear()
 
 
-def name(operators: list[Operator], threads: Iterable[ThreadState]) -> None:
+def name(operators: Operators, threads: Iterable[ThreadState]) -> None:
     """Give each AccumulateGrad event that a hook fired in its parameter, as an argument of its call, and the module."""
     places: dict[int, list[int]] = {}
-    for place, operator in enumerate(operators):
-        if operator.call.op == ACCUMULATE:
-            places.setdefault(operator.tid, []).append(place)
+    for place in operators.places(ACCUMULATE).tolist():
+        places.setdefault(operators[place].tid, []).append(place)
     calls: dict[int, Call] = {}
     for state in threads:
         mine = sorted(places.get(state.tid, ()), key=lambda place: operators[place].start)
@@ -135,4 +134,4 @@ def name(operators: list[Operator], threads: Iterable[ThreadState]) -> None:
             if call is None:
                 args = (Arg("parameter", parameter.name), Arg("variable", parameter.tensor))
                 call = calls[number] = operator.call._replace(args=args)
-            operators[mine[index]] = operator._replace(call=call, module=parameter.module)
+            operators.name(mine[index], call, parameter.module)

@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyprof.capture import annotate
+from pyprof.capture import THREAD, annotate
 from pyprof.capture.private import graph_task
 from pyprof.capture.recorder import local
 from pyprof.errors import UsageError
@@ -160,7 +160,7 @@ class Times:
         if not self.delay:
             self._open()
         if self.delay or self.duration is not None:
-            threading.Thread(target=self._wait, name="pyprof", daemon=True).start()
+            threading.Thread(target=self._wait, name=THREAD, daemon=True).start()
 
     def end(self) -> None:
         self._ended.set()

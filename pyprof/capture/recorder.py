@@ -89,6 +89,7 @@ class ThreadState:
         "open",
         "ranges",
         "root",
+        "scopes",
         "thread",
         "tid",
     )
@@ -102,6 +103,7 @@ class ThreadState:
         self.root: Callable[[], Any] | None = None  # weak reference to the outermost module that is running
         self.layer = ""  # names of the open layer: ranges, joined by ":"
         self.open: list[tuple[str, int, str, str]] = []  # open ranges: name, start, source, layer outside
+        self.scopes: list[Any] = []  # open ranges of record_function
         self.calls: list[Any] = []  # CallRecord after CallRecord, flat
         self.modules: list[int] = []  # ModuleRecord after ModuleRecord, flat
         self.gradients: list[int] = []  # time and number of each parameter that got one, flat

@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from pyprof.capture.annotate import LAYER
-from pyprof.capture.collectors.kineto import Operator, UserRange, mod_is_autograd
+from pyprof.capture.collectors.kineto import UserRange, mod_is_autograd
+from pyprof.capture.collectors.operators import Operator, Operators
 from pyprof.capture.describe import arguments
 from pyprof.capture.optimizers import NAMES as OPTIMIZER_RANGES
 from pyprof.capture.recorder import CallRecord, RangeRecord, Recorder, ThreadState
@@ -45,18 +46,16 @@ class RangeRow(NamedTuple):
 
 
 def resolve(
-    recorder: Recorder, threads: Iterable[ThreadState], operators: list[Operator], ranges: list[UserRange]
+    recorder: Recorder, threads: Iterable[ThreadState], operators: Operators, ranges: list[UserRange]
 ) -> tuple[list[CallRow], list[RangeRow]]:
     """Calls and user ranges of a window, each sorted by start. `operators` and `ranges` are torch's records."""
-    by_thread: dict[int, list[Operator]] = {}
-    for operator in sorted(operators, key=lambda operator: (operator.start, -operator.end)):
-        by_thread.setdefault(operator.tid, []).append(operator)
+    by_thread = operators.in_order().by_thread()
     texts = _Texts(recorder)
     calls: list[CallRow] = []
     for state in threads:
         recorded = list(state.call_records())
         calls.extend(texts.recorded(record, state.tid) for record in recorded)
-        unseen = _unseen(by_thread.pop(state.tid, []), recorded)
+        unseen = _unseen(by_thread.pop(state.tid, ()), recorded)
         modules = Innermost((record.start, record.end, record.context) for record in state.module_records())
         calls.extend(texts.operator(operator, modules, state.ranges) for operator in unseen)
     nowhere = Innermost(())
@@ -76,7 +75,7 @@ def _range_rows(threads: Iterable[ThreadState], ranges: list[UserRange]) -> Iter
             yield RangeRow(user.start, user.end, user.tid, 59, user.name)
 
 
-def _unseen(operators: list[Operator], calls: list[CallRecord]) -> list[Operator]:
+def _unseen(operators: Iterable[Operator], calls: list[CallRecord]) -> list[Operator]:
     """The outermost forward operators of one thread that lie in no call, nor around one (compiled code, say)."""
     starts: list[int] = []
     ends: list[int] = []

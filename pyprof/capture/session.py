@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable
-from time import time_ns
+from contextlib import suppress
+from time import perf_counter, time_ns
 
 from pyprof import place
 from pyprof.capture import (
@@ -24,23 +26,23 @@ from pyprof.capture import (
 )
 from pyprof.capture.collectors import kineto, nvtx
 from pyprof.capture.collectors.device import KERNEL
-from pyprof.capture.collectors.kineto import Kineto, stranded
+from pyprof.capture.collectors.kineto import Kineto, Waiting, stranded
 from pyprof.capture.collectors.layer import Layer
+from pyprof.capture.collectors.unfinished import end_ranges, unfinished
 from pyprof.capture.extras import Extras
 from pyprof.capture.faults import contained, guarded
 from pyprof.capture.gathered import Gathered
 from pyprof.capture.options import NOTHING, Options
+from pyprof.capture.pace import Pace, Watcher, trim
 from pyprof.capture.patch import Patches, Registry
 from pyprof.capture.private import graph_task
-from pyprof.capture.recorder import recorder
+from pyprof.capture.recorder import local, recorder
 from pyprof.capture.signals import held
 from pyprof.capture.wrappers import emitting
 from pyprof.capture.writer import write
 from pyprof.errors import CaptureError
 
-# torch's records take 4 kB each until they are read: they are read whenever about this many have come together.
-_READ_EVENTS = 50_000
-_FIRST_CALLS = 4_000  # calls of a thread before their number is known
+_FINISH = 0.002  # seconds, less than another thread waits until it is given the interpreter: sys.getswitchinterval()
 _patches = Patches()
 _emitting_patches = Patches(emitting)
 _current: Session | None = None  # the last one that opened a window
@@ -77,6 +79,9 @@ class Session:
         self._extras = Extras(options, max_events)
         self._kineto = Kineto(self._extras.memory)
         self._device = Layer(options.collector, self._kineto)
+        self._pace = Pace()
+        self._watcher = Watcher(self._ask, self._read_here)
+        self._lock = threading.RLock()  # of torch's profiler, which another thread may read
         self._open = False
         self.reading = False  # torch's records, in the middle of a window: not the moment to close it
         self._reset()
@@ -125,7 +130,7 @@ class Session:
         self._device.start(held=self.operators_given_up)
         if not self.operators_given_up:
             try:
-                self._kineto.start()
+                self._start_operators()
             except Exception as error:
                 self.operators_given_up = True
                 print(
@@ -134,10 +139,15 @@ class Session:
                 )
         guarded(self._extras.start)
         self._gathered.begin()
-        recorder.excess, recorder.limit = 0, 6 * min(_FIRST_CALLS, max(self.max_events // 8, 1))
+        self._pace.begin()
+        recorder.excess = 0
+        self._allow()
+        self._watcher = Watcher(self._ask, self._read_here)
         recorder.on_full = self._count
         recorder.active = recorder.keeping = True
         recorder.counting = False
+        if not self.operators_given_up:
+            guarded(self._watcher.begin)
         guarded(compiling.install)
         private.say()
 
@@ -167,6 +177,8 @@ class Session:
 
     def _keep(self) -> None:
         self._device.keep()
+        if self._gathered.pauses:
+            trim()
         # Torch's own record of a record_function range is complete only if torch's profiler was ours to the end.
         scopes = [] if self.operators_given_up else self._kineto.ranges
         self._gathered.end(self._kineto.operators(), scopes)
@@ -220,8 +232,10 @@ class Session:
         if self._emit_nvtx is not None:
             guarded(self._emit_nvtx.stop)
         self._unpatch()
+        guarded(self._watcher.end)
         try:
-            self._kineto.stop()
+            with self._lock:
+                self._kineto.stop()
         except Exception as error:  # whose operators are those of the whole recording
             self._lose(error)
         guarded(self._device.stop)
@@ -236,6 +250,17 @@ class Session:
         self.mark()
         if self.on_step is not None:
             self.on_step(self)
+        self.between_steps()
+
+    def between_steps(self) -> None:
+        """A step has ended: read torch's records now if they would be read in the next one."""
+        if not self._open or self.output is None or graph_task() >= 0 or self._kineto.of_another_thread:
+            return
+        unfinished.step()
+        if self._kineto.running and self._pace.due(self._calls):
+            self._pause(between_steps=True)
+        elif not (self._kineto.running or self.operators_given_up) and recorder.keeping:
+            self._go_on()
 
     def mark(self) -> None:
         """Note the end of a step."""
@@ -270,7 +295,12 @@ class Session:
         # Inside a backward, whose events are still open, or on a thread that cannot end the recording.
         if graph_task() >= 0 or self._kineto.of_another_thread:
             recorder.limit += 6
-            return
+        elif self._kineto.running or self.operators_given_up:
+            self._pause()
+        else:
+            self._go_on()
+
+    def _pause(self, between_steps: bool = False) -> None:
         with held():
             began = time_ns()
             self.reading = True
@@ -281,25 +311,82 @@ class Session:
                 recorder.active, recorder.keeping = recorder.ranges is not None, False
             finally:
                 self.reading = False
-                self._gathered.pauses += 1
-                self._gathered.paused_ns += time_ns() - began
+                self._gathered.pause(began, between_steps)
 
     def _read(self) -> None:
-        if self._kineto.running:
-            self._kineto.stop()
+        with self._lock:
             if not self._open:  # another thread closed the window meanwhile
                 return
-            self._kineto.start()
-        calls = sum(len(state.calls) // 6 for state in recorder.threads)
-        events = calls + len(self._kineto)
-        if events >= self.max_events:
+            read = self._kineto.running
             self._kineto.stop()
-            self._extras.full()
-            recorder.active, recorder.keeping, recorder.counting = recorder.ranges is not None, False, True
+            if read:
+                self._pace.read(self._calls, self._kineto.last)
+                self._watcher.restart(self._kineto.last)
+            if self._calls + len(self._kineto) >= self.max_events:
+                self._watcher.stop()
+                self._extras.full()
+                recorder.active, recorder.keeping, recorder.counting = (
+                    recorder.ranges is not None,
+                    False,
+                    True,
+                )
+                return
+            if not self.operators_given_up:
+                self._start_operators()
+            self._allow()
+
+    def _allow(self) -> None:
+        """Set the number of calls, of each thread, after which `_count` is asked."""
+        if not (self._kineto.running or self.operators_given_up):
+            recorder.limit = 0
             return
-        per_call = events / max(calls, 1)
-        more = int(min(self.max_events - events + 1, _READ_EVENTS) / per_call)
-        recorder.limit += 6 * max(more, 1)
+        lengths = [len(state.calls) // 6 for state in recorder.threads if state.calls]
+        left = min(self._pace.limit(), self.max_events - sum(lengths) - len(self._kineto) + 1)
+        recorder.limit = 6 * (max(lengths, default=0) + max(left // max(len(lengths), 1), 1))
+
+    @property
+    def _calls(self) -> int:
+        return sum(len(state.calls) // 6 for state in recorder.threads)
+
+    def _start_operators(self) -> None:
+        """Start torch's profiler. While a function of its last recording is open it waits: `unfinished.py`."""
+        end_ranges(local.state)
+        with suppress(Waiting):
+            self._kineto.start()
+        self._gathered.without_operators(not self._kineto.running)
+
+    def _go_on(self) -> None:
+        """Start torch's profiler again if it can be now."""
+        end_ranges(local.state)
+        if not unfinished.remain:
+            with held(), self._lock:
+                if self._open and not self._kineto.running:
+                    self._start_operators()
+                    self._watcher.restart(0)
+                    self._allow()
+
+    def _ask(self) -> None:
+        """Much was allocated: read at the next call, module or step, if one comes soon."""
+        if not self.reading:
+            self._pace.wanted = True
+            recorder.limit = 0
+
+    def _read_here(self) -> None:
+        """None came. torch's records are read while the program goes on; what it is in the middle of is cut."""
+        if not kineto.ALL_THREADS or self._kineto.of_another_thread:
+            return
+        until = (
+            perf_counter() + _FINISH
+        )  # a thread that is in a short operator ends it, and waits for the interpreter
+        while perf_counter() < until:
+            pass
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._watcher.full():  # nobody has read meanwhile
+                    self._gathered.without_operators(True)  # those of the program, which goes on
+                    self._read()
+            finally:
+                self._lock.release()
 
     @property
     def empty(self) -> bool:

@@ -22,6 +22,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from pyprof.capture import THREAD
+
 _PATIENCE = 2.0  # seconds; launchers wait for 30 until they kill
 _CREDENTIALS = struct.Struct("3i")  # of who wrote: process, user, group
 
@@ -43,7 +45,7 @@ class _Watch:
         before = signal.set_wakeup_fd(self._mouth.fileno(), warn_on_full_buffer=False)
         if before != -1:  # the program's own: without the thread, then
             signal.set_wakeup_fd(before)
-        threading.Thread(target=self._listen, name="pyprof", daemon=True).start()
+        threading.Thread(target=self._listen, name=THREAD, daemon=True).start()
 
     def remove(self) -> None:
         """From the main thread. What the program has set in the meantime stays."""

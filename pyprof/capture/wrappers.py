@@ -34,7 +34,7 @@ def recording(original: Function, number: int) -> Function:
         recorder.keys,
         key_of,
         _undescribed,
-        _full,
+        at_bound,
     )
     traced, no_room, any_error, reason, length = Traced, RecursionError, Exception, _NO_ROOM, len
     here: Known | None = None  # `placed` gives a copy one of its own
@@ -85,7 +85,7 @@ def emitting(original: Function, number: int) -> Function:
         recorder.keys,
         key_of,
         _undescribed,
-        _full,
+        at_bound,
     )
     traced, no_room, any_error, reason, length = Traced, RecursionError, Exception, _NO_ROOM, len
     here: Known | None = None  # `placed` gives a copy one of its own
@@ -156,7 +156,8 @@ def named_like(call: Any, original: Function) -> Function:
     return call  # type: ignore[no-any-return]
 
 
-def _full() -> None:
+def at_bound() -> None:
+    """Ask whether the recording goes on."""
     try:
         recorder.on_full()
     except Exception as error:  # never into the user's code

@@ -17,7 +17,7 @@ import pyprof
 from pyprof import place
 from pyprof.capture import device_tables
 from pyprof.capture.collectors.device import Records
-from pyprof.capture.collectors.kineto import Operator
+from pyprof.capture.collectors.operators import Operators
 from pyprof.capture.resolve import CallRow, RangeRow
 from pyprof.capture.sources import Source
 from pyprof.marker import encode
@@ -45,6 +45,9 @@ create table PYPROF_OP (
     forwardGlobalTid integer);
 -- One step of the training loop, from mark to mark.
 create table PYPROF_STEP (number integer, start integer, end integer, globalTid integer);
+-- What is no part of the program's own time ("reading": it waited while torch's records were read, on the thread), or
+-- has no operators ("no operators": torch's profiler could not go on).
+create table PYPROF_PAUSE (start integer, end integer, globalTid integer, what text);
 -- Facts of the run.
 create table PYPROF_META (name text, value text);
 -- What was not recorded, by reason.
@@ -64,6 +67,15 @@ class StepRow(NamedTuple):
     tid: int
 
 
+class PauseRow(NamedTuple):
+    """A part of the window that tells nothing of the program, in ns of the epoch; `tid` 0: of no thread."""
+
+    start: int
+    end: int
+    tid: int
+    what: str
+
+
 class Recording(NamedTuple):
     """All that a capture file holds. Times are ns of the epoch; `start` is the beginning of the session."""
 
@@ -71,11 +83,12 @@ class Recording(NamedTuple):
     end: int
     calls: list[CallRow]
     ranges: list[RangeRow]
-    operators: list[Operator]
+    operators: Operators
     steps: list[StepRow]
     threads: dict[int, str]
     meta: dict[str, str]
     lost: dict[str, int]
+    pauses: list[PauseRow]
     sources: list[Source]
     device: Records = Records()  # nothing is ever added to this one
     gpus: tuple[dict[str, Any], ...] = ()  # rows of TARGET_INFO_GPU
@@ -125,6 +138,18 @@ def _fill(path: str, recording: Recording, process_name: str, before: Callable[[
             (
                 (step.number, step.start - recording.start, step.end - recording.start, pid << 24 | step.tid)
                 for step in recording.steps
+            ),
+        )
+        connection.executemany(
+            "insert into PYPROF_PAUSE values (?, ?, ?, ?)",
+            (
+                (
+                    pause.start - recording.start,
+                    pause.end - recording.start,
+                    pid << 24 | pause.tid,
+                    pause.what,
+                )
+                for pause in recording.pauses
             ),
         )
         for table in recording.tables:

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pyprof.db.partition import Union
+from pyprof.db.partition import Union, pauses
 from pyprof.db.store import Store
 from pyprof.model import KERNEL, MEMCPY, MEMSET, NO_PHASE, Bools, Column, Ints
 from pyprof.parse.paths import is_step
@@ -27,6 +27,11 @@ class Activity:
         self.name: str
         self.name, start, end = store.rows('select name, start, "end" from worker where id = ?', (worker,))[0]
         self.span: tuple[int, int] = (start, end)
+
+    @cached_property
+    def paused(self) -> Union:
+        """When the program waited for its recording to be read."""
+        return pauses(self.store, self.worker)
 
     @cached_property
     def event(self) -> dict[str, Column]:

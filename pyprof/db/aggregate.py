@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof.db import blocks, launches, steps
-from pyprof.db.partition import Union, partition
+from pyprof.db.partition import Union, partition, pauses
 from pyprof.db.steps import Iterations
 from pyprof.db.store import Store
 from pyprof.errors import UsageError
@@ -136,7 +136,7 @@ def _cut(
 
 def _iterations(store: Store, number: int) -> dict[str, Ints]:
     found = store.columns(
-        f"""select worker, number, start, "end", first_event, last_event, first_op, last_op, partial
+        f"""select worker, number, start, "end", first_event, last_event, first_op, last_op, partial, paused
             from iteration where iteration_set = {number} order by worker, number"""
     )
     return {name: column.values for name, column in found.items()}
@@ -159,7 +159,16 @@ def _tables(store: Store, cut: Iterations, told: Told) -> dict[str, dict[str, In
         here = {"worker": cut.worker[mine], "number": cut.number[mine]}
         ids = {"first_event": one.event_bounds, "last_event": one.event_ends,
                "first_op": one.op_bounds, "last_op": one.op_ends}  # fmt: skip
-        iterations.append({**here, "start": one.start, "end": one.end, **ids, "partial": cut.partial[mine]})
+        iterations.append(
+            {
+                **here,
+                "start": one.start,
+                "end": one.end,
+                **ids,
+                "partial": cut.partial[mine],
+                "paused": one.paused.within(one.start, one.end),
+            }
+        )
         parts.append({**here, **one.parts()})
         for device, columns in one.devices():
             devices.append({**here, "device": np.full(len(mine), device), **columns})
@@ -179,6 +188,7 @@ class _Worker:
         self.store, self.start, self.end = store, start, end
         self.low, self.high = worker << 40, (worker + 1) << 40
         self._worker, self._collective = worker, collective
+        self.paused = pauses(store, worker)
         last = store.rows('select "end" from worker where id = ?', (worker,))[0][0]
         self._open = end >= last  # an iteration that goes to the end takes what is left
         where = f"where id >= {self.low} and id < {self.high}"
@@ -215,7 +225,7 @@ class _Worker:
         return first + self.low, np.where(self._open, len(time), last) + self.low
 
     def parts(self) -> dict[str, Ints]:
-        """The partition of each iteration; a sum of exactly its length."""
+        """The partition of each iteration; a sum of exactly its length without pauses."""
         event = self._event
         start, end = event["start"].values, event["start"].values + event["dur"].values
         kernel = event["kind"].values == KERNEL
@@ -236,7 +246,7 @@ class _Worker:
         cpu = Union(self._op["start"].values, self._op["end"].values)
         outside = ~cpu.covers(begin, finish)  # hardly any: calls belong to executions
         classes.append(cpu.with_(Union(begin[outside], finish[outside])))
-        return dict(zip(PARTS, partition(classes, self.start, self.end)))
+        return dict(zip(PARTS, partition([self.paused, *classes], self.start, self.end)[1:]))
 
     def devices(self) -> list[tuple[int, dict[str, Ints]]]:
         """Sums and unions of each device."""

@@ -38,6 +38,7 @@ def tables(trace: Trace) -> Iterator[tuple[str, pa.Table]]:
     yield from hosts.ranges_of(trace, thread_worker, stacks, replayed)
     yield from hosts.tables(trace, thread_worker)
     yield "step", hosts.steps(trace, workers)
+    yield "pause", hosts.pauses(trace, workers)
     found = spans(trace)
     trace.ranges = take(trace.ranges, np.flatnonzero(trace.ranges.kind == START_END))
     forward = pair(trace, found)

@@ -123,7 +123,8 @@ def steps(store: Store, aggregation: Aggregation) -> pd.DataFrame:
     parts = ", ".join(f"p.{part} as {part}_ns" for part in metrics.PARTS)
     return frame(
         store,
-        f"""select w.name as worker, w.span, i.number as step, i.start, i."end", i."end" - i.start as dur, {parts},
+        f"""select w.name as worker, w.span, i.number as step, i.start, i."end",
+                   i."end" - i.start - i.paused as dur, {parts},
                    (select sum(d.kernels) from iteration_device d where d.iteration_set = i.iteration_set
                     and d.worker = i.worker and d.number = i.number) as kernels,
                    i.partial = 1 as partial, i.number between ? and ? as aggregated

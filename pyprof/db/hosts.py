@@ -150,6 +150,19 @@ def _strings(trace: Trace) -> pa.Table:
     return rows({"id": int, "text": str}, ((i, trace.strings[i]) for i in np.flatnonzero(used).tolist()))
 
 
+def pauses(trace: Trace, worker_of_process: Ints) -> pa.Table:
+    """Time that is not the program's, or has no operators."""
+    found = trace.pauses
+    worker = worker_of_process[found.process]
+    keep = np.flatnonzero(worker >= 0)
+    return table(
+        worker=worker[keep],
+        start=found.start[keep],
+        end=found.end[keep],
+        waited=found.waited[keep].astype(np.int64),
+    )
+
+
 def steps(trace: Trace, worker_of_process: Ints) -> pa.Table:
     """The program's marks; of two with one number the first."""
     found = trace.steps

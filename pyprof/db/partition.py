@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pyprof.db.store import Store
 from pyprof.model import Bools, Ints
 
 
@@ -66,6 +67,14 @@ class Union:
     def within(self, start: Ints, end: Ints) -> Ints:
         """Length within each [start, end)."""
         return self.before(end) - self.before(start)
+
+
+def pauses(store: Store, worker: int) -> Union:
+    """When a worker's program waited for its recording to be read."""
+    found = store.columns(
+        f'select start, "end" from pause where worker = {worker} and waited = 1 order by start'
+    )
+    return Union(found["start"].values, found["end"].values)
 
 
 def partition(classes: Sequence[Union], start: Ints, end: Ints) -> list[Ints]:

@@ -82,15 +82,18 @@ create table io (id integer primary key, thread integer, name integer, start int
 create table dataloader (id integer primary key, thread integer, start integer, dur integer);
 -- Steps that the program marked.
 create table step (worker integer, number integer, start integer, end integer, primary key (worker, number)) without rowid;
+-- Time that is not the program's. waited: 1 while its recording was read; 0 when torch's profiler recorded no operators.
+create table pause (worker integer, start integer, end integer, waited integer);
 
 -- A way to cut the run into iterations. key: the operator whose ends are the boundaries.
 create table iteration_set (id integer primary key, method text, key text, note text);
 -- Iterations of a set, per worker: [start, end), the events and ops whose launch or start is in it (first <= id < last).
+-- paused: ns in it in which the program waited for its recording to be read. Its length is end - start - paused.
 create table iteration (
     iteration_set integer, worker integer, number integer, start integer, end integer, first_event integer,
-    last_event integer, first_op integer, last_op integer, partial integer,
+    last_event integer, first_op integer, last_op integer, partial integer, paused integer,
     primary key (iteration_set, worker, number)) without rowid;
--- Breakdown of each iteration, in ns: parts of a partition, which add up to its length.
+-- Breakdown of each iteration, in ns: parts of a partition, which add up to its length without pauses.
 create table iteration_part (
     iteration_set integer, worker integer, number integer, tc integer, kernel integer, memory integer,
     dataloader integer, io integer, cpu integer, other integer,

@@ -44,6 +44,10 @@ class Iterations(NamedTuple):
 
 def automatic(store: Store) -> Iterations:
     """The first cut that fits; one iteration for everything if none does."""
+    return _without_pauses(store, _automatic(store))
+
+
+def _automatic(store: Store) -> Iterations:
     ways: tuple[Callable[[Store], Iterations | None], ...] = (
         _marks, _profiler_steps, _user_ranges, _optimizer, _data_loader, _regular,
     )  # fmt: skip
@@ -72,7 +76,31 @@ def by_key(store: Store, key: str) -> Iterations:
     ends = store.columns(
         f'select id, "end" from op where operator in ({",".join(map(str, chosen))}) order by id'
     )
-    return _by_ends("key", key, f"ends of {key}", store, ends["id"].values >> 40, ends["end"].values)
+    return _without_pauses(
+        store, _by_ends("key", key, f"ends of {key}", store, ends["id"].values >> 40, ends["end"].values)
+    )
+
+
+def _without_pauses(store: Store, cut: Iterations) -> Iterations:
+    """Take pauses of the recording out of the iterations: one that begins with a pause starts after it, one that ends
+    with a pause stops before it. One with a pause between its operators is a part: what it would have taken is unknown.
+    """
+    start, end, partial = cut.start.copy(), cut.end.copy(), cut.partial.copy()
+    for worker, begin, stop in store.rows('select worker, start, "end" from pause order by worker, start'):
+        begun = store.columns(
+            f"select start from op where id >= {worker << 40} and id < {(worker + 1) << 40} order by id"
+        )
+        ops = begun["start"].values
+        for i in np.flatnonzero((cut.worker == worker) & (start < stop) & (end > begin)).tolist():
+            first, last = np.searchsorted(ops, (start[i], end[i]))
+            before, after = int((ops[first:last] < begin).sum()), int((ops[first:last] >= stop).sum())
+            if not before and stop < end[i]:
+                start[i] = stop
+            elif not after and begin > start[i]:
+                end[i] = begin
+            elif cut.method != "none":
+                partial[i] = 1
+    return cut._replace(start=start, end=end, partial=partial)
 
 
 def _operators(store: Store, key: str) -> list[int]:

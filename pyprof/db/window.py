@@ -41,10 +41,10 @@ _WHERE = "iteration_set = :set and number between :first and :last and (:worker 
 
 def _workers(store: Store, within: dict[str, int | None]) -> tuple[Worker, ...]:
     lengths: dict[int, list[int]] = {}
-    for number, start, end in store.rows(
-        f'select worker, start, "end" from iteration where {_WHERE} order by worker, number', within
+    for number, length in store.rows(
+        f'select worker, "end" - start - paused from iteration where {_WHERE} order by worker, number', within
     ):
-        lengths.setdefault(number, []).append(end - start)
+        lengths.setdefault(number, []).append(length)
     sums = ", ".join(f"sum({part})" for part in PARTS)
     parts = {row[0]: dict(zip(PARTS, row[1:])) for row in store.rows(
         f"select worker, {sums} from iteration_part where {_WHERE} group by worker", within

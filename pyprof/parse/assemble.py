@@ -122,7 +122,7 @@ class Clock:
         first = [int(table.start.min()) for table in tables if len(table)]
         trace.t0 = min(first, default=0)
         trace.memory.time = trace.memory.time - trace.t0
-        for table in (*tables, trace.steps, trace.collectives):
+        for table in (*tables, trace.steps, trace.pauses, trace.collectives):
             table.start = table.start - trace.t0
             end = table.end
             table.end = (

@@ -38,7 +38,7 @@ MEANING = {
     **dict.fromkeys(
         ("operator", "kind", "seq", "scope", "correlation", "device", "context", "stream", "grid", "block",
          "registers", "shared_memory", "bytes", "graph_node", "occupancy", "source_kind", "target_kind", "number",
-         "address", "allocated", "reserved", "order", "node"), _PLAIN),
+         "address", "allocated", "reserved", "order", "node", "waited"), _PLAIN),
 }  # fmt: skip
 
 

@@ -45,7 +45,8 @@ def idle(source: Source) -> pd.DataFrame:
     only after the copy had ended: nothing could be queued meanwhile. launch_bound: the launch came too late for another
     reason. nothing_recorded: no event follows, or its launch was not recorded; waits are then those of any thread. Of a
     gap that reaches beyond the recording of its process, the part in it has the cause. All gaps and the time in which
-    the device worked add up to the window. None in a recording without a GPU."""
+    the device worked add up to the window, without pauses in which the recording was read. None in a recording without
+    a GPU."""
     rows: list[pd.DataFrame] = []
     for activity, steps in activities(source):
         low, high = steps.window
@@ -58,11 +59,14 @@ def idle(source: Source) -> pd.DataFrame:
                 start=np.clip(gaps.start, *activity.span), end=np.clip(gaps.end, *activity.span)
             )
             cause, call = _causes(activity, recorded, waits)
-            length = np.minimum(gaps.end, high) - np.maximum(gaps.start, low)
+            begin, end = np.maximum(gaps.start, low), np.minimum(gaps.end, high)
+            length = end - begin - activity.paused.within(begin, np.maximum(end, begin))
             kept = np.flatnonzero(length > 0)
             frame = pd.DataFrame({"cause": cause, "call": call, "length": length}).iloc[kept]
             said = _places(source, activity, frame["call"].to_numpy())
-            rows.append(_added(frame.assign(**said), activity.name, device, high - low))
+            whole = np.array([low]), np.array([high])
+            window = high - low - int(activity.paused.within(*whole)[0])
+            rows.append(_added(frame.assign(**said), activity.name, device, window))
     if not rows:
         return pd.DataFrame(columns=[column.key for column in _COLUMNS], dtype=object)
     return pd.concat([one.astype(object) for one in rows], ignore_index=True)

@@ -25,12 +25,14 @@ START = Column(
 )  # fmt: skip
 TOTAL = Column(
     "total_ns", "Total (ns)", "ns",
-    "Length of the step. It ends with its end on the host, or with the last event on a device that it launched.",
+    "Length of the step, without pauses in which the recording was read. It ends with its end on the host, or with the "
+    "last event on a device that it launched.",
 )  # fmt: skip
 PARTIAL = Column(
     "partial", "Partial", "",
     "Whether the recording ends within it: a last step that launched nothing or less than 0.8 times as many events as "
-    "the one before, or what is left after the last end of a key operator. Such a step is shown and counted.", bool,
+    "the one before, or what is left after the last end of a key operator. Or the recording was read within it. Such a "
+    "step is shown and counted.", bool,
 )  # fmt: skip
 _ON_GPU = {
     "kernel": "Kernels but collectives; with --categories=7 collectives too.",
@@ -117,7 +119,7 @@ def _phase_rows(source: Source, activity: Activity, steps: Steps) -> dict[str, A
     classes["no_phase"] = Union(start, end)
     loading = {"dataloader": activity.dataloader}
     classes = {**classes, "runtime": activity.runtime, **loading} if source.gpu else {**loading, **classes}
-    parts = dict(zip((*classes, "other"), partition(list(classes.values()), steps.start, steps.end)))
+    parts = _parts(activity, steps, classes)
     if source.gpu:
         parts["other"] = parts["other"] + parts.pop("runtime")
     return {**of_steps(activity, steps), **{f"{name}_ns": part for name, part in parts.items()}}
@@ -129,17 +131,23 @@ def _rows(source: Source, activity: Activity, steps: Steps, seven: bool) -> dict
         device["kernel"] = device["kernel"].with_(device["communication"])
         device["communication"] = Union(steps.start[:0], steps.start[:0])
     classes = {**device, "runtime": activity.runtime, "dataloader": activity.dataloader, "cpu": activity.cpu}
-    parts = dict(zip((*classes, "other"), partition(list(classes.values()), steps.start, steps.end)))
+    parts = _parts(activity, steps, classes)
     known = {name: part if source.gpu or name in _ON_CPU else None for name, part in parts.items()}
     return {**of_steps(activity, steps), **{f"{name}_ns": part for name, part in known.items()}}
 
 
+def _parts(activity: Activity, steps: Steps, classes: dict[str, Union]) -> dict[str, Ints]:
+    """The partition of each step, and what is left of it; pauses of the recording are no part of it."""
+    split = partition([activity.paused, *classes.values()], steps.start, steps.end)
+    return dict(zip((*classes, "other"), split[1:]))
+
+
 def of_steps(activity: Activity, steps: Steps) -> dict[str, Any]:
     """Columns that say which step a row is of."""
-    length: Ints = steps.end - steps.start
+    length: Ints = steps.end - steps.start - activity.paused.within(steps.start, steps.end)
     return {
         "worker": activity.name, "step": steps.number, "start": steps.start, "total_ns": length,
-        "partial": steps.partial if steps.known else None,
+        "partial": steps.partial if steps.known else [flag or None for flag in steps.partial.tolist()],
     }  # fmt: skip
 
 

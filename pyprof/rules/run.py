@@ -63,7 +63,7 @@ class Run:
         """Length of each whole iteration of the aggregation, of the slowest worker, by its number."""
         one = self.source.aggregation
         rows = self.store.rows(
-            """select number, max("end" - start) from iteration
+            """select number, max("end" - start - paused) from iteration
                where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
                group by number having max(partial) = 0 order by number""",
             (one.iteration_set, one.first, one.last, self.source.worker, self.source.worker),

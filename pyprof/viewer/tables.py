@@ -169,7 +169,7 @@ def iterations(source: Source) -> Frame:
     one, parts = source.aggregation, ", ".join(f"p.{part}" for part in PARTS)
     sums = ("kernels", "tc_kernels", "kernel", "tc", "memory", "busy")
     rows = source.store.rows(
-        f"""select w.name, i.worker, i.number, i.start, i."end", i."end" - i.start, {parts},
+        f"""select w.name, i.worker, i.number, i.start, i."end", i."end" - i.start - i.paused, {parts},
                    {", ".join(f"d.{name}" for name in sums)}, coalesce(g.n, 0),
                    i.partial, i.number between :first and :last
             from iteration i join worker w on w.id = i.worker

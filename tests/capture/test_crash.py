@@ -20,7 +20,7 @@ import torch
 
 import pyprof
 from pyprof import place
-from pyprof.capture import gathered, session, window
+from pyprof.capture import gathered, pace, session, window
 from pyprof.capture.collectors import kineto
 from pyprof.cli import main
 from tests.forks import KILL, Forks, Program
@@ -401,7 +401,8 @@ def test_short_memory_is_one_sentence(
     module: Any, name: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.setattr(module, name, _fails)
-    monkeypatch.setattr(session, "_FIRST_CALLS", 10 if how == "full" else 4000)
+    monkeypatch.setattr(pace, "_mallinfo", None)
+    monkeypatch.setattr(pace, "MOST", 150 if how == "full" else 45_000)
     path = str(tmp_path / "net.sqlite")
     if how == "cuda":
         pyprof.init(output=path)

@@ -639,7 +639,7 @@ def test_kernels_of_cupti_belong_to_their_operators(
     kineto_read = layer.Kineto._read
     layouts_ = layouts(130001)
 
-    def capture(self: Any, result: Any) -> None:
+    def capture(self: Any, result: Any, cut: Any) -> None:
         data = []
         for event in fabricate(result):
             of = event.metadata
@@ -653,7 +653,7 @@ def test_kernels_of_cupti_belong_to_their_operators(
                     {**values, **grid, "kind": 10, "stream": of["stream"], "registers": 32, "static": 16,
                      "dynamic": of["shared memory"], "name": ADDRESSES[0]}))  # fmt: skip
         on_gpu.add(data)
-        kineto_read(self, result)
+        kineto_read(self, result, cut)
 
     monkeypatch.setattr(layer.Kineto, "_read", capture)
     path = tmp_path / "net.sqlite"

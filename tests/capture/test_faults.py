@@ -83,8 +83,8 @@ def trace(frame, event, arg):
     if name == target and seen[name] == which:
         raise ValueError("injected")
     return None
-from pyprof.capture import session
-session._READ_EVENTS, session._FIRST_CALLS = 40, 5  # so that torch's records are read in the middle of a window
+from pyprof.capture import pace
+pace.MOST, pace._mallinfo = 75, None  # so that torch's records are read in the middle of a window
 sys.settrace(trace)
 if target is None:
     import atexit, json

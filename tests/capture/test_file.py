@@ -171,7 +171,7 @@ def test_file_has_the_tables_of_an_export_and_ours(step: Recorded) -> None:
     tables = {name for (name,) in step.query("select name from sqlite_master where type = 'table'")}
     assert tables == {
         "META_DATA_EXPORT", "StringIds", "ThreadNames", "PROCESSES", "TARGET_INFO_SESSION_START_TIME",
-        "ANALYSIS_DETAILS", "NVTX_EVENTS", "PYPROF_OP", "PYPROF_STEP", "PYPROF_META", "PYPROF_LOST",
+        "ANALYSIS_DETAILS", "NVTX_EVENTS", "PYPROF_OP", "PYPROF_STEP", "PYPROF_PAUSE", "PYPROF_META", "PYPROF_LOST",
         "PYPROF_SOURCE", "PYPROF_SOURCE_TEXT",
     }  # fmt: skip
     assert [row[1] for row in step.query("pragma table_info(NVTX_EVENTS)")] == NVTX_COLUMNS

@@ -34,6 +34,8 @@ NAMES: dict[tuple[str, ...], str] = {
     ("torch._C._nn", "torch._VF", "torch._C._VariableFunctions"): "sob",
     ("torch.utils._pytree.tree_leaves", "torch.utils._python_dispatch.TorchDispatchMode"): "sob",
     ("torch._C._profiler.ProfilerActivity",): "s",
+    ("torch._C._profiler._RecordFunctionFast",): "sob",
+    ("torch.ops.profiler._record_function_exit._RecordFunction",): "sob",
     ("torch._C._profiler.ProfilerConfig", "torch._C._profiler.ProfilerState"): "s",
     ("torch._C._profiler._ExperimentalConfig",): "s",
     ("torch._C._autograd._prepare_profiler", "torch._C._autograd._enable_profiler"): "s",

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import pyprof
-from pyprof.capture import gathered, session, window
+from pyprof.capture import gathered, pace, session, window
 from pyprof.capture.collectors import kineto
 from pyprof.capture.signals import held
 
@@ -54,7 +54,8 @@ def _recorded(path: Path) -> tuple[int, int]:
 def test_ctrl_c_while_torchs_records_are_read_loses_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "_FIRST_CALLS", 10)
+    monkeypatch.setattr(pace, "_mallinfo", None)
+    monkeypatch.setattr(pace, "MOST", 150)
     monkeypatch.setattr(kineto, "arguments", _once(kineto.arguments))
     path, done, x = tmp_path / "net.sqlite", 0, torch.ones(3)
     with pyprof.profile(str(path)):

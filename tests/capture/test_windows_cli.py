@@ -14,8 +14,8 @@ import pytest
 import torch
 
 import pyprof
+from pyprof.capture import pace, session
 from pyprof.capture import plan as plans
-from pyprof.capture import session
 from pyprof.capture.collectors import nvtx as ranges
 from pyprof.capture.plan import Plan, Steps, Times, plan
 from pyprof.cli import main
@@ -197,7 +197,8 @@ def test_a_window_is_not_closed_while_torchs_records_are_read(
         read(self)
 
     monkeypatch.setattr(session.Session, "_read", long_reading)
-    monkeypatch.setattr(session, "_FIRST_CALLS", 100)
+    monkeypatch.setattr(pace, "_mallinfo", None)
+    monkeypatch.setattr(pace, "MOST", 1500)
     source = f"{FOLLOWS}follow(False, {DURING})\n".replace("torch.pow(x, exponent)", "torch.tanh(x)")
     code, error = run(f"for _ in range(150): torch.tanh(x)\n{source}", "--duration", "0.1")
     assert code == 0, error

@@ -8,7 +8,7 @@ changed gives what stands for unknown (`private.py`), never an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 from pyprof.capture.private import lack, look_up
@@ -73,8 +73,10 @@ class Reader:
         shapes, strides = method("structured_input_shapes", ()), method("structured_input_strides", ())
         known = bool(kind(sample))
         structured = bool(look_up(f"{_EVENT}.structured_input_shapes", ""))
-        tree: Inputs = {}
-        if not known or not structured or any("TensorList" in self.dtypes(event) for event in events):
+        if known and structured:  # only what is in lists is missing
+            lists = {self.start(event) for event in events if "TensorList" in self.dtypes(event)}
+            tree = _tree(result, lists) if lists else {}
+        else:
             tree = _tree(result)
         if known:
             self.events = [event for event in events if kind(event) in _CPU_KINDS]
@@ -115,8 +117,9 @@ class Reader:
         return lambda event: int(start(event) + duration(event))
 
 
-def _tree(result: Any) -> Inputs:
-    """Inputs of the operators and ranges of a profile, by start and name; empty where this torch has no such tree."""
+def _tree(result: Any, starts: Container[int] | None = None) -> Inputs:
+    """Inputs of the operators and ranges of a profile, by start and name, or of those with some starts alone. Empty
+    where this torch has no such tree."""
     out: Inputs = {}
     try:
         operator = look_up("torch._C._profiler._EventType.TorchOp", _SHAPES)
@@ -124,7 +127,7 @@ def _tree(result: Any) -> Inputs:
         while nodes:
             node = nodes.pop()
             nodes.extend(node.children)
-            if node.tag == operator:
+            if (starts is None or node.start_time_ns in starts) and node.tag == operator:
                 inputs = tuple(map(_input, getattr(node.extra_fields, "inputs", None) or ()))
                 out[node.start_time_ns, node.name] = inputs
     except Exception as error:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from time import monotonic_ns, time_ns
 from types import CodeType, FrameType
 
-from pyprof.capture import cells
+from pyprof.capture import THREAD, cells
 from pyprof.capture.extras.stack_rows import StackRows
 from pyprof.capture.patch import Registry
 from pyprof.capture.recorder import Recorder
@@ -55,7 +55,7 @@ class Sampler:
     def start(self, registry: Registry) -> None:
         self._pid = os.getpid()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="pyprof-sampler", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -83,10 +83,10 @@ class Sampler:
             self._look(time_ns())
 
     def _look(self, now: int) -> None:
-        mine = threading.get_ident()
+        ours = {thread.ident for thread in threading.enumerate() if thread.name == THREAD}
         tids = self._tids()
         for ident, frame in sys._current_frames().items():
-            if ident == mine:
+            if ident in ours:
                 continue
             tid = tids.get(ident)
             if tid is None:

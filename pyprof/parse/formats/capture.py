@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from pyprof.errors import WHERE, FormatError, install
-from pyprof.model import KERNEL, Column, Memory, Ops, Steps, Trace
+from pyprof.model import KERNEL, READING, Column, Memory, Ops, Pauses, Steps, Trace
 from pyprof.parse.assemble import count, take
 from pyprof.parse.database import Database, concat, required, tables
 from pyprof.parse.formats import FORMATS
@@ -42,10 +42,12 @@ class Capture:
                     f"Upgrade: {install()} {WHERE} of a later version."
                 )
             ops, steps = _ops(reader), _steps(reader)
-            memory = _memory(reader)
+            memory, pauses = _memory(reader), _pauses(reader)
             trace = reader.trace("capture", ops, steps)
             memory.time = memory.time - trace.t0
             trace.memory = memory
+            pauses.start, pauses.end = pauses.start - trace.t0, pauses.end - trace.t0
+            trace.pauses = pauses
             _shared_memory(database, trace)
             trace.meta.update(facts)
             trace.sources = _sources(database, trace)
@@ -136,6 +138,20 @@ def _memory(reader: Reader) -> Memory:
         thread=reader.threads.index(column["globalTid"].values[keep]), time=time.values[keep],
         bytes=size.values[keep], device=Column(device.values, device.mask() & ~on_cpu).take(keep),
         **{name: column[name].take(keep) for name in ("address", "allocated", "reserved")},
+    )  # fmt: skip
+
+
+def _pauses(reader: Reader) -> Pauses:
+    """A file from before PyProf 4.1 has no such table; its pauses are a sum among the facts."""
+    rows = [
+        row
+        for row in reader.database.rows("PYPROF_PAUSE", ("globalTid", "start", "end", "what"))
+        if all(type(cell) is int for cell in row[1:3]) and row[1] <= row[2]
+    ]
+    tid = np.array([row[0] if type(row[0]) is int else 0 for row in rows], np.int64)
+    return Pauses(
+        reader.threads.process(tid), np.array([row[1] for row in rows], np.int64),
+        np.array([row[2] for row in rows], np.int64), np.array([row[3] == READING for row in rows], bool),
     )  # fmt: skip
 
 

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What torch's profiler was still recording when it was stopped, and when it may be started again.
+
+A RecordFunction writes its end into the recording in which it began. torch (2.4 to 2.15) looks only whether any
+recording runs: what began in one and ends in a later one writes into memory that was freed, and the process may die of
+it, in record_function.__exit__ for instance. So ranges of record_function that are open on the thread are ended before
+the recording is, which torch allows, and nothing is started while another function may be open.
+
+Source: onFunctionExit in torch/csrc/autograd/profiler_kineto.cpp, RecordFunction::end in ATen/record_function.cpp.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from enum import Flag, auto
+from time import time_ns
+from typing import Any, NamedTuple
+
+from pyprof.capture.private import graph_task, lack, look_up
+from pyprof.capture.recorder import ThreadState, local, recorder
+
+MARK = "profiler::pyprof"  # ends when the recording is about to be stopped
+CUT = "record_function, cut"  # source of a range that torch has recorded in part alone
+_TASKS = "/proc/self/task"
+
+
+def _enters(mark: Any) -> None:
+    with mark(MARK):
+        pass
+
+
+_mark = look_up("torch._C._profiler._RecordFunctionFast", "", check=_enters)
+_exit = look_up("torch.ops.profiler._record_function_exit._RecordFunction", "")
+_plain = look_up("torch._C.DisableTorchFunctionSubclass", "")
+
+
+def mark() -> None:
+    """Let torch record a function that ends now: what ends later was open."""
+    try:
+        if _mark is not None:
+            with _mark(MARK):
+                pass
+    except Exception as error:
+        lack("torch._C._profiler._RecordFunctionFast", "", error)
+
+
+def cut_ranges() -> dict[int, list[Any]]:
+    """The ranges of record_function that are open, by thread, when torch's profiler is about to be stopped. Those of
+    this thread are ended."""
+    out = {}
+    for state in recorder.threads:
+        if state.scopes:
+            out[state.tid] = list(state.scopes)
+            for index, (name, start, source, layer) in enumerate(state.open):
+                if source == "record_function":
+                    state.open[index] = name, start, CUT, layer
+    end_ranges(local.state)
+    return out
+
+
+def end_ranges(state: ThreadState) -> None:
+    """End torch's record of the ranges that are open on this thread. To leave them later does nothing."""
+    try:
+        while state.scopes and _exit is not None and _plain is not None:
+            with _plain():  # a mode of the program is not to see it
+                _exit(state.scopes[-1].record)
+            state.scopes.pop()
+    except Exception as error:  # what stays open keeps the next recording waiting
+        lack("torch.ops.profiler._record_function_exit", "", error)
+
+
+class Kind(Flag):
+    """What is open on a thread."""
+
+    OPERATOR = auto()  # calls no Python
+    NODE = auto()  # of autograd
+    RANGE = auto()  # record_function of Python
+    OTHER = auto()  # a range of C++, a region of torch.compile
+
+
+class Function(NamedTuple):
+    """A function that was open at a stop. `scope` as torch numbers it."""
+
+    tid: int
+    name: str
+    operator: bool
+    backward: bool
+    range: bool
+
+
+class _Thread:
+    """What is open on one thread since a stop."""
+
+    def __init__(self, stopped: int):
+        self.stopped, self.kinds = stopped, Kind(0)
+        self.scopes: list[Any] = []
+
+
+class Unfinished:
+    """Functions that were open when a recording of this process was stopped."""
+
+    def __init__(self) -> None:
+        self._threads: dict[int, _Thread] = {}
+
+    def note(self, functions: Iterable[Function], scopes: Mapping[int, list[Any]]) -> None:
+        """Functions that were open at a stop just now, and the ranges of Python among them by thread."""
+        now, ranges = time_ns(), dict.fromkeys(scopes, 0)
+        here = threading.get_native_id()
+        for function in functions:
+            tid = function.tid
+            if function.range and tid in scopes:
+                ranges[tid] += 1
+                if tid == here and ranges[tid] <= len(scopes[tid]):
+                    continue  # ended
+            thread = self._threads.setdefault(tid, _Thread(now))
+            thread.stopped = now
+            thread.kinds |= _kind(function)
+            if function.range and tid in scopes and ranges[tid] <= len(scopes[tid]):
+                thread.kinds, thread.scopes = thread.kinds & ~Kind.OTHER | Kind.RANGE, scopes[tid]
+
+    def step(self) -> None:
+        """This thread is between two steps: not inside anything but ranges."""
+        thread = self._threads.get(threading.get_native_id())
+        if thread is not None:
+            thread.kinds &= Kind.RANGE
+
+    @property
+    def remain(self) -> bool:
+        """Whether a function may still be open."""
+        for tid, thread in list(self._threads.items()):
+            state = next((state for state in recorder.threads if state.tid == tid), None)
+            thread.kinds &= ~_left(thread, tid, state)
+            if not thread.kinds or not _alive(tid):
+                del self._threads[tid]
+        return bool(self._threads)
+
+
+def _kind(function: Function) -> Kind:
+    if function.backward or function.name.startswith("autograd::"):
+        return Kind.NODE
+    return Kind.OPERATOR if function.operator and "::" in function.name else Kind.OTHER
+
+
+def _left(thread: _Thread, tid: int, state: ThreadState | None) -> Kind:
+    """What the thread has certainly left since: an operator when it has begun another call, a node of autograd when it
+    is in no backward. Nodes also run on threads of torch's own, while the thread of the backward waits."""
+    left = Kind(0)
+    alone = state is None and sum(bool(each.calls) for each in recorder.threads) == 1
+    if (tid == threading.get_native_id() or alone) and graph_task() < 0:
+        left |= Kind.NODE
+        if alone:
+            left |= Kind.OPERATOR
+    if state is not None:
+        begun = max((state.calls[-2:-1] or [0])[0], (state.modules[-2:-1] or [0])[0])
+        if begun > thread.stopped and Kind.NODE not in thread.kinds & ~left:
+            left |= Kind.OPERATOR
+        if not any(scope in state.scopes for scope in thread.scopes):
+            left |= Kind.RANGE
+    return left
+
+
+def _alive(tid: int) -> bool:
+    return not os.path.isdir(_TASKS) or os.path.isdir(f"{_TASKS}/{tid}")
+
+
+unfinished = Unfinished()

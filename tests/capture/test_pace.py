@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch's records are read before they fill the memory, between steps where there are some, and no time of the program
+is lost or invented by that."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import pyprof
+from pyprof.capture.pace import MOST, Pace
+from tests.forks import ROOT, Forks
+
+from .conftest import Recorded
+
+PRELUDE = """
+from pyprof.capture import pace
+pace.MOST, pace._mallinfo = 1500, None
+"""
+PROGRAM = """
+import torch, pyprof
+x = torch.ones(4)
+with pyprof.profile("net.sqlite") as p:
+    for count in {counts}:
+        for _ in range(count): torch.add(x, 1)
+        p.step()
+"""
+
+
+def record(counts: list[int], forks: Forks, folder: Path) -> Recorded:
+    code, done = forks.run(folder, PROGRAM.format(counts=counts), prelude=PRELUDE)
+    assert code == 0, done.stderr
+    return Recorded(folder / "net.sqlite")
+
+
+def step_time(folder: Path, **options: str) -> pd.DataFrame:
+    return pyprof.load(folder / "net.sqlite").report("step_time", **options)
+
+
+def test_readings_are_between_steps(forks: Forks, tmp_path: Path) -> None:
+    recorded = record([100] * 12, forks, tmp_path)
+    pauses = recorded.query("select start, end from PYPROF_PAUSE where what = 'reading'")
+    steps = recorded.query("select start, end from PYPROF_STEP order by start")
+    assert len(pauses) >= 4
+    assert len(steps) == 12
+    assert all(end <= begin or start >= stop for start, end in steps for begin, stop in pauses)
+    assert sum(name == "torch.add" for name in recorded.names) == 1200
+    assert sum(op.name == "aten::add" for op in recorded.ops) == 1200
+    table = step_time(tmp_path)
+    assert not table["partial"].fillna(False).any()
+    lengths = [end - start for start, end in steps]
+    assert table["total_ns"].tolist() == lengths
+    for options in ({"categories": "8"}, {"categories": "7"}, {"categories": "phase"}):
+        found = step_time(tmp_path, **options)
+        parts = [name for name in found if name.endswith("_ns") and name != "total_ns"]
+        assert found[parts].fillna(0).sum(axis=1).tolist() == lengths
+
+
+def test_a_step_with_a_reading_is_a_part_and_its_time_is_its_own(forks: Forks, tmp_path: Path) -> None:
+    recorded = record([50, 2000, 50], forks, tmp_path)
+    pauses = recorded.query("select start, end from PYPROF_PAUSE where what = 'reading'")
+    steps = recorded.query("select start, end from PYPROF_STEP order by start")
+    inside = [
+        sum(min(stop, end) - max(begin, start) for begin, stop in pauses if begin < end and stop > start)
+        for start, end in steps
+    ]
+    assert inside[0] == inside[2] == 0 < inside[1]
+    table = step_time(tmp_path)
+    assert table["partial"].fillna(False).tolist() == [False, True, False]
+    expected = [end - start - paused for (start, end), paused in zip(steps, inside)]
+    assert table["total_ns"].tolist() == expected
+    profile = pyprof.load(tmp_path / "net.sqlite")
+    assert profile.steps["dur"].tolist() == expected
+    figures = profile.report("summary").set_index("name")["value"]
+    assert figures["Wall Clock Time"] == sum(expected)
+
+
+def test_the_whole_recording_is_without_readings(forks: Forks, tmp_path: Path) -> None:
+    code, done = forks.run(
+        tmp_path, PROGRAM.format(counts=[1000]).replace("p.step()", "pass"), prelude=PRELUDE
+    )
+    assert code == 0, done.stderr
+    recorded = Recorded(tmp_path / "net.sqlite")
+    paused = sum(stop - start for start, stop in recorded.query("select start, end from PYPROF_PAUSE"))
+    profile = pyprof.load(tmp_path / "net.sqlite")
+    bounds = profile.steps.iloc[0]
+    assert bounds["dur"] == bounds["end"] - bounds["start"] - paused
+    assert not bounds["partial"]
+
+
+def test_how_many_calls_may_be_recorded_until_the_next_reading() -> None:
+    pace = Pace()
+    pace.begin()
+    assert pace.limit() == MOST / 15
+    pace.read(1000, 5000)
+    assert pace.limit() == MOST / 5
+    assert not pace.due(1000)
+    assert not pace.due(1000 + MOST // 5 // 2 - 1)  # the next step has as many, which is just not too many
+    pace.read(10_000, 0)  # of a reading that found nothing nothing is learnt
+    assert pace.limit() == MOST / 5
+    assert not pace.due(10_000)
+    assert pace.due(10_000 + MOST // 5 // 2 + 1)
+    pace.read(15_000, 5000)
+    assert not pace.due(15_000)
+    pace.wanted = True
+    assert pace.due(15_000)
+
+
+UNSEEN = {
+    "calls": "for _ in range(200_000): torch.add(x, 1)",
+    "imported": "for _ in range(60_000): add(x, 1)",
+    "scripted": "scripted(x, 60_000)",
+    "backward": "z.sum().backward()",
+}
+MEMORY = """
+import resource, sys, torch, pyprof
+from torch import add
+x = torch.ones(4)
+@torch.jit.script
+def scripted(x, n: int):
+    for _ in range(n): x = torch.add(x, 1)
+    return x
+scripted(x, 9), scripted(x, 9)
+z = torch.ones(4, requires_grad=True)
+for _ in range(30_000): z = z + 1
+with pyprof.profile("net.sqlite", max_events=100_000):
+    {work}
+    torch.add(x, 2)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("work", UNSEEN)
+def test_a_recording_takes_no_more_memory_than_it_may(work: str, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(MEMORY.format(work=UNSEEN[work]))
+    done = subprocess.run(
+        [sys.executable, "net.py"], cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert int(done.stdout) < 650, done.stderr  # MB; of them torch alone takes 240
+    assert Recorded(tmp_path / "net.sqlite").ops
