@@ -7,6 +7,7 @@
   the window; without CUDA they do nothing else.
 * torch.profiler of the user: torch serves one profiler at a time and would silently cancel the first, so ours gives
   way before it begins, whichever starts first.
+* Captures of CUDA graphs are followed (`captures.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, Protocol
 
 import torch
 
-from pyprof.capture import annotate
+from pyprof.capture import annotate, captures
 from pyprof.capture.patch import Registry
 from pyprof.capture.private import look_up, part, profiler_enabled
 
@@ -53,6 +54,8 @@ def install(registry: Registry, listener: Listener) -> None:
         _install_cuda_profiler(registry, listener)
     with part("torch.autograd.profiler", "whether the program runs a torch.profiler of its own"):
         _install_user_profiler(registry, listener)
+    with part("torch.cuda.CUDAGraph", "kernels of a window that ends while a CUDA graph is captured"):
+        captures.install(registry)
 
 
 def _install_emit_nvtx(registry: Registry, listener: Listener) -> None:
