@@ -76,7 +76,7 @@ class Session:
         self._registry = Registry()
         self._extras = Extras(options, max_events)
         self._kineto = Kineto(self._extras.memory)
-        self._device = Layer(options.collector, self._kineto)
+        self._device = Layer(options.collector, self._kineto, options.sync)
         self._open = False
         self.reading = False  # torch's records, in the middle of a window: not the moment to close it
         self._reset()
@@ -132,6 +132,7 @@ class Session:
                     f"pyprof: torch's profiler does not start ({error}); call sites are recorded.",
                     file=sys.stderr,
                 )
+        self._device.begin()
         guarded(self._extras.start)
         self._gathered.begin()
         recorder.excess, recorder.limit = 0, 6 * min(_FIRST_CALLS, max(self.max_events // 8, 1))
@@ -241,6 +242,7 @@ class Session:
         """Note the end of a step."""
         if self._open and self.output is not None:
             self._gathered.mark(self.next_step)
+            guarded(self._device.step)
         self.next_step += 1
 
     def forget_steps(self) -> None:

@@ -33,6 +33,7 @@ from pyprof.capture.collectors import gpus, kineto_device, layer
 from pyprof.capture.collectors.device import COPY, KERNEL, LAUNCH, MISSING, SET, SYNC, TABLES, Records
 from pyprof.capture.collectors.kineto_device import DeviceEvent, decode, exported
 from pyprof.capture.session import Session
+from pyprof.capture.window import control
 from pyprof.cli import main
 from pyprof.errors import UsageError
 from pyprof.occupancy import Chip, estimate
@@ -754,6 +755,29 @@ def test_a_capture_begins_when_our_waiting_has_ended(
     thread.join()
     captures.end(graph)
     assert order == ["waited for 0", "captures"]  # and the second device is not waited for
+
+
+def test_torchs_cupti_monitor_begins_after_we_have_given_way(
+    record: Record, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It frees the buffers that CUPTI has of us."""
+    given_way: list[bool] = []
+
+    def prepare_trace(self: Any) -> None:
+        assert control.session is not None
+        given_way.append(control.session.operators_given_up)
+
+    profile = torch.profiler.profiler._KinetoProfile
+    monkeypatch.setattr(profile, "prepare_trace", prepare_trace)
+
+    def body() -> None:
+        torch.ones(2) + 1
+        for monitor in (False, True):
+            profile.prepare_trace(SimpleNamespace(_use_cupti_monitor=monitor))  # type: ignore[arg-type]
+
+    record(body)
+    assert given_way == [False, True]
+    assert "operators are left to it" in capsys.readouterr().err
 
 
 def test_a_window_inside_the_users_profile_says_who_had_the_gpu(record: Record, gpu: None) -> None:
