@@ -146,12 +146,42 @@ def test_that_kineto_stopped_to_record_is_told(
         fake.kineto_overflow()
         if when == "step":
             p.step()
+            p.step()  # it is told once
             fake.kineto_start([])  # the flag is down again: only the step could tell
         for _ in range(40):
             torch.add(torch.ones(2), 1)
+    pyprof.shutdown()
     assert Recorded(path).table("PYPROF_LOST") == {
         "readings whose end lacks device events: the buffers of torch's profiler were full": 1
     }
+
+
+def test_kernels_are_recorded_where_torchs_profiler_does_not_start(
+    libkineto: LibKineto, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: Any) -> None:
+        raise RuntimeError("another profiler")
+
+    monkeypatch.setattr(kineto.Kineto, "start", fails)
+    path = tmp_path / "net.sqlite"
+    with pyprof.profile(str(path), collector="cupti"):
+        fake.launch(1)
+    assert kernels(path) == [1]
+    assert fake.enabled == set()
+
+
+def test_beside_another_profiler_kineto_is_not_told_of_gpus(
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take CUPTI from that one."""
+    monkeypatch.setattr(layer, "kineto_missing", lambda: "")
+    monkeypatch.setenv("CUDA_INJECTION64_PATH", "/opt/another.so")
+    monkeypatch.setenv("PYPROF_NVTX", "off")
+    libkineto = LibKineto(fake, monkeypatch, by_activities=True)
+    with pyprof.profile(str(tmp_path / "net.sqlite"), collector="none"):
+        torch.ones(2) + 1
+    pyprof.shutdown()
+    assert libkineto.knows_gpus is False
 
 
 def test_a_profile_that_stopped_earlier_is_not_ours(

@@ -690,7 +690,7 @@ def test_nothing_waits_while_another_thread_captures_a_graph(followed: list[int]
         enough.wait()
         torch.cuda.CUDAGraph.capture_end(graph)
 
-    thread = threading.Thread(target=capture)
+    thread = threading.Thread(target=capture, daemon=True)
     thread.start()
     capturing.wait()
     gpus.finish_kernels()
@@ -739,7 +739,7 @@ def test_a_capture_begins_when_our_waiting_has_ended(
 
     def synchronize(number: int) -> None:
         waiting.set()
-        while not captures:  # until the other thread is about to begin
+        while not captures and thread.is_alive():  # until the other thread is about to begin
             pass
         order.append(f"waited for {number}")
 

@@ -80,7 +80,7 @@ def finish_kernels() -> None:
     What still runs when a collector stops is not in its records. Inside a window nothing waits for a device. Where
     a CUDA graph is being captured, by this thread or another, nothing does at all: it would make the capture fail.
     """
-    if not initialized() or captures or _capturing():
+    if not initialized() or _capturing():
         return
     thread = threading.Thread(target=_synchronize, daemon=True)
     try:
