@@ -258,7 +258,7 @@ class Session:
         if self.output is not None and not self.operators_given_up:
             self._give_up_operators()
             self._kineto.stop()
-            self._device.stop()
+        self._device.stop()
 
     def _give_up_operators(self) -> None:
         self.operators_given_up = True

@@ -164,10 +164,13 @@ def test_kernels_are_recorded_where_torchs_profiler_does_not_start(
 
     monkeypatch.setattr(kineto.Kineto, "start", fails)
     path = tmp_path / "net.sqlite"
+    pyprof.init()
     with pyprof.profile(str(path), collector="cupti"):
         fake.launch(1)
+        users_profile(lambda: [fake.launch(number) for number in (2, 3)])
     assert kernels(path) == [1]
     assert fake.enabled == set()
+    assert fake.kineto_kernels == 2
 
 
 def test_beside_another_profiler_kineto_is_not_told_of_gpus(
@@ -265,10 +268,10 @@ from pyprof.capture.collectors.cupti.collector import Cupti
 from pyprof.capture.collectors.device import KERNEL
 from tests.capture.stand_in import Fake
 
-faulthandler.dump_traceback_later(120, exit=True)
 pool.BUFFER_BYTES = 1 << 10  # four launches
 fake = Fake(pathlib.Path(sys.argv[1]))
 rounds = int(sys.argv[2])
+faulthandler.dump_traceback_later(100 + rounds, exit=True)
 cupti = Cupti(fake.library)
 cupti.start()
 fake.delay(100)

@@ -76,9 +76,8 @@ class Layer:
         self._kineto = kineto
         self._kineto.sync = sync
         self._cupti = Cupti(sync=sync) if collector == "cupti" else None
-        if (
-            self._cupti is not None
-        ):  # Kineto takes CUPTI whenever it starts, and ends kinds of ours when it stops
+        if self._cupti is not None:
+            # Kineto takes CUPTI whenever it starts, and ends kinds of ours when it stops.
             self._kineto.started, self._kineto.stopping = self.begin, self.stop
         self._decided = False
         self.records = Records()
