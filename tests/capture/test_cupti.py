@@ -482,7 +482,7 @@ def test_without_torchs_own_buffers_cupti_is_refused_in_a_sentence(monkeypatch: 
     monkeypatch.setattr(library, "load", lambda: pytest.fail("CUPTI was touched"))
     assert layer.cupti_missing() == (
         f"torch {torch.__version__} has no buffers for CUPTI that work without Python's lock, and others can "
-        "deadlock; use torch 2.13 or later, or the collector kineto"
+        "deadlock; use the collector kineto, or torch 2.13"
     )
 
 

@@ -55,7 +55,7 @@ def missing() -> str:
     if None in parts:
         return (
             f"torch {torch.__version__} has no buffers for CUPTI that work without Python's lock, and others can "
-            "deadlock; use torch 2.13 or later, or the collector kineto"
+            "deadlock; use the collector kineto, or torch 2.13"
         )
     return ""
 
