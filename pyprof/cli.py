@@ -109,6 +109,11 @@ def _run(run: argparse.ArgumentParser) -> None:
         "--collector", choices=COLLECTORS, default="auto",
         help="GPU collector: torch's profiler, CUPTI, or none; default: %(default)s (kineto on a GPU)",
     )  # fmt: skip
+    what.add_argument(
+        "--sync",
+        action="store_true",
+        help="with a GPU collector: record synchronisations, and what they wait for",
+    )
 
 
 def _estimate(estimate: argparse.ArgumentParser) -> None:

@@ -6,7 +6,8 @@
 * `torch.cuda.profiler.start` and `stop`, and what they call (`torch.cuda.cudart().cudaProfilerStart`), open and close
   the window; without CUDA they do nothing else.
 * torch.profiler of the user: torch serves one profiler at a time and would silently cancel the first, so ours gives
-  way before it begins, whichever starts first.
+  way before it begins, whichever starts first. Its CUPTI monitor frees the buffers of `cupti/pool.py` before that.
+* Captures of CUDA graphs are followed (`captures.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, Protocol
 
 import torch
 
-from pyprof.capture import annotate
+from pyprof.capture import annotate, captures
 from pyprof.capture.patch import Registry
 from pyprof.capture.private import look_up, part, profiler_enabled
 
@@ -53,6 +54,9 @@ def install(registry: Registry, listener: Listener) -> None:
         _install_cuda_profiler(registry, listener)
     with part("torch.autograd.profiler", "whether the program runs a torch.profiler of its own"):
         _install_user_profiler(registry, listener)
+        _install_monitor(registry, listener)
+    with part("torch.cuda.CUDAGraph", "kernels of a window that ends while a CUDA graph is captured"):
+        captures.install(registry)
 
 
 def _install_emit_nvtx(registry: Registry, listener: Listener) -> None:
@@ -131,3 +135,19 @@ def _install_user_profiler(registry: Registry, listener: Listener) -> None:
 
     follow("_prepare_profiler", True)
     follow("_disable_profiler", False)
+
+
+def _install_monitor(registry: Registry, listener: Listener) -> None:
+    """torch.profiler with its CUPTI monitor (torch 2.13): that one begins before the profile does."""
+    profile: Any = look_up("torch.profiler.profiler._KinetoProfile", "")
+    prepare = getattr(profile, "prepare_trace", None)
+    if prepare is None:
+        return
+
+    @functools.wraps(prepare)
+    def prepare_trace(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if getattr(self, "_use_cupti_monitor", False):
+            listener.user_profiler(True)
+        return prepare(self, *args, **kwargs)
+
+    registry.replace(profile, "prepare_trace", prepare_trace)

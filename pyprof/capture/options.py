@@ -19,6 +19,7 @@ class Given(TypedDict, total=False):
     """The options as `init`, `start` and `profile` take them; None is what was said before."""
 
     collector: str | None
+    sync: bool | None
     memory: bool | None
     io: bool | None
     api_backtrace: int | bool | None
@@ -26,13 +27,17 @@ class Given(TypedDict, total=False):
 
 
 class Options(NamedTuple):
-    """How a session records. `collector`: auto, kineto, cupti or none. `api_backtrace`: ns, None for no stacks."""
+    """How a session records. `collector`: auto, kineto, cupti or none; `sync`: it also records synchronisations.
+
+    `api_backtrace`: ns, None for no stacks.
+    """
 
     collector: str = "auto"
     memory: bool = False
     io: bool = False
     api_backtrace: int | None = None
     sample: bool = False
+    sync: bool = False
 
 
 NOTHING = Options()
@@ -42,7 +47,7 @@ def options(*layers: Given) -> Options:
     """Check what was given, the later over the earlier; raises UsageError.
 
     >>> options({"memory": True, "api_backtrace": True, "sample": "cpu"}, {"memory": False, "collector": "none"})
-    Options(collector='none', memory=False, io=False, api_backtrace=10000, sample=True)
+    Options(collector='none', memory=False, io=False, api_backtrace=10000, sample=True, sync=False)
     """
     given = merged(*layers)
     unknown = [name for name in given if name not in Given.__annotations__]
@@ -66,6 +71,7 @@ def options(*layers: Given) -> Options:
         bool(given.get("io")),
         None if least is False else least,
         sample == "cpu",
+        bool(given.get("sync")),
     )
 
 

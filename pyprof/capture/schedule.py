@@ -25,9 +25,9 @@ class profile:
     everything after them is kept. With `repeat` all this happens so many times, one file each: net.sqlite,
     net.1.sqlite, net.2.sqlite. When the body raises, the file is written and the error goes on.
 
-    More options: `collector`, who records the GPU: `auto`, `kineto`, `cupti` or `none`. And on request: `memory=True`
-    events of the allocators, `io=True` accesses to files, `api_backtrace=NS` stacks of waiting calls above so many ns,
-    `sample="cpu"` stacks of running threads every 10 ms.
+    More options: `collector`, who records the GPU: `auto`, `kineto`, `cupti` or `none`. And on request: `sync=True`
+    synchronisations of the GPU, `memory=True` events of the allocators, `io=True` accesses to files, `api_backtrace=NS`
+    stacks of waiting calls above so many ns, `sample="cpu"` stacks of running threads every 10 ms.
     """
 
     def __init__(

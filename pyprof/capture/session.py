@@ -78,7 +78,7 @@ class Session:
         self._registry = Registry()
         self._extras = Extras(options, max_events)
         self._kineto = Kineto(self._extras.memory)
-        self._device = Layer(options.collector, self._kineto)
+        self._device = Layer(options.collector, self._kineto, options.sync)
         self._pace = Pace()
         self._watcher = Watcher(self._ask, self._read_here)
         self._lock = threading.RLock()  # of torch's profiler, which another thread may read
@@ -137,6 +137,7 @@ class Session:
                     f"pyprof: torch's profiler does not start ({error}); call sites are recorded.",
                     file=sys.stderr,
                 )
+        self._device.begin()
         guarded(self._extras.start)
         self._gathered.begin()
         self._pace.begin()
@@ -266,6 +267,7 @@ class Session:
         """Note the end of a step."""
         if self._open and self.output is not None:
             self._gathered.mark(self.next_step)
+            guarded(self._device.step)
         self.next_step += 1
 
     def forget_steps(self) -> None:
@@ -281,7 +283,7 @@ class Session:
         if self.output is not None and not self.operators_given_up:
             self._give_up_operators()
             self._kineto.stop()
-            self._device.stop()
+        self._device.stop()
 
     def _give_up_operators(self) -> None:
         self.operators_given_up = True

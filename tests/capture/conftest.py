@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +15,12 @@ from typing import Any, NamedTuple
 import pytest
 
 import pyprof
+from pyprof.capture.collectors.cupti import pool
 from pyprof.marker import CallMarker, decode
 from pyprof.model import Tensor
 from tests.forks import Forks
+
+from .stand_in import Fake
 
 # Files of PyProf itself. The folder around may have any name, of a package too, and the environment may lie in it.
 OURS = os.path.join(os.path.dirname(os.path.abspath(pyprof.__file__)), "")
@@ -158,3 +163,23 @@ def torch_seed() -> None:
     import torch
 
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def fake_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The stand-in for libcupti, compiled."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("the stand-in for libcupti: no C compiler")
+    out = tmp_path_factory.mktemp("cupti") / "libcupti_stand_in.so"
+    source = Path(__file__).with_name("cupti_fake.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", out, source, "-lpthread"], check=True)
+    return out
+
+
+@pytest.fixture
+def fake(fake_path: Path) -> Fake:
+    """libcupti, in a process that has not used it yet."""
+    if pool.missing():
+        pytest.skip("CUPTI's records: this torch has no buffers for them")
+    return Fake(fake_path)

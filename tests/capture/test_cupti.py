@@ -2,8 +2,8 @@
 """CUPTI's records: buffers decoded as a slow decoder of this file decodes them, and the collector against a stand-in
 for libcupti, as there is no GPU.
 
-The layouts below are those of cupti_activity.h written once more, field after field, so that a wrong offset in the
-code is not in the test as well.
+The layouts in `stand_in.py` are those of cupti_activity.h written once more, field after field, so that a wrong offset
+in the code is not in the test as well.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import ctypes
 import os
 import random
 import re
-import shutil
 import struct
-import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ import torch
 
 import pyprof
 from pyprof.capture.collectors import kineto_device, layer
-from pyprof.capture.collectors.cupti import collector, library, records
+from pyprof.capture.collectors.cupti import collector, library, pool, records
 from pyprof.capture.collectors.cupti.collector import Cupti, Reading, to_unix
 from pyprof.capture.collectors.cupti.decode import Buffer, Names, decode
 from pyprof.capture.collectors.cupti.library import CuptiError, Library
@@ -35,71 +35,10 @@ from pyprof.capture.collectors.device import COPY, KERNEL, LAUNCH, SET, SYNC
 from pyprof.errors import CaptureError
 
 from .conftest import Recorded
+from .stand_in import LAYOUTS, MARKER, MARKER_BYTES, Fake, layouts
 from .test_device import compare, fabricate, rows, train
 
 ROOT = Path(__file__).resolve().parents[2]
-
-# ------------------------------------------------------------------------------- the layouts, from the header
-
-_KERNEL9 = (
-    "kind:i cache:B shared_config:B registers:H part_requested:i part_executed:i start:Q end:Q completed:Q "
-    "device:I context:I stream:I grid_x:i grid_y:i grid_z:i block_x:i block_y:i block_z:i static:i dynamic:i "
-    "local_thread:I local_total:I correlation:I grid_id:q name:Q reserved:Q queued:Q submitted:Q launch_type:B "
-    "carveout_requested:B carveout:B pad:B shared_executed:I graph_node:Q limit:i graph:I policy:Q channel:I "
-    "channel_type:i cluster_x:I cluster_y:I cluster_z:I scheduling:I local_total_v2:Q potential:I active:I"
-)
-_COPY5 = (
-    "kind:i copy_kind:B src:B dst:B flags:B bytes:Q start:Q end:Q device:I context:I stream:I correlation:I "
-    "runtime_correlation:I pad:I reserved:Q graph_node:Q graph:I channel:I channel_type:i"
-)
-_PEER4 = (
-    "kind:i copy_kind:B src:B dst:B flags:B bytes:Q start:Q end:Q device:I context:I stream:I src_device:I "
-    "src_context:I dst_device:I dst_context:I correlation:I reserved:Q graph_node:Q graph:I channel:I channel_type:i "
-    "pad:I"
-)
-_SET4 = (
-    "kind:i value:I bytes:Q start:Q end:Q device:I context:I stream:I correlation:I flags:H memory:H pad:I "
-    "reserved:Q graph_node:Q graph:I channel:I channel_type:i device_launched:B pad1:B pad2:H"
-)
-_API = "kind:i cbid:I start:Q end:Q process:I thread:I correlation:I result:I"
-_SYNC1 = "kind:i type:i start:Q end:Q correlation:I context:I stream:I event:I"
-_SOURCE = " source_graph:I pad9:I source_node:Q"
-_K10 = _KERNEL9 + " device_launched:B p1:B p2:H p3:I"
-_K11 = _K10 + " priority:i p4:I"
-_K12 = _K11 + " execution:I p5:I"
-_COPY6 = _COPY5 + " device_launched:B p1:B p2:H copies:Q"
-# Version of CUPTI -> kernel, copy, peer copy, set, synchronisation: the records of that version.
-LAYOUTS = {
-    24: (_KERNEL9, _COPY5 + " pad2:I", _PEER4, _SET4, _SYNC1),
-    28: (_KERNEL9, _COPY6, _PEER4, _SET4, _SYNC1 + " event_sync:Q result:I pad:I"),
-    130001: (_K10, _COPY6, _PEER4, _SET4, _SYNC1 + " event_sync:Q result:I pad:I"),
-    130100: (_K11, _COPY6, _PEER4, _SET4, _SYNC1 + " event_sync:Q result:I pad:I"),
-    130301: (_K12, _COPY6, _PEER4, _SET4, _SYNC1 + " event_sync:Q result:I pad:I"),
-    130401: (_K12 + _SOURCE, _COPY6 + _SOURCE, _PEER4, _SET4 + _SOURCE, _SYNC1 + " event_sync:Q result:I pad:I"),
-}  # fmt: skip
-MARKER, MARKER_BYTES = 12, 56  # a kind that we do not read
-
-
-class Layout:
-    """One kind of record: packs and unpacks by name."""
-
-    def __init__(self, text: str):
-        fields = [field.split(":") for field in text.split()]
-        self.names = [name for name, _ in fields]
-        self.struct = struct.Struct("<" + "".join(code for _, code in fields))
-
-    def pack(self, values: dict[str, int]) -> bytes:
-        return self.struct.pack(*(values.get(name, 0) for name in self.names))
-
-    def unpack(self, data: bytes, at: int) -> dict[str, int]:
-        return dict(zip(self.names, self.struct.unpack_from(data, at)))
-
-
-def layouts(version: int) -> dict[int, Layout]:
-    kernel, copy, peer, set_, sync = LAYOUTS[version]
-    texts = {10: kernel, 1: copy, 22: peer, 2: set_, 38: sync, 5: _API, 4: _API}
-    return {kind: Layout(text) for kind, text in texts.items()}
-
 
 _TEXTS = ["_ZN2at6native4reluEv", "volta_sgemm_128x64_nn", "naïve_kernel"]
 _STRINGS = [ctypes.create_string_buffer(text.encode()) for text in _TEXTS]
@@ -354,8 +293,13 @@ def test_buffers_filled_by_several_threads() -> None:
         pytest.skip("this torch has no native pool of CUPTI buffers")
     pool._cupti_monitor_reset_buffers()
     pool._cupti_monitor_configure_buffers(1 << 14)
-    request = library.BUFFER_REQUESTED(pool._cupti_monitor_buffer_request_callback_address())
-    complete = library.BUFFER_COMPLETED(pool._cupti_monitor_buffer_complete_callback_address())
+    address, size_ = ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t)
+    requested = ctypes.CFUNCTYPE(None, address, size_, size_)
+    completed = ctypes.CFUNCTYPE(
+        None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t
+    )
+    request = requested(pool._cupti_monitor_buffer_request_callback_address())
+    complete = completed(pool._cupti_monitor_buffer_complete_callback_address())
     parts = [some(random.Random(seed), 130001, 50) for seed in range(4)]
 
     def fill(part: list[bytes]) -> None:
@@ -394,66 +338,8 @@ def test_the_clocks_are_brought_together() -> None:
 # --------------------------------------------------------------------- the library, and a stand-in for it
 
 
-@pytest.fixture(scope="session")
-def fake_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("the stand-in for libcupti: no C compiler")
-    out = tmp_path_factory.mktemp("cupti") / "libcupti_stand_in.so"
-    source = Path(__file__).with_name("cupti_fake.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", out, source, "-lpthread"], check=True)
-    return out
-
-
-class Fake:
-    """The stand-in, and what it says."""
-
-    def __init__(self, path: Path):
-        self.library = Library(str(path))
-        self._lib: Any = ctypes.CDLL(str(path))
-        self.version(130001)
-        for kind, layout in layouts(130001).items():
-            self._lib.fake_size(kind, layout.struct.size)
-            self._lib.fake_error(kind, 0)
-        self._lib.fake_clock(ctypes.c_int64(0))
-        self.library.dropped()
-
-    def version(self, number: int, error: int = 0) -> None:
-        self._lib.fake_version(number, error)
-
-    def size(self, kind: int, size: int) -> None:
-        self._lib.fake_size(kind, size)
-
-    def error(self, kind: int, code: int) -> None:
-        self._lib.fake_error(kind, code)
-
-    def clock(self, offset: int) -> None:
-        self._lib.fake_clock(ctypes.c_int64(offset))
-
-    def dropped(self, count: int) -> None:
-        self._lib.fake_dropped(ctypes.c_size_t(count))
-
-    def add(self, data: list[bytes]) -> None:
-        joined = b"".join(data)
-        self._lib.fake_add(joined, ctypes.c_size_t(len(joined)))
-
-    @property
-    def enabled(self) -> set[int]:
-        return {kind for kind in range(64) if self._lib.fake_enabled(kind)}
-
-    @property
-    def thread_ids(self) -> int:
-        return int(self._lib.fake_thread_ids())
-
-
-@pytest.fixture
-def fake(fake_path: Path) -> Fake:
-    return Fake(fake_path)
-
-
-def timed(data: list[bytes], offset: int) -> list[bytes]:
-    """The same records with times that are now, on a clock that is `offset` ahead."""
-    now = time.time_ns() + offset
+def timed(data: list[bytes], now: int) -> list[bytes]:
+    """The same records with times from now on."""
     out = []
     for record in data:
         start = {5: 8, 4: 8, 38: 8}.get(struct.unpack_from("<i", record)[0], 16)
@@ -464,20 +350,25 @@ def timed(data: list[bytes], offset: int) -> list[bytes]:
     return out
 
 
+def is_left_out(record: bytes) -> bool:
+    kind, function = struct.unpack_from("<ii", record)
+    return kind == 5 and function in collector._IDLE_RUNTIME
+
+
 def test_a_window_of_cupti(fake: Fake) -> None:
-    offset = 5 * 10**15
-    fake.clock(offset)
-    cupti = Cupti(fake.library)
+    cupti = Cupti(fake.library, sync=True)
     cupti.start()
-    assert fake.enabled == set(collector.KINDS)
+    assert fake.enabled == {*collector.KINDS, records.SYNC}
     assert fake.thread_ids == library.SYSTEM_THREADS
+    assert len(fake.left_out()) == len(collector._IDLE_RUNTIME) + len(collector._IDLE_DRIVER)
     began = time.time_ns()
-    data = timed(some(random.Random(11), 130001, 500), offset)
+    data = timed(some(random.Random(11), 130001, 500), fake.now())
     fake.add(data)
     fake.dropped(7)
     cupti.stop()
     assert fake.enabled == set()
     assert fake.thread_ids == 0
+    assert fake.left_out() == set()
     found = cupti.records
     assert found.lost == {"activity records that CUPTI dropped": 7}
     times = {table: found.column(table, "start") for table in (KERNEL, COPY, SET, SYNC, LAUNCH)}
@@ -485,9 +376,27 @@ def test_a_window_of_cupti(fake: Fake) -> None:
         assert len(starts)
         assert starts.min() >= began - 10**7
         assert starts.max() <= time.time_ns() + 10**7
-    expected = slow(data, 130001)
+    expected = slow([record for record in data if not is_left_out(record)], 130001)
     assert {table: len(starts) for table, starts in times.items()} == {t: len(r) for t, r in expected.items()}
     assert {row["mangledName"] for row in rows(found, KERNEL)} == {*_TEXTS, "?"}
+
+
+def test_synchronisations_are_recorded_on_request(fake: Fake) -> None:
+    cupti = Cupti(fake.library)
+    cupti.start()
+    assert fake.enabled == set(collector.KINDS)
+    cupti.stop()
+
+
+def test_records_on_another_clock_are_refused(fake: Fake) -> None:
+    cupti = Cupti(fake.library)
+    cupti.start()
+    call = layouts(130001)[5]
+    now = time.time_ns()
+    fake.add([call.pack({"kind": 5, "cbid": 211, "start": now, "end": now + 9, "correlation": 1})])
+    with pytest.raises(CaptureError, match=r"another profiler has given it one\. Use the collector kineto"):
+        cupti.stop()
+    assert not len(cupti.records)
 
 
 def test_calls_have_the_names_of_the_library(fake: Fake) -> None:
@@ -496,27 +405,93 @@ def test_calls_have_the_names_of_the_library(fake: Fake) -> None:
     assert fake.library.call_name(True, 999) == "driver call 999"
 
 
+def kernels(count: int) -> list[bytes]:
+    kernel = layouts(130001)[10]
+    return [kernel.pack({"kind": 10, "start": 5, "end": 9, "correlation": n}) for n in range(count)]
+
+
 def test_more_than_one_buffer_and_more_than_there_may_be(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collector, "BUFFER_BYTES", 1 << 12)
-    pool = collector._Pool()
-    cupti = Cupti(fake.library, pool)
-    data = [
-        layouts(130001)[10].pack({"kind": 10, "start": 5, "end": 9, "correlation": n}) for n in range(100)
-    ]
+    monkeypatch.setattr(pool, "BUFFER_BYTES", 1 << 12)
+    cupti = Cupti(fake.library)
     cupti.start()
-    fake.add(data)
+    fake.add(kernels(100))
+    cupti.bound()
+    assert fake.enabled
     cupti.stop()
     assert sorted(row["correlationId"] for row in rows(cupti.records, KERNEL)) == list(range(100))
-    assert not pool.given  # nothing is held
+    assert pool._allocated() == 0  # nothing is held
 
-    pool.most = 3
-    cupti = Cupti(fake.library, pool)
+    monkeypatch.setattr(pool, "MOST_BUFFERS", 3)
+    cupti = Cupti(fake.library)
     cupti.start()
-    fake.add(data)
+    fake.add(kernels(100))
+    cupti.bound()
+    cupti.bound()
+    assert fake.enabled == set()
+    assert fake.left_out() == set()
+    fake.add(kernels(100))
     cupti.stop()
-    kept = cupti.records.count(KERNEL)
-    assert kept == 3 * ((1 << 12) // 216)
-    assert cupti.records.lost == {"activity records that CUPTI dropped": 100 - kept}
+    assert cupti.records.count(KERNEL) == 100  # what was there is kept
+    assert cupti.records.lost == {
+        "windows whose end lacks device events: 1 GiB of activity records had come together": 1
+    }
+
+
+def test_buffers_that_cupti_keeps_are_not_freed(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch would free them while CUPTI writes to them."""
+    monkeypatch.setattr(pool, "BUFFER_BYTES", 1 << 12)
+    cupti = Cupti(fake.library)
+    cupti.start()
+    fake.add(kernels(30))
+    with monkeypatch.context() as patch:
+        patch.setattr(Library, "flush", lambda self: None)
+        cupti.stop()
+    assert cupti.records.count(KERNEL) == 18  # a buffer of 4 KiB
+    assert pool._allocated() == 2
+    cupti.start()
+    fake.add(kernels(1))
+    cupti.stop()
+    assert pool._allocated() == 0
+
+
+def test_buffers_of_others_go_back_to_them(fake: Fake) -> None:
+    """torch's list would take Kineto's for its own, and free them."""
+    fake.kineto_start([10])
+    fake.launch(1)
+    cupti = Cupti(fake.library)
+    cupti.start()
+    assert (fake.kineto_kernels, fake.kineto_unknown) == (1, 0)
+    fake.launch(2)
+    cupti.stop()
+    fake.kineto_stop()
+    assert [row["correlationId"] for row in rows(cupti.records, KERNEL)] == [2]
+    assert pool._allocated() == 0
+
+
+def test_buffers_that_cannot_be_had_cost_their_records(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "BUFFER_BYTES", 64)  # no kernel fits
+    cupti = Cupti(fake.library)
+    cupti.start()
+    fake.add(kernels(4))
+    cupti.stop()
+    assert cupti.records.lost == {"activity records that CUPTI dropped": 4}
+
+
+def test_without_torchs_own_buffers_cupti_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_requested", None)
+    monkeypatch.setattr(library, "load", lambda: pytest.fail("CUPTI was touched"))
+    assert layer.cupti_missing() == (
+        f"torch {torch.__version__} has no buffers for CUPTI that work without Python's lock, and others can "
+        "deadlock; use the collector kineto, or torch 2.13"
+    )
+
+
+def test_torchs_own_monitor_is_left_alone(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monitor = SimpleNamespace(get_monitor=lambda: object())
+    monkeypatch.setitem(sys.modules, "torch.profiler._cupti_monitor", monitor)
+    with pytest.raises(CaptureError, match="torch's own CUPTI monitor is at work"):
+        Cupti(fake.library).start()
+    assert fake.enabled == set()
 
 
 def test_a_second_window_starts_afresh(fake: Fake) -> None:
@@ -530,13 +505,13 @@ def test_a_second_window_starts_afresh(fake: Fake) -> None:
 
 
 def test_buffers_of_a_window_that_was_given_up_are_not_read(fake: Fake) -> None:
-    pool = collector._Pool()
-    cupti = Cupti(fake.library, pool)
-    cupti.start()
-    fake.add([layouts(130001)[10].pack({"kind": 10, "start": 5, "end": 9, "correlation": 1})])
+    given_up = Cupti(fake.library)
+    given_up.start()
+    fake.add(kernels(1))
     fake.library.flush()  # they come back, and nobody asks for them
-    Cupti(fake.library, pool).start()
-    assert not pool.filled
+    cupti = Cupti(fake.library)
+    cupti.start()
+    assert pool._pending() == 0
     cupti.stop()
     assert cupti.records.count(KERNEL) == 0
 
@@ -558,7 +533,7 @@ def test_a_library_with_other_sizes_is_believed_or_refused(fake: Fake) -> None:
     assert fake.enabled == set()
 
 
-@pytest.mark.parametrize("failing", [records.RUNTIME, records.KERNEL, records.SYNC])
+@pytest.mark.parametrize("failing", [records.RUNTIME, records.KERNEL, records.MEMSET])
 def test_a_kind_that_cannot_be_enabled_leaves_nothing_enabled(failing: int, fake: Fake) -> None:
     fake.error(failing, 8)
     cupti = Cupti(fake.library)
@@ -635,8 +610,11 @@ def on_gpu(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
 def test_kernels_of_cupti_belong_to_their_operators(
     on_gpu: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The events of `test_device.py` as records of CUPTI, made when the operators are known."""
-    kineto_read = layer.Kineto._read
+    """The events of `test_device.py` as records of CUPTI, made when the operators are known: CUPTI stops after them."""
+    kineto_read, stop = layer.Kineto._read, Cupti.stop
+    stopped: list[Cupti] = []
+    monkeypatch.setattr(Cupti, "stop", lambda self: stopped.append(self))
+    monkeypatch.setattr(pool, "now", time.time_ns)  # the clock of the events
     layouts_ = layouts(130001)
 
     def capture(self: Any, result: Any, cut: Any) -> None:
@@ -653,6 +631,7 @@ def test_kernels_of_cupti_belong_to_their_operators(
                     {**values, **grid, "kind": 10, "stream": of["stream"], "registers": 32, "static": 16,
                      "dynamic": of["shared memory"], "name": ADDRESSES[0]}))  # fmt: skip
         on_gpu.add(data)
+        stop(stopped[0])
         kineto_read(self, result, cut)
 
     monkeypatch.setattr(layer.Kineto, "_read", capture)

@@ -28,10 +28,12 @@ import torch.nn.functional as F
 from torch import nn
 
 import pyprof
+from pyprof.capture.captures import captures
 from pyprof.capture.collectors import gpus, kineto_device, layer
 from pyprof.capture.collectors.device import COPY, KERNEL, LAUNCH, MISSING, SET, SYNC, TABLES, Records
 from pyprof.capture.collectors.kineto_device import DeviceEvent, decode, exported
 from pyprof.capture.session import Session
+from pyprof.capture.window import control
 from pyprof.cli import main
 from pyprof.errors import UsageError
 from pyprof.occupancy import Chip, estimate
@@ -638,7 +640,7 @@ def test_a_window_waits_for_its_kernels_but_not_for_ever(monkeypatch: pytest.Mon
     gpus.finish_kernels()
 
     never = threading.Event()
-    monkeypatch.setattr(gpus, "_LONGEST_S", 0.01)
+    monkeypatch.setattr(gpus, "LONGEST_S", 0.01)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda number: never.wait())
     waits = threading.Thread(target=gpus.finish_kernels, daemon=True)
     waits.start()
@@ -656,6 +658,126 @@ def test_a_window_waits_for_its_kernels_but_not_for_ever(monkeypatch: pytest.Mon
     assert done == [0, 2]
     monkeypatch.setattr(torch.cuda, "get_device_properties", fails)
     assert gpus.gpus() == []
+
+
+class Graph:
+    """In place of a CUDA graph: a build without CUDA has none."""
+
+
+@pytest.fixture
+def followed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Captures are followed; the devices that were waited for."""
+    done: list[int] = []
+    monkeypatch.setattr(gpus, "initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch._C, "_cuda_hasPrimaryContext", lambda number: True, raising=False)
+    monkeypatch.setattr(torch.cuda, "synchronize", done.append)
+    monkeypatch.setattr(torch.cuda.CUDAGraph, "capture_begin", lambda self, *args, **kwargs: None)
+    monkeypatch.setattr(torch.cuda.CUDAGraph, "capture_end", lambda self: None)
+    pyprof.init()
+    yield done
+    pyprof.shutdown()
+
+
+def test_nothing_waits_while_another_thread_captures_a_graph(followed: list[int]) -> None:
+    capturing, enough = threading.Event(), threading.Event()
+    graph: Any = Graph()
+
+    def capture() -> None:
+        torch.cuda.CUDAGraph.capture_begin(graph, capture_error_mode="global")
+        capturing.set()
+        assert enough.wait(30)
+        torch.cuda.CUDAGraph.capture_end(graph)
+
+    thread = threading.Thread(target=capture, daemon=True)
+    thread.start()
+    assert capturing.wait(30)
+    gpus.finish_kernels()
+    assert followed == []
+    enough.set()
+    thread.join()
+    gpus.finish_kernels()
+    assert followed == [0, 1]
+
+
+def whole_capture(graph: Any) -> None:
+    torch.cuda.CUDAGraph.capture_begin(graph)
+    torch.cuda.CUDAGraph.capture_end(graph)
+
+
+def test_a_capture_that_fails_or_is_thrown_away_is_none(
+    followed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph: Any = Graph()
+    torch.cuda.CUDAGraph.capture_begin(graph)
+    assert len(captures) == 1
+    del graph
+    assert not captures
+
+    def fails(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("operation failed due to a previous error during capture")
+
+    pyprof.shutdown()
+    for name in ("capture_end", "capture_begin"):
+        monkeypatch.setattr(torch.cuda.CUDAGraph, name, fails)
+        pyprof.init()
+        graph = Graph()
+        with pytest.raises(RuntimeError, match="previous error"):
+            whole_capture(graph)
+        assert not captures
+        pyprof.shutdown()
+    gpus.finish_kernels()
+    assert followed == [0, 1]
+
+
+def test_a_capture_begins_when_our_waiting_has_ended(
+    followed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    waiting, graph = threading.Event(), Graph()
+
+    def synchronize(number: int) -> None:
+        waiting.set()
+        while not captures and thread.is_alive():  # until the other thread is about to begin
+            pass
+        order.append(f"waited for {number}")
+
+    def capture() -> None:
+        assert waiting.wait(30)
+        captures.begin(graph)
+        order.append("captures")
+
+    monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+    thread = threading.Thread(target=capture)
+    thread.start()
+    gpus.finish_kernels()
+    thread.join()
+    captures.end(graph)
+    assert order == ["waited for 0", "captures"]  # and the second device is not waited for
+
+
+def test_torchs_cupti_monitor_begins_after_we_have_given_way(
+    record: Record, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It frees the buffers that CUPTI has of us."""
+    given_way: list[bool] = []
+
+    def prepare_trace(self: Any) -> None:
+        assert control.session is not None
+        given_way.append(control.session.operators_given_up)
+
+    profile = torch.profiler.profiler._KinetoProfile
+    monkeypatch.setattr(profile, "prepare_trace", prepare_trace)
+
+    def body() -> None:
+        torch.ones(2) + 1
+        for monitor in (False, True):
+            profile.prepare_trace(SimpleNamespace(_use_cupti_monitor=monitor))  # type: ignore[arg-type]
+
+    record(body)
+    assert given_way == [False, True]
+    assert "operators are left to it" in capsys.readouterr().err
 
 
 def test_a_window_inside_the_users_profile_says_who_had_the_gpu(record: Record, gpu: None) -> None:

@@ -42,6 +42,18 @@ NAMES: dict[tuple[str, ...], str] = {
     ("torch._C._autograd._disable_profiler",): "s",
     ("torch._C._get_schema", "torch._C._jit_get_schemas_for_operator"): "sob",
     ("torch._C._autograd._supported_activities",): "sob",
+    ("torch._C._autograd._is_kineto_stopped", "torch.profiler.profiler._KinetoProfile"): "sob",
+    (
+        *(
+            f"torch._C._profiler._cupti_monitor_{name}"
+            for name in (
+                "buffer_request_callback_address", "buffer_complete_callback_address", "allocated_buffers",
+                "pending_buffers", "get_completed", "configure_buffers", "reset_buffers",
+            )
+        ),
+        "torch._C._profiler._cupti_approximate_time_callback_address",
+        "torch._C._profiler._get_approximate_time",
+    ): "sob",
     ("torch._C._profiler._EventType.Allocation", "torch._C._profiler._EventType.TorchOp"): "sob",
     ("torch.autograd.profiler._prepare_profiler", "torch.autograd.profiler._disable_profiler"): "sob",
     (

@@ -58,6 +58,8 @@ OWNERS: dict[str, Any] = {
     "emit_nvtx": torch.autograd.profiler.emit_nvtx,
     "cuda.profiler": torch.cuda.profiler,
     "cuda.nvtx": torch.cuda.nvtx,
+    "CUDAGraph": torch.cuda.CUDAGraph,
+    "profile": torch.profiler.profiler._KinetoProfile,
 }
 
 

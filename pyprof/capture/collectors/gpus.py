@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from pyprof.capture.captures import LONGEST_S, captures
 from pyprof.capture.private import look_up
 from pyprof.occupancy import Chip
 
@@ -73,15 +74,11 @@ def chip(gpu: dict[str, Any]) -> Chip | None:
     return Chip(major, minor, multiprocessors, 32 * warps, registers, shared)
 
 
-# A device that never finishes, one that waits for another rank for instance, must not hold the program.
-_LONGEST_S = 10.0
-
-
 def finish_kernels() -> None:
     """When a window has ended: let the kernels that were launched in it finish, for at most ten seconds.
 
     What still runs when a collector stops is not in its records. Inside a window nothing waits for a device. Where
-    a CUDA graph is being captured nothing does at all: it would make the capture fail.
+    a CUDA graph is being captured, by this thread or another, nothing does at all: it would make the capture fail.
     """
     if not initialized() or _capturing():
         return
@@ -91,7 +88,7 @@ def finish_kernels() -> None:
     except RuntimeError:  # the interpreter is at its end, where CUDA waits for its kernels in any case
         _synchronize()
     else:
-        thread.join(_LONGEST_S)
+        thread.join(LONGEST_S)
 
 
 def _capturing() -> bool:
@@ -105,6 +102,8 @@ def _synchronize() -> None:
     # A device that the program does not use must not get a context from this.
     used = look_up("torch._C._cuda_hasPrimaryContext", "") or torch.cuda.current_device().__eq__
     for number in range(torch.cuda.device_count()):
-        with suppress(Exception):  # an error of a kernel is the program's own and meets it at its next call
-            if used(number):
+        with captures.kept_off() as none, suppress(Exception):
+            if none and used(
+                number
+            ):  # an error of a kernel is the program's own and meets it at its next call
                 torch.cuda.synchronize(number)

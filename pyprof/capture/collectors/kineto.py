@@ -13,11 +13,10 @@ from __future__ import annotations
 import gc
 import logging
 import marshal
-import os
 import threading
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import BuiltinFunctionType
 from typing import Any, NamedTuple
@@ -28,9 +27,10 @@ from pyprof.capture.collectors import kineto_device
 from pyprof.capture.collectors.device import Records
 from pyprof.capture.collectors.gpus import finish_kernels
 from pyprof.capture.collectors.kineto_cpu import Reader
+from pyprof.capture.collectors.kineto_start import OPERATORS, ProfilerActivity, begin, enable, prepare
 from pyprof.capture.collectors.operators import COLUMNS, Operators
 from pyprof.capture.collectors.unfinished import MARK, Function, cut_ranges, mark, unfinished
-from pyprof.capture.private import lack, look_up
+from pyprof.capture.private import lack, look_up, never
 from pyprof.capture.recorder import recorder
 from pyprof.marker import EVALUATE
 from pyprof.model import Arg, Call, Ints, Other, Value, tensor
@@ -38,9 +38,7 @@ from pyprof.names import dtype_of
 
 log = logging.getLogger(__name__)
 FUNCTION, BACKWARD_FUNCTION, USER_SCOPE = 0, 1, 7  # at::RecordScope
-_SILENT = "99"
 _NO_SCOPE = -1
-_OPERATORS = "operators"
 
 
 def _config_takes(option: str) -> bool:
@@ -52,12 +50,9 @@ def _config_takes(option: str) -> bool:
     return True
 
 
-ProfilerActivity, ProfilerConfig, ProfilerState, _ExperimentalConfig = (
-    look_up(f"torch._C._profiler.{name}", _OPERATORS)
-    for name in ("ProfilerActivity", "ProfilerConfig", "ProfilerState", "_ExperimentalConfig")
-)
-_prepare, _enable = (
-    look_up(f"torch._C._autograd.{name}", _OPERATORS) for name in ("_prepare_profiler", "_enable_profiler")
+ProfilerConfig, ProfilerState, _ExperimentalConfig = (
+    look_up(f"torch._C._profiler.{name}", OPERATORS)
+    for name in ("ProfilerConfig", "ProfilerState", "_ExperimentalConfig")
 )
 
 
@@ -67,15 +62,17 @@ def _without_arguments(disable: Any) -> None:
         raise TypeError("takes other arguments")
 
 
-_disable = look_up("torch._C._autograd._disable_profiler", _OPERATORS, check=_without_arguments)
+_disable = look_up("torch._C._autograd._disable_profiler", OPERATORS, check=_without_arguments)
+_device_stopped = look_up("torch._C._autograd._is_kineto_stopped", "", never, check=lambda stopped: stopped())
 _get_schema = look_up(
     "torch._C._get_schema", "arguments of operators of TorchScript", check=lambda get: get("aten::mm", "")
 )
 _get_schemas = look_up("torch._C._jit_get_schemas_for_operator", "", otherwise=lambda name: [])
-_PARTS = (ProfilerActivity, ProfilerConfig, ProfilerState, _ExperimentalConfig, _prepare, _enable, _disable)
+_PARTS = (ProfilerActivity, ProfilerConfig, ProfilerState, _ExperimentalConfig, prepare, enable, _disable)
 # Before torch 2.7 operators are those of the thread that opens the window and of its backward, and it alone can
 # close the window.
 ALL_THREADS = None not in _PARTS and _config_takes("profile_all_threads")
+_OVERFLOW = "readings whose end lacks device events: the buffers of torch's profiler were full"
 
 
 class Waiting(RuntimeError):
@@ -100,7 +97,12 @@ class Kineto:
         self._thread = 0  # that began the recording, where only it can end it
         self.running = False
         self.last = 0  # events of the last reading
-        self.devices = False  # to be set before `start`
+        self.devices = False  # to be set before `start`: record the GPUs
+        self.sync = False  # the same: and events of synchronisation
+        self.knows_gpus = False  # the same: there are GPUs, recorded or not
+        self.started: Callable[[], None] = lambda: None  # called after each start, and before each stop
+        self.stopping: Callable[[], None] = lambda: None
+        self._overflowed = False  # since the last start
         self.records = Records()
         self.ranges: list[UserRange] = []
         # Flat columns of `COLUMNS` integers per event: a million tuples would slow the program's garbage collector.
@@ -115,27 +117,21 @@ class Kineto:
         """Begin to record the operators of all threads, and the GPUs if `devices` says so. Raises RuntimeError."""
         if None in _PARTS:
             raise RuntimeError("this torch has another profiler than PyProf knows")
-        # The library reads this once, at its first start, and would print two lines per window on stderr.
-        os.environ.setdefault("KINETO_LOG_LEVEL", _SILENT)
         if unfinished.remain:
             raise Waiting("a function of the last recording is still running")
         if not stranded.end():
             raise RuntimeError("the last window was closed by another thread than opened it")
         try:
-            self._start()
+            begin(self._config(), self.devices, self.knows_gpus)
         except (AttributeError, TypeError) as error:
-            lack("torch._C._profiler.ProfilerConfig", _OPERATORS, error)
+            lack("torch._C._profiler.ProfilerConfig", OPERATORS, error)
             raise RuntimeError("this torch has another profiler than PyProf knows") from error
         self.running = True
         self.tid = threading.get_native_id()
         if not self._all_threads:
             self._thread = threading.get_ident()
-
-    def _start(self) -> None:
-        activities = {ProfilerActivity.CPU, ProfilerActivity.CUDA} if self.devices else {ProfilerActivity.CPU}
-        config = self._config()
-        _prepare(config, activities)
-        _enable(config, activities)
+        self._overflowed = False
+        self.started()
 
     @property
     def _all_threads(self) -> bool:
@@ -145,7 +141,7 @@ class Kineto:
         wanted = {
             "profile_all_threads": self._all_threads,
             "capture_overload_names": True,
-            "enable_cuda_sync_events": self.devices,
+            "enable_cuda_sync_events": self.devices and self.sync,
         }
         options = {name: value for name, value in wanted.items() if value and _config_takes(name)}
         shapes, stacks, flops, modules = True, False, False, False
@@ -159,6 +155,16 @@ class Kineto:
         """Whether this thread cannot end the recording."""
         return self.running and not self._all_threads and self._thread != threading.get_ident()
 
+    def look(self) -> None:
+        """Count, once a reading, that Kineto has stopped to record the GPUs: it does when its buffers are full."""
+        if self.running:
+            self._look()
+
+    def _look(self) -> None:
+        if self.devices and not self._overflowed and _device_stopped():
+            self._overflowed = True
+            self.records.drop(_OVERFLOW, 1)
+
     def stop(self) -> None:
         """End the recording and keep what it holds."""
         if not self.running:
@@ -166,11 +172,13 @@ class Kineto:
         foreign, self.running = self.of_another_thread, False
         if foreign:
             stranded.thread = self._thread
-            what = _OPERATORS if self._memory is None else "operators and memory"
+            what = OPERATORS if self._memory is None else "operators and memory"
             recorder.drop(f"{what}: the window was closed by another thread than opened it")
             return
+        self.stopping()
         if self.devices:
             finish_kernels()
+        self._look()
         mark()
         cut = cut_ranges()
         before = len(self)
@@ -201,7 +209,7 @@ class Kineto:
         except MemoryError:
             raise
         except Exception as error:  # calls are there without them
-            lack("torch._C._autograd._KinetoEvent", _OPERATORS, error)
+            lack("torch._C._autograd._KinetoEvent", OPERATORS, error)
             recorder.drop(f"readings of torch's profiler that were not understood ({type(error).__name__})")
 
     def _read_operators(self, reader: Reader, cut: Mapping[int, list[Any]]) -> None:

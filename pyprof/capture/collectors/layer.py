@@ -13,11 +13,12 @@ import sys
 
 import torch
 
-from pyprof.capture.collectors.cupti import library
+from pyprof.capture.collectors.cupti import library, pool
 from pyprof.capture.collectors.cupti.collector import Cupti
 from pyprof.capture.collectors.device import COPY, KERNEL, LAUNCH, SET, Records
 from pyprof.capture.collectors.gpus import finish_kernels, initialized
-from pyprof.capture.collectors.kineto import Kineto, ProfilerActivity
+from pyprof.capture.collectors.kineto import Kineto
+from pyprof.capture.collectors.kineto_start import ProfilerActivity
 from pyprof.capture.private import look_up
 from pyprof.errors import CaptureError
 
@@ -44,11 +45,17 @@ def kineto_missing() -> str:
     return ""
 
 
+def injected() -> str:
+    """The variable by which another profiler has come into this process, "" for none."""
+    return next((name for name in _INJECTIONS if name in os.environ), "")
+
+
 def cupti_missing() -> str:
     """ "" if CUPTI can record here now, else why not."""
-    for name in _INJECTIONS:
-        if name in os.environ:
-            return f"another profiler is in this process ({name} is set), and CUPTI serves one"
+    if name := injected():
+        return f"another profiler is in this process ({name} is set), and CUPTI serves one"
+    if reason := pool.missing():
+        return reason
     try:
         library.load()
     except CaptureError as error:
@@ -64,10 +71,14 @@ def available() -> dict[str, str]:
 class Layer:
     """The device's part of one session."""
 
-    def __init__(self, collector: str, kineto: Kineto):
+    def __init__(self, collector: str, kineto: Kineto, sync: bool = False):
         self.collector, self.missing = collector, ""
         self._kineto = kineto
-        self._cupti = Cupti() if collector == "cupti" else None
+        self._kineto.sync = sync
+        self._cupti = Cupti(sync=sync) if collector == "cupti" else None
+        if self._cupti is not None:
+            # Kineto takes CUPTI whenever it starts, and ends kinds of ours when it stops.
+            self._kineto.started, self._kineto.stopping = self.begin, self.stop
         self._decided = False
         self.records = Records()
 
@@ -83,11 +94,21 @@ class Layer:
                 reason = "the program's own torch.profiler holds CUPTI" if held else cupti_missing()
                 if reason:
                     raise CaptureError(reason)
-                self._cupti.start()
+        except Exception as error:
+            self._fail(error)
+
+    def begin(self) -> None:
+        """In a window, torch's profiler has been started, or again; or does not run at all."""
+        if self._cupti is None or self._cupti.running or self.missing:
+            return
+        try:
+            self._cupti.start()
         except Exception as error:
             self._fail(error)
 
     def _decide(self) -> None:
+        # Its first profile in a process decides whether Kineto will ever know of GPUs: the program's own may want it.
+        self._kineto.knows_gpus = not (kineto_missing() or injected())
         if self.collector in ("auto", "kineto"):
             reason = kineto_missing()
             self._kineto.devices = not reason
@@ -96,8 +117,14 @@ class Layer:
             elif reason:
                 self.missing = reason
 
+    def step(self) -> None:
+        """Between two steps: tell, and end, what is full."""
+        self._kineto.look()
+        if self._cupti is not None:
+            self._cupti.bound()
+
     def stop(self) -> None:
-        """The window closes, or the user's own profiler begins."""
+        """The window closes, torch's profiler is about to stop, or the user's own one to begin."""
         if self._cupti is None or not self._cupti.running:
             return
         finish_kernels()

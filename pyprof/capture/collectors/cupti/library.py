@@ -33,13 +33,6 @@ PERMISSION = (
     "`sudo modprobe nvidia NVreg_RestrictProfilingToAdminUsers=0`, `sudo systemctl isolate graphical`."
 )
 
-BUFFER_REQUESTED = ctypes.CFUNCTYPE(
-    None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)
-)
-BUFFER_COMPLETED = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t
-)
-
 
 class CuptiError(CaptureError):
     """A function of CUPTI did not succeed."""
@@ -55,7 +48,7 @@ class Library:
     def __init__(self, path: str):
         self.path = path
         try:
-            self._lib: Any = ctypes.CDLL(path)  # CDLL lets go of the GIL: flushing calls our callbacks
+            self._lib: Any = ctypes.CDLL(path)  # CDLL lets go of the GIL: flushing takes CUPTI's lock
         except OSError as error:
             raise CaptureError(f"libcupti cannot be loaded ({error})") from error
 
@@ -81,15 +74,13 @@ class Library:
         self._call("cuptiGetVersion", ctypes.byref(out))
         return out.value
 
-    def timestamp(self) -> int:
-        """Now, on the clock of the records, ns."""
-        out = ctypes.c_uint64()
-        self._call("cuptiGetTimestamp", ctypes.byref(out))
-        return out.value
-
     def register(self, requested: Any, completed: Any) -> None:
-        """Name the callbacks for buffers; they must live as long as the process."""
+        """Name the callbacks for buffers, by their addresses; they must live as long as the process."""
         self._call("cuptiActivityRegisterCallbacks", requested, completed)
+
+    def use_clock(self, clock: Any) -> None:
+        """Name the clock of all records, by the address of a function that tells the time."""
+        self._call("cuptiActivityRegisterTimestampCallback", clock)
 
     def enable(self, kind: int) -> None:
         """Record activities of a kind."""
@@ -99,11 +90,11 @@ class Library:
         """Record them no more. Does not raise."""
         self._status("cuptiActivityDisable", kind)
 
-    def leave_out(self, driver: bool, function: int) -> None:
-        """Do not record a function of the runtime or the driver. Does not raise: old versions cannot."""
+    def leave_out(self, driver: bool, function: int, out: bool = True) -> None:
+        """Do not record a function of the runtime or the driver, or do again. Does not raise: old versions cannot."""
         name = "cuptiActivityEnableDriverApi" if driver else "cuptiActivityEnableRuntimeApi"
         if hasattr(self._lib, name):
-            self._status(name, ctypes.c_uint32(function), ctypes.c_uint8(0))
+            self._status(name, ctypes.c_uint32(function), ctypes.c_uint8(not out))
 
     def flush(self) -> None:
         """Have all buffers completed, those with records that are not finished as well."""
