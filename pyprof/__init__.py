@@ -6,6 +6,7 @@ Importing this package imports neither torch nor pandas: each public name is loa
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from pyprof.registry import load_module
@@ -39,11 +40,22 @@ __all__ = ["__version__", *_HOME]
 
 def __getattr__(name: str) -> Any:
     if name == "nvtx":  # the original's pyprof.nvtx.init and pyprof.nvtx.wrap
-        return load_module("pyprof.nvtx")
+        module = load_module("pyprof.nvtx")
+        _proceed()
+        return module
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'pyprof' has no attribute {name!r}")
-    return getattr(load_module(home), _INSIDE.get(name, name))
+    module = load_module(home)
+    _proceed()
+    return getattr(module, _INSIDE.get(name, name))
+
+
+def _proceed() -> None:
+    """A recording that the environment starts could not begin in the middle of our own imports."""
+    autostart = sys.modules.get("pyprof.autostart")
+    if autostart is not None:
+        autostart.proceed()
 
 
 def __dir__() -> list[str]:

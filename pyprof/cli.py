@@ -12,6 +12,8 @@ pyprof view net.sqlite              a page of it in the browser
 pyprof export -o net.json.gz net.sqlite   a trace for Perfetto
 pyprof info net.sqlite              summarize a recording
 pyprof info                         which collectors can record the GPU here
+pyprof trigger 4711 --steps 5       record the next steps of a running program
+pyprof enable                       let PYPROF_STEPS=10:15 record any program of this environment
 pyprof estimate train.py            FLOPs, bytes and parameters by module, without a recording
 """
 
@@ -37,8 +39,12 @@ _OTHERS = {
     "save": ("build a profile database from a recording", "pyprof.dlprof.report", "save"),
     "export": ("write a trace for Perfetto, or a file for Nsight Systems' tools", "pyprof.exporting", "main"),
     "view": ("show a recording or a profile database in the browser", "pyprof.viewer.command", "view"),
+    "enable": ("let the environment start recordings, without an edit", "pyprof.enabling", "enable"),
+    "disable": ("undo that", "pyprof.enabling", "disable"),
+    "trigger": ("record the next steps of a running program", "pyprof.triggering", "main"),
     "info": ("summarize a recording; without a file: what can record the GPU here", "pyprof.info", "main"),
 }
+_ALONE = ("enable", "disable", "trigger")  # which need nothing but Python
 _NAMED = ("parse", "prof")  # whose messages begin with what was typed: they are commands of their own, too
 
 
@@ -163,7 +169,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words == ["info"]:
         return _collectors()
     if name in _OTHERS:
-        importlib.import_module("pyprof.needed")
+        if name not in _ALONE:
+            importlib.import_module("pyprof.needed")
         command: Callable[..., int] = getattr(importlib.import_module(_OTHERS[name][1]), _OTHERS[name][2])
         return command(words[1:], f"pyprof {name}") if name in _NAMED else command(words[1:])
     if not words:

@@ -29,11 +29,15 @@ CORE = {
     "place",
     "arguments",
     "needed",
+    "mailbox",
 }
 STANDS_ON = {
     "parse": CORE,
     "prof": CORE,
     "capture": CORE,
+    "autostart": {"capture"},
+    "enabling": CORE | {"autostart"},
+    "triggering": CORE,
     "nvtx": {"capture"},  # the original's spelling of init and wrap
     "db": CORE | {"parse", "prof", "metrics"},
     "metrics": CORE,
@@ -49,8 +53,9 @@ STANDS_ON = {
     "dlprof": CORE | {"parse", "db", "metrics", "reports", "rules", "overview"},
     "viewer": CORE | {"parse", "prof", "db", "metrics", "reports", "rules"},
     "cli": CORE
-    | {"viewer", "parse", "prof", "capture", "session", "info", "totals", "dlprof", "exporting", "overview"},
-    "__init__": CORE | {"capture", "nvtx", "session", "prof", "estimating"},
+    | {"viewer", "parse", "prof", "capture", "session", "info", "totals", "dlprof", "exporting", "overview"}
+    | {"enabling", "triggering"},
+    "__init__": CORE | {"capture", "nvtx", "session", "prof", "estimating", "autostart"},
     "__main__": {"cli"},
 }
 # Only the command `prof.py FILE.sqlite` goes both stages, and only when it is asked to: inside a function.

@@ -29,6 +29,8 @@ WRITTEN = "annotate, written"  # as an NVTX range too
 _NEXT = "enumerate(DataLoader)#"
 # Called with the optimizer after each step of one, when somebody counts them.
 on_optimizer_step: list[Callable[[Any], None]] = []
+# Called with the iterator of a DataLoader that is asked for its next batch.
+on_loader_next: list[Callable[[Any], None]] = []
 
 
 class annotate(ContextDecorator):
@@ -218,8 +220,12 @@ def _install_record_function(registry: Registry) -> None:
         if name.startswith(optimizers.NAMES):
             optimizers.begins(self, name)
         else:
-            if recorder.active and name.startswith(_NEXT):
-                facts.met_loader(sys._getframe(3).f_locals.get("self"))
+            if (recorder.active or on_loader_next) and name.startswith(_NEXT):
+                iterator = sys._getframe(3).f_locals.get("self")
+                for follow in tuple(on_loader_next):
+                    follow(iterator)
+                if recorder.active:
+                    facts.met_loader(iterator)
             push(name, "record_function")
             self._pyprof_open = True
 

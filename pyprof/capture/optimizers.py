@@ -81,7 +81,7 @@ def ends(self: Any) -> None:
         hooks.pop(_HOOK, None)
     stepped = held.pop("_pyprof_stepped", None)
     if stepped is not None:
-        for follow in ranges.on_optimizer_step:
+        for follow in tuple(ranges.on_optimizer_step):  # one that leaves is not to hide the next
             follow(stepped)
 
 

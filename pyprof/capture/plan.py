@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of a run that the command line chooses: `--steps a:b`, or `--delay` and `--duration` in seconds.
 
-Steps are counted by pyprof.step() or p.step(); where the script marks none, by the first optimizer that steps. Times
-count from the start of the script. A plan opens and closes the window of a session; `done` writes the file.
+Steps are counted by pyprof.step() or p.step(); where the script marks none, as `steps.py` finds them. Times count from
+the start of the script. A plan opens and closes the window of a session; `done` writes the file.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import os
 import re
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyprof.capture import THREAD, annotate
+from pyprof.capture import THREAD
 from pyprof.capture.private import graph_task
 from pyprof.capture.recorder import local
+from pyprof.capture.steps import Marks
 from pyprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -86,19 +86,17 @@ class Steps:
         self.first, self.end_step = first, end
         self.reached = False
         self._number = 0
-        self._marked = False  # by the script itself
-        self._optimizer: weakref.ref[Any] | None = None  # whose steps count
+        self._marks = Marks(self._found)
 
     def begin(self, session: Session, done: Callable[[], object]) -> None:
         self._session, self._done = session, done
-        session.on_step = self._script_step
-        annotate.on_optimizer_step.append(self._optimizer_step)
+        session.on_step = lambda _: self._step(self._marks.script())
+        self._marks.follow()
         if not self.first:
             self._open()
 
     def end(self) -> None:
-        if self._optimizer_step in annotate.on_optimizer_step:
-            annotate.on_optimizer_step.remove(self._optimizer_step)
+        self._marks.leave()
 
     def missed(self) -> str:
         counted = "1 step was" if self._number == 1 else f"{self._number} steps were"
@@ -108,13 +106,6 @@ class Steps:
         self.reached = True
         self._session.open()
 
-    def _script_step(self, session: Session) -> None:
-        if not self._marked:  # the first mark of the script: steps of its optimizer are none
-            self._marked = True
-            if self._number:
-                self._start_again()
-        self._step()
-
     def _start_again(self) -> None:
         self._number = 0
         if self.first:
@@ -123,16 +114,13 @@ class Steps:
         else:
             self._session.forget_steps()
 
-    def _optimizer_step(self, optimizer: Any) -> None:
-        if self._marked:
-            return
-        if self._optimizer is None:
-            self._optimizer = weakref.ref(optimizer)
-        if self._optimizer() is optimizer:
-            self._session.mark()
-            self._step()
+    def _found(self, again: bool) -> None:
+        self._session.mark()
+        self._step(again)
 
-    def _step(self) -> None:
+    def _step(self, again: bool) -> None:
+        if again:
+            self._start_again()
         self._number += 1
         self._session.next_step = self._number
         if self._number == self.first:

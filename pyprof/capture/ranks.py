@@ -15,6 +15,7 @@ import functools
 import multiprocessing
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -81,6 +82,22 @@ def rank() -> int | None:
     return int(own) if own.isdecimal() and size.isdecimal() and int(size) > 1 else None
 
 
+def is_rank() -> bool:
+    """Whether a child of multiprocessing is a rank itself, and not a helper that has the variables of one."""
+    return group().get("world_size", 1) > 1 or (
+        rank() is not None and os.environ.get("RANK") != _launched_as()
+    )
+
+
+def _launched_as() -> str | None:
+    """RANK as it was when this program, or in a forked process its parent's, was started; None if that is not known."""
+    with suppress(OSError), open("/proc/self/environ", "rb") as file:
+        for each in file.read().split(b"\0"):
+            if each.startswith(b"RANK="):
+                return os.fsdecode(each[5:])
+    return None
+
+
 def named(path: str, number: int | None) -> str:
     """The file of a rank."""
     if number is None:
@@ -126,10 +143,31 @@ def imports_script() -> bool:
     return getattr(multiprocessing.process.current_process(), "_inheriting", False)
 
 
+def when_imported(begin: Callable[[], object]) -> None:
+    """In a child of multiprocessing that imports the script again: call `begin` before it runs what it was started for.
+
+    Spawned ones do not run what `multiprocessing.util.register_after_fork` was told, as others do.
+    """
+    spawned: Any = multiprocessing.context.SpawnProcess
+    original = vars(spawned).get("_after_fork")
+    if original is None:
+        return
+
+    def after_fork() -> None:
+        spawned._after_fork = original
+        spawned._after_fork()
+        begin()
+
+    spawned._after_fork = staticmethod(after_fork)
+
+
+def is_helper() -> bool:
+    """Whether this is a worker of a loader or a pool, which are daemons, or has not come to what it was started for."""
+    return is_child() and (imports_script() or bool(multiprocessing.process.current_process().daemon))
+
+
 def inherited_output() -> str | None:
-    """The file that the environment names. Workers of loaders and pools are daemons, ranks are not."""
-    if not is_child():
-        return os.environ.get("PYPROF_OUTPUT")
-    if imports_script() or multiprocessing.process.current_process().daemon:
+    """The file that the environment names, for who is no helper."""
+    if is_helper():
         return None
-    return os.environ.get("PYPROF_OUTPUT") or os.environ.get(OUTPUT_OF_RUN)
+    return os.environ.get("PYPROF_OUTPUT") or (os.environ.get(OUTPUT_OF_RUN) if is_child() else None)

@@ -10,6 +10,7 @@ from pyprof.capture import DEFAULT_MAX_EVENTS, window
 from pyprof.capture.faults import contained
 from pyprof.capture.options import Given, bound, options
 from pyprof.capture.session import Session
+from pyprof.capture.steps import Marks
 from pyprof.capture.window import control
 from pyprof.errors import UsageError
 
@@ -21,7 +22,8 @@ class profile:
     """Record a part of a program: `with pyprof.profile("net.sqlite") as p:`, the file is written at the end.
 
     With `active` the loop calls `p.step()` after each step: the first `wait` steps are left alone, the next `warmup`
-    are recorded and thrown away, `active` are kept, and the file is written then. With `wait` and `warmup` alone
+    are recorded and thrown away, `active` are kept, and the file is written then. Where it never does, steps are those
+    of the optimizer or the data loader, except for `active=1` alone. With `wait` and `warmup` alone
     everything after them is kept. With `repeat` all this happens so many times, one file each: net.sqlite,
     net.1.sqlite, net.2.sqlite. When the body raises, the file is written and the error goes on.
 
@@ -49,6 +51,7 @@ class profile:
         self.max_events, self.options = bound(max_events), options(control.more, more)
         self.number = 0
         self._session: Session | None = None
+        self._marks: Marks | None = None
 
     def __enter__(self) -> profile:
         self._enter()
@@ -61,16 +64,23 @@ class profile:
             window.choose_window()
             window.init_only()
             self._begin()
+            if (
+                self.wait or self.warmup or self.active > 1
+            ):  # one step alone ends before the script can mark it
+                self._marks = Marks(self._found)
+                self._marks.follow()
+                control.on_script_step.append(self._script)
 
-    def _begin(self) -> None:
+    def _begin(self) -> Session:
         """Wait for the next window, or open it."""
         self._first = self.number
         background = control.until_exit
         session = window.new_session(self.output, self.max_events, self._window, self.options)
         control.session = self._session = session
-        session.on_step, session.next_step = self._stepped, self.number
+        session.on_step, session.next_step = self._marked, self.number
         if not self.wait or (background and session.output is None):
             session.open()
+        return session
 
     @contained
     def step(self) -> None:
@@ -79,6 +89,46 @@ class profile:
             window.step()
         elif self._session is not None and control.session is self._session:
             self._session.step()
+        if control.plan is None:
+            window.tell_script_step()
+
+    def _marked(self, session: Session) -> None:
+        """The script has marked a step of the session."""
+        if self._marks is not None and self._marks.script():
+            session = self._start_again(session)
+        self._stepped(session)
+
+    def _script(self) -> None:
+        """The script has marked a step, perhaps after steps that it did not mark have ended the window."""
+        session = self._session if control.session is None else None
+        if session is not None and self._marks is not None and self._marks.script():
+            self._stepped(self._start_again(session))
+
+    def _found(self, again: bool) -> None:
+        """A step has ended that the script did not mark."""
+        session = self._session
+        if session is not None and control.session is session:
+            session.mark()
+            self._stepped(self._start_again(session) if again else session)
+
+    def _start_again(self, session: Session) -> Session:
+        """The steps before the one that has just ended were none. Returns the session that goes on."""
+        if self._window:  # their file is written
+            if control.session is session:
+                control.session = None
+                session.discard()
+                session.forget()
+            self.number = self._window = 0
+            session = self._begin()
+            self._first = 0 if self.wait or self.warmup else 1
+        elif self.wait or (self.warmup and self.number >= self.warmup):
+            session.discard()
+            if not self.wait:
+                session.open()
+        else:
+            session.forget_steps()
+        self.number = 0
+        return session
 
     def _stepped(self, session: Session) -> None:
         """After the session has marked a step: open, empty or close the window."""
@@ -102,6 +152,10 @@ class profile:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         session, self._session = self._session, None
+        if self._marks is not None:
+            self._marks.leave()
+        if self._script in control.on_script_step:
+            control.on_script_step.remove(self._script)
         if session is None or control.session is not session:
             return
         if self._window and self.number - self._first <= self.wait + self.warmup:  # a window without a step

@@ -71,6 +71,7 @@ class Session:
         self.number = 0  # of this window among those of one schedule
         self.keeps_others = False  # the file takes no name that this run has written
         self.for_rank = False  # nobody named the file here: it is written if this process is a rank
+        self.unless_empty = False  # nobody asked this very process to record: it may have nothing to show
         self._emit_nvtx = nvtx.Operators() if output is None and operators else None
         self._patches = _patches
         self.on_step: Callable[[Session], None] | None = None

@@ -18,9 +18,19 @@ import logging
 import multiprocessing.util
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pyprof.capture import DEFAULT_MAX_EVENTS, annotate, callsites, hooks, private, ranks, terminate
+from pyprof.capture import (
+    DEFAULT_MAX_EVENTS,
+    annotate,
+    callsites,
+    environment,
+    hooks,
+    private,
+    ranks,
+    terminate,
+)
 from pyprof.capture.collectors import nvtx as ranges
 from pyprof.capture.faults import contained, guarded
 from pyprof.capture.options import Given, Options, bound, merged, options
@@ -33,6 +43,7 @@ from pyprof.errors import CaptureError, PyProfError
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from pyprof.capture.demand import Trigger
     from pyprof.capture.session import Session
 
 log = logging.getLogger(__name__)
@@ -58,6 +69,7 @@ class Control:
         self.whole_run = False  # the session is not the script's own: torch.cuda.profiler may narrow it
         self.implicit = False  # and has not done so yet
         self.plan: Plan | None = None  # of the command line: the script's own windows are passed over
+        self.from_environment = False  # the plan is that of PYPROF_STEPS
         self.passed_over = False  # one of them, and a line on stderr said so
         self.output = DEFAULT_OUTPUT
         self.max_events = DEFAULT_MAX_EVENTS
@@ -67,6 +79,9 @@ class Control:
         self.recorded = False
         self.pid = os.getpid()
         self.at_exit = False
+        self.trigger: Trigger | None = None  # what `pyprof trigger` asks
+        self.automatic = False  # nobody called `init`: see autostart.py
+        self.on_script_step: list[Callable[[], object]] = []  # called when the script marks the end of a step
         self.until_exit = False  # NVTX ranges are written whenever no other window is open
 
     def choose(self, more: Given) -> None:
@@ -105,6 +120,8 @@ class Control:
         """A window of the script, which replaces the whole run if that is recorded; all of them go to one file."""
         if os.getpid() != self.pid:
             return
+        if start:
+            _end_triggered()
         if start and (self.session is None or self.background()):
             _record_windows()
         session = self.session
@@ -147,25 +164,35 @@ def init(
     `off` never. `more` are options as of `profile`, for this recording and for later windows. A second call changes
     nothing, except that it may begin such a recording, name another `nvtx` or add options.
     """
-    control.choose(more)
+    said = environment.Said({}) if ranks.is_helper() else environment.read()
+    control.choose(merged(said.more, more))
+    if max_events == DEFAULT_MAX_EVENTS:
+        max_events = said.max_events
     if max_events != DEFAULT_MAX_EVENTS:
         control.max_events = max_events
     if control.hooks is None or nvtx is not None:
         _configure(nvtx)
     _install()
     control.until_exit = ranges.plan.writer is not None
+    if said.wrong:
+        _say_once(said.wrong)
     for_rank = output is None and ranks.is_child()
     if output is None:
-        output = ranks.inherited_output()
+        output = ranks.inherited_output() or (DEFAULT_OUTPUT if said.plan else None)
+    if output:
+        _end_triggered()
     free = (
         control.plan is None
         and recorder.observer is None
         and (control.session is None or control.background())
     )
-    if output and free and not ranks.imports_script():
-        record_run(output, bound(max_events))
+    if said.nothing:
+        control.recorded = True
+    elif output and free and not ranks.imports_script():
+        control.from_environment = said.plan is not None
+        record_run(output, bound(max_events), said.plan)
         if control.session is not None:
-            control.session.for_rank = for_rank
+            control.session.for_rank, control.session.unless_empty = for_rank, control.automatic
     control.resume()
 
 
@@ -188,6 +215,23 @@ def _install() -> None:
             os.register_at_fork(after_in_child=_forget)
         guarded(hooks.install, control.hooks, control)
         guarded(ranks.install, control.hooks)
+    if control.trigger is None and not ranks.is_helper():
+        guarded(_arm)
+
+
+def _arm() -> None:
+    from pyprof.capture import demand
+
+    control.trigger = demand.arm()
+    if control.trigger is not None:
+        control.on_script_step.append(control.trigger.script)
+
+
+def _disarm(forked: bool = False) -> None:
+    trigger, control.trigger = control.trigger, None
+    control.on_script_step.clear()
+    if trigger is not None:
+        trigger.forget(forked)
 
 
 @contained
@@ -298,14 +342,22 @@ def _finish() -> str | None:
     try:
         if control.plan is not None and not control.plan.reached:
             control.recorded = True
+            if session.unless_empty and ranks.rank() is None and ranks.files(session.path):
+                return None  # it has started the ranks that wrote these
             print(f"pyprof: nothing was recorded: {control.plan.missed()}.", file=sys.stderr)
-        elif session.for_rank and ranks.rank() is None:  # a helper: the file is that of its parent
-            session.discard()
+        elif (session.for_rank and not ranks.is_rank()) or _unwanted(session):
+            session.discard()  # a helper: the file is that of its parent; or a launcher
         else:
             return _write(session)
     finally:
         session.forget()
     return None
+
+
+def _unwanted(session: Session) -> bool:
+    if session.unless_empty:
+        session.close()
+    return session.unless_empty and session.empty
 
 
 def leave_out_empty() -> bool:
@@ -365,14 +417,16 @@ def _file_name(session: Session, output: str) -> str:
 
 def shutdown() -> None:
     """Stop recording and put everything back as it was before `init`."""
+    _end_triggered()
     finish(last=True)
-    for undo in (terminate.remove, unwrap_all, ranges.plan.reset, ranks.forget):
+    for undo in (_disarm, terminate.remove, unwrap_all, ranges.plan.reset, ranks.forget):
         guarded(undo)
     kineto = sys.modules.get("pyprof.capture.collectors.kineto")
     if kineto is not None:
         guarded(kineto.stranded.end)
     control.more, control.output, control.max_events = {}, DEFAULT_OUTPUT, DEFAULT_MAX_EVENTS
     control.plan, control.passed_over = None, False
+    control.automatic = control.from_environment = False
     control.said.clear()
     if control.hooks is not None:
         guarded(control.hooks.undo)
@@ -415,8 +469,23 @@ def stop() -> str:
 @contained
 def step() -> None:
     """Mark the end of a step of the training loop. Without a recording it does nothing."""
-    if control.session is not None and os.getpid() == control.pid:
-        control.session.step()
+    session, trigger = control.session, control.trigger
+    if session is not None and os.getpid() == control.pid and not (trigger and trigger.owns(session)):
+        session.step()
+    tell_script_step()
+
+
+def tell_script_step() -> None:
+    """The script has marked the end of a step, whether or not anything is recorded."""
+    if os.getpid() == control.pid:
+        for follow in tuple(control.on_script_step):
+            follow()
+
+
+def _end_triggered() -> None:
+    """What `pyprof trigger` asked for ends here, and its file is written."""
+    if control.trigger is not None:
+        control.trigger.finish()
 
 
 @contained
@@ -434,8 +503,10 @@ def passed_over() -> bool:
         return True
     if control.plan is not None and not control.passed_over:
         control.passed_over = True
-        print("pyprof: the command line says what is recorded, the script's own windows are passed over.",
-              file=sys.stderr)  # fmt: skip
+        who = "the environment" if control.from_environment else "the command line"
+        print(
+            f"pyprof: {who} says what is recorded, the script's own windows are passed over.", file=sys.stderr
+        )
     return control.plan is not None
 
 
@@ -444,6 +515,7 @@ def choose_window() -> None:
 
     Windows of torch.cuda.profiler that are closed have a file of their own, which is written now.
     """
+    _end_triggered()
     if (
         control.whole_run
         and control.session is not None
@@ -471,6 +543,7 @@ def _at_exit() -> None:
         or ranks.is_child()
         or any(name in os.environ for name in ranges.TOOLS)
     )
+    _end_triggered()
     if control.session is not None:
         finish(last=True)
     elif not silent:
@@ -486,6 +559,8 @@ def _forget() -> None:
     control.session = control.ranges = None
     control.until_exit = False
     annotate.on_optimizer_step.clear()
+    annotate.on_loader_next.clear()
+    guarded(_disarm, forked=True)
     control.plan = None
     control.pid, control.recorded = os.getpid(), True
 

@@ -639,7 +639,7 @@ def test_a_window_waits_for_its_kernels_but_not_for_ever(monkeypatch: pytest.Mon
     monkeypatch.setattr(torch.cuda, "synchronize", fails)
     gpus.finish_kernels()
 
-    never = threading.Event()
+    never, before = threading.Event(), threading.enumerate()
     monkeypatch.setattr(gpus, "LONGEST_S", 0.01)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda number: never.wait())
     waits = threading.Thread(target=gpus.finish_kernels, daemon=True)
@@ -647,6 +647,9 @@ def test_a_window_waits_for_its_kernels_but_not_for_ever(monkeypatch: pytest.Mon
     waits.join(60)
     assert not waits.is_alive()
     never.set()
+    for thread in threading.enumerate():  # one that goes on would meet what later tests put in
+        if thread not in before:
+            thread.join(60)
 
     def error() -> bool:
         raise RuntimeError("an illegal memory access was encountered")

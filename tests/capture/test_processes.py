@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ import pyprof
 from pyprof.capture import ranks
 from pyprof.info import summary
 from pyprof.parse import formats
-from tests.forks import Forks
+from tests.forks import ROOT, Forks
 
 from .conftest import Recorded
 
@@ -231,6 +232,35 @@ def test_ranks_that_the_script_starts_are_recorded(
         tids = {call.tid for call in recorded.calls}
         assert {op.tid for op in recorded.ops if op.name == "aten::tanh"} == tids
         assert recorded.table("PYPROF_META")["distributed.rank"] == str(number)
+
+
+def test_the_rank_that_the_environment_had_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "7")
+    look = (
+        "import os; os.environ['RANK'] = '8'; from pyprof.capture import ranks; print(ranks._launched_as())"
+    )
+    run = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stdout == "7\n"
+
+
+def test_a_helper_of_a_launched_rank_is_none(forks: Forks, tmp_path: Path) -> None:
+    """It has the rank's variables. One that is told another number is a rank."""
+    source = """\
+import multiprocessing, os, torch, pyprof
+def work(number):
+    if number: os.environ["RANK"] = number
+    pyprof.init()
+    torch.tanh(torch.ones(2))
+for number in (None, "2"):
+    child = multiprocessing.get_context("fork").Process(target=work, args=(number,))
+    child.start()
+    child.join()
+"""
+    variables = dict(RANK="1", WORLD_SIZE="4", PYPROF_OUTPUT="net.sqlite")
+    prelude = "from pyprof.capture import ranks; ranks._launched_as = lambda: '1'"
+    code, program = forks.run(tmp_path, source, prelude=prelude, **variables)
+    assert code == 0, program.stderr
+    assert sorted(set(os.listdir(tmp_path)) - {"net.py"}) == ["net.rank2.sqlite"]
 
 
 def test_pyprof_run_records_the_ranks_of_its_script(forks: Forks, tmp_path: Path) -> None:

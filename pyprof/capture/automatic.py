@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process in which nobody calls `init`: `pyprof.autostart` does, once torch is imported."""
+
+from __future__ import annotations
+
+import multiprocessing.util
+
+from pyprof.capture import ranks, window
+from pyprof.capture.faults import guarded
+from pyprof.capture.window import Control, control
+
+
+def begin() -> None:
+    """Do what the environment says, in this process and in ranks that multiprocessing starts from it.
+
+    A child of multiprocessing comes here while it imports the script again, or is forked. It is a process of its own
+    from the moment at which multiprocessing has told it what it is.
+    """
+    control.automatic = control.recorded = True
+    multiprocessing.util.register_after_fork(control, _begin_in_child)
+    if ranks.imports_script():
+        ranks.when_imported(lambda: _begin_in_child(control))
+    else:
+        window.init()
+
+
+def _begin_in_child(_: Control) -> None:
+    if not ranks.is_helper():
+        guarded(window.init)

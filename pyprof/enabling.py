@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pyprof enable` and `pyprof disable`: a file in site-packages that lets the environment start recordings.
+
+Python runs the lines of `*.pth` files in site-packages at its start. Ours looks at three variables, and imports
+`pyprof.autostart` if one of them is set; what goes wrong in it is passed over, also when PyProf is gone. Its name comes
+late in the alphabet: after the file that puts an editable install of PyProf on the path.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Sequence
+from contextlib import suppress
+
+from pyprof import place
+from pyprof.arguments import Parser
+from pyprof.autostart import VARIABLES
+from pyprof.errors import CaptureError, PyProfError
+
+NAME = "zz_pyprof.pth"
+_MARK = "# Written by `pyprof enable`, removed by `pyprof disable`.\n"
+_ASKED = " or ".join(f"os.environ.get('{name}')" for name in VARIABLES)
+_TRY = "try:\\n import pyprof.autostart as autostart\\n autostart.install()\\nexcept Exception:\\n pass"
+LINE = f'{_MARK}import os; exec("{_TRY}") if {_ASKED} else None\n'
+_LOOK = "import sys; sys.exit('pyprof.autostart' not in sys.modules)"
+
+
+def _path() -> str:
+    return os.path.join(sysconfig.get_path("purelib"), NAME)
+
+
+def enable(argv: Sequence[str]) -> int:
+    """Run the command; returns the exit code."""
+    Parser(
+        prog="pyprof enable",
+        description="Let every Python program of this environment be recorded that imports torch and is started with "
+        "PYPROF_OUTPUT or PYPROF_STEPS set. Example: pyprof enable; PYPROF_STEPS=10:15 torchrun train.py",
+    ).parse_args(argv)
+    path = _path()
+    try:
+        _ours(path)
+        with place.named(path) as name, open(name, "w", encoding="utf-8") as file:
+            file.write(LINE)
+            os.chmod(name, 0o644)  # other users of the environment start Python too
+    except PyProfError as error:
+        return _fail("enable", str(error))
+    except OSError as error:
+        return _fail(
+            "enable", f"{path} cannot be written ({error.strerror or error}). Use an environment of yours."
+        )
+    print(
+        f"{path}: written. Programs of this environment that import torch are recorded where the environment says so:"
+    )
+    print(
+        "PYPROF_OUTPUT=net.sqlite  the whole run     PYPROF_STEPS=10:15  these steps     PYPROF_TRIGGER=1  when asked"
+    )
+    if not _found():
+        print(
+            "pyprof enable: Python does not find PyProf there by itself: keep PYTHONPATH as it is, or install PyProf.",
+            file=sys.stderr,
+        )
+    return 0
+
+
+def disable(argv: Sequence[str]) -> int:
+    """Run the command; returns the exit code."""
+    Parser(prog="pyprof disable", description="Undo pyprof enable.").parse_args(argv)
+    path = _path()
+    try:
+        if not _ours(path):
+            print(f"{path}: is not there, nothing to undo.")
+            return 0
+        os.unlink(path)
+    except PyProfError as error:
+        return _fail("disable", str(error))
+    except OSError as error:
+        return _fail("disable", f"{path} cannot be removed ({error.strerror or error}).")
+    print(f"{path}: removed.")
+    return 0
+
+
+def _ours(path: str) -> bool:
+    """Whether the file is there. Raises CaptureError for one that `enable` did not write."""
+    with suppress(FileNotFoundError), open(path, encoding="utf-8", errors="replace") as file:
+        if not file.read().startswith(_MARK):
+            raise CaptureError(f"{path} is not of pyprof enable: move it away.")
+        return True
+    return False
+
+
+def _found() -> bool:
+    """Whether a Python that is started elsewhere, without PYTHONPATH, finds PyProf."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    with suppress(OSError):
+        command = [sys.executable, "-c", _LOOK]
+        return not subprocess.run(
+            command, env={**environment, "PYPROF_TRIGGER": "1"}, cwd="/", check=False
+        ).returncode
+    return False
+
+
+def _fail(command: str, sentence: str) -> int:
+    print(f"pyprof {command}: {sentence}", file=sys.stderr)
+    return 1

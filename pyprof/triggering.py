@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pyprof trigger PID`: have a running program record its next steps (`mailbox.py`, `capture/demand.py`).
+
+The program must have called `pyprof.init()`, or have been started with PYPROF_TRIGGER after `pyprof enable`. From
+Python 3.14 on it can be set up from outside (`sys.remote_exec`), if this command runs in the same version.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from typing import Any
+
+from pyprof import mailbox
+from pyprof.arguments import Parser
+from pyprof.errors import CaptureError
+from pyprof.mailbox import ASKED, DONE, IDLE, RECORDING, REFUSED, Mailbox
+
+_LOOK = 0.05  # seconds between two looks at the answer
+_REMIND = 10.0  # seconds without a step, after which a line says what is waited for
+_SET_UP = 10.0  # seconds in which a program that runs Python code comes to what sys.remote_exec gave it
+_REMOTE = """
+import sys
+if "torch" in sys.modules:
+    sys.path.append({root!r})
+    try:
+        import pyprof
+        pyprof.init()
+    except Exception as error:
+        print("pyprof: could not be set up (%s)." % error, file=sys.stderr)
+    finally:
+        sys.path.remove({root!r})
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns the exit code."""
+    parser = Parser(
+        prog="pyprof trigger",
+        description="Record the next steps of running programs that called pyprof.init(), or were started with "
+        "PYPROF_TRIGGER after pyprof enable. Prints the files' names. Example: pyprof trigger 4711 --steps 5",
+    )
+    parser.add_argument(
+        "pid", metavar="PID", nargs="+", type=_number, help="process, of several ranks each one"
+    )
+    parser.add_argument(
+        "--steps", metavar="N", type=_number, default=5, help="steps to record; default: %(default)s"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", default="net.sqlite",
+        help="output file, of a rank with its number; an older one of that name is kept; default: %(default)s",
+    )  # fmt: skip
+    given = parser.parse_args(argv)
+    failed = False
+    with ExitStack() as boxes:
+        asked: dict[int, Mailbox] = {}
+        for pid in dict.fromkeys(given.pid):
+            try:
+                asked[pid] = _ask(pid, given.steps, os.path.abspath(given.output))
+                boxes.callback(asked[pid].close)
+            except CaptureError as error:
+                failed = _say(str(error))
+        try:
+            return int(_wait(asked) or failed)
+        except KeyboardInterrupt:
+            for box in asked.values():
+                if box.state == ASKED:
+                    box.put(IDLE)
+            return 130
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 1 << 31):
+        raise argparse.ArgumentTypeError(f"invalid number {text!r}: expected 1 or more")
+    return int(text)
+
+
+def _say(sentence: str) -> bool:
+    print(f"pyprof trigger: {sentence}", file=sys.stderr)
+    return True
+
+
+def _ask(pid: int, steps: int, output: str) -> Mailbox:
+    """Put a request into the mailbox of a process. Raises CaptureError."""
+    import fcntl
+
+    box = mailbox.of(pid) or _set_up(pid)
+    if box is None:
+        raise CaptureError(
+            f"process {pid} cannot be asked: it has not called pyprof.init(), nor imported torch with PYPROF_TRIGGER=1 "
+            "set after pyprof enable."
+        )
+    try:
+        fcntl.flock(box.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if box.state == RECORDING:
+            raise BlockingIOError
+    except BlockingIOError:
+        box.close()
+        raise CaptureError(
+            f"process {pid} has been asked by another pyprof trigger: wait for that one."
+        ) from None
+    box.put(ASKED, steps=steps, output=output)
+    return box
+
+
+def _wait(asked: dict[int, Mailbox]) -> bool:
+    """Until each has answered: print the names of files. Returns whether one has none."""
+    failed, began, waiting = False, time.monotonic(), dict(asked)
+    while waiting:
+        for pid, box in list(waiting.items()):
+            there = _is_there(pid)
+            state = box.state
+            if state == DONE:
+                print(box.content()["output"], flush=True)
+            elif state == REFUSED:
+                failed = _say(f"process {pid}: {box.content()['text']}")
+            elif not there:
+                ended = (
+                    "while it recorded: its stderr says what was written"
+                    if state == RECORDING
+                    else "before a step did"
+                )
+                failed = _say(f"process {pid} ended {ended}.")
+            else:
+                continue
+            del waiting[pid]
+        if began and time.monotonic() - began > _REMIND:
+            began = 0.0
+            late = ", ".join(str(pid) for pid, box in waiting.items() if box.state == ASKED)
+            if late:
+                _say(
+                    f"waiting for the end of a step (pyprof.step(), else an optimizer's or loader's) in {late}."
+                )
+        time.sleep(_LOOK if waiting else 0)
+    return failed
+
+
+def _is_there(pid: int) -> bool:
+    with suppress(OSError), open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] not in "ZX"
+    return False
+
+
+def _set_up(pid: int) -> Mailbox | None:
+    """Have a Python of this version call `init`; None where that is not possible. Not tried on a real 3.14 yet."""
+    remote_exec: Any = getattr(sys, "remote_exec", None)
+    if remote_exec is None:
+        return None
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    with tempfile.NamedTemporaryFile("w", suffix=".py", encoding="utf-8") as script:
+        script.write(_REMOTE.format(root=root))
+        script.flush()
+        os.chmod(script.name, 0o644)
+        try:
+            remote_exec(pid, script.name)
+        except (OSError, RuntimeError, ValueError):  # no Python, another version, or not allowed
+            return None
+        end = time.monotonic() + _SET_UP
+        while time.monotonic() < end:
+            box = mailbox.of(pid)
+            if box is not None:
+                return box
+            time.sleep(_LOOK)
+    return None
