@@ -9,6 +9,7 @@ say nothing here."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,14 @@ import pandas as pd
 from pyprof.db.aligned import MUTUAL, collectives, within
 from pyprof.db.frames import steps_of
 from pyprof.db.source import Source
-from pyprof.model import Ints
+from pyprof.model import Bools, Ints
 
 _RANK = ["worker", "device"]
 
 
 def arrivals(source: Source, spans: list[tuple[int, int]]) -> pd.DataFrame:
-    """One row per rank and aligned collective that all its ranks launched in `spans` (ids of events), with the
+    """One row per rank and aligned collective that all its ranks launched in `spans` (ids of events), but those before
+    which the recording of a rank was read, with the
     columns of `collectives` and: `last`: whether it came last; `late`: ns from when the first rank was there until it
     was; `alone`: ns by which it was later than every other rank; `step`: iteration, of the first rank; `place`:
     number of the collective among those of its group in that iteration, missing if the run is not cut into
@@ -32,6 +34,10 @@ def arrivals(source: Source, spans: list[tuple[int, int]]) -> pd.DataFrame:
     inside = pd.Series(within(found, spans), found.index)
     whole = inside.groupby(found["instance"]).transform("all")
     found = found[whole & (found["instance"] >= 0) & found["name"].isin(MUTUAL)].copy()
+    paused = pd.Series(
+        _paused(source, found), found.index
+    )  # a rank that came late because its recording was read
+    found = found[~paused.groupby(found["instance"]).transform("any")].copy()
     dur = found.groupby("instance")["dur"]
     least, longest = dur.transform("min"), dur.transform("max")
     found["last"] = (found["dur"] == least) & (longest > least)
@@ -67,16 +73,30 @@ def computation(source: Source, found: pd.DataFrame) -> Ints:
     """Per row of `arrivals`, ns in which kernels other than collectives ran on its device, from the end of the last
     collective before it on that device (without: from the beginning) to its start."""
     out = np.zeros(len(found), np.int64)
+    for worker, device, here, before in _before(source, found):
+        activity = source.activity(worker)
+        kernels = activity.union(activity.kernel & ~activity.collective & activity.on(device))
+        out[here] = kernels.within(before, found["start"].to_numpy()[here])
+    return out
+
+
+def _paused(source: Source, found: pd.DataFrame) -> Bools:
+    """Whether the rank's recording was read between the last collective before each row and the row's."""
+    out = np.zeros(len(found), bool)
+    for worker, _, here, before in _before(source, found):
+        out[here] = source.activity(worker).paused.within(before, found["start"].to_numpy()[here]) > 0
+    return out
+
+
+def _before(source: Source, found: pd.DataFrame) -> Iterator[tuple[int, int, Ints, Ints]]:
+    """By worker and device: places of its rows, and for each when the last collective before it ended there."""
     everything = collectives(source.store)
     for worker in found["worker"].unique().tolist():
-        activity = source.activity(worker)
+        begun = source.activity(worker).span[0]
         for device in found.loc[found["worker"] == worker, "device"].unique().tolist():
             here = np.flatnonzero(((found["worker"] == worker) & (found["device"] == device)).to_numpy())
             start = found["start"].to_numpy()[here]
             mine = everything[(everything["worker"] == worker) & (everything["device"] == device)]
             end = np.sort((mine["start"] + mine["dur"]).to_numpy())
             place = np.searchsorted(end, start, side="right")
-            before = np.r_[min(activity.span[0], int(start.min())), end][place]
-            kernels = activity.union(activity.kernel & ~activity.collective & activity.on(device))
-            out[here] = kernels.within(before, start)
-    return out
+            yield worker, device, here, np.r_[min(begun, int(start.min())), end][place]

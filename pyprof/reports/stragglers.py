@@ -73,7 +73,8 @@ def stragglers(source: Source, group_by: str) -> pd.DataFrame:
     aligned collectives (see communication) that every rank launched in the aggregated iterations. The last rank of a
     collective is the one with the shortest kernel: the kernels wait for each other on the devices and end together, so
     that the one that began last is shortest, whatever the clocks of different hosts say. Broadcasts, reductions to one
-    rank, and transfers between two are left out: not all ranks wait there. None if one rank was recorded, or nothing
+    rank, and transfers between two are left out: not all ranks wait there. So is a collective before which the
+    recording of a rank was read, which made that rank late. None if one rank was recorded, or nothing
     could be aligned."""
     found = arrivals(_everyone(source), spans(_everyone(source)))
     found["computed"] = computation(source, found)

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 import tarfile
 from collections import defaultdict
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +237,19 @@ def test_who_is_late_where_how_often_and_by_how_much(tmp_path):
     by_rank = table(prof, "stragglers", group_by="rank")
     assert [(r["worker"], r["collectives"], r["times_last"], r["late_ns"]) for r in by_rank] == [
         ("rank2", 4, 2, 900 * US), ("rank0", 4, 1, 50 * US), ("rank1", 4, 1, 50 * US)
+    ]  # fmt: skip
+
+
+def test_a_rank_whose_recording_was_read_before_a_collective_is_not_blamed(tmp_path):
+    """Rank 2 is 400 us late at the first collective of a step, which a pause explains, and 500 in the next step."""
+    path = tmp_path / "run.sqlite"
+    late_run(tmp_path).save(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        worker = "select id from worker where name = 'rank2'"
+        connection.execute(f"insert into pause values (({worker}), {130 * US}, {500 * US}, 1)")
+    by_rank = table(session.load(path), "stragglers", group_by="rank")
+    assert [(r["worker"], r["collectives"], r["times_last"], r["late_ns"]) for r in by_rank] == [
+        ("rank2", 3, 1, 500 * US), ("rank0", 3, 1, 50 * US), ("rank1", 3, 1, 50 * US)
     ]  # fmt: skip
 
 
