@@ -70,7 +70,7 @@ _WITH_VALUE: dict[str, Callable[[str], Any]] = {
     "delay": _seconds,
     "duration": _seconds,
 }
-_ALONE = ("memory", "io", "api_backtrace")
+_ALONE = ("memory", "io", "sync", "api_backtrace")
 
 
 def words(text: str) -> tuple[dict[str, Any], list[str]]:

@@ -31,7 +31,7 @@ from pyprof.capture.private import DisableTorchFunction, is_tracing
 from pyprof.model import Tensor
 
 if TYPE_CHECKING:
-    from pyprof.capture.collectors.operators import Operator
+    from pyprof.capture.collectors.operators import Operator, Operators
 
 # The only variables of the environment that are recorded: what changes speed, memory or numerics.
 SWITCHES = (
@@ -169,7 +169,7 @@ def gather() -> dict[str, str]:
     return out
 
 
-def gather_seen(operators: Iterable[Operator]) -> dict[str, str]:
+def gather_seen(operators: Operators) -> dict[str, str]:
     """Facts that the recorded operators tell; empty if there are none."""
     with suppress(Exception):
         return {name: _text(value) for name, value in _seen_in(operators).items()}
@@ -396,18 +396,14 @@ def _loader(iterator: Any) -> dict[str, Any]:
     }
 
 
-def _seen_in(operators: Iterable[Operator]) -> dict[str, Any]:
+def _seen_in(operators: Operators) -> dict[str, Any]:
     """What the operators say: memory formats of the inputs of convolutions, and regions of torch.compile."""
     found: Counter[str] = Counter()
-    formats: dict[int, str | None] = {}  # by the identity of a call: operators share them
-    for operator in operators:
-        call = operator.call
-        if id(call) not in formats:
-            formats[id(call)] = _counted(operator)
-        name = formats[id(call)]
+    for operator, count in operators.counted():
+        name = _counted(operator)
         if name is not None:
-            found[name] += 1
-    if formats:
+            found[name] += count
+    if len(operators):
         found.setdefault("compile.regions", 0)
     return dict(found)
 

@@ -24,8 +24,12 @@ MOST = 45_000  # operators that torch may hold: 250 MB while they are read
 _EARLY = 30_000  # at which the thread asks for a reading
 _PER_CALL = 15.0  # operators of a call, until some were read
 _BYTES = 500  # that torch allocates per operator: 500.2 with torch 2.13 for `torch.add`
-_FASTEST_NS = 500  # CPU time of one operator that is recorded
-_SHORTEST, _LONGEST = 0.005, 0.02  # seconds between two looks
+_FASTEST_NS, _SLOWEST_NS = (
+    500,
+    5000,
+)  # CPU time of an operator that is recorded, of those that come by the thousand
+_STEADY = 4  # looks in a row at which as much had come as such operators bring
+_SHORTEST, _LONGEST = 0.003, 0.02  # seconds between two looks
 
 
 class Pace:
@@ -70,6 +74,7 @@ class Watcher:
         self._ended = threading.Event()
         self._noise = 0.0  # bytes that were not torch's records
         self._start = self._cpu = self._grown = 0  # bytes, ns, bytes since the last reading
+        self._steady, self._trusted = 0, True
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
@@ -91,25 +96,38 @@ class Watcher:
 
     def restart(self, operators: int) -> None:
         """torch's records were read: so many."""
-        allocated = _allocated() or 0
         if operators:
             self._noise = max(self._noise / 2, self._grown - operators * _BYTES)
-        self._start, self._cpu, self._grown = allocated, process_time_ns(), 0
+        self._start, self._cpu, self._grown = _allocated() or 0, process_time_ns(), 0
+        self._steady = 0
+
+    def misled(self) -> None:
+        """Few operators were found though nobody else had read: never read again without being asked to."""
+        self._trusted = False
 
     def full(self) -> bool:
-        """Whether torch may hold more operators than it should."""
-        return self._estimate() > MOST
+        """Whether torch holds more operators than it should, as certain as it can be without asking it.
+
+        A program allocates, too: tensors, now and then. Operators by the thousand come evenly.
+        """
+        return self._trusted and self._steady >= _STEADY and self._estimate() > MOST
 
     def _estimate(self) -> float:
-        self._grown = max(self._grown, (_allocated() or 0) - self._start)
         ran = process_time_ns() - self._cpu
         return min((self._grown - self._noise) / _BYTES, ran / _FASTEST_NS)
 
     def _look(self) -> None:
-        pause = _LONGEST
+        pause, before = _LONGEST, (0, 0)
         while not self._ended.wait(pause):
+            allocated, ran = (_allocated() or 0) - self._start, process_time_ns() - self._cpu
+            self._grown = max(self._grown, allocated)
+            more, spent = allocated - before[0], ran - before[1]
+            before = allocated, ran
+            if spent > _SHORTEST * 1e8:  # else the program was not there: no look at all
+                evenly = spent * _BYTES / _SLOWEST_NS < more < 2 * spent * _BYTES / _FASTEST_NS
+                self._steady = self._steady + 1 if evenly else 0
             estimate = self._estimate()
-            if estimate > MOST:
+            if self.full():
                 guarded(self._read)
             elif estimate > _EARLY:
                 guarded(self._ask)

@@ -33,11 +33,12 @@ from pyprof.capture.extras import Extras
 from pyprof.capture.faults import contained, guarded
 from pyprof.capture.gathered import Gathered
 from pyprof.capture.options import NOTHING, Options
-from pyprof.capture.pace import Pace, Watcher, trim
+from pyprof.capture.pace import MOST, Pace, Watcher, trim
 from pyprof.capture.patch import Patches, Registry
 from pyprof.capture.private import graph_task
 from pyprof.capture.recorder import local, recorder
 from pyprof.capture.signals import held
+from pyprof.capture.uncollected import uncollected
 from pyprof.capture.wrappers import emitting
 from pyprof.capture.writer import write
 from pyprof.errors import CaptureError
@@ -169,7 +170,8 @@ class Session:
                 nvtx.say_lost()
                 facts.clear()
             else:
-                self._keep()
+                with uncollected():
+                    self._keep()
         except Exception as error:
             self._lose(error)
         finally:
@@ -388,6 +390,8 @@ class Session:
                 if self._watcher.full():  # nobody has read meanwhile
                     self._gathered.without_operators(True)  # those of the program, which goes on
                     self._read()
+                    if self._kineto.last < MOST // 4:
+                        self._watcher.misled()
             finally:
                 self._lock.release()
 
@@ -432,7 +436,10 @@ class Session:
         recording = gathered.recording(device, self._extras, self.folder, self.operators_given_up)
         try:
             process_name = " ".join(sys.argv[:1]) or "python"
-            keep.put(self.path, self.output, lambda before: write(self.path, recording, process_name, before))
+            with uncollected():
+                keep.put(
+                    self.path, self.output, lambda before: write(self.path, recording, process_name, before)
+                )
         except CaptureError as error:
             raise CaptureError(f"{self.output}: {error}") from error
         counts = [

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+import numpy as np
+
 import pyprof
 from pyprof import place
 from pyprof.capture import device_tables
@@ -21,6 +23,7 @@ from pyprof.capture.collectors.operators import Operators
 from pyprof.capture.resolve import CallRow, RangeRow
 from pyprof.capture.sources import Source
 from pyprof.marker import encode
+from pyprof.model import Ints
 
 SCHEMA_VERSION = "3.16.1"
 FORMAT_VERSION = "1"
@@ -229,21 +232,26 @@ def _ranges(connection: sqlite3.Connection, recording: Recording, strings: _Stri
 
 
 def _operators(connection: sqlite3.Connection, recording: Recording, strings: _Strings, process: int) -> None:
-    texts: dict[
-        int, int
-    ] = {}  # id of a call (one object per distinct one, kept by the operators) -> its text
+    """A million rows: no Python runs for each, only for each distinct call."""
+    operators, t0 = recording.operators, recording.start
+    distinct, which = operators.distinct()
+    names, texts = np.zeros(len(distinct), np.int64), np.zeros(len(distinct), np.int64)
+    for number in np.unique(which).tolist():
+        call, module = distinct[number]
+        names[number] = strings.code(call.op)
+        texts[number] = strings.code(encode(call, module=module or None))
+    start, end, tid, scope, seq, forward = (operators.rows[:, column] for column in (0, 1, 2, 4, 5, 6))
+    columns = (start - t0, end - t0, process | tid, names[which], scope, texts[which])
+    connection.executemany(
+        "insert into PYPROF_OP values (?, ?, ?, ?, ?, ?, ?, ?)",
+        zip(
+            *(column.tolist() for column in columns),
+            _known(seq),
+            _known(np.where(forward < 0, -1, process | forward)),
+        ),
+    )
 
-    def rows() -> Iterable[tuple[object, ...]]:
-        for operator in recording.operators:
-            text = texts.get(id(operator.call))
-            if text is None:
-                text = texts[id(operator.call)] = strings.code(
-                    encode(operator.call, module=operator.module or None)
-                )
-            forward = None if operator.forward_tid is None else process | operator.forward_tid
-            yield (
-                operator.start - recording.start, operator.end - recording.start, process | operator.tid,
-                strings.code(operator.call.op), operator.scope, text, operator.seq, forward,
-            )  # fmt: skip
 
-    connection.executemany("insert into PYPROF_OP values (?, ?, ?, ?, ?, ?, ?, ?)", rows())
+def _known(numbers: Ints) -> list[int | None]:
+    """Numbers, None where there is none."""
+    return [number if number >= 0 else None for number in numbers.tolist()]

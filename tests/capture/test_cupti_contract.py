@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import pyprof
-from pyprof.capture import session
+from pyprof.capture import pace
 from pyprof.capture.collectors import kineto, kineto_device, kineto_start, layer
 from pyprof.capture.collectors.cupti import library
 from pyprof.capture.collectors.device import KERNEL, LAUNCH
@@ -57,8 +57,8 @@ def test_the_first_window_and_the_second_have_their_kernels(
 def test_a_window_has_its_kernels_from_before_and_after_a_pause(
     libkineto: LibKineto, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "_READ_EVENTS", 20)
-    monkeypatch.setattr(session, "_FIRST_CALLS", 10)
+    monkeypatch.setattr(pace, "_mallinfo", None)
+    monkeypatch.setattr(pace, "MOST", 150)
     path = tmp_path / "net.sqlite"
     with pyprof.profile(str(path), collector="cupti"):
         for number in range(1, 101):
@@ -137,8 +137,8 @@ def test_that_kineto_stopped_to_record_is_told(
     monkeypatch.setattr(layer, "kineto_missing", lambda: "")
     monkeypatch.setattr(kineto_device, "events", lambda result: iter(()))
     monkeypatch.setattr(kineto, "_device_stopped", fake.kineto_stopped)
-    monkeypatch.setattr(session, "_READ_EVENTS", 20)
-    monkeypatch.setattr(session, "_FIRST_CALLS", 10 if when == "pause" else 1000)
+    monkeypatch.setattr(pace, "_mallinfo", None)
+    monkeypatch.setattr(pace, "MOST", 150 if when == "pause" else 15_000)
     LibKineto(fake, monkeypatch, by_activities=True)
     path = tmp_path / "net.sqlite"
     with pyprof.profile(str(path), collector="kineto") as p:

@@ -134,7 +134,7 @@ def test_every_option_of_a_recording_can_be_said() -> None:
     known = {*environment._WITH_VALUE, *environment._ALONE} - {"max_events", "delay", "duration"}
     assert known == set(Given.__annotations__)
     assert not environment.words(
-        "memory io api_backtrace=0 sample=none collector=cupti max_events=1 duration=.5"
+        "memory io sync api_backtrace=0 sample=none collector=cupti max_events=1 duration=.5"
     )[1]
 
 

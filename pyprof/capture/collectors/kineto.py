@@ -10,7 +10,6 @@ Kineto serves one profiler at a time: while the user's own torch.profiler runs, 
 
 from __future__ import annotations
 
-import gc
 import logging
 import marshal
 import threading
@@ -32,6 +31,7 @@ from pyprof.capture.collectors.operators import COLUMNS, Operators
 from pyprof.capture.collectors.unfinished import MARK, Function, cut_ranges, mark, unfinished
 from pyprof.capture.private import lack, look_up, never
 from pyprof.capture.recorder import recorder
+from pyprof.capture.uncollected import uncollected
 from pyprof.marker import EVALUATE
 from pyprof.model import Arg, Call, Ints, Other, Value, tensor
 from pyprof.names import dtype_of
@@ -183,18 +183,15 @@ class Kineto:
         cut = cut_ranges()
         before = len(self)
         result = _disable()
-        collecting = gc.isenabled()
-        gc.disable()  # many small objects come and go, and none is garbage in a cycle
         try:
-            self._read(result, cut)
-            if self.devices:
-                self._read_devices(result)
-            if self._memory is not None:
-                self._memory.read(result)
+            with uncollected():
+                self._read(result, cut)
+                if self.devices:
+                    self._read_devices(result)
+                if self._memory is not None:
+                    self._memory.read(result)
         finally:
             self.last = len(self) - before
-            if collecting:
-                gc.enable()
 
     def _read_devices(self, result: Any) -> None:
         try:

@@ -75,6 +75,18 @@ class Operators:
         out._named = self._named
         return out
 
+    def distinct(self) -> tuple[list[tuple[Call, str]], Ints]:
+        """Calls and modules that differ, and which of them each operator has."""
+        named = self.rows[:, _NAMED]
+        return [
+            *((call, "") for call in self._calls), *self._named
+        ], np.where(named >= 0, len(self._calls) + named, self.rows[:, _CALL])  # fmt: skip
+
+    def counted(self) -> Iterator[tuple[Operator, int]]:
+        """The first operator of each distinct call, and how many there are."""
+        _, first, counts = np.unique(self.distinct()[1], return_index=True, return_counts=True)
+        return zip(map(self.__getitem__, first.tolist()), counts.tolist())
+
     def in_order(self) -> Operators:
         """By start, the longer of equals first."""
         return self.take(np.lexsort((-self.rows[:, _END], self.rows[:, _START])))
