@@ -129,3 +129,50 @@ def test_layers_of_the_user_are_carried_to_the_backward(record: Record) -> None:
         if found.names[name] in ("aten::tanh", "aten::tanh_backward"):
             layers[("fprop", "bprop", "na")[place.direction]].add((place.layer, place.module))
     assert layers["fprop"] == layers["bprop"] == {(("model", "first"), "Block"), (("model",), "Block")}
+
+
+class Maker(nn.Module):
+    """Makes a module each time it runs, and later keeps one that it calls at the same place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.looks = 0
+
+    def named_modules(self, *args: Any, **more: Any) -> Any:
+        self.looks += 1
+        return super().named_modules(*args, **more)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        last = getattr(self, "last", None) or nn.Sequential(nn.Softmax(dim=-1))
+        out: torch.Tensor = last(self.linear(x))
+        return out
+
+
+def test_modules_that_a_model_makes_are_not_looked_for_each_time(record: Record) -> None:
+    model = Maker()
+
+    def body() -> None:
+        x = torch.ones(2, 4)
+        for _ in range(100):
+            x = model(x)
+
+    recorded = record(body)
+    assert modules(recorded, "aten::_softmax")["fprop"] == ["Maker.Sequential.Softmax"] * 100
+    assert model.looks < 30  # the logarithm of the calls, for each of the two modules, and a few
+
+
+def test_a_module_that_is_kept_later_gets_its_path(record: Record) -> None:
+    model = Maker()
+
+    def body() -> None:
+        x = torch.ones(2, 4)
+        for _ in range(3):
+            x = model(x)
+        model.last = nn.Sequential(nn.Softmax(dim=-1))
+        for _ in range(20):
+            x = model(x)
+
+    paths = modules(record(body), "aten::_softmax")["fprop"]
+    assert paths[:3] == ["Maker.Sequential.Softmax"] * 3
+    assert paths[-10:] == ["last.0"] * 10

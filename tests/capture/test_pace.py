@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import pyprof
+from pyprof.capture import pace
 from pyprof.capture.pace import MOST, Pace
 from tests.forks import ROOT, Forks
 
@@ -93,21 +94,70 @@ def test_the_whole_recording_is_without_readings(forks: Forks, tmp_path: Path) -
 
 
 def test_how_many_calls_may_be_recorded_until_the_next_reading() -> None:
-    pace = Pace()
-    pace.begin()
-    assert pace.limit() == MOST / 15
-    pace.read(1000, 5000)
-    assert pace.limit() == MOST / 5
-    assert not pace.due(1000)
-    assert not pace.due(1000 + MOST // 5 // 2 - 1)  # the next step has as many, which is just not too many
-    pace.read(10_000, 0)  # of a reading that found nothing nothing is learnt
-    assert pace.limit() == MOST / 5
-    assert not pace.due(10_000)
-    assert pace.due(10_000 + MOST // 5 // 2 + 1)
-    pace.read(15_000, 5000)
-    assert not pace.due(15_000)
-    pace.wanted = True
-    assert pace.due(15_000)
+    of = Pace()
+    of.begin()
+    assert of.limit() == MOST / 15
+    of.read(1000, 5000)
+    assert of.limit() == MOST / 5
+    assert not of.due(1000)
+    assert not of.due(1000 + MOST // 5 // 2 - 1)  # the next step has as many, which is just not too many
+    of.read(10_000, 0)  # of a reading that found nothing nothing is learnt
+    assert of.limit() == MOST / 5
+    assert not of.due(10_000)
+    assert of.due(10_000 + MOST // 5 // 2 + 1)
+    of.read(15_000, 5000)
+    assert not of.due(15_000)
+    of.wanted = True
+    assert of.due(15_000)
+
+
+MB = 1_000_000
+TICK = 3_000_000  # ns of CPU time between two looks
+# What was allocated and the CPU time at each look; what the watcher does then, in order.
+SEEN: dict[str, tuple[list[tuple[int, int]], list[str]]] = {
+    "operators by the thousand": ([(n * 3 * MB, n * TICK) for n in range(1, 14)], ["ask"] * 2 + ["read"] * 6),
+    "one large tensor": ([(400 * MB, n * TICK) for n in range(1, 12)], ["ask"] * 6),
+    "tensors now and then": ([(n // 3 * 100 * MB, n * TICK) for n in range(1, 12)], ["ask"] * 6),
+    "a program that waits": ([(n * 3 * MB, 0) for n in range(1, 12)], []),
+    "little": ([(n * MB // 100, n * TICK) for n in range(1, 12)], []),
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_what_the_watcher_takes_for_operators(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, expected = SEEN[name]
+    did: list[str] = []
+    now = iter([(0, 0), *looks])
+    here = [next(now)]
+
+    def wait(seconds: float) -> bool:
+        here[0] = next(now, (-1, 0))
+        return here[0][0] < 0
+
+    monkeypatch.setattr(pace, "_allocated", lambda: here[0][0])
+    monkeypatch.setattr(pace, "process_time_ns", lambda: here[0][1])
+    watcher = pace.Watcher(lambda: did.append("ask"), lambda: did.append("read"))
+    monkeypatch.setattr(watcher._ended, "wait", wait)
+    watcher.restart(0)
+    watcher._look()
+    assert did == expected
+    watcher.misled()
+    assert not watcher.full()
+
+
+def test_what_was_no_operator_is_not_taken_for_one_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = iter(range(0, 10**12, 10**10))
+    monkeypatch.setattr(pace, "process_time_ns", lambda: next(ran))
+    watcher = pace.Watcher(lambda: None, lambda: None)
+    watcher.restart(0)
+    watcher._grown = 100 * MB
+    assert watcher._estimate() == 200_000  # 500 bytes each
+    watcher.restart(1000)  # they were 0.5 MB of it
+    watcher._grown = 100 * MB
+    assert watcher._estimate() == 1000
+    watcher.restart(200_000)  # they were all of it: half of what was not is remembered
+    watcher._grown = 100 * MB
+    assert watcher._estimate() == (100 - 99.5 / 2) * MB / 500
 
 
 UNSEEN = {
