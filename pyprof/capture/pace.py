@@ -20,8 +20,8 @@ from time import process_time_ns
 from pyprof.capture import THREAD
 from pyprof.capture.faults import guarded
 
-MOST = 45_000  # operators that torch may hold: 250 MB while they are read
-_EARLY = 30_000  # at which the thread asks for a reading
+MOST = 40_000  # operators that torch may hold: 230 MB while they are read
+_EARLY = 25_000  # at which the thread asks for a reading
 _PER_CALL = 15.0  # operators of a call, until some were read
 _BYTES = 500  # that torch allocates per operator: 500.2 with torch 2.13 for `torch.add`
 _FASTEST_NS, _SLOWEST_NS = (

@@ -29,6 +29,7 @@ SCHEMA_VERSION = "3.16.1"
 FORMAT_VERSION = "1"
 DOMAIN = 1  # of NVTX ranges: PyProf's own; 0 is the user's
 DOMAIN_CREATE, PUSH_POP = 75, 59
+_CHUNK = 1 << 14  # rows of which all numbers are Python's at once
 
 _TABLES = """
 create table META_DATA_EXPORT (name text, value text);
@@ -242,14 +243,13 @@ def _operators(connection: sqlite3.Connection, recording: Recording, strings: _S
         texts[number] = strings.code(encode(call, module=module or None))
     start, end, tid, scope, seq, forward = (operators.rows[:, column] for column in (0, 1, 2, 4, 5, 6))
     columns = (start - t0, end - t0, process | tid, names[which], scope, texts[which])
-    connection.executemany(
-        "insert into PYPROF_OP values (?, ?, ?, ?, ?, ?, ?, ?)",
-        zip(
-            *(column.tolist() for column in columns),
-            _known(seq),
-            _known(np.where(forward < 0, -1, process | forward)),
-        ),
-    )
+    forward = np.where(forward < 0, -1, process | forward)
+    for first in range(0, len(which), _CHUNK):
+        some = slice(first, first + _CHUNK)
+        connection.executemany(
+            "insert into PYPROF_OP values (?, ?, ?, ?, ?, ?, ?, ?)",
+            zip(*(column[some].tolist() for column in columns), _known(seq[some]), _known(forward[some])),
+        )
 
 
 def _known(numbers: Ints) -> list[int | None]:

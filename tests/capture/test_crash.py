@@ -402,7 +402,7 @@ def test_short_memory_is_one_sentence(
 ) -> None:
     monkeypatch.setattr(module, name, _fails)
     monkeypatch.setattr(pace, "_mallinfo", None)
-    monkeypatch.setattr(pace, "MOST", 150 if how == "full" else 45_000)
+    monkeypatch.setattr(pace, "MOST", 150 if how == "full" else 40_000)
     path = str(tmp_path / "net.sqlite")
     if how == "cuda":
         pyprof.init(output=path)
