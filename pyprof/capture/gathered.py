@@ -41,6 +41,7 @@ class Gathered:
         self._windows = self._window_ns = 0
         self._moved_ns = 0  # by which the clock was set while a window was open
         self._opened = self._step_start = self._clock = 0
+        self.full = 0  # when the bound was reached
         self._waiting = 0  # since when no operators are recorded; 0: they are
         self._first_step = 0  # of the window that is open, in steps
 
@@ -77,6 +78,12 @@ class Gathered:
         elif self._waiting:
             self.pauses.append(PauseRow(self._waiting, max(now, self._waiting), 0, NO_OPERATORS))
             self._waiting = 0
+
+    def end_of_operators(self, limit: int | None) -> None:
+        """What was recorded at the bound ends at a time, that of the bound or when it was noticed."""
+        ends = [time for time in (limit, self.full) if time]
+        if ends and min(ends) < self.last:
+            self.pauses.append(PauseRow(min(ends), self.last, 0, NO_OPERATORS))
 
     def forget_steps(self) -> None:
         """What was marked before the last mark was no step: that one began with the window."""

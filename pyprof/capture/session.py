@@ -330,6 +330,7 @@ class Session:
             if self._calls + len(self._kineto) >= self.max_events:
                 self._watcher.stop()
                 self._extras.full()
+                self._gathered.full = time_ns()
                 recorder.active, recorder.keeping, recorder.counting = (
                     recorder.ranges is not None,
                     False,
@@ -425,6 +426,7 @@ class Session:
             raise self._fault
         gathered, device = self._gathered, self._device
         limit = gathered.bound(self.max_events)
+        gathered.end_of_operators(limit)
         if limit is not None:
             device.cut(limit, f"device events after the first {self.max_events} events")
         gathered.drop(device.records.lost)

@@ -83,23 +83,24 @@ def by_key(store: Store, key: str) -> Iterations:
 
 def _without_pauses(store: Store, cut: Iterations) -> Iterations:
     """Take pauses of the recording out of the iterations: one that begins with a pause starts after it, one that ends
-    with a pause stops before it. One with a pause between its operators is a part: what it would have taken is unknown.
-    """
+    with a pause stops before it. One with a pause between its operators is a part, for what it would have taken is
+    unknown, and so is one of which a stretch has no operators."""
     start, end, partial = cut.start.copy(), cut.end.copy(), cut.partial.copy()
-    for worker, begin, stop in store.rows('select worker, start, "end" from pause order by worker, start'):
+    found = store.rows('select worker, start, "end", waited from pause order by worker, start')
+    for worker in dict.fromkeys(row[0] for row in found):
         begun = store.columns(
-            f"select start from op where id >= {worker << 40} and id < {(worker + 1) << 40} order by id"
+            f"select start from op where id >= {worker << 40} and id < {(worker + 1) << 40} order by start"
         )
         ops = begun["start"].values
-        for i in np.flatnonzero((cut.worker == worker) & (start < stop) & (end > begin)).tolist():
-            first, last = np.searchsorted(ops, (start[i], end[i]))
-            before, after = int((ops[first:last] < begin).sum()), int((ops[first:last] >= stop).sum())
-            if not before and stop < end[i]:
-                start[i] = stop
-            elif not after and begin > start[i]:
-                end[i] = begin
-            elif cut.method != "none":
-                partial[i] = 1
+        for _, begin, stop, waited in (row for row in found if row[0] == worker):
+            for i in np.flatnonzero((cut.worker == worker) & (start < stop) & (end > begin)).tolist():
+                first, last, paused, resumed = np.searchsorted(ops, (start[i], end[i], begin, stop)).tolist()
+                if waited and paused <= first and stop < end[i]:
+                    start[i] = stop
+                elif waited and resumed >= last and begin > start[i]:
+                    end[i] = begin
+                elif cut.method != "none":
+                    partial[i] = 1
     return cut._replace(start=start, end=end, partial=partial)
 
 

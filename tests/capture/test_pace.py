@@ -80,6 +80,14 @@ def test_a_step_with_a_reading_is_a_part_and_its_time_is_its_own(forks: Forks, t
     assert figures["Wall Clock Time"] == sum(expected)
 
 
+def test_steps_after_the_bound_are_parts(forks: Forks, tmp_path: Path) -> None:
+    """Of 100 calls each, with five operators: 1500 events are two and a half steps."""
+    program = PROGRAM.format(counts=[100] * 5).replace('"net.sqlite"', '"net.sqlite", max_events=1500')
+    code, done = forks.run(tmp_path, program, prelude=PRELUDE)
+    assert code == 0, done.stderr
+    assert step_time(tmp_path)["partial"].fillna(False).tolist() == [False, False, True, True, True]
+
+
 def test_the_whole_recording_is_without_readings(forks: Forks, tmp_path: Path) -> None:
     code, done = forks.run(
         tmp_path, PROGRAM.format(counts=[1000]).replace("p.step()", "pass"), prelude=PRELUDE
@@ -113,8 +121,8 @@ def test_how_many_calls_may_be_recorded_until_the_next_reading() -> None:
 
 MB = 1_000_000
 TICK = 3_000_000  # ns of CPU time between two looks
-# What was allocated and the CPU time at each look; what the watcher does then, in order. 3 MB are 6000 operators, and so
-# are 3 ms: above 25,000 it asks (fifth look), above 40,000 it reads (seventh).
+# What was allocated and the CPU time at each look; what the watcher does then, in order. 3 MB are 6000 operators, and
+# so are 3 ms: above 25,000 it asks (fifth look), above 40,000 it reads (seventh).
 SEEN: dict[str, tuple[list[tuple[int, int]], list[str]]] = {
     "operators by the thousand": ([(n * 3 * MB, n * TICK) for n in range(1, 14)], ["ask"] * 2 + ["read"] * 7),
     "one large tensor": ([(400 * MB, n * TICK) for n in range(1, 12)], ["ask"] * 7),
