@@ -113,6 +113,20 @@ def test_a_range_that_is_open_over_a_reading_is_whole(forks: Forks, tmp_path: Pa
         assert sum(start <= begin and stop <= end for begin, stop in calls) == 800
 
 
+def test_a_range_around_the_window_is_there(forks: Forks, tmp_path: Path) -> None:
+    program = """
+with record_function("epoch"):
+    with pyprof.profile("net.sqlite"), record_function("inner"): work(5)
+"""
+    code, done = forks.run(tmp_path, "import pyprof; pyprof.init()\n" + WHOLE + program, prelude=PRELUDE)
+    assert code == 0, done.stderr
+    ranges = Recorded(tmp_path / "net.sqlite").query(
+        "select text, end from NVTX_EVENTS where domainId = 0 order by start"
+    )
+    assert [name for name, _ in ranges] == ["epoch", "inner"]
+    assert [end is None for _, end in ranges] == [True, False]  # the first was open when the window closed
+
+
 HERE = threading.get_native_id
 CASES = {
     "an operator, no call since": ([("aten::mm", True, False, False)], 0, True),

@@ -53,15 +53,21 @@ def cut_ranges() -> dict[int, list[Any]]:
     for state in recorder.threads:
         if state.scopes:
             out[state.tid] = list(state.scopes)
-            for index, (name, start, source, layer) in enumerate(state.open):
-                if source == "record_function":
-                    state.open[index] = name, start, CUT, layer
+            _cut(state)
     end_ranges(local.state)
     return out
 
 
+def _cut(state: ThreadState) -> None:
+    """Note that torch's records of the open ranges are not whole."""
+    for index, (name, start, source, layer) in enumerate(state.open):
+        if source == "record_function":
+            state.open[index] = name, start, CUT, layer
+
+
 def end_ranges(state: ThreadState) -> None:
     """End torch's record of the ranges that are open on this thread. To leave them later does nothing."""
+    _cut(state)
     try:
         while state.scopes and _exit is not None and _plain is not None:
             with _plain():  # a mode of the program is not to see it
