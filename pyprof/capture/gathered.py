@@ -73,7 +73,11 @@ class Gathered:
         now = time_ns()
         if waiting:
             if not self._waiting:
-                self.drop({"stretches without operators: torch's profiler could not go on in the middle of a call": 1})
+                self.drop(
+                    {
+                        "stretches without operators: torch's profiler could not go on in the middle of a call": 1
+                    }
+                )
             self._waiting = self._waiting or now
         elif self._waiting:
             self.pauses.append(PauseRow(self._waiting, max(now, self._waiting), 0, NO_OPERATORS))

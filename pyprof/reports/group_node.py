@@ -58,11 +58,16 @@ def group_node(source: Source) -> pd.DataFrame:
         for end, how in _ENDS:
             values = found[name + end].to_numpy(np.int64) if known else None
             out[name + end] = None if values is None else add_up(how, values, at, parent, level)
-        out[f"{name}_avg"] = out[name] / out["calls"] if known else None
+        out[f"{name}_avg"] = _mean(out[name], out["calls"]) if known else None
     if not source.gpu:
         out["using_tc"] = None
     shown = [f"{path}/" if number else "/" for number, path in enumerate(names)]
     return pd.DataFrame({"name": shown, **out, "level": level})
+
+
+def _mean(total: Ints, calls: Ints) -> Any:
+    """Unknown where a damaged database has no calls."""
+    return np.divide(total, calls, out=np.full(len(total), np.nan), where=calls > 0)
 
 
 def tree(paths: list[str], separator: str = "/") -> tuple[list[str], Ints, Ints, Ints]:
