@@ -28,7 +28,7 @@ _FASTEST_NS, _SLOWEST_NS = (
     500,
     5000,
 )  # CPU time of an operator that is recorded, of those that come by the thousand
-_STEADY = 4  # looks in a row at which as much had come as such operators bring
+_STEADY = 4  # looks in a row, after it has asked, at which as much had come as such operators bring
 _SHORTEST, _LONGEST = 0.003, 0.02  # seconds between two looks
 
 
@@ -117,19 +117,20 @@ class Watcher:
         return min((self._grown - self._noise) / _BYTES, ran / _FASTEST_NS)
 
     def _look(self) -> None:
-        pause, before = _LONGEST, (0, 0)
+        pause, before, asked = _LONGEST, (0, 0), False
         while not self._ended.wait(pause):
             allocated, ran = (_allocated() or 0) - self._start, process_time_ns() - self._cpu
             self._grown = max(self._grown, allocated)
             more, spent = allocated - before[0], ran - before[1]
             before = allocated, ran
+            estimate = self._estimate()
             if spent > _SHORTEST * 1e8:  # else the program was not there: no look at all
                 evenly = spent * _BYTES / _SLOWEST_NS < more < 2 * spent * _BYTES / _FASTEST_NS
-                self._steady = self._steady + 1 if evenly else 0
-            estimate = self._estimate()
+                self._steady = self._steady + 1 if evenly and asked else 0
+            asked = estimate > _EARLY
             if self.full():
                 guarded(self._read)
-            elif estimate > _EARLY:
+            elif asked:
                 guarded(self._ask)
             pause = min(max((_EARLY - estimate) * _FASTEST_NS / 1e9, _SHORTEST), _LONGEST)
 
