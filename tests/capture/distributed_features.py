@@ -186,4 +186,5 @@ def main(rank: int, world: int, folder: Path) -> None:
         except AssertionError as error:
             said[name] = f"{type(error).__name__}: {error}" if str(error) else "AssertionError"
     (folder / f"rank{rank}.json").write_text(json.dumps(said))
+    dist.barrier()
     dist.destroy_process_group()

@@ -246,6 +246,7 @@ def rank(number, port):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
     torch.distributed.init_process_group("gloo", rank=number, world_size=2)
     torch.distributed.all_reduce(torch.ones(2))
+    torch.distributed.barrier()
     torch.distributed.destroy_process_group()
 def helper(number, port): torch.tanh(torch.ones(2))
 if __name__ == "__main__":
