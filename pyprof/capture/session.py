@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter, time_ns
+from types import FrameType
 
 from pyprof import place
 from pyprof.capture import (
@@ -379,7 +380,7 @@ class Session:
 
     def _read_here(self) -> None:
         """None came. torch's records are read while the program goes on; what it is in the middle of is cut."""
-        if not kineto.ALL_THREADS or self._kineto.of_another_thread:
+        if not kineto.ALL_THREADS or self._kineto.of_another_thread or _backward_runs():
             return
         until = (
             perf_counter() + _FINISH
@@ -453,6 +454,17 @@ class Session:
         ]
         hint = f". {keep.HINT}" if keep.empty(gathered, device.records) else ""
         print(f"{self.output}: {', '.join(counts)}{hint}", file=sys.stderr)
+
+
+def _backward_runs() -> bool:
+    """Whether a thread is in a backward: what it allocates evenly are gradients as well as records."""
+    for frame in sys._current_frames().values():
+        inner: FrameType | None = frame
+        while inner is not None:
+            if inner.f_code.co_name == "_engine_run_backward":
+                return True
+            inner = inner.f_back
+    return False
 
 
 def _plural(count: int, noun: str) -> str:

@@ -173,7 +173,6 @@ UNSEEN = {
     "calls": "for _ in range(200_000): torch.add(x, 1)",
     "imported": "for _ in range(60_000): add(x, 1)",
     "scripted": "scripted(x, 60_000)",
-    "backward": "z.sum().backward()",
 }
 MEMORY = """
 import sys, torch, pyprof
@@ -184,8 +183,6 @@ def scripted(x, n: int):
     for _ in range(n): x = torch.add(x, 1)
     return x
 scripted(x, 9), scripted(x, 9)
-z = torch.ones(4, requires_grad=True)
-for _ in range(30_000): z = z + 1
 with pyprof.profile("net.sqlite", max_events=100_000):
     {work}
     torch.add(x, 2)
