@@ -127,6 +127,37 @@ with record_function("epoch"):
     assert [end is None for _, end in ranges] == [True, False]  # the first was open when the window closed
 
 
+THREADS = """
+import threading
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        with record_function("inside"): return x * 2
+    @staticmethod
+    def backward(ctx, g): return g * 2
+def train():
+    y = torch.ones(4, requires_grad=True)
+    for _ in range(150):
+        Double.apply(y).sum().backward()
+        pyprof.step()
+with pyprof.profile("net.sqlite"):
+    threads = [threading.Thread(target=train) for _ in range(4)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+"""
+
+
+def test_threads_that_all_read_and_wait_lose_no_recording(forks: Forks, tmp_path: Path) -> None:
+    code, done = forks.run(tmp_path, WHOLE + THREADS, prelude=PRELUDE.replace("1500", "100"))
+    assert code == 0, done.stderr
+    assert "pyprof:" not in done.stderr
+    recorded = Recorded(tmp_path / "net.sqlite")
+    assert {reason.partition(":")[0] for reason in recorded.table("PYPROF_LOST")} <= {
+        "stretches without operators"
+    }
+    assert recorded.query("select count(*) from PYPROF_STEP") == [(600,)]
+
+
 HERE = threading.get_native_id
 CASES = {
     "an operator, no call since": ([("aten::mm", True, False, False)], 0, True),

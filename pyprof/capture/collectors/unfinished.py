@@ -139,7 +139,7 @@ class Unfinished:
             state = next((state for state in recorder.threads if state.tid == tid), None)
             thread.kinds &= ~_left(thread, tid, state)
             if not thread.kinds or not _alive(tid):
-                del self._threads[tid]
+                self._threads.pop(tid, None)  # another thread may have asked, too
         return bool(self._threads)
 
 
