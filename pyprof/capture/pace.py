@@ -24,11 +24,7 @@ MOST = 40_000  # operators that torch may hold: 230 MB while they are read
 _EARLY = 25_000  # at which the thread asks for a reading
 _PER_CALL = 15.0  # operators of a call, until some were read
 _BYTES = 500  # that torch allocates per operator: 500.2 with torch 2.13 for `torch.add`
-_FASTEST_NS, _SLOWEST_NS = (
-    500,
-    5000,
-)  # CPU time of an operator that is recorded, of those that come by the thousand
-_STEADY = 4  # looks in a row, after it has asked, at which as much had come as such operators bring
+_FASTEST_NS = 500  # CPU time of an operator that is recorded
 _SHORTEST, _LONGEST = 0.003, 0.02  # seconds between two looks
 
 
@@ -66,15 +62,17 @@ class Pace:
 
 
 class Watcher:
-    """A thread that looks at what the process has allocated. `ask` is called when much was, `read` when more was and
-    nobody has read; both on that thread."""
+    """A thread that looks at what the process has allocated, and calls `ask` as long as it is much.
 
-    def __init__(self, ask: Callable[[], None], read: Callable[[], None]):
-        self._ask, self._read = ask, read
+    It does not read by itself: while the program runs operators, torch cannot (`collectors/quiet.py`).
+    """
+
+    def __init__(self, ask: Callable[[], None]):
+        self._ask = ask
         self._ended = threading.Event()
+        self._held = False
         self._noise = 0.0  # bytes that were not torch's records
         self._start = self._cpu = self._grown = 0  # bytes, ns, bytes since the last reading
-        self._steady, self._trusted = 0, True
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
@@ -94,43 +92,29 @@ class Watcher:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
+    def hold(self) -> None:
+        """Look no more until `restart`: torch's records are being read, which takes ten times as much memory."""
+        self._held = True
+
     def restart(self, operators: int) -> None:
         """torch's records were read: so many."""
+        self._held = False
         if operators:
             self._noise = max(self._noise / 2, self._grown - operators * _BYTES)
         self._start, self._cpu, self._grown = _allocated() or 0, process_time_ns(), 0
-        self._steady = 0
-
-    def misled(self) -> None:
-        """Few operators were found though nobody else had read: never read again without being asked to."""
-        self._trusted = False
-
-    def full(self) -> bool:
-        """Whether torch holds more operators than it should, as certain as it can be without asking it.
-
-        A program allocates, too: tensors, now and then. Operators by the thousand come evenly.
-        """
-        return self._trusted and self._steady >= _STEADY and self._estimate() > MOST
 
     def _estimate(self) -> float:
         ran = process_time_ns() - self._cpu
         return min((self._grown - self._noise) / _BYTES, ran / _FASTEST_NS)
 
     def _look(self) -> None:
-        pause, before, asked = _LONGEST, (0, 0), False
+        pause = _LONGEST
         while not self._ended.wait(pause):
-            allocated, ran = (_allocated() or 0) - self._start, process_time_ns() - self._cpu
-            self._grown = max(self._grown, allocated)
-            more, spent = allocated - before[0], ran - before[1]
-            before = allocated, ran
+            if self._held:
+                continue
+            self._grown = max(self._grown, (_allocated() or 0) - self._start)
             estimate = self._estimate()
-            if spent > _SHORTEST * 1e8:  # else the program was not there: no look at all
-                evenly = spent * _BYTES / _SLOWEST_NS < more < 2 * spent * _BYTES / _FASTEST_NS
-                self._steady = self._steady + 1 if evenly and asked else 0
-            asked = estimate > _EARLY
-            if self.full():
-                guarded(self._read)
-            elif asked:
+            if estimate > _EARLY:
                 guarded(self._ask)
             pause = min(max((_EARLY - estimate) * _FASTEST_NS / 1e9, _SHORTEST), _LONGEST)
 

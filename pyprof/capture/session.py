@@ -11,8 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from time import perf_counter, time_ns
-from types import FrameType
+from time import time_ns
 
 from pyprof import place
 from pyprof.capture import (
@@ -21,6 +20,7 @@ from pyprof.capture import (
     facts,
     hooks,
     keep,
+    main_thread,
     modules,
     parameters,
     private,
@@ -34,7 +34,7 @@ from pyprof.capture.extras import Extras
 from pyprof.capture.faults import contained, guarded
 from pyprof.capture.gathered import Gathered
 from pyprof.capture.options import NOTHING, Options
-from pyprof.capture.pace import MOST, Pace, Watcher, trim
+from pyprof.capture.pace import Pace, Watcher, trim
 from pyprof.capture.patch import Patches, Registry
 from pyprof.capture.private import graph_task
 from pyprof.capture.recorder import local, recorder
@@ -44,7 +44,6 @@ from pyprof.capture.wrappers import emitting
 from pyprof.capture.writer import write
 from pyprof.errors import CaptureError
 
-_FINISH = 0.002  # seconds, less than another thread waits until it is given the interpreter: sys.getswitchinterval()
 _patches = Patches()
 _emitting_patches = Patches(emitting)
 _current: Session | None = None  # the last one that opened a window
@@ -83,7 +82,7 @@ class Session:
         self._kineto = Kineto(self._extras.memory)
         self._device = Layer(options.collector, self._kineto, options.sync)
         self._pace = Pace()
-        self._watcher = Watcher(self._ask, self._read_here)
+        self._watcher = Watcher(self._ask)
         self._lock = threading.RLock()  # of torch's profiler, which another thread may read
         self._open = False
         self.reading = False  # torch's records, in the middle of a window: not the moment to close it
@@ -146,7 +145,7 @@ class Session:
         self._pace.begin()
         recorder.excess = 0
         self._allow()
-        self._watcher = Watcher(self._ask, self._read_here)
+        self._watcher = Watcher(self._ask)
         recorder.on_full = self._count
         recorder.active = recorder.keeping = True
         recorder.counting = False
@@ -323,11 +322,13 @@ class Session:
         with self._lock:
             if not self._open:  # another thread closed the window meanwhile
                 return
-            read = self._kineto.running
-            self._kineto.stop()
-            if read:
-                self._pace.read(self._calls, self._kineto.last)
-                self._watcher.restart(self._kineto.last)
+            if self._kineto.running:
+                self._watcher.hold()
+                try:
+                    self._kineto.stop()
+                finally:
+                    self._pace.read(self._calls, self._kineto.last)
+                    self._watcher.restart(self._kineto.last)
             if self._calls + len(self._kineto) >= self.max_events:
                 self._watcher.stop()
                 self._extras.full()
@@ -373,29 +374,17 @@ class Session:
                     self._allow()
 
     def _ask(self) -> None:
-        """Much was allocated: read at the next call, module or step, if one comes soon."""
+        """Much was allocated: read at the next call, module or step, or where the main thread is if none comes."""
         if not self.reading:
+            if self._pace.wanted:
+                main_thread.soon(self._read_between)
             self._pace.wanted = True
             recorder.limit = 0
 
-    def _read_here(self) -> None:
-        """None came. torch's records are read while the program goes on; what it is in the middle of is cut."""
-        if not kineto.ALL_THREADS or self._kineto.of_another_thread or _backward_runs():
-            return
-        until = (
-            perf_counter() + _FINISH
-        )  # a thread that is in a short operator ends it, and waits for the interpreter
-        while perf_counter() < until:
-            pass
-        if self._lock.acquire(blocking=False):
-            try:
-                if self._watcher.full():  # nobody has read meanwhile
-                    self._gathered.without_operators(True)  # those of the program, which goes on
-                    self._read()
-                    if self._kineto.last < MOST // 4:
-                        self._watcher.misled()
-            finally:
-                self._lock.release()
+    def _read_between(self) -> None:
+        """Read between two bytecodes of the main thread, unless it is inside a call that is recorded."""
+        if self._open and recorder.keeping and not (self.reading or local.state.busy) and self._pace.wanted:
+            self._count()
 
     @property
     def empty(self) -> bool:
@@ -454,17 +443,6 @@ class Session:
         ]
         hint = f". {keep.HINT}" if keep.empty(gathered, device.records) else ""
         print(f"{self.output}: {', '.join(counts)}{hint}", file=sys.stderr)
-
-
-def _backward_runs() -> bool:
-    """Whether a thread is in a backward: what it allocates evenly are gradients as well as records."""
-    for frame in sys._current_frames().values():
-        inner: FrameType | None = frame
-        while inner is not None:
-            if inner.f_code.co_name == "_engine_run_backward":
-                return True
-            inner = inner.f_back
-    return False
 
 
 def _plural(count: int, noun: str) -> str:

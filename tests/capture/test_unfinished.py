@@ -150,7 +150,7 @@ with pyprof.profile("net.sqlite"):
 def test_threads_that_all_read_and_wait_lose_no_recording(forks: Forks, tmp_path: Path) -> None:
     code, done = forks.run(tmp_path, WHOLE + THREADS, prelude=PRELUDE.replace("1500", "100"))
     assert code == 0, done.stderr
-    assert "pyprof:" not in done.stderr
+    assert not [line for line in done.stderr.splitlines() if "pyprof:" in line or "Exception" in line]
     recorded = Recorded(tmp_path / "net.sqlite")
     assert {reason.partition(":")[0] for reason in recorded.table("PYPROF_LOST")} <= {
         "stretches without operators"

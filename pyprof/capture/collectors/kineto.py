@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyprof.capture.collectors import kineto_device
+from pyprof.capture.collectors import kineto_device, quiet
 from pyprof.capture.collectors.device import Records
 from pyprof.capture.collectors.gpus import finish_kernels
 from pyprof.capture.collectors.kineto_cpu import Reader
@@ -39,6 +39,7 @@ from pyprof.names import dtype_of
 log = logging.getLogger(__name__)
 FUNCTION, BACKWARD_FUNCTION, USER_SCOPE = 0, 1, 7  # at::RecordScope
 _NO_SCOPE = -1
+_SETTLE = 0.5  # seconds that the end of a recording waits for the operators of other threads
 
 
 def _config_takes(option: str) -> bool:
@@ -121,6 +122,8 @@ class Kineto:
             raise Waiting("a function of the last recording is still running")
         if not stranded.end():
             raise RuntimeError("the last window was closed by another thread than opened it")
+        if self._all_threads:
+            quiet.leave()
         try:
             begin(self._config(), self.devices, self.knows_gpus)
         except (AttributeError, TypeError) as error:
@@ -179,10 +182,12 @@ class Kineto:
         if self.devices:
             finish_kernels()
         self._look()
+        before = len(self)
+        if self._all_threads:
+            quiet.settle(_SETTLE)
         mark()
         cut = cut_ranges()
-        before = len(self)
-        result = _disable()
+        result = self._end()
         try:
             with uncollected():
                 self._read(result, cut)
@@ -192,6 +197,12 @@ class Kineto:
                     self._memory.read(result)
         finally:
             self.last = len(self) - before
+
+    def _end(self) -> Any:
+        if not self._all_threads:
+            return _disable()
+        quiet.settle(_SETTLE)
+        return quiet.call(_disable)
 
     def _read_devices(self, result: Any) -> None:
         try:

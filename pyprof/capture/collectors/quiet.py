@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A moment at which no other thread runs an operator, in which torch's profiler can be ended.
+
+torch (2.7 to 2.15) ends a recording of all threads while they go on: what an operator writes then is written into
+records that are being read or were freed, and the process dies of it, sooner on a busy machine. An operator runs
+without the interpreter's lock, but each begins and ends in Python, which needs it. So the lock is held for a while: the
+other threads end their operators and wait.
+
+Source: disableProfiler in torch/csrc/autograd/profiler_kineto.cpp; four threads that train, and a fifth one that starts
+and ends a profile, end in SIGSEGV or SIGABRT after some tens of times, and with the pause did not in 1200.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import operator
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from pyprof.capture.recorder import local, recorder
+
+_R = TypeVar("_R")
+_PAUSE = (
+    1000  # microseconds, less than another thread waits until it asks for the lock: sys.getswitchinterval()
+)
+_LEAVE = 0.01  # seconds in which functions end that began while a recording was being ended
+
+
+def _library() -> ctypes.PyDLL | None:
+    """The C library, to be called with the lock held."""
+    try:
+        library = ctypes.PyDLL(None)
+        library.usleep, library.open, library.read, library.close  # noqa: B018
+    except (AttributeError, OSError):
+        return None
+    return library
+
+
+_libc = _library()
+
+
+def crowded() -> bool:
+    """Whether other threads have run Python."""
+    return len(sys._current_frames()) > 1
+
+
+def settle(seconds: float) -> bool:
+    """Hold the lock until no thread that has called operators computes. Returns whether that was within `seconds`."""
+    until = time.perf_counter() + seconds
+    threads = [state.tid for state in recorder.threads if state is not local.state]
+    while _libc is not None and any(map(_computes, threads)):
+        if time.perf_counter() > until:
+            return False
+        _libc.usleep(_PAUSE)
+    return True
+
+
+def call(function: Callable[[], _R]) -> _R:
+    """Call a builtin function after a pause, without a bytecode between: no other thread is given the lock there."""
+    if _libc is None or not crowded():
+        return function()
+    functions = functools.partial(_libc.usleep, _PAUSE), function
+    return list(map(operator.call, functions))[1]  # type: ignore[arg-type]
+
+
+def leave() -> None:
+    """Let other threads leave what they have begun while a recording was being ended."""
+    if crowded():
+        time.sleep(_LEAVE)
+
+
+def _computes(tid: int) -> bool:
+    """Whether a thread, by the system's number, runs or waits for a processor: its state in proc(5), stat. False where
+    the system does not say, and of a thread that has ended."""
+    if _libc is None:
+        return False
+    file = _libc.open(b"/proc/self/task/%d/stat" % tid, os.O_RDONLY)
+    if file < 0:
+        return False
+    line = ctypes.create_string_buffer(128)
+    _libc.read(file, line, len(line) - 1)
+    _libc.close(file)
+    return line.value.rpartition(b") ")[2][:1] == b"R"

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Torch's profiler is ended while no other thread runs an operator."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+import torch
+
+from pyprof.capture.collectors import quiet
+from pyprof.capture.recorder import ThreadState, recorder
+
+
+@contextmanager
+def thread(work: object) -> Iterator[int]:
+    """Another thread that has called operators; yields its number."""
+    numbers, ended = [], threading.Event()
+
+    def run() -> None:
+        numbers.append(threading.get_native_id())
+        recorder.add(ThreadState())
+        while not ended.is_set():
+            work(ended)  # type: ignore[operator]
+
+    running = threading.Thread(target=run)
+    running.start()
+    try:
+        while not numbers:
+            time.sleep(0.001)
+        yield numbers[0]
+    finally:
+        ended.set()
+        running.join()
+        recorder.clear()
+
+
+def multiply(ended: threading.Event) -> None:
+    torch.mm(torch.ones(700, 700), torch.ones(700, 700))  # longer than a pause
+
+
+def wait(ended: threading.Event) -> None:
+    ended.wait(10)
+
+
+def count(ended: threading.Event) -> None:
+    sum(range(1000))
+
+
+@pytest.mark.parametrize("work", [multiply, wait, count])
+def test_a_thread_ends_its_operator_and_waits(work: object) -> None:
+    with thread(work):
+        assert all(quiet.settle(60) for _ in range(10))
+
+
+def test_a_thread_that_does_not_end_its_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quiet, "_computes", lambda tid: True)
+    with thread(wait):
+        assert not quiet.settle(0.01)
+
+
+def test_whether_a_thread_computes() -> None:
+    with thread(multiply) as number:
+        assert any(quiet._computes(number) or time.sleep(0.001) for _ in range(10_000))
+    assert not quiet._computes(number)  # it has ended
+    with thread(wait) as number:
+        assert any(not quiet._computes(number) or time.sleep(0.001) for _ in range(10_000))
+
+
+def test_what_is_called_after_the_pause() -> None:
+    with thread(count):
+        assert quiet.call(partial(max, 3, 4)) == 4
+        with pytest.raises(ValueError, match="empty"):
+            quiet.call(partial(max, ()))
+    assert quiet.call(partial(max, 3, 4)) == 4
+
+
+def test_a_system_that_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quiet, "_libc", None)
+    with thread(count) as number:
+        assert not quiet._computes(number)
+        assert quiet.settle(60)
+        assert quiet.call(partial(max, 3, 4)) == 4
