@@ -21,6 +21,7 @@ _HOME = {
     "stop": "pyprof.capture.window",
     "step": "pyprof.capture.window",
     "profile": "pyprof.capture.schedule",
+    "flight": "pyprof.capture.flight",
     "annotate": "pyprof.capture.annotate",
     "wrap": "pyprof.capture.patch",
     "available": "pyprof.capture.collectors.layer",

@@ -40,7 +40,8 @@ class Gathered:
         self._recorded_in_steps = [0, 0]
         self._windows = self._window_ns = 0
         self._moved_ns = 0  # by which the clock was set while a window was open
-        self._opened = self._step_start = self._clock = 0
+        self.step_start = 0  # of the step that runs
+        self._opened = self._clock = 0
         self.full = 0  # when the bound was reached
         self._waiting = 0  # since when no operators are recorded; 0: they are
         self._first_step = 0  # of the window that is open, in steps
@@ -50,23 +51,23 @@ class Gathered:
         self._clock = clock.offset_ns()
         now = time_ns()
         self.first = self.first or now
-        self._step_start = self._opened = now
+        self.step_start = self._opened = now
         self._first_step = len(self.steps)
 
     def mark(self, number: int) -> None:
         """A step of the open window ends."""
-        now = max(time_ns(), self._step_start)  # unless the clock was set back
-        self.steps.append(StepRow(number, self._step_start, now, threading.get_native_id()))
-        self._step_start = now
+        now = max(time_ns(), self.step_start)  # unless the clock was set back
+        self.steps.append(StepRow(number, self.step_start, now, threading.get_native_id()))
+        self.step_start = now
 
     def pause(self, start: int, between_steps: bool) -> None:
         """The program waited until now, while torch's records were read. Between steps the pause goes from the end of
         one to the start of the next."""
-        start = self._step_start if between_steps else start
+        start = self.step_start if between_steps else start
         now = max(time_ns(), start)
         self.pauses.append(PauseRow(start, now, threading.get_native_id(), READING))
         if between_steps:
-            self._step_start = now
+            self.step_start = now
 
     def without_operators(self, waiting: bool) -> None:
         """From now on no operators are recorded, or they are again."""

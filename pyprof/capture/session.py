@@ -73,6 +73,8 @@ class Session:
         self.keeps_others = False  # the file takes no name that this run has written
         self.for_rank = False  # nobody named the file here: it is written if this process is a rank
         self.unless_empty = False  # nobody asked this very process to record: it may have nothing to show
+        self.only_calls = False  # torch's profiler stays off
+        self.more_facts: dict[str, str] = {}  # for the file
         self._emit_nvtx = nvtx.Operators() if output is None and operators else None
         self._patches = _patches
         self.on_step: Callable[[Session], None] | None = None
@@ -91,7 +93,7 @@ class Session:
     def _reset(self) -> None:
         self.operators_given_up = False
         self._fault: Exception | None = None  # what was recorded is lost; `write` says so
-        self._gathered = Gathered()
+        self.gathered = Gathered()
         self._extras.clear()
         facts.clear()
 
@@ -119,7 +121,8 @@ class Session:
         if self.output is not None or recorder.ranges is not None:
             guarded(self._patches.install)
             guarded(modules.install, self._registry)
-            guarded(parameters.install)
+            if not self.only_calls:  # they name operators
+                guarded(parameters.install)
         if self.output is None:
             if self._emit_nvtx is not None:
                 guarded(self._emit_nvtx.start)
@@ -127,7 +130,8 @@ class Session:
             recorder.active = recorder.ranges is not None
             return
         stranded.end()
-        if hooks.user_profiler_runs():
+        self.operators_given_up = self.operators_given_up or self.only_calls
+        if hooks.user_profiler_runs() and not self.operators_given_up:
             self._give_up_operators()
         self._device.start(held=self.operators_given_up)
         if not self.operators_given_up:
@@ -141,7 +145,7 @@ class Session:
                 )
         self._device.begin()
         guarded(self._extras.start)
-        self._gathered.begin()
+        self.gathered.begin()
         self._pace.begin()
         recorder.excess = 0
         self._allow()
@@ -181,11 +185,11 @@ class Session:
 
     def _keep(self) -> None:
         self._device.keep()
-        if self._gathered.pauses:
+        if self.gathered.pauses:
             trim()
         # Torch's own record of a record_function range is complete only if torch's profiler was ours to the end.
         scopes = [] if self.operators_given_up else self._kineto.ranges
-        self._gathered.end(self._kineto.operators(), scopes)
+        self.gathered.end(self._kineto.operators(), scopes)
         self._extras.take(recorder)
         if not (kineto.ALL_THREADS or self.operators_given_up):
             calls = sum(len(state.calls) // 6 for state in recorder.threads if state.tid != self._kineto.tid)
@@ -195,7 +199,7 @@ class Session:
                 )
         if recorder.excess:
             recorder.drop(f"calls after the first {self.max_events} events", recorder.excess)
-        self._gathered.drop(recorder.lost)
+        self.gathered.drop(recorder.lost)
 
     @contained
     @held()
@@ -269,13 +273,13 @@ class Session:
     def mark(self) -> None:
         """Note the end of a step."""
         if self._open and self.output is not None:
-            self._gathered.mark(self.next_step)
+            self.gathered.mark(self.next_step)
             guarded(self._device.step)
         self.next_step += 1
 
     def forget_steps(self) -> None:
         """What was marked before the last mark was no step: that one began with the window."""
-        self._gathered.forget_steps()
+        self.gathered.forget_steps()
 
     @contained
     @held()
@@ -316,7 +320,7 @@ class Session:
                 recorder.active, recorder.keeping = recorder.ranges is not None, False
             finally:
                 self.reading = False
-                self._gathered.pause(began, between_steps)
+                self.gathered.pause(began, between_steps)
 
     def _read(self) -> None:
         with self._lock:
@@ -332,7 +336,7 @@ class Session:
             if self._calls + len(self._kineto) >= self.max_events:
                 self._watcher.stop()
                 self._extras.full()
-                self._gathered.full = time_ns()
+                self.gathered.full = time_ns()
                 recorder.active, recorder.keeping, recorder.counting = (
                     recorder.ranges is not None,
                     False,
@@ -361,7 +365,7 @@ class Session:
         end_ranges(local.state)
         with suppress(Waiting):
             self._kineto.start()
-        self._gathered.without_operators(not self._kineto.running)
+        self.gathered.without_operators(not self._kineto.running)
 
     def _go_on(self) -> None:
         """Start torch's profiler again if it can be now."""
@@ -389,7 +393,7 @@ class Session:
     @property
     def empty(self) -> bool:
         """Whether the windows so far recorded no event. False if something went wrong, which `write` says."""
-        gathered = self._gathered
+        gathered = self.gathered
         found = gathered.calls or gathered.operators or gathered.ranges or self._device.records.count(KERNEL)
         return not (found or self._fault)
 
@@ -414,7 +418,7 @@ class Session:
             return
         if self._fault is not None:
             raise self._fault
-        gathered, device = self._gathered, self._device
+        gathered, device = self.gathered, self._device
         limit = gathered.bound(self.max_events)
         gathered.end_of_operators(limit)
         if limit is not None:
@@ -426,6 +430,7 @@ class Session:
             self.output = None
             return
         recording = gathered.recording(device, self._extras, self.folder, self.operators_given_up)
+        recording.meta.update(self.more_facts)
         try:
             process_name = " ".join(sys.argv[:1]) or "python"
             with uncollected():

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from pyprof.capture.demand import Trigger
+    from pyprof.capture.flight import flight
     from pyprof.capture.session import Session
 
 log = logging.getLogger(__name__)
@@ -80,6 +81,7 @@ class Control:
         self.pid = os.getpid()
         self.at_exit = False
         self.trigger: Trigger | None = None  # what `pyprof trigger` asks
+        self.flight: flight | None = None  # keeps the last steps whenever no other window is open
         self.automatic = False  # nobody called `init`: see autostart.py
         self.on_script_step: list[Callable[[], object]] = []  # called when the script marks the end of a step
         self.until_exit = False  # NVTX ranges are written whenever no other window is open
@@ -98,11 +100,15 @@ class Control:
         )  # ranges that no tool reads would only keep our window from torch's profiler
 
     def background(self) -> bool:
-        """Whether the open window is the one of `init`, which gives way to any other."""
+        """Whether the open window is the one of `init`, or a flight record, which give way to any other."""
+        if self.flight is not None and self.session is not None and self.flight.owns(self.session):
+            return True
         return self.until_exit and self.session is not None and self.session is self.ranges
 
     def resume(self) -> None:
-        """Open the window of `init` again, after another one, unless the command line has chosen the window."""
+        """Open what gives way to windows again, after one, unless the command line has chosen the window."""
+        if self.flight is not None and self.plan is None and os.getpid() == self.pid:
+            self.flight.open()
         free = self.until_exit and self.session is None and self.plan is None and recorder.observer is None
         if free and os.getpid() == self.pid:
             self.session = self.ranges = _session(None)
@@ -110,6 +116,8 @@ class Control:
 
     def interrupt(self) -> None:
         """Close the window of `init` for another one."""
+        if self.flight is not None:
+            self.flight.suspend()
         if self.background():
             assert self.session is not None
             self.session.close()
@@ -348,7 +356,7 @@ def _finish() -> str | None:
         elif (session.for_rank and not ranks.is_rank()) or _unwanted(session):
             session.discard()  # a helper: the file is that of its parent; or a launcher
         else:
-            return _write(session)
+            return write(session)
     finally:
         session.forget()
     return None
@@ -376,7 +384,8 @@ def leave_out_empty() -> bool:
     return True
 
 
-def _write(session: Session) -> str | None:
+def write(session: Session) -> str | None:
+    """Close a session and write its file. Returns the file's name; None, and a line on stderr, if that failed."""
     control.recorded = control.recorded or session.output is not None
     try:
         session.close()
@@ -418,6 +427,7 @@ def _file_name(session: Session, output: str) -> str:
 def shutdown() -> None:
     """Stop recording and put everything back as it was before `init`."""
     _end_triggered()
+    _end_flight()
     finish(last=True)
     for undo in (_disarm, terminate.remove, unwrap_all, ranges.plan.reset, ranks.forget):
         guarded(undo)
@@ -469,8 +479,13 @@ def stop() -> str:
 @contained
 def step() -> None:
     """Mark the end of a step of the training loop. Without a recording it does nothing."""
-    session, trigger = control.session, control.trigger
-    if session is not None and os.getpid() == control.pid and not (trigger and trigger.owns(session)):
+    session = control.session
+    owners = (control.trigger, control.flight)  # which mark the steps of theirs
+    if (
+        session is not None
+        and os.getpid() == control.pid
+        and not any(owner is not None and owner.owns(session) for owner in owners)
+    ):
         session.step()
     tell_script_step()
 
@@ -486,6 +501,11 @@ def _end_triggered() -> None:
     """What `pyprof trigger` asked for ends here, and its file is written."""
     if control.trigger is not None:
         control.trigger.finish()
+
+
+def _end_flight() -> None:
+    if control.flight is not None:
+        control.flight.stop()
 
 
 @contained
@@ -544,6 +564,7 @@ def _at_exit() -> None:
         or any(name in os.environ for name in ranges.TOOLS)
     )
     _end_triggered()
+    _end_flight()
     if control.session is not None:
         finish(last=True)
     elif not silent:
@@ -561,6 +582,8 @@ def _forget() -> None:
     annotate.on_optimizer_step.clear()
     annotate.on_loader_next.clear()
     guarded(_disarm, forked=True)
+    if control.flight is not None:
+        control.flight.forked()
     control.plan = None
     control.pid, control.recorded = os.getpid(), True
 

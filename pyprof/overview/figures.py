@@ -72,6 +72,7 @@ class Figures(NamedTuple):
     evaluated: int
     rank: int | None = None
     ranks: int | None = None
+    verdict: tuple[str, ...] = ()  # of a flight record
 
 
 def figures(source: Source) -> Figures:
@@ -93,6 +94,7 @@ def figures(source: Source) -> Figures:
         evaluated=sum(outcome.needs is None for outcome in outcomes),
         rank=rank,
         ranks=ranks,
+        verdict=tuple(run.facts.get("flight.verdict", "").splitlines()),
     )
 
 

@@ -37,6 +37,8 @@ _SPACE = "\xa0"  # where a line must not end
 def lines(found: Figures, width: int, encoding: str = "utf-8", path: str = "FILE") -> list[str]:
     """The overview of the recording `path`, for a terminal of so many columns (60 at least)."""
     width = max(width, NARROW)
+    if found.verdict:
+        return _flight(found, width, encoding, path)
     fixed = [_ledger(found, width), *_next(found, path, width, encoding)]
     step, table = _step(found, width), _table(found, width, encoding)
     table = table[: MOST - 1 - len(fixed) - len(step)]  # a finding has one line at least
@@ -44,6 +46,16 @@ def lines(found: Figures, width: int, encoding: str = "utf-8", path: str = "FILE
     finding = _wrapped(re.sub(r"(?<=\d) ", _SPACE, _finding(found, encoding)), width, room)
     blank = [""] if room - len(finding) >= 2 else []
     return [*step, *blank, *table, *blank, *fixed[:1], *finding, *fixed[1:]]
+
+
+def _flight(found: Figures, width: int, encoding: str, path: str) -> list[str]:
+    """The overview of a flight record: its verdict, whole if there is room, then the other steps."""
+    step, ending = _step(found, width), _next(found, path, width, encoding)
+    verdict = [line for text in found.verdict for line in _wrapped(visible(text, encoding), width, 4)]
+    verdict = verdict[: MOST - 1 - len(step) - len(ending)]
+    room = MOST - 1 - len(step) - len(ending) - len(verdict)
+    table = _table(found, width, encoding)[:room] if room > 1 else []
+    return [*verdict, "", *step, *table, *ending]
 
 
 def _step(found: Figures, width: int) -> list[str]:

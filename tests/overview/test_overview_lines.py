@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from pyprof import session
 from pyprof.overview import lines as text
 from pyprof.overview.figures import Best, Figures, Row, Step, figures
-from pyprof.overview.lines import lines, rounded
+from pyprof.overview.lines import MOST, lines, rounded
 from tests.build import call, examples, recording, write_capture
 from tests.reports.conftest import CPU, small
 
@@ -81,6 +81,7 @@ FIGURES = st.builds(
     ledger=st.tuples(*(st.tuples(st.just(name), SHARE) for name in ("operator", "line", "module", "FLOPs"))),
     best=st.one_of(st.none(), st.builds(Best, st.text(max_size=900), st.one_of(st.none(), st.floats(0, 1e15)), SHARE)),
     evaluated=st.integers(0, 50), rank=st.just(0), ranks=st.one_of(st.none(), st.integers(2, 10**4)),
+    verdict=st.one_of(st.just(()), st.lists(st.text(max_size=300), min_size=1, max_size=12).map(tuple)),
 )  # fmt: skip
 
 
@@ -95,8 +96,8 @@ def test_it_is_at_most_15_lines_that_fit_and_only_appear(found, width, encoding,
         assert not re.search(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069]", line)
         line.encode(encoding)
     head = [line for line in shown if line.startswith(("Operator", "Kernel"))]
-    assert len(head) == 1
-    assert "Module" in head[0]
+    assert found.verdict or len(head) == 1
+    assert found.verdict or "Module" in head[0]
     assert any(line.startswith("Next: pyprof view") for line in shown)
     assert any(line.startswith("Finding") for line in shown)
 
@@ -132,3 +133,20 @@ def test_the_path_can_be_pasted_into_a_shell():
         "This is rank 0 of 4; another one: pyprof report 'my runs/net.rank1.sqlite'",
         "Next: pyprof view 'my runs/net.rank0.sqlite'",
     ]
+
+
+def test_a_flight_record_begins_with_its_verdict():
+    hostile = "\x1b[2J" + "long " * 100
+    verdict = ("A step was slow.", hostile, *(f"Sentence {number}." for number in range(9)))
+    rows = tuple(Row(f"op{number}", 3, 20.0, 1) for number in range(5))
+    found = Figures(False, Step(1e6, 3, 1, (), None), False, rows, (), 3, (), None, 3, verdict=verdict)
+    for width in (60, 120):
+        shown = lines(found, width)
+        assert shown[0] == "A step was slow."
+        assert "\x1b" not in "".join(shown)
+        assert len(shown) <= MOST
+        assert all(len(line) <= width for line in shown)
+        assert shown[-1] == "Next: pyprof view FILE"
+    short = lines(found._replace(verdict=verdict[:1]), 80)
+    assert short[1:3] == ["", "Step 1 ms, median of 3 steps"]
+    assert any("op4" in line for line in short)

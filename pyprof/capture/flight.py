@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pyprof.flight`: the last steps in memory, written when something goes wrong.
+
+Calls, module calls and ranges are recorded as in a window; operators are not, whose end costs ten times what they do
+(docs/measurements.md). What is older than the last steps is dropped at the end of each. A record is a recording whose
+operators are the calls, and whose facts begin with a verdict (`verdict.py`).
+
+A thread looks at the running step now and then. It sees where a slow one is, and writes the record of one that does not
+end: a rank that waits for others never comes to its next line.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import threading
+from collections import Counter, deque
+from statistics import median
+from time import thread_time_ns, time_ns
+from types import FrameType, TracebackType
+from typing import Any
+
+import numpy as np
+
+from pyprof.capture import THREAD, ranks, window
+from pyprof.capture.collectors.operators import COLUMNS, Operators
+from pyprof.capture.faults import contained, guarded
+from pyprof.capture.gathered import Gathered
+from pyprof.capture.options import Options
+from pyprof.capture.recorder import ThreadState, local, recorder
+from pyprof.capture.session import Session
+from pyprof.capture.steps import Marks
+from pyprof.capture.verdict import FEWEST, Evidence, Extra, failure, line_of, time, verdict
+from pyprof.capture.window import control
+from pyprof.errors import CaptureError, UsageError
+from pyprof.marker import CallMarker, decode
+from pyprof.model import Call
+
+_CALLS = 50_000  # of one thread that are kept, however few steps there are
+_DESCRIPTIONS = 50_000  # distinct arguments, after which the tables are begun anew
+_LEAST_NS = (
+    50_000_000  # more than the median, below which no step is called slow: a busy machine takes as much
+)
+_LOOK, _RARE = (0.02, 0.5), 0.01  # seconds between two looks: the bounds; while a step is slow
+_PATIENCE_NS = 1_000_000_000  # in which a step that was asked for a record may end
+_LISTS = ("calls", "modules", "gradients", "ranges")
+
+
+class flight:
+    """Keep the last `steps` steps, and write them to `output` when something goes wrong: an exception that nobody
+    catches, a step that takes `slow` times the median of those before, one that has not ended after `stall` seconds,
+    or the signal named `on_signal`. The file's first lines say what that step did that the others did not.
+
+    It begins at once and ends with `stop`, at the end of a `with`, or with the program. Steps are those of
+    `pyprof.step()`, else of the optimizer or the data loader. After `most` slow steps one is written only if it is
+    twice as slow as they were; one that takes less than 50 ms more than the median never is. Where a window is opened,
+    the flight record gives way and begins anew after it.
+    """
+
+    def __init__(
+        self,
+        steps: int = 20,
+        output: str = "flight.sqlite",
+        slow: float = 3.0,
+        stall: float = 60.0,
+        most: int = 3,
+        on_signal: str | None = "SIGUSR1",
+    ):
+        if steps <= FEWEST:
+            raise UsageError(
+                f"flight(): steps={steps}, more than {FEWEST} were expected: a median is of as many."
+            )
+        if not slow > 1 or not stall > 0:
+            raise UsageError("flight(): slow is a factor above 1, stall a number of seconds above 0.")
+        if on_signal is not None and not (on_signal.startswith("SIG") and hasattr(signal, on_signal)):
+            raise UsageError(
+                f"flight(): on_signal={on_signal!r} is no signal of this system, such as 'SIGUSR1'."
+            )
+        if control.flight is not None:
+            raise CaptureError("a flight record is kept already: end it with its stop() first.")
+        self.steps, self.output, self.slow, self.stall, self.most = steps, output, slow, stall, most
+        self._signal: Any = getattr(signal, on_signal) if on_signal else None
+        self._session: Session | None = None
+        self._lengths: deque[dict[ThreadState, list[int]]] = deque()
+        self._extras: list[Extra] = []
+        self._written = self._window = self._number = 0
+        self._longest = 0.0  # that a step took more than the median, of those that were written as slow
+        self._median = 0.0
+        self._garbage = self._garbage_since = self._computed = 0
+        self._samples: Counter[tuple[str, str]] = Counter()
+        self._asked: tuple[int, str] | None = None  # when, and why a record is to be written
+        self._stalled = -1  # the last step that was written because it did not end
+        self._thread = threading.get_ident()
+        self._lock = threading.RLock()
+        self._ended = threading.Event()
+        self._marks = Marks(self._found)
+        self._before: dict[str, Any] = {}  # handlers of the program
+        self._pid = os.getpid()
+        self._begin()
+
+    @contained
+    def _begin(self) -> None:
+        if window.passed_over() or ranks.is_helper():
+            return
+        window.init_only()
+        control.flight, control.recorded = self, True
+        self.open()
+        self._marks.follow()
+        control.on_script_step.append(self._script)
+        self._before = {"sys": sys.excepthook, "threading": threading.excepthook}
+        sys.excepthook, threading.excepthook = self._raised, self._raised_in_thread
+        gc.callbacks.append(self._collected)
+        if self._signal is not None and threading.current_thread() is threading.main_thread():
+            handler = signal.getsignal(self._signal)
+            if handler in (signal.SIG_DFL, signal.SIG_IGN):
+                self._before["signal"] = handler
+                signal.signal(self._signal, self._signalled)
+            else:
+                print(
+                    f"pyprof: {signal.Signals(self._signal).name} has a handler of the program's own, "
+                    "which stays: it writes no flight record.",
+                    file=sys.stderr,
+                )
+        threading.Thread(target=self._watch, name=THREAD, daemon=True).start()
+
+    def open(self) -> None:
+        """Begin to keep steps, unless a window is open."""
+        if control.session is not None or self._ended.is_set():
+            return
+        options = Options(collector="none")
+        session = window.new_session(self.output, sys.maxsize, self._window, options)
+        session.keeps_others, session.only_calls = True, True
+        control.session = self._session = session
+        session.next_step = self._number
+        session.open()
+        recorder.on_full, recorder.limit = self._full, 6 * _CALLS
+        self._forget_steps()
+
+    def suspend(self) -> None:
+        """Make room for a window. What was kept is dropped."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.discard()
+            session.forget()
+            if control.session is session:
+                control.session = None
+
+    def owns(self, session: Session) -> bool:
+        """Whether a recording is this one."""
+        return session is self._session
+
+    def __enter__(self) -> flight:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception):
+            self._failed(error)
+        self.stop()
+
+    @contained
+    def dump(self, reason: str = "The program asked for it.") -> str | None:
+        """Write a record now. Returns the file's name, None if none could be written."""
+        return self._write(reason)
+
+    @contained
+    def stop(self) -> None:
+        """Keep no more."""
+        if control.flight is not self:
+            return
+        self.suspend()
+        self._leave()
+        control.resume()
+
+    def _leave(self) -> None:
+        control.flight = None
+        self._ended.set()
+        self._marks.leave()
+        if self._script in control.on_script_step:
+            control.on_script_step.remove(self._script)
+        if self._collected in gc.callbacks:
+            gc.callbacks.remove(self._collected)
+        for module, hook in ((sys, self._raised), (threading, self._raised_in_thread)):
+            if module.excepthook == hook:
+                module.excepthook = self._before[module.__name__]  # type: ignore[attr-defined]
+        ours = self._signal is not None and signal.getsignal(self._signal) == self._signalled
+        if ours and threading.current_thread() is threading.main_thread():
+            signal.signal(self._signal, self._before["signal"])
+
+    def forked(self) -> None:
+        """In a forked child: the record is the parent's."""
+        self._session = None
+        guarded(self._leave)
+
+    @contained
+    def _script(self) -> None:
+        """The script has marked the end of a step."""
+        self._found(self._marks.script())
+
+    def _found(self, again: bool) -> None:
+        session = self._session
+        if session is None or control.session is not session or os.getpid() != self._pid:
+            return
+        with self._lock:
+            self._thread = threading.get_ident()
+            self._number += 1
+            session.mark()
+            if again:
+                self._forget_steps()
+                self._number = session.next_step = 0
+                session.gathered.steps.clear()
+                return
+            computed = thread_time_ns()
+            self._extras.append(Extra(self._garbage, computed - self._computed))
+            self._lengths.append(
+                {state: [len(getattr(state, name)) for name in _LISTS] for state in recorder.threads}
+            )
+            gathered = session.gathered
+            if self._asked is not None:
+                self._write(self._asked[1])
+            elif self._is_slow(gathered):
+                self._write("A step was slow.")
+            else:
+                self._drop_old(gathered)
+                lengths = [step.end - step.start for step in gathered.steps]
+                self._median = median(lengths) if len(lengths) >= FEWEST else 0.0
+            self._garbage, self._computed = 0, computed
+            self._samples.clear()
+
+    def _is_slow(self, gathered: Gathered) -> bool:
+        """Whether the last step is to be written because it was slow; counts those."""
+        last = gathered.steps[-1]
+        took = last.end - last.start
+        more = took - self._median
+        if not 0 < self._slow_ns < took or (self._written >= self.most and more < 2 * self._longest):
+            return False
+        self._written, self._longest = self._written + 1, max(self._longest, more)
+        return True
+
+    @property
+    def _slow_ns(self) -> float:
+        """Above which a step is slow; 0: not known yet."""
+        return max(self.slow * self._median, self._median + _LEAST_NS) if self._median else 0.0
+
+    def _drop_old(self, gathered: Gathered) -> None:
+        """Drop what is older than the last steps."""
+        while len(gathered.steps) > self.steps:
+            del gathered.steps[0], self._extras[0]
+            old = self._lengths.popleft()
+            for state, lengths in old.items():
+                for name, length in zip(_LISTS, lengths):
+                    del getattr(state, name)[:length]
+            for kept in self._lengths:
+                for state, lengths in kept.items():
+                    if state in old:
+                        kept[state] = [length - gone for length, gone in zip(lengths, old[state])]
+            gathered.first = gathered.steps[0].start
+        if len(recorder.keys) > _DESCRIPTIONS and not any(state.busy for state in recorder.threads):
+            self.suspend()
+            self.open()
+
+    def _forget_steps(self) -> None:
+        self._lengths.clear()
+        self._extras.clear()
+        self._samples.clear()
+        self._median, self._garbage, self._computed = 0.0, 0, thread_time_ns()
+
+    def _full(self) -> None:
+        """A thread has as many calls as are kept: forget the older half of them, and the steps."""
+        calls = local.state.calls
+        del calls[: len(calls) // 12 * 6]
+        if self._session is not None:
+            self._session.gathered.steps.clear()
+        self._forget_steps()
+
+    def _collected(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._garbage_since = time_ns()
+        elif threading.get_ident() == self._thread:
+            self._garbage += time_ns() - self._garbage_since
+
+    def _signalled(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() == self._pid:
+            place = f" at {_place(frame)[0]}" if frame is not None else ""
+            self._asked = time_ns(), f"{signal.Signals(number).name} came{place}."
+
+    def _raised(
+        self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+    ) -> None:
+        self._failed(error)
+        self._before["sys"](kind, error, traceback)
+
+    def _raised_in_thread(self, args: threading.ExceptHookArgs) -> None:
+        if args.exc_value is not None and args.exc_type is not SystemExit:
+            self._failed(args.exc_value)
+        self._before["threading"](args)
+
+    @contained
+    def _failed(self, error: BaseException) -> None:
+        if os.getpid() == self._pid:
+            self._write(failure(error), running=True)
+
+    def _watch(self) -> None:
+        pause = _LOOK[1]
+        while not self._ended.wait(pause):
+            guarded(self._look)
+            slow = self._slow_ns
+            pause = _RARE if self._samples else min(max(slow / 4e9, _LOOK[0]), _LOOK[1]) if slow else _LOOK[1]
+
+    def _look(self) -> None:
+        session, now = self._session, time_ns()
+        if session is None or control.session is not session:
+            return
+        ran = now - session.gathered.step_start
+        slow = self._slow_ns
+        if slow and ran > slow and self._samples.total() < 1000:
+            frame = sys._current_frames().get(self._thread)
+            if frame is not None:
+                self._samples[_place(frame)] += 1
+        asked = self._asked
+        if asked is not None and now - asked[0] > _PATIENCE_NS:
+            self._write(asked[1], running=True)
+        elif ran > self.stall * 1e9 and self._stalled != self._number:
+            self._stalled = self._number
+            self._write(f"A step has not ended after {time(ran)}.", running=True)
+
+    def _write(self, reason: str, running: bool = False) -> str | None:
+        """Write a record and begin anew; `running`: it is about the step that has not ended."""
+        with self._lock:
+            session = self._session
+            if session is None or control.session is not session:
+                return None
+            self._asked = None
+            if running:
+                self._add_running(session)
+            session.close()
+            gathered = session.gathered
+            _calls_as_operators(gathered)
+            evidence = Evidence(gathered.steps, gathered.calls, self._extras, self._samples, running)
+            sentences = verdict(reason, evidence)
+            session.more_facts = {
+                "flight.verdict": "\n".join(sentences),
+                "flight.steps": str(len(gathered.steps)),
+            }
+            control.session = self._session = None
+            name = window.write(session)
+            session.forget()
+            self._window += 1
+            if name is not None:
+                print("\n".join(f"{name}: {sentence}" for sentence in sentences), file=sys.stderr)
+            self.open()
+            return name
+
+    def _add_running(self, session: Session) -> None:
+        session.gathered.mark(self._number)
+        frame = sys._current_frames().get(self._thread)
+        if frame is not None and threading.get_ident() != self._thread:
+            self._samples[_place(frame)] += 1
+        here = threading.get_ident() == self._thread
+        self._extras.append(Extra(self._garbage, thread_time_ns() - self._computed if here else None))
+
+
+def _place(frame: FrameType) -> tuple[str, str]:
+    """The user's line and the innermost function."""
+    frames, inner, name = [], frame, frame.f_code.co_name
+    at: FrameType | None = inner
+    while at is not None:
+        frames.append(f"{at.f_code.co_filename}:{at.f_lineno}")
+        at = at.f_back
+    return line_of(frames[::-1]) or "an unknown line", name
+
+
+def _calls_as_operators(gathered: Gathered) -> None:
+    """Let the recording's operators be its calls: no torch profiler ran below them."""
+    calls: list[Call] = []
+    numbers: dict[str, int] = {}
+    rows = []
+    for row in gathered.calls:
+        number = numbers.get(row.text)
+        if number is None:
+            marker = decode(row.text)
+            if not isinstance(marker, CallMarker):
+                continue
+            number = numbers[row.text] = len(calls)
+            calls.append(marker.call)
+        rows.append((row.start, row.end, row.tid, number, 0, -1, -1, -1))
+    gathered.operators = Operators(np.array(rows, np.int64).reshape(-1, COLUMNS), calls)
