@@ -7,16 +7,15 @@ the start of the script. A plan opens and closes the window of a session; `done`
 
 from __future__ import annotations
 
-import ctypes
 import math
 import os
 import re
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from pyprof.capture import THREAD
+from pyprof.capture import THREAD, main_thread
 from pyprof.capture.private import graph_task
 from pyprof.capture.recorder import local
 from pyprof.capture.steps import Marks
@@ -185,25 +184,18 @@ class Times:
                     action()
                     finished.set()
 
-        def asked(_: object) -> int:
+        def asked() -> None:
             if not (self._session.reading or _in_operator()) and os.getpid() == self._pid:
                 act()
-            return 0
 
-        request = _Request(asked)
-        _requests.append(request)
         for _ in range(_ATTEMPTS):
-            ctypes.pythonapi.Py_AddPendingCall(request, None)
+            main_thread.soon(asked)
             if finished.wait(_PATIENCE / _ATTEMPTS) or self._ended.is_set():
                 break
         while self._session.reading and not self._ended.is_set():
             time.sleep(_PATIENCE / _ATTEMPTS)
         act()
         return not self._ended.is_set()
-
-
-_Request = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-_requests: list[Any] = []  # the interpreter may come to a request late: it must be there
 
 
 def _in_operator() -> bool:

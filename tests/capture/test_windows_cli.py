@@ -14,8 +14,7 @@ import pytest
 import torch
 
 import pyprof
-from pyprof.capture import pace, session
-from pyprof.capture import plan as plans
+from pyprof.capture import main_thread, pace, session
 from pyprof.capture.collectors import nvtx as ranges
 from pyprof.capture.plan import Plan, Steps, Times, plan
 from pyprof.cli import main
@@ -188,15 +187,20 @@ def test_a_window_is_not_closed_while_torchs_records_are_read(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Closing inside of that left torch's profiler running, and half the operators."""
-    read, asked, reads = session.Session._read, len(plans._requests), []
+    read, soon, reads, asked = session.Session._read, main_thread.soon, [], []
+
+    def asks(function: Callable[[], object]) -> None:
+        asked.append(function)
+        soon(function)
 
     def long_reading(self: session.Session) -> None:
         reads.append(self._open)
         if len(reads) == 1:
-            until(lambda: len(plans._requests) > asked)  # time is up, and Python does what a thread asked for
+            until(lambda: bool(asked))  # time is up, and Python does what a thread asked for
         read(self)
 
     monkeypatch.setattr(session.Session, "_read", long_reading)
+    monkeypatch.setattr(main_thread, "soon", asks)
     monkeypatch.setattr(pace, "_mallinfo", None)
     monkeypatch.setattr(pace, "MOST", 1500)
     source = f"{FOLLOWS}follow(False, {DURING})\n".replace("torch.pow(x, exponent)", "torch.tanh(x)")
