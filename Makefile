@@ -11,7 +11,7 @@ STAMP := .venv/.installed
 # Many processes import the same packages: each would compile them again where the variable is set.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo page test test-long test-all test-3.13 matrix lint format bench clean
+.PHONY: demo page test test-long test-programs test-all test-3.13 matrix lint format bench clean
 
 demo: $(STAMP)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" && set -ex && \
@@ -34,8 +34,15 @@ test: lint
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
 # Long forms: property tests with many more examples, full counts of damaged files, and what is marked `long`.
-test-long: $(STAMP)
+test-long: $(STAMP) test-programs
 	PYPROF_LONG=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "long or counts or hypothesis"
+
+# Models of libraries, in an environment that has them and the CUDA build of torch: 8 GB.
+test-programs: $(STAMP)
+	$(BIN)/python -m uv venv -q --allow-existing --python $(BIN)/python .venv-programs
+	$(BIN)/python -m uv pip install -q --python .venv-programs/bin/python -e . \
+	  -r tests/programs/requirements.txt --override tests/programs/overrides.txt
+	.venv-programs/bin/python -m pytest -q -n $(JOBS) --dist worksteal tests/programs
 
 test-all: test test-long
 
@@ -61,7 +68,7 @@ bench: $(STAMP)
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
 clean:
-	rm -rf .venv .venv313 frontend/node_modules pyprof/viewer/static build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis net.sqlite net.dict net.txt net_dldb.sqlite
+	rm -rf .venv .venv313 .venv-programs frontend/node_modules pyprof/viewer/static build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis net.sqlite net.dict net.txt net_dldb.sqlite
 
 # A torch that PYTHON or .venv can import is used as it is: another build would not fit this machine's driver, and
 # is gigabytes. PYTHON's reaches .venv through a .pth file, which works for a system Python, conda and another venv.
