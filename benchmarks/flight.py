@@ -27,7 +27,6 @@ from capture import shapes_and_stacks, transformer
 
 import pyprof
 
-STEPS = 40  # twice as many as are kept
 AIM = 1.03
 
 
@@ -51,23 +50,25 @@ MODES: dict[str, Callable[[], Any]] = {
 }
 
 
-def measure(mode: str, step: Callable[[], Any]) -> float:
+def measure(mode: str, step: Callable[[], Any], steps: int) -> float:
     """ns of a step; the first ones warm up."""
     gc.collect()
     with MODES[mode]():
         for _ in range(5):
             step()
         begin = process_time_ns()
-        for _ in range(STEPS):
+        for _ in range(steps):
             step()
-        return (process_time_ns() - begin) / STEPS
+        return (process_time_ns() - begin) / steps
 
 
 def main() -> int:
     """Print a line for each model and mode."""
     parser = argparse.ArgumentParser(description="Example: flight.py --rounds 15")
     parser.add_argument("--rounds", type=int, default=15, help="runs of each mode; default: %(default)s")
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--steps", type=int, default=40, help="steps of a run; default: %(default)s")
+    arguments = parser.parse_args()
+    rounds, steps = arguments.rounds, arguments.steps
     torch.set_num_threads(1)
     torch.manual_seed(0)
     for name, step, aim in (
@@ -77,7 +78,7 @@ def main() -> int:
         spent: dict[str, list[float]] = {mode: [] for mode in MODES}
         for _ in range(rounds):
             for mode in MODES:
-                spent[mode].append(measure(mode, step))
+                spent[mode].append(measure(mode, step, steps))
         print(f"{name}: {median(spent['nothing']) / 1e6:.2f} ms per step")
         for mode, times in spent.items():
             if mode != "nothing":

@@ -51,6 +51,13 @@ def test_each_mode_of_capture_is_measured(root: Path) -> None:
 
 
 @pytest.mark.long
+def test_the_flight_recorder_is_measured(root: Path) -> None:
+    printed = run(root, "flight.py", "--rounds", "1", "--steps", "8")
+    for mode in ("flight, 20 steps", "torch.profiler, shapes and stacks"):
+        assert printed.count(mode) == 2
+
+
+@pytest.mark.long
 def test_the_steps_outside_a_window_are_measured(root: Path) -> None:
     printed = run(root, "window.py", "--rounds", "1", "--steps", "40")
     for figure in ("step before the window", "step after the window", "resident memory from after"):

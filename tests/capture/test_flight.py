@@ -265,7 +265,7 @@ def test_wrong_arguments(name: str) -> None:
 
 
 MS = 1_000_000
-LINE, OTHER = "/home/me/train.py:7", "/home/me/train.py:9"
+LINE, OTHER = "/home/user/train.py:7", "/home/user/train.py:9"
 
 
 def call(start: int, ms: int, op: str, place: str = LINE, shape: tuple[int, ...] = (2, 3)) -> CallRow:
