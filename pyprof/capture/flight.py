@@ -68,9 +68,9 @@ class flight:
         most: int = 3,
         on_signal: str | None = "SIGUSR1",
     ):
-        if steps <= FEWEST:
+        if not isinstance(steps, int) or steps <= FEWEST:
             raise UsageError(
-                f"flight(): steps={steps}, more than {FEWEST} were expected: a median is of as many."
+                f"flight(): steps={steps!r}, more than {FEWEST} were expected: a median is of as many."
             )
         if not slow > 1 or not stall > 0:
             raise UsageError("flight(): slow is a factor above 1, stall a number of seconds above 0.")
@@ -107,6 +107,8 @@ class flight:
         window.init_only()
         control.flight, control.recorded = self, True
         self.open()
+        if control.flight is not self:
+            return
         self._marks.follow()
         control.on_script_step.append(self._script)
         self._before = {"sys": sys.excepthook, "threading": threading.excepthook}
@@ -131,6 +133,9 @@ class flight:
             return
         options = Options(collector="none")
         session = window.new_session(self.output, sys.maxsize, self._window, options)
+        if session.output is None:  # a tool records, or no file can be written there: both have been said
+            self._leave()
+            return
         session.keeps_others, session.only_calls = True, True
         control.session = self._session = session
         session.next_step = self._number
@@ -271,10 +276,11 @@ class flight:
     def _full(self) -> None:
         """A thread has as many calls as are kept: forget the older half of them, and the steps."""
         calls = local.state.calls
-        del calls[: len(calls) // 12 * 6]
-        if self._session is not None:
-            self._session.gathered.steps.clear()
-        self._forget_steps()
+        with self._lock:
+            del calls[: len(calls) // 12 * 6]
+            if self._session is not None:
+                self._session.gathered.steps.clear()
+            self._forget_steps()
 
     def _collected(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":

@@ -67,7 +67,7 @@ PLANTED = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_the_verdict_names_the_line(name: str, forks: Forks, tmp_path: Path) -> None:
     statement, code, first = PLANTED[name]
-    program = f"def planted():\n    {statement}\npyprof.flight(steps=20)\ntrain(2000, planted, at=1500)\n"
+    program = f"def planted():\n    {statement}\npyprof.flight(steps=20, most=1000)\ntrain(2000, planted, at=1500)\n"
     said = run(forks, tmp_path, program, code)
     # On a busy machine another step may be slow as well.
     file = next(path for path in tmp_path.glob("flight*.sqlite") if read(path)[1].startswith("Step 1500 "))
@@ -193,6 +193,27 @@ assert state() == before
     assert not run(forks, tmp_path, program)
 
 
+def test_threads_train_beside(forks: Forks, tmp_path: Path) -> None:
+    """Calls of all threads are kept as long as the steps of the first."""
+    program = """
+from pyprof.capture import flight
+flight._CALLS = 2000
+def other():
+    model = torch.nn.Linear(8, 8)
+    for _ in range(500): model(x).sum().backward()
+record = pyprof.flight(slow=1e9)
+threads = [threading.Thread(target=other) for _ in range(3)]
+for thread in threads: thread.start()
+train(300)
+for thread in threads: thread.join()
+train(20)
+record.dump()
+"""
+    assert "pyprof:" not in run(forks, tmp_path, program)
+    numbers = Recorded(tmp_path / "flight.sqlite").query("select number from PYPROF_STEP order by start")
+    assert [number for (number,) in numbers] == list(range(300, 320))
+
+
 def test_exceptions_of_a_thread_and_of_a_with(forks: Forks, tmp_path: Path) -> None:
     program = """
 try:
@@ -230,6 +251,9 @@ def test_a_file_that_cannot_be_written(forks: Forks, tmp_path: Path) -> None:
 record = pyprof.flight(output="folder/flight.sqlite", slow=1e9)
 os.rmdir("folder")
 train(10, record.dump, 9)
+train(10)
+assert record.dump() is None
+assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
 """
     (tmp_path / "folder").mkdir()
     said = run(forks, tmp_path, program)
@@ -250,6 +274,7 @@ train(10, lambda: os.kill(os.getpid(), signal.SIGUSR1), 5)
 
 WRONG = {
     "steps": ({"steps": 2}, "steps=2"),
+    "no number of steps": ({"steps": "a"}, "steps='a'"),
     "slow": ({"slow": 1.0}, "a factor above 1"),
     "not a number": ({"slow": float("nan")}, "a factor above 1"),
     "stall": ({"stall": 0}, "above 0"),
