@@ -8,12 +8,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
 
 from pyprof.capture.collectors import quiet
 from pyprof.capture.recorder import ThreadState, recorder
+from tests.forks import Forks
 from tests.waiting import until
 
 
@@ -86,3 +88,24 @@ def test_a_system_that_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not quiet._computes(number)
         assert quiet.settle(60)
         assert quiet.call(partial(max, 3, 4)) == 4
+
+
+CROWDED = """
+import threading
+from pyprof.capture import THREAD
+from pyprof.capture.collectors import quiet
+ended = threading.Event()
+answers = [quiet.crowded()]
+for name in (THREAD, "theirs"):
+    threading.Thread(target=ended.wait, name=name).start()
+    answers.append(quiet.crowded())
+ours = threading.Thread(target=lambda: answers.append(quiet.crowded()), name=THREAD)
+ours.start(), ours.join(), ended.set()
+print(answers)
+"""
+
+
+def test_threads_of_ours_are_no_crowd(forks: Forks, tmp_path: Path) -> None:
+    code, done = forks.run(tmp_path, CROWDED)
+    assert code == 0, done.stderr
+    assert done.stdout == "[False, False, True, True]\n"

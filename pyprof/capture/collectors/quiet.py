@@ -17,10 +17,12 @@ import functools
 import operator
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from pyprof.capture import THREAD
 from pyprof.capture.recorder import local, recorder
 
 _R = TypeVar("_R")
@@ -44,8 +46,9 @@ _libc = _library()
 
 
 def crowded() -> bool:
-    """Whether other threads have run Python."""
-    return len(sys._current_frames()) > 1
+    """Whether other threads than PyProf's own have run Python."""
+    ours = {thread.ident for thread in threading.enumerate() if thread.name == THREAD}
+    return bool(sys._current_frames().keys() - ours - {threading.get_ident()})
 
 
 def settle(seconds: float) -> bool:
