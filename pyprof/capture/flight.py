@@ -22,21 +22,17 @@ from time import thread_time_ns, time_ns
 from types import FrameType, TracebackType
 from typing import Any
 
-import numpy as np
-
 from pyprof.capture import THREAD, ranks, window
-from pyprof.capture.collectors.operators import COLUMNS, Operators
 from pyprof.capture.faults import contained, guarded
 from pyprof.capture.gathered import Gathered
 from pyprof.capture.options import Options
 from pyprof.capture.recorder import ThreadState, local, recorder
+from pyprof.capture.resolve import calls_as_operators
 from pyprof.capture.session import Session
 from pyprof.capture.steps import Marks
-from pyprof.capture.verdict import FEWEST, Evidence, Extra, failure, line_of, time, verdict
+from pyprof.capture.verdict import FEWEST, Evidence, Extra, failure, place_of, time, verdict
 from pyprof.capture.window import control
 from pyprof.errors import CaptureError, UsageError
-from pyprof.marker import CallMarker, decode
-from pyprof.model import Call
 
 _CALLS = 50_000  # of one thread that are kept, however few steps there are
 _DESCRIPTIONS = 50_000  # distinct arguments, after which the tables are begun anew
@@ -105,6 +101,7 @@ class flight:
         if window.passed_over() or ranks.is_helper():
             return
         window.init_only()
+        control.interrupt()
         control.flight, control.recorded = self, True
         self.open()
         if control.flight is not self:
@@ -288,9 +285,10 @@ class flight:
         elif threading.get_ident() == self._thread:
             self._garbage += time_ns() - self._garbage_since
 
+    @contained
     def _signalled(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() == self._pid:
-            place = f" at {_place(frame)[0]}" if frame is not None else ""
+            place = f" at {place_of(frame)[0]}" if frame is not None else ""
             self._asked = time_ns(), f"{signal.Signals(number).name} came{place}."
 
     def _raised(
@@ -325,7 +323,7 @@ class flight:
         if slow and ran > slow and self._samples.total() < 1000:
             frame = sys._current_frames().get(self._thread)
             if frame is not None:
-                self._samples[_place(frame)] += 1
+                self._samples[place_of(frame)] += 1
         asked = self._asked
         if asked is not None and now - asked[0] > _PATIENCE_NS:
             self._write(asked[1], running=True)
@@ -344,7 +342,7 @@ class flight:
                 self._add_running(session)
             session.close()
             gathered = session.gathered
-            _calls_as_operators(gathered)
+            gathered.operators = calls_as_operators(gathered.calls)
             evidence = Evidence(gathered.steps, gathered.calls, self._extras, self._samples, running)
             sentences = verdict(reason, evidence)
             session.more_facts = {
@@ -364,33 +362,6 @@ class flight:
         session.gathered.mark(self._number)
         frame = sys._current_frames().get(self._thread)
         if frame is not None and threading.get_ident() != self._thread:
-            self._samples[_place(frame)] += 1
+            self._samples[place_of(frame)] += 1
         here = threading.get_ident() == self._thread
         self._extras.append(Extra(self._garbage, thread_time_ns() - self._computed if here else None))
-
-
-def _place(frame: FrameType) -> tuple[str, str]:
-    """The user's line and the innermost function."""
-    frames, inner, name = [], frame, frame.f_code.co_name
-    at: FrameType | None = inner
-    while at is not None:
-        frames.append(f"{at.f_code.co_filename}:{at.f_lineno}")
-        at = at.f_back
-    return line_of(frames[::-1]) or "an unknown line", name
-
-
-def _calls_as_operators(gathered: Gathered) -> None:
-    """Let the recording's operators be its calls: no torch profiler ran below them."""
-    calls: list[Call] = []
-    numbers: dict[str, int] = {}
-    rows = []
-    for row in gathered.calls:
-        number = numbers.get(row.text)
-        if number is None:
-            marker = decode(row.text)
-            if not isinstance(marker, CallMarker):
-                continue
-            number = numbers[row.text] = len(calls)
-            calls.append(marker.call)
-        rows.append((row.start, row.end, row.tid, number, 0, -1, -1, -1))
-    gathered.operators = Operators(np.array(rows, np.int64).reshape(-1, COLUMNS), calls)

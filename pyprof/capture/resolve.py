@@ -13,14 +13,16 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import numpy as np
+
 from pyprof.capture.annotate import LAYER
 from pyprof.capture.collectors.kineto import UserRange, mod_is_autograd
-from pyprof.capture.collectors.operators import Operator, Operators
+from pyprof.capture.collectors.operators import COLUMNS, Operator, Operators
 from pyprof.capture.describe import arguments
 from pyprof.capture.optimizers import NAMES as OPTIMIZER_RANGES
 from pyprof.capture.recorder import CallRecord, RangeRecord, Recorder, ThreadState
 from pyprof.capture.targets import OPERATOR_NAMES
-from pyprof.marker import encode
+from pyprof.marker import CallMarker, decode, encode
 from pyprof.model import Call
 
 _NO_OPERATORS = frozenset({"TorchDynamo Cache Lookup"})  # events of torch that compute nothing
@@ -177,4 +179,21 @@ def _layer_at(ranges: Iterable[RangeRecord], time: int) -> str:
     return ":".join(record.name[len(LAYER) :] for record in sorted(around, key=lambda record: record.start))
 
 
-__all__ = ["CallRow", "RangeRow", "resolve"]
+def calls_as_operators(rows: Iterable[CallRow]) -> Operators:
+    """Calls as the operators of a recording that has none of torch's."""
+    calls: list[Call] = []
+    numbers: dict[str, int] = {}
+    out = []
+    for row in rows:
+        number = numbers.get(row.text)
+        if number is None:
+            marker = decode(row.text)
+            if not isinstance(marker, CallMarker):
+                continue
+            number = numbers[row.text] = len(calls)
+            calls.append(marker.call)
+        out.append((row.start, row.end, row.tid, number, 0, -1, -1, -1))
+    return Operators(np.array(out, np.int64).reshape(-1, COLUMNS), calls)
+
+
+__all__ = ["CallRow", "RangeRow", "calls_as_operators", "resolve"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import NamedTuple
 
 from pyprof.capture.resolve import CallRow
@@ -81,6 +81,16 @@ def line_of(frames: Sequence[str]) -> str | None:
     """
     users = user_frames(tuple(frames))
     return caller(users) or (users[-1] if users else frames[-1] if frames else None)
+
+
+def place_of(frame: FrameType) -> tuple[str, str]:
+    """The user's line that a thread is at, and the innermost function."""
+    frames, function = [], frame.f_code.co_name
+    at: FrameType | None = frame
+    while at is not None:
+        frames.append(f"{at.f_code.co_filename}:{at.f_lineno}")
+        at = at.f_back
+    return line_of(frames[::-1]) or "an unknown line", function
 
 
 def _length(evidence: Evidence) -> Iterable[str]:

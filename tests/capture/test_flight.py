@@ -176,6 +176,22 @@ assert record.dump() is None
     assert numbers == [list(range(30, 40)), list(range(40, 48))]
 
 
+def test_ranges_that_init_asked_for_go_on(forks: Forks, tmp_path: Path) -> None:
+    program = """
+from pyprof.capture.recorder import recorder
+pyprof.init(nvtx="registered")
+assert recorder.ranges is not None
+with pyprof.flight(slow=1e9) as record:
+    train(10)
+    assert recorder.ranges is not None
+    assert record.dump() == "flight.sqlite"
+train(1)
+assert recorder.ranges is not None
+"""
+    run(forks, tmp_path, program)
+    assert Recorded(tmp_path / "flight.sqlite").query("select count(*) from PYPROF_STEP") == [(10,)]
+
+
 def test_nothing_stays_behind(forks: Forks, tmp_path: Path) -> None:
     program = """
 import gc, sys
