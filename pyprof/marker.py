@@ -39,6 +39,7 @@ LAYER = "layer:"
 EVALUATE = "autograd::engine::evaluate_function: "
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 CHECKPOINT_BACKWARD = "CheckpointFunctionBackward"
+WHOLE_BACKWARD = "Backward"  # a whole one, in a recording without the operators inside
 CLOSURE = (
     "Optimizer.closure#"  # our range around the closure that an optimizer's step runs: no part of the step
 )

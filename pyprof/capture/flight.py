@@ -22,16 +22,20 @@ from time import thread_time_ns, time_ns
 from types import FrameType, TracebackType
 from typing import Any
 
+import torch
+
 from pyprof.capture import THREAD, ranks, window
 from pyprof.capture.faults import contained, guarded
 from pyprof.capture.gathered import Gathered
 from pyprof.capture.options import Options
+from pyprof.capture.patch import Registry
 from pyprof.capture.recorder import ThreadState, local, recorder
-from pyprof.capture.resolve import calls_as_operators
+from pyprof.capture.resolve import BACKWARD, calls_as_operators
 from pyprof.capture.session import Session
 from pyprof.capture.steps import Marks
 from pyprof.capture.verdict import FEWEST, Evidence, Extra, failure, place_of, time, verdict
 from pyprof.capture.window import control
+from pyprof.capture.wrappers import recording
 from pyprof.errors import CaptureError, UsageError
 
 _CALLS = 50_000  # of one thread that are kept, however few steps there are
@@ -92,6 +96,7 @@ class flight:
         self._lock = threading.RLock()
         self._ended = threading.Event()
         self._marks = Marks(self._found)
+        self._backwards = Registry()  # a backward is a call, since its operators are not recorded
         self._before: dict[str, Any] = {}  # handlers of the program
         self._pid = os.getpid()
         self._begin()
@@ -137,12 +142,16 @@ class flight:
         control.session = self._session = session
         session.next_step = self._number
         session.open()
+        self._backwards.undo()
+        number = recorder.function(*BACKWARD)
+        self._backwards.replace(torch.autograd, "backward", recording(torch.autograd.backward, number))
         recorder.on_full, recorder.limit = self._full, 6 * _CALLS
         self._forget_steps()
 
     def suspend(self) -> None:
         """Make room for a window. What was kept is dropped."""
         session, self._session = self._session, None
+        self._backwards.undo()
         if session is not None:
             session.discard()
             session.forget()
@@ -195,6 +204,7 @@ class flight:
     def forked(self) -> None:
         """In a forked child: the record is the parent's."""
         self._session = None
+        self._backwards.undo()
         guarded(self._leave)
 
     @contained
@@ -341,6 +351,7 @@ class flight:
             if running:
                 self._add_running(session)
             session.close()
+            self._backwards.undo()
             gathered = session.gathered
             gathered.operators = calls_as_operators(gathered.calls)
             evidence = Evidence(gathered.steps, gathered.calls, self._extras, self._samples, running)

@@ -22,9 +22,10 @@ from pyprof.capture.describe import arguments
 from pyprof.capture.optimizers import NAMES as OPTIMIZER_RANGES
 from pyprof.capture.recorder import CallRecord, RangeRecord, Recorder, ThreadState
 from pyprof.capture.targets import OPERATOR_NAMES
-from pyprof.marker import CallMarker, decode, encode
+from pyprof.marker import WHOLE_BACKWARD, CallMarker, decode, encode
 from pyprof.model import Call
 
+BACKWARD = ("torch.autograd", "backward")  # recorded where operators are not
 _NO_OPERATORS = frozenset({"TorchDynamo Cache Lookup"})  # events of torch that compute nothing
 
 
@@ -191,8 +192,10 @@ def calls_as_operators(rows: Iterable[CallRow]) -> Operators:
             if not isinstance(marker, CallMarker):
                 continue
             number = numbers[row.text] = len(calls)
-            calls.append(marker.call)
-        out.append((row.start, row.end, row.tid, number, 0, -1, -1, -1))
+            backward = (marker.call.mod, marker.call.op) == BACKWARD
+            calls.append(Call("autograd", WHOLE_BACKWARD) if backward else marker.call)
+        scope = int(calls[number].mod == "autograd")  # at::RecordScope: 1 of a backward function, 0 of others
+        out.append((row.start, row.end, row.tid, number, scope, -1, -1, -1))
     return Operators(np.array(out, np.int64).reshape(-1, COLUMNS), calls)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof import intervals
+from pyprof.marker import WHOLE_BACKWARD
 from pyprof.model import FPROP, NO_DIRECTION, Bools, Cost, Ints, Rows, Site
 from pyprof.prof.cost import UNKNOWN, VIEW, default, lookup
 from pyprof.prof.reasons import COMPOSITE, reason_of
@@ -65,7 +66,7 @@ def _of_event(site: Site, sign: Signature) -> Cost:
     """
     if sign.owner is not None and site.direction == NO_DIRECTION:
         return lookup(sign.owner)
-    if sign.event is None:
+    if sign.event is None or sign.event.op == WHOLE_BACKWARD:
         return UNKNOWN
     if sign.event.mod == "autograd" or reason_of(sign.event) == COMPOSITE:
         return VIEW

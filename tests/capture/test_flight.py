@@ -84,6 +84,24 @@ def test_the_verdict_names_the_line(name: str, forks: Forks, tmp_path: Path) -> 
     assert {op.name for op in recorded.ops} >= {"linear", "SGD.step"}
 
 
+def test_a_slow_backward(forks: Forks, tmp_path: Path) -> None:
+    program = """
+def wait(gradient):
+    if number == 30: time.sleep(0.4)
+model.weight.register_hook(wait)
+pyprof.flight(most=1000)
+for number in range(40):
+    loss = model(x).sum()
+    loss.backward()  # planted
+    optimizer.step()
+"""
+    run(forks, tmp_path, program)
+    file = next(path for path in tmp_path.glob("*.sqlite") if read(path)[1].startswith("Step 30 "))
+    assert read(file)[2].startswith(
+        f"torch.autograd.backward at {tmp_path}/net.py:{line(program, '# planted')} took "
+    )
+
+
 def test_a_record_is_a_profile(forks: Forks, tmp_path: Path) -> None:
     run(forks, tmp_path, "record = pyprof.flight(slow=1e9)\ntrain(60, lambda: record.dump('Asked.'))\n")
     profile = pyprof.load(tmp_path / "flight.sqlite")
@@ -91,6 +109,10 @@ def test_a_record_is_a_profile(forks: Forks, tmp_path: Path) -> None:
     linear = profile.kernels[profile.kernels["op"] == "linear"]
     assert len(linear) == 21  # with that of the step in which the record was written
     assert set(linear["flops"]) == {2 * 4 * 8 * 8}  # 4 rows times 8x8; the bias is not counted
+    backward = profile.kernels[profile.kernels["phase"] == "backward"]
+    assert set(backward["op"]) == {"backward"}
+    assert backward["flops"].isna().all()  # of operators that were not recorded
+    assert set(profile.kernels["phase"]) == {"forward", "backward", "optimizer"}
     (first,) = set(read(tmp_path / "flight.sqlite")[:1])
     assert first == "Asked."
 
