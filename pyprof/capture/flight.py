@@ -357,8 +357,10 @@ class flight:
             evidence = Evidence(gathered.steps, gathered.calls, self._extras, self._samples, running)
             sentences = verdict(reason, evidence)
             session.more_facts = {
-                "flight.verdict": "\n".join(sentences),
+                "operators": "none but the calls: this is a flight record",
+                "layers": "sites",
                 "flight.steps": str(len(gathered.steps)),
+                **{f"flight.verdict.{number}": text for number, text in enumerate(sentences)},
             }
             control.session = self._session = None
             name = window.write(session)

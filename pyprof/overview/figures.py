@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import count, takewhile
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -94,7 +95,7 @@ def figures(source: Source) -> Figures:
         evaluated=sum(outcome.needs is None for outcome in outcomes),
         rank=rank,
         ranks=ranks,
-        verdict=tuple(run.facts.get("flight.verdict", "").splitlines()),
+        verdict=_verdict(run),
     )
 
 
@@ -186,6 +187,12 @@ def _best(outcomes: list[Outcome], run: Run) -> Best | None:
             saving = None if finding.saving is None else finding.saving / max(run.steps, 1)
             return Best(finding.problem.removesuffix(NOT_CUT), saving, outcome.share)
     return None
+
+
+def _verdict(run: Run) -> tuple[str, ...]:
+    """The sentences that a flight record begins with."""
+    names = (f"flight.verdict.{number}" for number in count())
+    return tuple(takewhile(bool, (run.facts.get(name, "") for name in names)))
 
 
 def _ranks(run: Run) -> tuple[int | None, int | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from pyprof.capture.writer import StepRow
 from pyprof.errors import PyProfError
 from pyprof.marker import encode
 from pyprof.model import Arg, Call, Tensor
+from pyprof.overview.figures import figures
 from tests.forks import Forks
 
 from .conftest import Recorded
@@ -49,10 +51,11 @@ def line(program: str, text: str) -> int:
 
 
 def read(path: Path) -> list[str]:
-    with sqlite3.connect(path) as connection:
-        ((text,),) = connection.execute("select value from PYPROF_META where name = 'flight.verdict'")
-    connection.close()
-    return str(text).split("\n")
+    with closing(sqlite3.connect(path)) as connection:
+        facts = dict(
+            connection.execute("select name, value from PYPROF_META where name like 'flight.verdict.%'")
+        )
+    return [facts[f"flight.verdict.{number}"] for number in range(len(facts))]
 
 
 PLANTED = {
@@ -113,8 +116,9 @@ def test_a_record_is_a_profile(forks: Forks, tmp_path: Path) -> None:
     assert set(backward["op"]) == {"backward"}
     assert backward["flops"].isna().all()  # of operators that were not recorded
     assert set(profile.kernels["phase"]) == {"forward", "backward", "optimizer"}
-    (first,) = set(read(tmp_path / "flight.sqlite")[:1])
-    assert first == "Asked."
+    sentences = read(tmp_path / "flight.sqlite")
+    assert sentences[0] == "Asked."
+    assert list(figures(profile.source()).verdict) == sentences
 
 
 def test_a_step_that_does_not_end(forks: Forks, tmp_path: Path) -> None:
