@@ -497,12 +497,14 @@ def tell_script_step() -> None:
             follow()
 
 
+@contained
 def _end_triggered() -> None:
     """What `pyprof trigger` asked for ends here, and its file is written."""
     if control.trigger is not None:
         control.trigger.finish()
 
 
+@contained
 def _end_flight() -> None:
     if control.flight is not None:
         control.flight.stop()

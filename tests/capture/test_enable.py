@@ -290,6 +290,8 @@ for (batch,) in data:
     optimizer.step()
 accelerator.end_training()
 """
+# A process of gloo ranks ends like this in 1 of 10 runs on a busy machine, without PyProf as well.
+ABORTED = "terminate called without an active exception"
 LIGHTNING = """\
 import torch, lightning
 class Net(lightning.LightningModule):
@@ -322,11 +324,16 @@ def test_ranks_of_other_launchers(
 ) -> None:
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
-    (tmp_path / "train.py").write_text(source)
     name, _, value = variable.partition("=")
-    run = enabled.run(tmp_path, *launcher.split(), "train.py", **{name: value})
+    for attempt in range(5):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        (folder / "train.py").write_text(source)
+        run = enabled.run(folder, *launcher.split(), "train.py", **{name: value})
+        if ABORTED not in run.stderr:
+            break
     assert run.returncode == 0, run.stderr
-    assert recordings(tmp_path) == ["net.rank0.sqlite", "net.rank1.sqlite"]
-    for each in recordings(tmp_path):
-        assert numbers(tmp_path / each) == ([2, 3] if name == "PYPROF_STEPS" else [])
-        assert any(call.name == "torch.nn.functional.linear" for call in Recorded(tmp_path / each).calls)
+    assert recordings(folder) == ["net.rank0.sqlite", "net.rank1.sqlite"]
+    for each in recordings(folder):
+        assert numbers(folder / each) == ([2, 3] if name == "PYPROF_STEPS" else [])
+        assert any(call.name == "torch.nn.functional.linear" for call in Recorded(folder / each).calls)
