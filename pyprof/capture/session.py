@@ -450,5 +450,11 @@ class Session:
         print(f"{self.output}: {', '.join(counts)}{hint}", file=sys.stderr)
 
 
+def put_back() -> None:
+    """Take away what the last window could not."""
+    if _current is not None:
+        _current._unpatch()
+
+
 def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

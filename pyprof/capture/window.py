@@ -431,6 +431,9 @@ def shutdown() -> None:
     finish(last=True)
     for undo in (_disarm, terminate.remove, unwrap_all, ranges.plan.reset, ranks.forget):
         guarded(undo)
+    session = sys.modules.get("pyprof.capture.session")
+    if session is not None:
+        guarded(session.put_back)
     kineto = sys.modules.get("pyprof.capture.collectors.kineto")
     if kineto is not None:
         guarded(kineto.stranded.end)
