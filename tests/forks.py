@@ -19,6 +19,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 _SERVER = """
 import gc, json, multiprocessing, os, signal, sys
+replies = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # what a library says when it is imported is no reply
 import torch, torch.distributed, numpy, sqlite3
 exec(sys.argv[1])
 torch.set_num_threads(1)
@@ -27,12 +29,13 @@ gc.freeze()  # a fork's collections would look at all of torch, and copy it
 while line := sys.stdin.readline():
     order = json.loads(line)
     if "wait" in order:
-        print(os.waitpid(order["wait"], 0)[1], flush=True)
+        print(os.waitpid(order["wait"], 0)[1], file=replies, flush=True)
         continue
     child = os.fork()
     if child:
-        print(child, flush=True)
+        print(child, file=replies, flush=True)
         continue
+    replies.close()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started us with ctrl-C ignored
     os.chdir(order["folder"])
     for number, name in ((0, os.devnull), (1, order["stdout"]), (2, order["stderr"])):

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -199,14 +198,19 @@ def recordings(folder: Path) -> list[str]:
 
 
 def test_ranks_of_torchrun(enabled: Environment, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(DDP)
     words = "-m torch.distributed.run --standalone --nproc-per-node 2 train.py"
-    run = enabled.run(tmp_path, *words.split(), PYPROF_STEPS="2:4")
+    for attempt in range(5):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        (folder / "train.py").write_text(DDP)
+        run = enabled.run(folder, *words.split(), PYPROF_STEPS="2:4")
+        if ABORTED not in run.stderr:
+            break
     assert run.returncode == 0, run.stderr
-    assert recordings(tmp_path) == ["net.rank0.sqlite", "net.rank1.sqlite"]
-    for name in recordings(tmp_path):
-        assert numbers(tmp_path / name) == [2, 3]
-        assert any(call.name == "torch.nn.functional.linear" for call in Recorded(tmp_path / name).calls)
+    assert recordings(folder) == ["net.rank0.sqlite", "net.rank1.sqlite"]
+    for name in recordings(folder):
+        assert numbers(folder / name) == [2, 3]
+        assert any(call.name == "torch.nn.functional.linear" for call in Recorded(folder / name).calls)
 
 
 PARENT = """\
@@ -313,17 +317,13 @@ if __name__ == "__main__":
 @pytest.mark.long
 @pytest.mark.parametrize("variable", ["PYPROF_STEPS=2:4", "PYPROF_OUTPUT=net.sqlite"])
 @pytest.mark.parametrize(
-    ("package", "source", "launcher"),
-    [
-        ("accelerate", ACCELERATE, "-m accelerate.commands.launch --multi_gpu --num_processes 2"),
-        ("lightning", LIGHTNING, ""),
-    ],
+    ("source", "launcher"),
+    [(ACCELERATE, "-m accelerate.commands.launch --multi_gpu --num_processes 2"), (LIGHTNING, "")],
+    ids=["accelerate", "lightning"],
 )
 def test_ranks_of_other_launchers(
-    package: str, source: str, launcher: str, variable: str, enabled: Environment, tmp_path: Path
+    source: str, launcher: str, variable: str, enabled: Environment, tmp_path: Path
 ) -> None:
-    if importlib.util.find_spec(package) is None:
-        pytest.skip(f"{package} is not installed")
     name, _, value = variable.partition("=")
     for attempt in range(5):
         folder = tmp_path / str(attempt)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -38,8 +37,7 @@ def expected(recorded: Recorded) -> None:
 
 
 def test_a_jupyter_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ipykernel")
-    nbclient: Any = pytest.importorskip("nbclient")
+    import nbclient
     import nbformat
 
     for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR"):
@@ -57,7 +55,6 @@ def test_a_jupyter_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_ipython_in_a_terminal(tmp_path: Path) -> None:
-    pytest.importorskip("IPython")
     program = (
         "from IPython.core.interactiveshell import InteractiveShell\n"
         "shell = InteractiveShell.instance()\n"

@@ -15,6 +15,7 @@ mode = os.environ.get("MODE", "")
 if mode:
     import pyprof
 if mode == "registered": pyprof.init(nvtx="registered")
+if mode == "flight": flight = pyprof.flight(slow=1e9)
 torch.manual_seed(0), numpy.random.seed(0), random.seed(0)
 kept = hashlib.sha256()
 def keep(*values):
@@ -45,6 +46,7 @@ def train(model, loss_of, n=4, lr=1e-3):
     keep(model)
 """
 TAIL = """
+if mode == "flight": flight.dump()
 if mode: pyprof.shutdown()
 python, generator = random.getstate(), numpy.random.get_state()
 keep(torch.get_rng_state(), repr(python), repr(generator[:1]), generator[1].tolist())

@@ -22,6 +22,7 @@ MODES: dict[str, tuple[str, ...]] = {
     "registered": (),
     "flight": (),
 }
+FILES = {"run": "net.sqlite", "profile": "net.sqlite", "flight": "flight.sqlite"}
 
 
 @pytest.fixture(params=PROGRAMS)
@@ -49,9 +50,9 @@ def test_no_bit_changes(program: tuple[str, Forks], tmp_path: Path) -> None:
         assert code == 0, (mode, done.stderr)
         assert done.stdout.splitlines()[-1] == expected, mode
         assert "Please report" not in done.stderr, (mode, done.stderr)
-        if mode in ("run", "profile"):
-            with closing(sqlite3.connect(folder / "net.sqlite")) as file:
+        if mode != "registered":
+            with closing(sqlite3.connect(folder / FILES[mode])) as file:
                 ((operators,),) = file.execute("select count(*) from PYPROF_OP")
                 lost = [reason for (reason,) in file.execute("select reason from PYPROF_LOST")]
-            assert operators > 20
+            assert operators > 4
             assert not [reason for reason in lost if "failed" in reason or "not understood" in reason]
