@@ -45,7 +45,8 @@ _LEAST_NS = (
 )
 _LOOK, _RARE = (0.02, 0.5), 0.01  # seconds between two looks: the bounds; while a step is slow
 _PATIENCE_NS = 1_000_000_000  # in which a step that was asked for a record may end
-_LISTS = ("calls", "modules", "gradients", "ranges")
+_LISTS = ("calls", "modules", "ranges")
+_NONE = [0] * len(_LISTS)
 
 
 class flight:
@@ -83,7 +84,9 @@ class flight:
         self.steps, self.output, self.slow, self.stall, self.most = steps, output, slow, stall, most
         self._signal: Any = getattr(signal, on_signal) if on_signal else None
         self._session: Session | None = None
-        self._lengths: deque[dict[ThreadState, list[int]]] = deque()
+        # At the end of each step, how many records each thread has made, and how many of them were dropped.
+        self._made: deque[dict[ThreadState, list[int]]] = deque()
+        self._dropped: dict[ThreadState, list[int]] = {}
         self._extras: list[Extra] = []
         self._written = self._window = self._number = 0
         self._longest = 0.0  # that a step took more than the median, of those that were written as slow
@@ -150,13 +153,14 @@ class flight:
 
     def suspend(self) -> None:
         """Make room for a window. What was kept is dropped."""
-        session, self._session = self._session, None
-        self._backwards.undo()
-        if session is not None:
-            session.discard()
-            session.forget()
-            if control.session is session:
-                control.session = None
+        with self._lock:  # another thread may be writing one
+            session, self._session = self._session, None
+            self._backwards.undo()
+            if session is not None:
+                session.discard()
+                session.forget()
+                if control.session is session:
+                    control.session = None
 
     def owns(self, session: Session) -> bool:
         """Whether a recording is this one."""
@@ -227,9 +231,7 @@ class flight:
                 return
             computed = thread_time_ns()
             self._extras.append(Extra(self._garbage, computed - self._computed))
-            self._lengths.append(
-                {state: [len(getattr(state, name)) for name in _LISTS] for state in recorder.threads}
-            )
+            self._made.append({state: self._count(state) for state in recorder.threads})
             gathered = session.gathered
             if self._asked is not None:
                 self._write(self._asked[1])
@@ -261,21 +263,23 @@ class flight:
         """Drop what is older than the last steps."""
         while len(gathered.steps) > self.steps:
             del gathered.steps[0], self._extras[0]
-            old = self._lengths.popleft()
-            for state, lengths in old.items():
-                for name, length in zip(_LISTS, lengths):
-                    del getattr(state, name)[:length]
-            for kept in self._lengths:
-                for state, lengths in kept.items():
-                    if state in old:
-                        kept[state] = [length - gone for length, gone in zip(lengths, old[state])]
+            for state, made in self._made.popleft().items():
+                dropped = self._dropped.get(state, _NONE)
+                for name, new, old in zip(_LISTS, made, dropped):
+                    del getattr(state, name)[: new - old]
+                self._dropped[state] = made
             gathered.first = gathered.steps[0].start
         if len(recorder.keys) > _DESCRIPTIONS and not any(state.busy for state in recorder.threads):
             self.suspend()
             self.open()
 
+    def _count(self, state: ThreadState) -> list[int]:
+        dropped = self._dropped.get(state, _NONE)
+        return [len(getattr(state, name)) + gone for name, gone in zip(_LISTS, dropped)]
+
     def _forget_steps(self) -> None:
-        self._lengths.clear()
+        self._made.clear()
+        self._dropped.clear()
         self._extras.clear()
         self._samples.clear()
         self._median, self._garbage, self._computed = 0.0, 0, thread_time_ns()
@@ -289,6 +293,7 @@ class flight:
                 self._session.gathered.steps.clear()
             self._forget_steps()
 
+    @contained
     def _collected(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":
             self._garbage_since = time_ns()
@@ -352,24 +357,30 @@ class flight:
                 self._add_running(session)
             session.close()
             self._backwards.undo()
-            gathered = session.gathered
-            gathered.operators = calls_as_operators(gathered.calls)
-            evidence = Evidence(gathered.steps, gathered.calls, self._extras, self._samples, running)
-            sentences = verdict(reason, evidence)
-            session.more_facts = {
-                "operators": "none but the calls: this is a flight record",
-                "layers": "sites",
-                "flight.steps": str(len(gathered.steps)),
-                **{f"flight.verdict.{number}": text for number, text in enumerate(sentences)},
-            }
             control.session = self._session = None
-            name = window.write(session)
-            session.forget()
-            self._window += 1
-            if name is not None:
-                print("\n".join(f"{name}: {sentence}" for sentence in sentences), file=sys.stderr)
-            self.open()
-            return name
+            try:
+                return self._put(session, reason, running)
+            finally:
+                session.forget()
+                self._window += 1
+                self.open()
+
+    def _put(self, session: Session, reason: str, running: bool) -> str | None:
+        gathered = session.gathered
+        gathered.operators = calls_as_operators(gathered.calls)
+        sentences = verdict(
+            reason, Evidence(gathered.steps, gathered.calls, self._extras, self._samples, running)
+        )
+        session.more_facts = {
+            "operators": "none but the calls: this is a flight record",
+            "layers": "sites",
+            "flight.steps": str(len(gathered.steps)),
+            **{f"flight.verdict.{number}": text for number, text in enumerate(sentences)},
+        }
+        name = window.write(session)
+        if name is not None:
+            print("\n".join(f"{name}: {sentence}" for sentence in sentences), file=sys.stderr)
+        return name
 
     def _add_running(self, session: Session) -> None:
         session.gathered.mark(self._number)

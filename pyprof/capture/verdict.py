@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a flight record says first: what the last step did that the others did not.
 
-Times are CPU time of the thread that runs the steps, as wall time: a call lasts until it returns.
+A call takes as long as its thread is in it: one that launches kernels does not wait for them.
 """
 
 from __future__ import annotations
@@ -108,14 +108,14 @@ def _more(evidence: Evidence) -> Iterable[str]:
     if len(evidence.steps) <= FEWEST:
         return
     sums, arguments = _by_step(evidence)
-    mine = sums[-1]
-    typical = {key: median(one.get(key, 0) for one in sums[:-1]) for key in mine}
+    last = sums[-1]
+    typical = {key: median(one.get(key, 0) for one in sums[:-1]) for key in last}
     lengths = [one.end - one.start for one in evidence.steps]
     more = lengths[-1] - median(lengths[:-1])
     outside = [length - sum(one.values()) for length, one in zip(lengths, sums)]
     garbage = [extra.garbage for extra in evidence.extras]
     parts: list[tuple[float, str]] = []
-    for (op, line), took in mine.items():
+    for (op, line), took in last.items():
         key, before = (op, line), typical[op, line]
         known = any(key in one for one in sums[:-1])
         text = f"{op} at {line} took {time(took)}"
@@ -135,7 +135,7 @@ def _more(evidence: Evidence) -> Iterable[str]:
     least = max(_SHARE * more, _SHARE * median(lengths[:-1]))
     named = [text for excess, text in parts if excess > least][:_NAMED]
     yield from named
-    new = [key for key in mine if not any(key in one for one in sums[:-1])]
+    new = [key for key in last if not any(key in one for one in sums[:-1])]
     left = [f"{op} at {line}" for op, line in new if not any(f"{op} at {line} " in text for text in named)]
     if left:
         yield f"Only this step calls {', '.join(left[:_NAMED])}{' and others' if len(left) > _NAMED else ''}."
@@ -162,10 +162,10 @@ def _by_step(
             continue
         marker = markers.get(call.text)
         if marker is None:
-            found = decode(call.text)
-            if not isinstance(found, CallMarker):
+            decoded = decode(call.text)
+            if not isinstance(decoded, CallMarker):
                 continue
-            marker = markers[call.text] = found
+            marker = markers[call.text] = decoded
         key = f"{marker.call.mod}.{marker.call.op}", line_of(marker.trace) or "an unknown line"
         sums[at][key] += call.end - call.start
         arguments[at][key].add(_shapes(marker.call.args))

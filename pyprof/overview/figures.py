@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from itertools import count, takewhile
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -22,6 +21,7 @@ from pyprof.rules import Outcome, evaluate
 from pyprof.rules.run import NOT_CUT, Run
 
 TOP = 5
+_SENTENCES, _LETTERS = 16, 1000  # of a verdict
 LEDGER = {"operator": "operator", "source line": "line", "module": "module", "FLOPs": "FLOPs"}
 _PHASES = ("forward", "backward", "recompute", "optimizer", "no_phase")
 _LIBRARY = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d[^/\\]*[/\\]")
@@ -190,9 +190,9 @@ def _best(outcomes: list[Outcome], run: Run) -> Best | None:
 
 
 def _verdict(run: Run) -> tuple[str, ...]:
-    """The sentences that a flight record begins with."""
-    names = (f"flight.verdict.{number}" for number in count())
-    return tuple(takewhile(bool, (run.facts.get(name, "") for name in names)))
+    """The sentences that a flight record begins with; of a stranger's, as much as anybody reads."""
+    names = (f"flight.verdict.{number}" for number in range(_SENTENCES))
+    return tuple(text[:_LETTERS] for name in names if (text := run.facts.get(name)))
 
 
 def _ranks(run: Run) -> tuple[int | None, int | None]:

@@ -49,6 +49,13 @@ pyprof.step()
 with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
     train()
 pyprof.stop()
+with pyprof.flight(steps=6, slow=1e9) as record:
+    for _ in range(9):
+        train()
+    record.dump()
+    train()
+    with pyprof.profile("third.sqlite"):
+        train()
 pyprof.shutdown()
 assert plain == (type(F), torch.Tensor.mul, nn.Module.__call__, torch.autograd.profiler.record_function.__enter__)
 print(losses, torch.get_rng_state().sum().item(), [q.sum().item().hex() for q in model.parameters()])
@@ -63,7 +70,7 @@ def inside(frame):
     code = frame.f_code if frame is not None else None
     return code is not None and (code.co_filename.startswith(own) or "here" in code.co_freevars)
 caught = ("safely", "at_bound", "guarded", "contained", "contained.<locals>.call", "tell", "_name", "Session._unpatch")
-unguarded = "contained.<locals>.call", "profile.__init__"
+unguarded = "contained.<locals>.call", "profile.__init__", "flight.__init__"
 def importing(frame):
     while frame is not None and frame.f_code.co_filename.startswith(own):
         if frame.f_code.co_name == "<module>":

@@ -26,9 +26,8 @@ from pyprof.capture import THREAD
 from pyprof.capture.recorder import local, recorder
 
 _R = TypeVar("_R")
-_PAUSE = (
-    1000  # microseconds, less than another thread waits until it asks for the lock: sys.getswitchinterval()
-)
+# Microseconds, less than another thread waits until it asks for the lock: sys.getswitchinterval().
+_PAUSE = 1000
 _LEAVE = 0.01  # seconds in which functions end that began while a recording was being ended
 
 
