@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Installs `torch-pyprof` (import name `pyprof`); tool settings are in pyproject.toml.
 
+The extension makes recording cheaper and nothing else: where it cannot be compiled, or Python runs without its global
+lock, the same is done in Python. It does not keep to the limited API, which has neither a frame's caller nor, before
+Python 3.12, vectorcall.
+
 torch is not a requirement. `parse` and `prof` read recordings on machines that have none, and where torch is
 needed, to capture, it is already there, often a build for one CUDA version that pip must not replace.
 cupti-python is an extra, only for the opt-in CUPTI collector. It has no upper bound: each torch pins the
@@ -8,9 +12,10 @@ nvidia-cuda-cupti it was built with, and cupti-python has to be free to follow i
 """
 
 import re
+import sysconfig
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Extension, find_packages, setup
 
 HERE = Path(__file__).parent
 VERSION = re.search(
@@ -41,6 +46,10 @@ setup(
     # An editable install is then a path, not a finder: a folder called pyprof beside a script, such as the clone
     # itself, would be imported before a finder is asked, as a namespace package with nothing in it.
     package_dir={"": "."},
+    ext_modules=[
+        Extension("pyprof.capture._compiled", ["pyprof/capture/_compiled.c"], optional=True)
+        for _ in range(not sysconfig.get_config_var("Py_GIL_DISABLED"))
+    ],
     package_data={"pyprof": ["py.typed", "**/*.sql", "viewer/static/**/*"]},
     install_requires=[
         "adbc-driver-sqlite>=1.2",

@@ -82,6 +82,17 @@ def _start(*_: Any) -> None:
     _began[state.tid] = time_ns(), site
 
 
+def running() -> bool:
+    """Whether this thread is inside compiled code: torch's profiler has a range open around it, which only C++ ends."""
+    module = sys.modules.get("torch._dynamo.eval_frame")
+    file, frame = getattr(module, "__file__", None), sys._getframe(1)
+    while file is not None and frame is not None:
+        if frame.f_code.co_filename == file:
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
 def _caller(frame: FrameType) -> FrameType:
     """The frame that called compiled code: what stands between is the compiler."""
     while frame.f_back is not None and frame.f_code.co_filename.startswith((_TORCH, contextlib.__file__)):

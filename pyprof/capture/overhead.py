@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What recording costs: an empty call, timed with and without its wrapper when a recording ends.
 
-The wrappers of `patch.py` and `modules.py` run here on a recorder of their own: each function is copied with other
+The wrappers and lookups of a window run here on a recorder of their own: each Python function is copied with other
 globals (same code, another `recorder` and `local`), so nothing of this stands in the recording, and no other thread is
 seen. Least of several rounds: what else the machine does meanwhile is no cost of ours. Not in the figures: what torch's
 own profiler adds to each operator, which cannot be timed without running operators.
@@ -12,18 +12,19 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter_ns
-from types import FunctionType, ModuleType
+from types import FrameType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
 
-from pyprof.capture import modules, patch, wrappers
+from pyprof.capture import compiled, lookups, modules, wrappers
 from pyprof.capture.recorder import Recorder, ThreadState
 
 _ROUNDS, _CALLS = 5, 100  # of each kind
 _LONGEST_NS = 4_000_000  # a machine this slow gives fewer rounds
-_SAMPLE = torch.empty((2, 2), device="meta")  # the argument of the empty call; it has no data
+_SAMPLE = torch.empty((2, 2), device="cpu")  # the argument of the empty call
 
 
 class Costs(NamedTuple):
@@ -71,20 +72,23 @@ def _empty(value: Any) -> Any:
 
 def _call(scratch: Recorder, local: _Local, until: int) -> int:
     """A function of a module: the lookup and the wrapper, as of `F.relu(x)`."""
-    names: dict[str, Any] = {**vars(wrappers), **vars(patch), "recorder": scratch, "local": local}
-    names.update({"_offsets": {}, "_placed": {}, "_codes": []})
-    names["_callees"] = _copy(patch._callees, names)
-    wrapper = _copy(wrappers.recording, names)(_empty, scratch.function("", "empty"))
     plain, watched = ModuleType("plain"), ModuleType("watched")
     for module in (plain, watched):
         module.empty = _empty  # type: ignore[attr-defined]
-    body: dict[str, Any] = {
-        "empty": _copy(patch.lookup, names)(
-            vars(watched), "empty", _empty, lambda frame: wrappers.placed(wrapper, frame, False), True
-        )
-    }
-    if patch.BYPASSED:
-        body["__getattribute__"] = lambda self, name: ModuleType.__getattribute__(self, name)
+    number = scratch.function("", "empty")
+    watch = compiled.watch(scratch, local)
+    names: dict[str, Any] = {**vars(wrappers), **vars(lookups), "recorder": scratch, "local": local}
+    names["compiled"] = SimpleNamespace(
+        WATCH=watch, function=partial(compiled.function, watch=watch), getattribute=compiled.getattribute
+    )
+
+    def make(frame: FrameType) -> Any:
+        if watch is not None:
+            return compiled.call(_empty, number, watch)
+        return wrappers.placed(_copy(wrappers.recording, names)(_empty, number), frame, False)
+
+    get = _copy(lookups.function, names)(vars(watched), "empty", _empty, make)
+    body = {"empty": get, **_copy(lookups.getattribute, names)(ModuleType)}
     watched.__class__ = type("module", (ModuleType,), body)
 
     def loop(module: Any) -> None:

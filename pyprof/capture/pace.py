@@ -35,12 +35,12 @@ class Pace:
         self._per_call = 0.0
         self._calls = 0  # at the last reading
         self._step_calls = 0  # when the last step began
-        self.wanted = False  # the thread asks for a reading
+        self.asked = False  # the thread asks for a reading
 
     def begin(self) -> None:
         """A window opens."""
         self._calls = self._step_calls = 0
-        self.wanted = False
+        self.asked = False
 
     def limit(self) -> int:
         """Calls that may be recorded until the next reading."""
@@ -52,13 +52,13 @@ class Pace:
         if new and operators:
             self._per_call = operators / new
         self._calls = calls
-        self.wanted = False
+        self.asked = False
 
     def due(self, calls: int) -> bool:
         """Whether a step has ended and the next one might have too many operators."""
         since, step = calls - self._calls, calls - self._step_calls
         self._step_calls = calls
-        return self.wanted or (since + step) * (self._per_call or _PER_CALL) > MOST
+        return self.asked or (since + step) * (self._per_call or _PER_CALL) > MOST
 
 
 class Watcher:

@@ -16,6 +16,7 @@ from time import time_ns
 from pyprof import place
 from pyprof.capture import (
     DEFAULT_MAX_EVENTS,
+    compiled,
     compiling,
     facts,
     hooks,
@@ -219,6 +220,7 @@ class Session:
             self._stop()
         if recorder.forget() and nvtx.plan.writer is not None:
             nvtx.plan.writer.forget()
+        compiled.forget()
         modules.forget()
         parameters.forget()
         facts.clear()
@@ -302,12 +304,16 @@ class Session:
     def _count(self) -> None:
         """A thread has recorded `recorder.limit` calls: read torch's records, stop at the bound or go on."""
         # Inside a backward, whose events are still open, or on a thread that cannot end the recording.
-        if graph_task() >= 0 or self._kineto.of_another_thread:
+        if graph_task() >= 0 or self._kineto.of_another_thread or self._later():
             recorder.limit += 6
         elif self._kineto.running or self.operators_given_up:
             self._pause()
         else:
             self._go_on()
+
+    def _later(self) -> bool:
+        """Whether a reading for the sake of memory waits for the end of compiled code: operators would not go on."""
+        return self._pace.asked and self._calls < self.max_events and compiling.running()
 
     def _pause(self, between_steps: bool = False) -> None:
         with held():
@@ -380,14 +386,14 @@ class Session:
     def _ask(self) -> None:
         """Much was allocated: read at the next call, module or step, or where the main thread is if none comes."""
         if not self.reading:
-            if self._pace.wanted:
+            if self._pace.asked:
                 main_thread.soon(self._read_between)
-            self._pace.wanted = True
+            self._pace.asked = True
             recorder.limit = 0
 
     def _read_between(self) -> None:
         """Read between two bytecodes of the main thread, unless it is inside a call that is recorded."""
-        if self._open and recorder.keeping and not (self.reading or local.state.busy) and self._pace.wanted:
+        if self._open and recorder.keeping and not (self.reading or local.state.busy) and self._pace.asked:
             self._count()
 
     @property

@@ -25,7 +25,7 @@ Key = tuple[int, ...]
 # Sites of one place: by context if no frame is outside within that context; else by context and instruction of the
 # second frame, the last one met: the second frame's code, (code, instruction) of two more (None: no more), the site.
 Known = dict[Any, Any]
-_CALL_IMPL = look_up("torch.nn.Module._call_impl.__code__", "", never.__code__)
+CALL_IMPL = look_up("torch.nn.Module._call_impl.__code__", "", never.__code__)
 # Frames outside of these are not the program's: the window's end of a stack, set by `run`.
 ENDS: list[
     CodeType
@@ -63,7 +63,7 @@ class Stacks:
         if known is None:
             return self.site(frame, context)
         second = frame.f_back
-        if second is None or (code2 := second.f_code) is _CALL_IMPL:
+        if second is None or (code2 := second.f_code) is CALL_IMPL:
             site: int | None = known.get(context)
             if site is None:
                 site = known[context] = self.site(frame, context)
@@ -74,12 +74,12 @@ class Stacks:
             code, code3, at3, code4, at4, site = seen
             if code is code2:
                 third = second.f_back
-                if third is None or (code := third.f_code) is _CALL_IMPL:
+                if third is None or (code := third.f_code) is CALL_IMPL:
                     if code3 is None:
                         return site
                 elif code is code3 and third.f_lasti == at3:
                     fourth = third.f_back
-                    if fourth is None or (code := fourth.f_code) is _CALL_IMPL:
+                    if fourth is None or (code := fourth.f_code) is CALL_IMPL:
                         if code4 is None:
                             return site
                     elif code is code4 and fourth.f_lasti == at4:
@@ -96,15 +96,15 @@ class Stacks:
         code = frame.f_code
         second = frame.f_back
         place: Key
-        if second is None or (code2 := second.f_code) is _CALL_IMPL:
+        if second is None or (code2 := second.f_code) is CALL_IMPL:
             place = (context, id(code), frame.f_lasti)
         else:
             third = second.f_back
-            if third is None or (code3 := third.f_code) is _CALL_IMPL:
+            if third is None or (code3 := third.f_code) is CALL_IMPL:
                 place = (context, id(code), frame.f_lasti, id(code2), second.f_lasti)
             else:
                 fourth = third.f_back
-                if fourth is None or (code4 := fourth.f_code) is _CALL_IMPL:
+                if fourth is None or (code4 := fourth.f_code) is CALL_IMPL:
                     place = (
                         context, id(code), frame.f_lasti, id(code2), second.f_lasti, id(code3), third.f_lasti,
                     )  # fmt: skip
@@ -171,10 +171,10 @@ class Stacks:
 def _outer(frame: FrameType) -> tuple[CodeType | None, int, CodeType | None, int]:
     """(code, instruction) of the two frames outside of this one, up to a module call."""
     third = frame.f_back
-    if third is None or third.f_code is _CALL_IMPL:
+    if third is None or third.f_code is CALL_IMPL:
         return None, -1, None, -1
     fourth = third.f_back
-    if fourth is None or fourth.f_code is _CALL_IMPL:
+    if fourth is None or fourth.f_code is CALL_IMPL:
         return third.f_code, third.f_lasti, None, -1
     return third.f_code, third.f_lasti, fourth.f_code, fourth.f_lasti
 

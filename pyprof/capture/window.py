@@ -25,6 +25,7 @@ from pyprof.capture import (
     DEFAULT_MAX_EVENTS,
     annotate,
     callsites,
+    compiled,
     environment,
     hooks,
     private,
@@ -582,6 +583,7 @@ def _forget() -> None:
     if control.session is not None:
         control.session.abandon()
     forked()
+    compiled.forked()
     control.session = control.ranges = None
     control.until_exit = False
     annotate.on_optimizer_step.clear()

@@ -15,13 +15,15 @@ import torch
 from torch import nn
 
 import pyprof
-from pyprof.capture import annotate, modules, patch, wrappers
+from pyprof.capture import annotate, compiled, describe, lookups, modules, patch, wrappers
 from pyprof.capture.recorder import local, recorder
 
 from .conftest import Recorded
 
 # Not stacks.py: the end of `with self.lock` is a call to Python's tracer, but no place where Python looks for signals.
-OURS = tuple(str(module.__file__) for module in (patch, modules, annotate, wrappers))
+OURS = tuple(
+    str(module.__file__) for module in (patch, modules, annotate, wrappers, lookups, compiled, describe)
+)
 _CALLS = {code for name, code in dis.opmap.items() if name.startswith("CALL")}
 
 
@@ -89,7 +91,8 @@ def test_ctrl_c_in_our_code_leaves_the_thread_as_it_was(source: str, tmp_path: P
     with pyprof.profile(str(path)):
         assert interrupt_everywhere(make) > 5  # met for the first time
         known()
-        assert interrupt_everywhere(lambda: known) > 2  # met before
+        again = interrupt_everywhere(lambda: known)
+        assert again > 2 or compiled.WATCH is not None  # met before; compiled, no Python runs then
         torch.tanh(torch.ones(1))
         net(torch.ones(1, 2))
     recorded = Recorded(path)

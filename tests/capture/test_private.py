@@ -33,6 +33,7 @@ NAMES: dict[tuple[str, ...], str] = {
     ): "sob",
     ("torch._C._nn", "torch._VF", "torch._C._VariableFunctions"): "sob",
     ("torch.utils._pytree.tree_leaves", "torch.utils._python_dispatch.TorchDispatchMode"): "sob",
+    ("torch.Tensor.__dlpack_c_exchange_api__",): "sob",
     ("torch._C._profiler.ProfilerActivity",): "s",
     ("torch._C._profiler._RecordFunctionFast",): "sob",
     ("torch.ops.profiler._record_function_exit._RecordFunction",): "sob",

@@ -404,9 +404,10 @@ def test_windows_leave_nothing_in_memory(tmp_path: Path) -> None:
             window()
             found.append((objects(), held()))
         most = [max((later[0] - former[0]).values(), default=0) for former, later in pairwise(found)]
-        size = [later[1] - former[1] for former, later in pairwise(found)]
+        # Over two windows: a table that is filled again has had its room before every other time.
+        size = [later[1] - former[1] for former, later in zip(found, found[2:])]
         assert median(most) <= 1, most
-        assert median(size) < 500, size
+        assert median(size) < 1000, size
     finally:
         tracemalloc.stop()
 

@@ -28,8 +28,9 @@ import torch
 
 from pyprof.capture.extras.stack_rows import StackRows
 from pyprof.capture.extras.watched import Watched
+from pyprof.capture.lookups import always, method
 from pyprof.capture.options import Options
-from pyprof.capture.patch import Method, Registry
+from pyprof.capture.patch import Registry
 from pyprof.capture.recorder import Recorder, local, recorder
 from pyprof.capture.resolve import Innermost
 from pyprof.capture.targets import HOST
@@ -101,7 +102,7 @@ class ApiStacks:
             cls = getattr(torch.cuda, owner)
             original = getattr(cls, name)
             timed = self._timed(original, f"torch.cuda.{owner}.{name}")
-            registry.replace(cls, name, Method(original, timed))
+            registry.replace(cls, name, method(original, always(timed)))
         for path, name in FUNCTIONS:
             module = sys.modules.get(path)
             if isinstance(module, ModuleType) and name in vars(module):

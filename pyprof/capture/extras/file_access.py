@@ -30,7 +30,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from pyprof.capture.extras.watched import Watched
-from pyprof.capture.patch import Method, Registry
+from pyprof.capture.lookups import always, method
+from pyprof.capture.patch import Registry
 from pyprof.capture.recorder import Recorder
 from pyprof.capture.writer import Recording, Table
 
@@ -176,7 +177,8 @@ class FileAccess:
             held = inspect.getattr_static(
                 pathlib.Path, access.function
             )  # some Pythons have it in a base class
-            registry.replace(pathlib.Path, access.function, Method(held, self._timed(held, access)))
+            timed = self._timed(held, access)
+            registry.replace(pathlib.Path, access.function, method(held, always(timed)))
         replaced = _Open(open, self._timed(open, _OPEN))
         # The last is where pickle looks for it: `io`, or `_io` from Python 3.12 on.
         for module in dict.fromkeys((builtins, io, sys.modules[open.__module__])):

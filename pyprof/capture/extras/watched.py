@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from pyprof.capture.patch import BYPASSED, lookup
+from pyprof.capture.lookups import function, getattribute, where_called
 
 Function = Callable[..., Any]
 
@@ -21,12 +21,13 @@ class Watched:
     def __init__(self, module: ModuleType, wrappers: dict[str, Function]):
         self._module, self._plain, namespace = module, type(module), vars(module)
         body: dict[str, Any] = {
-            name: lookup(namespace, name, namespace[name], wrapper) for name, wrapper in wrappers.items()
+            name: function(namespace, name, namespace[name], where_called(wrapper))
+            for name, wrapper in wrappers.items()
         }
         # What pickles functions by value (Dask, Ray, joblib) goes by the exact type of the modules that they use.
         body["__reduce_ex__"] = lambda self, protocol: (importlib.import_module, (self.__name__,))
-        if BYPASSED and self._plain.__getattribute__ is ModuleType.__getattribute__:  # else a frame too many
-            body["__getattribute__"] = lambda self, name: ModuleType.__getattribute__(self, name)
+        if self._plain.__getattribute__ is ModuleType.__getattribute__:  # else a frame too many
+            body.update(getattribute(ModuleType))
         self._watched = type(self._plain.__name__, (self._plain,), body)
 
     def install(self) -> None:
