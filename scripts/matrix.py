@@ -5,8 +5,8 @@ make matrix                                the whole table, in Markdown; some 4 
 python scripts/matrix.py oldest newest     the rows of these names alone
 python scripts/matrix.py --environment .venv313 3.13     an environment to develop in, with that Python
 
-A virtual environment per row, made with uv from a wheel that is built once, so that the declared requirements are
-tested as well. Ends with 1 if a row fails, with 2 if a Python is missing.
+A virtual environment per row, made with uv from an sdist that is built once, so that the declared requirements and
+the compiler of each Python are tested as well. Ends with 1 if a row fails, with 2 if a Python is missing.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ def interpreter(version: str) -> str | None:
     return None
 
 
-def wheel(folder: Path) -> Path:
-    """Build PyProf once; it has the page of the viewer if that was built."""
+def sdist(folder: Path) -> Path:
+    """Build PyProf once, with the page of the viewer; a wheel would be that of one Python."""
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, ROOT],
+        [sys.executable, "-m", "uv", "build", "-q", "--sdist", "-o", folder, ROOT],
         check=True,
         stdout=sys.stderr,
     )
-    (path,) = folder.glob("*.whl")
+    (path,) = folder.glob("*.tar.gz")
     return path
 
 
@@ -140,7 +140,7 @@ def table(names: list[str]) -> Iterator[tuple[str, int]]:
     yield f"| {' | '.join(HEAD)} |", 0
     yield f"|{'---|' * len(HEAD)}", 0
     with tempfile.TemporaryDirectory() as folder:
-        package = wheel(Path(folder))
+        package = sdist(Path(folder))
         for row in ROWS:
             if not names or row.name in names:
                 try:
