@@ -196,7 +196,10 @@ lose(Watch *watch, const char *what)
 static int
 offset_of(PyObject *object, const char *name, Py_ssize_t *offset)
 {
-    PyObject *descriptor = PyObject_GetAttrString((PyObject *)Py_TYPE(object), name);
+    /* Interned: Python's cache of attributes of types goes by the name's address and keeps each name that it meets. */
+    PyObject *interned = PyUnicode_InternFromString(name);
+    PyObject *descriptor = interned == NULL ? NULL : PyObject_GetAttr((PyObject *)Py_TYPE(object), interned);
+    Py_XDECREF(interned);
     if (descriptor == NULL)
         return -1;
     int slot = Py_IS_TYPE(descriptor, &PyMemberDescr_Type);

@@ -390,24 +390,27 @@ def test_windows_leave_nothing_in_memory(tmp_path: Path) -> None:
         gc.collect()
         return Counter(type(thing).__qualname__ for thing in gc.get_objects())
 
-    def held() -> int:
+    def held() -> tracemalloc.Snapshot:
         control.written.clear()  # the name of each file that the process wrote, as long as the folder's
-        snapshot = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, f"{OURS}*")])
+        return tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, f"{OURS}*")])
+
+    def size(snapshot: tracemalloc.Snapshot) -> int:
         return sum(trace.size for trace in snapshot.traces)
 
     tracemalloc.start()
     try:
         # Caches of Python's own grow now and then, and what was held before the first look is not counted until it is
         # replaced; what a window leaves would come each time.
-        found = []
+        kept = []
         for _ in range(10):
             window()
-            found.append((objects(), held()))
-        most = [max((later[0] - former[0]).values(), default=0) for former, later in pairwise(found)]
+            kept.append((objects(), held()))
+        most = [max((later - former).values(), default=0) for (former, _), (later, _) in pairwise(kept)]
         # Over two windows: a table that is filled again has had its room before every other time.
-        size = [later[1] - former[1] for former, later in zip(found, found[2:])]
+        more = [size(later) - size(former) for (_, former), (_, later) in zip(kept, kept[2:])]
         assert median(most) <= 1, most
-        assert median(size) < 1000, size
+        lines = [str(line) for line in kept[-1][1].compare_to(kept[2][1], "lineno")[:5]]
+        assert median(more) < 1000, "\n".join([*map(str, more), *lines])
     finally:
         tracemalloc.stop()
 
