@@ -17,6 +17,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
+TIMEOUT = 600.0  # seconds that a query of a profile database may take
+
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """ " Did you mean ...?", or nothing if no name is near.
@@ -26,6 +28,24 @@ def nearest(name: str, names: Iterable[str]) -> str:
     """
     near = difflib.get_close_matches(name, list(names), 1, 0.6)
     return f" Did you mean {near[0]}?" if near else ""
+
+
+def timeout(parser: argparse.ArgumentParser) -> None:
+    """Add the option that ends what a profile database makes take too long."""
+    parser.add_argument(
+        "--timeout", metavar="S", type=_seconds, default=TIMEOUT,
+        help="end a query of a profile database after so many seconds; default: %(default)g",
+    )  # fmt: skip
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0
+    if not number > 0:
+        raise argparse.ArgumentTypeError(f"expected seconds, more than 0, not {text}")
+    return number
 
 
 class Parser(argparse.ArgumentParser):

@@ -30,6 +30,14 @@ class FormatError(PyProfError):
     """A file that cannot be read as a recording, a net.dict or a profile database."""
 
 
+class VersionError(FormatError):
+    """A profile database of another schema than ours; `newer` says in which direction."""
+
+    def __init__(self, sentence: str, newer: bool):
+        super().__init__(sentence)
+        self.newer = newer
+
+
 class CaptureError(PyProfError):
     """Capture cannot start or cannot write its file."""
 

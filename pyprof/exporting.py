@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from pyprof.arguments import Parser
+from pyprof.arguments import Parser, timeout
 from pyprof.errors import PyProfError, UsageError
 
 
@@ -38,6 +38,7 @@ def _parser() -> Parser:
         help="export from this time on, counted from the first event; default: 0",
     )
     parser.add_argument("--end", metavar="NS", type=int, help="export up to this time; default: the end")
+    timeout(parser)
     return parser
 
 
@@ -52,9 +53,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise UsageError(
                 f"{arguments.o}: is what is read, and would be replaced; name another file with -o."
             )
+        from pyprof.db.store import limited
         from pyprof.session import load
 
-        load(arguments.file).export(arguments.format, arguments.o, arguments.start, arguments.end)
+        with limited(arguments.timeout):
+            load(arguments.file).export(arguments.format, arguments.o, arguments.start, arguments.end)
     except PyProfError as error:
         print(f"pyprof export: {error}", file=sys.stderr)
         return error.exit_code

@@ -48,6 +48,7 @@ from pyprof.prof.columns import COLUMNS, View
 from pyprof.prof.table import lines, select
 
 LONG = os.environ.get("PYPROF_LONG", "") not in ("", "0")
+PARTS = 8 if LONG else 1  # of a test whose long form takes minutes: several processes share it
 
 
 def examples(count: int) -> settings:

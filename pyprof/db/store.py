@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of the profile database: written whole or not at all, read without being changed.
 
-`PRAGMA application_id` says that a file is ours, `meta` which schema it has. A minor version adds tables or columns:
-a file of an older one is read through a copy in memory or beside it, brought up to date; the file stays as it is. A
-newer minor version, or another major one, is refused with both versions named.
+`PRAGMA application_id` says that a file is ours, `meta` which schema it has. Another version than ours is refused with
+both named. A file may come from anybody: `access` says what is checked before anything in it is read.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sqlite3
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import quote
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +26,10 @@ import pyarrow as pa
 
 import pyprof
 from pyprof import place
+from pyprof.arguments import TIMEOUT
+from pyprof.db import access
 from pyprof.db.damage import damage
-from pyprof.errors import WHERE, FormatError, PyProfError, install
+from pyprof.errors import WHERE, FormatError, PyProfError, VersionError, install
 from pyprof.model import Column, Ints
 from pyprof.parse.database import APPLICATION_ID, check_interrupt, is_profile
 
@@ -72,25 +74,17 @@ def written(path: str) -> Iterator[str]:
 def _settle(path: Path) -> None:
     """Before a file is replaced: take back what a killed process left half done in it. Its journal, applied to the new
     file, would damage that; without it the old one, if we are killed now, would be damaged."""
-    journal = _journal(path)
+    journal = access.journal(path)
     if not journal.exists():
         return
-    with suppress(sqlite3.Error), closing(_connect(path, "rw")) as connection:
-        connection.execute("select 1 from sqlite_master limit 1").fetchall()
+    access.check_journal(path)
+    with suppress(sqlite3.Error), closing(access.connect(path, "rw")) as connection:
+        connection.execute(_FIRST).fetchall()
     with suppress(FileNotFoundError):
         journal.unlink()
 
 
-def _journal(path: Path) -> Path:
-    path = path.resolve()  # beside the file, not beside a link to it
-    return path.with_name(path.name + "-journal")
-
-
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    return sqlite3.connect(
-        f"file:{quote(str(path.resolve()))}?mode={mode}", uri=True, isolation_level=None, timeout=30,
-        check_same_thread=False,
-    )  # fmt: skip
+_FIRST = "select 1 from sqlite_master limit 1"  # rolls a journal back
 
 
 def create(name: str, tables: Iterable[tuple[str, pa.Table]], meta: dict[str, str]) -> None:
@@ -161,38 +155,64 @@ _GAPS = 100_000
 class Store:
     """A database opened for reading; `writing` is for the one who adds an aggregation. Close it, or use `with`."""
 
-    def __init__(self, path: str | os.PathLike[str]):
-        self.path = self._file = Path(path)
-        self._recovered: tempfile.TemporaryDirectory[str] | None = None
-        self._known: dict[Any, Any] = {}
-        _check(self.path)
-        self.connection = self._open("ro")
-        try:
-            self._check_version()
-        except BaseException:
-            self.close()
-            raise
+    timeout: ClassVar[float] = TIMEOUT  # seconds that a query may take, of a file that is opened from now on
 
-    def _open(self, mode: str) -> sqlite3.Connection:
-        connection = None
+    def __init__(self, path: str | os.PathLike[str], own: bool = False):
+        """`own`: this process wrote it, and its queries may take any time."""
+        self.path = self._file = Path(path)
+        self._seconds = math.inf if own else self.timeout
+        self._known: dict[Any, Any] = {}
+        self._began = time.monotonic()
+        self._closing = ExitStack()
+        with ExitStack() as unless_sound:
+            unless_sound.callback(self.close)
+            _check(self.path)
+            self.connection = self._open()
+            self._closing.callback(self.connection.close)
+            self._check_version()
+            unless_sound.pop_all()
+
+    def _open(self) -> sqlite3.Connection:
         try:
-            connection = _connect(self._file, mode)
             try:
-                connection.execute("select 1 from sqlite_master limit 1").fetchall()
+                return self._checked("ro")
             except sqlite3.OperationalError:
-                if not _journal(self._file).exists():
+                if not access.journal(self._file).exists():
                     raise
-                connection.close()
-                connection = self._recover(mode)
-            return connection
-        except (sqlite3.DatabaseError, OSError) as error:
-            if connection is not None:
-                connection.close()
+                self._recover()
+                return self._checked("ro")
+        except (sqlite3.DatabaseError, UnicodeDecodeError, OSError) as error:
+            if _interrupted(error):
+                raise self._ended() from error
             if isinstance(error, (sqlite3.OperationalError, OSError)):
                 raise FormatError(f"{self.path}: SQLite cannot read it ({error}).") from error
-            raise FormatError(
-                f"{self.path}: is damaged ({error}). Make it anew from the recording."
-            ) from error
+            raise self.damaged(error) from error
+
+    def _checked(self, mode: str) -> sqlite3.Connection:
+        """Connect for what ours do, and no more. Raises FormatError for a database that holds code."""
+        connection = access.connect(self._file, mode)
+        with ExitStack() as unless_sound:
+            unless_sound.callback(connection.close)
+            self._began = time.monotonic()
+            access.end_when(connection, self._over)
+            code = access.code(connection)
+            if code is not None:
+                raise FormatError(
+                    f"{self.path}: holds code ({code}), which no profile does. Make it anew from the recording."
+                )
+            access.restrict(connection, mode == "rw")
+            unless_sound.pop_all()
+        return connection
+
+    def _over(self) -> bool:
+        """Whether the query takes too long."""
+        return time.monotonic() - self._began > self._seconds
+
+    def _ended(self) -> PyProfError:
+        return PyProfError(
+            f"{self.path}: a query took more than {self._seconds:g} s and was ended. Give it more with --timeout, or "
+            "make the database anew from the recording."
+        )
 
     def once(self, key: Any, make: Callable[[], _Value]) -> _Value:
         """What several reports work out of facts, which never change: once, while the recording is small enough to keep
@@ -210,35 +230,37 @@ class Store:
         self._known["events"] = count
         return count
 
-    def _recover(self, mode: str) -> sqlite3.Connection:
-        """A process was killed while it added to the file: put back what it was before, which a connection that only
-        reads cannot. Where the file may not be written that is done to a copy."""
-        try:
-            with closing(_connect(self._file, "rw")) as connection:
-                connection.execute("select 1 from sqlite_master limit 1").fetchall()
-        except sqlite3.OperationalError:
-            self._recovered = tempfile.TemporaryDirectory(prefix="pyprof-")
-            copy = Path(self._recovered.name) / "profile.sqlite"
-            shutil.copyfile(_journal(self._file), _journal(copy))
-            shutil.copyfile(self._file, copy)
-            self._file = copy
-            with closing(_connect(copy, "rw")) as connection:
-                connection.execute("select 1 from sqlite_master limit 1").fetchall()
-        return _connect(self._file, mode)
+    def _recover(self) -> None:
+        """A process was killed while it added to the file: put back what it was before, in a copy. The file is opened
+        for writing only by the one who adds to it."""
+        access.check_journal(self._file)
+        folder = self._closing.enter_context(tempfile.TemporaryDirectory(prefix="pyprof-"))
+        copy = Path(folder) / "profile.sqlite"
+        shutil.copyfile(access.journal(self._file), access.journal(copy))
+        shutil.copyfile(self._file, copy)
+        self._file = copy
+        access.check_journal(copy)
+        with closing(access.connect(copy, "rw")) as connection:
+            connection.execute(_FIRST).fetchall()
 
     def _check_version(self) -> None:
-        try:
-            meta = dict(self.connection.execute("select name, value from meta"))
-        except sqlite3.DatabaseError as error:
-            raise self.damaged(error) from error
-        found = f"{meta.get('schema_major', '?')}.{meta.get('schema_minor', '?')}"
-        if found != f"{MAJOR}.{MINOR}":
-            raise FormatError(
-                f"{self.path} was written by schema {found}, this PyProf reads {MAJOR}.{MINOR}. "
-                f"Make it anew from the recording, or upgrade: {install()} {WHERE} of a later version."
+        meta = self.meta
+        found = [str(meta.get(f"schema_{part}", "?")) for part in ("major", "minor")]
+        if found != [str(MAJOR), str(MINOR)]:
+            newer = all(map(str.isdecimal, found)) and [int(part) for part in found] > [MAJOR, MINOR]
+            advice = (
+                f"Upgrade: {install()} {WHERE} of a later version"
+                if newer
+                else "Make it anew from the recording"
+            )
+            raise VersionError(
+                f"{self.path} was written by schema {'.'.join(found)}, this PyProf reads {MAJOR}.{MINOR}. {advice}.",
+                newer,
             )
         for table, columns in _tables().items():
-            there = {row[1] for row in self.connection.execute(f"pragma table_info({table})")}
+            there = {
+                row[1] for row in self.rows(f"pragma table_info({table})")
+            }  # without columns that compute
             if missing := [column for column in columns if column not in there]:
                 raise self.damaged(f"table {table} lacks {', '.join(missing)}")
         for table in _NUMBERED:  # of which work makes arrays
@@ -246,15 +268,12 @@ class Store:
                 raise self.damaged(f"table {table} has numbers with gaps")
 
     def _has_gaps(self, table: str) -> bool:
-        def ask(what: str) -> tuple[Any, ...]:
-            found: tuple[Any, ...] = self.connection.execute(f"select {what} from {table}").fetchone()
-            return found
-
-        try:
-            least, most = ask("min(id), max(id)")
-            return most is not None and (least < 0 or (most > _GAPS and most > 2 * ask("count(*)")[0]))
-        except sqlite3.DatabaseError as error:
-            raise self.damaged(error) from error
+        ((least, most),) = self.rows(f"select min(id), max(id) from {table}")
+        if most is None:
+            return False
+        return bool(
+            least < 0 or (most > _GAPS and most > 2 * self.rows(f"select count(*) from {table}")[0][0])
+        )
 
     def damaged(self, reason: object) -> FormatError:
         """The error to raise for what the file should not hold, or lacks."""
@@ -264,12 +283,10 @@ class Store:
     @property
     def uri(self) -> str:
         """The file for SQLite, to be read."""
-        return f"file:{quote(str(self._file.resolve()))}?mode=ro"
+        return access.uri(self._file, "ro")
 
     def close(self) -> None:
-        self.connection.close()
-        if self._recovered is not None:
-            self._recovered.cleanup()
+        self._closing.close()
 
     def __enter__(self) -> Store:
         return self
@@ -284,7 +301,7 @@ class Store:
 
     @property
     def meta(self) -> dict[str, str]:
-        return dict(self.connection.execute("select name, value from meta"))
+        return dict(self.rows("select name, value from meta"))
 
     def rows(self, query: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query of ours. Raises FormatError where the file is damaged."""
@@ -294,21 +311,43 @@ class Store:
         self, query: str, parameters: Sequence[Any] | dict[str, Any] = ()
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Names of the columns, and all rows of a query of ours. Raises FormatError where the file is damaged."""
-        try:
+        with self._query():
             cursor = self.connection.execute(query, parameters)
             return [column[0] for column in cursor.description], cursor.fetchall()
-        except sqlite3.DatabaseError as error:
+
+    def each(self, query: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> Iterator[tuple[Any, ...]]:
+        """Rows of a query of ours, one after another. Raises FormatError where the file is damaged."""
+        with self._query():
+            yield from self.connection.execute(query, parameters)
+
+    @contextmanager
+    def _query(self) -> Iterator[None]:
+        self._began = time.monotonic()
+        try:
+            yield
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            if _interrupted(error):
+                raise self._ended() from error
             raise self.damaged(error) from error
 
     def columns(self, query: str, parameters: Sequence[Any] = ()) -> dict[str, Column]:
         """Integer columns of a query by name; NULL is missing. Raises FormatError where the file is damaged."""
         import adbc_driver_sqlite.dbapi as adbc
 
+        self._began = time.monotonic()
         try:
             with adbc.connect(self.uri, autocommit=True) as connection, connection.cursor() as cursor:
                 cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": "65536"})
                 cursor.execute(query, list(parameters) or None)
-                table = cursor.fetch_arrow_table()
+                reader = cursor.fetch_record_batch()
+                batches = []
+                for (
+                    batch
+                ) in reader:  # no progress handler: the file holds no code, so that a row comes at some time
+                    if self._over():
+                        raise self._ended()
+                    batches.append(batch)
+                table = pa.Table.from_batches(batches, reader.schema)
             return {name: _column(table.column(name)) for name in table.column_names}
         except (adbc.Error, pa.ArrowException, OSError, ValueError) as error:  # text where a number belongs
             check_interrupt(error)
@@ -333,15 +372,33 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """One transaction: all of it or nothing, whatever happens."""
-        connection = self._open("rw")
         try:
-            connection.execute("begin immediate")
-            yield connection
-            connection.execute("commit")
+            if self._file != self.path:  # it was recovered in a copy: now in place
+                _settle(self.path)
+                self._closing.close()
+                self._file = self.path
+                self.connection = self._open()
+                self._closing.callback(self.connection.close)
+            with closing(self._checked("rw")) as connection:
+                connection.execute("begin immediate")
+                yield connection
+                connection.execute("commit")
         except sqlite3.OperationalError as error:
             raise NotWrittenError(f"{self.path}: cannot be changed ({error}).", str(error)) from error
-        finally:
-            connection.close()
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Give each query of a file that is opened meanwhile so much time."""
+    former, Store.timeout = Store.timeout, seconds
+    try:
+        yield
+    finally:
+        Store.timeout = former
+
+
+def _interrupted(error: Exception) -> bool:
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
 
 
 def _column(array: pa.ChunkedArray) -> Column:
@@ -360,3 +417,4 @@ def _check(path: Path) -> None:
         raise FormatError(f"{path}: is a directory; give the path of a profile database.")
     if not is_database(path):
         raise FormatError(f"{path}: not a profile database.")
+    access.check_head(path)

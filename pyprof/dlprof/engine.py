@@ -117,7 +117,7 @@ def opened(
     with tempfile.TemporaryDirectory(prefix="pyprof-") as folder:
         name = f"{folder}/profile.sqlite"
         write(source, name, wanted, changed)
-        with store.Store(name) as database:
+        with store.Store(name, own=not source.is_database) as database:
             one = matching(database, wanted) or aggregations(database)[-1]
             yield Source(database, one, _worker(database, worker))
 

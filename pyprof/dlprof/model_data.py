@@ -164,11 +164,11 @@ def _rows(store: Store, table: Table, bound: dict[str, int]) -> Iterator[str]:
     made = {field.name: field.made for field in table.fields if field.made is not None}
     if not made:
         pairs = ", ".join(f"'{field.name}', {field.column}" for field in table.fields)
-        for (row,) in store.connection.execute(f"select json_object({pairs}) {table.rows}", bound):
+        for (row,) in store.each(f"select json_object({pairs}) {table.rows}", bound):
             yield row
         return
     columns = ", ".join(field.column for field in table.fields)
-    for values in store.connection.execute(f"select {columns} {table.rows}", bound):
+    for values in store.each(f"select {columns} {table.rows}", bound):
         row = dict(zip((field.name for field in table.fields), values))
         yield _json({name: made[name](value) if name in made else value for name, value in row.items()})
 

@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from pyprof import place
-from pyprof.arguments import Parser
+from pyprof.arguments import Parser, timeout
 from pyprof.db.source import Source
+from pyprof.db.store import limited
 from pyprof.dlprof import engine
 from pyprof.dlprof.stages import MINIMAL, Stages
 from pyprof.errors import PyProfError, UsageError
@@ -34,22 +35,23 @@ def report(argv: Sequence[str] | None = None) -> int:
     if not (sys.argv[1:] if argv is None else argv):
         print(f"usage: pyprof report [NAME] FILE\n\n{names()}")
         return 0
-    return _guarded("report", lambda: _report(_report_parser().parse_intermixed_args(argv)))
+    return _guarded("report", _report, _report_parser().parse_intermixed_args(argv))
 
 
 def diff(argv: Sequence[str] | None = None) -> int:
     """`pyprof diff`; returns the exit code."""
-    return _guarded("diff", lambda: _diff(_diff_parser().parse_args(argv)))
+    return _guarded("diff", _diff, _diff_parser().parse_args(argv))
 
 
 def save(argv: Sequence[str] | None = None) -> int:
     """`pyprof save`; returns the exit code."""
-    return _guarded("save", lambda: _save(_save_parser().parse_args(argv)))
+    return _guarded("save", _save, _save_parser().parse_args(argv))
 
 
-def _guarded(name: str, work: Callable[[], None]) -> int:
+def _guarded(name: str, work: Callable[[argparse.Namespace], None], arguments: argparse.Namespace) -> int:
     try:
-        work()
+        with limited(arguments.timeout):
+            work(arguments)
     except PyProfError as error:
         print(f"pyprof {name}: {error}", file=sys.stderr)
         return error.exit_code
@@ -70,6 +72,7 @@ def _common(parser: Parser) -> None:
         "--key-op", metavar="NAME",
         help="iterations end where this operator ends; default: the steps that the program marks, else what repeats",
     )  # fmt: skip
+    timeout(parser)
 
 
 def _report_parser() -> Parser:

@@ -22,6 +22,7 @@ from pyprof.errors import FormatError
 from pyprof.model import Column, Ints
 
 BATCH = 65536
+MAGIC = b"SQLite format 3\0"
 APPLICATION_ID = 0x50795072  # "PyPr": a profile database, which is the result of reading a recording
 # Stands for NULL in a column of integers while it is read: no time, id or size can have this value.
 _MISSING = -(2**63)
@@ -30,11 +31,17 @@ _TIMES = ("start", "end", "timestamp")
 _FIRST_TIME, _LAST_TIME = -(2**60), 3 * 2**60
 
 
+def is_sqlite(path: Path) -> bool:
+    """Whether a file is a database of SQLite."""
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
 def is_profile(path: Path) -> bool:
     """Whether a file is a profile database, of any version."""
     with path.open("rb") as file:
         head = file.read(72)
-    return head[:16] == b"SQLite format 3\0" and int.from_bytes(head[68:72], "big") == APPLICATION_ID
+    return head.startswith(MAGIC) and int.from_bytes(head[68:72], "big") == APPLICATION_ID
 
 
 def check_interrupt(error: BaseException) -> None:

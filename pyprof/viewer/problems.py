@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 from typing import Any
 
-from pyprof.errors import FormatError, PyProfError, UsageError
+from pyprof.errors import FormatError, PyProfError, UsageError, VersionError
+from pyprof.parse.database import is_profile, is_sqlite
 
 TITLES = {
     "parameter": (422, "Bad parameter in the URL"),
@@ -54,41 +54,17 @@ def of_file(path: Path, error: PyProfError) -> Trouble:
             "vanished",
             f"{path}: no such file. Start the viewer again: pyprof view FILE, or dlprofviewer FILE.",
         )
-    found = _version(path)
-    if found is not None:
-        from pyprof.db.store import MAJOR, MINOR
-
-        if found != (MAJOR, MINOR):
-            return Trouble("older" if found < (MAJOR, MINOR) else "newer", str(error))
-        return Trouble("damaged", str(error))
-    if _is_sqlite(path) or (path.is_file() and not path.stat().st_size):
-        return Trouble("foreign", str(error))
-    return Trouble("unreadable", str(error))
-
-
-def _is_sqlite(path: Path) -> bool:
+    if isinstance(error, VersionError):
+        return Trouble("newer" if error.newer else "older", str(error))
     try:
-        with path.open("rb") as file:
-            return file.read(16) == b"SQLite format 3\0"
+        if path.is_file():
+            if is_profile(path):
+                return Trouble("damaged", str(error))
+            if not path.stat().st_size or is_sqlite(path):
+                return Trouble("foreign", str(error))
     except OSError:
-        return False
-
-
-def _version(path: Path) -> tuple[int, int] | None:
-    """The schema of a profile database; None for another file."""
-    from pyprof.db import store
-
-    try:
-        if not path.is_file() or not store.is_database(path):
-            return None
-        connection = sqlite3.connect(f"file:{path.resolve().as_uri()[7:]}?mode=ro", uri=True)
-        try:
-            meta = dict(connection.execute("select name, value from meta where name like 'schema_%'"))
-        finally:
-            connection.close()
-        return int(meta["schema_major"]), int(meta["schema_minor"])
-    except (OSError, sqlite3.Error, KeyError, ValueError, TypeError):
-        return store.MAJOR, store.MINOR
+        pass
+    return Trouble("unreadable", str(error))
 
 
 def of_error(error: PyProfError) -> Trouble:

@@ -15,9 +15,10 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
-from pyprof.db import store
+from pyprof.db import access, store
 from pyprof.db.aggregate import aggregate, aggregations
 from pyprof.dlprof import engine
 from tests.build import call, recording, write_nsys
@@ -37,22 +38,22 @@ def training(steps: int = STEPS, ops: int = OPS) -> str:
 
 def slow_cache() -> None:
     """Have SQLite write pages before the end of a transaction, as it does with more of them than fit its cache."""
-    original = store._connect
+    original = access.connect
 
     def connect(path: Path, mode: str) -> sqlite3.Connection:
         connection = original(path, mode)
         connection.execute("pragma cache_size = 4")
         return connection
 
-    store._connect = connect
+    access.connect = connect
 
 
 def at_tick(tick: int) -> None:
     """End this process by SIGKILL while it writes: at an instruction of SQLite's."""
-    original = store._connect
+    original = access.restrict
 
-    def connect(path: Path, mode: str) -> sqlite3.Connection:
-        connection = original(path, mode)
+    def restrict(connection: sqlite3.Connection, writing: bool = False) -> None:
+        original(connection, writing)
         left = [tick]
 
         def handler() -> int:
@@ -61,11 +62,10 @@ def at_tick(tick: int) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             return 0
 
-        if mode == "rw":
+        if writing:
             connection.set_progress_handler(handler, 200)
-        return connection
 
-    store._connect = connect
+    access.restrict = restrict
 
 
 def killed(work: Callable[[], object], after: float | None, tick: int | None = None) -> None:
@@ -92,7 +92,8 @@ def duration(work: Callable[[], object]) -> float:
 def whole(path: Path) -> list[tuple[int, int, str | None]]:
     """Open a database as anyone does; everything in it is right. Returns its aggregations."""
     with store.Store(path) as database:
-        assert database.rows("pragma integrity_check") == [("ok",)]
+        with closing(sqlite3.connect(database.uri, uri=True)) as connection:
+            assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
         found = aggregations(database)
         for one in found:
             sums = database.rows("select sum(calls), sum(cpu) from op_stat where aggregation = ?", (one.id,))

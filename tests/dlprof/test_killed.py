@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.db import store
-from pyprof.db.aggregate import aggregate
+from pyprof.db import access, store
+from pyprof.db.aggregate import aggregate, aggregations
 from pyprof.dlprof import engine
 from tests.build import recording, write_nsys
 from tests.conftest import ROOT
@@ -55,29 +54,25 @@ def half_done(tmp_path: Path) -> Iterator[Path]:
     pytest.fail("no tick left a journal")
 
 
-def test_what_is_half_done_is_taken_back_by_the_next_reader(half_done: Path):
-    assert killing.whole(half_done) == [(0, killing.STEPS - 1, None)]
-    whole = half_done.with_name("whole.sqlite")
-    assert half_done.read_bytes() == whole.read_bytes()
-
-
-def test_where_the_file_may_not_be_written_a_copy_is_read(half_done: Path, monkeypatch: pytest.MonkeyPatch):
-    before, original = half_done.read_bytes(), store._connect
-
-    def connect(path: Path, mode: str) -> sqlite3.Connection:
-        if mode == "rw" and path == half_done:
-            raise sqlite3.OperationalError("unable to open database file")
-        return original(path, mode)
-
-    monkeypatch.setattr(store, "_connect", connect)
+def test_what_is_half_done_is_seen_by_no_reader(half_done: Path):
+    """They read a copy: a journal of a file that somebody sent is not to be trusted with a name of the user's."""
+    before, journal = half_done.read_bytes(), access.journal(half_done).read_bytes()
     with store.Store(half_done) as database:
         copied = database._file
         assert database.columns("select count(*) as n from op")["n"].values.tolist() == [
             killing.STEPS * killing.OPS
         ]
+    assert not copied.parent.exists()
     assert killing.whole(half_done) == [(0, killing.STEPS - 1, None)]
-    assert half_done.read_bytes() == before
-    assert not copied.exists()
+    assert (half_done.read_bytes(), access.journal(half_done).read_bytes()) == (before, journal)
+
+
+def test_what_is_half_done_is_taken_back_by_the_next_writer(half_done: Path):
+    with store.Store(half_done) as database:
+        aggregate(database, 1, 2, "relu")
+        assert len(aggregations(database)) == 2  # it reads the file itself from now on
+    assert not access.journal(half_done).exists()
+    assert killing.whole(half_done) == [(0, killing.STEPS - 1, None), (1, 2, "relu")]
 
 
 def test_an_exception_in_the_middle_leaves_the_file_as_it_was(tmp_path: Path):

@@ -15,6 +15,7 @@ from pyprof.errors import FormatError
 from pyprof.viewer.guarded import Deadline, Guarded, Pool
 from pyprof.viewer.problems import Trouble
 from pyprof.viewer.security import Guard
+from tests.hostile import journal
 from tests.viewer.conftest import serving
 
 TOKEN = "t" * 43
@@ -286,6 +287,22 @@ def test_a_table_that_is_a_view(copied):
     connection.close()
     with pytest.raises(FormatError, match="holds code"):
         Guarded(path)
+
+
+def test_a_journal_that_names_another_file(copied, tmp_path):
+    """SQLite would delete that file when it puts back what the journal holds."""
+    victim = tmp_path / "key"
+    victim.write_text("secret")
+    path = copied()
+    beside = path.with_name(path.name + "-journal")
+    beside.write_bytes(journal(path.read_bytes(), bytes(victim)))
+    before = path.read_bytes(), beside.read_bytes()
+    with serving(path) as client:
+        assert "journal" in client.json("/api/profile", 409)["detail"]
+    with serving(path.parent) as client:
+        assert "journal" in client.json("/api/profile", 409)["detail"]
+    assert victim.exists()
+    assert (path.read_bytes(), beside.read_bytes()) == before
 
 
 def test_a_statement_ends_when_time_is_up(made):

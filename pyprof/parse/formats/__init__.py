@@ -17,7 +17,7 @@ from typing import Protocol
 from pyprof.errors import FormatError
 from pyprof.model import Trace
 from pyprof.parse import archive
-from pyprof.parse.database import is_profile, tables
+from pyprof.parse.database import MAGIC, is_profile, is_sqlite, tables
 from pyprof.registry import Registry, load_folder
 
 
@@ -90,7 +90,7 @@ def _check_readable(path: Path) -> None:
         raise FormatError(f"{path}: cannot be read ({error.strerror}).") from error
     if not head:
         raise FormatError(f"{path}: is empty; the recording was not written. Record again.")
-    if head.startswith(b"SQLite format 3\0"):
+    if head.startswith(MAGIC):
         page = int.from_bytes(head[16:18], "big")
         expected = int.from_bytes(head[28:32], "big") * (65536 if page == 1 else page)
         size = path.stat().st_size
@@ -102,10 +102,7 @@ def _check_readable(path: Path) -> None:
 
 def _is_of_dlprof(path: Path) -> bool:
     """Whether a file is a database of the DLProf of 2019 to 2021: its raw tables have names of their own."""
-    with path.open("rb") as file:
-        if file.read(16) != b"SQLite format 3\0":
-            return False
-    return any(name.startswith("read_only_") for name in tables(path))
+    return is_sqlite(path) and any(name.startswith("read_only_") for name in tables(path))
 
 
 def _load_report(path: Path) -> Trace:

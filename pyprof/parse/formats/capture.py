@@ -14,9 +14,9 @@ import numpy as np
 from pyprof.errors import WHERE, FormatError, install
 from pyprof.model import KERNEL, READING, Column, Memory, Ops, Pauses, Steps, Trace
 from pyprof.parse.assemble import count, take
-from pyprof.parse.database import Database, concat, required, tables
+from pyprof.parse.database import Database, concat, is_sqlite, required, tables
 from pyprof.parse.formats import FORMATS
-from pyprof.parse.formats.nsys import Reader, is_sqlite
+from pyprof.parse.formats.nsys import Reader
 
 VERSION = "1"
 

@@ -46,7 +46,7 @@ from pyprof.parse.assemble import (
     launch_table,
     range_table,
 )
-from pyprof.parse.database import Batch, Database, required, tables
+from pyprof.parse.database import Batch, Database, is_sqlite, required, tables
 from pyprof.parse.formats import FORMATS
 
 # eventType of NVTX_EVENTS; 70 and 71 are ranges imported from another process. Source: ENUM_NSYS_EVENT_TYPE.
@@ -98,11 +98,6 @@ class Nsys:
                 'Record with "nsys profile -t cuda,nvtx".'
             )
         return trace
-
-
-def is_sqlite(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(16) == b"SQLite format 3\0"
 
 
 class Reader:

@@ -43,9 +43,9 @@ from pyprof.parse.assemble import (
     launch_table,
     range_table,
 )
-from pyprof.parse.database import Batch, Database, required, tables
+from pyprof.parse.database import Batch, Database, is_sqlite, required, tables
 from pyprof.parse.formats import FORMATS
-from pyprof.parse.formats.nsys import copy_names, is_sqlite
+from pyprof.parse.formats.nsys import copy_names
 
 _MARKER = "CUPTI_ACTIVITY_KIND_MARKER"
 _COPIES, _SETS = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
