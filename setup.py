@@ -71,7 +71,7 @@ setup(
             "pyprof = pyprof.cli:main",
             "dlprof = pyprof.dlprof.command:main",
             "dlprofviewer = pyprof.viewer.command:dlprofviewer",
-            "prof.py = pyprof.prof.prof:main",
+            "prof.py = pyprof.cli:prof",
         ]
     },
     scripts=["scripts/parse.py"],  # not an entry point: see its docstring

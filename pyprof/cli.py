@@ -22,11 +22,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pyprof import __version__
 from pyprof.arguments import Parser
 from pyprof.capture import COLLECTORS, DEFAULT_MAX_EVENTS
+from pyprof.commands import imported, say
 from pyprof.errors import PyProfError
 from pyprof.registry import load_module
 
@@ -169,39 +170,46 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words == ["info"]:
         return _collectors()
     if name in _OTHERS:
-        if name not in _ALONE:
-            importlib.import_module("pyprof.needed")
-        command: Callable[..., int] = getattr(importlib.import_module(_OTHERS[name][1]), _OTHERS[name][2])
-        return command(words[1:], f"pyprof {name}") if name in _NAMED else command(words[1:])
+        prog, (_, module, function) = f"pyprof {name}", _OTHERS[name]
+        if name in _ALONE:
+            return int(getattr(importlib.import_module(module), function)(words[1:]))
+        return imported(prog, module, function, words[1:], *([prog] if name in _NAMED else []))
     if not words:
         _parser().print_help()
         return 0
     arguments = _parser().parse_args(words)
-    try:
-        if arguments.command == "estimate":
-            from pyprof.totals import run as estimate
-
-            return estimate(arguments.script, arguments.arguments, arguments.depth, arguments.csv)
-        from pyprof.overview.ending import Ending
-
-        ending = (
-            None if arguments.quiet else Ending()
-        )  # before torch: what is registered first is called last
-        run = load_module("pyprof.capture.run").run
-        plan = load_module("pyprof.capture.plan").plan(arguments.steps, arguments.delay, arguments.duration)
-        more = load_module("pyprof.capture.options").of_command(arguments)
-        a = arguments
-        code = int(run(a.script, a.arguments, a.output, a.max_events, plan, more, a.module))
-        if ending is not None:
-            written, rank = (
-                load_module("pyprof.capture.window").control.written,
-                load_module("pyprof.capture.ranks").rank(),
-            )
-            ending.of(code, written, a.output, rank)
-        return code
+    try:  # not `ended`: what a script raises is its own
+        return _script(arguments)
     except PyProfError as error:
-        print(f"pyprof {arguments.command}: {error}", file=sys.stderr)
+        say(f"pyprof {arguments.command}", str(error))
         return error.exit_code
+
+
+def prof() -> int:
+    """Run `prof.py`; returns the exit code."""
+    return imported("prof.py", "pyprof.prof.prof")
+
+
+def _script(arguments: argparse.Namespace) -> int:
+    if arguments.command == "estimate":
+        from pyprof.totals import run as estimate
+
+        return estimate(arguments.script, arguments.arguments, arguments.depth, arguments.csv)
+    from pyprof.overview.ending import Ending
+
+    ending = None if arguments.quiet else Ending()  # before torch: what is registered first is called last
+    run = load_module("pyprof.capture.run").run
+    plan = load_module("pyprof.capture.plan").plan(arguments.steps, arguments.delay, arguments.duration)
+    more = load_module("pyprof.capture.options").of_command(arguments)
+    a = arguments
+    code = int(run(a.script, a.arguments, a.output, a.max_events, plan, more, a.module))
+    if ending is not None:
+        written, rank = (
+            load_module("pyprof.capture.window").control.written,
+            load_module("pyprof.capture.ranks").rank(),
+        )
+        ending.of(code, written, a.output, rank)
+    return code
 
 
 if __name__ == "__main__":

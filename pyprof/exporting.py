@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 from collections.abc import Sequence
 
 from pyprof.arguments import Parser, timeout
-from pyprof.errors import PyProfError, UsageError
+from pyprof.commands import ended
+from pyprof.errors import UsageError
 
 
 def _parser() -> Parser:
@@ -45,23 +46,17 @@ def _parser() -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     arguments = _parser().parse_args(argv)
-    try:
-        if os.path.lexists(arguments.o) and not arguments.force:
-            raise UsageError(f"{arguments.o} exists: --force replaces it; or name another file with -o.")
-        both = arguments.o, arguments.file
-        if all(map(os.path.exists, both)) and os.path.samefile(*both):
-            raise UsageError(
-                f"{arguments.o}: is what is read, and would be replaced; name another file with -o."
-            )
-        from pyprof.db.store import limited
-        from pyprof.session import load
+    return ended("pyprof export", lambda: _export(arguments))
 
-        with limited(arguments.timeout):
-            load(arguments.file).export(arguments.format, arguments.o, arguments.start, arguments.end)
-    except PyProfError as error:
-        print(f"pyprof export: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("pyprof export: interrupted, nothing was written.", file=sys.stderr)
-        return 130
-    return 0
+
+def _export(arguments: argparse.Namespace) -> None:
+    if os.path.lexists(arguments.o) and not arguments.force:
+        raise UsageError(f"{arguments.o} exists: --force replaces it; or name another file with -o.")
+    both = arguments.o, arguments.file
+    if all(map(os.path.exists, both)) and os.path.samefile(*both):
+        raise UsageError(f"{arguments.o}: is what is read, and would be replaced; name another file with -o.")
+    from pyprof.db.store import limited
+    from pyprof.session import load
+
+    with limited(arguments.timeout):
+        load(arguments.file).export(arguments.format, arguments.o, arguments.start, arguments.end)

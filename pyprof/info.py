@@ -8,7 +8,6 @@ What the recording does not say is not there: a file of nsys has no facts of tor
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from pyprof.arguments import Parser
-from pyprof.errors import PyProfError
+from pyprof.commands import ended
 from pyprof.marker import CallMarker, decode
 from pyprof.model import KERNEL, MARK, MEMCPY, MEMSET, Device, Trace
 from pyprof.parse import formats
+from pyprof.screen import visible
 
 # What stands in the head, not among the facts.
 _HEAD = ("EXPORT_", "format_version", "session_start_unix_ns", "overhead.")
@@ -138,7 +138,7 @@ def _devices(meta: Mapping[str, str]) -> list[dict[str, Any]]:
 
 def lines(found: Mapping[str, Any]) -> Iterator[str]:
     """The summary as text: a section per part, aligned."""
-    yield _plain(found["file"])
+    yield visible(found["file"])
     head: list[tuple[str, str]] = [
         ("format", " ".join(part for part in (found["format"], found.get("format_version")) if part))
     ]
@@ -180,7 +180,7 @@ def _overhead(costs: Mapping[str, int | None]) -> Iterator[tuple[str, str]]:
 
 
 def _aligned(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    rows = [(_plain(name), _plain(value)) for name, value in pairs]
+    rows = [(visible(str(name)), visible(str(value))) for name, value in pairs]
     width = max((len(name) for name, _ in rows), default=0)
     for name, value in rows:
         yield f"  {name:{width}}  {value}".rstrip()
@@ -210,11 +210,6 @@ def _device(device: Mapping[str, Any]) -> str:
     return " ".join(words) + (f", {memory / 2**30:.1f} GiB" if memory else "")
 
 
-def _plain(text: object) -> str:
-    """Text of a recording as one line: what would steer a terminal is shown as a question mark."""
-    return "".join(character if character.isprintable() else "?" for character in str(text))
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     parser = Parser(
@@ -225,17 +220,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("file", help="recording, or a folder of recordings")
     parser.add_argument("--json", action="store_true", help="one JSON object; default: text")
     arguments = parser.parse_args(argv)
-    try:
+
+    def work() -> None:
         found = summary(formats.load(arguments.file))
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
-        text = json.dumps(found, indent=1) if arguments.json else "\n".join(lines(found))
-        print(text, flush=True)
-    except PyProfError as error:
-        print(f"pyprof info: {error}", file=sys.stderr)
-        return error.exit_code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
-    return 0
+        print(json.dumps(found, indent=1) if arguments.json else "\n".join(lines(found)), flush=True)
+
+    return ended("pyprof info", work)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ import gets that package. The plain script of an entry point could not do this.
 import sys
 
 if __name__ == "__main__":
-    from pyprof.parse.parse import main
+    from pyprof.commands import imported
 
-    sys.exit(main())
+    sys.exit(imported("parse.py", "pyprof.parse.parse"))
 
 import importlib.machinery
 import importlib.util

@@ -78,7 +78,7 @@ def test_text_of_a_capture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "  calls      1" in lines
     assert "  steps      1" in lines
     assert "  cudnn.benchmark  yes" in lines
-    assert "  command          net.py ?[31mred" in lines  # nothing that steers the terminal
+    assert "  command          net.py \\x1b[31mred" in lines  # nothing that steers the terminal
     assert "  per_call         1.5 us" in lines
     assert "  share of window  1.5 %" in lines
     assert "  calls after the first 9 events  12,345" in lines

@@ -30,6 +30,9 @@ CORE = {
     "arguments",
     "needed",
     "mailbox",
+    "screen",
+    "commands",
+    "inputs",
 }
 STANDS_ON = {
     "parse": CORE,
@@ -45,7 +48,7 @@ STANDS_ON = {
     "rules": CORE | {"db", "metrics", "prof"},
     "export": CORE | {"db", "parse"},
     "session": CORE | {"parse", "prof", "db", "reports", "rules", "export"},
-    "exporting": CORE | {"session", "export"},
+    "exporting": CORE | {"session", "export", "db"},
     "info": CORE | {"parse"},
     "estimating": CORE | {"prof", "capture"},
     "totals": CORE | {"prof", "capture", "estimating"},

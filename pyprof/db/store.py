@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import pyprof
-from pyprof import place
+from pyprof import inputs, place
 from pyprof.arguments import TIMEOUT
 from pyprof.db import access
 from pyprof.db.damage import damage
@@ -411,8 +411,7 @@ def _column(array: pa.ChunkedArray) -> Column:
 
 
 def _check(path: Path) -> None:
-    if not path.exists():
-        raise FormatError(f"{path}: no such file; give the path of a profile database.")
+    inputs.check(path, "a profile database")
     if path.is_dir():
         raise FormatError(f"{path}: is a directory; give the path of a profile database.")
     if not is_database(path):

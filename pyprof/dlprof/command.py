@@ -17,36 +17,30 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from pyprof import __version__, needed  # noqa: F401
+from pyprof.commands import ended, say
 from pyprof.dlprof import application, child, options
 from pyprof.dlprof.options import Settings
 from pyprof.dlprof.outputs import OF_NSYS, Outputs, outputs
 from pyprof.dlprof.stages import DIAGNOSTIC, NORMAL, Stages
 from pyprof.errors import PyProfError, UsageError
 
-_INTERRUPTED = 130
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    try:
-        with child.signals_wait() as mask:  # before anything (numpy, rich) starts a thread
-            settings = options.read(sys.argv[1:] if argv is None else argv)
-            if settings.help or settings.version:
-                print(f"dlprof of PyProf {__version__}" if settings.version else options.help_text().rstrip())
-                return 0
-            stages = Stages(settings.level)
-            where = _checked(settings, stages)
-            code = _run(settings, where, stages, mask) if where.recording is not None else 0
-        return _results(settings, where, stages, code)
-    except PyProfError as error:
-        print(f"dlprof: {error}", file=sys.stderr)
-        return error.exit_code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
-        return 0
-    except KeyboardInterrupt:
-        print("dlprof: interrupted; files that were not finished are not there.", file=sys.stderr)
-        return _INTERRUPTED
+    words = sys.argv[1:] if argv is None else argv
+    return ended("dlprof", lambda: _dlprof(words), "interrupted; files that were not finished are not there.")
+
+
+def _dlprof(words: Sequence[str]) -> int:
+    with child.signals_wait() as mask:  # before anything (numpy, rich) starts a thread
+        settings = options.read(words)
+        if settings.help or settings.version:
+            print(f"dlprof of PyProf {__version__}" if settings.version else options.help_text().rstrip())
+            return 0
+        stages = Stages(settings.level)
+        where = _checked(settings, stages)
+        code = _run(settings, where, stages, mask) if where.recording is not None else 0
+    return _results(settings, where, stages, code)
 
 
 def _checked(settings: Settings, stages: Stages) -> Outputs:
@@ -94,7 +88,7 @@ def _results(settings: Settings, where: Outputs, stages: Stages, code: int) -> i
         if where.made:
             with suppress(OSError):  # a folder for nothing; with a recording in it it stays
                 os.rmdir(where.folder)
-        print(f"dlprof: {error}", file=sys.stderr)
+        say("dlprof", str(error))
         return code or error.exit_code
 
 

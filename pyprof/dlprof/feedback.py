@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from pyprof.rules import Finding, Outcome
+from pyprof.screen import visible
 
 _WIDTH = 100
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
@@ -49,7 +50,7 @@ def _saving(finding: Finding, wall: int | None) -> str:
 
 def _wrapped(words: str, indent: str) -> str:
     return textwrap.fill(
-        words, _WIDTH, initial_indent=indent, subsequent_indent=indent or "  ", break_long_words=False,
+        visible(words), _WIDTH, initial_indent=indent, subsequent_indent=indent or "  ", break_long_words=False,
         break_on_hyphens=False,
     )  # fmt: skip
 

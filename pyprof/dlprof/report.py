@@ -18,6 +18,7 @@ from contextlib import ExitStack
 
 from pyprof import place
 from pyprof.arguments import Parser, timeout
+from pyprof.commands import ended, say
 from pyprof.db.source import Source
 from pyprof.db.store import limited
 from pyprof.dlprof import engine
@@ -49,18 +50,8 @@ def save(argv: Sequence[str] | None = None) -> int:
 
 
 def _guarded(name: str, work: Callable[[argparse.Namespace], None], arguments: argparse.Namespace) -> int:
-    try:
-        with limited(arguments.timeout):
-            work(arguments)
-    except PyProfError as error:
-        print(f"pyprof {name}: {error}", file=sys.stderr)
-        return error.exit_code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
-    except KeyboardInterrupt:
-        print(f"pyprof {name}: interrupted, nothing was written.", file=sys.stderr)
-        return 130
-    return 0
+    with limited(arguments.timeout):
+        return ended(f"pyprof {name}", lambda: work(arguments))
 
 
 def _common(parser: Parser) -> None:
@@ -119,6 +110,10 @@ def _output(parser: Parser) -> None:
     parser.add_argument(
         "--wide", action="store_true",
         help="whole table on a terminal too; default: what fits its width, in suitable units",
+    )  # fmt: skip
+    parser.add_argument(
+        "--raw", action="store_true",
+        help="texts in csv as they are; default: control characters are shown and formulas of spreadsheets disarmed",
     )  # fmt: skip
     parser.add_argument("-o", metavar="FILE", help="output file (written atomically); default: stdout")
 
@@ -189,7 +184,7 @@ def _report(arguments: argparse.Namespace) -> None:
     _print(text)
     if not rows:
         needs = f": it needs {found.needs}" if found.needs else ", the recording has nothing for it"
-        print(f"pyprof report: {found.name} has no rows{needs}.", file=sys.stderr)
+        say("pyprof report", f"{found.name} has no rows{needs}.")
 
 
 def _print(text: bytes) -> None:
@@ -203,13 +198,13 @@ def _overview(arguments: argparse.Namespace, chosen: dict[str, str]) -> None:
     file = arguments.file
     if not os.path.lexists(file) and any(one.name == file for one in every()):
         raise UsageError(f"report {file!r} needs a file: pyprof report {file} net.sqlite.")
-    if chosen or arguments.format != "table" or arguments.o is not None:
+    if chosen or arguments.format != "table" or arguments.o is not None or arguments.raw:
         raise UsageError(
             "the overview has no options of a report; name a report: pyprof report op_type FILE."
         )
     from pyprof.overview.figures import figures
     from pyprof.overview.lines import lines
-    from pyprof.overview.screen import columns
+    from pyprof.screen import columns
 
     stages, out = Stages(MINIMAL, "pyprof report"), sys.stdout
     with stages.stage("reading"), engine.opened(
@@ -222,6 +217,8 @@ def _overview(arguments: argparse.Namespace, chosen: dict[str, str]) -> None:
 def _writable(found: Report, arguments: argparse.Namespace) -> None:
     """Raises UsageError for a format that does not exist, or that is nothing for a terminal."""
     output.file_name(found, "-", arguments.format)
+    if arguments.raw and arguments.format != "csv":
+        raise UsageError("--raw is for --format=csv.")
     if arguments.format in _BINARY and arguments.o is None and sys.stdout.isatty():
         raise UsageError(f"--format={arguments.format} is binary, not for a terminal; name a file with -o.")
 
@@ -229,18 +226,19 @@ def _writable(found: Report, arguments: argparse.Namespace) -> None:
 def _shown(found: Report, source: Source, arguments: argparse.Namespace) -> tuple[int, bytes]:
     """Print a report, or write it to a file: whole or not at all. Returns the number of its rows, and for a terminal
     the text, to be printed when no progress is shown any more."""
+    style = "raw" if arguments.raw else "plain"
     if arguments.o is None and sys.stdout.isatty():
         text = io.BytesIO()
         width = None if arguments.wide else shutil.get_terminal_size().columns
-        return output.render(found, source, arguments.format, text, width=width), text.getvalue()
+        return output.render(found, source, arguments.format, text, style, width), text.getvalue()
     if arguments.o is None:
         sys.stdout.flush()
-        rows = output.render(found, source, arguments.format, sys.stdout.buffer)
+        rows = output.render(found, source, arguments.format, sys.stdout.buffer, style)
         sys.stdout.buffer.flush()
         return rows, b""
     try:
         with place.named(arguments.o) as name, open(name, "wb") as file:
-            return output.render(found, source, arguments.format, file), b""
+            return output.render(found, source, arguments.format, file, style), b""
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -261,10 +259,10 @@ def _diff(arguments: argparse.Namespace) -> None:
         _writable(found, arguments)
         counts = [one.aggregation.last - one.aggregation.first + 1 for one in (base, other)]
         if counts[0] != counts[1]:
-            print(
-                f"pyprof diff: the base has {counts[0]} iterations, the other {counts[1]}: sums are of as many; choose "
-                "equal ranges with --iter-start and --iter-stop.",
-                file=sys.stderr,
+            say(
+                "pyprof diff",
+                f"the base has {counts[0]} iterations, the other {counts[1]}: sums are of as many; choose equal ranges "
+                "with --iter-start and --iter-stop.",
             )
         _, text = _shown(found, other, arguments)
     _print(text)

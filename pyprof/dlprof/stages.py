@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from pyprof.commands import say
+from pyprof.screen import visible
+
 QUIET, MINIMAL, NORMAL, DETAILED, DIAGNOSTIC = range(5)
 _PATIENCE = 1.0  # seconds without a word
 
@@ -25,12 +28,12 @@ class Stages:
     def say(self, level: int, text: str) -> None:
         """A line with the time."""
         if self.level >= level:
-            print(f"[{self._name} {time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
+            print(f"[{self._name} {time.strftime('%H:%M:%S')}] {visible(text)}", file=sys.stderr, flush=True)
 
     def note(self, text: str) -> None:
         """A line for the person at the terminal, except at quiet."""
         if self.level > QUIET:
-            print(f"{self._name}: {text}", file=sys.stderr, flush=True)
+            say(self._name, text)
 
     @contextmanager
     def stage(self, text: str, level: int = NORMAL) -> Iterator[None]:

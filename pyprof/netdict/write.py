@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ import pandas as pd
 from pyprof.marker import caller, is_event, with_call_id
 from pyprof.model import BPROP, DIRECTIONS, FPROP, KINDS, OPERATOR, PHASES, Column, Ints, Rows
 from pyprof.netdict.keys import KEYS
+from pyprof.screen import json_text
 
 _BLOCK = 32768  # rows formatted at a time: bounds the memory of a large file
 
@@ -27,7 +27,7 @@ class _Style(NamedTuple):
 
 
 _LITERAL = _Style(repr, "None", "(%d, %d, %d)")
-_JSON = _Style(lambda value: json.dumps(value, ensure_ascii=False), "null", "[%d, %d, %d]")
+_JSON = _Style(json_text, "null", "[%d, %d, %d]")
 
 
 def lines(rows: Rows) -> Iterator[str]:

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from rich.cells import cell_len
 
 from pyprof.overview.figures import Figures, Row, Step
-from pyprof.overview.screen import visible
 from pyprof.rules.wording import length
+from pyprof.screen import visible
 
 MOST = 15
 NARROW = 60

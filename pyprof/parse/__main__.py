@@ -3,6 +3,6 @@
 
 import sys
 
-from pyprof.parse.parse import main
+from pyprof.commands import imported
 
-sys.exit(main())
+sys.exit(imported("parse.py", "pyprof.parse.parse"))

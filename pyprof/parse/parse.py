@@ -7,6 +7,7 @@ Reads exports of Nsight Systems, databases of nvprof and files of pyprof. Only d
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
@@ -15,11 +16,14 @@ from pathlib import Path
 
 if not __package__:  # run by path: the repository's root takes the place of this file's folder
     sys.path[0] = str(Path(__file__).resolve().parents[2])
-    __package__ = "pyprof.parse"
+    from pyprof.commands import imported
+
+    sys.exit(imported("parse.py", "pyprof.parse.parse"))
 
 from pyprof import needed, netdict  # noqa: F401
 from pyprof.arguments import Parser
-from pyprof.errors import FormatError, PyProfError
+from pyprof.commands import ended, say
+from pyprof.errors import FormatError
 from pyprof.parse import formats
 from pyprof.parse.rows import rows
 
@@ -52,31 +56,28 @@ def _parser(prog: str) -> Parser:
 def main(argv: Sequence[str] | None = None, prog: str = "parse.py") -> int:
     """Run the command, which was typed as `prog`; returns the exit code."""
     arguments = _parser(prog).parse_args(argv)
-    try:
-        trace = formats.load(arguments.file)
-        pids = {process.pid for process in trace.processes}
-        if Path(arguments.file).is_dir() and len(pids) < len(trace.processes):
-            raise FormatError(
-                f"{arguments.file}: processes of the run have the same pid, by which a net.dict tells them apart; "
-                "parse its files one by one."
-            )
-        found = rows(trace, arguments.memory)
-        lines = _FORMATS[arguments.format](found)
-        if arguments.o:
-            _write(Path(arguments.o), lines)
-        else:
-            # Data is UTF-8 wherever it goes; a file name that is none stands in a stack as half a character.
-            sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
-            sys.stdout.writelines(line + "\n" for line in lines)
-            sys.stdout.flush()
-        for reason, count in sorted(found.lost.items()):
-            print(f"{arguments.file}: {count} {reason}", file=sys.stderr)
-    except PyProfError as error:
-        print(f"{prog}: {error}", file=sys.stderr)
-        return error.exit_code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
-    return 0
+    return ended(prog, lambda: _parse(arguments))
+
+
+def _parse(arguments: argparse.Namespace) -> None:
+    trace = formats.load(arguments.file)
+    pids = {process.pid for process in trace.processes}
+    if Path(arguments.file).is_dir() and len(pids) < len(trace.processes):
+        raise FormatError(
+            f"{arguments.file}: processes of the run have the same pid, by which a net.dict tells them apart; "
+            "parse its files one by one."
+        )
+    found = rows(trace, arguments.memory)
+    lines = _FORMATS[arguments.format](found)
+    if arguments.o:
+        _write(Path(arguments.o), lines)
+    else:
+        # Data is UTF-8 wherever it goes; a file name that is none stands in a stack as half a character.
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+        sys.stdout.writelines(line + "\n" for line in lines)
+        sys.stdout.flush()
+    for reason, count in sorted(found.lost.items()):
+        say(arguments.file, f"{count} {reason}")
 
 
 def _write(path: Path, lines: Iterator[str]) -> None:

@@ -3,6 +3,6 @@
 
 import sys
 
-from pyprof.prof.prof import main
+from pyprof.commands import imported
 
-sys.exit(main())
+sys.exit(imported("prof.py", "pyprof.prof.prof"))

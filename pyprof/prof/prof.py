@@ -10,22 +10,25 @@ from __future__ import annotations
 
 import argparse
 import io
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 if not __package__:  # run by path: the repository's root takes the place of this file's folder
     sys.path[0] = str(Path(__file__).resolve().parents[2])
-    __package__ = "pyprof.prof"
+    from pyprof.commands import imported
 
-from pyprof import netdict
+    sys.exit(imported("prof.py", "pyprof.prof.prof"))
+
+from pyprof import inputs, netdict
 from pyprof.arguments import Parser
-from pyprof.errors import FormatError, PyProfError, UsageError
+from pyprof.commands import ended, say
+from pyprof.errors import FormatError, UsageError
 from pyprof.model import OPERATOR, Rows
 from pyprof.prof import custom, hardware, ledger, table
 from pyprof.prof.columns import COLUMNS, OF_HARDWARE, View
 from pyprof.prof.hardware import Hardware
+from pyprof.screen import visible
 
 
 def _parser(prog: str) -> Parser:
@@ -37,7 +40,9 @@ def _parser(prog: str) -> Parser:
         epilog=f"columns:\n{columns}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", nargs="?", help="net.dict or a recording; default: net.dict from stdin")
+    parser.add_argument(
+        "file", nargs="?", help="net.dict or a recording; default, and -: net.dict from stdin"
+    )
     parser.add_argument(
         "-c",
         metavar="COLUMNS",
@@ -46,6 +51,10 @@ def _parser(prog: str) -> Parser:
     )
     style = parser.add_mutually_exclusive_group()
     style.add_argument("--csv", action="store_true", help="comma-separated, every field quoted")
+    parser.add_argument(
+        "--raw", action="store_true",
+        help="texts as they are; default: control characters are shown, and formulas of spreadsheets disarmed in --csv",
+    )  # fmt: skip
     style.add_argument(
         "-w",
         metavar="N",
@@ -69,50 +78,48 @@ def _parser(prog: str) -> Parser:
 def main(argv: Sequence[str] | None = None, prog: str = "prof.py") -> int:
     """Run the command, which was typed as `prog`; returns the exit code."""
     arguments = _parser(prog).parse_args(argv)
-    try:
-        specs = table.select(arguments.c)
-        if arguments.costs is not None:
-            custom.load(arguments.costs)
-        rows, name, found = _rows(arguments.file, arguments.memory)
-        if arguments.gpu is not None:
-            found = hardware.named(arguments.gpu, found.facts)
-            if not (rows.kind != OPERATOR).any():
-                print(
-                    f"{prog}: --gpu has no effect: {name} has no GPU kernels, only operators.",
-                    file=sys.stderr,
-                )
-        view = View(rows, found)
-        style = "csv" if arguments.csv else "width" if arguments.w is not None else "blank"
-        if isinstance(sys.stdout, io.TextIOWrapper):  # names in a recording are in any language
-            sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
-        for line in table.lines(view, specs, style, arguments.w or 0):
-            sys.stdout.write(line + "\n")
-        sys.stdout.flush()
-        print(ledger.text(view, name), file=sys.stderr)
-        if any(spec.key in OF_HARDWARE for spec in specs):
-            notes = found.notes if (rows.kind != OPERATOR).any() else found.cpu_notes
-            print("".join(f"  peaks: {note}\n" for note in notes), end="", file=sys.stderr)
-    except PyProfError as error:
-        print(f"{prog}: {error}", file=sys.stderr)
-        return error.exit_code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
-    return 0
+    return ended(prog, lambda: _prof(arguments, prog))
+
+
+def _prof(arguments: argparse.Namespace, prog: str) -> None:
+    specs = table.select(arguments.c)
+    if arguments.costs is not None:
+        custom.load(arguments.costs)
+    rows, name, found = _rows(arguments.file, arguments.memory)
+    if arguments.gpu is not None:
+        found = hardware.named(arguments.gpu, found.facts)
+        if not (rows.kind != OPERATOR).any():
+            say(prog, f"--gpu has no effect: {name} has no GPU kernels, only operators.")
+    view = View(rows, found)
+    style = "csv" if arguments.csv else "width" if arguments.w is not None else "blank"
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names in a recording are in any language
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    for line in table.lines(view, specs, style, arguments.w or 0, arguments.raw):
+        sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+    lines = ledger.text(view, name).split("\n")
+    if any(spec.key in OF_HARDWARE for spec in specs):
+        notes = found.notes if (rows.kind != OPERATOR).any() else found.cpu_notes
+        lines += [f"  peaks: {note}" for note in notes]
+    print("\n".join(map(visible, lines)), file=sys.stderr)
 
 
 def _is_text(path: Path) -> bool:
-    """Whether a file begins as a net.dict does."""
+    """Whether a file begins as a net.dict does: with a dictionary that has the name of a kernel, or whose first key is
+    quoted as Python does it. JSON is a recording."""
     with path.open("rb") as stream:
-        return stream.read(1) in (b"{", b" ", b"\n", b"\r", b"\t")
+        head = stream.read(4096).lstrip()
+    return head.startswith(b"{") and (head[1:].lstrip().startswith(b"'") or b'"kShortName"' in head)
 
 
 def _rows(file: str | None, memory: bool) -> tuple[Rows, str, Hardware]:
-    if file is None:
+    if file is None or file == "-":
         if sys.stdin.isatty():
             raise UsageError("name a net.dict or a recording, or pipe a net.dict into the command.")
         sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
         return netdict.read(sys.stdin, "stdin"), "stdin", hardware.NOTHING
     path = Path(file)
+    inputs.check(path, "a net.dict or a recording; - is stdin")
     try:
         if not path.is_dir() and _is_text(path):
             with path.open(encoding="utf-8", errors="replace") as lines:

@@ -7,7 +7,7 @@ awk and cut work.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from pyprof.arguments import nearest
 from pyprof.errors import UsageError
 from pyprof.model import Column
 from pyprof.prof.columns import COLUMNS, Cells, Reals, Spec, Texts, View
+from pyprof.screen import cell, visible
 
 DEFAULT = ("idx", "dir", "sub", "mod", "op", "kernel", "params", "sil")
 _BLOCK = 65536
@@ -35,8 +36,8 @@ def select(keys: str) -> list[Spec]:
     return [COLUMNS[key] for key in chosen]
 
 
-def texts(spec: Spec, cells: Cells, block: slice) -> list[str]:
-    """The cells of some rows as text."""
+def texts(spec: Spec, cells: Cells, block: slice, spell: Callable[[str], str] = str) -> list[str]:
+    """The cells of some rows as text; `spell` is done to each distinct one that the recording chose."""
     if isinstance(cells, Column):
         out = cells.values[block].astype(object)
         if cells.present is not None:
@@ -47,18 +48,20 @@ def texts(spec: Spec, cells: Cells, block: slice) -> list[str]:
         return [
             spec.none if value != value else f"{value:.{digits}f}" for value in cells.values[block].tolist()
         ]
-    table = np.array([spec.none if text is None else text for text in cells.texts], object)
+    table = np.array([spec.none if text is None else spell(text) for text in cells.texts], object)
     return list(table[cells.codes[block]].tolist())
 
 
-def lines(view: View, specs: Sequence[Spec], style: str, width: int = 0) -> Iterator[str]:
-    """Heading and rows. `style` is csv, width or blank. Raises UsageError for a width that is too small."""
+def lines(view: View, specs: Sequence[Spec], style: str, width: int = 0, raw: bool = False) -> Iterator[str]:
+    """Heading and rows. `style` is csv, width or blank; `raw`: texts as they are. Raises UsageError for a width that is
+    too small."""
     widths = _widths(specs, width) if style == "width" else []
     cells = [spec.cells(view) for spec in specs]
+    spell: Callable[[str], str] = str if raw else cell if style == "csv" else visible
     yield _join([spec.heading for spec in specs], specs, style, widths)
     for first in range(0, len(view.rows), _BLOCK):
         block = slice(first, first + _BLOCK)
-        columns = [texts(spec, column, block) for spec, column in zip(specs, cells)]
+        columns = [texts(spec, column, block, spell) for spec, column in zip(specs, cells)]
         if style == "csv":
             quoted = [
                 [f'"{text}"' if '"' not in text else _quote(text) for text in column] for column in columns
@@ -101,14 +104,8 @@ def _widths(specs: Sequence[Spec], width: int) -> list[int]:
 def _fix(spec: Spec, column: list[str], size: int) -> list[str]:
     if spec.key in ("trace", "caller"):
         column = [text.rpartition(",")[2].rpartition("/")[2] for text in column]
-    column = [text if text.isprintable() else _printable(text) for text in column]
     right = bool(spec.unit) or spec.key in ("idx", "sub", "tid", "device", "stream")
     return [text[:size].rjust(size) if right else text[:size].ljust(size) for text in column]
-
-
-def _printable(text: str) -> str:
-    """A line break or an escape sequence in a name would end the row, or play with the terminal."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def frame(view: View, specs: Sequence[Spec]) -> pd.DataFrame:

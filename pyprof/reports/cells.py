@@ -2,13 +2,12 @@
 """Cells of reports as text, column by column; texts that repeat are converted once.
 
 Texts of a profile are hostile: names of kernels, layers and arguments are what a program chose. In CSV a text that a
-spreadsheet would take for a formula (it begins with = + - @ and is no number) gets a ' before it. Characters that
-control a terminal or a reader become blanks in CSV, Markdown and tables; JSON escapes them, Parquet keeps them.
+spreadsheet would take for a formula gets a ' before it, unless raw texts are asked for. Characters that control a
+terminal or a reader are shown by their escapes; Parquet keeps them.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,10 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyprof.reports import Column
+from pyprof.screen import cell, json_text, visible
 
-_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")
-_FORMULA = re.compile(r"[\s\ufeff]*[=+\-@\uff0b\uff0d\uff1d\uff20]")
-_NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
 _NEEDS_QUOTES = re.compile(r'[",\n]|^\s|\s$|^$')
 _MARKUP = re.compile(r"([\\`*_\[\]<>|~&$])")
 
@@ -36,37 +33,22 @@ class Spelling(NamedTuple):
     real: Callable[[float], str]
 
 
-def _clean(text: str) -> str:
-    """Without control characters; a formula's first character is disarmed.
-
-    >>> _clean("=cmd|x"), _clean("-1.5"), _clean("a\\x1b[31mb"), _clean("a\\nb")
-    ("'=cmd|x", '-1.5', 'a [31mb', 'a\\nb')
-    """
-    text = _CONTROL.sub(" ", text)
-    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
-
-
 def _quoted(text: str) -> str:
-    return '"' + _clean(text).replace('"', '""') + '"'
+    return '"' + cell(text).replace('"', '""') + '"'
 
 
 def _as_needed(text: str) -> str:
-    clean = _clean(text)
+    clean = cell(text)
     return _quoted(text) if _NEEDS_QUOTES.search(clean) else clean
 
 
-def printable(text: str) -> str:
-    """In one line, without characters that a terminal would obey.
-
-    >>> printable("a\\nb\\x1b[2J\\u202e")
-    'a b [2J '
-    """
-    return "".join(letter if letter.isprintable() else " " for letter in text)
+def _as_it_is(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
 
 
 def _markdown(text: str) -> str:
     """No character has a meaning in Markdown or HTML; lines are separated by breaks."""
-    return "<br>".join(_MARKUP.sub(r"\\\1", printable(line)) for line in text.split("\n"))
+    return "<br>".join(_MARKUP.sub(r"\\\1", visible(line)) for line in text.split("\n"))
 
 
 def _group(number: int) -> str:
@@ -84,8 +66,9 @@ def _short(number: float) -> str:
 
 CSV = Spelling(_as_needed, "", ("False", "True"), str, repr)
 DLPROF = Spelling(_quoted, "", ("no", "yes"), str, lambda number: f"{number:.1f}")
-JSON = Spelling(lambda text: json.dumps(text, ensure_ascii=False), "null", ("false", "true"), str, repr)
-TABLE = Spelling(printable, "", ("no", "yes"), _group, _short)
+RAW = Spelling(_as_it_is, "", ("False", "True"), str, repr)
+JSON = Spelling(json_text, "null", ("false", "true"), str, repr)
+TABLE = Spelling(visible, "", ("no", "yes"), _group, _short)
 MARKDOWN = Spelling(_markdown, "", ("no", "yes"), _group, _short)
 
 

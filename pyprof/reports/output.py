@@ -8,7 +8,8 @@ md       a Markdown table, as above
 parquet  typed columns named by heading; unit and definition are metadata of the columns
 
 `style="dlprof"` is DLProf's layout of csv: a line with the title first, every text quoted, yes and no, averages and
-shares with one decimal, its own columns alone. Rows are written in parts as they are made.
+shares with one decimal, its own columns alone. `style="raw"` is csv with texts as the recording has them. Rows are
+written in parts as they are made.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from pyprof.reports.cells import Spelling
 if TYPE_CHECKING:
     import rich.text
 
-STYLES = ("plain", "dlprof")
+STYLES = ("plain", "dlprof", "raw")
 _LINES = 1 << 13  # lines joined at a time
 _TYPES = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string(), object: pa.string()}
 _TABLE = 500  # rows of a table under one line of headings
@@ -102,6 +103,12 @@ class Dlprof(Csv):
         self.columns = tuple(column for column in self.report.columns if not column.extra)
         self.put(f"{self.report.title}\n")
         super().head()
+
+
+class Raw(Csv):
+    """csv with texts as they are."""
+
+    spelling = cells.RAW
 
 
 class Json(Sink):
@@ -217,6 +224,9 @@ FORMATS = {
 }  # fmt: skip
 
 
+_OF_CSV = dict(zip(STYLES, (Csv, Dlprof, Raw)))
+
+
 def numeric(column: Column) -> bool:
     """Whether numbers stand in it."""
     return column.kind in (int, float)
@@ -281,7 +291,7 @@ def render(
 def _sink(format_: str, style: str) -> Callable[[Report, BinaryIO], Sink]:
     if style not in STYLES:
         raise UsageError(f"style {style!r} does not exist; choose from {', '.join(STYLES)}.")
-    return Dlprof if (format_, style) == ("csv", "dlprof") else FORMATS[format_].sink
+    return _OF_CSV[style] if format_ == "csv" else FORMATS[format_].sink
 
 
 def _pour(

@@ -14,7 +14,8 @@ Files are named `NAME_SUFFIX.EXTENSION`. A file is written whole or not at all.
 
 | Format | What it is |
 |---|---|
-| csv | One line of headings, which pandas reads. Numbers are not rounded; `True` and `False`; empty where unknown. |
+| csv | One line of headings, which pandas reads. Numbers are not rounded; `True` and `False`; empty where unknown. \
+A text that a spreadsheet would take for a formula begins with `'`; `--raw` gives texts as they are. |
 | csv, style dlprof | DLProf's layout: the title on a line of its own, every text quoted, `yes` and `no`, \
 averages and shares with one decimal, only DLProf's columns; the summary as sections with blank lines between them. |
 | json | `{title: [{heading: value, ...}, ...]}` with numbers, `true`, `false` and `null`. |

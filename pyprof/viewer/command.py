@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyprof import __version__
 from pyprof.arguments import Parser
+from pyprof.commands import ended
 from pyprof.errors import WHERE, PyProfError, UsageError, install
 
 if TYPE_CHECKING:
@@ -85,15 +86,15 @@ def _guarded(name: str, arguments: argparse.Namespace) -> int:
     # Modules stay: the collector would look at their objects over and over while they are imported, a quarter of the
     # time until the page is there.
     gc.disable()
-    try:
+
+    def serve() -> None:
         with suppress(KeyboardInterrupt):
             asyncio.run(_serve(name, arguments))
-    except PyProfError as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        return error.exit_code
+
+    try:
+        return ended(name, serve)
     finally:
         gc.enable()
-    return 0
 
 
 async def _serve(name: str, arguments: argparse.Namespace) -> None:

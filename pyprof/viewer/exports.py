@@ -15,8 +15,9 @@ from typing import Any, BinaryIO
 import pandas as pd
 
 from pyprof.reports import Report
-from pyprof.reports.cells import TABLE, printable
+from pyprof.reports.cells import TABLE
 from pyprof.reports.output import FORMATS, Sink, numeric
+from pyprof.screen import visible
 
 MEDIA = {
     "csv": "text/csv; charset=utf-8", "json": "application/json", "md": "text/markdown; charset=utf-8",
@@ -125,7 +126,7 @@ class Page(Sink):
 
 
 def _latin(text: str) -> str:
-    short = printable(text)
+    short = visible(text)
     short = short if len(short) <= _SHOWN else short[: _SHOWN - 3] + "..."
     return short.encode("latin-1", "replace").decode("latin-1")
 
@@ -136,5 +137,5 @@ def sink(format: str, report: Report, file: BinaryIO, title: str) -> Sink:
     if format in own:
         return own[format](report, file, title)
     if format == "md":
-        file.write(f"# {printable(title)}: {report.title}\n\n".encode())
+        file.write(f"# {visible(title)}: {report.title}\n\n".encode())
     return FORMATS[format].sink(report, file)

@@ -78,7 +78,7 @@ def test_line_breaks_in_names_stay_in_their_field(tmp_path):
     text = "".join(line + "\n" for line in lines(view, select("layer,kernel"), "csv"))
     assert list(csv.reader(io.StringIO(text, newline=""))) == [
         ["Layer", "Kernel"],
-        ["two\nlines\r\n", "kernel"],
+        ["two\nlines\\r\n", "kernel"],
     ]
     for style in ("blank", "width"):
         assert all(len(line.splitlines()) == 1 for line in lines(view, select("layer,kernel"), style, 80))

@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Protocol
 
+from pyprof import inputs
 from pyprof.errors import FormatError
 from pyprof.model import Trace
 from pyprof.parse import archive
@@ -46,6 +47,7 @@ def load(path: str | os.PathLike[str]) -> Trace:
     one."""
     load_folder(__name__)
     path = Path(path)
+    inputs.check(path, EXPECTED)
     if path.is_dir():
         from pyprof.parse import folder
 
@@ -81,8 +83,6 @@ def recognised(path: Path) -> bool:
 
 
 def _check_readable(path: Path) -> None:
-    if not path.exists():
-        raise FormatError(f"{path}: no such file; give the path of {EXPECTED}.")
     try:
         with path.open("rb") as file:
             head = file.read(100)
