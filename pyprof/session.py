@@ -91,7 +91,7 @@ class Profile:
         path = os.path.join(folder.name, "profile.sqlite")
         try:
             self.save(path)
-            store = Store(path, own=True)
+            store = Store(path, own=True, shown=str(self._path))
         except BaseException:
             folder.cleanup()
             raise

@@ -12,9 +12,13 @@ from typing import Any
 _STORED = {"INTEGER": "'integer'", "REAL": "'real', 'integer'", "TEXT": "'text'"}
 # Columns that are numbers of rows of another table: those that have its name, and names.
 _REFERENCES = {"worker", "thread", "operator", "stack", "geometry", "site", "iteration_set", "aggregation"}
-_NAMES = dict.fromkeys(("api", "io"), "string") | dict.fromkeys(
-    ("event", "event_block", "op_kernel_stat"), "kernel_name"
-)
+_OTHERS = {
+    ("api", "name"): "string", ("io", "name"): "string", ("event", "name"): "kernel_name",
+    ("event_block", "name"): "kernel_name", ("op_kernel_stat", "name"): "kernel_name",
+    ("event", "api"): "api", ("event", "op"): "op", ("api", "op"): "op", ("op", "forward"): "op",
+    ("range", "text"): "string", ("range", "args"): "string",
+    ("replayed", "event"): "event", ("replayed", "range"): "range",
+}  # fmt: skip
 _TOLD = {"operator": {"name", "type", "op_id"}, "string": {"text"}, "kernel_name": {"name"}}
 _FAR = 1 << 61  # ns: 73 years
 # Columns that are never NULL, with the largest value: what they number is in the code.
@@ -49,7 +53,7 @@ def _tests(types: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str]]:
             yield f'select 1 from "{table}" where "end" < "start"', f"{table} has an end before its start"
     for table, columns in types.items():
         for name, kind in columns.items():
-            other = _NAMES.get(table) if name == "name" else name if name in _REFERENCES else None
+            other = _OTHERS.get((table, name), name if name in _REFERENCES else None)
             if other is not None and kind == "INTEGER":
                 lost = f'"{name}" is not null and "{name}" not in (select id from "{other}")'
                 yield (

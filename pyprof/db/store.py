@@ -157,9 +157,10 @@ class Store:
 
     timeout: ClassVar[float] = TIMEOUT  # seconds that a query may take, of a file that is opened from now on
 
-    def __init__(self, path: str | os.PathLike[str], own: bool = False):
-        """`own`: this process wrote it, and its queries may take any time."""
+    def __init__(self, path: str | os.PathLike[str], own: bool = False, shown: str | None = None):
+        """`own`: this process wrote it, and its queries may take any time. `shown`: the file that sentences name."""
         self.path = self._file = Path(path)
+        self.shown = str(path) if shown is None else shown
         self._seconds = math.inf if own else self.timeout
         self._known: dict[Any, Any] = {}
         self._began = time.monotonic()
@@ -185,7 +186,7 @@ class Store:
             if _interrupted(error):
                 raise self._ended() from error
             if isinstance(error, (sqlite3.OperationalError, OSError)):
-                raise FormatError(f"{self.path}: SQLite cannot read it ({error}).") from error
+                raise FormatError(f"{self.shown}: SQLite cannot read it ({error}).") from error
             raise self.damaged(error) from error
 
     def _checked(self, mode: str) -> sqlite3.Connection:
@@ -198,7 +199,7 @@ class Store:
             code = access.code(connection)
             if code is not None:
                 raise FormatError(
-                    f"{self.path}: holds code ({code}), which no profile does. Make it anew from the recording."
+                    f"{self.shown}: holds code ({code}), which no profile does. Make it anew from the recording."
                 )
             access.restrict(connection, mode == "rw")
             unless_sound.pop_all()
@@ -210,7 +211,7 @@ class Store:
 
     def _ended(self) -> PyProfError:
         return PyProfError(
-            f"{self.path}: a query took more than {self._seconds:g} s and was ended. Give it more with --timeout, or "
+            f"{self.shown}: a query took more than {self._seconds:g} s and was ended. Give it more with --timeout, or "
             "make the database anew from the recording."
         )
 
@@ -254,7 +255,7 @@ class Store:
                 else "Make it anew from the recording"
             )
             raise VersionError(
-                f"{self.path} was written by schema {'.'.join(found)}, this PyProf reads {MAJOR}.{MINOR}. {advice}.",
+                f"{self.shown} was written by schema {'.'.join(found)}, this PyProf reads {MAJOR}.{MINOR}. {advice}.",
                 newer,
             )
         for table, columns in _tables().items():
@@ -278,7 +279,7 @@ class Store:
     def damaged(self, reason: object) -> FormatError:
         """The error to raise for what the file should not hold, or lacks."""
         text = str(reason).partition("\n")[0]
-        return FormatError(f"{self.path}: is damaged ({text}). Make it anew from the recording.")
+        return FormatError(f"{self.shown}: is damaged ({text}). Make it anew from the recording.")
 
     @property
     def uri(self) -> str:
@@ -359,13 +360,15 @@ class Store:
         at fault: FormatError. Else nobody knows: PyProfError."""
         try:
             yield
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
             if isinstance(error, PyProfError):
                 raise
             if found := damage(_types(), self.rows):
                 raise self.damaged(found) from error
+            if isinstance(error, MemoryError):  # the file is too large for this machine
+                raise
             raise PyProfError(
-                f"{self.path}: this could not be worked out ({type(error).__name__}: {error}): the file holds what "
+                f"{self.shown}: this could not be worked out ({type(error).__name__}: {error}): the file holds what "
                 "no profile does, or PyProf has a fault. Make it anew from the recording, or report it."
             ) from error
 
@@ -384,7 +387,7 @@ class Store:
                 yield connection
                 connection.execute("commit")
         except sqlite3.OperationalError as error:
-            raise NotWrittenError(f"{self.path}: cannot be changed ({error}).", str(error)) from error
+            raise NotWrittenError(f"{self.shown}: cannot be changed ({error}).", str(error)) from error
 
 
 @contextmanager

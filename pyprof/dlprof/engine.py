@@ -82,13 +82,15 @@ def write(source: Input, target: str, wanted: Wanted, changed: Changed | None = 
     with store.Store(source.path) as database, store.written(target) as name:
         source.told("copying", 0.0)
         database.copy(name)
-        with store.Store(name) as copied:
+        with store.Store(name, shown=source.path) as copied, copied.sound():
             aggregate(copied, *wanted, lambda share: source.told("aggregating", share))
 
 
 def matching(database: store.Store, wanted: Wanted) -> Aggregation | None:
     """The aggregation of a database that is what is wanted, if it is there."""
     found = aggregations(database)
+    if not found:
+        raise database.damaged("nothing in it was aggregated")
     if wanted.whole:
         return found[0]
     for one in found:
@@ -109,7 +111,7 @@ def opened(
 ) -> Iterator[Source]:
     """What reports of a file read: of a database that has the aggregation the file itself, else a temporary one."""
     if source.is_database and changed is None:
-        with store.Store(source.path) as database:
+        with store.Store(source.path) as database, database.sound():
             one = matching(database, wanted)
             if one is not None:
                 yield Source(database, one, _worker(database, worker))
@@ -117,7 +119,7 @@ def opened(
     with tempfile.TemporaryDirectory(prefix="pyprof-") as folder:
         name = f"{folder}/profile.sqlite"
         write(source, name, wanted, changed)
-        with store.Store(name, own=not source.is_database) as database:
+        with store.Store(name, not source.is_database, source.path) as database, database.sound():
             one = matching(database, wanted) or aggregations(database)[-1]
             yield Source(database, one, _worker(database, worker))
 

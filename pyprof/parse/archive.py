@@ -4,20 +4,24 @@ is removed; names that lead out of it, links and devices are left out."""
 
 from __future__ import annotations
 
+import lzma
 import shutil
 import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from pyprof.errors import FormatError
 
+_MOST = 10_000
 _ENDINGS = (".tar", ".tar.gz", ".tgz", ".zip")
 _FAULTS = (
+    lzma.LZMAError,
+    UnicodeError,
     tarfile.TarError,
     zipfile.BadZipFile,
     zlib.error,
@@ -34,7 +38,7 @@ def is_archive(path: Path) -> bool:
         return False
     try:
         return zipfile.is_zipfile(path) or tarfile.is_tarfile(path)
-    except (OSError, EOFError, zlib.error):
+    except _FAULTS:
         return False
 
 
@@ -45,12 +49,18 @@ def names(path: Path) -> list[str]:
 
 
 @contextmanager
-def unpacked(path: Path) -> Iterator[Path]:
-    """A folder with the files of an archive, for a while. Raises FormatError."""
+def unpacked(path: Path, wanted: Callable[[str], bool]) -> Iterator[Path]:
+    """A folder with the files of an archive whose names are wanted, for a while. Raises FormatError, also for more than
+    10,000."""
     with tempfile.TemporaryDirectory(prefix="pyprof-") as name:
         folder = Path(name)
         with _opened(path) as archive:
-            files = [(inside, size, file) for inside, size, file in _files(archive) if _safe(inside)]
+            every = ((inside, size, file) for inside, size, file in _files(archive) if wanted(inside))
+            files = [one for one in every if _safe(one[0])]
+            if len(files) > _MOST:
+                raise FormatError(
+                    f"{path}: holds {len(files)} recordings, more than {_MOST}; unpack those that you want."
+                )
             needed, free = sum(size for _, size, _ in files), shutil.disk_usage(folder).free
             if needed > free:
                 raise FormatError(

@@ -68,7 +68,7 @@ def is_named(name: str) -> bool:
 
 def load_archive(path: Path) -> Trace:
     """All recordings of an archive as one. Raises FormatError."""
-    with archive.unpacked(path) as folder:
+    with archive.unpacked(path, is_named) as folder:
         try:
             out = load(folder)
         except FormatError as error:

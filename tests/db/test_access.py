@@ -19,7 +19,9 @@ from pyprof.db.build import copy
 from pyprof.db.store import Store
 from pyprof.dlprof.command import main as dlprof
 from pyprof.errors import FormatError, PyProfError
+from tests.build import recording, write_capture
 from tests.hostile import journal
+from tests.parse.test_invariance import OPERATORS
 
 
 @pytest.fixture
@@ -234,3 +236,26 @@ def test_how_long_a_command_lets_a_query_run(
             main(["report", "kernel", "--timeout", wrong, str(profile)])
         assert f"expected seconds, more than 0, not {wrong}" in capsys.readouterr().err
     assert len(pyprof.load(profile).kernels) == 3  # the next one has its own
+
+
+@pytest.mark.parametrize("table", ["aggregation", "iteration", "iteration_set"])
+def test_nothing_was_aggregated(
+    table: str, profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = changed(profile, tmp_path, f"delete from {table}")
+    for words in (["report", "summary"], ["report"], ["report", "iteration"], ["diff", str(profile)]):
+        code = main([*words, str(path)])
+        captured = capsys.readouterr()
+        assert code == 1 or (table == "iteration" and code == 0), (
+            words,
+            captured,
+        )  # figures of no iteration are na
+        assert "Traceback" not in captured.err
+        assert len(captured.err.splitlines()) <= 1
+
+
+def test_sentences_of_a_recording_name_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not the scratch database that was made of it."""
+    path = write_capture(tmp_path / "net.sqlite", recording(OPERATORS))
+    assert main(["export", "--format", "nsys", "-o", str(tmp_path / "o.sqlite"), str(path)]) == 2
+    assert capsys.readouterr().err.startswith(f"pyprof export: {path}: has no GPU kernels")

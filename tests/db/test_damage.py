@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -45,16 +46,21 @@ def test_values_that_no_profile_has(part, profile, tmp_path):
             prof = pyprof.load(path)
         except pyprof.PyProfError:
             continue
-        for report in (*dice.sample(REPORTS, 2), "expert_systems"):
+        shown = {
+            report: partial(prof.report, report) for report in (*dice.sample(REPORTS, 2), "expert_systems")
+        }
+        shown |= {format_: partial(prof.export, format_, tmp_path / "out") for format_ in ("chrome", "nsys")}
+        for what, show in shown.items():
             try:
-                prof.report(report)
+                show()
             except pyprof.PyProfError as error:
-                told = str(error)
+                said = str(error)
             except Exception as error:
-                raise AssertionError((table, name, value, report)) from error
+                raise AssertionError((table, name, value, what)) from error
             else:
                 continue
-            assert "odd.sqlite: " in told, (table, name, value, report)
+            assert "odd.sqlite: " in said, (table, name, value, what)
+            assert "\n" not in said, said
         prof.database.close()
 
 
