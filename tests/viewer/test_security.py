@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import socket
 import sqlite3
+import time
 from contextlib import closing
 from urllib.parse import quote
 
@@ -171,6 +172,18 @@ def test_a_token_for_one_visit(locked):
     assert httpx.get(f"{locked.url}/?token={code}", trust_env=False).status_code == 303
     assert httpx.get(f"{locked.url}/?token={code}", trust_env=False).status_code == 401
     assert ask(locked, token=code).status_code == 401
+
+
+def test_a_token_for_one_visit_ends_after_a_minute(locked, monkeypatch):
+    code, now = locked.guard.single(), time.monotonic()
+    monkeypatch.setattr("pyprof.viewer.security.time.monotonic", lambda: now + 61)
+    assert not locked.guard.visits(code)
+
+
+def test_more_parameters_than_any_url_of_ours(locked):
+    found = ask(locked, "/?" + "&" * 1200, token=None)
+    assert (found.status_code, found.json()["status"]) == (400, 400)
+    assert "more than 1000 parameters" in found.json()["detail"]
 
 
 def test_cookies_of_two_servers_differ():
