@@ -6,6 +6,9 @@ content is then copied into a second file without a name (O_TMPFILE), which is l
 So a process that is killed leaves nothing: the kernel frees files that have no name. Needs twice the size of the file
 for a moment.
 
+What has its name survives a power failure: file and folder are synchronized with the disk (fsync). A file that is
+replaced hands its permissions and, where we may, its owner on.
+
 A name exists for an instant when the scratch file is made and when an older file is replaced, and during the copy on
 file systems without O_TMPFILE (NFS, some network and FUSE ones). It is `.pyprof-*.part`; its owner holds a lock on it
 (flock), and the next recording into that folder removes those that nobody holds.
@@ -13,6 +16,7 @@ file systems without O_TMPFILE (NFS, some network and FUSE ones). It is `.pyprof
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -118,7 +122,11 @@ def named(path: str) -> Iterator[str]:
     name, held = _scratch(_folder(path))
     try:
         yield name
-        os.replace(name, os.path.realpath(path))
+        target = os.path.realpath(path)
+        with open(name, "rb") as content:
+            _finish(content.fileno(), target)
+        os.replace(name, target)
+        _sync_folder(_folder(path))
     except BaseException:
         for each in (name + _JOURNAL, name):
             with suppress(FileNotFoundError):
@@ -201,6 +209,42 @@ def _copy(content: Any, file: int) -> None:
         shutil.copyfileobj(content, copy, 1 << 20)
 
 
+def _finish(file: int, target: str) -> None:
+    """Before a whole file gets its name: the permissions and owner of the one that is there; then onto the disk."""
+    with suppress(FileNotFoundError):
+        old = os.stat(target)
+        with suppress(OSError, AttributeError):  # another's file, or a system without owners
+            os.fchown(file, old.st_uid, old.st_gid)
+        with suppress(OSError, AttributeError):
+            os.fchmod(file, stat.S_IMODE(old.st_mode))
+    _sync(file)
+
+
+def _sync(file: int) -> None:
+    """Raises OSError if the disk does not take what was written."""
+    try:
+        os.fsync(file)
+    except OSError as error:
+        if error.errno not in (
+            errno.EBADF,
+            errno.EINVAL,
+            errno.ENOTSUP,
+            errno.EROFS,
+        ):  # what cannot be synchronized
+            raise
+
+
+def _sync_folder(folder: str) -> None:
+    try:
+        file = os.open(folder, os.O_RDONLY)
+    except OSError:  # one that may be written and not read; Windows
+        return
+    try:
+        _sync(file)
+    finally:
+        os.close(file)
+
+
 def _nameless(folder: str) -> int | None:
     """A new file without a name; None where the file system has none, or the folder takes no file."""
     try:
@@ -225,7 +269,11 @@ def _linked(content: Any, path: str) -> bool:
                 return False
             _lock(file)
             _copy(content, file)
-            return _link(file, directory, base)
+            _finish(file, path)
+            if not _link(file, directory, base):
+                return False
+            _sync(directory)
+            return True
         finally:
             os.close(file)
     finally:
@@ -258,9 +306,11 @@ def _renamed(content: Any, path: str) -> bool:
     try:
         try:
             _copy(content, file)
+            _finish(file, path)
         finally:
             os.close(file)
         os.replace(name, path)
+        _sync_folder(os.path.dirname(path))
     except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(name)

@@ -8,9 +8,7 @@ Reads exports of Nsight Systems, databases of nvprof and files of pyprof. Only d
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -20,7 +18,7 @@ if not __package__:  # run by path: the repository's root takes the place of thi
 
     sys.exit(imported("parse.py", "pyprof.parse.parse"))
 
-from pyprof import needed, netdict  # noqa: F401
+from pyprof import needed, netdict, place  # noqa: F401
 from pyprof.arguments import Parser
 from pyprof.commands import ended, say
 from pyprof.errors import FormatError
@@ -70,7 +68,7 @@ def _parse(arguments: argparse.Namespace) -> None:
     found = rows(trace, arguments.memory)
     lines = _FORMATS[arguments.format](found)
     if arguments.o:
-        _write(Path(arguments.o), lines)
+        _write(arguments.o, lines)
     else:
         # Data is UTF-8 wherever it goes; a file name that is none stands in a stack as half a character.
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
@@ -80,29 +78,15 @@ def _parse(arguments: argparse.Namespace) -> None:
         say(arguments.file, f"{count} {reason}")
 
 
-def _write(path: Path, lines: Iterator[str]) -> None:
-    """Write beside the target and rename, so that nobody ever sees half a file."""
-    temporary = None
+def _write(path: str, lines: Iterator[str]) -> None:
+    """Whole or not at all."""
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", errors="backslashreplace", dir=path.parent, prefix=path.name, delete=False
-        ) as out:
-            temporary = out.name
+        with place.named(path) as name, open(name, "w", encoding="utf-8", errors="backslashreplace") as out:
             out.writelines(line + "\n" for line in lines)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-        temporary = None
     except OSError as error:
-        raise FormatError(f"{path}: cannot be written ({error.strerror}); give another -o.") from error
-    finally:
-        if temporary is not None:
-            os.unlink(temporary)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+        raise FormatError(
+            f"{path}: cannot be written ({error.strerror or error}); give another -o."
+        ) from error
 
 
 if __name__ == "__main__":
