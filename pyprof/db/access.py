@@ -20,6 +20,7 @@ from pyprof.parse.database import MAGIC
 
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")  # at both ends of the name of a super-journal, too
 _STEPS = 20_000  # instructions of SQLite between two looks at the clock, well under a millisecond
+_WAIT = 30  # seconds for another process that writes
 _LONGEST = 1 << 28  # bytes of a text; SQLite's own limit is 10^9
 _READ = {
     sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, getattr(sqlite3, "SQLITE_RECURSIVE", 33)
@@ -40,7 +41,7 @@ def uri(path: Path, mode: str) -> str:
 def connect(path: Path, mode: str) -> sqlite3.Connection:
     """Open a file that was checked."""
     return sqlite3.connect(
-        uri(path, mode), uri=True, isolation_level=None, timeout=30, check_same_thread=False
+        uri(path, mode), uri=True, isolation_level=None, timeout=_WAIT, check_same_thread=False
     )
 
 

@@ -177,7 +177,11 @@ class Store:
         try:
             try:
                 return self._checked("ro")
-            except sqlite3.OperationalError:
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                    raise PyProfError(
+                        f"{self.shown}: is being changed by another process. Try again when that has ended."
+                    ) from error
                 if not access.journal(self._file).exists():
                     raise
                 self._recover()

@@ -218,6 +218,20 @@ def test_what_a_connection_that_adds_may_do(profile: Path, tmp_path: Path) -> No
         assert aggregate(store, 1, 2).first == 1
 
 
+def test_another_process_that_writes(profile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its journal is that of a transaction, not of a process that was killed."""
+    monkeypatch.setattr("pyprof.db.access._WAIT", 0.05)
+    path = changed(profile, tmp_path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("begin exclusive")
+        other.execute("insert into meta values ('a', 'b')")
+        with pytest.raises(PyProfError, match="is being changed by another process"):
+            Store(path)
+        other.execute("commit")
+    with Store(path) as store:
+        assert store.meta["a"] == "b"
+
+
 def test_a_profile_is_read_as_before(profile: Path) -> None:
     with Store(profile) as store:
         assert store.meta["schema_major"] == "1"
