@@ -8,6 +8,18 @@ from pathlib import Path
 
 from pyprof.errors import FormatError
 
+_RATIO, _SMALL = 200, 256 << 20
+
+
+def largest(compressed: int) -> int:
+    """Bytes that may come out of so many compressed ones: a trace is 10 to 60 times as large, a file that was made to
+    take all memory a thousand times.
+
+    >>> largest(1_000_000) == 256 << 20, largest(10_000_000)
+    (True, 2000000000)
+    """
+    return max(_SMALL, _RATIO * compressed)
+
 
 def check(path: Path, expected: str) -> None:
     """Raise FormatError for what is neither a file nor a folder: a pipe or a device may have no end."""

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from pyprof import inputs
 from pyprof.errors import FormatError
 
 _MOST = 10_000
@@ -61,6 +62,8 @@ def unpacked(path: Path, wanted: Callable[[str], bool]) -> Iterator[Path]:
                 raise FormatError(
                     f"{path}: holds {len(files)} recordings, more than {_MOST}; unpack those that you want."
                 )
+            if isinstance(archive, zipfile.ZipFile):
+                _check_ratio(path, files)
             needed, free = sum(size for _, size, _ in files), shutil.disk_usage(folder).free
             if needed > free:
                 raise FormatError(
@@ -90,6 +93,15 @@ def _files(archive: Any) -> list[tuple[str, int, Any]]:
     if isinstance(archive, zipfile.ZipFile):
         return [(one.filename, one.file_size, one) for one in archive.infolist() if not one.is_dir()]
     return [(one.name, one.size, one) for one in archive.getmembers() if one.isreg()]
+
+
+def _check_ratio(path: Path, files: list[tuple[str, int, Any]]) -> None:
+    for inside, size, file in files:
+        if size > inputs.largest(file.compress_size):
+            raise FormatError(
+                f"{path}: {inside} holds {size} bytes, which is too much for its size in the archive; if it is what "
+                "you expect, unpack it first."
+            )
 
 
 def _member(archive: Any, file: Any) -> IO[bytes]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import lzma
 import tarfile
@@ -77,4 +78,26 @@ def test_more_recordings_than_anybody_has(tmp_path: Path) -> None:
         for number in range(10_001):
             out.writestr(f"{number}.json", b"")
     with pytest.raises(FormatError, match="holds 10001 recordings, more than 10000"):
+        formats.load(path)
+
+
+def test_a_file_that_grows_without_measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand to one, as blanks are; with smaller figures than those of the product."""
+    monkeypatch.setattr("pyprof.inputs._SMALL", 1 << 20)
+    text = b'{"traceEvents": [' + b" " * (8 << 20) + b"]}"
+    path = tmp_path / "net.pt.trace.json.gz"
+    path.write_bytes(gzip.compress(text))
+    with pytest.raises(FormatError, match="decompress it first"):
+        formats.load(path)
+    path.write_bytes(path.read_bytes()[:-9])  # damaged, too
+    with pytest.raises(FormatError, match="decompress it first"):
+        formats.load(path)
+    path = tmp_path / "run.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
+        out.writestr("net.pt.trace.json", text)
+    with pytest.raises(FormatError, match="unpack it first"):
+        formats.load(path)
+    path = tmp_path / "plain.pt.trace.json"  # what the sentence advises
+    path.write_bytes(text)
+    with pytest.raises(FormatError, match="no operators and no kernels among 0 events"):
         formats.load(path)

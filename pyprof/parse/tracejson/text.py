@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pyprof import inputs
 from pyprof.errors import FormatError
 
 _GZIP = b"\x1f\x8b"
-_HEAD = 1 << 16
+_HEAD, _PART = 1 << 16, 1 << 20
 
 
 def is_gzip(path: Path) -> bool:
@@ -35,32 +36,44 @@ def head(path: Path) -> bytes:
 
 
 def read(path: Path, lost: dict[str, int]) -> bytes:
-    """All of the text, or what a damaged archive still gives. Raises FormatError if that is nothing."""
+    """All of the text, or what a damaged archive still gives. Raises FormatError if that is nothing, or more than any
+    trace has."""
     try:
         if not is_gzip(path):
             return path.read_bytes()
+        most = inputs.largest(path.stat().st_size)
         with gzip.open(path) as file:
-            return file.read()
+            parts, size = [], 0
+            while size <= most and (part := file.read(_PART)):
+                parts.append(part)
+                size += len(part)
+            text = b"".join(parts)
     except (EOFError, zlib.error, gzip.BadGzipFile):
-        text = _what_is_left(path)
+        text = _what_is_left(path, most)
         if not text:
             raise FormatError(
                 f"{path}: is compressed and damaged from its beginning; copy it again."
             ) from None
         lost["ends of a compressed file that is cut off or damaged"] = 1
-        return text
     except OSError as error:
         raise FormatError(f"{path}: cannot be read ({error.strerror or error}).") from error
+    if len(text) > most:
+        raise FormatError(
+            f"{path}: holds more than {most} bytes, which is too much for its size; if it is what you expect, "
+            "decompress it first (gunzip)."
+        )
+    return text
 
 
-def _what_is_left(path: Path) -> bytes:
+def _what_is_left(path: Path, most: int) -> bytes:
     """Decompressed bytes up to the first fault."""
-    unpack, out = zlib.decompressobj(zlib.MAX_WBITS | 16), []
+    unpack, out, size = zlib.decompressobj(zlib.MAX_WBITS | 16), [], 0
     with path.open("rb") as file:
-        while part := file.read(_HEAD):
+        while (part := file.read(_HEAD)) and size <= most:
             before = unpack.copy()
             try:
                 out.append(unpack.decompress(part))
+                size += len(out[-1])
             except zlib.error:
                 out += _up_to_fault(before, part)
                 break
