@@ -45,6 +45,7 @@ _OTHERS = {
     "trigger": ("record the next steps of a running program", "pyprof.triggering", "main"),
     "info": ("summarize a recording; without a file: what can record the GPU here", "pyprof.info", "main"),
 }
+_NO_FILE = 74  # EX_IOERR of sysexits.h
 _ALONE = ("enable", "disable", "trigger")  # which need nothing but Python
 _NAMED = ("parse", "prof")  # whose messages begin with what was typed: they are commands of their own, too
 
@@ -78,6 +79,10 @@ def _run(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "-m", dest="module", action="store_true",
         help="run a module, named in place of the script, as python -m does",
+    )  # fmt: skip
+    run.add_argument(
+        "--strict", action="store_true",
+        help="exit with 74 if a recording could not be written, or none was; default: the script's exit code",
     )  # fmt: skip
     run.add_argument("--quiet", action="store_true", help="print no overview of the recording at the end")
     where = run.add_argument_group("where it is written")
@@ -203,12 +208,11 @@ def _script(arguments: argparse.Namespace) -> int:
     more = load_module("pyprof.capture.options").of_command(arguments)
     a = arguments
     code = int(run(a.script, a.arguments, a.output, a.max_events, plan, more, a.module))
+    control = load_module("pyprof.capture.window").control
     if ending is not None:
-        written, rank = (
-            load_module("pyprof.capture.window").control.written,
-            load_module("pyprof.capture.ranks").rank(),
-        )
-        ending.of(code, written, a.output, rank)
+        ending.of(code, control.written, a.output, load_module("pyprof.capture.ranks").rank())
+    if a.strict and not code and (control.failed or not (control.written or control.of_ranks)):
+        return _NO_FILE
     return code
 
 

@@ -64,6 +64,7 @@ def _finish(script: str, output: str, earlier: ranks.Files) -> None:
     if not (written and window.leave_out_empty()) and window.finish() is None and not window.recorded():
         print(f"pyprof: {script} opened no window, nothing was recorded.", file=sys.stderr)
     if written:
+        window.control.of_ranks = True
         shown = ", ".join(written[:_SHOWN]) + (
             f" and {more} more" if (more := len(written) - _SHOWN) > 0 else ""
         )

@@ -76,6 +76,8 @@ class Control:
         self.output = DEFAULT_OUTPUT
         self.max_events = DEFAULT_MAX_EVENTS
         self.written: set[str] = set()  # files of this run, whole paths
+        self.of_ranks = False  # processes that the script started wrote some
+        self.failed = False  # one could not be written
         self.said: set[str] = set()
         self.more: Given = {}  # what `init` and the command line asked for
         self.recorded = False
@@ -397,14 +399,17 @@ def write(session: Session) -> str | None:
                 control.written.add(session.path)
         return session.output
     except CaptureError as error:
+        control.failed = True
         print(f"pyprof: {error}", file=sys.stderr)
     except MemoryError:
+        control.failed = True
         log.debug("the recording is lost", exc_info=True)
         print(
             "pyprof: memory is short, the recording is lost. Record fewer steps, or name a lower max_events.",
             file=sys.stderr,
         )
     except Exception as error:  # a fault of ours: the program goes on
+        control.failed = True
         log.debug("the recording is lost", exc_info=True)
         print(
             f"pyprof: the recording is lost ({type(error).__name__}: {error}). Please report this.",

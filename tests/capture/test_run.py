@@ -413,3 +413,21 @@ def test_missing_script_is_a_usage_error() -> None:
 
     with pytest.raises(UsageError, match=r"nowhere\.py: cannot be read"):
         run_script("nowhere.py", [], "net.sqlite", 10)
+
+
+GONE = "import os, shutil, sys, torch\ntorch.ones(2) + 1\n{}\nsys.exit({})\n"
+
+
+@pytest.mark.parametrize(
+    ("gone", "code", "words", "expected"),
+    [(True, 0, [], 0), (True, 0, ["--strict"], 74), (True, 3, ["--strict"], 3), (False, 0, ["--strict"], 0)],
+)
+def test_a_recording_that_could_not_be_written(
+    gone: bool, code: int, words: list[str], expected: int, tmp_path: Path
+) -> None:
+    """By default the exit code is the script's: a training that ran has not failed."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "train.py").write_text(GONE.format("shutil.rmtree('out')" if gone else "", code))
+    done = python(tmp_path, "-m", "pyprof", "run", *words, "--quiet", "-o", "out/net.sqlite", "train.py")
+    assert done.returncode == expected, done.stderr
+    assert ("could not be written" in done.stderr.splitlines()[-1]) is gone
