@@ -396,3 +396,16 @@ def test_bytes_that_are_no_text_in_a_net_dict(tmp_path, capsys):
     path.write_bytes(b"{'kShortName': '\xff\xfe', 'kDuration': 3}\n")
     assert prof.main(["-c", "kernel,sil", str(path)]) == 0
     assert capsys.readouterr().out.splitlines()[1] == "\ufffd\ufffd 3"
+
+
+def test_a_virtual_table_in_the_place_of_a_table(tmp_path, capsys):
+    """It is code, which would run when it is read."""
+    path = build.write_nsys(tmp_path / "net.sqlite", training(True))
+    table = "CUPTI_ACTIVITY_KIND_KERNEL"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        columns = [row[1] for row in connection.execute(f"pragma table_info({table})")]
+        connection.execute(f"alter table {table} rename to was")
+        connection.execute(f"create virtual table {table} using fts5({', '.join(columns)})")
+        connection.execute(f"insert into {table} select * from was")
+    assert parse.main([str(path)]) == 1
+    assert "no kernels found" in capsys.readouterr().err

@@ -90,7 +90,10 @@ class Database:
                 self._connection = sqlite3.connect(self._uri, uri=True)
                 unless_sound.callback(self._connection.close)
                 self._connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-                names = self._connection.execute("select name from sqlite_master where type = 'table'")
+                # A virtual table is code and has no pages.
+                names = self._connection.execute(
+                    "select name from sqlite_master where type = 'table' and rootpage > 0"
+                )
                 self.tables = {name: self._columns(name) for (name,) in names.fetchall()}
                 unless_sound.pop_all()
         except (sqlite3.Error, UnicodeDecodeError) as error:  # the second: its message quotes a damaged name
