@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import unicodedata
@@ -193,3 +194,20 @@ def test_memory_that_is_not_enough(
         assert main([command, str(recorded)]) == 1
         (line,) = capsys.readouterr().err.splitlines()
         assert "the memory of this machine is not enough" in line
+
+
+def test_a_name_that_is_no_utf_8(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is a name like any other."""
+    path, database = (
+        tmp_path / os.fsdecode(name) for name in (b"lat\xe9in.sqlite", b"lat\xe9in_dldb.sqlite")
+    )
+    shutil.copyfile(recorded, path)
+    for words in (
+        ["save", "-o", str(database)], ["report"], ["report", "kernel"], ["prof"], ["parse"], ["info"],
+        ["export", "-o", str(tmp_path / "out.json")],
+    ):  # fmt: skip
+        assert main([*words, str(path)]) == 0, words
+    for words in (["report"], ["report", "kernel"], ["export", "-f", "-o", str(tmp_path / "out.json")]):
+        assert main([*words, str(database)]) == 0, words
+    for text in capsys.readouterr():
+        seen(text)

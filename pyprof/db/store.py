@@ -100,7 +100,9 @@ def create(name: str, tables: Iterable[tuple[str, pa.Table]], meta: dict[str, st
             "schema_major": str(MAJOR), "schema_minor": str(MINOR), "created_schema": f"{MAJOR}.{MINOR}",
             "writer_version": pyprof.__version__, **meta,
         }  # fmt: skip
-        connection.executemany("insert or replace into meta values (?, ?)", facts.items())
+        # A file's name may be any bytes.
+        known = {name: text.encode("utf-8", "backslashreplace").decode() for name, text in facts.items()}
+        connection.executemany("insert or replace into meta values (?, ?)", known.items())
         for index in _INDEXES:
             connection.execute(index)
         connection.executescript("pragma analysis_limit = 1000; analyze;")

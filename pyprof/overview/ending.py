@@ -106,7 +106,7 @@ def _folder() -> str:
 
 def _holds_something(file: str) -> bool:
     """Whether operators or kernels are in a file of ours."""
-    with closing(sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)) as connection:
+    with closing(sqlite3.connect(f"file:{quote(os.fsencode(file))}?mode=ro", uri=True)) as connection:
         for table in ("PYPROF_OP", "CUPTI_ACTIVITY_KIND_KERNEL"):
             with suppress(sqlite3.Error):  # most files have no table of kernels
                 if connection.execute(f"select 1 from {table} limit 1").fetchone():

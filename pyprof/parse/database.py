@@ -8,6 +8,7 @@ quarter of the CPU time of `sqlite3`; without ADBC `sqlite3.fetchmany` gives the
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -82,7 +83,7 @@ class Database:
     def __init__(self, path: Path):
         self.path = path
         file = path.resolve()
-        self._uri = f"file:{quote(str(file))}?mode=ro"
+        self._uri = f"file:{quote(os.fsencode(file))}?mode=ro"
         if not any(file.with_name(file.name + end).exists() for end in ("-wal", "-journal")):
             self._uri += "&immutable=1"  # nobody writes it: no lock, and no files beside it
         try:
