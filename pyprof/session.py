@@ -169,28 +169,32 @@ class Profile:
         """One row per GPU event or CPU operator, in the order of their starts."""
         from pyprof.db import frames
 
-        return frames.kernels(self.database, self.aggregation)
+        with self.database.sound():
+            return frames.kernels(self.database, self.aggregation)
 
     @cached_property
     def ops(self) -> pd.DataFrame:
         """One row per execution of an operator."""
         from pyprof.db import frames
 
-        return frames.ops(self.database, self.aggregation)
+        with self.database.sound():
+            return frames.ops(self.database, self.aggregation)
 
     @property
     def steps(self) -> pd.DataFrame:
         """One row per worker and iteration, with its breakdown; those that are not aggregated too."""
         from pyprof.db import frames
 
-        return frames.steps(self.database, self.aggregation)
+        with self.database.sound():
+            return frames.steps(self.database, self.aggregation)
 
     @property
     def devices(self) -> pd.DataFrame:
         """One row per worker and device."""
         from pyprof.db import frames
 
-        return frames.devices(self.database, self.aggregation)
+        with self.database.sound():
+            return frames.devices(self.database, self.aggregation)
 
     @property
     def outcomes(self) -> list[Outcome]:
@@ -211,7 +215,8 @@ class Profile:
         """The ledger: shares of the time on the device that are explained, and what was dropped."""
         from pyprof.db import frames
 
-        return frames.coverage(self.database)
+        with self.database.sound():
+            return frames.coverage(self.database)
 
     def _repr_html_(self) -> str:
         from pyprof.db import frames
