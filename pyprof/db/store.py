@@ -180,7 +180,7 @@ class Store:
             try:
                 return self._checked("ro")
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                if _code(error) == sqlite3.SQLITE_BUSY:
                     raise PyProfError(
                         f"{self.shown}: is being changed by another process. Try again when that has ended."
                     ) from error
@@ -189,7 +189,7 @@ class Store:
                 self._recover()
                 return self._checked("ro")
         except (sqlite3.DatabaseError, UnicodeDecodeError, OSError) as error:
-            if _interrupted(error):
+            if _code(error) == sqlite3.SQLITE_INTERRUPT:
                 raise self._ended() from error
             if isinstance(error, (sqlite3.OperationalError, OSError)):
                 raise FormatError(f"{self.shown}: SQLite cannot read it ({error}).") from error
@@ -333,7 +333,7 @@ class Store:
         try:
             yield
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            if _interrupted(error):
+            if _code(error) == sqlite3.SQLITE_INTERRUPT:
                 raise self._ended() from error
             raise self.damaged(error) from error
 
@@ -406,8 +406,9 @@ def limited(seconds: float) -> Iterator[None]:
         Store.timeout = former
 
 
-def _interrupted(error: Exception) -> bool:
-    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
+def _code(error: Exception) -> int | None:
+    """SQLite's; None for an error of Python's own, a text that is no UTF-8 for instance."""
+    return getattr(error, "sqlite_errorcode", None)
 
 
 def _column(array: pa.ChunkedArray) -> Column:
