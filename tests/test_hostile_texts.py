@@ -116,7 +116,8 @@ def test_what_cannot_be_read(recorded: Path, tmp_path: Path, capsys: pytest.Capt
             assert main([*words, str(path)]) == 1
             captured = capsys.readouterr()
             seen(captured.err)
-            assert len(captured.err.splitlines()) == 1
+            lines = [line for line in captured.err.splitlines() if "for the first time ..." not in line]
+            assert len(lines) == 1  # the other says that it takes long, on a busy machine
 
 
 def test_raw_texts_for_those_who_ask(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
