@@ -123,12 +123,17 @@ def cost(path: Path) -> tuple[float, int]:
 
 
 def survives(text: bytes, seeds: range, folder: Path) -> None:
-    intact = folder / "intact.json"
-    intact.write_bytes(text)
-    load(intact)
-    seconds, memory = cost(intact)
+    # An archive beside an archive: how large the decompressor's buffers are differs between versions of Python.
+    intact = {"trace.json": text, "trace.json.gz": gzip.compress(text, 1, mtime=0)}
+    allowed = {}
+    for name, content in intact.items():
+        path = folder / name
+        path.write_bytes(content)
+        load(path)
+        allowed[name] = cost(path)
     for seed in seeds:
         broken, name = damaged(text, seed)
+        seconds, memory = allowed[name]
         path = folder / name
         path.write_bytes(broken)
         spent, peak = cost(path)
