@@ -18,12 +18,12 @@ loop over depths replace a walk with a stack.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 
-from pyprof.model import Ints
+from pyprof.model import Bools, Ints
 
 
 def order_by(first: Ints, *keys: Ints | Callable[[Ints], Ints]) -> Ints:
@@ -43,6 +43,47 @@ def nesting_order(start: Ints, end: Ints, tie: Callable[[Ints], Ints]) -> Ints:
     Of equal intervals the one with the larger `tie` comes first; it is asked for those alone, by their indices.
     """
     return _order(start, lambda some: [-end[some], -tie(some)])
+
+
+def groups(keys: Ints) -> Iterator[tuple[int, Ints]]:
+    """Each distinct key, ascending, and the ascending places where it is; one pass, however many keys there are.
+
+    >>> [(key, places.tolist()) for key, places in groups(np.array([7, 3, 7]))]
+    [(3, [1]), (7, [0, 2])]
+    """
+    if not len(keys):
+        return
+    order = np.argsort(keys, kind="stable")
+    inner = keys[order]
+    bounds = np.flatnonzero(np.r_[True, inner[1:] != inner[:-1], True])
+    for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist()):
+        yield int(inner[first]), order[first:last]
+
+
+def too_deep(thread: Ints, start: Ints, end: Ints, limit: int) -> Bools | None:
+    """Which intervals of their thread lie inside `limit` others, or are cut by as many; None if none does.
+
+    >>> too_deep(np.array([4, 4, 4]), np.array([0, 1, 2]), np.array([9, 8, 3]), 2).tolist()
+    [False, False, True]
+    """
+    if len(start) <= limit or _open(start, end).max() <= limit:
+        return None  # not even all threads together have so many open at once
+    out = np.zeros(len(start), bool)
+    for _, members in groups(thread):
+        if len(members) > limit:
+            order = members[np.lexsort((-end[members], start[members]))]
+            out[order] = _open(start[order], end[order]) > limit
+    return out if out.any() else None
+
+
+def _open(start: Ints, end: Ints) -> Ints:
+    """How many intervals are open when each begins, itself included, in the order of starts."""
+    ends = end * 2
+    ends += end <= start  # as in Nesting
+    ends.sort()
+    begun = np.sort(start)
+    begun *= 2
+    return np.arange(1, len(start) + 1) - np.searchsorted(ends, begun, side="right")
 
 
 def _order(first: Ints, rest: Callable[[Ints], Sequence[Ints]]) -> Ints:
@@ -97,6 +138,8 @@ def nested(start: Ints, end: Ints, slack: int = 0) -> tuple[Nesting, int]:
 class Nesting:
     """Depth and parent of each interval, ready to be asked what encloses a point. Raises ValueError if some overlap."""
 
+    __slots__ = ("_sorted_end", "_start", "depth", "levels", "parent")  # there may be one for each of 100,000 threads
+
     def __init__(self, start: Ints, end: Ints):
         # An empty interval gets length 1 on a doubled time axis, so that it is its own but encloses no later start.
         n = len(start)
@@ -108,20 +151,19 @@ class Nesting:
         self.depth -= np.searchsorted(self._sorted_end, self._start, side="right").astype(np.int32)
         if n and self.depth.min() < 0:
             raise ValueError("intervals end before they start")
-        self.levels: list[Ints] = []  # the intervals of each depth, outermost first, as indices
+        # The intervals of each depth, outermost first, as indices.
+        self.levels: list[Ints] = [members.astype(np.int32) for _, members in groups(self.depth)]
         self.parent = np.full(n, -1, np.int32)
-        for depth in range(int(self.depth.max()) + 1 if n else 0):
-            members = np.flatnonzero(self.depth == depth)
+        for depth, members in enumerate(self.levels):
             if depth:
-                above = self.levels[-1]
-                place = np.searchsorted(above, members.astype(np.int32)) - 1
+                above = self.levels[depth - 1]
+                place = np.searchsorted(above, members) - 1
                 if len(place) and place.min() < 0:
                     raise ValueError("intervals overlap")
                 parent = above[place]
                 if (ends[members] > ends[parent]).any():
                     raise ValueError("intervals overlap")
                 self.parent[members] = parent
-            self.levels.append(members.astype(np.int32))
 
     def innermost(self, time: Ints) -> Ints:
         """Index of the innermost interval that contains each time, -1 where none does."""
@@ -129,9 +171,9 @@ class Nesting:
         begun = np.searchsorted(self._start, point, side="right")
         depth = begun - np.searchsorted(self._sorted_end, point, side="right") - 1
         out = np.full(len(time), -1, np.int64)
-        for level, members in enumerate(self.levels):
-            here = np.flatnonzero(depth == level)
-            if len(here):
+        for level, here in groups(depth):
+            if level >= 0:
+                members = self.levels[level]
                 out[here] = members[np.searchsorted(members, begun[here]) - 1]
         return out
 

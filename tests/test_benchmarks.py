@@ -58,6 +58,12 @@ def test_the_flight_recorder_is_measured(root: Path) -> None:
 
 
 @pytest.mark.long
+def test_every_family_of_deep_and_wide_traces_is_read(root: Path) -> None:
+    printed = run(root, "hostile.py", "--count", "300")
+    assert printed.count(" ok") == 9 * 4
+
+
+@pytest.mark.long
 def test_the_steps_outside_a_window_are_measured(root: Path) -> None:
     printed = run(root, "window.py", "--rounds", "1", "--steps", "40")
     for figure in ("step before the window", "step after the window", "resident memory from after"):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.intervals import Nesting, clip, nesting_order, order_by
+from pyprof.intervals import Nesting, clip, groups, nesting_order, order_by, too_deep
 
 # Few distinct times, so that intervals touch, coincide and vanish all the time.
 pairs = st.lists(
@@ -93,3 +93,29 @@ def test_an_interval_that_ends_where_the_next_begins_does_not_enclose_it():
 def test_order_by_is_a_stable_sort(rows):
     keys = np.array(rows, np.int64).reshape(-1, 3)
     assert order_by(*keys.T).tolist() == sorted(range(len(rows)), key=lambda i: rows[i])
+
+
+@given(st.lists(st.integers(-2, 3), max_size=12))
+def test_groups_are_all_places_of_each_key(keys):
+    found = {key: places.tolist() for key, places in groups(np.array(keys, np.int64))}
+    assert found == {key: [i for i, k in enumerate(keys) if k == key] for key in keys}
+    assert list(found) == sorted(found)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 12), st.integers(0, 8))), st.integers(1, 3))
+def test_what_is_left_of_deep_intervals_is_as_deep_as_allowed(events, limit):
+    thread, start, length = np.array(events, np.int64).reshape(-1, 3).T
+    end = start + length
+    deep = too_deep(thread, start, end, limit)
+    deep = np.zeros(len(thread), bool) if deep is None else deep
+    for number in (0, 1):
+        mine = np.flatnonzero(thread == number)
+        order = mine[nesting_order(start[mine], end[mine], np.negative)]
+        clipped, _ = clip(start[order], end[order])
+        if (
+            len(order) and (clipped == end[order]).all()
+        ):  # nested: exactly those are left out that are too deep
+            assert deep[order].tolist() == (Nesting(start[order], clipped).depth >= limit).tolist()
+        kept = order[~deep[order]]
+        if len(kept):
+            assert Nesting(start[kept], clip(start[kept], end[kept])[0]).depth.max() < limit

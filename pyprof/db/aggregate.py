@@ -7,7 +7,7 @@ Everything is worked out first and written in one transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from pyprof.db.partition import Union, partition, pauses
 from pyprof.db.steps import Iterations
 from pyprof.db.store import Store
 from pyprof.errors import UsageError
+from pyprof.intervals import groups
 from pyprof.model import KERNEL, OPERATOR, Column, Ints
 from pyprof.parse.api_names import API_KINDS
 
@@ -248,12 +249,12 @@ class _Worker:
         classes.append(cpu.with_(Union(begin[outside], finish[outside])))
         return dict(zip(PARTS, partition([self.paused, *classes], self.start, self.end)[1:]))
 
-    def devices(self) -> list[tuple[int, dict[str, Ints]]]:
+    def devices(self) -> Iterator[tuple[int, dict[str, Ints]]]:
         """Sums and unions of each device."""
-        event = self._event
-        device = event["device"]
-        numbers = np.unique(device.values[device.mask()]).tolist()
-        return [(n, self._device(n, np.flatnonzero(device.mask() & (device.values == n)))) for n in numbers]
+        device = self._event["device"]
+        known = np.flatnonzero(device.mask())
+        for number, places in groups(device.values[known]):
+            yield number, self._device(number, known[places])
 
     def _device(self, number: int, mine: Ints) -> dict[str, Ints]:
         event = self._event

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pyprof.db.source import Source
+from pyprof.intervals import groups
 from pyprof.model import Bools, Column, Ints
 
 CPU = -1
@@ -42,8 +43,8 @@ def allocations(source: Source) -> Iterator[Allocations]:
                 where id >= {worker << 40} and id < {(worker + 1) << 40} order by id"""
         )
         device = np.where(found["device"].mask(), found["device"].values, CPU)
-        for number in np.unique(device).tolist():
-            mine = {name: column.take(np.flatnonzero(device == number)) for name, column in found.items()}
+        for number, places in groups(device):
+            mine = {name: column.take(places) for name, column in found.items()}
             time, size, told = mine["time"].values, mine["bytes"].values, mine["allocated"]
             recorded = bool(told.mask().all())
             yield Allocations(

@@ -48,11 +48,15 @@ def _of_calls(trace: Trace, launch: Ints) -> Ints:
     """The innermost description around each launch, -1 where there is none."""
     known, out = trace.collectives, np.full(len(launch), _NONE)
     of_thread = np.flatnonzero(known.gpu < 0)
-    for thread in np.unique(known.thread[of_thread]).tolist():
-        mine = of_thread[known.thread[of_thread] == thread]
+    launched = np.flatnonzero(launch >= 0)
+    asked = {t: launched[places] for t, places in intervals.groups(trace.launches.thread[launch[launched]])}
+    for thread, places in intervals.groups(known.thread[of_thread]):
+        here = asked.get(thread)
+        if here is None:
+            continue
+        mine = of_thread[places]
         order = mine[intervals.order_by(known.start[mine], -known.end[mine], mine)]
         nesting, _ = intervals.nested(known.start[order], known.end[order], trace.slack)
-        here = np.flatnonzero((launch >= 0) & (trace.launches.thread[launch] == thread))
         place = nesting.innermost(trace.launches.start[launch[here]])
         out[here] = np.where(place >= 0, order[place], _NONE)
     return out

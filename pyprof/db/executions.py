@@ -149,11 +149,14 @@ class Executions:
             out[count] = np.bincount(op[chosen], minlength=n)
         if (rows.kind == OPERATOR).any():  # own times do not overlap
             return {**out, "gpu": out["kernel"], "idle": np.zeros(n, np.int64)}
-        out["gpu"], out["idle"] = np.zeros(n, np.int64), np.zeros(n, np.int64)
         device, distinct = pd.factorize(plain(rows.device))
-        for number in range(len(distinct)):
-            here = np.flatnonzero(device == number) if len(distinct) > 1 else slice(None)
-            busy, extent = intervals.union_and_extent_by(op[here], rows.start[here], rows.end[here], n)
-            out["gpu"] += busy
-            out["idle"] += extent - busy
+        if len(distinct) <= 1:
+            busy, extent = intervals.union_and_extent_by(op, rows.start, rows.end, n)
+            return {**out, "gpu": busy, "idle": extent - busy}
+        pair, pairs = pd.factorize(np.where(op >= 0, op.astype(np.int64) * len(distinct) + device, -1))
+        busy, extent = intervals.union_and_extent_by(pair, rows.start, rows.end, len(pairs))
+        out["gpu"], out["idle"] = np.zeros(n, np.int64), np.zeros(n, np.int64)
+        known = np.flatnonzero(pairs >= 0)
+        np.add.at(out["gpu"], pairs[known] // len(distinct), busy[known])
+        np.add.at(out["idle"], pairs[known] // len(distinct), (extent - busy)[known])
         return out

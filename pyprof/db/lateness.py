@@ -90,13 +90,15 @@ def _paused(source: Source, found: pd.DataFrame) -> Bools:
 
 def _before(source: Source, found: pd.DataFrame) -> Iterator[tuple[int, int, Ints, Ints]]:
     """By worker and device: places of its rows, and for each when the last collective before it ended there."""
+    keys = ["worker", "device"]
     everything = collectives(source.store)
-    for worker in found["worker"].unique().tolist():
+    ends = (everything["start"] + everything["dur"]).groupby([everything[key] for key in keys])
+    before = {key: np.sort(some.to_numpy()) for key, some in ends}
+    groups: dict[tuple[int, int], Ints] = found.groupby(keys, sort=False).indices  # type: ignore[assignment]
+    for (worker, device), places in groups.items():
         begun = source.activity(worker).span[0]
-        for device in found.loc[found["worker"] == worker, "device"].unique().tolist():
-            here = np.flatnonzero(((found["worker"] == worker) & (found["device"] == device)).to_numpy())
-            start = found["start"].to_numpy()[here]
-            mine = everything[(everything["worker"] == worker) & (everything["device"] == device)]
-            end = np.sort((mine["start"] + mine["dur"]).to_numpy())
-            place = np.searchsorted(end, start, side="right")
-            yield worker, device, here, np.r_[min(begun, int(start.min())), end][place]
+        here = np.sort(places)
+        start = found["start"].to_numpy()[here]
+        end = before.get((worker, device), start[:0])
+        place = np.searchsorted(end, start, side="right")
+        yield worker, device, here, np.r_[min(begun, int(start.min())), end][place]

@@ -6,13 +6,14 @@ The time is that of kernels, without a GPU of operator events. The parts of a li
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from pyprof.db.store import Store
+from pyprof.db.store import EVENTS_OF_SPANS, Store
 from pyprof.metrics import share
 
 _BASES = ("formula", "view", "default", "unknown")
@@ -56,11 +57,12 @@ def ledger(store: Store, spans: Sequence[tuple[int, int]] | None = None, apart: 
 
 def _facts(store: Store, spans: Sequence[tuple[int, int]] | None) -> pd.DataFrame:
     """Sums of events that are equal in all that the lines ask for."""
-    within = "1" if spans is None else " or ".join(f"id >= {a} and id < {b}" for a, b in spans) or "0"
+    table = "event" if spans is None else EVENTS_OF_SPANS
     found = store.columns(
         f"""select id >> 40 as worker, operator, site, basis, flops is null as no_flops, bytes is null as no_bytes,
                    api is null and kind < 3 as no_launch, dur
-            from event where kind in (0, 3) and ({within})"""
+            from {table} where kind in (0, 3)""",
+        () if spans is None else (json.dumps(spans),),
     )
     frame = pd.DataFrame({name: column.values for name, column in found.items()})
     keys = [name for name in frame if name != "dur"]

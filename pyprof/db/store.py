@@ -396,6 +396,11 @@ class Store:
             raise NotWrittenError(f"{self.shown}: cannot be changed ({error}).", str(error)) from error
 
 
+# In place of the table of events: those whose ids are in spans, given as a parameter, "[[first, last], ...]" in JSON.
+EVENTS_OF_SPANS = """(select value ->> 0 as first_id, value ->> 1 as last_id from json_each(?))
+                     cross join event on id >= first_id and id < last_id"""
+
+
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
     """Give each query of a file that is opened meanwhile so much time."""

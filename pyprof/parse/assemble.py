@@ -11,11 +11,25 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pyprof.model import Bools, Column, Gpu, Ints, Io, Launches, Ops, Process, Ranges, Strings, Thread, Trace
+from pyprof.model import (
+    Bools,
+    Column,
+    Functions,
+    Gpu,
+    Ints,
+    Io,
+    Launches,
+    Ops,
+    Process,
+    Ranges,
+    Strings,
+    Thread,
+    Trace,
+)
 from pyprof.parse import texts
 from pyprof.parse.database import Batch, Database, required
 
-_Table = TypeVar("_Table", Ranges, Launches, Gpu, Ops)
+_Table = TypeVar("_Table", Ranges, Launches, Gpu, Ops, Functions)
 
 
 class Names:
@@ -94,13 +108,7 @@ class Threads:
         processes = np.unique(owner)
         if len(processes) == 1:
             return np.full(len(correlation.values), processes[0], np.int32)
-        out = np.full(len(correlation.values), -1, np.int32)
-        claims = np.zeros(len(correlation.values), np.int32)
-        for process in processes:
-            has = np.isin(correlation.values, launches.correlation[owner == process]) & correlation.mask()
-            out[has] = process
-            claims += has
-        return np.where(claims == 1, out, -1)
+        return sole_owner(owner, launches.correlation, correlation)
 
     def finish(self, names: dict[int, Any]) -> tuple[list[Thread], list[Process]]:
         """All threads and processes; `names` by process number."""
@@ -112,6 +120,23 @@ class Threads:
             name = names.get(key)
             processes.append(Process(key & pid_mask, str(name) if name else None))
         return threads, processes
+
+
+def sole_owner(owner: Ints, numbers: Ints, wanted: Column) -> Ints:
+    """Of each wanted number the process that alone has it; -1 where none or several do.
+
+    >>> sole_owner(np.array([0, 1, 1]), np.array([5, 5, 6]), Column(np.array([5, 6, 7]))).tolist()
+    [-1, 1, -1]
+    """
+    order = np.lexsort((owner, numbers))
+    number, process = numbers[order], owner[order]
+    if not len(order):
+        return np.full(len(wanted.values), -1, np.int32)
+    first = np.searchsorted(number, wanted.values, side="left")
+    last = np.searchsorted(number, wanted.values, side="right") - 1
+    known = (last >= first) & wanted.mask()
+    first, last = np.where(known, first, 0), np.where(known, last, 0)
+    return np.where(known & (process[first] == process[last]), process[first], -1).astype(np.int32)
 
 
 class Clock:

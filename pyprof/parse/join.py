@@ -86,9 +86,9 @@ class Spans:
     def enclosing(self, thread: Ints, time: Ints) -> Ints:
         """The innermost span of a thread at a time, -1 where there is none."""
         out = np.full(len(time), _NONE, np.int32)
-        for number, (first, nest) in self.nests.items():
-            here = np.flatnonzero(thread == number)
-            if len(here):
+        for number, here in intervals.groups(thread):
+            if number in self.nests:
+                first, nest = self.nests[number]
                 found = nest.innermost(time[here])
                 out[here] = np.where(found >= 0, found + first, _NONE)
         return out
@@ -175,8 +175,7 @@ def _nest(
     order, starts, ends = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     parents, depths = np.empty(n, np.int32), np.empty(n, np.int32)
     nests: dict[int, tuple[int, intervals.Nesting]] = {}
-    for number in np.flatnonzero(np.bincount(thread)).tolist() if n else ():
-        members = np.flatnonzero(thread == number)
+    for number, members in intervals.groups(thread):
 
         def tie(some: Ints, members: Ints = members) -> Ints:
             keys = key[members[some]].astype(np.int64)
@@ -213,17 +212,12 @@ def _turns(trace: Trace, n: int) -> Ints:
 
 def _levels(nests: dict[int, tuple[int, intervals.Nesting]]) -> list[Ints]:
     """The spans of each depth, outermost first."""
-    deepest = max((len(nest.levels) for _, nest in nests.values()), default=0)
-    return [
-        np.concatenate(
-            [
-                nest.levels[depth] + np.int64(first)
-                for first, nest in nests.values()
-                if depth < len(nest.levels)
-            ]
-        )
-        for depth in range(deepest)
-    ]
+    levels: list[list[Ints]] = []
+    for first, nest in nests.values():
+        levels += [[] for _ in range(len(nest.levels) - len(levels))]
+        for depth, members in enumerate(nest.levels):
+            levels[depth].append(members + np.int64(first))
+    return [np.concatenate(parts) for parts in levels]
 
 
 def _number_evaluations(seq: Column, parent: Ints, code: Ints, labels: list[Label]) -> Column:
@@ -324,15 +318,16 @@ def link(gpu: Gpu, launches: Launches, process_of_thread: Ints) -> Ints:
     """The launch of each GPU event, -1 where the recording has none: same process, same correlation, the earliest."""
     out = np.full(len(gpu), _NONE, np.int32)
     owner = process_of_thread[launches.thread] if len(launches) else np.empty(0, np.int64)
-    for process in np.flatnonzero(np.bincount(owner)).tolist() if len(owner) else ():
-        mine = np.flatnonzero(owner == process)
+    numbered = np.flatnonzero(gpu.correlation.mask())
+    asked = {process: numbered[places] for process, places in intervals.groups(gpu.process[numbered])}
+    for process, mine in intervals.groups(owner):
+        events = asked.get(process)
+        if events is None:
+            continue
         begin = launches.start[mine]
         if (begin[1:] <= begin[:-1]).any():
             mine = mine[intervals.order_by(begin, -launches.end[mine], launches.thread[mine])]
         mine = mine[::-1]  # the earliest is written last
-        events = np.flatnonzero((gpu.process == process) & gpu.correlation.mask())
-        if not len(events):
-            continue
         keys, wanted = launches.correlation[mine], gpu.correlation.values[events]
         low, high = int(keys.min()), int(keys.max())
         if high - low <= 8 * len(keys) + 1024:
@@ -354,8 +349,12 @@ def layers_outside(trace: Trace, thread: Ints, time: Ints) -> tuple[Ints, list[t
     named = np.flatnonzero((ranges.kind == START_END) & np.array([bool(t) for t in text], bool)[ranges.text])
     sets: dict[tuple[str, ...], int] = {(): 0}
     out = np.zeros(len(time), np.int64)
-    for number in np.unique(ranges.thread[named]).tolist():
-        mine = named[ranges.thread[named] == number]
+    asked = dict(intervals.groups(thread)) if len(named) else {}
+    for number, places in intervals.groups(ranges.thread[named]):
+        here = asked.get(number)
+        if here is None:
+            continue
+        mine = named[places]
         opened = [(int(ranges.start[i]), i) for i in mine]
         closed = [(int(ranges.end.values[i]), i) for i in mine if ranges.end.mask()[i]]
         moments = sorted({moment for moment, _ in opened + closed})
@@ -372,6 +371,5 @@ def layers_outside(trace: Trace, thread: Ints, time: Ints) -> tuple[Ints, list[t
             ordered = sorted(state, key=lambda i: (ranges.start[i], text[ranges.text[i]]))
             names = tuple(text[ranges.text[i]].removeprefix("layer:") for i in ordered)
             codes.append(sets.setdefault(names, len(sets)))
-        here = np.flatnonzero(thread == number)
         out[here] = np.array(codes)[np.searchsorted(np.array(moments), time[here], side="right")]
     return out, list(sets)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pandas as pd
 
 from pyprof.marker import EVALUATE, is_backward
 from pyprof.model import BPROP, Ints, Trace
@@ -21,6 +22,8 @@ from pyprof.parse.join import Spans
 from pyprof.parse.paths import BOUNDARY, OPERATOR
 
 _NONE = -1
+_THREADS = 64  # which may have run a forward, where the recording does not say which did
+_UNDECIDED = "backward ranges whose forward could be in several threads (not paired)"
 
 
 def pair(trace: Trace, found: Spans) -> Ints:
@@ -35,16 +38,9 @@ def pair(trace: Trace, found: Spans) -> Ints:
     if not len(backward) or not len(forward):
         return out
     forward_thread = _forward_threads(trace, found, backward)
-    process = np.array([thread.process for thread in trace.threads], np.int64)
-    options = np.full((len(backward), 0), _NONE, np.int64)
-    for number in np.unique(found.thread[forward]).tolist():
-        allowed = np.where(
-            forward_thread >= 0, forward_thread == number, process[found.thread[backward]] == process[number]
-        )
-        candidates = forward[found.thread[forward] == number]
-        match = _last_before(found, candidates, backward)
-        options = np.column_stack([options, np.where(allowed, match, _NONE)])
-    out[backward] = _choose(trace, found, backward, options)
+    of, thread = _candidate_threads(trace, found, forward, backward, forward_thread)
+    match = _last_before(found, forward, backward[of], thread)
+    out[backward] = _choose(trace, found, backward, of[match >= 0], match[match >= 0])
     return _through_backward(found, out, direction)
 
 
@@ -57,9 +53,35 @@ def _forward_threads(trace: Trace, found: Spans, backward: Ints) -> Ints:
     return np.where(known, trace.ops.forward_thread.values[event], _NONE)
 
 
-def _last_before(found: Spans, forward: Ints, backward: Ints) -> Ints:
-    """The last forward of one thread that has the backward's number and starts before it."""
-    number = np.concatenate([found.seq.values[forward], found.seq.values[backward]])
+def _candidate_threads(
+    trace: Trace, found: Spans, forward: Ints, backward: Ints, forward_thread: Ints
+) -> tuple[Ints, Ints]:
+    """Pairs of a backward and a thread that may have run its forward, ordered so: the thread that the recording names,
+    else every one of the process that has an operator of that number."""
+    process = np.array([thread.process for thread in trace.threads], np.int64)
+    code, _ = pd.factorize(found.seq.values[np.r_[forward, backward]])
+    here, there = code[: len(forward)], code[len(forward) :]
+    width = int(code.max()) + 1
+    keys = np.unique((process[found.thread[forward]] * width + here) * len(process) + found.thread[forward])
+    owners, threads = keys // len(process), keys % len(process)
+    wanted = process[found.thread[backward]] * width + there
+    first = np.searchsorted(owners, wanted, side="left")
+    count = np.searchsorted(owners, wanted, side="right") - first
+    several = (forward_thread < 0) & (count > _THREADS)
+    trace.drop(_UNDECIDED, int(several.sum()))
+    count[several] = 0
+    count[forward_thread >= 0] = 1
+    of = np.repeat(np.arange(len(backward)), count)
+    place = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count) + first[of]
+    named = forward_thread[of]
+    return of, np.where(named >= 0, named, threads[np.minimum(place, len(threads) - 1)])
+
+
+def _last_before(found: Spans, forward: Ints, backward: Ints, thread: Ints) -> Ints:
+    """The last forward that `thread` ran, has the backward's number and starts before it; -1 where there is none."""
+    number, _ = pd.factorize(found.seq.values[np.r_[forward, backward]])
+    number = number * (int(max(found.thread.max(), thread.max(initial=0))) + 1)
+    number += np.r_[found.thread[forward], thread]
     start = np.concatenate([found.start[forward], found.start[backward]])
     by_time = np.argsort(start, kind="stable")  # forwards stand first among equals
     order = by_time[np.argsort(number[by_time], kind="stable")]
@@ -73,17 +95,16 @@ def _last_before(found: Spans, forward: Ints, backward: Ints) -> Ints:
     return out
 
 
-def _choose(trace: Trace, found: Spans, backward: Ints, options: Ints) -> Ints:
-    """One candidate per backward."""
-    count = (options >= 0).sum(axis=1)
-    chosen: Ints = options.max(axis=1)
-    ambiguous = np.flatnonzero(count > 1)
+def _choose(trace: Trace, found: Spans, backward: Ints, of: Ints, candidate: Ints) -> Ints:
+    """One candidate per backward; `of` is the backward that each is a candidate of, ascending."""
+    chosen = np.full(len(backward), _NONE, np.int64)
+    chosen[of] = candidate
     unpaired = 0
-    for i in ambiguous.tolist():
-        candidates = [int(option) for option in options[i] if option >= 0]
-        chosen[i] = _decide(found, int(backward[i]), candidates)
-        unpaired += chosen[i] == _NONE
-    trace.drop("backward ranges whose forward could be in several threads (not paired)", unpaired)
+    for i in np.flatnonzero(np.bincount(of, minlength=len(backward)) > 1).tolist():
+        first, last = np.searchsorted(of, (i, i + 1))
+        chosen[i] = _decide(found, int(backward[i]), candidate[first:last].tolist())
+        unpaired += int(chosen[i] == _NONE)
+    trace.drop(_UNDECIDED, unpaired)
     return chosen
 
 

@@ -83,11 +83,14 @@ def _told_by_functions(trace: Trace, thread: Ints, start: Ints, node_start: Ints
     of, out = trace.functions, np.zeros(len(start), bool)
     named = np.array([_CHECKPOINT.search(text) is not None for text in trace.strings.texts] or [False])
     chosen = np.flatnonzero(named[of.name]) if len(of) else np.empty(0, np.int64)
-    for number in np.intersect1d(of.thread[chosen], thread).tolist():
-        mine = chosen[of.thread[chosen] == number]
+    asked = dict(intervals.groups(thread))
+    for number, places in intervals.groups(of.thread[chosen]):
+        here = asked.get(number)
+        if here is None:
+            continue
+        mine = chosen[places]
         mine = mine[intervals.order_by(of.start[mine], -of.end[mine])]
         nesting, _ = intervals.nested(of.start[mine], of.end[mine], trace.slack)
-        here = np.flatnonzero(thread == number)
         inner = nesting.innermost(start[here])
         out[here] = (inner >= 0) & (of.start[mine][inner] >= node_start[here])
     return out

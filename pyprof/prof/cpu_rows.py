@@ -80,8 +80,7 @@ class _Tree:
         self.parent = np.full(len(index), -1, np.int64)
         depth = np.zeros(len(index), np.int64)
         thread = pd.factorize(rows.process[index].astype(np.int64) * (1 << 32) + rows.tid.values[index])[0]
-        for number in np.unique(thread).tolist():
-            mine = np.flatnonzero(thread == number)
+        for _, mine in intervals.groups(thread):
             start, end = rows.start[index[mine]], rows.end[index[mine]]
             order = intervals.nesting_order(start, end, np.negative)
             nest = intervals.Nesting(start[order], intervals.clip(start[order], end[order])[0])

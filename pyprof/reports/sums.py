@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof.db.source import Source
+from pyprof.db.store import EVENTS_OF_SPANS
 from pyprof.model import DIRECTIONS, Column, Ints
 
 SPREADS = ("cpu", "gpu", "overhead", "idle")
@@ -88,9 +90,9 @@ def spans(source: Source) -> list[tuple[int, int]]:
 
 def launched(source: Source, columns: str, condition: str) -> dict[str, Column]:
     """Columns, and the ids, of events that were launched in the aggregated iterations and fulfil a condition."""
-    within = " or ".join(f"id >= {low} and id < {high}" for low, high in spans(source)) or "0"
     return source.store.columns(
-        f"select id, {columns} from event where ({within}) and {condition} order by id"
+        f"select id, {columns} from {EVENTS_OF_SPANS} where {condition} order by id",
+        (json.dumps(spans(source)),),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pyprof.intervals import groups
 from pyprof.rules import Finding, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.run import Run
@@ -165,9 +166,9 @@ def _stalls(sample: Sample) -> pd.DataFrame:
     # The next launch on the thread of each wait; of several waits before one launch the last counts.
     launched = np.flatnonzero(sample.event["launch"].mask())
     out = []
-    for thread in np.unique(api["thread"][waits]).tolist():
-        mine = waits[api["thread"][waits] == thread]
-        theirs = launched[sample.of("thread")[launched] == thread]
+    of_thread = {thread: launched[places] for thread, places in groups(sample.of("thread")[launched])}
+    for thread, places in groups(api["thread"][waits]):
+        mine, theirs = waits[places], of_thread.get(thread, launched[:0])
         theirs = theirs[np.argsort(sample.of("launch")[theirs], kind="stable")]
         ends = api["start"][mine] + api["dur"][mine]
         place = np.searchsorted(sample.of("launch")[theirs], ends)

@@ -10,6 +10,7 @@ import numpy as np
 
 from pyprof.db.source import API_KINDS
 from pyprof.db.store import Store
+from pyprof.intervals import groups
 from pyprof.model import KERNEL, MEMCPY, Column, Ints
 
 _EVENTS = 300_000  # of all workers
@@ -48,8 +49,7 @@ class Sample:
         launched = self.event["launch"].mask()
         returned = np.where(launched, self.of("launch") + self.of("launch_dur"), np.iinfo(np.int64).min)
         out = np.zeros(len(start), np.int64)
-        for number in np.unique(device).tolist():
-            here = np.flatnonzero(device == number)
+        for _, here in groups(device):
             order = here[np.argsort(start[here], kind="stable")]
             reached = np.maximum.accumulate(start[order] + dur[order])
             before = np.r_[start[order[:1]], reached[:-1]]

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof import session
+from pyprof.db.ledger import ledger
 from pyprof.marker import CallMarker, decode
 from tests.build import (
     Kernel,
@@ -479,3 +480,16 @@ def test_an_operator_without_a_stack_has_that_of_the_call_around_it():
         "aten::addmm": "train.py:9\nnet.py:4",
         "aten::add": None,
     }
+
+
+def test_a_profile_has_more_parts_than_a_condition_may_have():
+    """SQLite nests "a or b or c": 1,000 ranks were too deep for it."""
+    what = random_recording(7)
+    profile = load(what)
+    store = profile.database
+    event = [row[0] for row in store.rows("select id from event order by id")]
+    each = [(one, one + 1) for one in event[::2]]
+    apart = ledger(store, [*each, *((i + (1 << 50), i + (1 << 50)) for i in range(5000))])
+    together = [ledger(store, [span]) for span in each]
+    kernels = apart[apart["line"] == "FLOPs"]
+    assert kernels["count"].sum() == sum(t[t["line"] == "FLOPs"]["count"].sum() for t in together) > 1

@@ -17,7 +17,7 @@ from typing import Protocol
 from pyprof import inputs
 from pyprof.errors import FormatError
 from pyprof.model import Trace
-from pyprof.parse import archive
+from pyprof.parse import archive, limits
 from pyprof.parse.database import MAGIC, is_profile, is_sqlite, tables
 from pyprof.registry import Registry, load_folder
 
@@ -61,7 +61,7 @@ def load(path: str | os.PathLike[str]) -> Trace:
         return _load_report(path)
     for format_ in FORMATS.values():
         if format_.sniff(path):
-            return format_.load(path)
+            return limits.apply(format_.load(path))
     if is_profile(path):
         raise FormatError(NO_RECORDING.format(path))
     if _is_of_dlprof(path):

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from pyprof import intervals
 from pyprof.errors import FormatError
 from pyprof.marker import encode, is_backward
 from pyprof.model import (
@@ -38,7 +39,8 @@ from pyprof.model import (
     Thread,
     Trace,
 )
-from pyprof.parse.assemble import Clock
+from pyprof.parse import limits
+from pyprof.parse.assemble import Clock, sole_owner
 from pyprof.parse.formats import FORMATS
 from pyprof.parse.join import link
 from pyprof.parse.tracejson import captures, communication, convolutions, facts, forward
@@ -138,7 +140,8 @@ class _Builder:
 
     def _functions(self) -> Functions:
         of = self.events.functions
-        return Functions(self._thread(of), of.values("start"), of.values("end"), of.values("name", np.int32))
+        found = Functions(self._thread(of), of.values("start"), of.values("end"), of.values("name", np.int32))
+        return limits.functions(found, self.lost)
 
     def _ops(self, stacks: Stacks) -> Ops:
         """Operators. A stack that stands in the event as a text is -2 less its number, until all are known."""
@@ -255,13 +258,7 @@ class _Builder:
         ])  # fmt: skip
         if len(seen) <= 1:
             return np.full(n, seen[0] if len(seen) else 0, np.int32)
-        owner = self.process_of_thread[launches.thread]
-        out, claims = np.full(n, -1, np.int32), np.zeros(n, np.int32)
-        for process in np.unique(owner).tolist():
-            has = correlation.mask() & np.isin(correlation.values, launches.correlation[owner == process])
-            out[has] = process
-            claims += has
-        return np.where(claims == 1, out, -1)
+        return sole_owner(self.process_of_thread[launches.thread], launches.correlation, correlation)
 
     def _memory(self) -> Memory:
         of = self.events.allocations
@@ -306,11 +303,11 @@ class _Builder:
 def _inside(ops: Ops, thread: Ints, time: Ints) -> Bools:
     """Whether an operator runs on a thread at each moment."""
     out = np.zeros(len(time), bool)
-    for number in np.unique(thread).tolist():
-        mine = np.flatnonzero(ops.thread == number)
-        here = np.flatnonzero(thread == number)
-        mine = mine[np.argsort(ops.start[mine], kind="stable")]
-        if len(mine):
+    of_thread = dict(intervals.groups(ops.thread))
+    for number, here in intervals.groups(thread):
+        mine = of_thread.get(number)
+        if mine is not None:
+            mine = mine[np.argsort(ops.start[mine], kind="stable")]
             place = np.searchsorted(ops.start[mine], time[here], side="right") - 1
             reached = np.maximum.accumulate(ops.end[mine])
             out[here] = (place >= 0) & (reached[np.maximum(place, 0)] > time[here])

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from pyprof.intervals import groups
 from pyprof.model import DTYPE_BITS, Arg, Call, Collective, Ints, Tensor, Value
 
 ANNOUNCED = "record_param_comms"
@@ -48,11 +49,11 @@ def calls(
 def _containing(thread: Ints, start: Ints, end: Ints, rows: Ints, outer: Ints) -> Ints:
     """The event of `outer` around each row, -1 where there is none."""
     out = np.full(len(rows), -1, np.int64)
-    for number in np.unique(thread[rows]).tolist():
-        mine = outer[thread[outer] == number]
-        mine = mine[np.argsort(start[mine], kind="stable")]
-        here = np.flatnonzero(thread[rows] == number)
-        if len(mine):
+    around = {number: outer[places] for number, places in groups(thread[outer])}
+    for number, here in groups(thread[rows]):
+        if number in around:
+            mine = around[number]
+            mine = mine[np.argsort(start[mine], kind="stable")]
             place = mine[np.maximum(np.searchsorted(start[mine], start[rows[here]], side="right") - 1, 0)]
             fits = (start[place] <= start[rows[here]]) & (end[place] >= end[rows[here]])
             out[here] = np.where(fits, place, -1)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pyprof.intervals import groups
 from pyprof.marker import is_backward
 from pyprof.model import Arg, Call, Column, Ints, Other, Tensor, Value
 
@@ -144,11 +145,11 @@ def _backward(
     rows = np.flatnonzero(np.isin(found.text, list(wanted)))
     nodes = np.flatnonzero(found.seq.mask() & found.forward_thread.mask())
     order = nodes[np.lexsort((found.start[nodes], found.thread[nodes]))]
-    for thread in np.unique(found.thread[rows]).tolist():
-        mine = order[found.thread[order] == thread]
-        here = rows[found.thread[rows] == thread]
-        if not len(mine):
+    of_thread = {thread: order[places] for thread, places in groups(found.thread[order])}
+    for thread, places in groups(found.thread[rows]):
+        if thread not in of_thread:
             continue
+        mine, here = of_thread[thread], rows[places]
         place = mine[np.maximum(np.searchsorted(found.start[mine], found.start[here], side="right") - 1, 0)]
         for row, node in zip(here.tolist(), place.tolist()):
             key = int(found.forward_thread.values[node]), int(found.seq.values[node])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from pyprof.intervals import groups
 from pyprof.model import Column, Ints, Strings
 from pyprof.parse.pair import node_name, operator_name
 
@@ -54,12 +55,12 @@ def _by_flow(thread: Ints, start: Ints, identity: Ints, flows: pd.DataFrame) -> 
     arrows = end.merge(begin, on="number", suffixes=("", "_forward"))
     order = np.lexsort((start, thread))
     votes = []
-    for number in np.unique(arrows["thread"]).tolist():
-        mine = order[thread[order] == number]
-        some = arrows[arrows["thread"] == number]
-        place = np.searchsorted(start[mine], some["time"].to_numpy(), side="right") - 1
-        fits = place >= 0
-        if len(mine):
+    of_thread = {number: order[places] for number, places in groups(thread[order])}
+    for number, places in groups(arrows["thread"].to_numpy()):
+        if number in of_thread:
+            mine, some = of_thread[number], arrows.iloc[places]
+            place = np.searchsorted(start[mine], some["time"].to_numpy(), side="right") - 1
+            fits = place >= 0
             votes.append(pd.DataFrame({
                 "identity": identity[mine[place[fits]]], "thread": some["thread_forward"].to_numpy()[fits],
             }))  # fmt: skip

@@ -34,8 +34,7 @@ class Stacks:
         self._numbers: dict[int, int] = {}
         self._spelled: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {0: ((), ())}
         numbers: dict[int, int] = {}
-        for thread in np.unique(functions.thread).tolist():
-            mine = np.flatnonzero(functions.thread == thread)
+        for thread, mine in intervals.groups(functions.thread):
             order = mine[
                 intervals.order_by(functions.start[mine], -functions.end[mine], functions.name[mine])
             ]
@@ -64,10 +63,10 @@ class Stacks:
     def at(self, thread: Ints, time: Ints) -> Ints:
         """Index in `found` of the stack at each moment, -1 where there is none."""
         out = np.full(len(time), -1, np.int32)
-        for number, (nesting, stack) in self._threads.items():
-            here = np.flatnonzero(thread == number)
-            if not len(here):
+        for number, here in intervals.groups(thread):
+            if number not in self._threads:
                 continue
+            nesting, stack = self._threads[number]
             place = nesting.innermost(time[here])
             stacks = np.where(place >= 0, stack[place], 0)
             distinct, code = np.unique(stacks, return_inverse=True)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits for what a recording may hold: how deep its events are nested, and how many processes and devices
+it is of.
+
+What is said of an event (its stack, the path of its module, the calls around it) is as long as it is deep, so the
+memory that a recording takes grows with the square of its depth. Python's own limit for recursion is 1,000, and the
+deepest of the recordings tested has less than 200 levels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from pyprof import intervals
+from pyprof.errors import FormatError
+from pyprof.model import PUSH_POP, Functions, Trace
+from pyprof.parse.assemble import count, take
+
+DEEPEST = 2_000
+MANY = 4_096  # processes, or devices of them: each is summed by itself
+
+
+def apply(trace: Trace) -> Trace:
+    """Leave out ranges and operators that are nested more than `DEEPEST` deep, and count them.
+
+    What was launched inside them is launched inside the deepest that are left. Raises FormatError where there are more
+    than `MANY` processes or devices.
+    """
+    device = trace.gpu.device.values[trace.gpu.device.mask()]
+    for number, what in ((len(trace.processes), "processes"), (len(pd.unique(device)), "devices")):
+        if number > MANY:
+            raise FormatError(f"{trace.path}: has events of {number:,} {what}; expected at most {MANY:,}.")
+    ranges, ops = trace.ranges, trace.ops
+    nesting = np.flatnonzero(ranges.kind == PUSH_POP)
+    start = np.r_[ranges.start[nesting], ops.start]
+    end = np.r_[ranges.end.values[nesting], ops.end]
+    if not ranges.end.mask().all():
+        open_ = np.flatnonzero(~ranges.end.mask()[nesting])
+        end[open_] = max(int(start.max()), int(end.max())) + 1
+    deep = intervals.too_deep(np.r_[ranges.thread[nesting], ops.thread], start, end, DEEPEST)
+    if deep is None:
+        return trace
+    left_out = np.zeros(len(ranges), bool)
+    left_out[nesting] = deep[: len(nesting)]
+    keep = np.flatnonzero(~deep[len(nesting) :])
+    trace.drop(_reason("ranges"), int(left_out.sum()))
+    trace.drop(_reason("operators"), len(ops) - len(keep))
+    row = np.full(len(ops) + 1, -1, trace.gpu.op.dtype)  # of an operator, among those that stay
+    row[keep] = np.arange(len(keep))
+    return replace(
+        trace,
+        ranges=take(ranges, np.flatnonzero(~left_out)),
+        ops=take(ops, keep),
+        gpu=replace(trace.gpu, op=row[trace.gpu.op]),
+    )
+
+
+def functions(found: Functions, lost: dict[str, int]) -> Functions:
+    """Leave out calls of Python functions that are nested more than `DEEPEST` deep, and count them."""
+    deep = intervals.too_deep(found.thread, found.start, found.end, DEEPEST)
+    if deep is None:
+        return found
+    count(lost, _reason("calls of Python functions"), int(deep.sum()))
+    return take(found, np.flatnonzero(~deep))
+
+
+def _reason(what: str) -> str:
+    return f"{what} nested more than {DEEPEST:,} deep"
