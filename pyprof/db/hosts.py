@@ -147,7 +147,7 @@ def _strings(trace: Trace) -> pa.Table:
     )
     for codes in named:
         used[codes] = True
-    if used.sum() * 2 < len(used):  # events that were left out: a reader makes an array as long as the largest number
+    if used.sum() * 2 < len(used):  # of events that were left out; a reader has an array up to the largest number
         used[:] = True
     return rows({"id": int, "text": str}, ((i, trace.strings[i]) for i in np.flatnonzero(used).tolist()))
 
