@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from pyprof.errors import PyProfError
+from pyprof.scratch import removed_by_signals
 from pyprof.screen import visible
 
 INTERRUPTED = 130
@@ -61,7 +62,8 @@ def imported(prog: str, module: str, function: str = "main", *arguments: Any) ->
         found: Callable[..., int] = getattr(importlib.import_module(module), function)
         return found(*(arguments or (None, prog)))
 
-    return ended(prog, work)
+    with removed_by_signals():
+        return ended(prog, work)
 
 
 def _leave_stdout() -> None:

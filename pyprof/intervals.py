@@ -138,7 +138,8 @@ def nested(start: Ints, end: Ints, slack: int = 0) -> tuple[Nesting, int]:
 class Nesting:
     """Depth and parent of each interval, ready to be asked what encloses a point. Raises ValueError if some overlap."""
 
-    __slots__ = ("_sorted_end", "_start", "depth", "levels", "parent")  # one for each of perhaps 100,000 threads
+    # There may be one for each of 100,000 threads.
+    __slots__ = ("_sorted_end", "_start", "depth", "levels", "parent")
 
     def __init__(self, start: Ints, end: Ints):
         # An empty interval gets length 1 on a doubled time axis, so that it is its own but encloses no later start.

@@ -10,12 +10,12 @@ prof.save("net_dldb.sqlite")
 from __future__ import annotations
 
 import os
-import tempfile
 import weakref
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyprof import scratch
 from pyprof.errors import FormatError
 from pyprof.model import Rows, Trace
 from pyprof.parse import formats
@@ -87,7 +87,7 @@ class Profile:
         """The profile database: the file that was loaded, or a temporary one, which lives as long as this object."""
         from pyprof.db.store import Store
 
-        folder = tempfile.TemporaryDirectory(prefix="pyprof-")
+        folder = scratch.Folder()
         path = os.path.join(folder.name, "profile.sqlite")
         try:
             self.save(path)
@@ -224,7 +224,7 @@ class Profile:
         return frames.html(self.source())
 
 
-def _remove(store: Store, folder: tempfile.TemporaryDirectory[str]) -> None:
+def _remove(store: Store, folder: scratch.Folder) -> None:
     store.close()
     folder.cleanup()
 

@@ -33,6 +33,7 @@ CORE = {
     "screen",
     "commands",
     "inputs",
+    "scratch",
 }
 STANDS_ON = {
     "parse": CORE,

@@ -147,7 +147,8 @@ def _strings(trace: Trace) -> pa.Table:
     )
     for codes in named:
         used[codes] = True
-    if used.sum() * 2 < len(used):  # of events that were left out; a reader has an array up to the largest number
+    # Many are of events that were left out: a reader takes gaps for damage.
+    if used.sum() * 2 < len(used):
         used[:] = True
     return rows({"id": int, "text": str}, ((i, trace.strings[i]) for i in np.flatnonzero(used).tolist()))
 

@@ -11,7 +11,6 @@ import math
 import os
 import shutil
 import sqlite3
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -25,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import pyprof
-from pyprof import inputs, place
+from pyprof import inputs, place, scratch
 from pyprof.arguments import TIMEOUT
 from pyprof.db import access
 from pyprof.db.damage import damage
@@ -241,7 +240,7 @@ class Store:
         """A process was killed while it added to the file: put back what it was before, in a copy. The file is opened
         for writing only by the one who adds to it."""
         access.check_journal(self._file)
-        folder = self._closing.enter_context(tempfile.TemporaryDirectory(prefix="pyprof-"))
+        folder = self._closing.enter_context(scratch.Folder())
         copy = Path(folder) / "profile.sqlite"
         shutil.copyfile(access.journal(self._file), access.journal(copy))
         shutil.copyfile(self._file, copy)

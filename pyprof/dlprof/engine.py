@@ -9,7 +9,6 @@ keeps the aggregations that are there.
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pyprof import scratch
 from pyprof.db import store
 from pyprof.db.aggregate import Aggregation, aggregate, aggregations
 from pyprof.db.build import build
@@ -116,7 +116,7 @@ def opened(
             if one is not None:
                 yield Source(database, one, _worker(database, worker))
                 return
-    with tempfile.TemporaryDirectory(prefix="pyprof-") as folder:
+    with scratch.Folder() as folder:
         name = f"{folder}/profile.sqlite"
         write(source, name, wanted, changed)
         with store.Store(name, not source.is_database, source.path) as database, database.sound():

@@ -7,7 +7,6 @@ from __future__ import annotations
 import lzma
 import shutil
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from pyprof import inputs
+from pyprof import inputs, scratch
 from pyprof.errors import FormatError
 
 _MOST = 10_000
@@ -53,7 +52,7 @@ def names(path: Path) -> list[str]:
 def unpacked(path: Path, wanted: Callable[[str], bool]) -> Iterator[Path]:
     """A folder with the files of an archive whose names are wanted, for a while. Raises FormatError, also for more than
     10,000."""
-    with tempfile.TemporaryDirectory(prefix="pyprof-") as name:
+    with scratch.Folder() as name:
         folder = Path(name)
         with _opened(path) as archive:
             every = ((inside, size, file) for inside, size, file in _files(archive) if wanted(inside))

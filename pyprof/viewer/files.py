@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from fastapi.responses import StreamingResponse
 
+from pyprof import scratch
 from pyprof.errors import UsageError
 from pyprof.reports import Column, Report
 from pyprof.reports.output import FORMATS
@@ -42,7 +42,7 @@ async def answer(
     profile: str, made: Report, format: str, write: Callable[[str], Awaitable[None]]
 ) -> StreamingResponse:
     """What `write` puts into a file, as a download with the profile's name and the report's."""
-    folder = tempfile.TemporaryDirectory(prefix="pyprof-")
+    folder = scratch.Folder()
     target = os.path.join(folder.name, "export")
     try:
         await write(target)
@@ -91,7 +91,7 @@ def poured(made: Report, target: str, format: str, profile: str, parts: Iterable
             writer.close()
 
 
-async def _pieces(target: str, folder: tempfile.TemporaryDirectory[str]) -> AsyncIterator[bytes]:
+async def _pieces(target: str, folder: scratch.Folder) -> AsyncIterator[bytes]:
     try:
         with open(target, "rb") as file:
             while piece := await asyncio.to_thread(file.read, _PIECE):

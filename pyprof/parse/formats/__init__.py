@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Protocol
 
-from pyprof import inputs
+from pyprof import inputs, scratch
 from pyprof.errors import FormatError
 from pyprof.model import Trace
 from pyprof.parse import archive, limits
@@ -114,7 +113,7 @@ def _load_report(path: Path) -> Trace:
             f"{path}: a report of Nsight Systems, and no nsys is installed here; where it is, export the report with "
             f'"{command} {path.name}".'
         )
-    with tempfile.TemporaryDirectory(prefix="pyprof-") as folder:
+    with scratch.Folder() as folder:
         out = Path(folder) / "report.sqlite"
         arguments = [nsys, "export", "--type=sqlite", "--force-overwrite=true", f"--output={out}", str(path)]
         done = subprocess.run(arguments, capture_output=True, text=True)
