@@ -47,6 +47,12 @@ class Folder(tempfile.TemporaryDirectory[str]):
             os.close(lock)
 
 
+def around(path: str) -> str | None:
+    """The folder for temporary files, where `path` is in a folder of this process's there."""
+    folder = os.path.dirname(path)
+    return os.path.dirname(folder) if folder in _open else None
+
+
 @contextmanager
 def removed_by_signals() -> Iterator[None]:
     """Have SIGTERM and SIGHUP remove the folders of this process before they end it. Of the main thread; where the

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -16,6 +17,8 @@ from pathlib import Path
 import pytest
 
 from pyprof import scratch
+from pyprof.cli import main
+from pyprof.db import store
 from tests import kineto
 from tests.waiting import until
 
@@ -125,3 +128,18 @@ def test_a_forked_child_leaves_the_folders_of_its_parent(top: Path) -> None:
             time.sleep(1000)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
         assert Path(name).exists()
+
+
+def test_where_there_is_no_room_the_sentence_names_the_folder(
+    tmp_path: Path, top: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(store, "create", full)
+    trace = kineto.write(tmp_path / "trace.json", kineto.training())
+    assert main(["report", str(trace)]) == 1
+    reason = "the database could not be written (No space left on device)"
+    assert f"{top}: {reason}. Set TMPDIR to a folder with more room." in capsys.readouterr().err
+    assert main(["save", "-o", str(tmp_path / "out_dldb.sqlite"), str(trace)]) == 1
+    assert f"{tmp_path / 'out_dldb.sqlite'}: {reason}. Name another file." in capsys.readouterr().err

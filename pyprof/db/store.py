@@ -65,9 +65,10 @@ def written(path: str) -> Iterator[str]:
             reason = os.strerror(error.errno)
         if isinstance(error, NotWrittenError):  # of a scratch file that nobody knows
             reason = error.reason
-        raise PyProfError(
-            f"{path}: the database could not be written ({reason}). Name another file."
-        ) from error
+        where, advice = path, "Name another file."
+        if top := scratch.around(path):
+            where, advice = top, "Set TMPDIR to a folder with more room."
+        raise PyProfError(f"{where}: the database could not be written ({reason}). {advice}") from error
 
 
 def _settle(path: Path) -> None:
