@@ -5,10 +5,15 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyprof.errors import FormatError
 
+if TYPE_CHECKING:
+    from pyprof.model import Ints
+
 _RATIO, _SMALL = 200, 256 << 20
+_LONGEST = 2**62  # ns
 
 
 def largest(compressed: int) -> int:
@@ -32,3 +37,12 @@ def check(path: Path, expected: str) -> None:
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         kind = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
         raise FormatError(f"{path}: is {kind}, not a file; copy what it gives into a file first.")
+
+
+def check_sum(path: str, *durations: Ints) -> None:
+    """Raise FormatError if times add up to more than a column of sums can hold, with room for the sum of two."""
+    if any(float(values.sum(dtype=float)) >= _LONGEST for values in durations):
+        raise FormatError(
+            f"{path}: its times add up to more than 146 years, so that some are wrong. Record again, or look for "
+            "events that are too long."
+        )

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from pyprof import cli
 from pyprof.parse import parse
 from pyprof.prof import prof
 from tests import build
@@ -353,6 +354,7 @@ def test_a_marker_cut_off_or_full_of_quotes_is_no_error(text, attempt, tmp_path)
         "{'kShortName': 'a', 'marker': [",
         "{" * 2000,
         "{'a': " + "-" * 5000 + "1}",
+        "{'a': " + "-" * 200_000 + "1}",
         "{**{}}",
         "{'kDuration': " + "9" * 5000 + "}",
     ],
@@ -409,3 +411,41 @@ def test_a_virtual_table_in_the_place_of_a_table(tmp_path, capsys):
         connection.execute(f"insert into {table} select * from was")
     assert parse.main([str(path)]) == 1
     assert "no kernels found" in capsys.readouterr().err
+
+
+def test_times_of_a_net_dict_that_no_sum_can_hold(tmp_path, capsys):
+    path = tmp_path / "net.dict"
+    path.write_text("{'kShortName': 'a', 'kDuration': 999999999999999999}\n" * 50)
+    assert prof.main([str(path)]) == 1
+    assert f"{path}: its times add up to more than 146 years" in capsys.readouterr().err
+    path.write_text(
+        "{'kShortName': 'a', 'kDuration': 9223372036854775807}\n{'kShortName': 'b', 'kDuration': 4}\n"
+    )
+    assert prof.main(["-c", "kernel,sil", str(path)]) == 0  # the first is no time
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[1:] == ["a 0", "b 4"]
+    assert "2 kernels, 4 ns" in captured.err
+
+
+@pytest.mark.parametrize("late", ["kernels that are long", "kernels that begin long after their launch"])
+def test_times_of_a_recording_that_no_sum_can_hold(late, tmp_path, capsys):
+    what = recording("".join(f"aten::mm, seq = {i}\n    > 5 kernel\n" for i in range(12)))
+    for kernel in what.kernels:
+        kernel.end += 2**60
+        kernel.start += 2**60 if "begin" in late else 0
+    path = build.write_nsys(tmp_path / "net.sqlite", what)
+    for words in (
+        ["report"],
+        ["report", "kernel"],
+        ["save", "-o", str(tmp_path / "out")],
+        ["prof"],
+        ["parse"],
+    ):
+        code = cli.main([*words, str(path)])
+        captured = capsys.readouterr()
+        if "begin" in late and words[0] in ("prof", "parse"):  # which do not add delays up
+            assert code == 0
+            continue
+        assert (code, captured.out) == (1, "")
+        assert captured.err.startswith(f"pyprof {words[0]}: {path}: its times add up to more than 146 years")
+        assert len(captured.err.splitlines()) == 1

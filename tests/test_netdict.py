@@ -78,7 +78,7 @@ def tables(draw: st.DrawFn) -> Rows:
     return Rows(
         names=[long for long, _ in kernels], short_names=[short for _, short in kernels], sites=all_sites,
         name=integers(0, len(kernels) - 1), site=integers(0, len(all_sites) - 1), start=start,
-        end=start + integers(0, 2**61), duration=integers(0, 2**62),
+        end=start + integers(0, 2**61), duration=integers(0, 2**56),
         launch_start=column(draw, n), launch_end=column(draw, n),
         correlation=column(draw, n), pid=column(draw, n), tid=column(draw, n), context=column(draw, n),
         device=column(draw, n), stream=column(draw, n),

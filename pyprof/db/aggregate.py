@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from pyprof import inputs
 from pyprof.db import blocks, launches, steps
 from pyprof.db.partition import Union, partition, pauses
 from pyprof.db.steps import Iterations
@@ -264,6 +265,7 @@ class _Worker:
         kernel = kind == KERNEL
 
         def added(weight: Ints, chosen: Ints) -> Ints:
+            inputs.check_sum(self.store.shown, weight[chosen])  # waits are longer than what waited
             total = np.r_[0, np.cumsum(np.where(chosen, weight, 0))]
             between: Ints = total[last] - total[first]
             return between

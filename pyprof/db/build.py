@@ -30,7 +30,7 @@ def build(
     }
     with store.written(path) as name:
         store.create(name, _followed(trace, told), meta)
-        with store.Store(name, own=True) as database:
+        with store.Store(name, own=True, shown=trace.path) as database:
             aggregate(
                 database,
                 first,

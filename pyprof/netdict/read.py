@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from pyprof import inputs
 from pyprof.errors import FormatError
 from pyprof.marker import CALL_ID, CallMarker, decode, split
 from pyprof.model import BPROP, DIRECTIONS, FPROP, KINDS, PHASES, Column, Ints, Rows, Site
@@ -21,19 +22,27 @@ from pyprof.netdict.keys import KEYS
 
 
 def read(source: Iterable[str], name: str = "net.dict") -> Rows:
-    """Rows from lines of net.dict. Raises FormatError, naming file and line, for a line that is not a dictionary."""
+    """Rows from lines of net.dict. Raises FormatError, naming file and line, for a line that is not a dictionary; and
+    for times that add up to more than a sum can hold."""
     table = _Table()
     for number, line in enumerate(source, 1):
         if line.strip():
             try:
                 table.add(line)
             except (ValueError, SyntaxError, TypeError, AttributeError, MemoryError, RecursionError) as error:
-                reason = "code, not data" if "malformed node" in str(error) else str(error).splitlines()[0]
+                if isinstance(error, (MemoryError, RecursionError)):  # of the parser's, without a word
+                    reason = "nested too deep"
+                else:
+                    reason = (
+                        "code, not data" if "malformed node" in str(error) else str(error).splitlines()[0]
+                    )
                 raise FormatError(
                     f"{name}: line {number} is no kernel of net.dict ({reason[:80]}); "
                     "expected one dictionary per line, as parse.py writes it."
                 ) from None
-    return table.rows()
+    rows = table.rows()
+    inputs.check_sum(name, rows.duration)
+    return rows
 
 
 _STRING = r"""(?:'[^'\\\n]*(?:\\.[^'\\\n]*)*'|"[^"\\\n]*(?:\\.[^"\\\n]*)*")"""
@@ -68,6 +77,7 @@ _CONSTANT = (
 )
 _SEQ = re.compile(rf"(?<=, seq = ){_NUMBER}(?=['\"])")
 _CALL_ID = re.compile(CALL_ID)
+_LONGEST = 2**60  # ns of a kernel
 _Triple = tuple[int, int, int] | None
 
 
@@ -189,6 +199,7 @@ class _Table:
 
     def rows(self) -> Rows:
         column = {key: _column(values) for key, values in self.columns.items()}
+        column["kDuration"] = _time(column["kDuration"])
         duration = np.maximum(column["kDuration"].values, 0)
         start = column["start"]
         # Old files have no times: the order of the lines is all they say.
@@ -303,6 +314,12 @@ def _column(values: list[int | None]) -> Column:
     present = np.array([value is not None for value in values], bool)
     numbers = np.array([value or 0 for value in values], np.int64)
     return Column(numbers, None if present.all() else present)
+
+
+def _time(column: Column) -> Column:
+    """Without what is no time, as of recordings."""
+    fine = column.mask() & (column.values <= _LONGEST)
+    return column if fine.all() else Column(np.where(fine, column.values, 0), fine)
 
 
 def _triples(values: list[_Triple]) -> Column:

@@ -13,6 +13,8 @@ import subprocess
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from pyprof import inputs, scratch
 from pyprof.errors import FormatError
 from pyprof.model import Trace
@@ -43,9 +45,18 @@ EXPECTED = "an export of Nsight Systems, a trace of torch.profiler, a database o
 
 def load(path: str | os.PathLike[str]) -> Trace:
     """Read a recording of any known format, or all of a run: a folder. Raises FormatError for everything that is not
-    one."""
+    one, and for times that add up to more than a sum can hold."""
     load_folder(__name__)
-    path = Path(path)
+    trace = _load(Path(path))
+    gpu, launches, ops, ranges = trace.gpu, trace.launches, trace.ops, trace.ranges
+    closed = np.where(ranges.end.mask(), ranges.end.values - ranges.start, 0)
+    inputs.check_sum(
+        str(path), gpu.end - gpu.start, launches.end - launches.start, ops.end - ops.start, closed
+    )
+    return trace
+
+
+def _load(path: Path) -> Trace:
     inputs.check(path, EXPECTED)
     if path.is_dir():
         from pyprof.parse import folder
