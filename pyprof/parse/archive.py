@@ -82,8 +82,9 @@ def _opened(path: Path) -> Iterator[Any]:
         with zipfile.ZipFile(path) if zipfile.is_zipfile(path) else tarfile.open(path) as archive:
             yield archive
     except _FAULTS as error:
+        reason = str(error).partition("\n")[0][:200]  # a fault of its head quotes all of it
         raise FormatError(
-            f"{path}: cannot be unpacked ({error}). Copy it again, or unpack it yourself."
+            f"{path}: cannot be unpacked ({reason}). Copy it again, or unpack it yourself."
         ) from error
 
 

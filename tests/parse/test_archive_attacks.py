@@ -101,3 +101,15 @@ def test_a_file_that_grows_without_measure(tmp_path: Path, monkeypatch: pytest.M
     path.write_bytes(text)
     with pytest.raises(FormatError, match="no operators and no kernels among 0 events"):
         formats.load(path)
+
+
+def test_a_sentence_does_not_quote_the_head(trace: bytes, tmp_path: Path) -> None:
+    """zipfile's error for a name that is not the one of the directory quotes both."""
+    path = tmp_path / "run.zip"
+    with zipfile.ZipFile(path, "w") as out:
+        out.writestr("a" * 5000 + ".pt.trace.json", trace)
+    path.write_bytes(path.read_bytes().replace(b"aaa", b"\n\xff\0", 500))
+    with pytest.raises(FormatError) as caught:
+        formats.load(path)
+    assert len(str(caught.value)) < 400 + len(str(path))
+    assert "\n" not in str(caught.value)
