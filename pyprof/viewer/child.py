@@ -15,7 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -84,11 +84,13 @@ def _answer(out: BinaryIO, session: Session, task: dict[str, Any]) -> None:
             last = time.monotonic()
             _line(out, {"progress": share, "what": what})
 
+    of_recording = task["task"] == "import"  # else of the database, which may hold what no profile does
     try:
-        result = TASKS[task["task"]](session, told, **task["args"])
+        with nullcontext() if of_recording else session.store.sound():
+            result = TASKS[task["task"]](session, told, **task["args"])
     except PyProfError as error:
         path = Path(task["args"].get("source", session.path))
-        trouble = of_file(path, error) if task["task"] == "import" else of_error(error)
+        trouble = of_file(path, error) if of_recording else of_error(error)
         _line(out, {"trouble": trouble.body})
         return
     except BrokenPipeError:

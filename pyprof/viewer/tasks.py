@@ -194,11 +194,13 @@ def compare(
     from pyprof.reports.diff import diff
     from pyprof.viewer.child import Session as Other
 
-    base, second = session.source(aggregation, None), Other(other).source(other_aggregation, None)
-    told_, rows = table(diff(base, by), second)
-    values = [
-        {name: metric.function(one.window) for name, metric in METRICS.items()} for one in (base, second)
-    ]
+    second_session = Other(other)
+    with second_session.store.sound():
+        base, second = session.source(aggregation, None), second_session.source(other_aggregation, None)
+        told_, rows = table(diff(base, by), second)
+        values = [
+            {name: metric.function(one.window) for name, metric in METRICS.items()} for one in (base, second)
+        ]
     counts = [one.aggregation.last - one.aggregation.first + 1 for one in (base, second)]
     return told_ | {"base": values[0], "other": values[1], "counts": counts}, rows
 
