@@ -126,13 +126,14 @@ def _small(store: Store, target: sqlite3.Connection) -> None:
 
 
 def _threads(store: Store, processes: dict[int, int]) -> dict[int, int]:
-    """globalTid of each thread."""
+    """globalTid of each thread; of a worker whose process nobody knows it is one of process 0."""
     out: dict[int, int] = {}
     used: set[int] = set()
     for thread, worker, tid in store.rows("select id, worker, tid from thread order by id"):
-        key = processes[worker] | (tid & ((1 << _TID) - 1))
+        process = processes.get(worker, 0)
+        key = process | (tid & ((1 << _TID) - 1))
         while key in used:
-            key = processes[worker] | ((key + 1) & ((1 << _TID) - 1))
+            key = process | ((key + 1) & ((1 << _TID) - 1))
         used.add(key)
         out[thread] = key
     return out

@@ -16,7 +16,7 @@ import pyprof
 from pyprof.errors import UsageError
 from pyprof.parse import formats, pool
 from pyprof.session import Profile
-from tests import build
+from tests import build, kineto
 from tests.parse.test_invariance import training
 
 
@@ -118,6 +118,20 @@ def test_workers_of_equal_pid_stay_apart(tmp_path: Path) -> None:
     assert back.kernels["worker"].nunique() == 3
     assert plain(back.kernels, "worker") == plain(prof.kernels, "worker")
     assert [one.pid for one in formats.load(tmp_path / "out.sqlite").processes] == [build.PROCESS] * 3
+
+
+def test_threads_of_a_process_that_nobody_knows(tmp_path: Path) -> None:
+    """As of a trace whose processes have no numbers."""
+    events = [
+        kineto.op("aten::mm", 1000, 2000, pid="python"),
+        kineto.op("aten::add", 3000, 4000, pid="python"),
+    ]
+    events += [kineto.launch(3100, 3200, 7), kineto.kernel("add", 3300, 3400, 7)]
+    for event in events:
+        event["pid"] = "python" if event["pid"] == kineto.PID else event["pid"]
+    prof = pyprof.load(kineto.write(tmp_path / "trace.json", events))
+    assert prof.database.rows("select pid from worker") == [(None,)]
+    assert [text for text, *_ in ranges(again(prof, tmp_path / "out.sqlite"))] == ["aten::mm", "aten::add"]
 
 
 def test_large_thread_numbers_stay_apart(tmp_path: Path) -> None:
