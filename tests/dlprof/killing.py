@@ -2,7 +2,8 @@
 """Kills processes that write a profile database, or add to one, at random moments, and looks at what is left.
 
 python killing.py write|aggregate|replace FOLDER ROUNDS SEED prints how many rounds left what; an AssertionError is a
-fault. `replace` writes the file anew after each kill, without looking at what is left.
+fault. `replace` writes the file anew after each kill, without looking at what is left. `journal`: the process was
+killed in the middle of a transaction; `torn`: and had already changed the file.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ def rounds(kind: str, folder: Path, count: int, seed: int) -> Counter[str]:
         write()
         took = duration(lambda: add(1))
         for number in range(count):
-            before = whole(target)
+            before, content = whole(target), target.read_bytes()
             work = lambda number=number: add(number % (OPS - 3) + 2)  # noqa: E731
             if number % 3 == 2:
                 killed(work, rng.uniform(0, took))
@@ -147,6 +148,7 @@ def rounds(kind: str, folder: Path, count: int, seed: int) -> Counter[str]:
                 killed(work, None, rng.randrange(1, 60))
             journal = target.with_name(target.name + "-journal").exists()
             seen["journal"] += journal
+            seen["torn"] += journal and target.read_bytes() != content
             if kind == "replace":
                 write((other, source)[number % 2])
                 steps = (OPS, STEPS)[number % 2]
