@@ -59,10 +59,12 @@ class Tracks:
 
     def of_event(self, worker: int, device: Column, stream: Column) -> tuple[Ints, Ints]:
         """Process and thread of GPU events of one worker."""
-        key = np.where(device.mask(), device.values, -1)
-        numbers, code = np.unique(key, return_inverse=True)
-        pids = [self.device[worker, None if number < 0 else number] for number in numbers.tolist()]
-        return np.array(pids or [0], np.int64)[code], np.where(stream.mask(), stream.values, _UNKNOWN)
+        known = device.mask()
+        numbers, code = np.unique(device.values, return_inverse=True)
+        pids = [self.device.get((worker, number), 0) for number in numbers.tolist()]
+        of_known = np.array(pids or [0], np.int64)[code]
+        pid = np.where(known, of_known, self.device.get((worker, None), 0))
+        return pid, np.where(stream.mask(), stream.values, _UNKNOWN)
 
     def lines(self) -> Iterator[str]:
         """Names and order of all rows, as JSON objects."""

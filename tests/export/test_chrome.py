@@ -23,7 +23,7 @@ from pyprof.marker import encode
 from pyprof.model import Arg, Call, Other, Tensor
 from pyprof.parse import pool
 from pyprof.session import Profile
-from tests import build
+from tests import build, kineto
 
 LINEAR = build.call("torch.nn.functional.linear", (64, 32), (16, 32), trace=["net.py:7"], module="fc")
 RELU = build.call("torch.relu", (64, 16), inplace=True)
@@ -512,3 +512,20 @@ def test_traces_of_torch_profiler_come_back_as_they_were(data: Path, tmp_path: P
     assert len(prof.ops) == len(back.ops)
     # What the original lacks the export cannot have.
     assert validator.validate_trace(str(path))[0] == validator.validate_trace(str(source))[0]
+
+
+@pytest.mark.parametrize("number", [-4, -(2**63)])
+def test_a_device_with_a_negative_number(number: int, tmp_path: Path) -> None:
+    """As a damaged trace may have it."""
+    events = [
+        kineto.op("aten::add", 3000, 4000),
+        kineto.launch(3100, 3200, 7),
+        kineto.kernel("add", 3300, 3400, 7),
+    ]
+    for event in events:
+        if event["cat"] == "kernel":
+            event["pid"] = event["args"]["device"] = number
+    prof = pyprof.load(kineto.write(tmp_path / "trace.json", events))
+    assert prof.database.rows("select device from event where kind = 0") == [(number,)]
+    prof.export("chrome", tmp_path / "out.json")
+    assert f"GPU {number}" in (tmp_path / "out.json").read_text()
