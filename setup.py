@@ -11,6 +11,7 @@ cupti-python is an extra, only for the opt-in CUPTI collector. It has no upper b
 nvidia-cuda-cupti it was built with, and cupti-python has to be free to follow it down as well as up.
 """
 
+import os
 import re
 import sysconfig
 from pathlib import Path
@@ -21,6 +22,9 @@ HERE = Path(__file__).parent
 VERSION = re.search(
     r'^__version__ = "(.+)"$', (HERE / "pyprof/__init__.py").read_text(encoding="utf-8"), re.M
 )[1]
+# Debug information would name the folder in which the wheel is built: the same source gives the same bytes.
+FLAGS = [] if os.name == "nt" else ["-g0"]
+NOTICES = "pyprof/viewer/static/third-party.txt"
 
 
 def description() -> str:
@@ -40,14 +44,20 @@ setup(
     author="PyProf developers",
     keywords="pytorch profiler cuda gpu kernel flops nvtx nsight dlprof tensorboard kineto deep-learning",
     license="Apache-2.0",
-    license_files=["LICENSE"],
+    # The second is of what the page of the viewer contains, where that is built.
+    license_files=[name for name in ("LICENSE", NOTICES) if (HERE / name).is_file()],
     python_requires=">=3.11",
     packages=find_packages(include=["pyprof", "pyprof.*"]),
     # An editable install is then a path, not a finder: a folder called pyprof beside a script, such as the clone
     # itself, would be imported before a finder is asked, as a namespace package with nothing in it.
     package_dir={"": "."},
     ext_modules=[
-        Extension("pyprof.capture._compiled", ["pyprof/capture/_compiled.c"], optional=True)
+        Extension(
+            "pyprof.capture._compiled",
+            ["pyprof/capture/_compiled.c"],
+            optional=True,
+            extra_compile_args=FLAGS,
+        )
         for _ in range(not sysconfig.get_config_var("Py_GIL_DISABLED"))
     ],
     package_data={"pyprof": ["py.typed", "**/*.sql", "viewer/static/**/*"]},

