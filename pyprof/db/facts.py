@@ -18,6 +18,7 @@ from pyprof.db import collectives, columns, dimensions, events, hosts
 from pyprof.db.columns import NONE, Stacks
 from pyprof.db.executions import ApiCalls, Executions
 from pyprof.db.peaks import Peaks
+from pyprof.marker import is_backward
 from pyprof.model import START_END, Device, Ints, Rows, Trace
 from pyprof.parse.assemble import empty_ops, take
 from pyprof.parse.instances import instances
@@ -91,8 +92,11 @@ def _workers(trace: Trace) -> Ints:
     found[trace.gpu.process] = True  # -1, unknown, is the last
     found[process[trace.ops.thread]] = True
     found[process[trace.ranges.thread[trace.ranges.operator]]] = True
-    marker = np.array([text.startswith("{") for text in trace.strings.texts] or [False], bool)
-    found[process[trace.ranges.thread[marker[trace.ranges.text]]]] = True
+    # A call, or a node of autograd without a number: they are operators by their names.
+    named = np.array(
+        [text.startswith("{") or is_backward(text) for text in trace.strings.texts] or [False], bool
+    )
+    found[process[trace.ranges.thread[named[trace.ranges.text]]]] = True
     out: Ints = np.where(found, np.cumsum(found) - 1, NONE)
     return out
 

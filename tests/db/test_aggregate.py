@@ -272,3 +272,13 @@ def ask_everything(path: Path) -> None:
     prof = pyprof.load(path)
     prof.kernels, prof.ops, prof.report("iteration"), prof.report("detail")
     prof.aggregate(key="relu")
+
+
+def test_a_process_that_has_a_node_of_autograd_alone(load: Load) -> None:
+    """Without a number, as an older torch names it: it is an operator, and its process a worker."""
+    node = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+    prof = load(f"{body()}thread 1 process 300\n{node}\n    wait 9")
+    workers = (
+        "select worker.pid, count(*) from op join worker on worker.id = op.id >> 40 group by 1 order by 1"
+    )
+    assert prof.database.rows(workers) == [(100, 2), (300, 1)]
