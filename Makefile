@@ -2,10 +2,11 @@
 # make page   build the page of the viewer
 # make test   what has to pass before a commit: ruff, mypy, pytest
 # make matrix every command with torch 2.4 to the newest, other versions of Python, numpy and pandas
-# All make .venv first, with the Python named by PYTHON.
+# All make .venv first, with the Python named by PYTHON; CONSTRAINTS=constraints.txt: with the versions tested last.
 
 PYTHON ?= python3
 JOBS ?= 2
+CONSTRAINTS ?=
 BIN := .venv/bin
 STAMP := .venv/.installed
 # Many processes import the same packages: each would compile them again where the variable is set.
@@ -72,7 +73,7 @@ clean:
 
 # A torch that PYTHON or .venv can import is used as it is: another build would not fit this machine's driver, and
 # is gigabytes. PYTHON's reaches .venv through a .pth file, which works for a system Python, conda and another venv.
-$(STAMP): setup.py requirements-dev.txt
+$(STAMP): setup.py requirements-dev.txt $(CONSTRAINTS)
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
 	@set -e; has_torch() { "$$1" -c 'import torch' 2>/dev/null; }; \
 	if ! has_torch $(BIN)/python && has_torch $(PYTHON); then \
@@ -81,5 +82,5 @@ $(STAMP): setup.py requirements-dev.txt
 	fi; \
 	if has_torch $(BIN)/python; then grep -v '^torch\b' requirements-dev.txt; else cat requirements-dev.txt; fi > $@.txt
 	@echo "Installing into .venv, which takes minutes: about 6 GB if pip fetches the CUDA build of torch (see README.md)"
-	$(BIN)/python -m pip install -q --no-compile -e '.[viewer]' -r $@.txt
+	$(BIN)/python -m pip install -q --no-compile -e '.[viewer]' -r $@.txt $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 	@touch $@

@@ -171,6 +171,19 @@ def test_the_oldest_requirements_are_the_lower_bounds(monkeypatch):
     )
 
 
+def test_constraints_name_one_version_of_every_requirement(monkeypatch):
+    """torch aside, which is the machine's or that of requirements-dev.txt."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
+    assert all(re.fullmatch(r"[\w.]+", version) for version in pinned.values())
+    names = {re.sub(r"[-_.]+", "-", name).lower() for name in pinned}
+    found = arguments_of_setup(monkeypatch)
+    wanted = found["install_requires"] + found["extras_require"]["viewer"]
+    wanted += (ROOT / "requirements-dev.txt").read_text(encoding="utf-8").splitlines()
+    required = {re.split("[<>=]", line)[0].lower() for line in wanted if line and not line.startswith("#")}
+    assert required - names == {"torch"}
+
+
 def test_a_folder_called_pyprof_beside_a_script_does_not_hide_the_package(tmp_path):
     """As a clone is for a script beside it; of an editable install, too."""
     try:
