@@ -33,6 +33,7 @@ PORT = 8000
 _FILE = "profile database, recording of pyprof, nsys, nvprof or torch.profiler, or a folder of runs"
 _NEEDS = ("fastapi", "uvicorn", "xlsxwriter", "fpdf")
 _QUIET = 1.0  # seconds before progress is shown
+_BACKLOG = 2048  # connections that the system keeps until they are accepted
 
 
 def view(argv: Sequence[str] | None = None) -> int:
@@ -156,7 +157,7 @@ def _listen(family: int, kind: int, protocol: int, address: Any) -> socket.socke
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         made.bind(address)
-        made.listen(128)
+        made.listen(_BACKLOG)
         made.setblocking(False)
     except OSError:
         made.close()
@@ -225,9 +226,10 @@ async def _run(
 
     from pyprof.viewer.app import create
     from pyprof.viewer.asking import Server
+    from pyprof.viewer.connections import LimitedServer
 
-    config = uvicorn.Config(
-        create(Server(library, root), guard), log_level="warning", access_log=False, server_header=False,
+    config = uvicorn.Config(  # warnings are of requests that are no HTTP: anybody could fill the terminal with them
+        create(Server(library, root), guard), log_level="error", access_log=False, server_header=False,
         proxy_headers=False, ws="none", lifespan="on", timeout_graceful_shutdown=2,
     )  # fmt: skip
     port = sockets[0].getsockname()[1]
@@ -244,7 +246,7 @@ async def _run(
             print(line, flush=True)
     gc.freeze()
     gc.enable()
-    await uvicorn.Server(config).serve(sockets=sockets)
+    await LimitedServer(config).serve(sockets=sockets)
 
 
 def announcement(bind: str, port: int, guard: Guard) -> list[str]:

@@ -162,6 +162,8 @@ class Security:
                 ]
                 if scope["path"].startswith("/api") and b"cache-control" not in there:
                     message["headers"].append((b"cache-control", b"no-store"))
+                if answer is not None:  # who is no further than here gets one answer of a connection
+                    message["headers"].append((b"connection", b"close"))
             await send(message)
 
         await (answer or self._app)(scope, receive, dressed)

@@ -20,6 +20,7 @@ from pyprof import session
 from pyprof.viewer.app import create
 from pyprof.viewer.asking import Server
 from pyprof.viewer.command import listening
+from pyprof.viewer.connections import LimitedServer
 from pyprof.viewer.library import Library
 from pyprof.viewer.security import Guard
 from tests.build import Recording, call, recording, write_capture
@@ -99,6 +100,7 @@ def serving(
     token: str | None = None,
     root: str | None = None,
     static: Path | None = None,
+    keep_alive: int = 600,  # of a busy machine: a connection that is just closed would be used again
 ) -> Iterator[Asking]:
     """A server in a thread."""
     server, guard = Server(Library(str(path)), root), Guard(bind, token)
@@ -110,9 +112,9 @@ def serving(
         access_log=False,
         ws="none",
         timeout_graceful_shutdown=1,
-        timeout_keep_alive=600,  # of a busy machine: a connection that is just closed would be used again
+        timeout_keep_alive=keep_alive,
     )
-    running = uvicorn.Server(config)
+    running = LimitedServer(config)
     sockets = listening("127.0.0.1", 0)
     thread = threading.Thread(target=running.run, kwargs={"sockets": sockets})
     thread.start()
