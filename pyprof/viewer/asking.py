@@ -57,13 +57,12 @@ class Asked:
     def __init__(self, request: Request, opened: Opened, aggregation: Aggregation, worker: int | None):
         self.request, self.opened, self.aggregation, self.worker = request, opened, aggregation, worker
 
-    async def read(self, work: Callable[[Source], _Value], seconds: float = SECONDS) -> _Value:
+    async def read(self, work: Callable[[Source], _Value]) -> _Value:
         """What statements of ours say, in a thread. Raises Trouble when time is up."""
         return await reading(
             self.request,
             self.opened,
             lambda store: work(Source(store, self.aggregation, self.worker)),
-            seconds,
         )
 
     async def ask(
@@ -118,11 +117,9 @@ def _some(values: Any) -> str:
     return ", ".join(texts[:20]) + (" and others" if len(texts) > 20 else "")
 
 
-async def reading(
-    request: Request, opened: Opened, work: Callable[[Guarded], _Value], seconds: float = SECONDS
-) -> _Value:
+async def reading(request: Request, opened: Opened, work: Callable[[Guarded], _Value]) -> _Value:
     """Work on a connection in a thread; its statements end when time is up or the client leaves."""
-    deadline = Deadline(seconds)
+    deadline = Deadline(SECONDS)
 
     def run() -> _Value:
         with opened.pool.store(deadline) as store:
@@ -130,7 +127,7 @@ async def reading(
 
     task = asyncio.ensure_future(asyncio.to_thread(run))
     try:
-        return await _while_there(request, task, seconds + 5)
+        return await _while_there(request, task, SECONDS + 5)
     finally:
         if not task.done():
             deadline.cancel()
@@ -145,6 +142,7 @@ async def patiently(request: Request, work: Awaitable[_Value], seconds: float | 
     finally:
         if not task.done():
             task.cancel()
+            await asyncio.wait({task})  # its process writes nothing any more
 
 
 async def _while_there(request: Request, task: asyncio.Future[_Value], seconds: float) -> _Value:

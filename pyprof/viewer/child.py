@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process that works out what looks at every event: reports, rules, imports, re-aggregations.
 
-It is started as `python -c`, reads a task per line of JSON on stdin, and answers on stdout with lines of progress and
-one line that says how many bytes follow. It ends when stdin does, however the server went; a database that it was
-writing is whole or not there. Killing it is how a task is cancelled.
+It is started as `python -c`, reads a task per line of JSON on stdin, which says how many bytes of a table follow, and
+answers on stdout with lines of progress and one line that says the same. It ends when stdin does, however the server
+went; a database that it was writing is whole or not there. Killing it is how a task is cancelled.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from pyprof.errors import PyProfError
+from pyprof.viewer.frames import stream
 from pyprof.viewer.problems import of_error, of_file
 
 Told = Callable[[float, str], None]
@@ -70,10 +70,11 @@ def main() -> None:
     session = Session(sys.argv[1])
     with suppress(BrokenPipeError):  # the server has gone
         for line in sys.stdin.buffer:
-            _answer(out, session, json.loads(line))
+            task = json.loads(line)
+            _answer(out, session, task, sys.stdin.buffer.read(task["size"]))
 
 
-def _answer(out: BinaryIO, session: Session, task: dict[str, Any]) -> None:
+def _answer(out: BinaryIO, session: Session, task: dict[str, Any], given: bytes) -> None:
     from pyprof.viewer.tasks import TASKS
 
     last = 0.0
@@ -86,8 +87,9 @@ def _answer(out: BinaryIO, session: Session, task: dict[str, Any]) -> None:
 
     of_recording = task["task"] == "import"  # else of the database, which may hold what no profile does
     try:
+        table = {"given": pa.ipc.open_stream(given).read_all()} if given else {}
         with nullcontext() if of_recording else session.store.sound():
-            result = TASKS[task["task"]](session, told, **task["args"])
+            result = TASKS[task["task"]](session, told, **task["args"], **table)
     except PyProfError as error:
         path = Path(task["args"].get("source", session.path))
         trouble = of_file(path, error) if of_recording else of_error(error)
@@ -111,12 +113,9 @@ def _send(out: BinaryIO, result: Any) -> None:
     table: pa.Table | None = None
     if isinstance(result, tuple):
         result, table = result
-    body = BytesIO()
-    if table is not None:
-        with pa.ipc.new_stream(body, table.schema) as writer:
-            writer.write_table(table)
-    _line(out, {"result": result, "size": body.tell(), "large": _resident() > _LARGE})
-    out.write(body.getvalue())
+    body = b"" if table is None else stream(table)
+    _line(out, {"result": result, "size": len(body), "large": _resident() > _LARGE})
+    out.write(body)
     out.flush()
 
 

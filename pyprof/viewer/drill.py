@@ -9,11 +9,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import StreamingResponse
 
-from pyprof.db.source import Source
 from pyprof.viewer import events, files, many, models, tables
-from pyprof.viewer.asking import HOUR, Asked, asked, known_parameters
+from pyprof.viewer.asking import Asked, asked, known_parameters
 from pyprof.viewer.bars import bars
-from pyprof.viewer.files import as_report
+from pyprof.viewer.exports import as_report, outline
 from pyprof.viewer.frames import Frame
 from pyprof.viewer.keys import key_operators as keys_of
 from pyprof.viewer.parameters import (
@@ -129,20 +128,14 @@ async def export_launches(
 ) -> StreamingResponse:  # fmt: skip
     """The events of /api/launches as a file; of more than 100,000 in the order of launches."""
     which = await asked(request, run, aggregation, worker)
-    title = which.opened.name
+    opened = which.opened
     if await which.read(lambda source: events.small(source, iteration, operator)):
         frame = await _events(which, iteration, operator)
-        return await files.of_frame(title, EVENTS, format, frame, sort, search, filter)
-
-    async def write(target: str) -> None:
-        def pour(source: Source) -> None:
-            files.poured(
-                EVENTS, target, format, title, events.parts(source, iteration, operator, search, filter)
-            )
-
-        await which.read(pour, HOUR)
-
-    return await files.answer(title, EVENTS, format, write)
+        return await files.of_frame(request, opened, EVENTS, format, frame, sort, search, filter)
+    return await files.of_task(
+        request, opened, EVENTS, format, "events", report=outline(EVENTS), iteration=iteration,
+        operator=operator, search=search, filters=filter, **which.which,
+    )  # fmt: skip
 
 
 # --- iterations
@@ -201,7 +194,7 @@ async def export_iterations(
     """The iterations of /api/iterations as a file."""
     which = await asked(request, run, aggregation, worker)
     frame = await _kept(which, ("iterations",), tables.iterations)
-    return await files.of_frame(which.opened.name, ITERATIONS, format, frame, sort, search, filter)
+    return await files.of_frame(request, which.opened, ITERATIONS, format, frame, sort, search, filter)
 
 
 @router.get("/iterations/{number}/operators/export", response_class=StreamingResponse, responses=files.ANSWER)
@@ -213,7 +206,7 @@ async def export_iteration_operators(
     """The operators of an iteration as a file."""
     which = await asked(request, run, aggregation, worker)
     frame = await _operators(which, number)
-    return await files.of_frame(which.opened.name, OPERATORS, format, frame, sort, search, filter)
+    return await files.of_frame(request, which.opened, OPERATORS, format, frame, sort, search, filter)
 
 
 @router.get("/iterations/{number}/operators")

@@ -27,6 +27,7 @@ _START = (  # no garbage is looked for while modules are imported, see command.p
 )
 _LINE = 1 << 26  # longest line of an answer
 _CHILDREN = 3  # of a database at once
+EXPORTS = 2  # files of a database that are written at once
 _IDLE = 60.0  # seconds that a child waits for another task
 _GRACE = 1.0  # seconds that a task may still take when nobody waits for it
 _ROOM = 96 << 20  # bytes of answers that are kept
@@ -46,13 +47,17 @@ class Child:
         )  # fmt: skip
         return Child(process)
 
-    async def do(self, task: str, args: dict[str, Any], told: Told = lambda share, what: None) -> Answer:
-        """Do a task. Raises Trouble. Cancelled, the process is of no use any more."""
+    async def do(
+        self, task: str, args: dict[str, Any], told: Told = lambda share, what: None, given: bytes = b""
+    ) -> Answer:
+        """Do a task, with a table (as Arrow's stream) that is `given`. Raises Trouble. Cancelled, the process is of no
+        use any more."""
         reader, writer = self.process.stdout, self.process.stdin
         assert reader is not None
         assert writer is not None
         try:
-            writer.write(json.dumps({"task": task, "args": args}).encode() + b"\n")
+            writer.write(json.dumps({"task": task, "args": args, "size": len(given)}).encode() + b"\n")
+            writer.write(given)
             await writer.drain()
             while True:
                 line = await reader.readline()
@@ -87,12 +92,12 @@ class Child:
 
 
 class Engine:
-    """Children of one database, and answers."""
+    """Children of one database, at most `children` of them at once, and answers."""
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, children: int = _CHILDREN):
         self.path = path
         self._idle: list[tuple[Child, asyncio.TimerHandle]] = []
-        self._free = asyncio.Semaphore(_CHILDREN)
+        self._free = asyncio.Semaphore(children)
         self._background = asyncio.Semaphore(1)
         self._answers: OrderedDict[str, _Answer] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -124,9 +129,10 @@ class Engine:
         finally:
             self._forget()
 
-    async def once(self, task: str, **args: Any) -> Any:
-        """The answer to a task that is not kept."""
-        return (await self._do(task, args))[0]
+    async def once(self, task: str, give: Callable[[], bytes] = bytes, **args: Any) -> Any:
+        """The answer to a task that is not kept. `give` makes the table that it is about, in a thread, when it is the
+        task's turn."""
+        return (await self._do(task, args, give))[0]
 
     async def _work(
         self, task: str, args: dict[str, Any], shape: Callable[[Answer], Any], background: bool
@@ -138,11 +144,12 @@ class Engine:
             answer = await self._do(task, args)
         return await asyncio.to_thread(shape, answer)
 
-    async def _do(self, task: str, args: dict[str, Any]) -> Answer:
+    async def _do(self, task: str, args: dict[str, Any], give: Callable[[], bytes] = bytes) -> Answer:
         async with self._free:
+            given = b"" if give is bytes else await asyncio.to_thread(give)
             child = await self._child()
             try:
-                answer = await child.do(task, args)
+                answer = await child.do(task, args, given=given)
             except Trouble:
                 self._rest(child)
                 raise

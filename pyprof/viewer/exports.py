@@ -9,15 +9,20 @@ md    as `pyprof report` writes it, with a title
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pandas as pd
 
-from pyprof.reports import Report
+from pyprof.errors import UsageError
+from pyprof.reports import Column, Report
 from pyprof.reports.cells import TABLE
 from pyprof.reports.output import FORMATS, Sink, numeric
 from pyprof.screen import visible
+
+if TYPE_CHECKING:
+    from pyprof.db.source import Source
 
 MEDIA = {
     "csv": "text/csv; charset=utf-8", "json": "application/json", "md": "text/markdown; charset=utf-8",
@@ -39,8 +44,10 @@ class Sheet(Sink):
 
         super().__init__(report, file)
         self._book = xlsxwriter.Workbook(
-            file, {"constant_memory": True, "strings_to_urls": False, "strings_to_formulas": False}
-        )
+            file,
+            {"constant_memory": True, "strings_to_urls": False, "strings_to_formulas": False,
+             "tmpdir": str(Path(file.name).parent)},  # which is removed, too, when the process is killed
+        )  # fmt: skip
         self._book.set_properties({"title": title, "subject": report.title, "comments": report.text})
         self._sheet = self._book.add_worksheet(_sheet_name(report.title))
         self._sheet.set_header(f"&L{title.replace('&', '&&')[:200]}")
@@ -139,3 +146,43 @@ def sink(format: str, report: Report, file: BinaryIO, title: str) -> Sink:
     if format == "md":
         file.write(f"# {visible(title)}: {report.title}\n\n".encode())
     return FORMATS[format].sink(report, file)
+
+
+def written(target: str, format: str, report: Report, title: str, parts: Iterable[pd.DataFrame]) -> None:
+    """Write rows in parts."""
+    with open(target, "wb") as file:
+        writer = sink(format, report, file, title)
+        try:
+            for part in parts:
+                writer.part(part)
+        finally:
+            writer.close()
+
+
+# --- tables that are no reports
+
+_KINDS = {kind.__name__: kind for kind in (int, float, str, bool, object)}
+
+
+def as_report(name: str, title: str, columns: Sequence[Column], text: str = "") -> Report:
+    """A table that is no report, for writers of reports."""
+    return Report(name, title, name, text or title, tuple(columns), _unmade, all_columns=tuple(columns))
+
+
+def _unmade(source: Source) -> pd.DataFrame:
+    raise UsageError("this table is one of the viewer")
+
+
+def outline(report: Report) -> dict[str, Any]:
+    """What writers need to know of a report, as JSON."""
+    columns = [[*column[:4], column.kind.__name__, column.extra] for column in report.columns]
+    return {"name": report.name, "title": report.title, "text": report.text, "columns": columns}
+
+
+def of_outline(found: dict[str, Any]) -> Report:
+    """The report of an outline, without its rows."""
+    columns = [
+        Column(key, heading, unit, text, _KINDS[kind], extra)
+        for key, heading, unit, text, kind, extra in found["columns"]
+    ]
+    return as_report(found["name"], found["title"], columns, found["text"])

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -242,6 +243,14 @@ def arrow(frame: pd.DataFrame, columns: Sequence[Column]) -> pa.Table:
         else:
             arrays.append(pa.array(values, from_pandas=True))
     return pa.table(arrays, names=[column.key for column in columns])
+
+
+def stream(table: pa.Table) -> bytes:
+    """A table as another process reads it."""
+    body = BytesIO()
+    with pa.ipc.new_stream(body, table.schema) as writer:
+        writer.write_table(table)
+    return body.getvalue()
 
 
 # --- conditions

@@ -23,7 +23,7 @@ from pyprof.errors import PyProfError
 from pyprof.parse import folder as folders
 from pyprof.viewer import cache
 from pyprof.viewer.cache import Stamp
-from pyprof.viewer.engine import Child, Engine, Kept
+from pyprof.viewer.engine import EXPORTS, Child, Engine, Kept
 from pyprof.viewer.guarded import Guarded, Pool
 from pyprof.viewer.models import Run
 from pyprof.viewer.problems import Trouble, of_file
@@ -41,6 +41,7 @@ class Opened:
         self.looked = time.monotonic()
         self.pool = Pool(path)
         self.engine = Engine(str(path))
+        self.exports = Engine(str(path), EXPORTS)
         self.frames = Kept()
         self.known: dict[Any, Any] = {}
 
@@ -58,6 +59,7 @@ class Opened:
     async def close(self) -> None:
         self.pool.close()
         await self.engine.close()
+        await self.exports.close()
 
 
 def _stem(name: str) -> str:

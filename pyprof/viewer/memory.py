@@ -98,4 +98,4 @@ async def export(
     """The same as a file."""
     which = await asked(request, run, aggregation, worker)
     made, sheet = await _sheet(which, show, start, end)
-    return await files.of_frame(which.opened.name, made, format, sheet.frame, sort, search, filter)
+    return await files.of_frame(request, which.opened, made, format, sheet.frame, sort, search, filter)

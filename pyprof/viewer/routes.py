@@ -228,7 +228,9 @@ async def export_comparison(
     """The table of /api/compare as a file."""
     first, second, both = await _compared(request, base, other, by, base_aggregation, other_aggregation)
     title = f"{first.opened.name}_{second.name}"
-    return await files.of_frame(title, DIFFERENCE, format, both.sheet.frame, sort, search, filter)
+    return await files.of_frame(
+        request, first.opened, DIFFERENCE, format, both.sheet.frame, sort, search, filter, title
+    )
 
 
 @router.get("/compare")

@@ -11,7 +11,7 @@ from fastapi.responses import StreamingResponse
 
 from pyprof.reports import REPORTS, Report, every, find
 from pyprof.viewer import files, models, tables
-from pyprof.viewer.asking import HOUR, Asked, asked, known_parameters, patiently
+from pyprof.viewer.asking import Asked, asked, known_parameters
 from pyprof.viewer.parameters import (
     AggregationId,
     Filter,
@@ -133,17 +133,11 @@ async def export(
     made = _chosen(request, name)
     which = await asked(request, run, aggregation, worker)
     sheet = await _sheet(which, made)
-    title = which.opened.name
+    opened = which.opened
     if sheet.complete:
-        return await files.of_frame(title, made, format, sheet.frame, sort, search, filter)
+        return await files.of_frame(request, opened, made, format, sheet.frame, sort, search, filter)
     sheet.frame.select(search, filter, sort)  # what is wrong with them is told now
-
-    async def write(target: str) -> None:
-        options = dict(made.chosen)
-        task = which.opened.engine.once(
-            "file", name=made.name, options=options, target=target, format=format, title=title, search=search,
-            filters=filter, **which.which,
-        )  # fmt: skip
-        await patiently(request, task, HOUR)
-
-    return await files.answer(title, made, format, write)
+    return await files.of_task(
+        request, opened, made, format, "file", name=made.name, options=dict(made.chosen), search=search,
+        filters=filter, **which.which,
+    )  # fmt: skip

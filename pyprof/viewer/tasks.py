@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from pyprof.registry import Registry
@@ -73,22 +74,64 @@ def file(
     filters: list[str],
 ) -> dict[str, Any]:
     """A report of any length as a file, with the rows that pass the filters."""
-    from pyprof.viewer.exports import sink
+    from pyprof.viewer.exports import written
 
     made = find(name, **options)
-    rows = 0
-    with open(target, "wb") as out:
-        writer = sink(format, made, out, title)
-        try:
-            for part in made.chunks(session.source(aggregation, worker)):
-                frame = Frame(arrow(part, made.columns), made.columns)
-                kept = frame.select(search, filters)
-                writer.part(part.iloc[kept])
-                rows += len(kept)
-                told(0.5, f"{rows:,} rows")
-        finally:
-            writer.close()
-    return {"rows": rows}
+
+    def parts() -> Iterator[pd.DataFrame]:
+        rows = 0
+        for part in made.chunks(session.source(aggregation, worker)):
+            kept = Frame(arrow(part, made.columns), made.columns).select(search, filters)
+            yield part.iloc[kept]
+            rows += len(kept)
+            told(0.5, f"{rows:,} rows")
+
+    written(target, format, made, title, parts())
+    return {}
+
+
+@TASKS.register("rows")
+def rows(
+    session: Session,
+    told: Told,
+    given: pa.Table,
+    report: dict[str, Any],
+    target: str,
+    format: str,
+    title: str,
+) -> dict[str, Any]:
+    """The rows of a table, which the server has, as a file."""
+    from pyprof.viewer.exports import of_outline, written
+
+    made = of_outline(report)
+    frame = Frame(given, made.columns)
+    written(target, format, made, title, [frame.pandas(frame.select())])
+    return {}
+
+
+@TASKS.register("events")
+def events(
+    session: Session,
+    told: Told,
+    report: dict[str, Any],
+    aggregation: int,
+    worker: int | None,
+    iteration: int | None,
+    operator: int | None,
+    target: str,
+    format: str,
+    title: str,
+    search: str,
+    filters: list[str],
+) -> dict[str, Any]:
+    """GPU events, of any number, as a file, in the order of launches."""
+    from pyprof.viewer import events
+    from pyprof.viewer.exports import of_outline, written
+
+    source = session.source(aggregation, worker)
+    parts = events.parts(source, iteration, operator, search, filters)
+    written(target, format, of_outline(report), title, parts)
+    return {}
 
 
 @TASKS.register("insights")

@@ -7,15 +7,22 @@ import csv
 import io
 import json
 import re
+import socket
+import tempfile
 import zipfile
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import pandas as pd
 import pytest
 
-from pyprof.viewer import tasks
+from pyprof.reports import find
+from pyprof.viewer import engine, tasks
+from pyprof.viewer.drill import EVENTS, ITERATIONS, OPERATORS
+from pyprof.viewer.exports import of_outline, outline, sink
 from tests.viewer.conftest import HOSTILE, STEPS, serving
+from tests.viewer.test_jobs import children
 from tests.viewer.test_reports import cells
+from tests.waiting import until
 
 FORMATS = ("csv", "json", "xlsx", "pdf", "md", "parquet")
 
@@ -50,7 +57,7 @@ def test_the_name_of_the_file(client, format):
 
 
 def test_csv_is_that_of_the_report(client, prof, tmp_path):
-    from pyprof.reports import find, output
+    from pyprof.reports import output
 
     stream = io.BytesIO()
     output.render(find("detail"), prof.source(), "csv", stream)
@@ -136,7 +143,7 @@ def test_an_export_longer_than_a_table(made, prof, monkeypatch):
     """A report of more rows than a table has is made anew, in parts, for its file; the table says that it is cut."""
     wanted = prof.report("iteration")
     monkeypatch.setattr(tasks, "MOST", 4)
-    from pyprof.viewer import child, engine
+    from pyprof.viewer import child
 
     start = engine._START.replace("main()", "import pyprof.viewer.tasks as t; t.MOST = 4; main()")
     monkeypatch.setattr(engine, "_START", start)
@@ -181,7 +188,8 @@ def test_more_launches_than_a_table_has(made, client, monkeypatch):
     wanted = client.http.get("/api/launches/export", params={"format": "csv"}).text
     some = client.http.get("/api/launches/export", params={"format": "csv", "filter": "dur:>33"}).text
     monkeypatch.setattr(events, "MOST", 4)
-    monkeypatch.setattr(events, "_PART", 7)
+    start = engine._START.replace("main()", "import pyprof.viewer.events as e; e._PART = 7; main()")
+    monkeypatch.setattr(engine, "_START", start)
     with serving(made) as many:
         assert many.http.get("/api/launches/export", params={"format": "csv"}).text == wanted
         assert (
@@ -191,3 +199,50 @@ def test_more_launches_than_a_table_has(made, client, monkeypatch):
             many.json("/api/launches/export", 422, format="csv", filter="launch_dur:>1")["parameter"]
             == "filter"
         )
+
+
+NEVER = "import time; from pyprof.viewer.tasks import TASKS; TASKS['rows'] = lambda *a, **k: time.sleep(3600); main()"
+
+
+def test_exports_that_nobody_waits_for(made, monkeypatch, tmp_path):
+    """They take nothing from other requests while they run, and end with those who asked."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with serving(made) as client:
+        client.json("/api/reports/kernel")
+        before, start = children(), engine._START
+        monkeypatch.setattr(engine, "_START", start.replace("main()", NEVER))
+        ask = f"GET /api/reports/kernel/export?format=pdf HTTP/1.1\r\nHost: {urlsplit(client.url).netloc}\r\n\r\n"
+        asks = [socket.create_connection(("127.0.0.1", urlsplit(client.url).port)) for _ in range(40)]
+        for one in asks:
+            one.sendall(ask.encode())
+        until(lambda: len(children() - before) == engine.EXPORTS)
+        until(lambda: len(list(tmp_path.iterdir())) == 40)
+        for path in ("overview", "launches", "iterations", "reports/kernel?sort=-dur"):
+            client.json(f"/api/{path}")
+        assert len(children() - before) == engine.EXPORTS
+        for one in asks:
+            one.close()
+        until(lambda: not children() - before)
+        until(lambda: not list(tmp_path.iterdir()))
+        monkeypatch.setattr(engine, "_START", start)
+        assert export(client, "kernel", format="pdf").content.startswith(b"%PDF-")
+        assert client.json("/api/reports/op_type")  # a process that waits for reports is still there
+
+
+def test_a_workbook_leaves_nothing_behind(tmp_path, monkeypatch):
+    """Its parts are in the folder of the file, which goes with it when the process is killed."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "elsewhere"))
+    (tmp_path / "elsewhere").mkdir()
+    report = find("iteration")
+    with open(tmp_path / "export", "wb") as file:
+        writer = sink("xlsx", report, file, "net")
+        assert list(tmp_path.glob("elsewhere/*")) == []
+        assert len(list(tmp_path.iterdir())) > 2
+        writer.close()
+    assert {one.name for one in tmp_path.iterdir()} == {"elsewhere", "export"}
+
+
+def test_tables_that_are_no_reports_are_outlined_in_full():
+    for table in (EVENTS, ITERATIONS, OPERATORS, find("detail")):
+        found = of_outline(json.loads(json.dumps(outline(table))))
+        assert (found.columns, found.title, found.text) == (table.columns, table.title, table.text)
