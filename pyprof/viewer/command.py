@@ -12,6 +12,7 @@ import asyncio
 import gc
 import getpass
 import os
+import re
 import socket
 import sys
 import webbrowser
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
 
 from pyprof import __version__
 from pyprof.arguments import Parser
@@ -33,6 +35,9 @@ PORT = 8000
 _FILE = "profile database, recording of pyprof, nsys, nvprof or torch.profiler, or a folder of runs"
 _NEEDS = ("fastapi", "uvicorn", "xlsxwriter", "fpdf")
 _QUIET = 1.0  # seconds before progress is shown
+_PORTS = {"http": 80, "https": 443}  # that browsers leave out
+_PATH = "/%:@!$&'()*+=~"  # what a path of a URL and of a cookie may have beside letters and digits
+_HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")  # a name or an address
 _BACKLOG = 2048  # connections that the system keeps until they are accepted
 
 
@@ -49,6 +54,21 @@ def view(argv: Sequence[str] | None = None) -> int:
         help="require the token in the URL; default: yes",
     )  # fmt: skip
     parser.add_argument("--source-root", metavar="DIR", help="folder below which source files may be shown")
+    parser.add_argument(
+        "--public-origin", metavar="URL", type=_origin,
+        help="scheme, host and port by which browsers reach a proxy before the viewer, as in https://host:port",
+    )  # fmt: skip
+    parser.add_argument(
+        "--root-path",
+        metavar="PREFIX",
+        type=_prefix,
+        default="",
+        help="path below which a proxy has the viewer",
+    )
+    parser.add_argument(
+        "--allow-host", metavar="NAME", type=_name, action="append", default=[],
+        help="another host name by which the viewer may be asked; may be repeated",
+    )  # fmt: skip
     parser.add_argument("--no-browser", action="store_true", help="open no browser")
     return _guarded("pyprof view", parser.parse_args(argv))
 
@@ -63,7 +83,10 @@ def dlprofviewer(argv: Sequence[str] | None = None) -> int:
     _common(parser)
     parser.add_argument("database", help=_FILE)
     found = parser.parse_args(argv)
-    more = argparse.Namespace(file=found.database, token=True, source_root=None, no_browser=False)
+    more = argparse.Namespace(
+        file=found.database, token=True, source_root=None, no_browser=False, public_origin=None, root_path="",
+        allow_host=[],
+    )  # fmt: skip
     for name in ("bind", "port"):
         setattr(more, name, getattr(found, name))
     return _guarded("dlprofviewer", more)
@@ -81,6 +104,49 @@ def _port(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text) < 65536):
         raise argparse.ArgumentTypeError(f"invalid port {text!r}: expected 0 to 65535 (0 picks a free port)")
     return int(text)
+
+
+def _origin(text: str) -> str:
+    """As browsers write it.
+
+    >>> _origin("https://Hub.Example.com/"), _origin("https://hub.example.com:443"), _origin("http://box:8000")
+    ('https://hub.example.com', 'https://hub.example.com', 'http://box:8000')
+    """
+    found = urlsplit("")
+    try:
+        found = urlsplit(text)
+        host, port = found.hostname or "", found.port
+    except ValueError:
+        host, port = "", None
+    alone = "@" not in text and text.rstrip("/") == f"{found.scheme}://{found.netloc}"
+    if not alone or not _HOST.fullmatch(host) or found.scheme not in _PORTS:
+        raise argparse.ArgumentTypeError(
+            f"invalid origin {text!r}: expected scheme, host and port alone, as in https://hub.example.com; a path "
+            "is for --root-path"
+        )
+    shown = f"[{host}]" if ":" in host else host
+    return f"{found.scheme}://{shown}" + (f":{port}" if port not in (None, _PORTS[found.scheme]) else "")
+
+
+def _prefix(text: str) -> str:
+    """A path without the slash at its end.
+
+    >>> _prefix("/user/anna/proxy/8000/"), _prefix("/")
+    ('/user/anna/proxy/8000', '')
+    """
+    if text and (not text.startswith("/") or "//" in text or quote(text, safe=_PATH) != text):
+        raise argparse.ArgumentTypeError(
+            f"invalid path {text!r}: expected a path of a URL, as in /proxy/8000"
+        )
+    return text.rstrip("/")
+
+
+def _name(text: str) -> str:
+    if not _HOST.fullmatch(text):
+        raise argparse.ArgumentTypeError(
+            f"invalid host name {text!r}: expected a name without scheme and port"
+        )
+    return text
 
 
 def _guarded(name: str, arguments: argparse.Namespace) -> int:
@@ -113,7 +179,10 @@ async def _serve(name: str, arguments: argparse.Namespace) -> None:
     try:
         await _opened(name, library)
         asyncio.get_running_loop().run_in_executor(None, cache.prune)
-        guard = Guard(arguments.bind, new_token() if arguments.token else None)
+        guard = Guard(
+            arguments.bind, new_token() if arguments.token else None, arguments.allow_host, arguments.public_origin,
+            arguments.root_path,
+        )  # fmt: skip
         await _run(name, arguments, library, guard, sockets, root)
     finally:
         await library.close()
@@ -235,13 +304,12 @@ async def _run(
     port = sockets[0].getsockname()[1]
     for line in announcement(arguments.bind, port, guard):
         print(line, flush=True)
-    if guard.token is None and not guard.local:
-        print(f"{name}: whoever reaches port {port} of this machine sees the profile.", file=sys.stderr)
+    for line in warnings(port, guard):
+        print(f"{name}: {line}", file=sys.stderr)
     if not arguments.no_browser and has_browser():
-        code = guard.single()
-        url = f"http://localhost:{port}/" if guard.local else f"http://{_host(arguments.bind)}:{port}/"
+        code, url = guard.single(), address(arguments.bind, port, guard)
         asyncio.get_running_loop().run_in_executor(None, _browse, url + (f"?token={code}" if code else ""))
-    else:
+    elif guard.origin is None:
         for line in tunnel(port):
             print(line, flush=True)
     gc.freeze()
@@ -251,8 +319,26 @@ async def _run(
 
 def announcement(bind: str, port: int, guard: Guard) -> list[str]:
     """Where the page is."""
-    query = f"?token={guard.token}" if guard.token else ""
-    return [f"http://{'localhost' if guard.local else _host(bind)}:{port}/{query}"]
+    return [address(bind, port, guard) + (f"?token={guard.token}" if guard.token else "")]
+
+
+def address(bind: str, port: int, guard: Guard) -> str:
+    """The URL of the page, without a token."""
+    here = f"http://{'localhost' if guard.local else _host(bind)}:{port}"
+    return f"{guard.origin or here}{guard.root}/"
+
+
+def warnings(port: int, guard: Guard) -> list[str]:
+    """What to know about who else can see the profile."""
+    if guard.local:
+        return []
+    secret = "the profile travels" if guard.token is None else "the token and the profile travel"
+    found = [
+        f"{secret} unencrypted to port {port}; leave -b out and use ssh -L, or a proxy with TLS and --public-origin."
+    ]
+    if guard.token is None:
+        found.append(f"whoever reaches port {port} of this machine sees the profile.")
+    return found
 
 
 def _host(bind: str) -> str:

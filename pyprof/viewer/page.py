@@ -16,7 +16,7 @@ STATIC = Path(__file__).parent / "static"
 _MISSING = (
     "<p>This installation has the server alone. <code>pip install .[viewer]</code> in the source tree builds the page; "
     "so does <code>npm ci &amp;&amp; npm run build</code> in <code>frontend/</code>.</p>"
-    "<p>The answers of the server are described at <a href=/api/openapi.json>/api/openapi.json</a>.</p>"
+    "<p>The answers of the server are described at <a href=api/openapi.json>/api/openapi.json</a>.</p>"
 )
 
 

@@ -3,10 +3,13 @@
 
 host      a page of another site that lets its name point to us (DNS rebinding) says its own name: only names in the
           allow-list are answered. On loopback these are localhost and loopback addresses; bound to the network any
-          address, for nobody can make an address point elsewhere, and the machine's own names
+          address, for nobody can make an address point elsewhere, and the machine's own names. Behind a proxy also
+          the names of --allow-host and that of --public-origin
 token     256 bits, in the URL that is printed; the first visit turns it into a cookie (HttpOnly, SameSite=Strict).
           Programs send it as `Authorization: Bearer TOKEN`
-changes   POST and DELETE need the header X-PyProf: 1, which no form can send, and, if there is one, our own Origin
+changes   POST and DELETE need the header X-PyProf: 1, which no form can send, and, if there is one, our own Origin: the
+          Host of the request, or --public-origin
+prefix    paths below --root-path are ours with it and without: some proxies take it away
 headers   no CORS; a content security policy without inline scripts; no framing, no sniffing, no referrer
 """
 
@@ -20,8 +23,9 @@ import ipaddress
 import secrets
 import socket
 import time
+from collections.abc import Sequence
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -81,15 +85,26 @@ _LETTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-
 
 
 class Guard:
-    """What is allowed. `bind`: the address that is listened on."""
+    """What is allowed. `bind`: the address that is listened on. Behind a proxy: `names` that it asks for, the `origin`
+    that browsers see (https://host:port), and the prefix of its paths (`root`: /prefix)."""
 
-    def __init__(self, bind: str, token: str | None):
-        self.token = token
+    def __init__(
+        self,
+        bind: str,
+        token: str | None,
+        names: Sequence[str] = (),
+        origin: str | None = None,
+        root: str = "",
+    ):
+        self.token, self.origin, self.root = token, origin, root
         self._single: dict[str, float] = {}  # when each ends
         self.local = loopback(bind)
         self._names = {"localhost"}
         if not self.local:
             self._names |= {name.lower() for name in _own_names()} | {bind.lower()}
+        self._names |= {name.lower() for name in names}
+        if origin is not None:
+            self._names.add(host_of(origin.partition("://")[2]))
 
     def host(self, header: str) -> bool:
         """Whether a Host header names us."""
@@ -101,6 +116,15 @@ class Guard:
         except ValueError:
             return False
         return not self.local or address.is_loopback
+
+    def own(self, origin: str, host: str) -> bool:
+        """Whether an Origin header is that of our page; `host`: the Host header."""
+        return origin == self.origin or origin.partition("://")[2] == host
+
+    @property
+    def secure(self) -> bool:
+        """Whether browsers come by HTTPS."""
+        return self.origin is not None and self.origin.startswith("https://")
 
     @property
     def cookie(self) -> str:
@@ -150,6 +174,7 @@ class Security:
             return
         if scope["type"] != "http":  # there are no web sockets here
             return
+        scope = self._below(scope)
         answer = self._refused(scope)
 
         async def dressed(message: Message) -> None:
@@ -168,6 +193,12 @@ class Security:
 
         await (answer or self._app)(scope, receive, dressed)
 
+    def _below(self, scope: Scope) -> Scope:
+        """The request without the prefix, if it has it."""
+        root = unquote(self._guard.root)
+        path: str = scope["path"]
+        return {**scope, "path": path[len(root) :]} if path.startswith(f"{root}/") else scope
+
     def _refused(self, scope: Scope) -> Response | None:
         """The answer to a request that gets no further; None for one that does."""
         headers = Headers(scope=scope)
@@ -180,8 +211,11 @@ class Security:
             )
         if len(scope.get("raw_path", b"")) + len(scope["query_string"]) > _LONGEST:
             return _problem(Trouble("parameter", f"The URL is longer than {_LONGEST} characters."))
+        if self._guard.root and scope["path"] == unquote(self._guard.root):  # what it asks for is relative
+            query = scope["query_string"].decode("latin-1")
+            return RedirectResponse(_beside(f"{self._guard.root}/", query), 303)
         api = scope["path"].startswith("/api/") or scope["path"] == "/api"
-        foreign = _foreign(scope, headers, api)
+        foreign = _foreign(scope, headers, api, self._guard)
         if foreign is not None:
             return _problem(foreign)
         return self._tokenless(scope, headers, api) if self._guard.token is not None else None
@@ -198,8 +232,7 @@ class Security:
         given = [value for name, value in query if name == "token"]
         if given and not api and scope["method"] == "GET" and guard.visits(given[-1]):
             rest = urlencode([pair for pair in query if pair[0] != "token"])
-            where = quote(scope["path"], safe="/") + (f"?{rest}" if rest else "")
-            return self._welcome("/" + where.lstrip("/"), headers)
+            return self._welcome(_beside(f"/{quote(scope['path'].rpartition('/')[2])}", rest), headers)
         bearer = headers.get("authorization", "")
         if bearer[:7].lower() == "bearer " and guard.matches(bearer[7:].strip()):
             return None
@@ -227,14 +260,26 @@ class Security:
             self._guard.token or "",
             httponly=True,
             samesite="strict",
-            path="/",
+            path=f"{self._guard.root}/",
+            secure=self._guard.secure,
             max_age=30 * 86400,
         )
         answer.headers["cache-control"] = "no-store"
         return answer
 
 
-def _foreign(scope: Scope, headers: Headers, api: bool) -> Trouble | None:
+def _beside(path: str, query: str) -> str:
+    """A path as a link from its neighbours: proxies put their prefix before an absolute one, or do not.
+
+    >>> _beside("/ops", "sort=-gpu"), _beside("/", ""), _beside("/a/b/", "")
+    ('./ops?sort=-gpu', './', './b/')
+    """
+    parts = path.split("/")
+    last = parts[-1] or (f"{parts[-2]}/" if parts[-2] else "")
+    return f"./{last}" + (f"?{query}" if query else "")
+
+
+def _foreign(scope: Scope, headers: Headers, api: bool, guard: Guard) -> Trouble | None:
     """What another site's page would ask."""
     refused = Trouble("forbidden", "Another site may not ask this.")
     if api and headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
@@ -242,7 +287,7 @@ def _foreign(scope: Scope, headers: Headers, api: bool) -> Trouble | None:
     if scope["method"] not in _CHANGES:
         return None
     origin = headers.get("origin")
-    if origin is not None and origin.partition("://")[2] != headers.get("host", ""):
+    if origin is not None and not guard.own(origin, headers.get("host", "")):
         return refused
     if headers.get("x-pyprof") != "1":
         return Trouble("forbidden", "A request that changes something needs the header X-PyProf: 1.")

@@ -98,12 +98,13 @@ def serving(
     path: Path | str,
     bind: str = "127.0.0.1",
     token: str | None = None,
-    root: str | None = None,
+    source_root: str | None = None,
     static: Path | None = None,
     keep_alive: int = 600,  # of a busy machine: a connection that is just closed would be used again
+    **proxy: Any,
 ) -> Iterator[Asking]:
-    """A server in a thread."""
-    server, guard = Server(Library(str(path)), root), Guard(bind, token)
+    """A server in a thread; `proxy`: what Guard is told of one."""
+    server, guard = Server(Library(str(path)), source_root), Guard(bind, token, **proxy)
     more = {"static": static} if static else {}
     config = uvicorn.Config(
         create(server, guard, **more),

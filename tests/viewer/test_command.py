@@ -168,6 +168,42 @@ def test_where_the_page_is(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        ["--public-origin", "hub.example.com"], ["--public-origin", "https://hub.example.com/user"],
+        ["--public-origin", "ftp://hub.example.com"], ["--public-origin", "https://"],
+        ["--public-origin", "https://a@hub.example.com"], ["--public-origin", "https://hub.example.com:x"],
+        ["--root-path", "proxy/8000"], ["--root-path", "/a b"], ["--root-path", "//evil"], ["--root-path", "/a;b"],
+        ["--root-path", "/a?b"], ["--allow-host", "https://box"], ["--allow-host", "box:8000"], ["--allow-host", "*"],
+        ["--allow-host", ""],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_words_of_a_proxy_that_are_wrong(made, words, capsys):
+    with pytest.raises(SystemExit) as caught:
+        view([str(made), "-p", "0", *words])
+    assert caught.value.code == 2
+    assert "expected" in capsys.readouterr().err
+
+
+def test_words_of_a_proxy(started, made):
+    words = ("--public-origin", "https://Hub.example.com/", "--root-path", "/user/a/", "--allow-host", "box")
+    _, url = started(made, "-p", 0, *words, "--allow-host", "::1")
+    assert re.fullmatch(r"https://hub\.example\.com/user/a/\?token=[\w-]{43}", url)
+
+
+def test_what_travels_unencrypted_is_said(started, made):
+    process, _ = started(made, "-p", 0, "-b", "0.0.0.0")
+    line = process.stderr.readline()
+    assert line.startswith("pyprof view: the token and the profile travel unencrypted to port ")
+    assert "ssh -L" in line
+    assert "--public-origin" in line
+    process, _ = started(made, "-p", 0, "-b", "0.0.0.0", "--no-token")
+    assert "the profile travels unencrypted" in process.stderr.readline()
+    assert "whoever reaches port" in process.stderr.readline()
+
+
+@pytest.mark.parametrize(
     ("environment", "there"),
     [
         ({}, False),

@@ -183,7 +183,7 @@ def test_source_text(tmp_path):
     path = tmp_path / "db_dldb.sqlite"
     what = steps(2)
     session.load(write_capture(tmp_path / "net.sqlite", what)).save(path)
-    with serving(path, root=str(root)) as client:
+    with serving(path, source_root=str(root)) as client:
         found = client.json("/api/source", file="net.py", line=2)
         assert (found["lines"], found["first"], found["origin"]) == (["one", "two", "three"], 1, "disk")
         for name in (

@@ -137,7 +137,7 @@ def test_the_first_visit_sets_a_cookie(locked):
     with httpx.Client(base_url=locked.url, trust_env=False) as browser:
         first = browser.get("/ops", params={"token": TOKEN, "sort": "-gpu"})
         assert first.status_code == 303
-        assert first.headers["location"] == "/ops?sort=-gpu"
+        assert first.headers["location"] == "./ops?sort=-gpu"
         cookie = first.headers["set-cookie"]
         assert "HttpOnly" in cookie
         assert "SameSite=strict" in cookie
@@ -151,7 +151,7 @@ def test_a_link_from_another_site_still_gets_its_cookie(locked):
         f"{locked.url}/?token={TOKEN}", headers={"sec-fetch-site": "cross-site"}, trust_env=False
     )
     assert found.status_code == 200
-    assert 'content="0;url=/"' in found.text
+    assert 'content="0;url=./"' in found.text
     assert "set-cookie" in found.headers
     assert TOKEN not in found.text
 
@@ -159,8 +159,7 @@ def test_a_link_from_another_site_still_gets_its_cookie(locked):
 def test_where_it_leads_is_ours(locked):
     for path in ("//evil.example/", "/%2F/evil.example"):
         found = httpx.get(f"{locked.url}{path}?token={TOKEN}", trust_env=False)
-        assert found.headers["location"].startswith("/")
-        assert not found.headers["location"].startswith("//")
+        assert found.headers["location"] in ("./", "./evil.example")
 
 
 def test_the_token_opens_no_api_by_its_url(locked):

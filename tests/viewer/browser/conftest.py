@@ -152,7 +152,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
     folder = tmp_path_factory.mktemp("traces")
     for name in ("train.py", "net.py"):
         (folder / name).write_text("".join(f"line {n} of {name}\n" for n in range(1, 9)), encoding="utf-8")
-    with serving(two_runs.write(folder / "runs"), root=str(folder)) as asking:
+    with serving(two_runs.write(folder / "runs"), source_root=str(folder)) as asking:
         for run in ("alpha", "beta"):
             read(asking, run=run)
         yield asking
