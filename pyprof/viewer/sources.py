@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Text of source files that call stacks name: from the profile, else from below --source-root, else not at all.
 
-A name that no call stack of the profile has is refused, whatever it points to. Below the root a file is found by the
-longest end of its name that exists there, links followed before it is looked where it is: nothing outside is read.
+A name that no call stack of the profile has is refused, whatever it points to. Below the root a file is found by its
+whole name: a relative one is looked for in the root, an absolute one has to begin with it. No part of a name is left
+out until something fits: a recording could lead to files that it does not know. Links are followed before it is
+looked where the file is, and only text is shown: regular files of UTF-8 without NUL.
 """
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Collection
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from pyprof.viewer.details import frames
 from pyprof.viewer.guarded import Guarded
@@ -36,7 +40,12 @@ def read(store: Guarded, known: frozenset[str], file: str, line: int, root: str 
         raise Trouble("missing", f"No call stack of this profile names {file}.", "file")
     text, origin = recorded(store, file), "recording"
     if text is None:
-        text, origin = _below(root, file), "disk"
+        if root is None:
+            raise Trouble(
+                "missing",
+                f"The recording has no text of {file}; start the viewer with --source-root DIR to read it below DIR.",
+            )
+        text, origin = below(root, file), "disk"
     lines = text.splitlines()
     first = max(line - _AROUND, 1)
     return SourceText.model_validate({
@@ -48,8 +57,15 @@ def read(store: Guarded, known: frozenset[str], file: str, line: int, root: str 
 def available(store: Guarded, names: Collection[str], root: str | None) -> dict[str, bool]:
     """Whether there is a text to show, by file."""
     kept = {str(file) for (file,) in store.rows("select file from source")}
-    top = None if root is None else Path(root).resolve()
-    return {name: name in kept or (top is not None and found(top, name) is not None) for name in names}
+    return {name: name in kept or (root is not None and _readable(root, name)) for name in names}
+
+
+def _readable(root: str, name: str) -> bool:
+    try:
+        below(root, name)
+    except Trouble:
+        return False
+    return True
 
 
 def recorded(store: Guarded, file: str) -> str | None:
@@ -58,37 +74,39 @@ def recorded(store: Guarded, file: str) -> str | None:
     return row[0] if row and isinstance(row[0], str) and len(row[0]) <= LARGEST else None
 
 
-def _below(root: str | None, file: str) -> str:
-    if root is None:
-        raise Trouble(
-            "missing",
-            f"The recording has no text of {file}; start the viewer with --source-root DIR to read it below DIR.",
-        )
-    top = Path(root).resolve()
-    path = found(top, file)
-    if path is None:
-        raise Trouble("missing", f"{file} is not below {top}.")
-    try:
-        if path.stat().st_size > LARGEST:
-            raise Trouble("missing", f"{file} is larger than {LARGEST >> 20} MiB.")
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise Trouble("missing", f"{file}: cannot be read ({error.strerror}).") from error
+def below(root: str, file: str) -> str:
+    """The text of a file below a folder. Raises Trouble for what is not there or is no text.
 
-
-def found(top: Path, file: str) -> Path | None:
-    """The file below a folder that the longest end of a name leads to.
-
-    >>> import tempfile; top = Path(tempfile.mkdtemp()).resolve(); _ = (top / "net.py").write_text("")
-    >>> found(top, "/home/user/net.py") == top / "net.py", found(top, "/etc/passwd"), found(top, "../../etc/passwd")
-    (True, None, None)
+    >>> import tempfile; top = tempfile.mkdtemp(); _ = Path(top, "net.py").write_text("x = 1")
+    >>> below(top, "net.py"), below(top, top + "/net.py")
+    ('x = 1', 'x = 1')
     """
-    parts = [part for part in PurePosixPath(file.replace("\\", "/")).parts if part not in ("/", "..", ".")]
-    for start in range(len(parts)):
-        try:
-            path = top.joinpath(*parts[start:]).resolve()
-            if path.is_relative_to(top) and path.is_file():
-                return path
-        except (OSError, ValueError):
-            continue
-    return None
+    top = Path(root).resolve()
+    missing = Trouble("missing", f"{file} is not below {top}.", "file")
+    try:
+        path = (top / file.replace("\\", "/")).resolve()
+        if not path.is_relative_to(top):
+            raise missing
+        data = _content(path)
+    except (OSError, ValueError, RuntimeError) as error:  # a name with NUL, links in a circle
+        raise missing from error
+    if data is None:
+        raise missing
+    if len(data) > LARGEST:
+        raise Trouble("missing", f"{file} is larger than {LARGEST >> 20} MiB.", "file")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise Trouble("missing", f"{file} is no source text.", "file")
+    return text
+
+
+def _content(path: Path) -> bytes | None:
+    """The first bytes of a regular file, one more than may be shown; None of a folder, a pipe or a device."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    with open(os.open(path, flags), "rb") as opened:
+        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            return None
+        return opened.read(LARGEST + 1)

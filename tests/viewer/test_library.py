@@ -12,7 +12,8 @@ from contextlib import closing
 import pytest
 
 from pyprof import session
-from pyprof.viewer import cache
+from pyprof.viewer import cache, sources
+from pyprof.viewer.problems import Trouble
 from tests.build import write_capture
 from tests.viewer.conftest import STEPS, serving, steps
 from tests.viewer.test_reports import cells
@@ -237,12 +238,61 @@ def test_source_text_of_the_recording(tmp_path):
         ]
 
 
-def test_a_link_out_of_the_source_root_is_not_followed(tmp_path):
-    from pyprof.viewer.sources import found
-
+@pytest.fixture
+def sources_root(tmp_path):
+    """A folder with a file, and secrets in it, beside it and behind links."""
     root = tmp_path / "src"
-    root.mkdir()
+    (root / "pkg" / "sub").mkdir(parents=True)
+    (root / "pkg" / "net.py").write_text("naïve = 1\n", encoding="utf-8")
+    (root / "id_rsa").write_text("secret")
     (tmp_path / "secret.py").write_text("secret")
-    (root / "net.py").symlink_to(tmp_path / "secret.py")
-    assert found(root.resolve(), "/home/user/net.py") is None
-    assert found(root.resolve(), "\0") is None
+    (root / "link.py").symlink_to(tmp_path / "secret.py")
+    (root / "linked").symlink_to(tmp_path)
+    (root / "inside.py").symlink_to(root / "pkg" / "net.py")
+    (root / "loop.py").symlink_to(root / "loop.py")
+    (root / "null.py").write_bytes(b"x = 1\0")
+    (root / "latin.py").write_bytes("x = 'é'".encode("latin-1"))
+    (root / "large.py").write_bytes(b"#" * (sources.LARGEST + 1))
+    os.mkfifo(root / "pipe.py")
+    return root
+
+
+@pytest.mark.parametrize(
+    "name", ["pkg/net.py", "./pkg/net.py", "pkg/sub/../net.py", "pkg\\net.py", "inside.py"]
+)
+def test_a_file_is_found_by_its_whole_name(sources_root, name):
+    assert sources.below(str(sources_root), name) == "naïve = 1\n"
+    assert sources.below(f"{sources_root}/", str(sources_root / name.replace("\\", "/"))) == "naïve = 1\n"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "net.py", "/net.py", "/pkg/net.py", "/home/user/src/pkg/net.py", "src/pkg/net.py",  # an end of it alone
+        "/home/user/id_rsa", "/root/.ssh/id_rsa", "~/id_rsa", "ID_RSA/",
+        "../secret.py", "pkg/../../secret.py", "/etc/passwd", "link.py", "linked/secret.py", "linked/src/pkg/net.py/x",
+        "loop.py", "pkg", "", ".", "..", "pipe.py", "/dev/zero", "/proc/self/environ", "a\0b", "x" * 5000,
+        "null.py", "latin.py", "large.py",
+    ],
+)  # fmt: skip
+def test_what_is_not_shown_of_the_source_root(sources_root, name):
+    with pytest.raises(Trouble) as caught:
+        sources.below(str(sources_root), name)
+    assert caught.value.type == "missing"
+
+
+def test_a_hostile_profile_gets_nothing_but_what_it_names(sources_root, tmp_path):
+    """A profile whose stacks name a key by its end: without the rule the folder's own would be shown."""
+    path = tmp_path / "db_dldb.sqlite"
+    session.load(write_capture(tmp_path / "net.sqlite", steps(2))).save(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        frames = "/home/user/id_rsa:1\n../secret.py:1\nlink.py:1\npkg/net.py:1"
+        connection.execute("update stack set frames = ?", (frames,))
+    with serving(path, source_root=str(sources_root)) as client:
+        for name in ("/home/user/id_rsa", "../secret.py", "link.py"):
+            assert "not below" in client.json("/api/source", 404, file=name, line=1)["detail"]
+        assert client.json("/api/source", file="pkg/net.py", line=1)["lines"] == ["naïve = 1"]
+        assert client.json("/api/source", 404, file="id_rsa", line=1)["detail"].startswith("No call stack")
+        op = client.table("/api/reports/detail")[0]
+        stack = client.json(f"/api/details/op/{op['op_id']}")["stack"]
+        assert [frame["file"] for frame in stack if frame["readable"]] == ["pkg/net.py"]
