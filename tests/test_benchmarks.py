@@ -78,6 +78,28 @@ def test_every_question_of_the_page_is_measured(root: Path) -> None:
         assert figure in printed
 
 
+@pytest.mark.long
+def test_the_viewer_under_attack_is_measured(root: Path) -> None:
+    pytest.importorskip("fastapi", reason="the extra viewer is not installed")
+    printed = run(
+        root,
+        "soak.py",
+        "--requests",
+        "200",
+        "--cancelled",
+        "20",
+        "--held",
+        "200",
+        "--kernels",
+        "2000",
+        "--idle",
+        "0",
+    )
+    for what in ("alone: p50", "200 requests", "wrong: 0", "at the end", "after 0 s", "40 dropped exports"):
+        assert what in printed
+    assert "stderr of the server: 0 bytes" in printed
+
+
 def test_the_same_options_generate_the_same_file(root: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "first.sqlite", tmp_path / "second.sqlite"
     for path in (first, second):
