@@ -241,7 +241,9 @@ def arrow(frame: pd.DataFrame, columns: Sequence[Column]) -> pa.Table:
             ]
             arrays.append(pa.array(texts, pa.string()))
         else:
-            arrays.append(pa.array(values, from_pandas=True))
+            made = pa.array(values, from_pandas=True)
+            nothing = pa.types.is_dictionary(made.type) and pa.types.is_null(made.type.value_type)
+            arrays.append(pa.nulls(len(made), pa.string()) if nothing else made)  # no text at all has no type
     return pa.table(arrays, names=[column.key for column in columns])
 
 

@@ -13,12 +13,14 @@ import zipfile
 from urllib.parse import unquote, urlsplit
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
-from pyprof.reports import find
+from pyprof.reports import Column, find
 from pyprof.viewer import engine, tasks
 from pyprof.viewer.drill import EVENTS, ITERATIONS, OPERATORS
 from pyprof.viewer.exports import of_outline, outline, sink
+from pyprof.viewer.frames import Frame, arrow, stream
 from tests.viewer.conftest import HOSTILE, STEPS, serving
 from tests.viewer.test_jobs import children
 from tests.viewer.test_reports import cells
@@ -170,6 +172,30 @@ def test_every_table_has_an_export(client, path, format):
         table = client.json(f"/api/{path}", limit=1000, **more)
         (rows,) = found.json().values()
         assert [list(row.values()) for row in rows] == table.get("table", table)["rows"]
+
+
+@pytest.mark.parametrize(
+    "path", ["launches", "iterations", "iterations/2/operators", "compare", "reports/detail"]
+)
+@pytest.mark.parametrize("search", ["no such text", "mm"])
+def test_columns_without_a_text(client, path, search):
+    """Of an operator nobody knows, and of no row at all."""
+    more = {"base": "", "other": ""} if path == "compare" else {}
+    found = client.http.get(f"/api/{path}/export", params={"format": "json", "search": search, **more})
+    assert found.status_code == 200, found.text
+    (rows,) = found.json().values()
+    table = client.json(f"/api/{path}", limit=1000, search=search, **more)
+    assert len(rows) == table.get("table", table)["filtered"]
+
+
+def test_a_table_of_unknown_texts():
+    column = Column("name", "Name", "", "A name.", str)
+    for texts in ([None, None], []):
+        frame = Frame(pa.table({"name": pa.array(texts, pa.string())}), [column])
+        again = Frame(
+            pa.ipc.open_stream(stream(arrow(frame.pandas(frame.select()), [column]))).read_all(), [column]
+        )
+        assert again.cells(again.select()) == frame.cells(frame.select()) == [[text] for text in texts]
 
 
 def test_a_part_of_the_launches(client):
