@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.routing import compile_path
 from starlette.types import ASGIApp
 
 import pyprof
@@ -106,12 +107,22 @@ async def _http(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         return _problem(Trouble("missing", f"There is nothing at {request.url.path}."))
     trouble = Trouble("parameter", f"{error.detail}.")
+    headers = {name.lower(): value for name, value in (error.headers or {}).items()}
+    if error.status_code == 405:
+        headers["allow"] = _methods(request) or headers.get("allow", "")
     return JSONResponse(
         trouble.body | {"status": error.status_code},
         error.status_code,
-        error.headers,
+        headers,
         media_type=_MEDIA,
     )
+
+
+def _methods(request: Request) -> str:
+    """What a path allows, of all of its routes: the error has what the first of them does."""
+    paths = request.app.openapi()["paths"].items()
+    found = [of for template, of in paths if compile_path(template)[0].match(request.url.path)]
+    return ", ".join(sorted({method.upper() for of in found for method in of}))
 
 
 async def _gone(request: Request, error: Exception) -> Response:

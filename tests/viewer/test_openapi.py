@@ -55,3 +55,12 @@ def test_what_is_promised_is_kept(client):
         except Exception as error:  # all of them, not the first alone
             wrong.append(f"{operation.method} {operation.path}: {error}")
     assert not wrong, "\n".join(wrong)[:4000]
+
+
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [("jobs/x", "DELETE, GET"), ("jobs", "GET"), ("aggregations", "POST"), ("details/op/a/b", "GET")],
+)
+def test_a_method_that_a_path_does_not_have(client, path, methods):
+    found = client.http.request("OPTIONS", f"/api/{path}")
+    assert (found.status_code, found.headers["allow"].replace(", HEAD", "")) == (405, methods)
