@@ -449,3 +449,13 @@ def test_times_of_a_recording_that_no_sum_can_hold(late, tmp_path, capsys):
         assert (code, captured.out) == (1, "")
         assert captured.err.startswith(f"pyprof {words[0]}: {path}: its times add up to more than 146 years")
         assert len(captured.err.splitlines()) == 1
+
+
+def test_facts_of_a_device_that_are_none(tmp_path, capsys):
+    path = build.write_nvprof(tmp_path / "net.sql", training(False))
+    for value in ("'=1+1'", "1e300", "x'00'"):
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(f"update CUPTI_ACTIVITY_KIND_DEVICE set numMultiprocessors = {value}")
+        for words in (["report", "kernel"], ["info"]):
+            assert cli.main([*words, str(path)]) == 0
+            assert capsys.readouterr().err == ""

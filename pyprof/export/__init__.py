@@ -67,3 +67,5 @@ def write(
         raise PyProfError(
             f"{name}: the export could not be written ({reason}). Name another file."
         ) from error
+    except sqlite3.DatabaseError as error:  # pages that do not fit together, two rows of one number
+        raise store.damaged(error) from error

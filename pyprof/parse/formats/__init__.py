@@ -11,13 +11,13 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from pyprof import inputs, scratch
 from pyprof.errors import FormatError
-from pyprof.model import Trace
+from pyprof.model import Device, Trace
 from pyprof.parse import archive, limits
 from pyprof.parse.database import MAGIC, is_profile, is_sqlite, tables
 from pyprof.registry import Registry, load_folder
@@ -48,11 +48,24 @@ def load(path: str | os.PathLike[str]) -> Trace:
     one, and for times that add up to more than a sum can hold."""
     load_folder(__name__)
     trace = _load(Path(path))
+    trace.devices = [_known(device) for device in trace.devices]
     for table in (trace.gpu, trace.launches, trace.ops):
         inputs.check_sum(str(path), table.end - table.start)
     ranges = trace.ranges
     inputs.check_sum(str(path), np.where(ranges.end.mask(), ranges.end.values - ranges.start, 0))
     return trace
+
+
+def _known(device: Device) -> Device:
+    """Without facts that are of another kind than they should be, or too large: these are unknown."""
+    wrong: dict[str, Any] = {}
+    if not isinstance(device.compute_capability, str):
+        wrong["compute_capability"] = None
+    for name in ("sm_count", "memory_bytes", "clock_hz", "bandwidth"):
+        value = getattr(device, name)
+        if not isinstance(value, int) or not -(2**63) <= value < 2**63:
+            wrong[name] = None
+    return device._replace(**wrong)
 
 
 def _load(path: Path) -> Trace:
