@@ -37,10 +37,9 @@ def test_killed_at_random_moments(part: int, kind: str, tmp_path: Path):
     assert run.returncode == 0, run.stderr
     seen = dict(pair.split("=") for pair in run.stdout.split())
     if kind != "write":
-        for what in ("journal", "torn"):  # else nothing was tested
-            assert int(seen[what]) >= rounds // 2, (
-                f"few rounds were killed in the middle of a transaction: {seen}"
-            )
+        # Else nothing was tested: half of them at least in a transaction, some when the file was half changed.
+        assert int(seen["journal"]) >= rounds // 2, seen
+        assert int(seen["torn"]), seen
 
 
 @pytest.fixture
