@@ -134,6 +134,10 @@ class flight:
 
     def open(self) -> None:
         """Begin to keep steps, unless a window is open."""
+        with self._lock:  # or the watching thread would find a session without a first step
+            self._open()
+
+    def _open(self) -> None:
         if control.session is not None or self._ended.is_set():
             return
         options = Options(collector="none")
@@ -325,7 +329,8 @@ class flight:
     def _watch(self) -> None:
         pause = _LOOK[1]
         while not self._ended.wait(pause):
-            guarded(self._look)
+            with self._lock:
+                guarded(self._look)
             slow = self._slow_ns
             pause = _RARE if self._samples else min(max(slow / 4e9, _LOOK[0]), _LOOK[1]) if slow else _LOOK[1]
 

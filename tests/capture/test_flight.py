@@ -403,3 +403,26 @@ def test_a_long_message_is_cut() -> None:
     assert text.startswith("An exception: ValueError: one two xxx")
     assert text.endswith("...")
     assert len(text) < 240
+
+
+def test_a_record_that_is_being_opened_has_no_step_yet(forks: Forks, tmp_path: Path) -> None:
+    """The thread that watches once took its first step for one that had run since 1970."""
+    said = run(
+        forks,
+        tmp_path,
+        """
+from pyprof.capture import flight, session
+opened = session.Session.open
+def slowly(self):
+    time.sleep(3 * flight._LOOK[1])
+    opened(self)
+session.Session.open = slowly
+pyprof.flight(steps=20, slow=1e9)
+train(3)
+pyprof.start()  # the record gives way, and begins anew at the end
+pyprof.stop()
+train(3)
+""",
+    )
+    assert "has not ended" not in said
+    assert not [*tmp_path.glob("flight*.sqlite")]
