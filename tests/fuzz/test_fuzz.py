@@ -26,7 +26,7 @@ CORPUS = [
     for line in Path(__file__).with_name("corpus.txt").read_text().splitlines()
     if line and not line.startswith("#")
 ]
-COUNT = 500 if LONG else 12
+COUNT = 500 if LONG else 6
 
 
 @pytest.fixture
