@@ -19,6 +19,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from pyprof import place
 from pyprof.cli import main
 from pyprof.commands import ended
 from tests.build import recording, write_capture
@@ -35,6 +36,14 @@ def aggregate(path: Path) -> None:
         prof.database.close()
 
 
+def record(path: Path) -> None:
+    """Write a database as a recording is written."""
+    with place.database(str(path)) as connection:
+        connection.execute("create table numbers (number integer, text text)")
+        with connection:
+            connection.executemany("insert into numbers values (?, ?)", ((i, "x" * 90) for i in range(200)))
+
+
 def commands(folder: Path) -> dict[str, tuple[str, Callable[[], int]]]:
     """By name the file that is written, and what writes it."""
     net, out = str(folder / "net.sqlite"), folder / "out"
@@ -48,6 +57,7 @@ def commands(folder: Path) -> dict[str, tuple[str, Callable[[], int]]]:
         "export nsys": of("nsys.sqlite", "export", "-f", "--format", "nsys"),
         "parse": of("net.dict", "parse"),
         "report": of("kernel.csv", "report", "--format", "csv", "kernel"),
+        "recording": ("recording.sqlite", lambda: ended("run", lambda: record(out / "recording.sqlite"))),
         "aggregate": (
             "net_dldb.sqlite",
             lambda: ended("aggregate", lambda: aggregate(out / "net_dldb.sqlite")),

@@ -20,9 +20,10 @@ pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or not shutil.which("gcc"), reason="no Linux with gcc"
 )
 
-COMMANDS = ("save", "aggregate", "export", "export nsys", "parse", "report")
+COMMANDS = ("recording", "save", "aggregate", "export", "export nsys", "parse", "report")
 ERRORS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "half": 0}
 SAMPLE = {
+    ("recording", "ENOSPC"): 3,
     ("save", "EIO"): 40,
     ("aggregate", "ENOSPC"): 5,
     ("export", "half"): 1,

@@ -129,7 +129,7 @@ def check(target: str, which: int, plain: str, compiler_forks: Forks, folder: Pa
 def test_a_fault_anywhere_leaves_the_program_alone(
     part: int, plain: tuple[str, dict[str, int]], compiler_forks: Forks, tmp_path: Path
 ) -> None:
-    """At the first call of every 64th function; the long tests have all of them, and of every sixteenth the last call."""
+    """At the first call of every 64th function; the long form has all of them, and of every sixteenth its last call."""
     output, seen = plain
     assert len(seen) > 200
     wrong = []
