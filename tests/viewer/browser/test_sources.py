@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -36,16 +37,11 @@ def test_no_html_is_made_of_texts():
             assert "innerHTML" not in text, file
 
 
-def test_the_page_type_checks():
-    import importlib.util
-
+def test_the_page_type_checks(monkeypatch: pytest.MonkeyPatch):
     if not (FRONTEND / "node_modules/.package-lock.json").is_file():
         pytest.skip("npm's packages are not installed: make page")
-    spec = importlib.util.spec_from_file_location("frontend_backend", FRONTEND / "backend.py")
-    assert spec
-    assert spec.loader
-    backend = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(backend)
+    monkeypatch.syspath_prepend(FRONTEND)
+    backend = importlib.import_module("backend")
     tool = backend.npm()
     run = subprocess.run(
         [*tool.command, "run", "check"], cwd=FRONTEND, env=os.environ | {"PATH": tool.path},
