@@ -37,8 +37,8 @@ def apply(trace: Trace) -> Trace:
     nesting = np.flatnonzero(ranges.kind == PUSH_POP)
     start = np.r_[ranges.start[nesting], ops.start]
     end = np.r_[ranges.end.values[nesting], ops.end]
-    if not ranges.end.mask().all():
-        open_ = np.flatnonzero(~ranges.end.mask()[nesting])
+    open_ = np.flatnonzero(~ranges.end.mask()[nesting])
+    if len(open_):
         end[open_] = max(int(start.max()), int(end.max())) + 1
     deep = intervals.too_deep(np.r_[ranges.thread[nesting], ops.thread], start, end, DEEPEST)
     if deep is None:

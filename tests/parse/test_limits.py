@@ -90,6 +90,12 @@ def test_ranges_that_were_never_closed_are_counted_as_open(tmp_path: Path, low: 
     assert lost(trace) == {"ranges nested more than 3 deep": 2}  # five is inside one, two and three
 
 
+def test_open_ranges_of_other_kinds_do_not_nest(tmp_path: Path) -> None:
+    whole = build.write_nsys(tmp_path / "whole.sqlite", build.recording("start layer:one\n> 1 inside\n"))
+    started = build.rewrite(whole, tmp_path / "open.sqlite", {"NVTX_EVENTS": {"end": "null", "eventType": "60"}})
+    assert lost(formats.load(started)) == {}
+
+
 def test_operators_of_a_graph_keep_their_rows(tmp_path: Path, low: int) -> None:
     """`Gpu.op` is a row of the table that got shorter."""
     events = [*nested("cpu_op", 4), kineto.op("aten::mm", 100, 200)]
