@@ -16,6 +16,8 @@ from pyprof.capture.faults import guarded
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+_PROFILER = os.path.join("torch", "autograd", "profiler.py")
+_BETWEEN = 6  # frames from record_function to the operator that begins a range
 _waiting: list[Callable[[], object]] = []
 
 
@@ -31,7 +33,8 @@ def soon(function: Callable[[], object]) -> None:
 def _run(_: object) -> int:
     functions = tuple(_waiting)
     _waiting.clear()
-    if not _interrupts_pyprof(sys._getframe(1)):
+    frame = sys._getframe(1)
+    if not (_interrupts_pyprof(frame) or _enters_range(frame)):
         for function in functions:
             guarded(function)
     return 0
@@ -45,6 +48,18 @@ def _interrupts_pyprof(frame: FrameType | None) -> bool:
             return True
         if not file.startswith(_PYTHON) or "-packages" in file:
             return False
+        frame = frame.f_back
+    return False
+
+
+def _enters_range(frame: FrameType | None) -> bool:
+    """Whether record_function is about to open or close a range: torch has begun it, and PyProf does not know yet."""
+    for _ in range(_BETWEEN):
+        if frame is None:
+            return False
+        code = frame.f_code
+        if code.co_filename.endswith(_PROFILER) and code.co_name in ("__enter__", "__exit__"):
+            return True
         frame = frame.f_back
     return False
 

@@ -3,8 +3,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from pyprof.capture import main_thread
 from tests.forks import Forks
 
 PROGRAM = """
@@ -61,3 +66,16 @@ def test_it_is_not_called_inside_pyprof(forks: Forks, tmp_path: Path) -> None:
     called, said = run(forks, tmp_path, loop=loop)
     assert called == "[]"
     assert not said
+
+
+@pytest.mark.parametrize(("name", "asked"), [("__enter__", 0), ("__exit__", 0), ("other", 1)])
+def test_a_range_that_is_being_entered_is_not_interrupted(name: str, asked: int) -> None:
+    """Torch has begun the range and PyProf does not know of it yet: it was taken for one that does not end, and
+    nothing was recorded any more."""
+    file = os.path.join("site-packages", "torch", "autograd", "profiler.py")
+    inside: dict[str, Any] = {}
+    exec(compile(f"def {name}(ask):\n    ask()\n", file, "exec"), inside)
+    called: list[int] = []
+    main_thread._waiting.append(lambda: called.append(1))
+    inside[name](lambda: main_thread._run(None))
+    assert (len(called), main_thread._waiting) == (asked, [])

@@ -92,7 +92,9 @@ def test_ranges_that_were_never_closed_are_counted_as_open(tmp_path: Path, low: 
 
 def test_open_ranges_of_other_kinds_do_not_nest(tmp_path: Path) -> None:
     whole = build.write_nsys(tmp_path / "whole.sqlite", build.recording("start layer:one\n> 1 inside\n"))
-    started = build.rewrite(whole, tmp_path / "open.sqlite", {"NVTX_EVENTS": {"end": "null", "eventType": "60"}})
+    started = build.rewrite(
+        whole, tmp_path / "open.sqlite", {"NVTX_EVENTS": {"end": "null", "eventType": "60"}}
+    )
     assert lost(formats.load(started)) == {}
 
 
