@@ -106,21 +106,28 @@ def _order(first: Ints, rest: Callable[[Ints], Sequence[Ints]]) -> Ints:
 def clip(start: Ints, end: Ints, slack: int = 0) -> tuple[Ints, int]:
     """Cut intervals that outlive their parent at the parent's end; return the ends and how many were cut.
 
-    What overlaps the next by no more than `slack`, an error of rounding, is cut at the beginning of that instead.
+    Times may be off by `slack`. What overlaps the next by no more than that, and by no more than the next outlives it,
+    is cut at the beginning of the next instead. What outlives its parent by no more than that is cut and not counted.
 
     >>> clip(np.array([0, 8]), np.array([9, 20]))[0].tolist(), clip(np.array([0, 8]), np.array([9, 20]), 1)[0].tolist()
     ([9, 9], [8, 20])
+    >>> clip(np.array([0, 5]), np.array([9, 10]), 1)
+    (array([9, 9]), 0)
     """
     ends = end.tolist()
     stack: list[int] = []  # indices
     count = 0
     for i, begin in enumerate(start.tolist()):
-        while stack and (ends[stack[-1]] <= begin or begin + slack >= ends[stack[-1]] < ends[i]):
-            ends[stack[-1]] = min(ends[stack[-1]], begin)
+        while stack:
+            open_ = ends[stack[-1]]
+            excess = ends[i] - open_
+            if open_ > begin and not 0 < excess >= open_ - begin <= slack:
+                break
+            ends[stack[-1]] = min(open_, begin)
             stack.pop()
         if stack and ends[i] > ends[stack[-1]]:
+            count += ends[i] - ends[stack[-1]] > slack
             ends[i] = ends[stack[-1]]
-            count += 1
         if ends[i] > begin:
             stack.append(i)
     return np.array(ends, np.int64), count

@@ -440,8 +440,9 @@ class Trace:
     """One recording of any origin, as columns. A table that the recording lacks is empty.
 
     The columns `text` and `name` index `strings`; `thread` indexes `threads`.
-    `lost` counts what was dropped, by reason. `slack` is how many ns a time may be off by rounding: ranges that
-    overlap by so much follow each other. `calls` has the meaning of texts that need not be decoded again.
+    `lost` counts what was dropped, by reason. `slack` is how many ns a time may be off, by rounding or because two
+    clocks were read: ranges that overlap by so much follow each other (see `intervals.clip`). `calls` has the meaning
+    of texts that need not be decoded again.
     """
 
     path: str

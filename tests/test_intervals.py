@@ -42,6 +42,28 @@ def test_clip_cuts_at_the_end_of_what_is_open(intervals):
     assert count == int((clipped != end).sum())
 
 
+@given(pairs, st.integers(0, 4))
+def test_errors_of_the_clock_are_cut_and_not_counted(intervals, slack):
+    start, end = arrays(intervals)
+    clipped, count = clip(start, end, slack)
+    Nesting(start, clipped)  # nothing overlaps
+    assert (clipped <= end).all()
+    assert count == int((end - clipped > slack).sum()) or slack
+    exact, most = clip(start, end)
+    assert count <= most
+    if not most:
+        assert clipped.tolist() == exact.tolist() == end.tolist()
+
+
+def test_an_end_that_is_off_by_the_error_of_a_clock():
+    both = np.array([0, 60])
+    assert [part if isinstance(part, int) else part.tolist() for part in clip(both, np.array([100, 120]), 30)] == [
+        [100, 100], 0  # inside: 40 of it are, 20 are not
+    ]  # fmt: skip
+    assert clip(both, np.array([100, 131]), 30)[1] == 1
+    assert clip(both, np.array([80, 120]), 30)[0].tolist() == [60, 120]  # after: 20 of it are inside, 40 are not
+
+
 @given(pairs)
 def test_innermost_is_the_last_that_began_and_has_not_ended(intervals):
     start, end = arrays(intervals)
