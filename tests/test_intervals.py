@@ -61,7 +61,10 @@ def test_an_end_that_is_off_by_the_error_of_a_clock():
         [100, 100], 0  # inside: 40 of it are, 20 are not
     ]  # fmt: skip
     assert clip(both, np.array([100, 131]), 30)[1] == 1
-    assert clip(both, np.array([80, 120]), 30)[0].tolist() == [60, 120]  # after: 20 of it are inside, 40 are not
+    assert clip(both, np.array([80, 120]), 30)[0].tolist() == [
+        60,
+        120,
+    ]  # after: 20 of it are inside, 40 are not
 
 
 @given(pairs)
