@@ -55,6 +55,10 @@ _SEQ, _VARYING, _CALL_IDS = (re.compile(p) for p in (SEQ, VARYING, CALL_IDS))
 _SIZES = re.compile(r", sizes = (\[.*\])$")
 _BACKWARD = re.compile(r"[Bb]ackward[0-9]*$")
 _NODE = re.compile(r"Backward[0-9]+$")
+# torch/_dynamo/eval_frame.py, torch/_functorch/_aot_autograd/runtime_wrappers.py, torch/_inductor/output_code.py.
+_COMPILED = re.compile(
+    r"^(?:Torch-Compiled Region\b|CompiledFunction(?:Backward)?$|(?:## )?Call CompiledFxGraph\b)"
+)
 _QUALIFIED = re.compile(r"^[A-Za-z_]\w*(?:::[A-Za-z_]\w*)+$")
 
 
@@ -155,6 +159,16 @@ def is_qualified(name: str) -> bool:
     (True, False, False)
     """
     return _QUALIFIED.match(name) is not None
+
+
+def is_compiled(name: str) -> bool:
+    """Whether this is what torch.compile runs as a whole: part of the path to the operators inside, not one of them.
+
+    >>> names = ("Torch-Compiled Region: 0/1", "CompiledFunctionBackward", "## Call CompiledFxGraph fjs ##", "aten::mm")
+    >>> [is_compiled(name) for name in names]
+    [True, True, True, False]
+    """
+    return _COMPILED.match(name.removeprefix(EVALUATE)) is not None
 
 
 def is_node(name: str) -> bool:

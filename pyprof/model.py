@@ -512,8 +512,9 @@ class Rows:
 
     One row is one line of net.dict. `site` indexes `sites`; `name` indexes `names`; `duration` is the time on the
     device, for an operator event its self time. `call` numbers the outermost call, one number per instance;
-    `inner_calls` number the recorded calls inside it, outermost first (none in our own captures). `process` tells
-    processes apart, whose pids may be equal on two hosts; -1 is unknown.
+    `inner_calls` number the recorded calls inside it, outermost first (none in our own captures). `launcher` numbers
+    the innermost operator, one number per instance. `process` tells processes apart, whose pids may be equal on two
+    hosts; -1 is unknown.
     """
 
     names: list[str]  # full names
@@ -542,6 +543,7 @@ class Rows:
     sub: Ints
     call: Column
     inner_calls: list[Column]
+    launcher: Column
     forward_thread: Column
     process: Ints
     lost: dict[str, int] = field(default_factory=dict)

@@ -85,8 +85,8 @@ def tables(draw: st.DrawFn) -> Rows:
         grid=Column(triples(draw, n), present), block=Column(triples(draw, n), ~present),
         registers=column(draw, n),
         shared_memory=column(draw, n), graph=column(draw, n), kind=np.full(n, KERNEL), seq=Column(seq),
-        sub=integers(0, 9), call=Column(integers(0, 9)), inner_calls=[], forward_thread=column(draw, n),
-        process=np.zeros(n, np.int64),
+        sub=integers(0, 9), call=Column(integers(0, 9)), inner_calls=[], launcher=column(draw, n),
+        forward_thread=column(draw, n), process=np.zeros(n, np.int64),
     )  # fmt: skip
 
 
@@ -123,7 +123,7 @@ def test_the_keys_of_a_line_are_the_originals_and_then_ours(tmp_path):
     assert tuple(row) == ORIGINAL_KEYS + OUR_KEYS
     assert " ".join(OUR_KEYS) == (
         "start end launchStart launchEnd correlation pid context registers sharedMemory module fwdThread graph phase "
-        "kind call caller"
+        "kind call caller launcher"
     )
 
 
@@ -133,6 +133,7 @@ def test_unknown_is_none(tmp_path):
     missing = {key for key, value in row.items() if value is None}
     assert missing == {
         "dir", "tid", "launchStart", "launchEnd", "correlation", "module", "fwdThread", "graph", "call", "caller",
+            "launcher",
     }  # fmt: skip
 
 

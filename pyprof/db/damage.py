@@ -23,7 +23,7 @@ _TOLD = {"operator": {"name", "type", "op_id"}, "string": {"text"}, "kernel_name
 _FAR = 1 << 61  # ns: 73 years
 # Columns that are never NULL, with the largest value: what they number is in the code.
 _CODES = {
-    "operator": {"direction": 2, "phase": 4, "eligible": 1, "unassociated": 1}, "event": {"kind": 3},
+    "operator": {"direction": 2, "phase": 4, "eligible": 1, "unassociated": 2}, "event": {"kind": 3},
     "event_block": {"kind": 3}, "op_kernel_stat": {"kind": 3}, "range": {"kind": 4},
     "iteration": {"partial": 1}, "device": {"events": 1 << 61},
 }  # fmt: skip

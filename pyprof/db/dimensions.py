@@ -29,7 +29,7 @@ def operators(found: list[Operator], stacks: Stacks, trace: Trace) -> pa.Table:
         (
             number, op.op_id, op.name, op.type, op.mod, op.direction, op.phase, op.module, stacks.code(op.stack),
             op.params, op.dtype, op.shapes, int(op.eligible), flag(dtype_ok(op.dtype, capability, tf32)),
-            int(op.unassociated),
+            op.unassociated,
         )
         for number, op in enumerate(found)
     )  # fmt: skip

@@ -2,7 +2,8 @@
 """Executions of operators, with what they did on the CPU and on devices: the table `op`, and that of API calls.
 
 API calls and GPU events outside of every operator stand for executions too, of operators that are marked so: thus every
-event belongs to one execution, and sums over operators are sums over everything.
+event belongs to one execution, and sums over operators are sums over everything. Those inside a range of the user's are
+under its name.
 """
 
 from __future__ import annotations
@@ -93,25 +94,28 @@ class Executions:
         self.id = np.full(len(order) + 1, NONE, np.int64)
         self.id[self._order] = ids(self.worker[self._order])
         self.operators = Operators()
-        self.operator = self._operator(names, launches.name[call], len(row))
+        self.operator = self._operator(names, launches.name[call], linked, call, len(row))
 
     def __len__(self) -> int:
         return len(self.start)
 
-    def _operator(self, names: Strings, calls: Ints, rows: int) -> Ints:
-        """Operator of each execution, numbered in the order in which they first ran."""
-        sites = self._found.sites
-        first_name, nothing = len(sites), len(sites) + len(names)
-        kind = np.r_[self._found.site, first_name + calls, np.full(rows, nothing)]
+    def _operator(self, names: Strings, calls: Ints, linked: Linked, call: Ints, rows: int) -> Ints:
+        """Operator of each execution, numbered in the order in which they first ran. `calls`: names of the API calls
+        `call` outside of operators."""
+        sites, ranges = self._found.sites, linked.ranges
+        first_name, nothing = len(sites), len(sites) + len(names) * len(ranges)
+        named = calls.astype(np.int64) * len(ranges) + linked.launch_ranges[call]
+        kind = np.r_[self._found.site, first_name + named, np.full(rows, nothing)]
         code, distinct = pd.factorize(kind[self._order])
         numbers = []
         for one in distinct.tolist():
             if one < first_name:
                 numbers.append(self.operators.of_site(sites[one]))
             elif one < nothing:
-                numbers.append(self.operators.unassociated(names[one - first_name].partition("_v")[0]))
+                name, path = divmod(one - first_name, len(ranges))
+                numbers.append(self.operators.outside(names[name].partition("_v")[0], ranges[path]))
             else:
-                numbers.append(self.operators.unassociated("gpu_event"))
+                numbers.append(self.operators.outside("gpu_event"))
         out = np.empty(len(kind), np.int32)
         out[self._order] = np.array(numbers or [0], np.int32)[code]
         return out

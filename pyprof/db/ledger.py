@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pyprof.db.operators import IN_OPERATOR, IN_RANGE
 from pyprof.db.store import EVENTS_OF_SPANS, Store
 from pyprof.metrics import share
 
 _BASES = ("formula", "view", "default", "unknown")
-_UNKNOWN, _KNOWN = "unknown", "known"
+_UNKNOWN, _KNOWN, _RANGE = "unknown", "known", "range only"
 
 
 def is_gone(reason: str) -> bool:
@@ -72,8 +73,9 @@ def _facts(store: Store, spans: Sequence[tuple[int, int]] | None) -> pd.DataFram
 def _parts(store: Store, facts: pd.DataFrame) -> dict[str, pd.Series[Any]]:
     """By line, the part that each row of facts belongs to."""
     operator = {
-        row[0]: row[1:] for row in store.rows("select id, not unassociated, shapes is not null from operator")
+        row[0]: row[1:] for row in store.rows("select id, unassociated, shapes is not null from operator")
     }
+    where = {IN_OPERATOR: _KNOWN, IN_RANGE: _RANGE}
     site = {
         row[0]: row[1:]
         for row in store.rows(
@@ -87,7 +89,7 @@ def _parts(store: Store, facts: pd.DataFrame) -> dict[str, pd.Series[Any]]:
         return pd.Series(np.where(has.astype(bool), _KNOWN, _UNKNOWN), index=facts.index)
 
     return {
-        "operator": said(facts["operator"].map(lambda one: operator[one][0])),
+        "operator": facts["operator"].map(lambda one: where.get(operator[one][0], _UNKNOWN)),
         "operator shapes": said(facts["operator"].map(lambda one: operator[one][1])),
         "source line": said(facts["site"].map(lambda one: site[one][0])),
         "module": said(facts["site"].map(lambda one: site[one][1])),

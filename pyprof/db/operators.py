@@ -26,6 +26,7 @@ SINCE = {
     "float8_e4m3fn": (8, 9), "float8_e5m2": (8, 9), "float4_e2m1fn_x2": (10, 0),
 }  # fmt: skip
 UNASSOCIATED = "unassociated"
+IN_OPERATOR, OUTSIDE, IN_RANGE = range(3)  # values of the column `unassociated`
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
@@ -44,7 +45,7 @@ class Operator(NamedTuple):
     dtype: str | None
     shapes: str | None
     eligible: bool
-    unassociated: bool = False
+    unassociated: int = IN_OPERATOR
 
 
 class _Key(NamedTuple):
@@ -64,7 +65,7 @@ class Operators:
 
     def __init__(self) -> None:
         self.rows: list[Operator] = []
-        self._numbers: dict[_Key | str, int] = {}
+        self._numbers: dict[_Key | tuple[str, tuple[str, ...]], int] = {}
         self._siblings: dict[tuple[tuple[str, ...], str], dict[tuple[str, ...], int]] = {}
         self._of_type: dict[str, int] = {}
 
@@ -78,38 +79,31 @@ class Operators:
             self.rows[number] = self.rows[number]._replace(eligible=True)
         return number
 
-    def unassociated(self, what: str) -> int:
-        """Number of the stand-in for what is outside every operator: API calls of one name, or GPU events."""
-        number = self._numbers.get(what)
+    def outside(self, what: str, ranges: tuple[str, ...] = ()) -> int:
+        """Number of the stand-in for what is outside every operator: API calls of one name, or GPU events.
+
+        Inside the user's `ranges` it has their path, and its type is the innermost: `1F1B/combine(F)/cudaLaunchKernel`.
+        """
+        number = self._numbers.get((what, ranges))
         if number is None:
-            number = self._numbers[what] = len(self.rows)
-            type_ = f"{UNASSOCIATED}_{what}"
+            number = self._numbers[what, ranges] = len(self.rows)
             self.rows.append(
-                Operator(
-                    type_.upper(),
-                    type_,
-                    type_,
-                    None,
-                    2,
-                    4,
-                    None,
-                    (),
-                    None,
-                    None,
-                    None,
-                    False,
-                    unassociated=True,
-                )
+                _in_range(what, ranges, self._next(ranges[-1])) if ranges else _unassociated(what)
             )
         return number
 
+    def _next(self, type_: str) -> int:
+        """The number of one more operator of a type."""
+        count = self._of_type[type_] = self._of_type.get(type_, 0) + 1
+        return count
+
     def _add(self, key: _Key) -> int:
         type_ = type_of(key.op)
-        count = self._of_type[type_] = self._of_type.get(type_, 0) + 1
+        op_id = f"{type_.upper()}_{self._next(type_)}"
         self.rows.append(
             Operator(
-                f"{type_.upper()}_{count}", self._name(key, type_), type_, key.mod, key.direction, key.phase,
-                key.module, key.trace, params(key.call) if key.call else None, dtype(key.call) if key.call else None,
+                op_id, self._name(key, type_), type_, key.mod, key.direction, key.phase, key.module,
+                key.trace, params(key.call) if key.call else None, dtype(key.call) if key.call else None,
                 shapes(key.call) if key.call else None, eligible=False,
             )
         )  # fmt: skip
@@ -121,7 +115,23 @@ class Operators:
         lines = self._siblings.setdefault((key.group, type_), {})
         number = lines.setdefault(key.trace, len(lines) + 1)
         parts = (*key.group, type_ if number == 1 else f"{type_}[{number}]")
-        return "/".join(part.replace("/", "|") for part in parts)
+        return _path(parts)
+
+
+def _path(parts: Iterable[str]) -> str:
+    return "/".join(part.replace("/", "|") for part in parts)
+
+
+def _unassociated(what: str) -> Operator:
+    name = f"{UNASSOCIATED}_{what}"
+    return Operator(name.upper(), name, name, None, 2, 4, None, (), None, None, None, False, OUTSIDE)
+
+
+def _in_range(what: str, ranges: tuple[str, ...], number: int) -> Operator:
+    name, type_ = _path((*ranges, what)), ranges[-1]
+    return Operator(
+        f"{type_.upper()}_{number}", name, type_, None, 2, 4, None, (), None, None, None, False, IN_RANGE
+    )
 
 
 def _key(site: Site) -> _Key:

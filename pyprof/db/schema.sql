@@ -25,7 +25,8 @@ create table source (id integer primary key, file text, text text);
 create table string (id integer primary key, text text);
 
 -- What the program executes: one row per place in the model, arguments, and direction. name: path in the tree, the
--- operator last. unassociated: API calls and GPU events outside every operator, which are no part of the tree.
+-- operator last. unassociated: 1: API calls and GPU events outside every operator, which are no part of the tree; 2:
+-- the same inside a range of the user's, which is their path.
 create table operator (
     id integer primary key, op_id text, name text, type text, mod text, direction integer, phase integer, module text,
     stack integer, params text, dtype text, shapes text, eligible integer, dtype_ok integer, unassociated integer);

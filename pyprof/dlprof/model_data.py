@@ -78,7 +78,7 @@ TABLES = (
         Field("module", "o.module", "Module of the model."), Field("dtype", "o.dtype", "Types of the arguments."),
         Field("shapes", "o.shapes", "Shapes of the arguments."), Field("params", "o.params", "Other arguments."),
         Field("tc_eligible", "o.eligible", "Tensor cores could do it.", _flag),
-        Field("unassociated", "o.unassociated", "Stands for what is outside of every operator.", _flag),
+        Field("unassociated", "o.unassociated > 0", "Stands for what is outside of every operator.", _flag),
         Field("stack", "k.frames", "Source lines, outermost first.", _lines),
     )),
     Table("iterations", "Iterations of the cut that was aggregated.",

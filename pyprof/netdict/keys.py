@@ -7,6 +7,6 @@ ORIGINAL_KEYS = (
 )  # fmt: skip
 OUR_KEYS = (
     "start", "end", "launchStart", "launchEnd", "correlation", "pid", "context", "registers", "sharedMemory", "module",
-    "fwdThread", "graph", "phase", "kind", "call", "caller",
+    "fwdThread", "graph", "phase", "kind", "call", "caller", "launcher",
 )  # fmt: skip
 KEYS = ORIGINAL_KEYS + OUR_KEYS

@@ -85,7 +85,8 @@ class _Table:
     """Rows while they are read."""
 
     _FIELDS = ("kDuration", "subSeqId", "tid", "stream", "start", "end", "launchStart", "launchEnd", "correlation",
-               "pid", "context", "registers", "sharedMemory", "fwdThread", "graph", "call")  # fmt: skip
+               "pid", "context", "registers", "sharedMemory", "fwdThread", "graph", "call",
+               "launcher")  # fmt: skip
 
     def __init__(self) -> None:
         self.columns: dict[str, list[int | None]] = {key: [] for key in (*self._FIELDS, "device", "seq")}
@@ -217,7 +218,8 @@ class _Table:
             grid=_triples(self.grid), block=_triples(self.block), registers=column["registers"],
             shared_memory=column["sharedMemory"],
             graph=column["graph"], kind=np.array(self.kind, np.int8), seq=column["seq"], sub=column["subSeqId"].values,
-            call=column["call"], inner_calls=_inner(self.inner), forward_thread=column["fwdThread"],
+            call=column["call"], inner_calls=_inner(self.inner), launcher=column["launcher"],
+            forward_thread=column["fwdThread"],
         )  # fmt: skip
         if not column["call"].mask().any():
             _pair_old(rows)

@@ -100,7 +100,7 @@ def _cells(rows: Rows, block: slice, order: Ints, style: _Style) -> list[list[An
         triple(rows.grid), triple(rows.block), column(rows.start), column(rows.end), column(rows.launch_start),
         column(rows.launch_end), column(rows.correlation), column(rows.pid), column(rows.context),
         column(rows.registers), column(rows.shared_memory), column(rows.forward_thread), column(rows.graph),
-        column(rows.call),
+        column(rows.call), column(rows.launcher),
     ]  # fmt: skip
 
 

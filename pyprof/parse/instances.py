@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof import intervals
-from pyprof.marker import EVALUATE
+from pyprof.marker import EVALUATE, is_compiled
 from pyprof.model import Column, Ints, Site, Trace
 from pyprof.parse.join import Spans, layers_outside
 from pyprof.parse.paths import BOUNDARY, OPERATOR, is_free, site
@@ -56,8 +56,11 @@ def instances(trace: Trace, found: Spans, forward: Ints) -> Instances:
     is_root[root_of[root_of >= 0]] = True
     roots = np.flatnonzero(is_root)
     own = self_times(found.start, found.end, found.parent, is_root)[roots]
-    origin = np.where(found.boundary[roots] >= 0, forward[roots], _NONE)
+    node = found.boundary[roots]
+    origin = np.where(node >= 0, forward[roots], _NONE)
     forward_root = np.where(origin >= 0, root_of[origin], _NONE)
+    # An operator inside the backward of a compiled region has that region's place, but is not its backward alone.
+    origin = np.where((node >= 0) & (found.role[roots] == OPERATOR), forward[node], origin)
     group = _merge(found, roots, forward_root)
     # Of the roots of a group the first to start stands for it.
     process = np.array([thread.process for thread in trace.threads] or [0], np.int32)[found.thread[roots]]
@@ -86,7 +89,8 @@ def instances(trace: Trace, found: Spans, forward: Ints) -> Instances:
 
 def _roots(found: Spans) -> Ints:
     """The span that stands for the instance around each span, -1 outside of all."""
-    out = np.where(found.call >= 0, found.call, _outermost_operator(found))
+    outermost = _outermost_operator(found)
+    out = np.where(found.call >= 0, found.call, outermost)
     inside = np.flatnonzero(found.boundary >= 0)
     node = found.boundary[inside]
     # The engine's range around a node and the node's own are one.
@@ -94,15 +98,20 @@ def _roots(found: Spans) -> Ints:
     above = found.parent[node]
     around = (above >= 0) & (found.role[above] == BOUNDARY) & engine[found.label_of_path[found.path[above]]]
     around &= ~engine[found.label_of_path[found.path[node]]]
-    out[inside] = np.where(around, above, node)
+    compiled = np.array([is_compiled(label.name) for label in found.labels] or [False], bool)
+    apart = compiled[found.label_of_path[found.path[node]]] & (outermost[inside] >= 0)
+    out[inside] = np.where(apart, outermost[inside], np.where(around, above, node))
     return out
 
 
 def _outermost_operator(found: Spans) -> Ints:
     """The outermost operator of the dispatcher around each span. A range that torch's own Python code announces like an
-    operator (FSDP, DataParallel) counts only where there is none: what runs inside it are operators of their own."""
+    operator (FSDP, DataParallel) and a compiled region count only where there is none: what runs inside are operators
+    of their own."""
+    labels = found.label_of_path[found.path]
     named = np.array([is_free(label) for label in found.labels] or [False])
-    free = named[found.label_of_path[found.path]] & ~found.seq.mask()
+    compiled = np.array([is_compiled(label.name) for label in found.labels] or [False])
+    free = (named[labels] & ~found.seq.mask()) | compiled[labels]
     out = found.operator.copy()
     spans = np.flatnonzero((out >= 0) & free[out])
     at, best = spans, np.full(len(spans), _NONE, np.int64)

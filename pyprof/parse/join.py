@@ -29,6 +29,7 @@ from pyprof.parse.paths import (
     Label,
     Place,
     enter,
+    event_of,
     label,
     read,
     with_stack,
@@ -44,7 +45,8 @@ class Spans:
 
     `event` is the row in `Trace.ops`, -1 for a range. `call`, `operator` and `boundary` are spans: the outermost call
     and operator of the forward or backward that a span is part of, and the innermost backward range; `inner_call` is
-    the innermost call, the span itself included. -1 stands for "no such span" in all of them. `seq` is the sequence
+    the innermost call and `launcher` the innermost operator that tells its arguments, the span itself included. -1
+    stands for "no such span" in all of them. `seq` is the sequence
     number that the span carries, `base` that of its outermost numbered ancestor, to which the offsets in `Place` are
     relative.
     """
@@ -60,6 +62,7 @@ class Spans:
     path: Ints
     call: Ints
     inner_call: Ints
+    launcher: Ints
     operator: Ints
     boundary: Ints
     role: Ints
@@ -117,8 +120,8 @@ def spans(trace: Trace) -> Spans:
     del code, offset, stack
     found = Spans(
         thread=thread, start=start, end=end, depth=depth, event=event, seq=seq, base=base, parent=parent,
-        path=path, call=parent, inner_call=parent, operator=parent, boundary=parent, role=role, places=places,
-        labels=labels, label_of_path=label_of_path, nests=nests,
+        path=path, call=parent, inner_call=parent, launcher=parent, operator=parent, boundary=parent, role=role,
+        places=places, labels=labels, label_of_path=label_of_path, nests=nests,
     )  # fmt: skip
     _owners(found, levels)
     return found
@@ -296,8 +299,10 @@ def _owners(found: Spans, levels: list[Ints]) -> None:
     compiling = np.array([place.compiling for place in found.places], bool)[found.path]
     found.role[compiling & (found.role != CALL)] = OTHER
     n = len(found)
-    owners = np.full((n, 4), _NONE, np.int32)  # side by side: one gather brings all four of a span
-    found.call, found.inner_call, found.operator, found.boundary = owners.T
+    tells = [label.role != CALL and event_of(label) is not None for label in found.labels]
+    tells_of_path = np.array([*tells, False], bool)[found.label_of_path]  # -1, of the empty path, is the last
+    owners = np.full((n, 5), _NONE, np.int32)  # side by side: one gather brings all five of a span
+    found.call, found.inner_call, found.operator, found.boundary, found.launcher = owners.T
     direction = np.array([place.direction for place in found.places], np.int8)[found.path]
     restart = np.array([place.recompute_starts for place in found.places], bool)[found.path]
     for depth, members in enumerate(levels):
@@ -311,6 +316,8 @@ def _owners(found: Spans, levels: list[Ints]) -> None:
             column[mine] = mine
         calls = members[role == CALL]
         found.inner_call[calls] = calls
+        launchers = members[tells_of_path[found.path[members]]]
+        found.launcher[launchers] = launchers
     found.boundary[direction != BPROP] = _NONE
 
 

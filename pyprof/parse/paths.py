@@ -32,6 +32,7 @@ from pyprof.marker import (
     encode,
     is_backward,
     is_builtin_node,
+    is_compiled,
     is_qualified,
     user_frames,
 )
@@ -122,7 +123,7 @@ def enter(place: Place, label: Label, offset: int | None, again: bool = False) -
     """The place inside a range. `offset`: its sequence number less that of the outermost range that has one; `again`:
     it is an operator of a forward that runs again inside a backward."""
     if place.compiling:
-        return place._replace(recompute_starts=False, event=_event(label) or place.event)
+        return place._replace(recompute_starts=False, event=event_of(label) or place.event)
     place = place._replace(recompute_starts=False)
     marker = label.marker
     if label.role == CALL:
@@ -240,7 +241,7 @@ def _enter_backward(place: Place, label: Label, offset: int | None) -> Place:
         calls=((label.text, named.call),) if named else (),
         reprs=(),
         module=named.module if named else None,
-        event=None if named else _event(label) or place.event,
+        event=None if named else event_of(label) or place.event,
         names=(*(place.names if inside else ()), (label.name, offset)),
         seq=seq,
         node=label.name.removeprefix(EVALUATE),
@@ -251,10 +252,10 @@ def _enter_operator(place: Place, label: Label, offset: int | None) -> Place:
     if place.direction == NO_DIRECTION:
         place = place._replace(direction=FPROP, phase=FORWARD)
     forward = place.direction == FPROP
-    around = is_free(label) and not place.calls and offset is None
+    around = not place.calls and (is_compiled(label.name) or (is_free(label) and offset is None))
     return place._replace(
         ranges=(*place.ranges, label.name) if around else place.ranges,
-        event=_event(label) or place.event,
+        event=event_of(label) or place.event,
         names=(*place.names, (label.name, offset)),
         seq=offset if forward and offset is not None else place.seq,
     )
@@ -267,7 +268,7 @@ def is_free(label: Label) -> bool:
     )
 
 
-def _event(label: Label) -> tuple[str, Call] | None:
+def event_of(label: Label) -> tuple[str, Call] | None:
     """The operator event that a label is, with what it says of the inputs: emit_nvtx gives the shapes of tensors."""
     marker = label.marker
     if isinstance(marker, CallMarker):
@@ -297,12 +298,15 @@ def site(place: Place, forward: Place | None, layers: tuple[str, ...] = ()) -> S
     elif not calls and source.names:
         # No call was recorded: the innermost operator names the row.
         name = source.names[-1][0].removeprefix(EVALUATE)
+        if forward and is_compiled(name):  # of a compiled region: the operator inside its backward
+            name = place.names[-1][0].removeprefix(EVALUATE)
         if ops[:1] != (name,):
             mods, ops = (name.rpartition("::")[0].partition("::")[0] or "na", *mods), (name, *ops)
     module = source.module or _class_path(source.functions)
     numbers = sorted({offset for _, offset in place.names if offset is not None})
+    layer = (*layers, *source.layer) or tuple(module.split(".") if source.functions and module else ())
     return Site(
-        layer=(*layers, *source.layer) or tuple(module.split(".") if source.functions and module else ()),
+        layer=layer or (() if ops else source.ranges),  # outside of every operator the ranges alone tell
         trace=user_frames(source.frames),
         reprs=source.reprs,
         markers=tuple(text for text, _ in chain),

@@ -28,7 +28,7 @@ _NONE = -1
 class Linked(NamedTuple):
     """Rows with what they are linked to. Per row: the innermost span around it, its launch, its GPU event, of a copy or
     set the bytes and the kinds of memory, of a kernel the occupancy that was recorded; per API call the innermost span
-    around it. -1 stands for none."""
+    around it, -1 for none, and in `launch_ranges` which of `ranges`, the paths of the user's ranges; 0 is none."""
 
     rows: Rows
     row_span: Ints
@@ -39,6 +39,8 @@ class Linked(NamedTuple):
     copied_to: Column
     occupancy: Column
     launch_span: Ints
+    launch_ranges: Ints
+    ranges: list[tuple[str, ...]]
 
 
 def rows(trace: Trace, memory: bool = False) -> Rows:
@@ -54,15 +56,25 @@ def rows(trace: Trace, memory: bool = False) -> Rows:
 def linked(trace: Trace, found: Spans, forward: Ints) -> Linked:
     """Rows of kernels, copies and sets for who needs more than rows. Raises FormatError if nothing was recorded."""
     launch_span = found.enclosing(trace.launches.thread, trace.launches.start)
+    around = _user_ranges(found, launch_span)
     if not len(trace.gpu):
         made, span, launch = _of_operators(trace, found, forward)
         none = Column.missing(len(made))
         nowhere = np.full(len(made), _NONE)
-        return Linked(made, span, launch, nowhere, none, none, none, none, launch_span)
+        return Linked(made, span, launch, nowhere, none, none, none, none, launch_span, *around)
     made, span, launch, gpu = _of_gpu(trace, found, forward, True)
     of = trace.gpu
     copied, source, target = of.bytes.take(gpu), of.source_kind.take(gpu), of.target_kind.take(gpu)
-    return Linked(made, span, launch, gpu, copied, source, target, of.occupancy.take(gpu), launch_span)
+    occupancy = of.occupancy.take(gpu)
+    return Linked(made, span, launch, gpu, copied, source, target, occupancy, launch_span, *around)
+
+
+def _user_ranges(found: Spans, span: Ints) -> tuple[Ints, list[tuple[str, ...]]]:
+    """The path of the user's ranges around each span: a number, and the paths. 0, the empty one: no range."""
+    numbers: dict[tuple[str, ...], int] = {(): 0}
+    of_path = [numbers.setdefault((*place.ranges, *place.layer), len(numbers)) for place in found.places]
+    path = np.where(span >= 0, np.r_[found.path, 0][span], 0)  # 0 is the empty path
+    return np.array(of_path or [0], np.int32)[path], list(numbers)
 
 
 def _of_gpu(trace: Trace, found: Spans, forward: Ints, memory: bool) -> tuple[Rows, Ints, Ints, Ints]:
@@ -217,11 +229,13 @@ def _around(
         found, path, np.where(paired, found.path[source], _NONE), outside, stack, trace.stacks
     )
     call, inner_calls = _calls(trace, found, source, inside, np.where(paired, _NONE, boundary))
+    (launcher,) = _numbered(trace, found, [np.where(inside, found.launcher[at], _NONE)])
     tids = np.array([t.tid for t in trace.threads] + [0], np.int64)
     direction = np.array([s.direction for s in sites], np.int8)[site_code]
     out = dict(
         sites=sites, site=site_code, seq=Column(found.base.values[at], inside & found.base.mask()[at]),
         sub=_sub(call, direction), call=call, inner_calls=inner_calls,
+        launcher=launcher,
         forward_thread=Column(tids[found.thread[source]], paired),
     )  # fmt: skip
     found.release(*vars(found))
@@ -238,8 +252,8 @@ def _no_spans() -> Spans:
     none, zero, missing = np.full(1, _NONE, np.int64), np.zeros(1, np.int64), Column.missing(1)
     return Spans(
         thread=zero, start=zero, end=zero, depth=zero, event=none, seq=missing, base=missing,
-        parent=none, path=zero, call=none, inner_call=none, operator=none, boundary=none, role=zero, places=[Place()],
-        labels=[], label_of_path=none, nests={},
+        parent=none, path=zero, call=none, inner_call=none, launcher=none, operator=none, boundary=none, role=zero,
+        places=[Place()], labels=[], label_of_path=none, nests={},
     )  # fmt: skip
 
 
@@ -286,7 +300,12 @@ def _calls(
         nested.append(np.where(deeper, inner, _NONE))
         above = np.where(inner >= 0, found.parent[inner], _NONE)
         inner = np.where(deeper & (above >= 0), found.inner_call[above], _NONE)
-    chains += _top_down(nested)
+    numbered = _numbered(trace, found, chains + _top_down(nested))
+    return numbered[0], numbered[1:]
+
+
+def _numbered(trace: Trace, found: Spans, chains: list[Ints]) -> list[Column]:
+    """Spans by numbers in the order of their starts, the same numbers in all chains. -1 stands for none."""
     marked = np.zeros(len(found) + 1, bool)
     for chain in chains:
         marked[chain] = True
@@ -296,8 +315,7 @@ def _calls(
     order = intervals.order_by(found.start[used], pids[found.thread[used]], tids[found.thread[used]], used)
     number = np.zeros(len(found) + 1, np.int32)
     number[used[order]] = np.arange(len(order))
-    columns = [Column(number[chain].astype(np.int64), chain >= 0) for chain in chains]
-    return columns[0], columns[1:]
+    return [Column(number[chain].astype(np.int64), chain >= 0) for chain in chains]
 
 
 def _top_down(nested: list[Ints]) -> list[Ints]:

@@ -45,7 +45,9 @@ def ledger(view: View) -> list[Entry]:
     size = np.where(costs.bytes.mask(), costs.basis, BASES.index("unknown"))
     launched = rows.launch_start.mask() | (rows.kind == OPERATOR)
     return [
-        _split(view, "operator", by_site([bool(site.ops) for site in sites])),
+        _operators(
+            view, by_site([bool(site.ops) for site in sites]), by_site([bool(s.layer) for s in sites])
+        ),
         _split(view, "shapes", shapes),
         _split(view, "source line", by_site([bool(site.trace) for site in sites])),
         _split(view, "module", by_site([bool(site.module) for site in sites])),
@@ -95,6 +97,13 @@ def _kind(call: Call | None) -> str:
 
 def _split(view: View, what: str, known: Bools) -> Entry:
     return _entry(view, what, {"known": known, "unknown": ~known})
+
+
+def _operators(view: View, known: Bools, in_range: Bools) -> Entry:
+    """Rows outside of every operator may be inside a range of the user's."""
+    only = ~known & in_range
+    middle = {"range only": only} if only.any() else {}
+    return _entry(view, "operator", {"known": known, **middle, "unknown": ~known & ~in_range})
 
 
 def _entry(view: View, what: str, parts: dict[str, Bools]) -> Entry:

@@ -22,7 +22,7 @@ from pyprof.marker import is_event
 from pyprof.model import BPROP, FPROP, OPERATOR, RECOMPUTE, Bools, Call, Column, Cost, Ints, Rows, Site
 from pyprof.prof.attribute import Costs
 from pyprof.prof.cost import lookup
-from pyprof.prof.work import add, parts, share, signature
+from pyprof.prof.work import add, executions, parts, share, signature
 
 
 class _Both(NamedTuple):
@@ -110,11 +110,9 @@ def _teams(rows: Rows, index: Ints, both: list[_Both]) -> Ints:
     numbers: dict[Call, int] = {}
     owner = np.array([numbers.setdefault(each.owner, len(numbers)) for each in both], np.int64)
     level = np.array([each.level for each in both], np.int64)
-    alone = -1 - np.arange(len(index))
-    call = np.where(rows.call.mask()[index], rows.call.values[index], alone)
-    for depth, inner in enumerate(rows.inner_calls, 1):
-        call = np.where((level == depth) & inner.mask()[index], inner.values[index], call)
-    call = np.where([each.shared for each in both], call, alone)
+    launched = np.array([is_event(each.owner) for each in both], bool)
+    found = executions(rows, index, level, launched)
+    found = np.where([each.shared for each in both], found, -1 - np.arange(len(index)))
     direction = np.array([site.direction for site in rows.sites], np.int64)[rows.site[index]]
-    key = (pd.factorize(call)[0] * 4 + direction) * len(numbers) + owner
+    key = (pd.factorize(found)[0] * 4 + direction) * len(numbers) + owner
     return np.asarray(pd.factorize(key)[0])

@@ -120,17 +120,33 @@ def figures(costs: list[Cost]) -> Ints:
 
 
 def groups(work: Work, index: Ints, owners: list[Call | None]) -> Ints:
-    """A number per row: rows of one call, direction and owner share it; a row without a call is alone."""
+    """A number per row: rows of one call, direction and owner share it; a row without a call is alone.
+
+    Where the owner is the operator that launched the rows, each execution of it is one group: a compiled region or a
+    function of the user's may run many equal ones.
+    """
     rows, site = work.rows, work.rows.site[index]
     numbers: dict[Call | None, int] = {}
     owner = np.array([numbers.setdefault(call, len(numbers)) for call in owners], np.int64)[site]
     level = np.array([sign.level for sign in work.signatures], np.int64)[site]
-    call = np.where(rows.call.mask()[index], rows.call.values[index], -1 - np.arange(len(index)))
-    for depth, inner in enumerate(rows.inner_calls, 1):
-        call = np.where((level == depth) & inner.mask()[index], inner.values[index], call)
+    launched = np.array([sign.owner is None for sign in work.signatures], bool)[site]
+    call = executions(rows, index, level, launched)
     code, distinct = pd.factorize(owner)
-    group = pd.factorize((pd.factorize(call)[0] * 4 + work.direction[index]) * len(distinct) + code)[0]
+    group = pd.factorize((call * 4 + work.direction[index]) * len(distinct) + code)[0]
     return np.asarray(group)
+
+
+def executions(rows: Rows, index: Ints, level: Ints, launched: Bools) -> Ints:
+    """A number per row in `index`: rows of one execution share it, rows of none are alone.
+
+    The execution is that of the call at `level` of those around the row, 0 for the outermost, or, where `launched`,
+    that of the operator that launched the row.
+    """
+    found = np.where(rows.call.mask()[index], rows.call.values[index], -1 - np.arange(len(index)))
+    for depth, inner in enumerate(rows.inner_calls, 1):
+        found = np.where((level == depth) & inner.mask()[index], inner.values[index], found)
+    launched = launched & rows.launcher.mask()[index]
+    return np.asarray(pd.factorize(np.where(launched, 2 * rows.launcher.values[index] + 1, 2 * found))[0])
 
 
 def longest(group: Ints, duration: Ints, candidates: Bools) -> Bools:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pyprof.db.operators import OUTSIDE
 from pyprof.db.source import Source
 from pyprof.model import Ints
 from pyprof.reports import Column, figure, report, spread
@@ -38,11 +39,11 @@ _HOW: dict[str, tuple[np.ufunc, int]] = {
 )
 def group_node(source: Source) -> pd.DataFrame:
     """One row per group of the model, parents before children: what the operators in it and in the groups inside it
-    add up to. What is outside of every operator is the group unassociated/. So a group is the sum of the groups and
-    operators directly inside it, and / is the total of the summary."""
+    add up to. What is outside of every operator is in the group of the user's range around it, else in unassociated/.
+    So a group is the sum of the groups and operators directly inside it, and / is the total of the summary."""
     found = operators(source, by_id=True)
     paths = [
-        _OUTSIDE if outside else name.rpartition("/")[0]
+        _OUTSIDE if outside == OUTSIDE else name.rpartition("/")[0]
         for name, outside in zip(found["name"], found["unassociated"])
     ]
     names, at, parent, level = tree(paths)

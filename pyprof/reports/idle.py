@@ -158,7 +158,7 @@ def _places(source: Source, activity: Activity, call: Ints) -> dict[str, Any]:
     operators = {
         number: said
         for number, *said in source.store.rows(
-            """select o.id, case when o.unassociated then null else o.name end, o.module, nullif(k.frames, '')
+            """select o.id, case when o.unassociated = 1 then null else o.name end, o.module, nullif(k.frames, '')
                from operator o left join stack k on k.id = o.stack"""
         )
     }

@@ -46,7 +46,7 @@ def memory_copies(source: Source) -> pd.DataFrame:
     launched in the aggregated iterations. None in a recording without a GPU."""
     operators, code = distinct(
         source.store.rows(
-            """select o.id, case when o.unassociated then null else o.name end, nullif(k.frames, '')
+            """select o.id, case when o.unassociated = 1 then null else o.name end, nullif(k.frames, '')
                from operator o left join stack k on k.id = o.stack"""
         ),
         (None, None),

@@ -83,7 +83,7 @@ def training(processes: bool) -> build.Recording:
 # What of net.dict a column feeds: all that ranges say, all that comes with the launch.
 RANGES = {
     "layer", "trace", "reprMarkers", "marker", "seqMarker", "seqId", "subSeqId", "altSeqId", "dir", "mod", "op",
-    "module", "fwdThread", "phase", "call", "caller",
+    "module", "fwdThread", "phase", "call", "caller", "launcher",
 }  # fmt: skip
 LAUNCH = RANGES | {"tid", "launchStart", "launchEnd", "pid"}
 ANY = LAUNCH | {"kDuration", "start", "end", "kShortName", "kLongName", "stream", "kind", "correlation"}

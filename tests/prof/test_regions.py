@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels of operators inside another operator: a compiled region, a function of the user's, an operator of a library.
+
+Each operator inside has its own FLOPs, as many times as it ran.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pyprof
+from pyprof import netdict
+from pyprof.parse import formats
+from pyprof.parse.rows import rows
+from pyprof.prof.attribute import attribute
+from pyprof.prof.modelflops import model_flops
+from tests import kineto
+from tests.kineto import Event
+
+PRODUCT = {
+    "Input Dims": [[32, 64], [64, 128]],
+    "Input type": ["float", "float"],
+    "Input Strides": [[64, 1], [128, 1]],
+}
+FLOPS, BYTES = 2 * 32 * 64 * 128, 4 * (32 * 64 + 64 * 128 + 32 * 128)
+OUTER = (
+    "Torch-Compiled Region: 0/0", "MyLayer", "mylib::block", "## Call CompiledFxGraph abc ##", "CompiledFunction",
+    "CompiledFunctionBackward", "MyLayerBackward", "",
+)  # fmt: skip
+
+
+def products(outer: str, count: int, kernels: int = 1) -> list[Event]:
+    """`count` equal products, each of so many kernels, inside an operator."""
+    events: list[Event] = []
+    number = 0
+    for place in range(count):
+        start = 2_000 + 1_000 * place
+        events.append(kineto.op("aten::mm", start, start + 900, **PRODUCT))
+        for turn in range(kernels):
+            number += 1
+            begin = start + 100 + 100 * turn
+            events.append(kineto.launch(begin, begin + 50, number))
+            at = 1_000_000 + 10_000 * number
+            events.append(kineto.kernel("sgemm_128x64_nn", at, at + 1_000 * number, number))
+    if outer:
+        events.append(kineto.op(outer, 1_000, 3_000 + 1_000 * count))
+    return events
+
+
+@pytest.mark.parametrize("outer", OUTER)
+@pytest.mark.parametrize("count", [1, 2, 8, 64])
+def test_equal_operators_inside_another_have_their_flops_each(outer: str, count: int, tmp_path: Path) -> None:
+    path = kineto.write(tmp_path / "trace.json", products(outer, count))
+    made = rows(formats.load(path))
+    for found in (made, netdict.read(netdict.lines(made))):
+        costs = attribute(found)
+        assert costs.flops.values.tolist() == [FLOPS] * count
+        assert costs.bytes.values.tolist() == [BYTES] * count
+        assert model_flops(found, costs).values.tolist() == [FLOPS] * count
+    kernels = pyprof.load(str(path)).kernels
+    assert kernels["flops"].tolist() == [FLOPS] * count
+
+
+@pytest.mark.parametrize("outer", OUTER)
+def test_the_kernels_of_one_operator_share_its_flops(outer: str, tmp_path: Path) -> None:
+    made = rows(formats.load(kineto.write(tmp_path / "trace.json", products(outer, 3, kernels=2))))
+    flops = attribute(made).flops.values
+    assert flops.reshape(3, 2).sum(axis=1).tolist() == [FLOPS] * 3
+    assert (flops > 0).all()
+
+
+def test_lines_of_an_earlier_net_dict_have_no_number_of_the_operator(tmp_path: Path) -> None:
+    made = rows(formats.load(kineto.write(tmp_path / "trace.json", products("", 2))))
+    lines = [line.partition(", 'launcher': ")[0] + "}" for line in netdict.lines(made)]
+    found = netdict.read(lines)
+    assert not found.launcher.mask().any()
+    assert attribute(found).flops.values.tolist() == [FLOPS] * 2
+
+
+def test_json_lines_have_the_number_of_the_operator(tmp_path: Path) -> None:
+    made = rows(formats.load(kineto.write(tmp_path / "trace.json", products("MyLayer", 2, kernels=2))))
+    numbers = [json.loads(line)["launcher"] for line in netdict.json_lines(made)]
+    assert numbers[0] == numbers[1] != numbers[2] == numbers[3]
+    assert np.array_equal(made.launcher.values, numbers)
