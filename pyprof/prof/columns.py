@@ -168,7 +168,8 @@ def _tid(view: View) -> Cells:
 @column("layer", "Layer", 10, none="-")
 def _layer(view: View) -> Cells:
     """The user's names: nested `layer:` ranges around the call (of the forward call, in a backward row), joined by ":".
-    In recordings of DLProf's time, which name no layers, the classes of its function stack. - if there is none."""
+    In recordings of DLProf's time, which name no layers, the classes of its function stack; outside of every operator
+    all of the user's ranges around the launch. - if there is none."""
     return of_site(view, lambda site: ":".join(site.layer) or None)
 
 

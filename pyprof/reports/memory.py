@@ -12,11 +12,11 @@ import pandas as pd
 from pyprof.db.allocations import CPU, Allocations, allocations, pairs
 from pyprof.db.calltree import Places, operator_name, places
 from pyprof.db.frames import integer
+from pyprof.db.operators import UNASSOCIATED
 from pyprof.db.source import Source
 from pyprof.model import Bools, Column, Ints
 from pyprof.reports import Column as Shown
 from pyprof.reports import Option, report
-from pyprof.reports.operators import UNASSOCIATED
 from pyprof.reports.step_time import WORKER
 
 PART = 1 << 17  # rows made at a time

@@ -10,14 +10,13 @@ import pandas as pd
 
 from pyprof.db.activity import Activity
 from pyprof.db.calltree import DEVICE, callers, operator_name, tree, weights
-from pyprof.db.operators import product, shapes
+from pyprof.db.operators import IN_RANGE, UNASSOCIATED, product, shapes
 from pyprof.db.source import Source
 from pyprof.marker import CallMarker, OperatorMarker, decode
 from pyprof.model import Ints
 from pyprof.reports import Column, Option, report
 from pyprof.reports.sums import spans
 
-UNASSOCIATED = "unassociated"
 _SHARE = "as a share of the time of kernels of which it is known; empty without such kernels"
 _SUMS = ("calls", *(f"{kind}_{which}" for which in ("own", "total") for kind in ("host", *DEVICE)))
 
@@ -58,9 +57,10 @@ _SUMS = ("calls", *(f"{kind}_{which}" for which in ("own", "total") for kind in 
 def operator(source: Source, group_by: str) -> pd.DataFrame:
     """One row per name of an operator event that starts in the aggregated iterations, nested ones too, by device self
     time. Events nest by their times on a thread; a GPU event belongs to the innermost operator event around the start
-    of its launch, and what none launched is the row unassociated: so device self times add up to everything. Totals of
-    operators inside each other overlap. Recordings without operator events show the calls that were marked. Rows of
-    several workers are added up. Without a GPU device times are empty."""
+    of its launch. What none launched is under the innermost of the user's ranges around it, else the row
+    unassociated: so device self times add up to everything. Totals of operators inside each other overlap. Recordings
+    without operator events show the calls that were marked. Rows of several workers are added up. Without a GPU
+    device times are empty."""
     texts = dict(source.store.rows("select id, text from string"))
     frames = [
         _worker(source.activity(low >> 40), source, (low, high), texts, group_by == "stack")
@@ -68,6 +68,8 @@ def operator(source: Source, group_by: str) -> pd.DataFrame:
     ]
     rows = pd.concat(frames) if frames else pd.DataFrame(columns=[*_KEYS, *_SUMS])
     found = rows.groupby(list(_KEYS), sort=True)[list(_SUMS)].sum().reset_index()
+    types = source.store.rows("select id, type from operator where unassociated = ?", (IN_RANGE,))
+    texts |= {-2 - number: name for number, name in types}
     said: dict[str, Any] = _said(found["text"].tolist(), found["args"].tolist(), texts, group_by)
     if group_by == "stack":
         stacks = dict(source.store.rows("select id, frames from stack"))
@@ -86,7 +88,10 @@ _KEYS = ("text", "args", "stack")  # what tells events apart
 def _worker(
     activity: Activity, source: Source, launched: tuple[int, int], texts: dict[int, str], stacks: bool
 ) -> pd.DataFrame:
-    """Sums of a worker's events of equal texts and, if they matter, stacks; text -1 is what no operator launched."""
+    """Sums of a worker's events of equal texts and, if they matter, stacks.
+
+    Text -1 is what no operator launched, -2 - the id of an operator what was launched in the range it stands for.
+    """
     found = tree(activity, texts)
     if stacks:
         found = found._replace(stack=callers(activity, found, texts))
@@ -97,12 +102,15 @@ def _worker(
     outside = found.outside[
         slice(*np.searchsorted(activity.id[found.outside], launched))
     ]  # launched in the aggregated iterations
-    rest: dict[str, Any] = dict.fromkeys(_SUMS, 0) | dict.fromkeys(_KEYS, -1) | {"calls": len(outside)}
+    of = activity.event["operator"].values[outside]
+    in_range = [
+        row[0] for row in source.store.rows("select id from operator where unassociated = ?", (IN_RANGE,))
+    ]
+    rest: dict[str, Any] = dict.fromkeys(columns, -1) | {"text": np.where(np.isin(of, in_range), -2 - of, -1)}
+    rest |= {"calls": 1, "host_own": 0, "host_total": 0}
     for name, values in weights(activity).items():
-        rest[f"{name}_own"] = rest[f"{name}_total"] = int(values[outside].sum())
-    table = pd.concat(
-        [pd.DataFrame(columns), pd.DataFrame([rest] if len(outside) else [], columns=list(columns))]
-    )
+        rest[f"{name}_own"] = rest[f"{name}_total"] = values[outside]
+    table = pd.concat([pd.DataFrame(columns), pd.DataFrame(rest, columns=list(columns))])
     return table.groupby(list(_KEYS), sort=True)[list(_SUMS)].sum().reset_index()
 
 
@@ -117,15 +125,17 @@ def _inside(activity: Activity, source: Source, time: Ints) -> Any:
     return (time >= start) & ((time < end) | (end >= activity.span[1]))
 
 
-def _said(
-    text: list[int], args: list[int], texts: dict[int, str], group_by: str
-) -> dict[str, list[str | None]]:
-    """Name and shapes of events with these texts, as far as they are asked for."""
-    out: dict[str, list[str | None]] = {
-        "name": [UNASSOCIATED if one < 0 else operator_name(texts[one]) for one in text]
+def _said(text: list[int], args: list[int], texts: dict[int, str], group_by: str) -> dict[str, list[Any]]:
+    """Name and shapes of events with these texts, as far as they are asked for, and whether no operator is one."""
+    names = {
+        one: UNASSOCIATED if one == -1 else texts[one] if one < 0 else operator_name(texts[one])
+        for one in text
     }
+    out: dict[str, list[Any]] = {"name": [names[one] for one in text], "outside": [one < 0 for one in text]}
     if group_by != "name":
-        out["shapes"] = [_described(texts.get(more, texts.get(one, "")))[0] for one, more in zip(text, args)]
+        out["shapes"] = [
+            None if one < 0 else _described(texts.get(more, texts[one]))[0] for one, more in zip(text, args)
+        ]
     return out
 
 
@@ -139,10 +149,8 @@ def _described(text: str) -> tuple[str | None, str | None]:
     return None, None
 
 
-def eligible(name: str) -> bool | None:
-    """Whether tensor cores could do an operator of a recording, by its name; None for what is outside of all."""
-    if name == UNASSOCIATED:
-        return None
+def eligible(name: str) -> bool:
+    """Whether tensor cores could do an operator of a recording, by its name."""
     mod, _, op = name.rpartition(".") if "::" not in name else ("aten", "", name)
     return bool(product(mod, op))
 
@@ -152,10 +160,10 @@ def _table(source: Source, found: pd.DataFrame) -> pd.DataFrame:
     for which in ("own", "total"):
         known = found[f"kernel_{which}"].where(found[f"kernel_{which}"] > 0)
         found[f"tc_{which}"] = 100 * found[f"tc_{which}"].astype(float) / known.astype(float)
-    outside = found["name"] == UNASSOCIATED
+    outside = found.pop("outside").astype(bool)
     for name in ("calls", "host_own", "host_total"):  # nobody called it
         found[name] = found[name].astype("Int64").where(~outside)
-    found["tc_eligible"] = [eligible(one) for one in found["name"]]
+    found["tc_eligible"] = [None if no else eligible(one) for one, no in zip(found["name"], outside)]
     found = found.sort_values(
         ["device_own", "host_own", "name"], ascending=[False, False, True], kind="stable", ignore_index=True
     )

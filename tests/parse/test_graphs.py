@@ -183,7 +183,8 @@ def test_every_kernel_of_a_server_gets_its_operator(server: Path) -> None:
     assert profile.trace.meta["graph_replay.matched"] == profile.trace.meta["graph_replay.kernels"] == "361"
     shutil.rmtree(server / "capture_traces")
     without = pyprof.load(server / "graph_execution.json.gz").coverage.set_index(["line", "part"])["count"]
-    assert (without["operator", "known"], without["operator", "unknown"]) == (52, 361)
+    assert without["operator", "known"] == 52
+    assert without["operator", "range only"] == 361  # the server announces each step: execute_context_...
     assert with_capture["operator", "known"] == with_capture["operator shapes", "known"] == 413
 
 

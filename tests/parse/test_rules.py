@@ -424,7 +424,7 @@ def test_classic_markers_give_stack_module_layer_and_call(parse):
     assert len(row["marker"]) == 2
 
 
-def test_marks_and_ranges_of_others_name_nothing(parse):
+def test_marks_name_nothing_and_ranges_without_an_operator_are_the_layer(parse):
     row = parse("""
         mark iteration 3
         mark layer:now
@@ -432,7 +432,7 @@ def test_marks_and_ranges_of_others_name_nothing(parse):
         forward pass
             > 3 kernel
     """)["kernel"]
-    assert (row["op"], row["dir"], row["layer"], row["phase"]) == ([], None, [], "none")
+    assert (row["op"], row["dir"], row["layer"], row["phase"]) == ([], None, ["forward pass"], "none")
 
 
 def test_a_range_never_closed_lasts_to_the_end(tmp_path):
