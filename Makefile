@@ -47,10 +47,10 @@ test-programs: $(STAMP)
 
 test-all: test test-long
 
-# The same on Python 3.13 with the torch of PyPI, a CUDA build, without the browser. Linux with uv's cache: 6 GB.
+# What depends on versions, on Python 3.13 with the torch of PyPI, a CUDA build. Linux with uv's cache: 6 GB.
 test-3.13: $(STAMP)
 	$(BIN)/python scripts/matrix.py --environment .venv313 3.13
-	.venv313/bin/python -m pytest -q -n $(JOBS) --dist worksteal --ignore tests/viewer/browser
+	.venv313/bin/python -m pytest -q -n $(JOBS) --dist worksteal tests/capture tests/parse tests/prof tests/test_*.py
 
 # A table of versions; every torch is downloaded, 4 GB each, and removed again.
 matrix: $(STAMP)

@@ -38,7 +38,7 @@ leftovers.track_connections()
 hypothesis.settings.register_profile(
     "pyprof",
     deadline=None,
-    max_examples=1000 if LONG else 100,
+    max_examples=400 if LONG else 100,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("pyprof")

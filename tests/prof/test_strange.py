@@ -23,7 +23,7 @@ from pyprof.prof.params import params
 from tests import build
 from tests.build import LONG, recording
 
-ROUNDS = 200 if LONG else 12  # calls of every formula
+ROUNDS = 100 if LONG else 12  # calls of every formula
 
 # What a recording may hold in the place of a size, a flag or a dimension.
 ODD: list[Value] = [
