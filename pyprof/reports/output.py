@@ -14,14 +14,13 @@ written in parts as they are made.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -33,9 +32,7 @@ from pyprof.db.source import Source
 from pyprof.errors import PyProfError, UsageError
 from pyprof.reports import Column, Report, cells
 from pyprof.reports.cells import Spelling
-
-if TYPE_CHECKING:
-    import rich.text
+from pyprof.reports.layout import Shown, cut, lines
 
 STYLES = ("plain", "dlprof", "raw")
 _LINES = 1 << 13  # lines joined at a time
@@ -155,31 +152,11 @@ class Table(Sink):
             self._table(frame.iloc[low : low + _TABLE])
 
     def _table(self, frame: pd.DataFrame) -> None:
-        from rich import box
-        from rich.console import Console
-        from rich.table import Table as Rich
-        from rich.text import Text
-
-        made = Rich(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        for column in self.columns:
-            made.add_column(
-                Text(column.heading), justify="right" if numeric(column) else "left", no_wrap=True
-            )  # fmt: skip
-        for row in zip(*(texts.to_pylist() for texts in self.texts(frame, cells.TABLE))):
-            made.add_row(*map(_cut, row))
-        out = io.StringIO()
-        wide = Console(file=out, width=1 << 16, color_system=None)
-        wide.width = max(wide.measure(made).maximum, 1)
-        wide.print(made)
-        self.put("".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines()))
-
-
-def _cut(text: str) -> rich.text.Text:
-    from rich.text import Text
-
-    cell = Text(text)
-    cell.truncate(_WIDEST, overflow="ellipsis")
-    return cell
+        shown = [
+            Shown([column.heading], [cut(text, _WIDEST) for text in texts.to_pylist()], numeric(column))
+            for column, texts in zip(self.columns, self.texts(frame, cells.TABLE))
+        ]
+        self.put("".join(f"{line}\n" for line in lines(shown)))
 
 
 class Parquet(Sink):

@@ -14,12 +14,13 @@ and columns left out, and a last line says how many; `--wide` prints the whole t
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import Sequence
+from typing import Any, BinaryIO
 
 import pandas as pd
 
 from pyprof.reports import Column, Report, cells
+from pyprof.reports.layout import GAP, Shown, cut, lines
 from pyprof.reports.output import Sink, numeric
 
 # Unit of a column -> units to choose from, with what one of them is.
@@ -27,24 +28,9 @@ _UNITS = {
     "ns": (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0)),
     "B": (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0)),
 }
-_GAP = 2
 _FIRST, _TEXT = 24, 12  # cells to which the first column, and other texts, may be cut
 _NUMBERS = 5  # columns of numbers that are left out last
 _ROWS = 500
-
-
-class Shown(NamedTuple):
-    """A column as it is shown: heading in lines, cells, and whether they are numbers."""
-
-    heading: list[str]
-    cells: list[str]
-    numeric: bool
-
-    @property
-    def width(self) -> int:
-        from rich.cells import cell_len
-
-        return max(map(cell_len, [*self.heading, *self.cells]), default=0)
 
 
 class Screen(Sink):
@@ -141,7 +127,7 @@ def fit(shown: Sequence[Shown], width: int) -> list[Shown]:
 
 
 def _total(shown: Sequence[Shown]) -> int:
-    return sum(one.width + _GAP for one in shown) - _GAP
+    return sum(one.width + GAP for one in shown) - GAP
 
 
 def _cut(shown: Sequence[Shown], width: int) -> list[Shown]:
@@ -162,31 +148,5 @@ def _grown(kept: list[Shown], shown: Sequence[Shown], room: int) -> list[Shown]:
 
 
 def _to(one: Shown, width: int) -> Shown:
-    from rich.cells import cell_len, set_cell_size
-
     width = max([width, *map(len, one.heading)])
-    cut = [
-        text if cell_len(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
-        for text in one.cells
-    ]
-    return one._replace(cells=cut)
-
-
-def lines(shown: Sequence[Shown]) -> Iterator[str]:
-    """The table: headings, a rule, rows."""
-    from rich.cells import cell_len
-
-    def line(texts: Sequence[str]) -> str:
-        padded = [
-            " " * (width - cell_len(text)) + text if one.numeric else text + " " * (width - cell_len(text))
-            for one, text, width in zip(shown, texts, widths)
-        ]
-        return (" " * _GAP).join(padded).rstrip()
-
-    widths = [one.width for one in shown]
-    height = max((len(one.heading) for one in shown), default=0)
-    for row in range(height):
-        yield line([[*[""] * (height - len(one.heading)), *one.heading][row] for one in shown])
-    yield "─" * (sum(widths) + _GAP * (len(widths) - 1))
-    for row in range(len(shown[0].cells) if shown else 0):
-        yield line([one.cells[row] for one in shown])
+    return one._replace(cells=[cut(text, width) for text in one.cells])
