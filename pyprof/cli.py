@@ -36,7 +36,7 @@ _OTHERS = {
     "parse": ("convert a recording to net.dict", "pyprof.parse.parse", "main"),
     "prof": ("print the table of kernels", "pyprof.prof.prof", "main"),
     "report": ("print a report of a recording or a profile database", "pyprof.dlprof.report", "report"),
-    "diff": ("compare two runs, by operator or kernel", "pyprof.dlprof.report", "diff"),
+    "diff": ("compare two runs: what made a step longer or shorter", "pyprof.dlprof.report", "diff"),
     "save": ("build a profile database from a recording", "pyprof.dlprof.report", "save"),
     "export": ("write a trace for Perfetto, or a file for Nsight Systems' tools", "pyprof.exporting", "main"),
     "view": ("show a recording or a profile database in the browser", "pyprof.viewer.command", "view"),

@@ -155,9 +155,9 @@ class Profile:
 
         return find(name, **options).table(self.source(worker))
 
-    def diff(self, other: Profile, by: str = "operator") -> pd.DataFrame:
-        """What another run has more or less of, by operator or kernel: calls, times, and their differences from this
-        one. Raises UsageError."""
+    def diff(self, other: Profile, by: str = "step") -> pd.DataFrame:
+        """What another run has more or less of than this one: a step and its parts, or all operators or kernels by
+        place (docs/reports.md). Raises UsageError."""
         from pyprof.reports.diff import diff
 
         return diff(self.source(), by).table(other.source())

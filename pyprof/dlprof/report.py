@@ -121,12 +121,16 @@ def _output(parser: Parser) -> None:
 def _diff_parser() -> Parser:
     parser = Parser(
         prog="pyprof diff",
-        description="Compare two runs, by operator or kernel. "
-        "Example: pyprof diff before.sqlite after.sqlite --by kernel",
+        description="Compare two runs: a step and what it consists of, or all operators or kernels. "
+        "Example: pyprof diff before.sqlite after.sqlite",
     )
     parser.add_argument("base", help="recording, a folder of them, or a profile database")
     parser.add_argument("other", help="the one that is compared with it")
-    parser.add_argument("--by", choices=BY, default="operator", help="what a row is of; default: %(default)s")
+    parser.add_argument("--by", choices=BY, default="step", help="what a row is of; default: %(default)s")
+    for name in ("base", "other"):
+        parser.add_argument(
+            f"--{name}-worker", metavar="NAME", help=f"limit the {name} to one worker; default: all workers"
+        )
     _common(parser)
     _output(parser)
     return parser
@@ -252,13 +256,16 @@ def _diff(arguments: argparse.Namespace) -> None:
     with ExitStack() as stack:
         stack.enter_context(stages.stage("reading"))
         base, other = (
-            stack.enter_context(engine.opened(engine.Input(path, stages.told), wanted))
-            for path in (arguments.base, arguments.other)
+            stack.enter_context(engine.opened(engine.Input(path, stages.told), wanted, worker))
+            for path, worker in (
+                (arguments.base, arguments.base_worker),
+                (arguments.other, arguments.other_worker),
+            )
         )
         found = comparison(base, arguments.by)
         _writable(found, arguments)
         counts = [one.aggregation.last - one.aggregation.first + 1 for one in (base, other)]
-        if counts[0] != counts[1]:
+        if counts[0] != counts[1] and arguments.by != "step":
             say(
                 "pyprof diff",
                 f"the base has {counts[0]} iterations, the other {counts[1]}: sums are of as many; choose equal ranges "

@@ -16,7 +16,7 @@ import pandas as pd
 from pyprof.db.source import Source
 from pyprof.errors import UsageError
 from pyprof.model import Bools, Ints
-from pyprof.reports import Column, Report
+from pyprof.reports import Column, Report, waterfall
 from pyprof.reports.sums import MINE, direction, frame
 
 PLACE, NAME = "module and shapes", "name"
@@ -49,7 +49,7 @@ _WAYS = {
         ("name",),
     ),
 }
-BY = tuple(_WAYS)
+BY = ("step", *_WAYS)
 _FIGURES = ("calls", "device", "host")
 _SIDES = ("base", "other")
 _KEYS = ("name", "operator", "module", "shapes", "direction")
@@ -93,14 +93,20 @@ def _unmade(source: Source) -> pd.DataFrame:
     raise UsageError("a difference is one of two runs")
 
 
+_STEPS = " ".join((waterfall.__doc__ or "").split())
+STEPS = Report(
+    "diff", "Difference", "diff", _STEPS, waterfall.COLUMNS, _unmade, all_columns=waterfall.COLUMNS
+)
 _TEXT = " ".join((__doc__ or "").split())
 REPORT = Report("diff", "Difference", "diff", _TEXT, COLUMNS, _unmade, all_columns=COLUMNS)
 
 
-def diff(base: Source, by: str = "operator") -> Report:
+def diff(base: Source, by: str = "step") -> Report:
     """A report of a run, the other one, compared with a base. Raises UsageError for what cannot be compared."""
-    if by not in _WAYS:
-        raise UsageError(f"--by={by}: choose from {', '.join(_WAYS)}.")
+    if by not in BY:
+        raise UsageError(f"--by={by}: choose from {', '.join(BY)}.")
+    if by == "step":
+        return STEPS._replace(make=lambda other: waterfall.compared(base, other))
     return REPORT._replace(make=lambda other: difference(base, other, _WAYS[by]))
 
 

@@ -53,13 +53,7 @@ def idle(source: Source) -> pd.DataFrame:
         waits = _Waits(activity) if activity.devices else None
         for device in activity.devices:
             assert waits is not None
-            gaps = _gaps(activity, device, min(activity.span[0], low), max(activity.span[1], high))
-            # A step may begin before anything was recorded: a cause is of what was, whichever steps are looked at.
-            recorded = gaps._replace(
-                start=np.clip(gaps.start, *activity.span), end=np.clip(gaps.end, *activity.span)
-            )
-            cause, call = _causes(activity, recorded, waits)
-            begin, end = np.maximum(gaps.start, low), np.minimum(gaps.end, high)
+            begin, end, cause, call = _within(activity, device, low, high, waits)
             length = end - begin - activity.paused.within(begin, np.maximum(end, begin))
             kept = np.flatnonzero(length > 0)
             frame = pd.DataFrame({"cause": cause, "call": call, "length": length}).iloc[kept]
@@ -70,6 +64,30 @@ def idle(source: Source) -> pd.DataFrame:
     if not rows:
         return pd.DataFrame(columns=[column.key for column in _COLUMNS], dtype=object)
     return pd.concat([one.astype(object) for one in rows], ignore_index=True)
+
+
+def gaps(activity: Activity, device: int, low: int, high: int) -> dict[str, tuple[Ints, Ints]]:
+    """Starts and ends of the gaps of a device in [low, high), by their cause."""
+    begin, end, cause, _ = _within(activity, device, low, high, _Waits(activity))
+    kept = end > begin
+    return {
+        name: (begin[chosen], end[chosen])
+        for code, name in enumerate(CAUSES)
+        if (chosen := kept & (cause == code)).any()
+    }
+
+
+def _within(
+    activity: Activity, device: int, low: int, high: int, waits: _Waits
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Start and end of each gap as far as it lies in [low, high), its cause, and the call in which the CPU waited."""
+    found = _gaps(activity, device, min(activity.span[0], low), max(activity.span[1], high))
+    # A step may begin before anything was recorded: a cause is of what was, whichever steps are looked at.
+    recorded = found._replace(
+        start=np.clip(found.start, *activity.span), end=np.clip(found.end, *activity.span)
+    )
+    cause, call = _causes(activity, recorded, waits)
+    return np.maximum(found.start, low), np.minimum(found.end, high), cause, call
 
 
 class _Gaps(NamedTuple):

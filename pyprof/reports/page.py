@@ -59,7 +59,11 @@ def markdown() -> str:
     for one in every():
         parts += _section(one, f"Files: `NAME_{one.suffix}.csv`.")
     parts += _section(
-        diff.REPORT, f"`pyprof diff BASE OTHER [--by={'|'.join(diff.BY)}]`, `prof.diff(other)`."
+        diff.STEPS, "`pyprof diff BASE OTHER [--base-worker NAME] [--other-worker NAME]`, `prof.diff(other)`."
+    )
+    parts += _section(
+        diff.REPORT._replace(name="diff by operator or kernel"),
+        "`pyprof diff BASE OTHER --by=operator|kernel`, `prof.diff(other, by)`.",
     )
     return "\n".join(parts)
 

@@ -131,7 +131,7 @@ def test_a_folder_of_runs(tmp_path, made):
         assert compared["notes"]
         assert "2 iterations" in compared["notes"][0]
         base, other = (session.load(folder / name) for name in "ab")
-        assert compared["table"]["rows"] == cells(base.diff(other))
+        assert compared["table"]["rows"] == cells(base.diff(other, "operator"))
         figures = {one["key"]: one for one in compared["figures"]}
         assert (
             figures["iterations"]["base"],
