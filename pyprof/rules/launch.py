@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof.intervals import groups
+from pyprof.model import Ints
 from pyprof.rules import Finding, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.run import Run
@@ -18,27 +19,32 @@ from pyprof.rules.wording import length, percent
 
 @rule("R05", "launch_bound")
 def launch_bound(run: Run) -> Finding | None:
-    """The GPU waits for the CPU to launch kernels that are short. Waits for data and files are not counted.
+    """The GPU waits for the CPU to launch kernels that are short. Waits for data and files are not counted, nor
+    kernels that a graph's replay launches together, and the wait before it.
 
     Fires: kernels of 4 us, launched every 10 us.
-    Silent: kernels of 40 us launched every 10 us, or a GPU that waits for the DataLoader.
+    Silent: kernels of 40 us launched every 10 us, a GPU that waits for the DataLoader, or for the replay of a graph.
     """
     run.need_launches()
     durations = _durations(run)
-    if not len(durations) or run.share(run.late) <= limit("R05.late"):
+    waited = sum(int(each.late.sum()) for each in run.samples)
+    alone = sum(int(each.late[each.alone].sum()) for each in run.samples)
+    late = int(run.late * alone / waited) if waited else 0
+    replayed = sum(len(each.kernel) for each in run.samples) - len(durations)
+    if len(durations) <= replayed or run.share(late) <= limit("R05.late"):
         return None
     middle = float(np.median(durations))
     if middle >= limit("R05.median"):
         return None
-    launched = run.kernels[run.kernels["launched"] > 0]
-    calls, time = int(launched["launched"].sum()), int(launched["api"].sum())
+    launches = np.concatenate([each.of("launch_dur")[_launched(each)] for each in run.samples])
+    calls, time = len(launches), int(launches.sum())
     per_step = int(run.kernels["calls"].sum()) / max(run.steps * max(len(run.ids), 1), 1)
     cost = f", and launching one takes {length(time / calls)} on the CPU" if calls else ""
     return run.finding(
-        f"The GPU waits for kernel launches {percent(run.share(run.late))} of the time: there are {per_step:.0f} "
+        f"The GPU waits for kernel launches {percent(run.share(late))} of the time: there are {per_step:.0f} "
         f"kernels{run.per_step}, the median kernel takes {length(middle)}{cost}.",
         _less_launches(run) + " Larger batches make each kernel longer.",
-        run.late,
+        late,
         _gaps(run),
         "The launch-bound share of the summary falls, and a step gets shorter.",
     )
@@ -59,13 +65,18 @@ def _less_launches(run: Run) -> str:
 
 
 def _durations(run: Run) -> Any:
-    parts = [each.of("dur")[each.kernel] for each in run.samples]
+    """Of kernels that were launched one by one."""
+    parts = [each.of("dur")[_launched(each)] for each in run.samples]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def _launched(sample: Sample) -> Ints:
+    return sample.kernel[sample.alone[sample.kernel]]
 
 
 def _gaps(run: Run) -> list[dict[str, Any]]:
     """Operators whose launches came late, by the time the GPU waited for them in the sample."""
-    found = run.events(("operator", "late"), lambda sample: np.flatnonzero(sample.late > 0))
+    found = run.events(("operator", "late"), lambda sample: np.flatnonzero((sample.late > 0) & sample.alone))
     found = found.groupby("operator")["late"].agg(["sum", "size"])
     found = found.join(run.operators[["name", "source"]])
     return run.top(found, "sum", operator="name", source="source", waited_ns="sum", launches="size")
@@ -89,7 +100,7 @@ def small_kernels(run: Run) -> Finding | None:
         return None
     found = run.events(
         ("operator", "dur", "launch_dur", "late"),
-        lambda sample: sample.kernel[sample.of("dur")[sample.kernel] < limit("R06.short")],
+        lambda sample: _launched(sample)[sample.of("dur")[_launched(sample)] < limit("R06.short")],
     )
     found["owed"] = np.minimum(found["late"], found["launch_dur"])
     api = int(found["launch_dur"].sum())

@@ -11,7 +11,7 @@ import numpy as np
 from pyprof.db.source import API_KINDS
 from pyprof.db.store import Store
 from pyprof.intervals import groups
-from pyprof.model import KERNEL, MEMCPY, Column, Ints
+from pyprof.model import KERNEL, MEMCPY, Bools, Column, Ints
 
 _EVENTS = 300_000  # of all workers
 
@@ -41,6 +41,13 @@ class Sample:
     @cached_property
     def copies(self) -> Ints:
         return np.flatnonzero(self.of("kind") == MEMCPY)
+
+    @cached_property
+    def alone(self) -> Bools:
+        """Per event whether its launch launched it and nothing else: a replay of a graph launches many."""
+        launched = self.event["api"].mask()
+        _, place, count = np.unique(self.of("api"), return_inverse=True, return_counts=True)
+        return np.asarray(launched & (count[place] == 1))
 
     @cached_property
     def late(self) -> Ints:

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+import pyprof
 from pyprof import session
 from pyprof.reports import every
 from pyprof.rules import Finding
+from tests import kineto
 from tests.rules.test_any import checked
 
 Span = tuple[int, int]
@@ -111,3 +113,39 @@ def test_an_operator_that_uses_no_gpu(data):
     events = raw(data / "kineto" / NCCL)
     flat = [span(e) for e in events if e["name"] == "aten::unflatten_dense_tensors"]
     assert found.saving == outside(flat, [span(e) for e in events if is_gpu(e)])
+
+
+ROCM = (
+    "mi210_gpu_only.json.gz", "mi300_flux_compiled", "mi300_resnet_act_checkpoint.json.gz", "mi300_sglang_decode",
+    "mi300_vllm_prefilldecode_piecewise",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROCM)
+def test_numbers_of_agents_are_no_unused_gpus(name: str, data: Path) -> None:
+    """GPU 0 is agent 1, 2 or 9 of these machines: the one that ran has the properties, and no other is known."""
+    profile = pyprof.load(data / "kineto" / name)
+    assert "R04" not in set(profile.findings["rule"])
+    gpu = profile.report("gpu")
+    assert len(gpu) == 1
+    assert gpu["sm_count"].tolist() == [104 if "mi210" in name else 304]
+
+
+def test_a_replayed_graph_is_not_launched_kernel_by_kernel(data: Path) -> None:
+    """One hipGraphLaunch of 544 of the 555 kernels, after a wait of 463 ms."""
+    assert "R05" not in set(pyprof.load(data / "kineto" / "mi300_sglang_decode").findings["rule"])
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_kernels_launched_together_are_not_bound_by_launches(graph: bool, tmp_path: Path) -> None:
+    """100 kernels of 2 us, one every 10 us: each by a launch that returns as it begins, or all by one."""
+    events = [kineto.op("aten::mm", 0, 1_200_000)]
+    if graph:
+        events.append(kineto.launch(1_000, 1_100_000, 1, name="hipGraphLaunch"))
+    for number in range(100):
+        at = 10_000 * (number + 1)
+        if not graph:
+            events.append(kineto.launch(at - 3_000, at - 500, number + 1))
+        events.append(kineto.kernel("gemm", at, at + 2_000, 1 if graph else number + 1))
+    findings = pyprof.load(kineto.write(tmp_path / "trace.json", events)).findings
+    assert ("R05" in set(findings["rule"])) is not graph

@@ -114,12 +114,19 @@ class _Builder:
         told = [*map(of_text, e.call_stacks)]
         ops.stack = np.where(ops.stack < -1, -2 - ops.stack + len(stacks.found), ops.stack).astype(np.int32)
         ranges, steps = self._ranges()
+        gpu = self._gpu(launches)
+        devices = facts.devices(self.facts.get("deviceProperties"))
+        used = np.unique(gpu.device.values[gpu.device.mask()]).tolist()
+        if used and facts.is_rocm(
+            devices, (self.strings[code] for code in np.unique(launches.name).tolist())
+        ):
+            devices = facts.of_agents(devices, used)
         trace = Trace(
             path=str(self.path), format="kineto", strings=self.strings, processes=self._processes(),
-            threads=self.threads, ranges=ranges, ops=ops, launches=launches, gpu=self._gpu(launches),
+            threads=self.threads, ranges=ranges, ops=ops, launches=launches, gpu=gpu,
             io=Io(*(np.empty(0, np.int64) for _ in range(4))), steps=steps, functions=functions, memory=self._memory(),
             collectives=self._collectives(), stacks=[*stacks.found, *told], calls=self.calls, slack=self.slack,
-            devices=facts.devices(self.facts.get("deviceProperties")), meta=facts.meta(self.facts), lost=e.lost,
+            devices=devices, meta=facts.meta(self.facts), lost=e.lost,
         )  # fmt: skip
         self._check(trace)
         Clock().start_at_zero(trace)

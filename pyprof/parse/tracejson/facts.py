@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from pyprof.model import DTYPE_BITS, Collective, Device
@@ -65,6 +65,25 @@ def devices(told: Any) -> list[Device]:
             _int(each.get("totalGlobalMem")),
         ))  # fmt: skip
     return sorted(out)
+
+
+def of_agents(told: list[Device], used: Iterable[int]) -> list[Device]:
+    """The devices of a ROCm trace, whose events number HSA agents: processors come first, so that GPU 0 is agent 2 on
+    a machine of two. Which properties are whose is known where all are alike; what was not used is not told.
+
+    >>> [(one.number, one.name) for one in of_agents([Device(0, "MI300X"), Device(1, "MI300X")], [9, 2])]
+    [(2, 'MI300X'), (9, 'MI300X')]
+    >>> [(one.number, one.name) for one in of_agents([Device(0, "MI300X"), Device(1, "MI210")], [2])]
+    [(2, '')]
+    """
+    kinds = {one._replace(number=0) for one in told}
+    like = kinds.pop() if len(kinds) == 1 else Device(0, "")
+    return [like._replace(number=number) for number in sorted(set(used))]
+
+
+def is_rocm(told: list[Device], calls: Iterable[str]) -> bool:
+    """Whether a trace is of ROCm, by its devices' names or its API calls."""
+    return any(one.name.startswith("AMD ") for one in told) or any(name.startswith("hip") for name in calls)
 
 
 def meta(facts: dict[str, Any]) -> dict[str, str]:
