@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What parts of kernel names mean: the tables behind `kernels.py`.
 
-Each table is searched from the top, the first pattern that is found wins; case does not matter. Repetitions are
+Each table is searched from the top, the first pattern that is found wins; case does not matter. FUNCTIONS is searched
+in the qualified name of the function alone, which no template argument and no list of fused operators can mislead;
+KINDS, in the whole name, for what it does not know and for functions whose arguments say what they do. Repetitions are
 bounded, so that no name takes long. A row says on which
 architectures such names occur and who says so: a source file, a document, or the recording that shows it with the
 operator that launched it. Recordings are named by GPU and program (all by Nsight Systems, nvprof or torch.profiler).
@@ -27,6 +29,43 @@ P = Pattern
 
 # fmt: off
 # ruff: noqa: E501  (one row per line)
+FUNCTIONS = [
+    # What Inductor generates says first what kind of loop it is; of a reduction the fused operators say which.
+    P(r"^triton_(poi|for)_", "pointwise", _ANY, "torch/_inductor/codegen/triton.py: poi is pointwise, for a list of tensors"),
+    P(r"^triton_(red|per)_\w{0,300}(layer|rms|group|batch|instance)_?norm", "norm", _ANY, "torch/_inductor: red and per are reductions; MI300X Flux"),
+    P(r"^triton_(red|per)_\w{0,300}softmax(?!\w{0,99}(nll|cross))", "softmax", _ANY, "torch/_inductor"),
+    P(r"^triton_(red|per)_\w{0,300}(nll_loss|cross_entropy|_loss)", "loss", _ANY, "torch/_inductor"),
+    P(r"^triton_(red|per|split_scan)_", "reduction", _ANY, "torch/_inductor"),
+    P(r"^triton_tem_\w{0,200}attention", "attention", _ANY, "torch/_inductor/kernel/flex: templates"),
+    P(r"^triton_tem_\w{0,200}conv", "conv", _ANY, "torch/_inductor/kernel/conv.py"),
+    P(r"^triton_(tem|mm|bmm|addmm|baddbmm|scaled_mm)_?", "gemm", _ANY, "torch/_inductor/kernel/mm.py, bmm.py"),
+    # Between devices.
+    P(r"\bdeep_ep::|\b\w{0,20}ep::(\w{1,40}::)?\w{0,40}(dispatch|combine|notify)|dpsk::ep::|\bpplx::|\bmori::|ep(dispatch|combine)(intra|inter)node|moea2a|moe_?(comm|alltoall)", "communication", _ANY, "DeepEP csrc/kernels (DeepSeek's H800 training); pplx-kernels; MoRI; TensorRT-LLM moeAlltoAllKernels.cu"),
+    P(r"nccl(sym)?k?(dev)?k?ernel|ncclsym|^rccl|msccl|nvshmem|k?userbuffers_|ubuf_|barrier_all|lamport", "communication", _ANY, "NCCL src/device (symmetric too), RCCL, MSCCL++, TransformerEngine userbuffers.cu, SGLang"),
+    P(r"all_?reduce|cross_device_reduce|reduce_?scatter|all_?gather|all_?to_?all|multimem_|(one|two)_?shot", "communication", _ANY, "vLLM and SGLang custom_all_reduce, FlashInfer trtllm_allreduce_fusion (fused with a norm), AITER, PyTorch CUDASymmetricMemoryOps.cu"),
+    # Copies and moves of caches; parts of larger operators that are no product.
+    P(r"append_?paged|kv_?indices|reshape_and_cache|concat_and_cache|(set|store|write)_kv|kv_?(buffer|cache)_(store|copy)|store_?kv_?cache|deep_gemm::transpose|pack_fp32_into|kv_buffer|token_pool|(^|_)ep_(gather|scatter)|(^|_|::)(cpy|convert)_(?!dq)", "copy", _ANY, "FlashInfer page.cuh, SGLang, vLLM cache_kernels.cu, DeepGEMM layout"),
+    P(r"clean_logits", "memory", "Hopper, Blackwell", "DeepGEMM: writes minus infinity"),
+    P(r"postgsu|lpnorm|l2norm|mla_combine|(fwd|flash|attn|mla)_?\w{0,40}combine|splitkv_?combine|merge_?(attn_)?states?|ograddot|dot_do_o|bwd_?preprocess|_fwd_kernel_stage2|attention_\w{0,20}reduce|moe_sum|finalizemoe", "reduction", _ANY, "Tensile global split of K, Apex, FlashMLA, CK fmha, FlashAttention, SGLang decode_attention.py, vLLM, TensorRT-LLM"),
+    P(r"sampling|multinomial|gumbel", "rng", _ANY, "FlashInfer sampling.cuh, PyTorch MultinomialKernel.cu"),
+    P(r"moe_?(align|sorting|topk|fused_gate)|sort_?expert|expert_?(sort|histogram)|topk_?gating|_routing|routing(main|cluster|index)|sort|top_?k(?!renorm)", "sort", _ANY, "vLLM moe_align_sum_kernels.cu, AITER and CK MoeSorting, TensorRT-LLM routing, SGLang moe_fused_gate"),
+    P(r"(moe|token|unpad|expand)\w{0,30}_?(un)?permute|expandinputrows|pre_?reorder|post_?reorder|(replication|reflection)_pad|roll_cuda|triu_tril", "copy", _ANY, "TensorRT-LLM and SGLang MoE, PyTorch ReplicationPadding.cu, TensorTransformations.cu, TriangularOps.cu"),
+    # Products in serving and quantised ones.
+    P(r"fused_moe(?!\w{0,20}gate)|fmoe|marlin|gptq|awq::?_?gemm|awq_gemm|exllama|_mm(_kernel)?$|scaled_mm|scaled_gemm|_rowwise_impl|f8f8bf16|mul_mat_|wvsplitk|_bmm_|\bbmm_|mqa_logits|tinygemm|weight_only|machete|kernelmma|flashinfer\w{0,10}gemm", "gemm", _ANY, "vLLM, SGLang, AITER fmoe, Marlin, GPTQ, AWQ, DeepGEMM, FBGEMM, llama.cpp mmq.cuh, ROCm skinny_gemms.cu"),
+    P(r"^(?!.{0,400}(gemm|matmul|_mm(_|$))).{0,400}((?<!un)quant(?!ile))", "pointwise", _ANY, "vLLM, SGLang per_token_group_quant, bitsandbytes kQuantizeBlockwise, AITER"),
+    P(r"^(?!.{0,400}(gemm|matmul|_mm(_|$))).{0,400}(rotary|(?<!p)rope|qkapplyrot|silu|gelu|swiglu|geglu|(gated_?|do)act|act_?and_?mul|::activation)", "pointwise", _ANY, "vLLM, FlashInfer pos_enc.cuh and activation.cuh, Liger"),
+    # Normalisation.
+    P(r"^(?!.{0,400}(gemm|matmul|_mm(_|$))).{0,400}((?<!weight_)(?<!grad_)(layer|rms|group|batch|instance|qk|add|head)_?norm|::norm::|normalization::|\bln_(fwd|bwd|parallel)|cucompute(part)?grad|compute(backward)?fusedparams|\b_?norm_(fwd|bwd))", "norm", _ANY, "TransformerEngine, Apex, FlashInfer norm.cuh, PyTorch group_norm_kernel.cu, Liger"),
+    # State space models.
+    P(r"selective_scan|chunk_?cumsum|state_passing|_recurrent_|recurrent_\w{0,30}(fwd|bwd)", "reduction", _ANY, "Mamba csrc/selective_scan, ssd_chunk_state.py: scans"),
+    P(r"chunk_(scan|state)|chunk_(gated_)?delta|\bssd_", "gemm", _ANY, "Mamba ssd_chunk_scan.py, flash-linear-attention: tl.dot of chunks"),
+    P(r"causal_conv1d|miopensp3asm", "conv", _ANY, "Mamba causal-conv1d, MIOpen"),
+    # Attention.
+    P(r"^_?(fwd|bwd)_(grouped_)?kernel|_fwd_grouped_kernel|sage_?(fwd|attn)|qk_int_?\w{0,20}_?sv|bwd_kernel_(fuse|d[kq])|aiter::(mla|fmha|pa)_|(?<![a-z])mla_|flashmla|(fwd|bwd)_split_?k|unified_attention|attn_(fwd|bwd|decode|prefill)|decode_attn|with(paged|ragged)kvcache", "attention", _ANY, "Triton tutorials and SGLang, SageAttention, AITER assembler kernels, FlashMLA, FlashInfer"),
+]
+# Functions that run what their template arguments say.
+GENERIC = r"elementwise|^kernel$|^cutlass::kernel2?$|device_kernel|kernel_wrapper|multi_tensor_apply|\breduce_kernel|cub::|thrust::|rocprim::|hipcub::"
+
 KINDS = [
     # Communication and plain memory.
     P(r"nccl(dev)?kernel|^rccl|msccl|nvshmem|_all_?reduce_kernel|cross_device_reduce|multimem_|one_shot_|two_shot_", "communication", _ANY, "NCCL src/device, RCCL, PyTorch CUDASymmetricMemoryOps.cu, vLLM custom_all_reduce.cuh"),
@@ -44,7 +83,7 @@ KINDS = [
     # Helpers of products.
     P(r"split_?k_?reduce|reducesplitk|reduce_1block|reduce_wgrad|calc_bias_diff|device_reduce|finalize_matmul|_sum_bitmatrix", "reduction", _ANY, "cuBLAS, cuBLASLt, cuDNN, CUTLASS reduce_split_k.h; V100 ResNet-50, A100 DDP, MI300X vLLM (triton_kernels)"),
     P(r"nchwtonhwc|nhwctonchw|nchw2nhwc|nhwc2nchw|addpadding|flip_filter|tensortransform", "layout", "Volta to Blackwell", "cuDNN; A100 DDP, RTX 2070 CNN, H100 OWLv2"),
-    P(r"im2d?2?col|col2im|vol2col|col2vol|batched_transpose|transpose_\w{0,9}2\w{0,9}_|transpose_readwrite", "layout", _ANY, "cuDNN (RTX 2070 CNN), PyTorch im2col.cuh, MIOpen (MI210 and MI300X ResNet)"),
+    P(r"im[23]?d?2?col|col2im|vol2col|col2vol|batched_transpose|transpose_\w{0,9}2\w{0,9}_|transpose_readwrite", "layout", _ANY, "cuDNN (RTX 2070 CNN), PyTorch im2col.cuh, MIOpen (MI210 and MI300X ResNet)"),
     P(r"compute\w{0,99}offsetskernel|compute_gemm_pointers|kern_precompute_indices|generatewinogradtiles|prepare_varlen", "other", "Volta to Hopper", "cuDNN, cuBLAS; RTX 2070 CNN, V100 ResNet-50; FlashAttention hopper/flash_prepare_scheduler.cu"),
     P(r"epilogue::impl|scalepackedtensor|subtensorop|op_tensor", "pointwise", _ANY, "cuBLASLt (V100 DDP), cuDNN (V100 ResNet-50), MIOpen (MI210 ResNet)"),
     # Normalisation, before words like "transform" and "backward".
@@ -57,7 +96,7 @@ KINDS = [
     P(r"conv\dd|convolution|conv_(fwd|bwd|depthwise)|depthwise|conv1x1|naive_conv|miopenconv|gcnasm", "conv", _ANY, "PyTorch DepthwiseConv2d.cu, MIOpen src/kernels, CK; MI300X ResNet"),
     P(r"implicit_gemm|implicitgemm|first_layer_(fwd|wgrad)|direct_group|igemm_(fwd|bwd|wrw)", "conv", _ANY, "cuDNN xmma (A100 DDP), PyProf prof/conv.py, MIOpen iGEMM (MI210 ResNet)"),
     # Optimizers, random numbers, tables.
-    P(r"lpnormfunctor", "reduction", _ANY, "PyTorch ForeachReduceOp.cu"),
+    P(r"l[p2]normfunctor", "reduction", _ANY, "PyTorch ForeachReduceOp.cu"),
     P(r"split_embedding|dense_embedding|linearize_index|bounds_check_indices", "embedding", _ANY, "FBGEMM table-batched embeddings, their optimizer fused; V100 DLRM"),
     P(r"multi_tensor_apply|fused_?adam|fused_?sgd|lamb_stage|adam_kernel|adagrad|adadelta", "optimizer", _ANY, "PyTorch MultiTensorApply.cuh, Apex csrc; A100 DDP, MI300X ResNet"),
     P(r"distribution|curand|philox|bernoulli|random_|randperm|fused_dropout|dropout_warp", "rng", _ANY, "PyTorch DistributionTemplates.h, Dropout.cu; V100 language model"),
@@ -72,12 +111,18 @@ KINDS = [
     P(r"direct_copy|copy_device|catarraybatched|copy_kernel|copyfunctor|reshape_and_cache|transpose", "copy", _ANY, "PyTorch Copy.cu, Shape.cu; V100, A100, H100 recordings; vLLM cache_kernels.cu"),
     P(r"gather|scatter|index_(elementwise|put|copy|fill|add|kernel)|indexfunc|indexing_|flip_kernel|permute_", "copy", _ANY, "PyTorch IndexKernel.cu, Indexing.cu, FBGEMM sparse ops; H100 FSDP, V100 DLRM"),
     # What is left says how it runs.
+    P(r"regular_fft|vector_fft|cufft|bluestein", "other", _ANY, "names of cuFFT: no MMA"),
+    P(r"lookup_kernel|get_rows", "embedding", _ANY, "TensorRT-LLM lookupKernels.cu, llama.cpp getrows.cu"),
+    P(r"optimizer", "optimizer", _ANY, "bitsandbytes csrc/kernels.cu"),
     P(r"reduce|reduction|^triton_(red|per)_|scan|cumsum|cumprod|argm(ax|in)|segment", "reduction", _ANY, "PyTorch Reduce.cuh, CUB, Inductor (red, per); all recordings"),
-    P(r"elementwise|pointwise|functor|^triton_|upsample|masked_|where|_kernel_impl|activation", "pointwise", _ANY, "PyTorch CUDALoops.cuh, Inductor; all recordings"),
+    P(r"elementwise|pointwise|functor|^triton_|upsample|masked_|where|_kernel_impl|activation|parallelfor|unscale|(^|_)(mul|add|sub|div|clamp|cast|scale)_", "pointwise", _ANY, "PyTorch CUDALoops.cuh, Inductor; all recordings"),
 ]
 
 # Whether a product's name says that it uses tensor cores. Kernels of other kinds do not; the rest is unknown.
 TENSOR_CORES = [
+    P(r"wvsplitk|mul_mat_vec|gemv|_fwd_kernel_stage1|kgemm_4bit_inference_naive|selective_scan|causal_conv1d", False, _ANY, "ROCm skinny_gemms.cu, llama.cpp mmvq.cu, SGLang decode_attention.py, bitsandbytes: dot products on plain lanes"),
+    P(r"marlin|fmoe|mul_mat_q|fused_moe|w8a8_\w{0,40}_?(mm|matmul)|f8f8bf16|deep_gemm::|mqa_logits|tinygemm_m16|awq::?_?gemm_forward|mmaatom|gemm_\w{0,40}e[24]m[13]|_fwd_grouped_kernel|^_?(fwd|bwd)_kernel$|bwd_kernel_fuse|unified_attention|qk_int_?\w{0,20}_?sv|aiter::(mla|fmha)_|flashmla|mla_kernel|flash_attn_ext_f16|sm(90|100)_fmha|machete", True, "Ampere and later, CDNA3", "Marlin and AWQ (mma.sync), llama.cpp mmq.cuh, vLLM and SGLang in 16 and 8 bit (tl.dot), DeepGEMM (wgmma, tcgen05), AITER in assembler (MFMA), FlashMLA"),
+    P(r"cutlass::device_kernel<.{0,40}gemm|kernel_cutlass_kernel\w{0,400}gemm", True, "Hopper, Blackwell", "CUTLASS 3 device_kernel.h; CuTe DSL: collectives on MMA"),
     P(r"ffma|_simt_|simt_", False, _ANY, "CUTLASS OpClassSimt; H100 FSDP in fp32: xmma with FFMA"),
     P(r"tensorop|wmma|hmma|imma|qmma|gmma|umma|tcgen05", True, "Volta and later", "CUTLASS OpClassTensorOp; PTX: wmma, mma, wgmma, tcgen05"),
     P(r"[shibcd](884|8816|1688|16816|16832|16864|161616|161632)", True, "Volta (884), Turing (1688, 8816), Ampere (16816)", "PyProf prof/tc.py, CUTLASS library: type and shape of the MMA"),
@@ -92,7 +137,7 @@ TENSOR_CORES = [
     P(r"fmha_cutlass\w{0,99}_(f16|bf16)", True, "Volta and later", "PyTorch mem_eff_attention: 16 bit kernels are OpClassTensorOp"),
     P(r"_matmul_ogs_\w{0,99}(bf16|fp16|fp8|mxfp4)", True, "Ampere and later, CDNA3", "triton_kernels matmul: Triton lowers 16 bit tl.dot to MMA or MFMA; MI300X vLLM"),
     P(r"_mi\d+x\d+|_mi_|xdl|gtcx|mfma|ck_tile\w{0,40}fmha|fmhafwdkernel|fmhabwdd\w+kernel", True, "CDNA", "Tensile MatrixInstruction, CK XDL, MIOpen iGEMM gtcx: MFMA; MI210 and MI300X ResNet"),
-    P(r"[sh]gemm|cgemm|[sh]cudnn|convolve_|fft2d_|gemv|dot_kernel|gemmsn_|gemmk1|magma_", False, _ANY, "cuBLAS and cuDNN on plain lanes; V100, A100 and RTX 2070 recordings in fp32"),
+    P(r"(?<![a-z])g?[shc]gemm|[sh]cudnn|convolve_|fft2d_|gemv|dot_kernel|gemmsn_|gemmk1|magma_", False, _ANY, "cuBLAS and cuDNN on plain lanes; V100, A100 and RTX 2070 recordings in fp32"),
     P(r"(volta|turing)_[dz]gemm|maxwell_|pascal_", False, "Maxwell to Turing", "no FP64 MMA before Ampere, no MMA before Volta: CUDA C++ Programming Guide, compute capabilities"),
     P(r"winograd|(dgrad|wgrad_alg\d)_engine|depthwise|naive_conv|im2col", False, _ANY, "transforms and direct forms: V100 ResNet-50; PyTorch DepthwiseConv2d.cu; MIOpen naive_conv"),
     P(r"first_layer_(fwd|wgrad)|dgrad_1x1_stride_2x2|conv1x1|conv2d_c1_k1|direct_group", True, "Volta and later", "PyProf prof/tc.py: NVIDIA's list of cuDNN's tensor-core kernels"),

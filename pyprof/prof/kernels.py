@@ -86,6 +86,34 @@ _PARTS, _ARCHITECTURES = _compiled(kernel_table.PARTS), _compiled(kernel_table.A
 _MATHS = _compiled(kernel_table.MATHS)
 
 
+_FUNCTIONS, _GENERIC = _compiled(kernel_table.FUNCTIONS), re.compile(kernel_table.GENERIC)
+_NAMELESS = re.compile(r"\(anonymous namespace\)|<unnamed>|\(anonymous\)")
+
+
+def function(name: str) -> str:
+    """The qualified name of a kernel's function, without its type, template arguments and parameters.
+
+    >>> function("void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, unsigned int, 4>(float*, int)")
+    'at::native::CatArrayBatchedCopy'
+    >>> function("std::enable_if<!(false), void>::type internal::gemvx::kernel<int, float>(P)"), function("sgemm_nn")
+    ('internal::gemvx::kernel', 'sgemm_nn')
+    """
+    kept: list[str] = []
+    depth = 0
+    for char in _NAMELESS.sub("", name):
+        if char == "<":
+            depth += 1
+        elif char == ">":
+            depth = max(depth - 1, 0)
+        elif not depth:
+            if char == "(" and kept:
+                break
+            kept.append(char)
+    words = "".join(kept).replace("::::", "::").split()
+    called = words[-1] if words else name
+    return name if called.endswith("kentry") else called  # of composable_kernel, whose argument is the kernel
+
+
 def _first(rows: list[tuple[re.Pattern[str], str | bool]], name: str) -> str | bool | None:
     return next((value for pattern, value in rows if pattern.search(name)), None)
 
@@ -112,8 +140,12 @@ def describe(name: str) -> Kernel:
     >>> describe("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4>")
     Kernel(kind='gemm', tensor_core=True, architecture='Ampere', math='tf32', part=None)
     """
+    called = function(name).lower()
     name = name.lower()  # five times as fast as a search that ignores case
-    known = _text(_KINDS, name)
+    known = None
+    if not _GENERIC.search(called):
+        known = _text(_FUNCTIONS, called) or _text(_KINDS, called)
+    known = known or _text(_KINDS, name)
     tensor_core: bool | None = None if known is None else False  # what is no product uses none
     if known in PRODUCTS:
         value = _first(_TENSOR_CORES, name)

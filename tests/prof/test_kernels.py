@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pyprof.prof import kernel_table
 from pyprof.prof.kernel_table import KINDS
 from pyprof.prof.kernels import PRODUCTS, describe, kind, part, tensor_core
+from tests.prof.kernel_names import NAMES as SERVING
 
 YES, NO, UNKNOWN = True, False, None
 AT = "void at::native::"
@@ -143,7 +144,7 @@ NAMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "what", "tensor"), NAMES, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("name", "what", "tensor"), [*NAMES, *SERVING], ids=lambda value: str(value)[:40])
 def test_a_name_tells_kind_and_tensor_cores(name: str, what: str, tensor: bool | None) -> None:
     assert (kind(name), tensor_core(name)) == (what, tensor)
 
@@ -214,7 +215,7 @@ def test_a_name_tells_what_it_was_written_for(name: str, architecture: str | Non
     assert (describe(name).architecture, describe(name).math) == (architecture, math)
 
 
-@pytest.mark.parametrize("table", ["KINDS", "TENSOR_CORES", "PARTS", "ARCHITECTURES", "MATHS"])
+@pytest.mark.parametrize("table", ["FUNCTIONS", "KINDS", "TENSOR_CORES", "PARTS", "ARCHITECTURES", "MATHS"])
 def test_every_row_says_where_it_comes_from_and_is_alone(table: str) -> None:
     rows = getattr(kernel_table, table)
     assert all(row.architecture and len(row.source) > 5 for row in rows)
