@@ -598,6 +598,7 @@ def summary(window: Window) -> dict[tuple[str, str], int]:
         "All kernels": window.events, "Kernels using TC": [e for e in window.events if e.tc],
         "Memory": [e for e in window.events if e.kind != "kernel"],
         "All other kernels": [e for e in window.events if e.kind == "kernel" and not e.tc],
+        "TC use unknown": [e for e in window.events if e.kind == "kernel" and e.tc is None],
     }  # fmt: skip
     for name, mine in events.items():
         calls = [e.launch.end - e.launch.start for e in mine if e.launch]

@@ -17,7 +17,8 @@ SUMS = {
 TOTALS = {
     "eligible_tc": 100, "eligible_kernel": 125, "kernel_events_gpu": 160, "kernel_events_flops": 8_000,
     "kernel_events_hardware_ps": 60_000, "kernel_events_model_ps": 30_000,
-    "kernel_events_flops_unknown": 60, "kernel_events_roofline": 20, "kernel_events_roofline_unknown": 80,
+    "kernel_events_flops_unknown": 60, "unknown_events_gpu": 20,
+    "kernel_events_roofline": 20, "kernel_events_roofline_unknown": 80,
 }  # fmt: skip
 ONE = Worker(0, "rank0", 400, (100, 300), PART)
 OTHER = Worker(1, "rank1", 200, (200,), dict.fromkeys(PARTS, 0) | {"cpu": 200})
@@ -42,6 +43,7 @@ EXPECTED = {
     "kernel_utilization": 23.75,  # 150/400, 20/200
     "gpu_utilization_visible": pytest.approx(55 / 3),  # 45, 0, 10
     "tc_utilization": 80.0,  # 100 of 125
+    "tc_unknown": 12.5,  # 20 of 160
     "tc_share": pytest.approx(100 * 100 / 600), "kernel_share": pytest.approx(100 * 50 / 600),
     "memory_share": 5.0, "dataloader_share": pytest.approx(100 * 20 / 600), "io_share": pytest.approx(10 / 6),
     "cpu_share": pytest.approx(100 * 350 / 600), "other_share": pytest.approx(100 * 40 / 600),

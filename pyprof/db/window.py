@@ -13,7 +13,8 @@ _OPERATORS = {
 }  # fmt: skip
 _EVENTS = {
     "events_": "1", "kernel_events_": "kind in (0, 3)", "tc_events_": "kind = 0 and tc = 1",
-    "other_events_": "kind = 0 and tc <> 1 or kind = 3", "memory_events_": "kind in (1, 2)",
+    "other_events_": "kind = 0 and tc <> 1 or kind = 3", "unknown_events_": "kind = 0 and tc = 3",
+    "memory_events_": "kind in (1, 2)",
 }  # fmt: skip
 _EVENT_SUMS = (
     "calls", "gpu", "api", "launched", "flops", "dense", "bytes", "flops_unknown", "bytes_unknown", "roofline",

@@ -50,7 +50,10 @@ def _iteration_variation(window: Window) -> Value:
 
 _PART_TEXTS = {
     "tc": ("Tensor Core Kernel Duration", "kernels that use tensor cores"),
-    "kernel": ("Non-Tensor Core Kernel Duration", "other kernels, communication among them"),
+    "kernel": (
+        "Non-Tensor Core Kernel Duration",
+        "other kernels, communication and those of unknown use of tensor cores among them",
+    ),
     "memory": ("Memory Duration", "copies and sets on the device"),
     "dataloader": ("Dataloader Duration", "waits of the training loop for its data loader"),
     "io": ("IO Duration", "calls that read or write files"),

@@ -20,6 +20,15 @@ def _tc_utilization(window: Window) -> Value:
     return share(window.totals.get("eligible_tc", 0), window.totals.get("eligible_kernel", 0))
 
 
+@metric("tc_unknown", "Tensor Core Use Unknown", "%", "kernel time")
+def _tc_unknown(window: Window) -> Value:
+    """Time of kernels of which it is not known whether they used tensor cores, as a share of the time of all kernels:
+    products whose names do not say it, and kernels of unknown names. Unknown in a recording without a GPU."""
+    if window.facts.get("gpu") == "none":
+        return None
+    return share(window.totals.get("unknown_events_gpu", 0), _of_kernels(window, "gpu"))
+
+
 def _of_kernels(window: Window, name: str) -> int:
     return window.totals.get(f"kernel_events_{name}", 0)
 

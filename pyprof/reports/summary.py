@@ -35,6 +35,10 @@ _KERNEL_ROWS = {
     "tc_events_": ("Kernels using TC", "Kernels that used tensor cores."),
     "memory_events_": ("Memory", "Copies and sets."),
     "other_events_": ("All other kernels", "The others; without a GPU operator events."),
+    "unknown_events_": (
+        "TC use unknown",
+        "Those of the others of which it is not known whether they used tensor cores.",
+    ),
 }
 _SUM = FIGURES["kernel_gpu"]._replace(heading="GPU Time, Summed")
 _COUNT = Figure("Calls", "count", "Kernels, copies and sets that were launched.")
@@ -188,4 +192,5 @@ def _kernels(source: Source) -> Iterator[Row]:
             if key == "api" and totals[prefix + "calls"] and not totals[prefix + "launched"]:
                 known = False
             shown = value if known else None
+            theirs = "" if prefix == "unknown_events_" else theirs
             yield Row(_KERNELS, name, figure.heading, shown, figure.unit, f"{what} {figure.text}", theirs)

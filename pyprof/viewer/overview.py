@@ -29,7 +29,11 @@ _PARTS = {
 _KERNELS = {
     "tc_events_": ("tc", "Using Tensor Cores", "Kernels that used tensor cores."),
     "memory_events_": ("memory", "Memory Kernels", "Copies and sets."),
-    "other_events_": ("kernel", "All Other Kernels", "The others; without a GPU operator events."),
+    "other_events_": (
+        "kernel",
+        "All Other Kernels",
+        "The others, also of unknown use; without a GPU operator events.",
+    ),
 }
 _TOP_COLUMNS = ("gpu", "name", "direction", "type", "calls", "eligible", "using_tc", "op_id")
 
