@@ -18,6 +18,7 @@ Cost(flops=160, bytes=132)
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -28,6 +29,21 @@ from pyprof.model import Arg, Call, Cost, Other, Tensor, Value
 from pyprof.prof.reasons import COSTLESS, reason_of
 from pyprof.registry import Registry, load_folder
 
+_OUT = re.compile(r"out[0-9]*$")  # where the dispatcher's forms write to: no operand
+# Arguments that say where and how, not what: no formula asks for them.
+_BESIDE = frozenset(
+    [
+        "device",
+        "dtype",
+        "layout",
+        "pin_memory",
+        "requires_grad",
+        "generator",
+        "memory_format",
+        "non_blocking",
+        "copy",
+    ]
+)
 LARGEST = 2**63 - 1  # of a count: columns are int64
 _MAX_RANK = 1024  # of a tensor that is taken seriously; torch's own kernels stop at 64
 UNKNOWN = Cost(None, None, basis="unknown")
@@ -53,10 +69,26 @@ DUNDERS = {
     "__array__": "numpy",
     "__len__": "size", "__contains__": "eq", "__reversed__": "flip",
 }  # fmt: skip
-# Other names of an argument: the dispatcher's, and those that torch takes in numpy's manner.
-ALIASES = {
-    "self": "input", "x": "input", "a": "input", "axis": "dim", "keepdims": "keepdim", "exponent": "other",
-    "x1": "input", "x2": "other",
+# Other names of an argument: the dispatcher's, and those that torch takes in numpy's manner. Of the parameters listed
+# the first that a formula has is meant; a formula's own name goes before.
+_FIRST = ("input", "A", "a", "B", "b", "tensor", "tensors", "saved", "grad_output", "qx", "mean", "count")
+ALIASES: dict[str, tuple[str, ...]] = {
+    "self": _FIRST, "x": ("input", "self"), "a": ("input",), "x1": ("input",), "l": ("input",), "dict": ("input",),
+    "X": ("input",), "inp": ("input",), "qx": ("input", "qa"), "t": ("data",), "LD": ("LU",),
+    "element": ("elements",), "pred": ("condition",),
+    "tensor": ("input",), "input": ("tensor", "A", "self", "L", "qx"), "inputs": ("tensors", "input", "tensor"),
+    "tensors": ("tensor", "input"), "grad": ("grad_output",), "grad_out": ("grad_output",),
+    "grad_in": ("grad_output",), "output": ("saved",), "input2": ("L", "tau"), "input3": ("other",),
+    "X2": ("other",), "x2": ("other",), "y": ("other",), "exponent": ("other",), "max": ("other",),
+    "min": ("other",), "values": ("other",), "item": ("other",), "key": ("other",), "b": ("B", "other", "qb"),
+    "other": ("B", "b", "src"), "test_element": ("test_elements",), "W": ("weight",), "w": ("weight",),
+    "ORI_W": ("weight",), "MKL_W": ("packed",), "batch_size": ("batch",), "matrices": ("tensors",),
+    "qtensors": ("input",), "counts": ("count",), "glu": ("glu_",), "scales": ("scale",),
+    "zero_points": ("zero_point",), "sizes": ("sizes_",), "padding": ("pad",), "shape": ("size",),
+    "axis": ("dim",), "dims": ("dim",), "keepdims": ("keepdim",), "output_dtype": ("dtype",),
+    "output_tensor": ("output",), "output_tensors": ("output", "tensor"), "outputs": ("output",),
+    "input_tensor": ("input",), "input_list": ("input",), "output_lists": ("output",),
+    "input_tensors": ("input", "others"), "qScale": ("qScaleAndZeros",),
 }  # fmt: skip
 
 # Modules whose functions have a name of their own in torch's registry: torch.linalg.svd is linalg_svd.
@@ -74,6 +106,8 @@ class Formula(NamedTuple):
     parameters: frozenset[str]
     takes_inplace: bool
     positional: int  # how many arguments can stand without a name
+    takes_more: bool  # also arguments of names that it does not list
+    order: tuple[str, ...]  # the parameters that can stand without a name
 
 
 _FORMULAS: Registry[Formula] = Registry("cost formula")
@@ -84,13 +118,22 @@ def cost(*names: str) -> Callable[[Callable[..., Cost]], Callable[..., Cost]]:
 
     def add(function: Callable[..., Cost]) -> Callable[..., Cost]:
         found = inspect.signature(function).parameters
-        parameters = frozenset(found)
+        open_ended = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        parameters = frozenset(name for name, p in found.items() if p.kind not in open_ended)
         kinds = [p.kind for name, p in found.items() if name != "inplace"]
-        open_ended = inspect.Parameter.VAR_POSITIONAL in kinds
-        positional = sys.maxsize if open_ended else kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        several = inspect.Parameter.VAR_POSITIONAL in kinds
+        positional = sys.maxsize if several else kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
         family = function.__module__.rsplit(".", 1)[-1]
         _FORMULAS.register(*names)(
-            Formula(function, family, parameters - {"inplace"}, "inplace" in parameters, positional)
+            Formula(
+                function,
+                family,
+                parameters - {"inplace"},
+                "inplace" in parameters,
+                positional,
+                inspect.Parameter.VAR_KEYWORD in kinds,
+                tuple(n for n, p in found.items() if p.kind is p.POSITIONAL_OR_KEYWORD and n != "inplace"),
+            )
         )
         return function
 
@@ -154,18 +197,35 @@ def _lookup(call: Call, types: tuple[type, ...]) -> Cost:
     if "::" in call.op and all(isinstance(value, Tensor) for value in positional[formula.positional :]):
         del positional[formula.positional :]  # the `out` tensors of the dispatcher's forms
     keywords: dict[str, Any] = {}
+    rest: list[Value] = []
     for arg in call.args:
-        name = arg.name if arg.name in formula.parameters else ALIASES.get(arg.name, "")
-        if name in formula.parameters:
+        name = _parameter(formula, arg.name)
+        if name:
             keywords[name] = arg.value
+        elif arg.name and arg.name not in _BESIDE and not _OUT.match(arg.name):
+            rest.append(arg.value)
+    if rest and formula.positional == sys.maxsize:
+        # It takes the others in their order: those with a name of the formula's go before them.
+        first = formula.order[len(positional) :]
+        if all(name in keywords for name in first):
+            positional += [keywords.pop(name) for name in first] + rest
     if formula.takes_inplace:
         keywords["inplace"] = inplace
     try:
         found_cost = formula.function(*positional, **keywords)
-    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError):
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError):
         # A recording may hold any argument: one that the formula cannot use leaves the cost unknown.
         return UNKNOWN
     return found_cost if _sane(found_cost) else UNKNOWN
+
+
+def _parameter(formula: Formula, name: str) -> str:
+    """The parameter of a formula that an argument's name means, "" if none does."""
+    known = formula.parameters
+    if not name or name in known:
+        return name
+    found = next((other for other in ALIASES.get(name, ()) if other in known), "")
+    return found or (name if formula.takes_more and not _OUT.match(name) else "")
 
 
 def default(call: Call, outputs: Iterable[Tensor] = ()) -> Cost:

@@ -173,6 +173,11 @@ def attention() -> Iterator[Row]:
     one = n64(2)  # offsets of one sequence
     varlen = (h(3, 4, 8),) * 3
     yield call("torch_attn::_varlen_attn", *varlen, one, one, 3, 3, mod="torch_attn"), plain // 2, 8 * 96
+    yield (
+        call("torch_attn::_varlen_attn_out", varlen[0], *varlen, one, one, 3, 3, mod="torch_attn"),
+        plain // 2,
+        8 * 96,
+    )
     yield call("aten::_triton_scaled_dot_attention", t, t, t, 0.0), plain, 8 * 192
     yield (
         call("aten::_flash_attention_forward_no_dropout_inplace", x, x, x, x, None, None, 3, 3),

@@ -291,7 +291,7 @@ def test_the_dispatchers_operators_agree(repeat: int) -> None:
         )
         seen.add(op)
     users = {"mm", "addmm", "bmm", "baddbmm", *DIFFER}
-    known = {str(op).removeprefix("aten.") for op in flop_registry}
+    known = {str(op).removeprefix("aten.") for op in flop_registry if not str(op).startswith("torch_attn.")}
     assert known - users - seen == set(), "torch counts an operator that is not compared"
 
 

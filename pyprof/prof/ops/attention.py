@@ -127,92 +127,118 @@ def flex_attention(
     return Cost(None, whole.bytes, dgrad=dgrad, dense=whole.flops)
 
 
-# The kernels behind: their arguments, in order, as far as they matter here; "." is one that does not.
+# The kernels behind, with the arguments of their schemas in order, as far as they matter here.
 # Sources: aten/src/ATen/native/native_functions.yaml; torch/nn/attention/varlen.py; flash_attn_interface.py.
+_OPERANDS, _FLASH = "query key value", "q k v"
+_LENGTHS = "cum_seq_q cum_seq_k max_q max_k"
+_SAVED = "grad_out query key value out logsumexp"
+_DEBUG = "dropout_p is_causal return_debug_mask scale"
+_WINDOW = "window_size_left window_size_right"
+_VARLEN = "cu_seq_q cu_seq_k max_q max_k is_causal scale window_size enable_gqa seqused_k block_table"
+_CAUSAL = f"dropout_p softmax_scale causal {_WINDOW}"
+_FLASH_LENGTHS = "cu_seqlens_q cu_seqlens_k max_seqlen_q max_seqlen_k"
+_FLASH_SAVED = "dout q k v out softmax_lse dq dk dv"
+_BLOCKS = "seqused_k alibi_slopes block_table num_splits"
 FORWARD = {
-    "_triton_scaled_dot_attention": "query key value dropout_p",
-    "_scaled_dot_product_flash_attention": "query key value dropout_p is_causal",
-    "_scaled_dot_product_flash_attention_for_cpu": "query key value dropout_p is_causal attn_mask",
-    "_scaled_dot_product_efficient_attention": "query key value attn_bias compute_log_sumexp dropout_p is_causal",
-    "_scaled_dot_product_cudnn_attention": "query key value attn_bias compute_log_sumexp dropout_p is_causal",
-    "_scaled_dot_product_fused_attention_overrideable": "query key value attn_bias dropout_p is_causal",
-    "_flash_attention_forward": "query key value cum_seq_q cum_seq_k max_q max_k dropout_p is_causal",
-    "_flash_attention_forward_no_dropout_inplace": ". query key value cum_seq_q cum_seq_k max_q max_k dropout_p "
-    "is_causal",
-    "_efficient_attention_forward": "query key value attn_bias cum_seq_q cum_seq_k max_q max_k dropout_p "
-    "custom_mask_type",
-    "_cudnn_attention_forward": "query key value attn_bias cum_seq_q cum_seq_k max_q max_k compute_log_sumexp "
-    "dropout_p is_causal",
-    "torch_attn::_varlen_attn": "query key value cum_seq_q cum_seq_k max_q max_k is_causal",
-    "flash_attn::_flash_attn_forward": "query key value dropout_p . is_causal window_size_left window_size_right",
-    "flash_attn::_flash_attn_varlen_forward": "query key value cum_seq_q cum_seq_k max_q max_k dropout_p . "
-    "is_causal window_size_left window_size_right",
+    "_triton_scaled_dot_attention": "q k v dropout_p",
+    "_scaled_dot_product_flash_attention": f"{_OPERANDS} {_DEBUG}",
+    "_scaled_dot_product_flash_attention_for_cpu": f"{_OPERANDS} dropout_p is_causal attn_mask scale",
+    "_scaled_dot_product_efficient_attention": f"{_OPERANDS} attn_bias compute_log_sumexp dropout_p is_causal scale",
+    "_scaled_dot_product_cudnn_attention": f"{_OPERANDS} attn_bias compute_log_sumexp {_DEBUG}",
+    "_scaled_dot_product_fused_attention_overrideable": f"{_OPERANDS} attn_bias {_DEBUG}",
+    "_flash_attention_forward": f"{_OPERANDS} {_LENGTHS} {_DEBUG} {_WINDOW} {_BLOCKS}",
+    "_flash_attention_forward_no_dropout_inplace": f"out {_OPERANDS} {_LENGTHS} {_DEBUG} {_WINDOW} {_BLOCKS}",
+    "_efficient_attention_forward": f"{_OPERANDS} bias {_FLASH_LENGTHS} dropout_p custom_mask_type "
+    "compute_log_sumexp scale seqlen_k window_size",
+    "_cudnn_attention_forward": f"{_OPERANDS} attn_bias {_LENGTHS} compute_log_sumexp {_DEBUG}",
+    "torch_attn::_varlen_attn": f"{_OPERANDS} {_VARLEN}",
+    "torch_attn::_varlen_attn_out": f"out {_OPERANDS} {_VARLEN}",
+    "flash_attn::_flash_attn_forward": f"{_FLASH} {_CAUSAL} softcap alibi_slopes return_softmax",
+    "flash_attn::_flash_attn_varlen_forward": f"{_FLASH} {_FLASH_LENGTHS} {_CAUSAL} softcap alibi_slopes "
+    "return_softmax block_table",
 }  # fmt: skip
 BACKWARD = {
-    "_scaled_dot_product_flash_attention_backward": "grad_out query key value out logsumexp . . max_q max_k "
-    "dropout_p is_causal",
-    "_scaled_dot_product_flash_attention_for_cpu_backward": "grad_out query key value out logsumexp dropout_p "
-    "is_causal attn_mask",
+    "_scaled_dot_product_flash_attention_backward": f"{_SAVED} {_LENGTHS} dropout_p is_causal",
+    "_scaled_dot_product_flash_attention_for_cpu_backward": f"{_SAVED} dropout_p is_causal attn_mask scale",
     "_scaled_dot_product_efficient_attention_backward": "grad_out_ query key value attn_bias out logsumexp "
-    "philox_seed philox_offset dropout_p grad_input_mask is_causal",
-    "_scaled_dot_product_cudnn_attention_backward": "grad_out query key value out logsumexp philox_seed "
-    "philox_offset attn_bias . . max_q max_k dropout_p is_causal",
+    "philox_seed philox_offset dropout_p grad_input_mask is_causal scale",
+    "_scaled_dot_product_cudnn_attention_backward": f"{_SAVED} philox_seed philox_offset attn_bias {_LENGTHS} "
+    "dropout_p is_causal scale",
     "_scaled_dot_product_fused_attention_overrideable_backward": "grad_out query key value attn_bias "
-    "grad_input_mask out logsumexp . . max_q max_k dropout_p is_causal",
-    "_flash_attention_backward": "grad_out query key value out logsumexp cum_seq_q cum_seq_k max_q max_k "
-    "dropout_p is_causal",
-    "_efficient_attention_backward": "grad_out_ query key value attn_bias out cum_seq_q cum_seq_k max_q "
-    "max_k logsumexp dropout_p philox_seed philox_offset custom_mask_type",
-    "_cudnn_attention_backward": "grad_out query key value out logsumexp philox_seed philox_offset attn_bias . . "
-    "max_q max_k dropout_p is_causal",
-    "torch_attn::_varlen_attn_backward": "grad_out query key value out logsumexp cum_seq_q cum_seq_k max_q max_k "
-    "is_causal",
-    "flash_attn::_flash_attn_backward": "grad_out query key value out logsumexp . . . dropout_p . is_causal "
-    "window_size_left window_size_right",
-    "flash_attn::_flash_attn_varlen_backward": "grad_out query key value out logsumexp . . . cum_seq_q cum_seq_k "
-    "max_q max_k dropout_p . is_causal window_size_left window_size_right",
+    f"grad_input_mask out logsumexp {_LENGTHS} dropout_p is_causal",
+    "_flash_attention_backward": f"{_SAVED} {_LENGTHS} dropout_p is_causal rng_state unused scale {_WINDOW}",
+    "_efficient_attention_backward": f"grad_out_ {_OPERANDS} bias out {_FLASH_LENGTHS} logsumexp dropout_p "
+    "philox_seed philox_offset custom_mask_type bias_requires_grad scale num_splits_key window_size",
+    "_cudnn_attention_backward": f"{_SAVED} philox_seed philox_offset attn_bias {_LENGTHS} dropout_p is_causal",
+    "torch_attn::_varlen_attn_backward": f"grad_out {_OPERANDS} out lse cu_seq_q cu_seq_k max_q max_k is_causal "
+    "rng_state scale window_size",
+    "flash_attn::_flash_attn_backward": f"{_FLASH_SAVED} {_CAUSAL}",
+    "flash_attn::_flash_attn_varlen_backward": f"{_FLASH_SAVED} {_FLASH_LENGTHS} {_CAUSAL}",
 }  # fmt: skip
+# Their overload for fp8 has three scales more, before one argument of the other: a number there, a tensor here.
+_DESCALES = ("q_descale", "k_descale", "v_descale")
+QUANTIZED = {"_scaled_dot_product_flash_attention": "dropout_p", "_flash_attention_forward": "scale"}
 TOP_LEFT, BOTTOM_RIGHT = 1, 2  # custom_mask_type
+
+
+def _given(
+    name: str, parameters: str, args: tuple[Value, ...], keywords: dict[str, Value]
+) -> dict[str, Value]:
+    """The arguments by name. Surplus ones matter to nobody."""
+    names = parameters.split()
+    if name in QUANTIZED:
+        at = names.index(QUANTIZED[name])
+        if any(isinstance(value, Tensor) for value in args[at : at + 3]):
+            names[at:at] = _DESCALES
+    return {**keywords, **dict(zip(names, args))}
 
 
 def _kernel(name: str, parameters: str) -> Callable[..., Cost]:
     """Flash kernels align a causal mask bottom right, the others top left. Operands of those without "scaled_dot" in
     the name are (B, S, H, D); with cumulative sequence lengths of several sequences (T, H, D) or (1, T, H, D), and the
     lengths are data: FLOPs are unknown, bytes are not."""
-    names = parameters.split()
-    heads_behind = "scaled_dot" not in name and not name.startswith("_cudnn")
+    scaled_dot = "scaled_dot" in name
+    heads_behind = not scaled_dot and not name.startswith("_cudnn")
     flash = ("flash" in name and "cpu" not in name) or name.startswith("torch_attn")
 
-    def kernel(
-        *args: Value, is_causal: Value = False, attn_mask: Value = None, attn_bias: Value = None,
-        window_size_left: Value = None, window_size_right: Value = None, block_table: Value = None,
-        query: Value = None, key: Value = None, value: Value = None, cum_seq_q: Value = None,
-    ) -> Cost:  # fmt: skip
-        given: dict[str, Value] = {
-            "is_causal": is_causal, "attn_mask": attn_mask, "attn_bias": attn_bias, "query": query, "key": key,
-            "value": value, "cum_seq_q": cum_seq_q, "window_size_left": window_size_left,
-            "window_size_right": window_size_right, **dict(zip(names, args)),
-        }  # fmt: skip
-        require(block_table is None, "keys and values lie in pages")
-        operands = [as_tensor(given.get(n)) for n in ("query", "key", "value")]
-        lengths = given.get("cum_seq_q")
-        if isinstance(lengths, Tensor) and lengths.numel != 2:
+    def kernel(*args: Value, **keywords: Value) -> Cost:
+        given = _given(name, parameters, args, keywords)
+
+        def one(*names: str) -> Value:
+            return next((given[n] for n in names if given.get(n) is not None), None)
+
+        used = (one("block_table"), one("seqused_k"), one("seqlen_k"))
+        require(used == (None,) * 3, "keys and values lie in pages, or the lengths in use are data")
+        operands = [as_tensor(one(n, n[0])) for n in ("query", "key", "value")]
+        lengths = None if scaled_dot else one("cum_seq_q", "cu_seq_q", "cu_seqlens_q")
+        packed = isinstance(lengths, Tensor) and lengths.numel > 1
+        if isinstance(lengths, Tensor) and lengths.numel > 2:
             output = Tensor((*operands[0].shape[:-1], operands[2].shape[-1]), operands[0].dtype)
             back = bytes_of(*operands, output, output, *map(like, operands))
             return Cost(None, bytes_of(*operands, output), dgrad=Cost(None, back))
-        if heads_behind or isinstance(lengths, Tensor):
+        if heads_behind or packed:
             operands = [_heads_first(t) for t in operands]
-        mask = given["attn_mask"] or given.get("attn_bias")
-        kind = given.get("custom_mask_type")
-        window = tuple(
-            -1 if given[n] is None else as_int(given[n]) for n in ("window_size_left", "window_size_right")
-        )
+        kind = one("custom_mask_type")
         return attend(
-            operands[0], operands[1], operands[2], mask, bool(kind or given["is_causal"]),
-            bottom_right=flash or kind == BOTTOM_RIGHT, window=(window[0], window[1]),
+            operands[0], operands[1], operands[2], one("attn_mask", "attn_bias", "bias"),
+            bool(kind or one("is_causal", "causal")), bottom_right=flash or kind == BOTTOM_RIGHT,
+            window=_window(one("window_size_left"), one("window_size_right"), one("window_size")),
         )  # fmt: skip
 
     return kernel
+
+
+def _window(left: Value, right: Value, both: Value) -> tuple[int, int]:
+    """A window that is given as two numbers or as a pair; CUTLASS's one number counts the query among its keys.
+
+    >>> _window(None, 3, None), _window(None, None, (2, 0)), _window(None, None, 4)
+    ((-1, 3), (2, 0), (3, -1))
+    """
+    if isinstance(both, int):
+        return (as_int(both) - 1 if both > 0 else -1), -1
+    if isinstance(both, tuple):
+        left, right = both
+    return (-1 if left is None else as_int(left)), (-1 if right is None else as_int(right))
 
 
 def _backward(name: str, parameters: str) -> Callable[..., Cost]:

@@ -86,7 +86,7 @@ def _tensors(value: Value) -> list[Tensor]:
       "_c10d_functional::all_reduce_coalesced", "_c10d_functional::all_reduce_coalesced_",
       "symm_mem::one_shot_all_reduce", "symm_mem::two_shot_all_reduce_", "symm_mem::multimem_all_reduce_",
       "symm_mem::multimem_one_shot_all_reduce")  # fmt: skip
-def all_reduce(tensor: Value, *parameters: Value, tensors: Value = None, input: Value = None) -> Cost:
+def all_reduce(tensor: Value, *parameters: Value) -> Cost:
     """Every rank's tensor is read and overwritten by the combination of all. Source: torch.distributed.all_reduce.
 
     >>> all_reduce(Tensor((10,), "bfloat16"))

@@ -325,7 +325,7 @@ def slow_conv_transpose(
     return convolve(input, weight, bias, stride, padding, dilation, True, output_padding, 1)
 
 
-@cost("convolution_backward", "convolution_backward_overrideable")
+@cost("convolution_backward")
 def convolution_backward(
     grad_output: Tensor, input: Tensor, weight: Tensor, bias_sizes: Value, stride: Value, padding: Value,
     dilation: Value, transposed: Value, output_padding: Value, groups: Value, output_mask: Value = None,
@@ -333,8 +333,7 @@ def convolution_backward(
     """The parts that output_mask selects (input, weight, bias), each a kernel of its own; all without a mask.
 
     FLOPs are those of the products: beside them the additions of the bias gradient are not counted, as the bias of the
-    forward is not; alone they are, one per element of grad_output. convolution_backward_overrideable has no bias_sizes.
-    Source: aten::convolution_backward.
+    forward is not; alone they are, one per element of grad_output. Source: aten::convolution_backward.
 
     >>> x, w, g = (Tensor(s, "float32") for s in [(1, 2, 5, 5), (4, 2, 3, 3), (1, 4, 3, 3)])
     >>> convolution_backward(g, x, w, (0,), (1, 1), (0, 0), (1, 1), False, (0, 0), 1, (True, True, False))
@@ -342,9 +341,22 @@ def convolution_backward(
     >>> convolution_backward(g, x, w, (4,), (1, 1), (0, 0), (1, 1), False, (0, 0), 1, (False, False, True))  # 36 + 4
     Cost(flops=36, bytes=160)
     """
-    if isinstance(transposed, tuple):  # shifted by the bias_sizes that is not there
-        shifted = (bias_sizes, stride, padding, dilation, transposed, output_padding, groups)
-        stride, padding, dilation, transposed, output_padding, groups, output_mask = shifted
+    return _parts(
+        grad_output, input, weight, output_mask, stride, padding, dilation, transposed, output_padding, groups
+    )
+
+
+@cost("convolution_backward_overrideable")
+def convolution_backward_overrideable(
+    grad_output: Tensor, input: Tensor, weight: Tensor, stride: Value, padding: Value, dilation: Value,
+    transposed: Value, output_padding: Value, groups: Value, output_mask: Value = None,
+) -> Cost:  # fmt: skip
+    """Of other devices, without bias_sizes. Source: aten::convolution_backward_overrideable.
+
+    >>> x, w, g = (Tensor(s, "float32") for s in [(1, 2, 5, 5), (4, 2, 3, 3), (1, 4, 3, 3)])
+    >>> convolution_backward_overrideable(g, x, w, (1, 1), (0, 0), (1, 1), False, (0, 0), 1, (True, True, False))
+    Cost(flops=2592, bytes=1264)
+    """
     return _parts(
         grad_output, input, weight, output_mask, stride, padding, dilation, transposed, output_padding, groups
     )

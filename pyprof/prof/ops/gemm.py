@@ -125,6 +125,7 @@ def addmm(
     alpha: Value = 1,
     use_gelu: Value = None,
     out: Value = None,
+    out_dtype: Value = None,
 ) -> Cost:
     """beta·input + alpha·(mat1·mat2). dgrad is of mat1, wgrad of mat2, bgrad of input. Source: torch.addmm.
 
@@ -132,6 +133,7 @@ def addmm(
     Cost(flops=60, bytes=144)
     """
     dtype, beta = _with_dtype(mat1.dtype, beta, alpha, use_gelu)
+    dtype = chosen_dtype(out_dtype, dtype)
     (m, k), (k2, n) = mat1.shape, mat2.shape
     require(k == k2 and broadcast(input.shape, (m, n)) == (m, n), "shapes do not fit")
     return product(2 * m * n * k, mat1, mat2, Tensor((m, n), dtype), _added(input, beta))
@@ -139,8 +141,9 @@ def addmm(
 
 @cost("baddbmm")
 def baddbmm(
-    input: Tensor, batch1: Tensor, batch2: Tensor, beta: Value = 1, alpha: Value = 1, out: Value = None
-) -> Cost:
+    input: Tensor, batch1: Tensor, batch2: Tensor, beta: Value = 1, alpha: Value = 1, out: Value = None,
+    out_dtype: Value = None,
+) -> Cost:  # fmt: skip
     """beta·input + alpha·(batch1·batch2) for each of B matrices. Source: torch.baddbmm.
 
     >>> t = lambda *shape: Tensor(shape, "float32")
@@ -148,6 +151,7 @@ def baddbmm(
     Cost(flops=240, bytes=656)
     """
     dtype, beta = _with_dtype(batch1.dtype, beta, alpha, out)
+    dtype = chosen_dtype(out_dtype, dtype)
     (b, m, k), (b2, k2, n) = batch1.shape, batch2.shape
     require((b, k) == (b2, k2) and broadcast(input.shape, (b, m, n)) == (b, m, n), "shapes do not fit")
     return product(2 * b * m * n * k, batch1, batch2, Tensor((b, m, n), dtype), _added(input, beta))
