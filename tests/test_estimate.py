@@ -652,3 +652,58 @@ def test_a_file_of_formulas_that_is_wrong_is_one_line(text, said, tmp_path, caps
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert said in err
+
+
+def _steps(found) -> list[tuple[str, int]]:
+    return [(row.op, row.flops) for row in found.itertuples() if row.flops is not pd.NA and row.flops > 0]
+
+
+def test_operators_that_are_given_functions_cost_what_runs_inside():
+    """Products of 8 by 8 and 8 by 8: 2·8·8·8. cond takes one branch, the loop three turns, map four slices of 3 rows."""
+    from torch._higher_order_ops.map import map as mapped
+    from torch._higher_order_ops.while_loop import while_loop
+
+    w, each = torch.ones(8, 8), 2 * 8 * 8 * 8
+    taken = pyprof.estimate(lambda: torch.cond(torch.tensor(True), lambda x: x @ x, lambda x: x + x, (w,)))
+    assert _steps(taken) == [("__matmul__", each)]
+    grad = w.clone().requires_grad_()
+    taken = pyprof.estimate(
+        lambda: torch.cond(torch.tensor(False), lambda x: x @ x, lambda x: x + x, (grad,))
+    )
+    assert taken.flops.sum() == 64
+    turns = pyprof.estimate(
+        lambda: while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x @ w), (torch.tensor(0), w))
+    )
+    assert [flops for op, flops in _steps(turns) if op == "__matmul__"] == [each] * 3
+    slices = pyprof.estimate(mapped, lambda x: x @ w, torch.ones(4, 3, 8))
+    assert [flops for op, flops in _steps(slices) if op == "__matmul__"] == [2 * 3 * 8 * 8] * 4
+
+
+def test_a_scan_costs_its_steps():
+    """5 steps of an addition and a product over 8 elements."""
+    from torch._higher_order_ops.scan import scan
+
+    found = pyprof.estimate(scan, lambda c, x: (c + x, c * x), torch.zeros(8), torch.ones(5, 8))
+    steps = _steps(found)
+    assert [flops for op, flops in steps if op == "__mul__"] == [8] * 5
+    assert [flops for op, flops in steps if op == "__add__"] == [8] * 5
+
+
+@pytest.mark.filterwarnings("ignore")  # torch recommends to compile it
+def test_flex_attention_is_one_call():
+    """2 heads of 16 queries and 16 keys, D = 8: two products are 2·2·2·16·16·8, five of the backward 2·5·2·256·8. The
+    blocks of a mask are data."""
+    from torch.nn.attention import flex_attention as flex
+
+    q = torch.ones(1, 2, 16, 8)
+    mask = flex.create_block_mask(lambda b, h, i, j: i >= j, 1, 1, 16, 16, device="cpu")
+    before = flex._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG
+    expected = flex.flex_attention(q, q, q)
+    results = []
+    found = pyprof.estimate(lambda: results.append(flex.flex_attention(q, q, q)))
+    assert torch.equal(results[0], expected)
+    last = found.iloc[-1]
+    assert (last.flops, last.flops_dgrad, last.bytes) == (16384, 40960, 4 * 4 * 2 * 16 * 8)
+    found = pyprof.estimate(lambda: flex.flex_attention(q, q, q, block_mask=mask))
+    assert (found.iloc[-1].flops, found.iloc[-1].flops_dense) == (pd.NA, 16384)
+    assert flex._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG is before

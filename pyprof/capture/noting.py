@@ -10,9 +10,11 @@ Nothing is noted in a backward: what it costs is known from the forward's calls.
 
 from __future__ import annotations
 
+import functools
 import os
 import weakref
 from collections.abc import Callable
+from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import torch
@@ -29,6 +31,12 @@ _tree_leaves = look_up(
     "tensors in lists, in estimates",
     lambda value: [value],
     check=lambda leaves: leaves([0]),
+)
+_tracer = look_up(
+    "torch.fx.experimental.proxy_tensor.get_proxy_mode",
+    "",
+    lambda: None,
+    check=lambda mode: mode(),
 )
 _NO_WORK = ("prim::", "profiler::")  # asks for a property of a tensor; begins and ends a range
 
@@ -148,10 +156,34 @@ class Notes:
         self._add(call, tensors, result)
         return result
 
+    def higher_order(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Callable[[Any], Any]
+    ) -> Any:
+        """Run an operator that is given functions: flex_attention is a call, others are what runs inside of them.
+
+        `seen` makes a function whose operators are noted. One in which nothing was noted is a call of unknown cost.
+        """
+        name = getattr(func, "__name__", str(func))
+        if name.startswith("flex_attention"):
+            return self.operator(func, args, kwargs)
+        before = len(self._order), len(self._inner)
+        result = func(*(seen(arg) if _is_program(arg) else arg for arg in args), **kwargs)
+        if (
+            before == (len(self._order), len(self._inner))
+            and not self._state.busy
+            and self._mine(local.state)
+        ):
+            self._row(
+                _Row(
+                    self._keep((name,), Call("higher_order", name)), self._state.context, _tensors(result), ()
+                )
+            )
+        return result
+
     def _operator_call(self, schema: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """Arguments of torch's own operators stand as they came; those of others have the names of their schema."""
-        mod = name.partition("::")[0]
-        if mod != "aten":
+        mod = name.partition("::")[0] if "::" in name else "higher_order"
+        if mod != "aten" and schema is not None:
             kwargs = {**dict(zip((a.name for a in schema.arguments), args)), **kwargs}
             args = ()
         return self._describe(mod, name, args, kwargs)
@@ -203,6 +235,8 @@ class Notes:
     def _mine(self, state: ThreadState) -> bool:
         if graph_task() >= 0 or _getpid() != self._pid:
             return False
+        if _tracer() is not None:  # torch.cond reads its functions before it runs one of them
+            return False
         if state is not self._state:
             self.elsewhere += 1
             return False
@@ -233,6 +267,11 @@ class Notes:
         if number == len(self._rows):
             self._rows.append(row)
         self._order.append(number)
+
+
+def _is_program(value: Any) -> bool:
+    """Whether an argument of a higher-order operator is a function of the program, not an operator that it names."""
+    return isinstance(value, (FunctionType, MethodType, torch.nn.Module, functools.partial))
 
 
 def _tensors(values: Any) -> tuple[Value, ...]:

@@ -9,6 +9,7 @@ program's own.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from types import FunctionType
@@ -36,15 +37,39 @@ _Mode: Any = look_up(
 _ATTENTION, _PARTS = "multi_head_attention_forward", ("_in_projection", "_in_projection_packed")
 
 
+_HigherOrder: Any = look_up(
+    "torch._ops.HigherOrderOperator",
+    "torch.cond and its like, in estimates",
+    type(None),
+    check=lambda one: issubclass(one, object),
+)
+
+
+_FLEX, _UNCOMPILED = "torch.nn.attention.flex_attention", "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
+
+
 class _Operators(_Mode):  # type: ignore[misc]
     """Shows each operator to the notes."""
+
+    supports_higher_order_operators = True
 
     def __init__(self, notes: Notes):
         super().__init__()
         self._notes = notes
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if isinstance(func, _HigherOrder):
+            return self._notes.higher_order(func, args, kwargs or {}, self._seen)
         return self._notes.operator(func, args, kwargs or {})
+
+    def _seen(self, function: Any) -> Any:
+        """The function with its operators shown: torch has taken this mode away until the operator around returns."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return run
 
 
 @contextmanager
@@ -120,6 +145,11 @@ def _install(undo: ExitStack) -> None:
     modules.install(registry)
     with part(f"torch.nn.functional.{_ATTENTION}", "calls inside of attention modules, in estimates"):
         registry.replace(F, _ATTENTION, _with_calls(getattr(F, _ATTENTION)))
+    flex = sys.modules.get(_FLEX)
+    if flex is not None and hasattr(flex, _UNCOMPILED):
+        registry.replace(
+            flex, _UNCOMPILED, True
+        )  # it compiles itself, which torch refuses under a dispatch mode
     recorder.active = True
 
 

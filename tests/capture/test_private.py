@@ -33,6 +33,7 @@ NAMES: dict[tuple[str, ...], str] = {
     ): "sob",
     ("torch._C._nn", "torch._VF", "torch._C._VariableFunctions"): "sob",
     ("torch.utils._pytree.tree_leaves", "torch.utils._python_dispatch.TorchDispatchMode"): "sob",
+    ("torch._ops.HigherOrderOperator", "torch.fx.experimental.proxy_tensor.get_proxy_mode"): "sob",
     ("torch.Tensor.__dlpack_c_exchange_api__",): "sob",
     ("torch._C._profiler.ProfilerActivity",): "s",
     ("torch._C._profiler._RecordFunctionFast",): "sob",

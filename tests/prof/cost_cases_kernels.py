@@ -101,6 +101,7 @@ def attention() -> Iterator[Row]:
     yield call(name, q, k, v, is_causal=True, mod=F_), each * 6, moved
     yield call(name, q, k, v, h(3, 5), mod=F_), each * 15, moved + 30
     yield call("flex_attention", q, k, v, mod="torch.nn.attention.flex_attention"), each * 15, moved
+    yield call("FlexAttentionAutogradOp.apply", q, k, v, mod="torch.autograd"), each * 15, moved
     yield call("aten::_scaled_dot_product_flash_attention", q, k, v, 0.0, True), each * 12, moved
     yield call("aten::_scaled_dot_product_flash_attention_for_cpu", q, k, v, 0.0, True), each * 6, moved
     yield (

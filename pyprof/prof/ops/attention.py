@@ -106,6 +106,9 @@ def sdpa(
     return attend(query, key, value, attn_mask, is_causal)
 
 
+_ONE_BLOCK = 1 << 30  # the size of a block, in the operator's form of a mask that leaves everything
+
+
 @cost("flex_attention")
 def flex_attention(
     query: Tensor, key: Tensor, value: Tensor, score_mod: Value = None, block_mask: Value = None,
@@ -120,11 +123,25 @@ def flex_attention(
     (Cost(flops=2048, bytes=512), 2048)
     """
     whole = attend(query, key, value)
-    if block_mask is None:
+    if block_mask is None or (isinstance(block_mask, tuple) and _ONE_BLOCK in block_mask):
         return whole
     assert whole.dgrad is not None
     dgrad = Cost(None, whole.dgrad.bytes, dense=whole.dgrad.dense)
     return Cost(None, whole.bytes, dgrad=dgrad, dense=whole.flops)
+
+
+@cost("torch.autograd.FlexAttentionAutogradOp.apply")
+def flex_attention_apply(
+    query: Tensor, key: Tensor, value: Tensor, fw_graph: Value = None, joint_graph: Value = None,
+    block_mask: Value = None, *parameters: Value,
+) -> Cost:  # fmt: skip
+    """flex_attention as torch runs it for a user. Source: torch/_higher_order_ops/flex_attention.py.
+
+    >>> q = Tensor((1, 2, 8, 4), "float16")
+    >>> flex_attention_apply(q, q, q), flex_attention_apply(q, q, q, None, None, (8, 8, 128)).flops
+    (Cost(flops=2048, bytes=512), None)
+    """
+    return flex_attention(query, key, value, None, block_mask)
 
 
 # The kernels behind, with the arguments of their schemas in order, as far as they matter here.
