@@ -78,6 +78,10 @@ _MARKS = (
 )
 
 
+_DIAGNOSTICS = "nsys.diagnostics"  # of a recording: what went wrong while it was made
+_WARNING_OR_ERROR = (2, 3)  # ENUM_DIAGNOSTIC_SEVERITY_LEVEL
+
+
 @FORMATS.register("nsys")
 class Nsys:
     @staticmethod
@@ -93,9 +97,10 @@ class Nsys:
         with Database(path) as database:
             trace = Reader(database).trace("nsys", empty_ops(), steps)
         if not len(trace.gpu):
+            said = trace.meta.get(_DIAGNOSTICS)
             raise FormatError(
                 f"{path}: no kernels found, {len(trace.ranges)} NVTX ranges{trace.told()}. "
-                'Record with "nsys profile -t cuda,nvtx".'
+                + (f"Nsight Systems reported: {said}" if said else 'Record with "nsys profile -t cuda,nvtx".')
             )
         return trace
 
@@ -263,6 +268,12 @@ class Reader:
         start = self.database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
         if start and start[0][0] is not None:
             meta["session_start_unix_ns"] = start[0][0]
+        told = self.database.rows("DIAGNOSTIC_EVENT", ("severity", "text"))
+        texts = dict.fromkeys(
+            str(text).strip()[:300] for severity, text in told if severity in _WARNING_OR_ERROR
+        )
+        if texts:
+            meta[_DIAGNOSTICS] = " | ".join(list(texts)[:5])
         return {str(name): str(value) for name, value in sorted(meta.items(), key=str)}
 
 
