@@ -69,7 +69,7 @@ def _name(site: Site) -> str:
 
 def _why_row(site: Site, call: Call | None, launched: bool) -> str:
     if not site.ops:
-        return "no range or operator around the launch" if launched else "no launch record"
+        return "no operator around the launch" if launched else "no launch record"
     if call is None:
         return "its arguments were not recorded"
     backward = site.direction == BPROP and not is_event(call)

@@ -288,7 +288,7 @@ def test_every_gap_has_a_name_and_a_reason(made: View) -> None:
         ("mine::fused", "default", "no formula", 30, 2),
         ("relu", "unknown", "no shapes were recorded", 9, 1),
         ("aten::relu", "unknown", "its arguments were not recorded", 6, 1),
-        ("no operator", "unknown", "no range or operator around the launch", 4, 1),
+        ("no operator", "unknown", "no operator around the launch", 4, 1),
         ("no operator", "unknown", "no launch record", 1, 1),
     ]
     lines = ledger.text(made, "net.sqlite").splitlines()
