@@ -117,11 +117,13 @@ def _means(run: _Run) -> pd.DataFrame:
 
 def _run(source: Source) -> _Run:
     rows, samples = [], 0
-    for activity, steps in activities(source):
+    found = activities(source)
+    used = any(activity.devices for activity, _ in found)
+    for activity, steps in found:
         steps = _whole(steps)
-        devices = activity.devices if source.gpu else [None]
-        if source.gpu and not devices:
-            continue  # a worker of a run on GPUs that used none
+        devices = activity.devices if used else [None]
+        if not devices:
+            continue  # a worker that used no GPU, of a run that did
         rows += [_launches(activity, steps).assign(times=len(devices))]
         for device in devices:
             samples += len(steps.start)

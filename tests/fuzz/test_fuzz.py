@@ -50,10 +50,9 @@ def test_changed_files(part: int, fuzzer: Fuzzer) -> None:
             if one.verdict in FAULTS:
                 faults.append(f"{format_} {seed} {one.command} {one.verdict}: {one.why}")
     assert not faults, "\n".join(faults)
-    # Else nothing was tested: commands have read some files, and refused others.
-    assert {
-        (command, verdict) for command in (COMMANDS if LONG else CHEAP) for verdict in ("ok", "sentence")
-    } <= seen
+    # Else nothing was tested: every command has read some files, and some were refused.
+    assert {(command, "ok") for command in (COMMANDS if LONG else CHEAP)} <= seen
+    assert "sentence" in {verdict for _, verdict in seen}
 
 
 def test_what_is_a_fault() -> None:
