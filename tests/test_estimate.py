@@ -659,7 +659,7 @@ def _steps(found) -> list[tuple[str, int]]:
 
 
 def test_operators_that_are_given_functions_cost_what_runs_inside():
-    """Products of 8 by 8 and 8 by 8: 2·8·8·8. cond takes one branch, the loop three turns, map 4 slices of 3 rows."""
+    """Products of 8 by 8 and 8 by 8: 2·8·8·8. cond takes one branch, the loop three turns, map four slices."""
     from torch._higher_order_ops.map import map as mapped
     from torch._higher_order_ops.while_loop import while_loop
 

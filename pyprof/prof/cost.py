@@ -26,6 +26,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from pyprof.model import Arg, Call, Cost, Other, Tensor, Value
+from pyprof.prof.complexes import is_complex, real_operations
 from pyprof.prof.reasons import COSTLESS, reason_of
 from pyprof.registry import Registry, load_folder
 
@@ -162,10 +163,7 @@ def find(mod: str, op: str) -> tuple[Formula, bool] | None:
         exact = known.get(op.split(".", 1)[0])
         return None if exact is None else (exact, False)
     name = op.rsplit("::", 1)[-1].split(".", 1)[0]
-    bare = DUNDERS.get(name) or name.strip("_" if name.startswith("__") else "") or name
-    inplace = name.startswith("__i") and name != "__invert__"
-    if name.endswith("_") and not name.endswith("__"):
-        bare, inplace = name[:-1], True
+    bare, inplace = _bare(op)
     plain = bare.removeprefix("special_").removeprefix("linalg_")  # torch.special.erf and torch.erf are one
     own = (
         f"{FOLDERS[mod]}{bare}" if mod in FOLDERS else ""
@@ -175,6 +173,15 @@ def find(mod: str, op: str) -> tuple[Formula, bool] | None:
         if formula is not None:
             return formula, inplace
     return None
+
+
+def _bare(op: str) -> tuple[str, bool]:
+    """The name without namespace, overload, dunder and in-place underscore, and whether it works in place."""
+    name = op.rsplit("::", 1)[-1].split(".", 1)[0]
+    if name.endswith("_") and not name.endswith("__"):
+        return name[:-1], True
+    bare = DUNDERS.get(name) or name.strip("_" if name.startswith("__") else "") or name
+    return bare, name.startswith("__i") and name != "__invert__"
 
 
 def lookup(call: Call) -> Cost:
@@ -216,6 +223,10 @@ def _lookup(call: Call, types: tuple[type, ...]) -> Cost:
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError):
         # A recording may hold any argument: one that the formula cannot use leaves the cost unknown.
         return UNKNOWN
+    if any(is_complex(arg.value) for arg in call.args):
+        found_cost = real_operations(
+            found_cost, formula.family, _bare(call.op)[0].removeprefix("linalg_"), call.args
+        )
     return found_cost if _sane(found_cost) else UNKNOWN
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cache
 
 from pyprof.model import DTYPE_BITS, Arg, Call, Tensor
-from pyprof.prof.cost import find
+from pyprof.prof.cost import find, tensors_of
 from pyprof.prof.gpus import SINCE
 from pyprof.prof.kernels import FITS, PRODUCTS
 from pyprof.prof.params import dtype
@@ -51,12 +51,18 @@ def multiplied(name: str | None) -> str | None:
 
 
 def with_vector(call: Call | None) -> bool:
-    """Whether the operator multiplies by a vector, whatever the sizes.
+    """Whether the operator multiplies by a vector, whatever the sizes; torch.inner takes matrices, too.
 
     >>> with_vector(Call("aten", "aten::addmv_")), with_vector(None)
     (True, False)
+    >>> with_vector(Call("torch", "inner", (Arg("", Tensor((2, 8), None)), Arg("", Tensor((5, 8), None)))))
+    False
     """
-    return call is not None and call.op.rpartition("::")[2].partition(".")[0].rstrip("_") in _VECTORS
+    name = "" if call is None else call.op.rpartition("::")[2].partition(".")[0].rstrip("_")
+    if call is None or name not in _VECTORS:
+        return False
+    operands = [tensor for arg in call.args for tensor in tensors_of(arg.value)][:2]
+    return name != "inner" or not operands or any(len(tensor.shape) < 2 for tensor in operands)
 
 
 @cache
@@ -68,6 +74,8 @@ def eligible(call: Call) -> str | None:
     kinds = FITS.get(found[0].family, frozenset())
     if not kinds or not kinds <= PRODUCTS or with_vector(call):
         return "no"
+    if found[0].family == "contraction" and sum(len(tensors_of(arg.value)) for arg in call.args) < 2:
+        return "no"  # one operand: a sum, or a view
     name = dtype(call)
     if name not in DTYPE_BITS:
         return None

@@ -146,8 +146,8 @@ def mixed() -> Iterator[Row]:
     yield call("aten::add", f(4, 1), h(3)), 12, 16 + 6 + 48
     yield call("aten::add", i(4), 1.5), 4, 16 + 16
     yield call("aten::add", b(4), b(4)), 4, 12
-    yield call("aten::mul", z(4), f(4)), 4, 32 + 16 + 32
-    yield call("aten::mul", z(4), d(4)), 4, 32 + 32 + 64  # complex128
+    yield call("aten::mul", z(4), f(4)), 6 * 4, 32 + 16 + 32
+    yield call("aten::mul", z(4), d(4)), 6 * 4, 32 + 32 + 64  # complex128
     yield call("aten::mul_", h(4, 8), h(8)), 32, 64 + 16 + 64
     yield call("aten::add", f(4, 8), f(4, 8), alpha=2), 64, 384
     # num_batches_tracked += 1, an int64: read and written. The page of pyprof2 prints 1.0 and 8: it counts the number 1
@@ -204,9 +204,13 @@ def reductions() -> Iterator[Row]:
     for name in ("var", "std"):
         yield call(f"aten::{name}", x, (1,)), 4 * 32 + 4, 144
         yield call(f"aten::{name}_mean", x, (1,)), 4 * 32 + 2 * 4, 160
-    yield call("aten::var", z(4, 8), (1,)), 132, 256 + 16
+    yield (
+        call("aten::var", z(4, 8), (1,)),
+        32 * (2 + 2 + 3 + 1) + 4,
+        256 + 16,
+    )  # mean, minus, |z|², sum; a root
     yield call("aten::linalg_vector_norm", x, 2, (1,)), 2 * 32 + 4, 144
-    yield call("aten::linalg_vector_norm", z(4, 8), 2, (1,)), 68, 256 + 16
+    yield call("aten::linalg_vector_norm", z(4, 8), 2, (1,)), 32 * (3 + 1) + 4, 256 + 16
     for name in ("cumsum", "cumprod", "logcumsumexp"):
         yield call(f"aten::{name}", x, 1), 32, 256
     yield call("aten::cummax", x, 1), 32, 256 + 256

@@ -31,9 +31,9 @@ def windows() -> Iterator[Row]:
         )  # 6/3 + 1
         yield (
             call(f"avg_pool{n}d", x, 3, 2, 0, True, mod=F_),
-            2 * 3**n * window,
+            2 * (3 + 3 + 2) ** n,
             4 * (size + 2 * 3**n),
-        )  # ceil(3/2) + 1
+        )  # ceil(3/2) + 1; the last ends where the input ends
         yield (
             call(f"adaptive_avg_pool{n}d", x, 4, mod=F_),
             2 * 8**n,
@@ -42,6 +42,15 @@ def windows() -> Iterator[Row]:
         yield call(f"aten::_adaptive_avg_pool{n}d", x, (1,) * n), size, 4 * (size + 2)
         yield call(f"adaptive_max_pool{n}d", x, 2, mod=F_), size, 4 * (size + out)
         yield call(f"aten::adaptive_max_pool{n}d", x, (2,) * n), size, 4 * (size + out) + 8 * out
+        for name in ("max_pool", "avg_pool"):  # a window larger than the input
+            yield call(f"{name}{n}d", x, 99, 99, 0, ceil_mode=True, mod=F_), 2 * 6**n, 4 * (size + 2)
+        whole = f(1, 2, *(1,) * n)
+        yield (
+            call(f"aten::avg_pool{n}d_backward", whole, x, (99,) * n, (99,) * n, 0, True),
+            size,
+            4 * (size + 2),
+        )
+        yield call(f"lp_pool{n}d", x, 2.0, 99, 99, True, mod=F_), 2 * 2 * 6**n + 2, 4 * (size + 2)
         grad = f(1, 2, *(2,) * n)
         yield call(f"aten::avg_pool{n}d_backward", grad, x, (3,) * n), out * window, 4 * (size + out)
         yield call(f"aten::_adaptive_avg_pool{n}d_backward", grad, x), size, 4 * (size + out)

@@ -8,6 +8,7 @@ import pytest
 from pyprof.model import DTYPE_BITS, Arg, Call, Tensor
 from pyprof.prof import gpus
 from pyprof.prof.attribute import NOT_USED
+from pyprof.prof.cost import VIEW, lookup
 from pyprof.prof.eligible import eligible
 from pyprof.prof.hardware import Hardware
 from pyprof.prof.roofline import Case
@@ -67,3 +68,26 @@ def test_an_unknown_type_is_unknown() -> None:
     assert eligible(product("mm", "float3_e1m1")) is None
     assert eligible(product("mm", None)) is None
     assert eligible(Call("mine", "mine::op")) is None
+
+
+@pytest.mark.parametrize(
+    ("equation", "operands", "expected"),
+    [
+        ("ij->ji", 1, "no"),  # a view
+        ("ii->i", 1, "no"),
+        ("ij->i", 1, "no"),  # a sum
+        ("ij,jk->ik", 2, "tf32"),
+    ],
+)
+def test_an_einsum_of_one_operand_is_no_product(equation: str, operands: int, expected: str) -> None:
+    square = Arg("", Tensor((4, 4), "float32"))
+    made = Call("torch", "einsum", (Arg("", equation), *[square] * operands))
+    assert eligible(made) == expected
+    if "->" in equation and operands == 1 and equation != "ij->i":
+        assert lookup(made) == VIEW._replace(dgrad=VIEW)
+
+
+def test_inner_is_a_product_of_matrices() -> None:
+    matrix, vector = Arg("", Tensor((2, 8), "float32")), Arg("", Tensor((8,), "float32"))
+    assert eligible(Call("torch", "inner", (matrix, matrix))) == "tf32"
+    assert eligible(Call("torch", "inner", (matrix, vector))) == "no"

@@ -4,21 +4,36 @@
 from __future__ import annotations
 
 from math import prod
+from typing import NamedTuple
 
-from pyprof.model import Cost, Tensor, Value
-from pyprof.prof.cost import bytes_of, cost
+from pyprof.model import Cost, Other, Tensor, Value
+from pyprof.prof.complexes import is_complex
+from pyprof.prof.cost import VIEW, bytes_of, cost
 from pyprof.prof.ops.gemm import product
 from pyprof.prof.ops.shapes import as_int, require, tensors_in
 
 
+class Counts(NamedTuple):
+    """Real operations of a product, a sum, and both."""
+
+    multiply: int
+    add: int
+    multiply_add: int
+
+
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+REAL, COMPLEX = Counts(1, 1, 2), Counts(6, 2, 8)
+
+
 @cost("einsum")
-def einsum(equation: str, *operands: Value, path: Value = None) -> Cost:
+def einsum(equation: Value, *operands: Value, path: Value = None) -> Cost:
     """Contraction, two operands at a time: 2·(product of all index sizes) if an index is summed, else 1·.
 
     An index of one operand only is summed first, one addition per element. Three operands or more are contracted along
     the recorded path (the dispatcher's argument: pairs of positions, each result goes to the end), else from left to
     right, as torch does without opt_einsum; what lies between is not counted as moved. The gradients of two operands
-    are such contractions, too; those of more are unknown. Source: torch.einsum; Linear.cpp.
+    are such contractions, too; those of more are unknown. One operand whose indices change their order, or stand twice
+    (a diagonal), is a view. Source: torch.einsum; Linear.cpp.
 
     >>> t = lambda *shape: Tensor(shape, "float32")
     >>> einsum("bij,bjk->bik", t(4, 2, 3), t(4, 3, 5))
@@ -29,20 +44,41 @@ def einsum(equation: str, *operands: Value, path: Value = None) -> Cost:
     Cost(flops=128, bytes=192)
     >>> einsum("ij,jk,kl->il", t(2, 3), t(3, 4), t(4, 5), path=(1, 2, 0, 1)).flops  # (jk,kl) 2·60, (ij,jl) 2·30
     180
+    >>> einsum(t(2, 3), (0, 1), t(3, 4), (1, 2), (0, 2)) == einsum("ab,bc->ac", t(2, 3), t(3, 4))
+    True
+    >>> einsum("ij->ji", t(2, 3)).basis, einsum("ij->i", t(2, 3))
+    ('view', Cost(flops=6, bytes=32))
     """
+    if isinstance(equation, Tensor):  # einsum(a, [0, 1], b, [1, 2], [0, 2])
+        equation, operands = _from_lists((equation, *operands))
     parts = tensors_in(operands)
-    terms, output, size = _indices(equation, [t.shape for t in parts])
+    terms, output, size = _indices(str(equation), [t.shape for t in parts])
+    return _contraction(terms, output, size, parts, (*operands, path))
+
+
+def _contraction(
+    terms: list[list[str]],
+    output: list[str],
+    size: dict[str, int],
+    parts: list[Tensor],
+    paths: tuple[Value, ...],
+) -> Cost:
+    """The cost of a contraction whose indices are named. `paths` holds the dispatcher's path, if there is one."""
     result = Tensor(tuple(size[i] for i in output), parts[0].dtype)
     moved = bytes_of(*parts, result)
     left = [set(term) for term in terms]
+    each = COMPLEX if any(map(is_complex, parts)) else REAL
     if len(left) == 1:
-        return Cost(_pair(left[0], set(), set(output), size)[0], moved)
+        flops = _pair(left[0], set(), set(output), size, each)[0]
+        if not flops:  # indices in another order, or a diagonal
+            return VIEW._replace(dgrad=VIEW)
+        return Cost(flops, moved)
     if len(left) == 2:
-        flops, _ = _pair(left[0], left[1], set(output), size)
-        back = (_pair(set(output), left[1 - i], left[i], size)[0] for i in range(2))
-        dgrad, wgrad = (Cost(each, moved) for each in back)
+        flops, _ = _pair(left[0], left[1], set(output), size, each)
+        back = (_pair(set(output), left[1 - i], left[i], size, each)[0] for i in range(2))
+        dgrad, wgrad = (Cost(one, moved) for one in back)
         return Cost(flops, moved, dgrad=dgrad, wgrad=wgrad)
-    given = next((value for value in (*operands, path) if _is_path(value, len(parts))), ())
+    given = next((value for value in paths if _is_path(value, len(parts))), ())
     order = [as_int(i) for i in given] if isinstance(given, tuple) else []
     total = 0
     while len(left) > 1:
@@ -50,10 +86,29 @@ def einsum(equation: str, *operands: Value, path: Value = None) -> Cost:
         require(i != j and max(i, j) < len(left) and min(i, j) >= 0, "the path does not fit")
         one, two = left[i], left[j]
         rest = [term for at, term in enumerate(left) if at not in (i, j)]
-        flops, kept = _pair(one, two, set(output).union(*rest), size)
+        flops, kept = _pair(one, two, set(output).union(*rest), size, each)
         total += flops
         left = [*rest, kept] if given else [kept, *rest]
     return Cost(total, moved)
+
+
+def _from_lists(given: tuple[Value, ...]) -> tuple[str, tuple[Value, ...]]:
+    """The form with a list of numbers behind each operand, as an equation: 0 is A, 26 is a. Source: torch.functional.
+
+    >>> _from_lists((Tensor((2, 3), None), (0, 26), Tensor((3,), None), (26,)))[0]
+    'Aa,a'
+    """
+
+    def text(indices: Value) -> str:
+        require(
+            isinstance(indices, tuple) and not isinstance(indices, (Tensor, Other)),
+            "a list of indices is expected",
+        )
+        assert isinstance(indices, tuple)
+        return "".join("..." if isinstance(i, Other) else _LETTERS[as_int(i)] for i in indices)
+
+    terms = ",".join(text(indices) for indices in given[1::2])
+    return (f"{terms}->{text(given[-1])}" if len(given) % 2 else terms), given[: len(given) // 2 * 2 : 2]
 
 
 def _is_path(value: Value, operands: int) -> bool:
@@ -63,16 +118,20 @@ def _is_path(value: Value, operands: int) -> bool:
     )
 
 
-def _pair(one: set[str], two: set[str], wanted: set[str], size: dict[str, int]) -> tuple[int, set[str]]:
+def _pair(
+    one: set[str], two: set[str], wanted: set[str], size: dict[str, int], each: Counts
+) -> tuple[int, set[str]]:
     """FLOPs of the contraction of two operands to the indices that are wanted, and those that are left."""
     flops, left = 0, []
     for term, other in ((one, two), (two, one)):
         kept = {index for index in term if index in wanted or index in other}
-        flops += prod(size[index] for index in term) if kept != term else 0
+        flops += each.add * prod(size[index] for index in term) if kept != term else 0
         left.append(kept)
     shared = left[0] | left[1]
     if two:
-        flops += (2 if shared - wanted else 1) * prod(size[index] for index in shared)
+        flops += (each.multiply_add if shared - wanted else each.multiply) * prod(
+            size[index] for index in shared
+        )
     return flops, shared & wanted
 
 

@@ -7,6 +7,7 @@ Add an operator: one function here, decorated with the names torch gives it.
 
 dgrad is the gradient of the first factor, wgrad of the second, one product each over the same three operands;
 bgrad is the sum of the output's gradient over what the added term was broadcast along.
+A multiply-add of complex numbers is 8, a product 6, a sum 2.
 
 >>> linear(Tensor((64, 1024), "float16"), Tensor((4096, 1024), "float16"))
 Cost(flops=536870912, bytes=9043968)
@@ -17,18 +18,25 @@ from __future__ import annotations
 from math import prod
 
 from pyprof.model import Cost, Tensor, Value
+from pyprof.prof.complexes import is_complex
 from pyprof.prof.cost import bytes_of, cost
 from pyprof.prof.ops.shapes import as_int, broadcast, chosen_dtype, reduced, require
 
 
 def product(flops: int, a: Tensor, b: Tensor, output: Tensor, added: Tensor | None = None) -> Cost:
-    """The cost of output = a·b (+ added), with its backward."""
+    """The cost of output = a·b (+ added), with its backward. `flops` are those of real numbers."""
+    real = not (is_complex(a) or is_complex(b))
+    flops = flops if real else 4 * flops  # a multiply-add of complex numbers is 8
     part = Cost(flops, bytes_of(a, b, output))
     bgrad = None
     if added is not None:
         same = added.shape == output.shape  # the gradient passes through as it is
         grad = Tensor(added.shape, added.dtype)
-        bgrad = Cost(0, 0, basis="view") if same else Cost(output.numel, bytes_of(output, grad))
+        bgrad = (
+            Cost(0, 0, basis="view")
+            if same
+            else Cost(output.numel * (1 if real else 2), bytes_of(output, grad))
+        )
     return Cost(flops, bytes_of(a, b, output, added), dgrad=part, wgrad=part, bgrad=bgrad)
 
 
@@ -256,5 +264,6 @@ def outer(input: Tensor, vec2: Tensor, out: Value = None) -> Cost:
     """
     (m,), (n,) = input.shape, vec2.shape
     output = Tensor((m, n), input.dtype)
-    part = Cost(2 * m * n, bytes_of(input, vec2, output))
-    return Cost(m * n, bytes_of(input, vec2, output), dgrad=part, wgrad=part)
+    product, sums = (6, 8) if is_complex(input) or is_complex(vec2) else (1, 2)
+    part = Cost(sums * m * n, bytes_of(input, vec2, output))
+    return Cost(product * m * n, bytes_of(input, vec2, output), dgrad=part, wgrad=part)

@@ -7,8 +7,8 @@ Cholesky n³/3 [G 4.2], LU m·n² - n³/3 [G 3.2], QR 2n²(m - n/3) [G 5.2],
 Q from k reflectors 4MNk - 2(M + N)k² + 4k³/3 [L],
 singular values 4mn² - 4n³/3, with thin factors 14mn² + 8n³, with full ones 4m²n + 8mn² + 9n³ [G 8.6],
 symmetric eigenvalues 4n³/3, with vectors 9n³ [G 8.3], eigenvalues 10n³, with vectors 25n³ [G 7.5].
-What iterates does so as often as the books assume. Bytes: inputs and results once; pivots are int32. Complex elements
-count like real ones. No backward: autograd's is made of other operators.
+What iterates does so as often as the books assume. Bytes: inputs and results once; pivots are int32. Of complex
+elements four times as many (complexes.py). No backward: autograd's is made of other operators.
 
 >>> cholesky(Tensor((2, 6, 6), "float32"))  # 2·72; 2·72·4
 Cost(flops=144, bytes=576)

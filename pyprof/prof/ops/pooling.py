@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pooling: as many FLOPs per result as its window has elements (comparisons, or additions and the division).
+"""Pooling: as many FLOPs per result as its window has elements (comparisons, or additions and the division). A window
+that reaches beyond the input and its padding is cut off there.
 
 Bytes: input, result, and the indices (int64) where an operator returns them. The backward, in dgrad, adds every
 gradient to the element it came from (max) or to its window (average); it reads the gradient (and for max the indices)
@@ -22,27 +23,37 @@ from pyprof.prof.ops.shapes import Shape, as_int, ints, like, require
 def _sizes(
     n: int, input: Tensor, kernel: Value, stride: Value, padding: Value, dilation: Value, ceil_mode: Value
 ) -> tuple[Tensor, int]:
-    """The result and the elements of a window. Source: torch.nn.MaxPool2d, torch.nn.AvgPool2d."""
+    """The result, and how many elements all windows have together: a window ends where the padded input ends.
+
+    Source: torch.nn.MaxPool2d, torch.nn.AvgPool2d.
+    """
     window = ints(kernel, n)
     step = window if stride is None or stride == () else ints(stride, n)
     border, spread = ints(padding, n, 0), ints(dilation, n, 1)
     require(len(input.shape) in (n + 1, n + 2) and min((*window, *step, *spread)) > 0, "sizes do not fit")
-    out = []
+    out, seen = [], prod(input.shape[:-n])
     for size, r, s, p, d in zip(input.shape[-n:], window, step, border, spread):
         room = size + 2 * p - d * (r - 1) - 1
+        whole = room // s + 1 if room >= 0 else 0  # windows that fit
         count = (-(-room // s) if ceil_mode else room // s) + 1
         if ceil_mode and (count - 1) * s >= size + p:
             count -= 1  # a window must start inside the input or its left padding
-        require(count > 0, "no window fits")
+        require(0 < count < whole + 10**6, "no window fits")
+        seen *= whole * r + sum(-(-(size + 2 * p - i * s) // d) for i in range(whole, count))
         out.append(count)
-    return Tensor((*input.shape[:-n], *out), input.dtype), prod(window)
+    return Tensor((*input.shape[:-n], *out), input.dtype), seen
+
+
+def pooled(n: int, input: Tensor, kernel: Value, stride: Value, ceil_mode: Value) -> Tensor:
+    """The result of pooling without padding."""
+    return _sizes(n, input, kernel, stride, 0, 1, ceil_mode)[0]
 
 
 def _max(n: int, input: Tensor, indices: bool, *settings: Value) -> Cost:
-    output, window = _sizes(n, input, *settings)
+    output, seen = _sizes(n, input, *settings)
     where = Tensor(output.shape, "int64")
     dgrad = _max_pool_backward(output, input)
-    return Cost(output.numel * window, bytes_of(input, output, *([where] if indices else [])), dgrad=dgrad)
+    return Cost(seen, bytes_of(input, output, *([where] if indices else [])), dgrad=dgrad)
 
 
 def _max_pool(n: int) -> Callable[..., Cost]:
@@ -76,17 +87,21 @@ def _avg_pool(n: int) -> Callable[..., Cost]:
         input: Tensor, kernel_size: Value, stride: Value = None, padding: Value = 0, ceil_mode: Value = False,
         count_include_pad: Value = True, divisor_override: Value = None,
     ) -> Cost:  # fmt: skip
-        output, window = _sizes(n, input, kernel_size, stride, padding, 1, ceil_mode)
-        dgrad = Cost(output.numel * window, bytes_of(output, like(input)))
-        return Cost(output.numel * window, bytes_of(input, output), dgrad=dgrad)
+        output, seen = _sizes(n, input, kernel_size, stride, padding, 1, ceil_mode)
+        dgrad = Cost(seen, bytes_of(output, like(input)))
+        return Cost(seen, bytes_of(input, output), dgrad=dgrad)
 
     return avg_pool
 
 
 def _avg_pool_backward(n: int) -> Callable[..., Cost]:
-    def avg_pool_backward(grad_output: Tensor, input: Tensor, kernel_size: Value, *settings: Value) -> Cost:
-        window = prod(ints(kernel_size, n))
-        return Cost(grad_output.numel * window, bytes_of(grad_output, like(input)))
+    def avg_pool_backward(
+        grad_output: Tensor, input: Tensor, kernel_size: Value, stride: Value = None, padding: Value = 0,
+        ceil_mode: Value = False, *settings: Value,
+    ) -> Cost:  # fmt: skip
+        output, seen = _sizes(n, input, kernel_size, stride, padding, 1, ceil_mode)
+        require(output.numel == grad_output.numel, "the gradient does not fit")
+        return Cost(seen, bytes_of(grad_output, like(input)))
 
     return avg_pool_backward
 

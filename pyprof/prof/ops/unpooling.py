@@ -12,6 +12,7 @@ from math import prod
 
 from pyprof.model import Cost, Tensor, Value
 from pyprof.prof.cost import bytes_of, cost, formulas
+from pyprof.prof.ops.pooling import pooled
 from pyprof.prof.ops.shapes import as_int, ints, like, require, sizes
 
 
@@ -20,9 +21,8 @@ def _lp(n: int) -> Callable[..., Cost]:
         input: Tensor, norm_type: Value, kernel_size: Value, stride: Value = None, ceil_mode: Value = False
     ) -> Cost:
         average = formulas()[f"avg_pool{n}d"].function(input, kernel_size, stride, 0, ceil_mode)
-        window = prod(ints(kernel_size, n))
         assert average.flops is not None
-        results = average.flops // max(window, 1)
+        results = pooled(n, input, kernel_size, stride, ceil_mode).numel
         dgrad = Cost(3 * average.flops, average.bytes)
         return Cost(2 * average.flops + results, average.bytes, dgrad=dgrad)
 
