@@ -707,3 +707,15 @@ def test_flex_attention_is_one_call():
     found = pyprof.estimate(lambda: flex.flex_attention(q, q, q, block_mask=mask))
     assert (found.iloc[-1].flops, found.iloc[-1].flops_dense) == (pd.NA, 16384)
     assert flex._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG is before
+
+
+def test_under_vmap_the_operators_are_the_calls():
+    """A call sees one element of the batch: three products of 2·4·4·4, and 16 rows through a weight of 8 by 8."""
+    from torch.func import grad, vmap
+
+    found = pyprof.estimate(lambda: vmap(lambda x: x @ x)(torch.ones(3, 4, 4)))
+    assert found.flops.sum() == 3 * 2 * 4 * 4 * 4
+    gradients = vmap(grad(lambda w, x: (x @ w).sum()), (None, 0))
+    found = pyprof.estimate(gradients, torch.ones(8, 8), torch.ones(16, 8))
+    assert found[found.tc_eligible != "no"].flops.sum() == 2 * 16 * 8 * 8
+    assert pyprof.estimate(grad(lambda w: (w @ w).sum()), torch.ones(8, 8)).op.iloc[0] == "__matmul__"

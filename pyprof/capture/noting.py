@@ -38,6 +38,22 @@ _tracer = look_up(
     lambda: None,
     check=lambda mode: mode(),
 )
+_transforms = look_up("torch._C._are_functorch_transforms_active", "", lambda: False, check=lambda ask: ask())
+_is_batched = look_up(
+    "torch._C._functorch.is_batchedtensor",
+    "",
+    lambda tensor: False,
+    check=lambda ask: ask(torch.empty(0, device="cpu")),
+)
+_is_wrapped = look_up(
+    "torch._C._functorch.is_functorch_wrapped_tensor",
+    "",
+    lambda tensor: False,
+    check=lambda ask: ask(torch.empty(0, device="cpu")),
+)
+_inside = look_up(
+    "torch._C._functorch.get_unwrapped", "", lambda tensor: None, check=lambda ask: ask.__name__
+)
 _NO_WORK = ("prim::", "profiler::")  # asks for a property of a tensor; begins and ends a range
 
 
@@ -105,8 +121,8 @@ class Notes:
 
     def begin(self, state: ThreadState, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """A wrapped call begins."""
-        if not self._mine(state):
-            return False
+        if not self._mine(state) or (_transforms() and _batched((args, kwargs))):
+            return False  # under vmap a call sees one element of the batch: its operators are the calls
         mod, op = recorder.functions[number]
         try:
             self._before = self._describe(mod, op, args, kwargs), _tensors((args, kwargs))
@@ -267,6 +283,16 @@ class Notes:
         if number == len(self._rows):
             self._rows.append(row)
         self._order.append(number)
+
+
+def _batched(values: Any) -> bool:
+    """Whether a tensor stands for the elements of a batch, a gradient's of torch.func around it or not."""
+    for leaf in _tree_leaves(values):
+        while isinstance(leaf, torch.Tensor) and _is_wrapped(leaf):
+            if _is_batched(leaf):
+                return True
+            leaf = _inside(leaf)
+    return False
 
 
 def _is_program(value: Any) -> bool:

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from pyprof import intervals
-from pyprof.marker import WHOLE_BACKWARD
+from pyprof.marker import WHOLE_BACKWARD, is_compiled
 from pyprof.model import FPROP, NO_DIRECTION, Bools, Cost, Ints, Rows, Site
-from pyprof.prof.cost import UNKNOWN, VIEW, default, lookup
+from pyprof.prof.cost import UNKNOWN, VIEW, default, find, lookup
 from pyprof.prof.reasons import COMPOSITE, reason_of
 from pyprof.prof.work import (
     BASES,
@@ -19,6 +19,7 @@ from pyprof.prof.work import (
     VIEWED,
     Signature,
     Work,
+    family,
     figures,
     groups,
     longest,
@@ -43,6 +44,15 @@ def fill(work: Work, index: Ints) -> None:
     _forward_calls(work, index, carries, flops, size)
     unexplained = tree.around(basis == NOT_KNOWN)
     _innermost_by_default(work, index[~covered & ~around & ~unexplained])
+    compiled = np.array([is_compiled(name) for name in rows.names], bool)[rows.name[index]]
+    _fused(work, index[compiled & ~tree.around(compiled)])
+
+
+def _fused(work: Work, index: Ints) -> None:
+    """What torch.compile has written runs in the time of its innermost region, as no operator: it is unknown."""
+    work.flops[index], work.bytes[index] = -1, -1
+    work.basis[index] = NOT_KNOWN
+    work.principal[index] = True
 
 
 def _innermost_by_default(work: Work, index: Ints) -> None:
@@ -134,10 +144,21 @@ def _carriers(tree: _Tree, basis: Ints, flops: Ints, size: Ints) -> tuple[Bools,
     return carries & ~covered, tree.around(works), covered
 
 
+def _same_work(sign: Signature) -> bool:
+    """Whether an operator does what the call around it does, so that it has more FLOPs for one reason alone: vmap has
+    called the function once for a whole batch, which the operator sees and the call does not."""
+    if sign.owner is None or sign.event is None:
+        return False
+    families = family(sign.owner), family(sign.event)
+    one = families[0] == families[1] and families[0] in ("gemm", "conv", "attention")
+    return one or find(sign.owner.mod, sign.owner.op) == find(sign.event.mod, sign.event.op)
+
+
 def _forward_calls(work: Work, index: Ints, carries: Bools, flops: Ints, size: Ints) -> None:
     """The cost of a forward call that has a formula goes to its carriers, in proportion to their own FLOPs or bytes.
 
-    A figure that the formula leaves open (the bytes of `to(device)`) is what the events say.
+    A figure that the formula leaves open (the bytes of `to(device)`) is what the events say, and so are all of a call
+    under vmap, which sees one element of the batch.
     """
     site = work.rows.site[index]
     owners = [sign.owner for sign in work.signatures]
@@ -158,7 +179,12 @@ def _forward_calls(work: Work, index: Ints, carries: Bools, flops: Ints, size: I
     computes = np.bincount(group[members], weight, n)[group[members]] > 0
     own = [lookup(owner) if owner is not None else UNKNOWN for owner in owners]
     table, who = figures(own), site[members]
-    for column, figure in ((work.flops, 0), (work.bytes, 1)):
+    more = np.bincount(group[members], weight, n)[group[members]] > table[who, 0]
+    same = np.array([_same_work(sign) for sign in work.signatures], bool)[who]
+    alike = np.bincount(group[members], ~same & (weight > 0), n)[group[members]] == 0
+    mapped = more & alike & (table[who, 0] > 0) & (flops[members] >= 0)
+    for column, figure, its in ((work.flops, 0, flops), (work.bytes, 1, size)):
         shares = share(table[who, figure], group[members], np.where(computes, weight, other))
+        shares = np.where(mapped, its[members], shares)
         column[index[members]] = np.where(table[who, figure] < 0, column[index[members]], shares)
     work.basis[index[members]] = np.array([BASES.index(cost.basis) for cost in own], np.int8)[who]

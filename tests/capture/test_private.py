@@ -33,6 +33,8 @@ NAMES: dict[tuple[str, ...], str] = {
     ): "sob",
     ("torch._C._nn", "torch._VF", "torch._C._VariableFunctions"): "sob",
     ("torch.utils._pytree.tree_leaves", "torch.utils._python_dispatch.TorchDispatchMode"): "sob",
+    ("torch._C._are_functorch_transforms_active", "torch._C._functorch.is_batchedtensor",
+     "torch._C._functorch.is_functorch_wrapped_tensor", "torch._C._functorch.get_unwrapped"): "sob",
     ("torch._ops.HigherOrderOperator", "torch.fx.experimental.proxy_tensor.get_proxy_mode"): "sob",
     ("torch.Tensor.__dlpack_c_exchange_api__",): "sob",
     ("torch._C._profiler.ProfilerActivity",): "s",

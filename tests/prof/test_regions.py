@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import pyprof
 from pyprof import netdict
@@ -95,3 +96,36 @@ def test_the_products_of_a_compiled_model_add_up_to_their_own_sizes(data: Path) 
     assert round(flops["mm"] + flops["linear"], 1) == 41.2
     assert round(flops["addmm"], 1) == 3.3
     assert not kernels["op"].str.contains("compiled", case=False).any()
+
+
+def test_what_inductor_fuses_on_the_cpu_is_unknown(tmp_path: Path) -> None:
+    """Its C++ runs in the time of the innermost compiled region, as no operator; the products inside have their own."""
+    events = [
+        kineto.op("Torch-Compiled Region: 0/0", 1_000, 9_000),
+        kineto.op("CompiledFunction", 1_500, 8_500),
+        kineto.op("aten::mm", 2_000, 3_000, **PRODUCT),
+        kineto.op(
+            "Torch-Compiled Region: 1/0", 10_000, 19_000
+        ),  # of inference: no function of autograd inside
+        kineto.op("aten::mm", 12_000, 13_000, **PRODUCT),
+        kineto.op("CompiledFunctionBackward", 20_000, 29_000),
+    ]
+    made = rows(formats.load(kineto.write(tmp_path / "trace.json", events)))
+    costs = attribute(made)
+    by_name: dict[str, list[tuple[int, int]]] = {}
+    for row in np.argsort(made.start):
+        name = made.names[made.name[row]]
+        by_name.setdefault(name, []).append((int(costs.flops.values[row]), int(costs.bytes.values[row])))
+    assert by_name["Torch-Compiled Region: 0/0"] == [(0, 0)]
+    assert by_name["CompiledFunction"] == by_name["CompiledFunctionBackward"] == [(-1, -1)]
+    assert by_name["Torch-Compiled Region: 1/0"] == [(-1, -1)]
+    assert by_name["aten::mm"] == [(FLOPS, BYTES)] * 2
+
+
+def test_a_call_under_vmap_costs_what_its_operator_does(tmp_path: Path) -> None:
+    """Three products of 4 by 4: 2·64 each; the call sees one of them."""
+    with pyprof.profile(str(tmp_path / "net.sqlite")):
+        torch.func.vmap(lambda x: x @ x)(torch.ones(3, 4, 4))
+    pyprof.shutdown()
+    kernels = pyprof.load(str(tmp_path / "net.sqlite")).kernels
+    assert kernels.flops.sum() == 3 * 2 * 4 * 4 * 4
