@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How much of the time on the device has FLOPs and bytes, and from where: by formula, view, default, unknown.
+"""How much of the time on the device has FLOPs and bytes, and on which basis.
 
     python benchmarks/shares.py net.sqlite other.sqlite
     python benchmarks/shares.py                          # records every script in examples/
@@ -24,12 +24,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from pyprof.model import BASES  # noqa: E402
 from pyprof.prof import ledger  # noqa: E402
 from pyprof.prof.columns import View  # noqa: E402
 from pyprof.prof.gaps import Gap, gaps  # noqa: E402
 from pyprof.session import load  # noqa: E402
 
-HEAD = "| recording | rows | ms | FLOPs: formula, view, default, unknown | bytes: the same | gemm | conv | attention |"
+HEAD = f"| recording | rows | ms | FLOPs: {', '.join(BASES)} | bytes: the same | gemm | conv | attention |"
 MOST = 0.05  # of the time by the default rule
 
 

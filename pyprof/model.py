@@ -113,14 +113,20 @@ class Call(NamedTuple):
     args: tuple[Arg, ...] = ()
 
 
+# Where the figures of a cost come from: a formula; a view, for which no data moves; the default rule (the bytes of the
+# tensors of an operator without a formula); nothing; a formula that had to assume what the recording does not say.
+# Databases store the index: add at the end.
+BASES = ("formula", "view", "default", "unknown", "approximate")
+
+
 class Cost(NamedTuple):
     """FLOPs and algorithmic bytes of one call, and of the parts of its backward. None means unknown.
 
     dgrad is the gradient of the first operand (or all of an undivided backward), wgrad of the weight or second
-    operand, bgrad of the bias. `basis` says where the figures come from: formula, view (no data moves), default or
-    unknown. `flops` are executed; `dense` is what the model needs: with the structure that the call leaves out (the
-    upper triangle of a causal mask, the zeros of 2:4 sparsity), without what it computes twice (the scores in the
-    backward of a fused attention); None where that is the same.
+    operand, bgrad of the bias. `basis` says where the figures come from, one of `BASES`. `flops` are executed; `dense`
+    is what the model needs: with the structure that the call leaves out (the upper triangle of a causal mask, the zeros
+    of 2:4 sparsity), without what it computes twice (the scores in the backward of a fused attention); None where that
+    is the same.
 
     >>> Cost(6, 8, dense=10).flops_dense, Cost(6, 8).flops_dense
     (10, 6)

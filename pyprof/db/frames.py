@@ -19,9 +19,8 @@ from pyprof.db.ledger import ledger
 from pyprof.db.source import Source
 from pyprof.db.store import Store
 from pyprof.marker import caller
-from pyprof.model import DIRECTIONS, KINDS, PHASES, Column, Ints
+from pyprof.model import BASES, DIRECTIONS, KINDS, PHASES, Column, Ints
 
-_BASES = ("formula", "view", "default", "unknown")
 _CPU = "cpu"
 
 
@@ -67,7 +66,7 @@ def kernels(store: Store, aggregation: Aggregation) -> pd.DataFrame:
         "dense": integer(found["dense"]),
         "bytes": integer(found["bytes"]),
         "roofline": integer(found["roofline"]),
-        "basis": category(found["basis"].values, dict(enumerate(_BASES))),
+        "basis": category(found["basis"].values, dict(enumerate(BASES))),
         "tc": integer(Column(tc.values, tc.mask() & (tc.values < 2))),
         "copied": integer(found["copied"]),
         "launch": integer(found["launch"]),

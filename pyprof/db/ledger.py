@@ -16,8 +16,8 @@ import pandas as pd
 from pyprof.db.operators import IN_OPERATOR, IN_RANGE
 from pyprof.db.store import EVENTS_OF_SPANS, Store
 from pyprof.metrics import share
+from pyprof.model import BASES
 
-_BASES = ("formula", "view", "default", "unknown")
 _UNKNOWN, _KNOWN, _RANGE = "unknown", "known", "range only"
 
 
@@ -83,7 +83,7 @@ def _parts(store: Store, facts: pd.DataFrame) -> dict[str, pd.Series[Any]]:
                from site s left join stack k on k.id = s.stack"""
         )
     }
-    basis = facts["basis"].map(dict(enumerate(_BASES)))
+    basis = facts["basis"].map(dict(enumerate(BASES)))
 
     def said(has: pd.Series[Any]) -> pd.Series[Any]:
         return pd.Series(np.where(has.astype(bool), _KNOWN, _UNKNOWN), index=facts.index)

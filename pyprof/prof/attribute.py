@@ -26,13 +26,13 @@ import numpy as np
 
 from pyprof.model import KERNEL, MEMCPY, MEMSET, OPERATOR, Bools, Call, Column, Ints, Rows
 from pyprof.prof import cpu_rows, gpu_rows, kernels
-from pyprof.prof.work import BASES, Work, add, family, share, signature
+from pyprof.prof.work import Work, add, family, share, signature
 
 USED, NOT_USED, NOT_APPLICABLE, TC_UNKNOWN = 1, 0, 2, 3
 
 
 class Costs(NamedTuple):
-    """Per row: FLOPs, bytes, where the figures come from (index in BASES), tensor cores, and the call they belong to.
+    """Per row: FLOPs, bytes, their basis (index in model.BASES), tensor cores, and the call they belong to.
 
     `call` indexes `calls`, -1 for a row without arguments. `principal` marks the rows that carry a cost.
     """
@@ -99,5 +99,5 @@ def _tensor_cores(rows: Rows, work: Work) -> Ints:
 
 
 __all__ = [
-    "BASES", "NOT_APPLICABLE", "NOT_USED", "TC_UNKNOWN", "USED", "Costs", "add", "attribute", "family", "share",
+    "NOT_APPLICABLE", "NOT_USED", "TC_UNKNOWN", "USED", "Costs", "add", "attribute", "family", "share",
 ]  # fmt: skip

@@ -6,7 +6,8 @@ so recorded arguments bind by position or keyword; arguments it does not name ar
 
 A name is what a user writes without dunder and in-place underscore (`add` serves `torch.add`, `x + y`, `x += y`,
 `x.add_(y)` and `aten::add_.Tensor`). A spelling whose arguments stand in another order is registered with its
-namespace (`aten::embedding`, `torch.embedding`) and found first. A formula with a parameter `inplace` is told.
+namespace (`aten::embedding`, `torch.embedding`) and found first. A formula with a parameter `inplace` gets whether the
+call works in place, one with `kernel_name` the whole name of a kernel that Inductor announces.
 
 >>> half = [Arg("", Tensor(shape, "float16")) for shape in ((2, 8), (5, 8))]
 >>> lookup(Call("torch.nn.functional", "linear", tuple(half)))
@@ -30,6 +31,7 @@ from pyprof.prof.complexes import is_complex, real_operations
 from pyprof.prof.reasons import COSTLESS, reason_of
 from pyprof.registry import Registry, load_folder
 
+_OF_NAME = frozenset(["inplace", "kernel_name"])  # parameters that a call's name fills
 _OUT = re.compile(r"out[0-9]*$")  # where the dispatcher's forms write to: no operand
 # Arguments that say where and how, not what: no formula asks for them.
 _BESIDE = frozenset(
@@ -45,6 +47,8 @@ _BESIDE = frozenset(
         "copy",
     ]
 )
+_NUMBERED = re.compile(r"(.+)_[0-9]+$")
+_LOOP = re.compile(r"triton_(?:poi|red|per)_fused(?=_|$)")
 LARGEST = 2**63 - 1  # of a count: columns are int64
 _MAX_RANK = 1024  # of a tensor that is taken seriously; torch's own kernels stop at 64
 UNKNOWN = Cost(None, None, basis="unknown")
@@ -106,6 +110,7 @@ class Formula(NamedTuple):
     family: str
     parameters: frozenset[str]
     takes_inplace: bool
+    takes_name: bool
     positional: int  # how many arguments can stand without a name
     takes_more: bool  # also arguments of names that it does not list
     order: tuple[str, ...]  # the parameters that can stand without a name
@@ -121,7 +126,7 @@ def cost(*names: str) -> Callable[[Callable[..., Cost]], Callable[..., Cost]]:
         found = inspect.signature(function).parameters
         open_ended = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         parameters = frozenset(name for name, p in found.items() if p.kind not in open_ended)
-        kinds = [p.kind for name, p in found.items() if name != "inplace"]
+        kinds = [p.kind for name, p in found.items() if name not in _OF_NAME]
         several = inspect.Parameter.VAR_POSITIONAL in kinds
         positional = sys.maxsize if several else kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
         family = function.__module__.rsplit(".", 1)[-1]
@@ -129,11 +134,12 @@ def cost(*names: str) -> Callable[[Callable[..., Cost]], Callable[..., Cost]]:
             Formula(
                 function,
                 family,
-                parameters - {"inplace"},
+                parameters - _OF_NAME,
                 "inplace" in parameters,
+                "kernel_name" in parameters,
                 positional,
                 inspect.Parameter.VAR_KEYWORD in kinds,
-                tuple(n for n, p in found.items() if p.kind is p.POSITIONAL_OR_KEYWORD and n != "inplace"),
+                tuple(n for n, p in found.items() if p.kind is p.POSITIONAL_OR_KEYWORD and n not in _OF_NAME),
             )
         )
         return function
@@ -159,6 +165,9 @@ def find(mod: str, op: str) -> tuple[Formula, bool] | None:
     """
     known = formulas()
     space = op.rpartition("::")[0]
+    numbered = _NUMBERED.match(op)
+    if numbered and (generated := known.get(_generated(numbered[1], space))) is not None:
+        return generated, False
     if space and space not in TORCHS_OWN:  # another library's operator may share a name and nothing else
         exact = known.get(op.split(".", 1)[0])
         return None if exact is None else (exact, False)
@@ -173,6 +182,19 @@ def find(mod: str, op: str) -> tuple[Formula, bool] | None:
         if formula is not None:
             return formula, inplace
     return None
+
+
+def _generated(name: str, space: str) -> str:
+    """What a formula for an operator whose name ends in a number is called: functions that SGLang's profiler wraps, and
+    Triton kernels that Inductor announces, its own by the kind of their loops.
+
+    >>> _generated("triton_poi_fused_add", ""), _generated("sage_fwd", ""), _generated("mine::add", "mine")
+    ('triton_poi_fused', 'triton::sage_fwd', '')
+    """
+    if space:
+        return name if space == "sglang_profiler" else ""
+    loop = _LOOP.match(name)
+    return loop[0] if loop else f"triton::{name}"
 
 
 def _bare(op: str) -> tuple[str, bool]:
@@ -218,6 +240,8 @@ def _lookup(call: Call, types: tuple[type, ...]) -> Cost:
             positional += [keywords.pop(name) for name in first] + rest
     if formula.takes_inplace:
         keywords["inplace"] = inplace
+    if formula.takes_name:
+        keywords["kernel_name"] = call.op
     try:
         found_cost = formula.function(*positional, **keywords)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError):

@@ -91,7 +91,7 @@ def markdown() -> str:
         "`flops` are executed; where a call leaves out a part (a causal mask, 2:4 sparsity) `dense` has what it would",
         "execute without.",
         "An operator without a formula has unknown FLOPs; where its event carries the work, the bytes of its tensors,",
-        'marked "default", which never counts as exact.',
+        'marked "default". Neither that nor "approximate", a formula that assumes what its row says, counts as exact.',
         "",
     ]
     for family in sorted(families):

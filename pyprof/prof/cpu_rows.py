@@ -8,11 +8,10 @@ import pandas as pd
 
 from pyprof import intervals
 from pyprof.marker import WHOLE_BACKWARD, is_compiled
-from pyprof.model import FPROP, NO_DIRECTION, Bools, Cost, Ints, Rows, Site
+from pyprof.model import BASES, FPROP, NO_DIRECTION, Bools, Cost, Ints, Rows, Site
 from pyprof.prof.cost import UNKNOWN, VIEW, default, find, lookup
 from pyprof.prof.reasons import COMPOSITE, reason_of
 from pyprof.prof.work import (
-    BASES,
     DEFAULT,
     FORMULA,
     NOT_KNOWN,

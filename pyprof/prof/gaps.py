@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from pyprof.marker import is_event
-from pyprof.model import BPROP, DTYPE_BITS, OPERATOR, Call, Cost, Rows, Site
-from pyprof.prof.attribute import BASES, Costs
+from pyprof.model import BASES, BPROP, DTYPE_BITS, OPERATOR, Call, Cost, Rows, Site
+from pyprof.prof.attribute import Costs
 from pyprof.prof.cost import find, lookup, possible, tensors_of
 from pyprof.prof.reasons import reason_of
 from pyprof.prof.work import parts
@@ -28,7 +28,7 @@ class Gap(NamedTuple):
     """An operator whose FLOPs or bytes are not exact. `time` in ns on the device."""
 
     operator: str
-    basis: str  # "default" or "unknown"; "formula" where one of both figures is exact
+    basis: str  # "default", "approximate" or "unknown"; "formula" where one of both figures is exact
     lacks: str  # "FLOPs", "bytes" or "FLOPs and bytes"
     why: str
     time: int
@@ -36,8 +36,8 @@ class Gap(NamedTuple):
 
 
 def gaps(rows: Rows, costs: Costs) -> list[Gap]:
-    """The longest first. A default is a gap: its bytes are a guess."""
-    exact = costs.basis != BASES.index("default")
+    """The longest first. A default is a gap: its bytes are a guess; so is what is approximate."""
+    exact = (costs.basis != BASES.index("default")) & (costs.basis != BASES.index("approximate"))
     flops, size = costs.flops.mask() & exact, costs.bytes.mask() & exact
     index = np.flatnonzero(~(flops & size))
     if not len(index):  # of nothing, pandas 2 cannot make an index
@@ -81,7 +81,7 @@ def why(call: Call, backward: bool = False) -> str | None:
     cost = lookup(call)
     figures = parts(cost) if backward else [cost]
     if figures and all(_complete(part) for part in figures):
-        return None
+        return "its formula assumes something: docs/costs.md" if cost.basis == "approximate" else None
     tensors = [tensor for arg in call.args for tensor in tensors_of(arg.value)]
     if find(call.mod, call.op) is None:
         return reason_of(call) or "no formula"

@@ -9,11 +9,10 @@ import numpy as np
 import pandas as pd
 
 from pyprof.marker import is_event
-from pyprof.model import BPROP, Bools, Call, Cost, Ints, Site
+from pyprof.model import BASES, BPROP, Bools, Call, Cost, Ints, Site
 from pyprof.prof import kernels
 from pyprof.prof.cost import UNKNOWN, lookup, lookup_or_default
 from pyprof.prof.work import (
-    BASES,
     DEFAULT,
     FORMULA,
     Signature,

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pyprof.marker import is_event
-from pyprof.model import KERNEL, OPERATOR, Bools, Call
+from pyprof.model import BASES, KERNEL, OPERATOR, Bools, Call
 from pyprof.prof import kernels
-from pyprof.prof.attribute import BASES, family
+from pyprof.prof.attribute import family
 from pyprof.prof.columns import View
 from pyprof.prof.cost import tensors_of
 from pyprof.prof.gaps import Gap, gaps

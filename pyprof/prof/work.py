@@ -11,11 +11,10 @@ import numpy as np
 import pandas as pd
 
 from pyprof.marker import is_event
-from pyprof.model import Bools, Call, Cost, Ints, Rows, Site
+from pyprof.model import BASES, Bools, Call, Cost, Ints, Rows, Site
 from pyprof.prof.cost import UNKNOWN, find, lookup, total
 
-BASES = ("formula", "view", "default", "unknown")
-FORMULA, VIEWED, DEFAULT, NOT_KNOWN = range(4)  # index in BASES
+FORMULA, VIEWED, DEFAULT, NOT_KNOWN, APPROXIMATE = range(len(BASES))
 
 
 class Signature(NamedTuple):

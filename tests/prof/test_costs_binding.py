@@ -59,7 +59,8 @@ EXCEPTIONS = {
 }  # fmt: skip
 # Libraries that are not installed here, and functions that have no schema.
 NO_SCHEMA = (
-    "flash_attn::", "_C::", "_C_cache_ops::", "aiter::", "vllm::", "fbgemm::", "torchvision::", "quantized::",
+    "flash_attn::", "_C::", "_C_cache_ops::", "_moe_C::", "aiter::", "flashinfer::", "sgl_kernel::", "sglang::",
+    "sglang_profiler::", "triton::", "triton_", "vllm::", "fbgemm::", "torchvision::", "quantized::",
 )  # fmt: skip
 SHAPES: tuple[tuple[tuple[int, ...], ...], ...] = (
     ((4, 4),), ((4,),), ((2, 4, 4),), ((2, 4, 8, 8), (4, 4, 3, 3), (4,)), ((2, 4, 8, 8),), ((4, 4), (4,)),

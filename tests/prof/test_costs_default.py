@@ -6,10 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyprof.marker import Listed
-from pyprof.model import Arg, Call, Cost, Tensor
+from pyprof.model import BASES, Arg, Call, Cost, Tensor
 from pyprof.parse import formats
 from pyprof.parse.rows import rows
-from pyprof.prof.attribute import BASES, attribute
+from pyprof.prof.attribute import attribute
 from pyprof.prof.cost import UNKNOWN, VIEW, default, lookup, lookup_or_default
 from tests import build
 from tests.build import call, recording

@@ -21,8 +21,8 @@ from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
 
 import pyprof
+from pyprof.model import BASES
 from pyprof.prof import ledger
-from pyprof.prof.attribute import BASES
 from pyprof.prof.columns import View
 from pyprof.prof.gaps import gaps
 from pyprof.session import load
@@ -279,8 +279,8 @@ def made(tmp_path: Path) -> View:
 def test_a_default_never_counts_as_exact(made: View) -> None:
     parts = {entry.what: entry.parts for entry in ledger.ledger(made)}
     assert parts["products"] == {ledger.EXACT: 50, ledger.OPEN: 20, ledger.OTHER: 30}
-    assert parts["bytes"] == {"formula": 50, "view": 0, "default": 30, "unknown": 20}
-    assert parts["FLOPs"] == {"formula": 50, "view": 0, "default": 0, "unknown": 50}
+    assert parts["bytes"] == {"formula": 50, "view": 0, "default": 30, "unknown": 20, "approximate": 0}
+    assert parts["FLOPs"] == {"formula": 50, "view": 0, "default": 0, "unknown": 50, "approximate": 0}
 
 
 def test_every_gap_has_a_name_and_a_reason(made: View) -> None:
@@ -361,7 +361,7 @@ def test_the_benchmark_prints_a_row_per_recording_and_names_what_misses_the_aims
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[2] == (
-        "| good | 1 | 0.0 | 100.0, 0.0, 0.0, 0.0 | 100.0, 0.0, 0.0, 0.0 | 100.0 (100.0) | - | - |"
+        "| good | 1 | 0.0 | 100.0, 0.0, 0.0, 0.0, 0.0 | 100.0, 0.0, 0.0, 0.0, 0.0 | 100.0 (100.0) | - | - |"
     )
     done = subprocess.run([*command, str(bad)], capture_output=True, text=True)
     assert done.returncode == 1

@@ -43,7 +43,7 @@ from pyprof.parse import limits
 from pyprof.parse.assemble import Clock, sole_owner
 from pyprof.parse.formats import FORMATS
 from pyprof.parse.join import link
-from pyprof.parse.tracejson import captures, communication, convolutions, facts, forward
+from pyprof.parse.tracejson import captures, communication, convolutions, experts, facts, forward, requests
 from pyprof.parse.tracejson import text as texts
 from pyprof.parse.tracejson.arguments import call
 from pyprof.parse.tracejson.columns import Collector, Parts
@@ -65,6 +65,7 @@ class Kineto:
     def load(path: Path) -> Trace:
         trace = read(path)
         captures.join(trace, path, read)
+        requests.attach(trace)
         return trace
 
 
@@ -171,6 +172,7 @@ class _Builder:
         end = of.values("end")
         events = convolutions.Operators(thread, start, end, text, numbered, origin)
         text = convolutions.complete(events, dict(self.calls), self._text)
+        text = experts.complete(events._replace(text=text), dict(self.calls), self._text)
         return Ops(
             thread=thread, start=start, end=end, scope=backward[name].astype(np.int8), name=name,
             text=self._announced(thread, start, end, name, text), seq=numbered,

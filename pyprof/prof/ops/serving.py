@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators of servers of language models: vLLM's `_C` and `_C_cache_ops`, and AITER's of ROCm.
-
-What depends on the lengths of requests (paged attention) or on weights that are not among the arguments (fused
-mixtures of experts) has no formula: the call does not tell.
+"""Operators of servers of language models that are no products: vLLM's `_C`, `_moe_C` and `_C_cache_ops`, SGLang's
+`sgl_kernel`, FlashInfer's, and AITER's of ROCm. Attention over pages is in paged.py, mixtures of experts in moe.py.
 
 >>> rotary(Tensor((2,), "int64"), Tensor((2, 8), "float16"), None, 4, Tensor((9, 4), "float16")).flops  # 16 · 3
 48
@@ -26,9 +24,9 @@ def aiter_rms_norm(input: Tensor, weight: Tensor, *parameters: Value) -> Cost:
     return rms_norm(input, weight.shape, weight)._replace(dgrad=None)
 
 
-@cost("_C::rms_norm")
+@cost("_C::rms_norm", "aiter::rmsnorm", "sgl_kernel::rmsnorm", "flashinfer::rmsnorm")
 def vllm_rms_norm(result: Tensor, input: Tensor, weight: Tensor, *parameters: Value) -> Cost:
-    """The result is an argument. Source: vLLM, csrc/layernorm_kernels.cu.
+    """The result is an argument. Source: vLLM, csrc/layernorm_kernels.cu; AITER, SGLang and FlashInfer alike.
 
     >>> x = Tensor((4, 8), "float32")
     >>> vllm_rms_norm(x, x, Tensor((8,), "float32"), 1e-5)
@@ -45,7 +43,7 @@ def _added_norm(input: Tensor, residual: Tensor, weight: Tensor) -> Cost:
     return Cost(norm.flops + input.numel, bytes_of(input, residual, weight, like(input), like(residual)))
 
 
-@cost("_C::fused_add_rms_norm")
+@cost("_C::fused_add_rms_norm", "sgl_kernel::fused_add_rmsnorm", "flashinfer::fused_add_rmsnorm")
 def fused_add_rms_norm(input: Tensor, residual: Tensor, weight: Tensor, *parameters: Value) -> Cost:
     """Both tensors are read and overwritten: the norm, and the sum. Source: vLLM, csrc/layernorm_kernels.cu.
 
@@ -69,7 +67,37 @@ def rmsnorm_with_add(
     return _added_norm(input, residual, weight)
 
 
-@cost("_C::rotary_embedding")
+@cost("aiter::add_rmsnorm")
+def aiter_add_rmsnorm(
+    out: Tensor, input: Tensor, residual: Tensor, sum: Tensor, weight: Tensor, *parameters: Value
+) -> Cost:
+    """Source: github.com/ROCm/aiter, aiter/ops/rmsnorm.py; arguments as in an MI300X trace of SGLang.
+
+    >>> x = Tensor((4, 8), "float32")
+    >>> aiter_add_rmsnorm(x, x, x, x, Tensor((8,), "float32"), 1e-6)
+    Cost(flops=160, bytes=544)
+    """
+    return _added_norm(input, residual, weight)
+
+
+def _gemma(input: Tensor, weight: Tensor) -> Cost:
+    norm = aiter_rms_norm(input, weight)
+    assert norm.flops is not None
+    return norm._replace(flops=norm.flops + weight.numel)
+
+
+@cost("sgl_kernel::gemma_rmsnorm", "flashinfer::gemma_rmsnorm")
+def gemma_rms_norm(result: Tensor, input: Tensor, weight: Tensor, *parameters: Value) -> Cost:
+    """The norm times 1 + weight. Source: FlashInfer, include/flashinfer/norm.cuh.
+
+    >>> x = Tensor((4, 8), "float32")
+    >>> gemma_rms_norm(x, x, Tensor((8,), "float32"))  # 128 + 8
+    Cost(flops=136, bytes=288)
+    """
+    return _gemma(input, weight)
+
+
+@cost("_C::rotary_embedding", "sgl_kernel::rotary_embedding")
 def rotary(
     positions: Tensor, query: Tensor, key: Tensor | None, head_size: Value, cache: Tensor, *parameters: Value
 ) -> Cost:
@@ -103,12 +131,38 @@ def reshape_and_cache(
     return Cost(0, bytes_of(key, value, *written, slots))
 
 
+@cost("sglang::store_cache")
+def store_cache(
+    key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slots: Tensor, *parameters: Value
+) -> Cost:
+    """The same for pages of one token. Source: SGLang, srt/mem_cache/memory_pool.py; an MI300X trace.
+
+    >>> new, cache = Tensor((3, 8), "float16"), Tensor((144, 8), "float16")
+    >>> store_cache(new, new, cache, cache, Tensor((3,), "int64"))
+    Cost(flops=0, bytes=216)
+    """
+    return reshape_and_cache(key, value, key_cache, value_cache, slots)
+
+
+@cost("sglang_profiler::memory_pool__set_kv_buffer_impl")
+def set_kv_buffer(
+    key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slots: Tensor, *parameters: Value
+) -> Cost:
+    """What SGLang's profiler calls it. Source: an MI300X trace.
+
+    >>> new, cache = Tensor((3, 2, 4), "float16"), Tensor((144, 2, 4), "float16")
+    >>> set_kv_buffer(new, new, cache, cache, Tensor((3,), "int64"))
+    Cost(flops=0, bytes=216)
+    """
+    return reshape_and_cache(key, value, key_cache, value_cache, slots)
+
+
 def _gated(result: Tensor, input: Tensor, each: int) -> Cost:
     require(input.numel == 2 * result.numel, "the input is twice as large")
     return Cost((each + 1) * result.numel, bytes_of(result, input))
 
 
-@cost("_C::silu_and_mul")
+@cost("_C::silu_and_mul", "sgl_kernel::silu_and_mul", "flashinfer::silu_and_mul", "aiter::silu_and_mul")
 def silu_and_mul(result: Tensor, input: Tensor, *parameters: Value) -> Cost:
     """silu of one half, 2 per element as alone, times the other. Source: vLLM, csrc/activation_kernels.cu.
 
@@ -118,7 +172,9 @@ def silu_and_mul(result: Tensor, input: Tensor, *parameters: Value) -> Cost:
     return _gated(result, input, 2)
 
 
-@cost("_C::gelu_and_mul", "_C::gelu_tanh_and_mul")
+@cost("_C::gelu_and_mul", "_C::gelu_tanh_and_mul", "sgl_kernel::gelu_and_mul", "sgl_kernel::gelu_tanh_and_mul",
+      "flashinfer::gelu_and_mul", "flashinfer::gelu_tanh_and_mul", "aiter::gelu_and_mul",
+      "aiter::gelu_tanh_and_mul")  # fmt: skip
 def gelu_and_mul(result: Tensor, input: Tensor, *parameters: Value) -> Cost:
     """gelu of one half, 5 per element as alone, times the other. Source: vLLM, csrc/activation_kernels.cu.
 
@@ -126,3 +182,29 @@ def gelu_and_mul(result: Tensor, input: Tensor, *parameters: Value) -> Cost:
     Cost(flops=192, bytes=192)
     """
     return _gated(result, input, 5)
+
+
+@cost("_moe_C::moe_sum", "sgl_kernel::moe_sum")
+def moe_sum(input: Tensor, output: Tensor, *parameters: Value) -> Cost:
+    """(T, k, H) summed over k. Source: vLLM, csrc/moe/moe_align_sum_kernels.cu.
+
+    >>> moe_sum(Tensor((4, 2, 8), "float16"), Tensor((4, 8), "float16"))  # 4·8; 128 + 64
+    Cost(flops=32, bytes=192)
+    """
+    require(input.numel % max(output.numel, 1) == 0, "the input is a multiple of the output")
+    return Cost(input.numel - output.numel, bytes_of(input, output))
+
+
+@cost("_moe_C::topk_softmax", "sgl_kernel::topk_softmax")
+def topk_softmax(topk_weights: Tensor, topk_ids: Tensor, *rest: Value) -> Cost:
+    """Softmax over the experts of a token, 5 per element as alone, and the largest k, which are comparisons. The logits
+    are the only tensor of (T, E); another of (T, k) is written. Source: vLLM, csrc/moe/topk_softmax_kernels.cu.
+
+    >>> t = lambda *shape, dtype="float32": Tensor(shape, dtype)
+    >>> topk_softmax(t(4, 2), t(4, 2, dtype="int32"), t(4, 2, dtype="int32"), t(4, 8))  # 5·32; 32 + 32 + 32 + 128
+    Cost(flops=160, bytes=224)
+    """
+    tensors = [value for value in rest if isinstance(value, Tensor) and len(value.shape) == 2]
+    logits = [tensor for tensor in tensors if tensor.shape != topk_ids.shape]
+    require(len(logits) == 1 and logits[0].shape[0] == topk_ids.shape[0], "one tensor of logits is expected")
+    return Cost(5 * logits[0].numel, bytes_of(topk_weights, topk_ids, *tensors))
