@@ -12,9 +12,10 @@
 | anything else | a range of somebody else's | |
 
 An argument is a record `{'name': '', 'type': 'tensor', 'shape': (2, 3), 'dtype': 'float32'}`: `name` is empty for a
-positional one; a tensor may carry its `stride`; a scalar or a sequence of scalars has `value`; a sequence that holds
-more than that has `items`, a list of records (classic markers flatten it instead). inf and nan are written as text, so
-that the whole is a Python literal. Nothing is ever evaluated: reading is `ast.literal_eval`.
+positional one; a tensor may carry its `stride`, and `'again': True` if it is the memory of an earlier argument; a
+scalar or a sequence of scalars has `value`; a sequence that holds more than that has `items`, a list of records
+(classic markers flatten it instead). inf and nan are written as text, so that the whole is a Python literal. Nothing is
+ever evaluated: reading is `ast.literal_eval`.
 
 >>> text = encode(Call("torch", "relu", (Arg("", Tensor((2, 3), "float32")),)), layer="encoder", trace=("a.py:7",))
 >>> decode(text).call.op, decode(text).layer, decode(text).trace
@@ -265,6 +266,7 @@ def _decode_value(record: dict[Any, Any]) -> Value:
             tuple(shape),
             dtype if isinstance(dtype, str) else None,
             tuple(stride) if _is_shape(stride) and len(stride) == len(shape) else None,
+            record.get("again") is True,
         )
     if "items" in record and isinstance(record["items"], list):
         return tuple(_decode_value(item) for item in record["items"] if isinstance(item, dict))
@@ -342,6 +344,8 @@ def _record(name: str, value: Value) -> dict[str, Any]:
         record.update(type="tensor", shape=value.shape, dtype=value.dtype)
         if value.stride is not None:
             record["stride"] = value.stride
+        if value.again:
+            record["again"] = True
     elif isinstance(value, Other):
         record.update(type=value.type, value=value.text)
     elif isinstance(value, tuple):

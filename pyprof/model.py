@@ -43,11 +43,13 @@ DTYPE_BITS = {
 
 
 class Tensor(NamedTuple):
-    """A tensor argument: its shape, torch's dtype name, and its strides in elements (None: not recorded)."""
+    """A tensor argument: its shape, torch's dtype name, its strides in elements (None: not recorded), and whether it is
+    the memory of an earlier argument of the call."""
 
     shape: tuple[int, ...]
     dtype: str | None
     stride: tuple[int, ...] | None = None
+    again: bool = False
 
     @property
     def numel(self) -> int:
@@ -55,18 +57,25 @@ class Tensor(NamedTuple):
 
     @property
     def bytes(self) -> int | None:
-        """Bytes of all elements, None for a dtype that we do not know. An expanded tensor counts what it stores.
+        """Bytes of all elements, None for a dtype that we do not know. An expanded tensor counts what it stores, the
+        memory of an earlier argument nothing.
 
-        >>> Tensor((5, 4), "float32", (0, 1)).bytes
-        16
+        >>> Tensor((5, 4), "float32", (0, 1)).bytes, Tensor((5, 4), "float32", again=True).bytes
+        (16, 0)
         """
         bits = DTYPE_BITS.get(self.dtype or "")
         if bits is None:
             return None
+        if self.again:
+            return 0
         shape = self.shape
         if self.stride is not None and len(self.stride) == len(shape):
             shape = tuple(1 if step == 0 and size > 1 else size for size, step in zip(shape, self.stride))
         return (prod(shape) * bits + 7) // 8
+
+    def __repr__(self) -> str:
+        again = ", again=True" if self.again else ""
+        return f"Tensor(shape={self.shape!r}, dtype={self.dtype!r}, stride={self.stride!r}{again})"
 
 
 def tensor(shape: tuple[int, ...], dtype: str | None, stride: Sequence[int] | None) -> Tensor:

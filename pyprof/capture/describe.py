@@ -28,6 +28,9 @@ _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _SCALARS = frozenset({int, float, bool, str, complex})
 _ATOMS = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format, type(...)})
 _STRIDED = torch.strided
+_AGAIN = ...  # in a key, after a tensor: the memory of an earlier one
+_storage_of = torch.Tensor.untyped_storage
+_FEW = 8  # tensors of a call that are compared with each other: a list of parameters is none twice
 _LIMIT = 512  # elements of a sequence that are looked at
 # Tensors that stand for others while a program is traced or compiled: such a call computes nothing.
 # How many modes there are. Unknown is taken for some: it costs time, and nothing of a recording.
@@ -53,8 +56,8 @@ class Traced(Exception):
 
 
 def key_of(args: Sequence[Any], kwargs: Mapping[str, Any], alone: bool = False) -> Key:
-    """The key of a call's arguments, flat: a tensor is its torch.Size, dtype and, unless contiguous, strides; a keyword
-    is its name and a value; all else is one entry.
+    """The key of a call's arguments, flat: a tensor is its torch.Size, dtype and, unless contiguous, strides, then
+    _AGAIN if it is the memory of an earlier one; a keyword is its name and a value; all else is one entry.
 
     Raises Traced if one of them is a stand-in. Not for calls that torch.jit.trace sees: it would write each x.shape
     below into the program that it makes.
@@ -63,14 +66,15 @@ def key_of(args: Sequence[Any], kwargs: Mapping[str, Any], alone: bool = False) 
         # A mode of the user (torch.device as a context, say) would be told of each x.shape below.
         with DisableTorchFunction():
             return key_of(args, kwargs, True)
-    if not kwargs:  # what most calls are, written out: a tenth to a fifth less than the loop
+    # What most calls are, written out: a tenth to a fifth less than the loop. Operands of one shape may be one tensor.
+    if not kwargs:
         count = len(args)
         try:
             if count == 2:
                 first, second = args
                 if type(first) in _PLAIN and first.is_contiguous():
                     kind = type(second)
-                    if kind in _PLAIN and second.is_contiguous():
+                    if kind in _PLAIN and second.is_contiguous() and first.shape != second.shape:
                         return (first.shape, first.dtype, second.shape, second.dtype)
                     if kind in _SCALARS:
                         return (first.shape, first.dtype, (kind, second))
@@ -83,6 +87,7 @@ def key_of(args: Sequence[Any], kwargs: Mapping[str, Any], alone: bool = False) 
                 if (
                     type(first) in _PLAIN and type(second) in _PLAIN and type(third) in _PLAIN
                     and first.is_contiguous() and second.is_contiguous() and third.is_contiguous()
+                    and first.shape != second.shape != third.shape != first.shape
                 ):  # fmt: skip
                     return (first.shape, first.dtype, second.shape, second.dtype, third.shape, third.dtype)
         except RuntimeError:  # a sparse or nested tensor does not know
@@ -92,21 +97,54 @@ def key_of(args: Sequence[Any], kwargs: Mapping[str, Any], alone: bool = False) 
 
 def _key(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Key:
     out: list[Any] = []
+    seen: list[torch.Tensor] = []
     for value in args:
         kind = type(value)
         if kind in _PLAIN:
             try:
                 out += _shape(value)
+                if _again(value, seen):
+                    out.append(_AGAIN)
             except RuntimeError:
-                out.append(_tensor(value))
+                out.append(_tensor(value, seen))
         elif kind in _SCALARS:
             out.append((kind, value))
         else:
-            out.append(_item(value, kind, 0))
+            out.append(_item(value, kind, 0, seen))
     for name, value in kwargs.items():
         kind = type(value)
-        out += (name, (kind, value) if kind in _SCALARS else _item(value, kind, 0))
+        # What is written counts, whether it was read or not.
+        out += (
+            name,
+            (kind, value) if kind in _SCALARS else _item(value, kind, 0, [] if name == "out" else seen),
+        )
     return tuple(out)
+
+
+def _again(value: torch.Tensor, seen: list[torch.Tensor]) -> bool:
+    """Whether a tensor is the memory of one of the first few before, which it joins: the same object, or as many
+    elements from the same place of a storage (x and x.t())."""
+    if len(seen) >= _FEW:
+        return False
+    plain = type(value) in _PLAIN
+    found = False
+    for other in seen:
+        if value is other:
+            return True
+        if plain and type(other) in _PLAIN and value.dtype is other.dtype:
+            found = found or (
+                value.shape.numel() == other.shape.numel() > 1 and _place(value) == _place(other)
+            )
+    seen.append(value)
+    return found
+
+
+def _place(value: torch.Tensor) -> tuple[int, Any]:
+    """Where a tensor's elements begin; its storage is not touched, and a lazy copy stays one."""
+    try:
+        return _storage_of(value)._cdata, value.storage_offset()
+    except (RuntimeError, NotImplementedError):  # a sparse or nested tensor has no storage
+        return id(value), 0
 
 
 def _shape(value: torch.Tensor) -> tuple[Any, ...]:
@@ -123,24 +161,24 @@ def symbolic(key: Any) -> bool:
 
 
 class _TensorKey(tuple[Any, ...]):
-    """(shape, dtype, stride or None) of a tensor; its own type, so that no tuple of the user is taken for it."""
+    """(shape, dtype, stride or None, again) of a tensor; its own type, so that no tuple of the user is taken for it."""
 
     __slots__ = ()
 
 
-def _item(value: Any, kind: type, depth: int) -> Any:
+def _item(value: Any, kind: type, depth: int, seen: list[torch.Tensor]) -> Any:
     if value is None:
         return None
     if kind in _SCALARS or kind in _ATOMS:
         return (kind, value)  # with its type: 1, 1.0 and True are equal
     if kind in _PLAIN:
-        return _tensor(value)
+        return _tensor(value, seen)
     if kind is list or kind is tuple or kind is torch.Size:
         if len(value) > _LIMIT or depth > 3:
             return (kind, Other, len(value))
         return (
             list if kind is list else tuple,
-            tuple(_item(item, type(item), depth + 1) for item in value),
+            tuple(_item(item, type(item), depth + 1, seen) for item in value),
         )
     if kind is slice:
         return (slice, ":".join(_bound(bound) for bound in (value.start, value.stop, value.step)))
@@ -151,7 +189,7 @@ def _item(value: Any, kind: type, depth: int) -> Any:
         real = _real_tensor[kind] = issubclass(kind, torch.Tensor)
     if real:
         with DisableTorchFunctionSubclass():  # reading the shape must not call into the user's class
-            return _tensor(value)
+            return _tensor(value, seen)
     return (kind,)
 
 
@@ -162,13 +200,13 @@ def _bound(value: Any) -> str:
     return str(value) if type(value) is int else type(value).__name__
 
 
-def _tensor(value: torch.Tensor) -> Any:
+def _tensor(value: torch.Tensor, seen: list[torch.Tensor]) -> Any:
     try:
         shape, dtype = tuple(value.shape), value.dtype
         stride = value.stride() if value.layout is torch.strided else None
     except RuntimeError:  # a nested tensor has no shape
         return (type(value),)
-    return _TensorKey((shape, dtype, stride))
+    return _TensorKey((shape, dtype, stride, _again(value, seen)))
 
 
 def arguments(key: Key) -> tuple[Arg, ...]:
@@ -188,7 +226,9 @@ def arguments(key: Key) -> tuple[Arg, ...]:
             if place < len(entries) and _is_stride(entries[place]):
                 stride = entries[place]
                 place += 1
-            entry = _TensorKey((entry, dtype, stride))
+            again = place < len(entries) and entries[place] is _AGAIN
+            place += again
+            entry = _TensorKey((entry, dtype, stride, again))
         out.append(Arg(name, _value(entry)))
         name = ""
     return tuple(out)
@@ -203,10 +243,10 @@ def _value(item: Any) -> Value:
     if item is None:
         return None
     if type(item) is _TensorKey:
-        shape, dtype, stride = item
+        shape, dtype, stride, again = item
         if not all(type(size) is int for size in shape):  # a jagged tensor: one of its sizes is a symbol
             return Other("Tensor", f"{dtype} {list(shape)}".removeprefix("torch."))
-        return tensor(tuple(shape), str(dtype).removeprefix("torch."), stride)
+        return tensor(tuple(shape), str(dtype).removeprefix("torch."), stride)._replace(again=again)
     kind = item[0]
     if (kind is tuple or kind is list) and len(item) == 2:
         items = tuple(_value(inner) for inner in item[1])

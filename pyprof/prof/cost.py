@@ -221,7 +221,28 @@ def _lookup(call: Call, types: tuple[type, ...]) -> Cost:
     found = find(call.mod, call.op)
     if found is None or not possible(call):
         return UNKNOWN
+    if not any(tensor.again for arg in call.args for tensor in tensors_of(arg.value)):
+        return _evaluate(call, *found)
+    # What is passed twice is read once. Each part of the backward reads it for itself.
+    plain = call._replace(args=tuple([arg._replace(value=_apart(arg.value)) for arg in call.args]))
+    whole = _evaluate(plain, *found)
     formula, inplace = found
+    others = "::" in call.op and call.op.rpartition("::")[0] not in TORCHS_OWN
+    if others or formula.family == "custom" or (inplace and formula.family == "cast"):
+        return whole  # formulas of other libraries may mean what is written; a copy in place only writes its first
+    return whole._replace(bytes=_evaluate(call, *found).bytes)
+
+
+def _apart(value: Value) -> Value:
+    """A value whose tensors count, whether the call has them already or not."""
+    if isinstance(value, Tensor):
+        return value._replace(again=False)
+    if isinstance(value, tuple) and not isinstance(value, Other) and tensors_of(value):
+        return tuple([_apart(item) for item in value])
+    return value
+
+
+def _evaluate(call: Call, formula: Formula, inplace: bool) -> Cost:
     positional = [arg.value for arg in call.args if not arg.name]
     if "::" in call.op and all(isinstance(value, Tensor) for value in positional[formula.positional :]):
         del positional[formula.positional :]  # the `out` tensors of the dispatcher's forms

@@ -52,11 +52,18 @@ F32 = Tensor((2, 3), "float32")
 def test_a_value_is_described(value: Any, described: Any) -> None:
     for args, kwargs, name in (((value,), {}, ""), ((), {"k": value}, "k")):
         ((found_name, found),) = arguments(key_of(args, kwargs))
-        assert (found_name, found) == (name, described)
+        assert (found_name, once(found)) == (name, described)
         assert type(found) is type(described)
     around = arguments(key_of((x.t(), value, x.t(), 7), {"last": value}))
-    assert [arg.value for arg in around] == [Tensor((3, 2), "float32", (1, 3)), described,
-                                             Tensor((3, 2), "float32", (1, 3)), 7, described]  # fmt: skip
+    assert [once(arg.value) for arg in around] == [Tensor((3, 2), "float32", (1, 3)), described,
+                                                   Tensor((3, 2), "float32", (1, 3)), 7, described]  # fmt: skip
+
+
+def once(value: Any) -> Any:
+    """Without what says that a tensor is the memory of an earlier one (test_operands.py)."""
+    if isinstance(value, Tensor):
+        return value._replace(again=False)
+    return type(value)(map(once, value)) if type(value) in (tuple, list, Listed) else value
 
 
 @pytest.mark.parametrize("pair", [(1, True), (1, 1.0), (0, False), ((x,), [x.t()]), (x, x.half()), (None, 0)])

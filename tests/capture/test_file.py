@@ -17,6 +17,7 @@ from torch import nn
 
 import pyprof
 from pyprof.marker import CallMarker, decode
+from pyprof.model import Tensor
 
 from .conftest import OURS, Recorded
 
@@ -146,9 +147,9 @@ def test_backward_events_name_the_thread_and_number_of_their_forward(step: Recor
 def test_the_first_convolution_has_no_input_gradient(step: Recorded) -> None:
     (backward,) = [op for op in step.ops if op.name == "aten::convolution_backward"]
     assert backward.args[:3] == [
-        ((2, 8, 6, 6), "float32", None),
-        ((2, 3, 8, 8), "float32", None),
-        ((8, 3, 3, 3), "float32", None),
+        Tensor((2, 8, 6, 6), "float32"),
+        Tensor((2, 3, 8, 8), "float32"),
+        Tensor((8, 3, 3, 3), "float32"),
     ]
     assert backward.args[-1] == (False, True, True)
 
@@ -160,11 +161,11 @@ def test_operator_arguments_bind_in_the_order_of_the_schema(record: Record) -> N
     ).ops
     found = {op.name: op.args for op in ops}
     assert found["aten::addmm"] == [
-        ((4,), "float32", (3,)), ((4, 3), "float32", None), ((3, 4), "float32", (1, 3)), 1, 1,
+        Tensor((4,), "float32", (3,)), Tensor((4, 3), "float32"), Tensor((3, 4), "float32", (1, 3)), 1, 1,
     ]  # fmt: skip
-    assert found["aten::cat"] == [(((4, 3), "float32", None), ((4, 3), "float32", None)), 1]
+    assert found["aten::cat"] == [(Tensor((4, 3), "float32"), Tensor((4, 3), "float32")), 1]
     assert found["aten::sum"][1:] == [(0,), True, None]
-    assert found["aten::copy_"][:2] == [((4, 3), "float16", None), ((4, 3), "float32", None)]
+    assert found["aten::copy_"][:2] == [Tensor((4, 3), "float16"), Tensor((4, 3), "float32")]
 
 
 def test_file_has_the_tables_of_an_export_and_ours(step: Recorded) -> None:
