@@ -2,7 +2,8 @@
 """Expert rules: what could be faster, with evidence. Open folder: one file per family, one function per rule.
 
 A rule takes a `Run` and returns a finding, or None where there is nothing to say; it raises `NeedsFacts` where the
-recording lacks what it would have to know, which is told, never passed over. Its docstring says what it looks for, with
+recording lacks what it would have to know, which is told, never passed over. What it has to know in any case are its
+premises, in the decorator. Its docstring says what it looks for, with
 a case that fires and one that stays silent. Thresholds stand in `limits.py`. docs/rules.md is generated.
 
 Rules look at the steady iterations of an aggregation. A saving is an estimate of wall time in ns, derived by hand from
@@ -41,16 +42,24 @@ class Finding(NamedTuple):
     verify: str = ""
 
 
+class Premise(NamedTuple):
+    """What a rule rests on: a text, and a check that raises NeedsFacts. `premises.py` has them."""
+
+    text: str
+    check: Callable[[Run], None]
+
+
 _Evaluate = Callable[["Run"], "Finding | None"]
 
 
 class Rule(NamedTuple):
-    """A rule: R08, a short name, what it looks for."""
+    """A rule: R08, a short name, what it looks for, what must be known first."""
 
     id: str
     name: str
     text: str
     evaluate: _Evaluate
+    premises: tuple[Premise, ...] = ()
 
 
 class Outcome(NamedTuple):
@@ -66,11 +75,11 @@ class Outcome(NamedTuple):
 RULES: Registry[Rule] = Registry("rule")
 
 
-def rule(id_: str, name: str) -> Callable[[_Evaluate], _Evaluate]:
-    """Decorator: the function evaluates a rule."""
+def rule(id_: str, name: str, *premises: Premise) -> Callable[[_Evaluate], _Evaluate]:
+    """Decorator: the function evaluates a rule where its premises hold."""
 
     def add(function: _Evaluate) -> _Evaluate:
-        RULES.register(id_)(Rule(id_, name, cleandoc(function.__doc__ or ""), function))
+        RULES.register(id_)(Rule(id_, name, cleandoc(function.__doc__ or ""), function, premises))
         return function
 
     return add
@@ -96,6 +105,8 @@ def evaluate(source: Source) -> list[Outcome]:
 def judge(each: Rule, run: Run) -> Outcome:
     """One rule's verdict."""
     try:
+        for premise in each.premises:
+            premise.check(run)
         finding = each.evaluate(run)
     except NeedsFacts as needs:
         return Outcome(each, None, str(needs))

@@ -9,6 +9,7 @@ import pandas as pd
 
 from pyprof.rules import Finding, rule
 from pyprof.rules.limits import limit
+from pyprof.rules.premises import GPU
 from pyprof.rules.run import Run
 from pyprof.rules.wording import length, percent
 
@@ -23,7 +24,7 @@ _TRAFFIC = (
 )  # kernels on the matrix of weights beside the products
 
 
-@rule("R24", "attention_unfused")
+@rule("R24", "attention_unfused", GPU)
 def attention_unfused(run: Run) -> Finding | None:
     """Attention in pieces: a softmax between two products of one module, so that the matrix of weights is written and
     read again and again. The saving is the time of what stands between the products, forward and backward, which a
@@ -32,7 +33,6 @@ def attention_unfused(run: Run) -> Finding | None:
     Fires: matmul, div, softmax, dropout, matmul; those between the products take 8 % of the time.
     Silent: F.scaled_dot_product_attention; a softmax at the end of a classifier.
     """
-    run.need_gpu()
     pieces = _between(run) | _inside(run)
     if not pieces:
         return None

@@ -10,6 +10,7 @@ from pyprof.db.aligned import collectives
 from pyprof.db.bandwidth import sizes
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
+from pyprof.rules.premises import GPU, KINDS
 from pyprof.rules.run import Run
 from pyprof.rules.wording import length, percent, size
 
@@ -39,14 +40,13 @@ def _grouped(run: Run, found: pd.DataFrame) -> pd.DataFrame:
     return grouped.join(run.operators[["name", "source"]], on="operator")
 
 
-@rule("R28", "comm_exposed")
+@rule("R28", "comm_exposed", GPU, KINDS)
 def comm_exposed(run: Run) -> Finding | None:
     """Collectives run while no other kernel does.
 
     Fires: an all-reduce of 20 ms at the end of a step of 100 ms.
     Silent: the same while the backward pass still computes.
     """
-    run.need_gpu()
     exposed, total = run.mean("exposed_communication"), run.mean("communication")
     if run.share(exposed) <= limit("R28.share"):
         return None
@@ -65,14 +65,13 @@ def comm_exposed(run: Run) -> Finding | None:
     )
 
 
-@rule("R29", "small_collectives")
+@rule("R29", "small_collectives", GPU)
 def small_collectives(run: Run) -> Finding | None:
     """Many small collectives a step: each costs its latency, whatever its size.
 
     Fires: 40 all-reduces of 100 kB a step.
     Silent: 10 a step; 40 of 20 MB.
     """
-    run.need_gpu()
     found = _collectives(run)
     if not len(found):
         return None

@@ -12,6 +12,7 @@ from pyprof.prof.attribute import USED
 from pyprof.rules import Finding, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.peaks import HALF, products
+from pyprof.rules.premises import GPU
 from pyprof.rules.run import Run
 from pyprof.rules.sample import Sample
 from pyprof.rules.wording import length, percent, which
@@ -35,14 +36,13 @@ def _convolutions(run: Run) -> pd.DataFrame:
     return found[which(found["type"], lambda name: name.startswith(_CONV))]
 
 
-@rule("R17", "layout_transposes")
+@rule("R17", "layout_transposes", GPU)
 def layout_transposes(run: Run) -> Finding | None:
     """Convolutions whose library changes the layout of their tensors (NCHW to NHWC and back) around them.
 
     Fires: 8 % of the kernels' time in nchwToNhwc and nhwcToNchw.
     Silent: 3 %; a model whose inputs are channels_last already.
     """
-    run.need_gpu()
     inputs = _inputs(run)
     if not len(run.kernels) or not run.kernel_time or (inputs and not inputs.get("contiguous")):
         return None
@@ -92,14 +92,13 @@ def channels_last(run: Run) -> Finding | None:
     )
 
 
-@rule("R19", "cudnn_benchmark")
+@rule("R19", "cudnn_benchmark", GPU)
 def cudnn_benchmark(run: Run) -> Finding | None:
     """Convolutions of few different shapes, and cuDNN does not try which algorithm is the fastest.
 
     Fires: convolutions take 40 % of the time, torch.backends.cudnn.benchmark is off, each has one shape.
     Silent: the switch is on; inputs of ever new sizes.
     """
-    run.need_gpu()
     found = _convolutions(run)
     time = run.per_device(found["gpu"].sum())
     if run.share(time) <= limit("R19.share"):
@@ -121,14 +120,13 @@ def cudnn_benchmark(run: Run) -> Finding | None:
     )
 
 
-@rule("R20", "autotune_in_range")
+@rule("R20", "autotune_in_range", GPU)
 def autotune_in_range(run: Run) -> Finding | None:
     """One call of a convolution ran several algorithms: the library was choosing one, which later calls do not.
 
     Fires: the first conv2d of a recording launches kernels of Winograd, FFT and three implicit GEMMs.
     Silent: later calls, with one algorithm each; a recording that begins after the first step.
     """
-    run.need_gpu()
     rows = [row for each in run.samples for row in _tried(run, each)]
     if not rows:
         return None

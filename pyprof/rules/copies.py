@@ -9,6 +9,7 @@ import pandas as pd
 from pyprof.model import KERNEL
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
+from pyprof.rules.premises import GPU, STEPS
 from pyprof.rules.run import Run
 from pyprof.rules.wording import length, percent, size
 
@@ -36,7 +37,7 @@ def _copies(run: Run) -> pd.DataFrame:
     return found[found["known"]].reset_index(drop=True)
 
 
-@rule("R10", "pageable_copy")
+@rule("R10", "pageable_copy", GPU)
 def pageable_copy(run: Run) -> Finding | None:
     """Copies between the GPU and pageable memory: the driver copies them twice, and the program waits meanwhile. The
     saving is known where the run also has copies of pinned memory in the same direction, by their speed.
@@ -44,7 +45,6 @@ def pageable_copy(run: Run) -> Finding | None:
     Fires: a batch of 20 MB a step from pageable memory.
     Silent: the same with pin_memory=True; four bytes a step, as of `loss.item()`.
     """
-    run.need_gpu()
     found = _copies(run)
     if not len(found):
         return None
@@ -96,7 +96,7 @@ def _by_speed(slow: pd.DataFrame, fast: pd.DataFrame) -> int | None:
     return int(saved) if known else None
 
 
-@rule("R11", "exposed_memcpy")
+@rule("R11", "exposed_memcpy", GPU)
 def exposed_memcpy(run: Run) -> Finding | None:
     """Copies or sets run while no kernel does: the GPU computes nothing meanwhile. The saving is what fits beside
     kernels where most are copies to the GPU, which can run ahead; of all others all of it, as if they were gone.
@@ -104,7 +104,6 @@ def exposed_memcpy(run: Run) -> Finding | None:
     Fires: 10 ms of copies in a step of 100 ms, before its first kernel.
     Silent: the same copies on another stream while kernels run.
     """
-    run.need_gpu()
     exposed, kernels = run.mean("exposed_memory"), run.mean("kernel_busy")
     if run.share(exposed) <= limit("R11.share"):
         return None
@@ -158,7 +157,7 @@ def _pinning(run: Run) -> str:
     return ""
 
 
-@rule("R40", "cpu_gpu_bounce")
+@rule("R40", "cpu_gpu_bounce", GPU, STEPS)
 def cpu_gpu_bounce(run: Run) -> Finding | None:
     """Within one step a block goes to the host and later one of the same size comes back: work on the CPU between
     work on the GPU. Equal sizes are a hint, no proof; the saving is at most the time of these copies.
@@ -166,8 +165,6 @@ def cpu_gpu_bounce(run: Run) -> Finding | None:
     Fires: 1 MB to the host and 1 MB back, twice a step.
     Silent: a batch that only goes to the GPU; single numbers.
     """
-    run.need_gpu()
-    run.need_steps()
     found = _copies(run)
     if not len(found):
         return None

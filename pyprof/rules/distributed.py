@@ -10,6 +10,7 @@ from pyprof.db.lateness import arrivals, computation
 from pyprof.db.source import Source
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
+from pyprof.rules.premises import GPU
 from pyprof.rules.run import Run
 from pyprof.rules.wording import length, percent
 
@@ -43,7 +44,7 @@ def _need_ranges(run: Run) -> None:
         raise NeedsFacts(_NO_RANGES)
 
 
-@rule("R41", "data_parallel")
+@rule("R41", "data_parallel", GPU)
 def data_parallel(run: Run) -> Finding | None:
     """torch.nn.DataParallel drives several GPUs from one process: it copies the model in every step, and its threads
     wait for each other in Python.
@@ -51,7 +52,6 @@ def data_parallel(run: Run) -> Finding | None:
     Fires: DataParallel.forward in the steps, kernels on two GPUs of one process.
     Silent: DistributedDataParallel.forward; DataParallel on one GPU.
     """
-    run.need_gpu()
     devices: dict[int, set[int]] = {}
     for device in run.used:
         devices.setdefault(device.worker, set()).add(device.number)
@@ -74,14 +74,13 @@ def data_parallel(run: Run) -> Finding | None:
     )
 
 
-@rule("R42", "ddp_without_nccl")
+@rule("R42", "ddp_without_nccl", GPU)
 def ddp_without_nccl(run: Run) -> Finding | None:
     """Ranks on GPUs exchange gradients over the host (gloo, mpi) in place of NCCL.
 
     Fires: DistributedDataParallel on GPUs with the backend gloo.
     Silent: backend nccl; kernels of collectives on the GPU; gloo in a run without DistributedDataParallel.
     """
-    run.need_gpu()
     if run.kernel_names["what"].eq("communication").any():
         return None
     _need_ranges(run)
@@ -114,7 +113,7 @@ def ddp_without_nccl(run: Run) -> Finding | None:
     )
 
 
-@rule("R30", "straggler")
+@rule("R30", "straggler", GPU)
 def straggler(run: Run) -> Finding | None:
     """In most steps all ranks wait for the same one. Counted is the time by which it comes later to a collective than
     every other rank: what all would save if it came with the next to last, as far as collectives run without other
@@ -123,7 +122,6 @@ def straggler(run: Run) -> Finding | None:
     Fires: two of three ranks wait 20 ms of each step of 100 ms for the third.
     Silent: they wait 9 ms; each rank is late in its turn; one step only.
     """
-    run.need_gpu()
     if not run.kernel_names["what"].eq("communication").any():
         return None
     found = _arrivals(run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
+from pyprof.rules.premises import GPU
 from pyprof.rules.run import Run
 from pyprof.rules.wording import length, percent
 
@@ -23,14 +24,13 @@ _MEANWHILE = {
 }
 
 
-@rule("R03", "gpu_underused")
+@rule("R03", "gpu_underused", GPU)
 def gpu_underused(run: Run) -> Finding | None:
     """The GPU is idle most of the time; names what the program does meanwhile. Its time belongs to the rules on that.
 
     Fires: kernels and copies for 30 ms of 100 ms.
     Silent: for 60 ms of 100 ms.
     """
-    run.need_gpu()
     busy = run.share(run.mean("busy"))
     if busy >= limit("R03.busy") or not run.wall:
         return None
@@ -60,14 +60,13 @@ def _calls(run: Run) -> list[dict[str, object]]:
     )
 
 
-@rule("R04", "gpu_unused")
+@rule("R04", "gpu_unused", GPU)
 def gpu_unused(run: Run) -> Finding | None:
     """The program could use a GPU on which nothing ran.
 
     Fires: two visible GPUs, all events on one of them.
     Silent: every recorded GPU has events; one rank of several, where other ranks use the others.
     """
-    run.need_gpu()
     rows = run.store.rows(
         "select number, max(name), sum(events), max(memory_bytes) from device group by number order by number"
     )

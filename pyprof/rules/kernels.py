@@ -12,6 +12,7 @@ from pyprof.model import OPTIMIZER, Ints
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.peaks import only_gpu, roof
+from pyprof.rules.premises import GPU, KINDS
 from pyprof.rules.run import Run
 from pyprof.rules.sample import Sample
 from pyprof.rules.wording import length, percent, which
@@ -37,7 +38,7 @@ _HOLDS = {
 _REGISTERS, _UNIT, _WARP = 65_536, 256, 32  # registers of a multiprocessor, given to warps in units of 256
 
 
-@rule("R23", "unfused_pointwise")
+@rule("R23", "unfused_pointwise", GPU)
 def unfused_pointwise(run: Run) -> Finding | None:
     """Elementwise kernels of one size follow each other on a stream: each reads and writes all data again. Of n such
     kernels a fused one saves at most (n - 1) / n. The optimizer is left out (R21), and what a compiler has fused.
@@ -45,7 +46,6 @@ def unfused_pointwise(run: Run) -> Finding | None:
     Fires: add, mul, tanh on the same large tensor, 15 % of the kernels' time.
     Silent: chains of two; kernels of one block, whose cost is the launch (R06).
     """
-    run.need_gpu()
     rows = [_chains(run, each) for each in run.samples]
     found = pd.concat(rows, ignore_index=True) if rows else None
     total = sum(int(each.of("dur")[each.kernel].sum()) for each in run.samples)
@@ -132,7 +132,6 @@ def _shapes(run: Run) -> pd.DataFrame:
 
 def _multiprocessors(run: Run) -> int:
     """Of the GPUs that were used, the most. Raises NeedsFacts."""
-    run.need_gpu()
     counts = [device.sm_count for device in run.devices.values()]
     if None in counts:
         raise NeedsFacts(
@@ -141,7 +140,7 @@ def _multiprocessors(run: Run) -> int:
     return max(count for count in counts if count is not None)
 
 
-@rule("R26", "low_occupancy")
+@rule("R26", "low_occupancy", GPU, KINDS)
 def low_occupancy(run: Run) -> Finding | None:
     """Kernels with fewer blocks than the GPU has multiprocessors, and few threads in them: most of the GPU is idle
     while they run. The saving is what spreading the same blocks over all multiprocessors could save at most.
@@ -182,7 +181,7 @@ def low_occupancy(run: Run) -> Finding | None:
     )  # fmt: skip
 
 
-@rule("R27", "tail_wave")
+@rule("R27", "tail_wave", GPU, KINDS)
 def tail_wave(run: Run) -> Finding | None:
     """Kernels whose blocks fill the GPU once or twice and a little more: the last few blocks take as long as all
     before. A wave is as many blocks as fit at once, by threads, blocks, registers and shared memory.
@@ -238,7 +237,7 @@ def _resident(found: pd.DataFrame, holds: Multiprocessor, capability: float) -> 
     return out
 
 
-@rule("R36", "far_from_roofline")
+@rule("R36", "far_from_roofline", GPU)
 def far_from_roofline(run: Run) -> Finding | None:
     """Operators that take much longer than their FLOPs and bytes need on this GPU. The saving is to the efficiency
     that good kernels reach.
@@ -246,7 +245,6 @@ def far_from_roofline(run: Run) -> Finding | None:
     Fires: an operator at 20 % of the roofline that takes 10 % of the time.
     Silent: one at 60 %; short kernels, whose time is the launch; collectives.
     """
-    run.need_gpu()
     if only_gpu(run) is None:
         raise NeedsFacts("needs the peaks of the GPU (docs/gpus.md has those that are known)")
     found = run.kernels.copy()

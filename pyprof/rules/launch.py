@@ -12,12 +12,13 @@ from pyprof.intervals import groups
 from pyprof.model import Ints
 from pyprof.rules import Finding, rule
 from pyprof.rules.limits import limit
+from pyprof.rules.premises import LAUNCHES
 from pyprof.rules.run import Run
 from pyprof.rules.sample import Sample, kind
 from pyprof.rules.wording import length, percent
 
 
-@rule("R05", "launch_bound")
+@rule("R05", "launch_bound", LAUNCHES)
 def launch_bound(run: Run) -> Finding | None:
     """The GPU waits for the CPU to launch kernels that are short. Waits for data and files are not counted, nor
     kernels that a graph's replay launches together, and the wait before it.
@@ -25,7 +26,6 @@ def launch_bound(run: Run) -> Finding | None:
     Fires: kernels of 4 us, launched every 10 us.
     Silent: kernels of 40 us launched every 10 us, a GPU that waits for the DataLoader, or for the replay of a graph.
     """
-    run.need_launches()
     durations = _durations(run)
     waited = sum(int(each.late.sum()) for each in run.samples)
     alone = sum(int(each.late[each.alone].sum()) for each in run.samples)
@@ -82,7 +82,7 @@ def _gaps(run: Run) -> list[dict[str, Any]]:
     return run.top(found, "sum", operator="name", source="source", waited_ns="sum", launches="size")
 
 
-@rule("R06", "small_kernels")
+@rule("R06", "small_kernels", LAUNCHES)
 def small_kernels(run: Run) -> Finding | None:
     """Most launches are of kernels so short that the launch is the work, while the GPU waits for launches. The saving
     is, of each, its launch as far as the GPU waited for it.
@@ -90,7 +90,6 @@ def small_kernels(run: Run) -> Finding | None:
     Fires: 80 % of the kernels take 2 us and together 10 % of the GPU's time, and the GPU waits for them.
     Silent: the same kernels when the GPU does not wait; the same work in few kernels.
     """
-    run.need_launches()
     durations = _durations(run)
     if not len(durations):
         return None
@@ -128,7 +127,7 @@ def small_kernels(run: Run) -> Finding | None:
     )
 
 
-@rule("R07", "sync_stall")
+@rule("R07", "sync_stall", LAUNCHES)
 def sync_stall(run: Run) -> Finding | None:
     """The program waits for the GPU, and the GPU then stands still until the next launch. The saving is that idle
     time, of each wait at most as long as the wait.
@@ -136,7 +135,6 @@ def sync_stall(run: Run) -> Finding | None:
     Fires: `loss.item()` in every step, after which the GPU idles for 5 % of the step.
     Silent: the same every 100 steps; a wait at the end, after which nothing is launched.
     """
-    run.need_launches()
     found = pd.concat([_stalls(each) for each in run.samples], ignore_index=True) if run.samples else None
     if found is None or not len(found):
         return None

@@ -22,6 +22,7 @@ class Limit(NamedTuple):
 
 LIMITS = {
     "worth": Limit(0.01, "", "share that a finding must save, where its saving is known"),
+    "known": Limit(0.90, "", "share of the kernels' time of which the kind must be known, where a rule rests on it"),
     "R02.spread": Limit(0.15, "", "standard deviation of the iterations' lengths, divided by their mean"),
     "R03.busy": Limit(0.50, "", "share in which the GPU is busy, below"),
     "R05.late": Limit(0.20, "", "share in which the GPU waits for a launch"),

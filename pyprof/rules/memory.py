@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pyprof.rules import Finding, NeedsFacts, rule
-from pyprof.rules.kernels import low_occupancy
-from pyprof.rules.launch import launch_bound
+from pyprof.rules import RULES, Finding, NeedsFacts, judge, rule
 from pyprof.rules.limits import limit
+from pyprof.rules.premises import GPU, LAUNCHES, STEPS
 from pyprof.rules.run import Run
 from pyprof.rules.wording import percent, size, which
 
@@ -66,14 +65,13 @@ def _told(run: Run, worker: int) -> list[_Peak]:
     return [_Peak(number, peak, used[number]) for number, peak in totals if used.get(number)]
 
 
-@rule("R43", "memory_full")
+@rule("R43", "memory_full", GPU)
 def memory_full(run: Run) -> Finding | None:
     """Nearly all memory of a GPU is allocated: a larger input or batch, or fragments between allocations, end the run.
 
     Fires: 15 of 16 GB allocated at most.
     Silent: 14 of 16 GB; a GPU on which nothing ran.
     """
-    run.need_gpu()
     found = _peaks(run)
     if not found:
         raise NeedsFacts(_NO_PEAK)
@@ -93,7 +91,7 @@ def memory_full(run: Run) -> Finding | None:
     )
 
 
-@rule("R31", "memory_underused")
+@rule("R31", "memory_underused", GPU)
 def memory_underused(run: Run) -> Finding | None:
     """Much memory of the GPU is free, and a larger batch would help: the run is bound by launches (R05), or kernels do
     not fill the GPU (R26).
@@ -101,7 +99,6 @@ def memory_underused(run: Run) -> Finding | None:
     Fires: 4 of 16 GB used at most, and R05 speaks.
     Silent: 4 of 16 GB used, and neither R05 nor R26 speaks; 10 of 16 GB.
     """
-    run.need_gpu()
     peaks = _peaks(run)
     if not peaks:
         raise NeedsFacts(_NO_PEAK)
@@ -109,16 +106,11 @@ def memory_underused(run: Run) -> Finding | None:
     if most.share >= limit("R31.memory"):
         return None
     why, missing = [], []
-    for each, name in (
-        (launch_bound, "launches bound the run (R05)"),
-        (low_occupancy, "kernels are small (R26)"),
-    ):
-        try:
-            found = each(run)
-        except NeedsFacts as needs:
-            missing.append(str(needs))
-            continue
-        if found is not None and (found.saving is None or found.saving >= limit("worth") * run.wall):
+    for other, name in (("R05", "launches bound the run (R05)"), ("R26", "kernels are small (R26)")):
+        verdict = judge(RULES[other], run)
+        if verdict.needs is not None:
+            missing.append(verdict.needs)
+        elif verdict.finding is not None:
             why.append(name)
     if not why:
         if missing:
@@ -134,7 +126,7 @@ def memory_underused(run: Run) -> Finding | None:
     )
 
 
-@rule("R32", "alloc_churn")
+@rule("R32", "alloc_churn", LAUNCHES, STEPS)
 def alloc_churn(run: Run) -> Finding | None:
     """The GPU's memory is allocated or freed in steady iterations: each cudaMalloc and cudaFree waits for the device.
     Memory of the host is not looked at.
@@ -142,8 +134,6 @@ def alloc_churn(run: Run) -> Finding | None:
     Fires: two cudaMalloc in each step.
     Silent: allocations in the first steps only; cudaMallocAsync.
     """
-    run.need_launches()
-    run.need_steps()
     found = run.calls(("malloc", "free"))
     found = found[~which(found["call"], lambda name: "Async" in name or "Host" in name)]
     per_step = len(found) / max(run.sampled_steps * max(len(run.samples), 1), 1e-9)

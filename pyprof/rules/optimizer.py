@@ -8,6 +8,7 @@ import pandas as pd
 from pyprof.model import OPTIMIZER
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
+from pyprof.rules.premises import GPU
 from pyprof.rules.run import Run
 from pyprof.rules.wording import length, percent, which
 
@@ -22,7 +23,7 @@ def _optimizer(run: Run) -> pd.DataFrame:
     return found
 
 
-@rule("R21", "unfused_optimizer")
+@rule("R21", "unfused_optimizer", GPU)
 def unfused_optimizer(run: Run) -> Finding | None:
     """The optimizer launches kernels for each parameter by itself. The saving is the CPU time of its step beyond its
     GPU time, as far as the GPU waits for launches at all.
@@ -30,7 +31,6 @@ def unfused_optimizer(run: Run) -> Finding | None:
     Fires: Adam(foreach=False), 12 launches for each of 160 parameter tensors.
     Silent: fused=True; foreach, which has a few launches for all of them.
     """
-    run.need_gpu()
     found = _optimizer(run)
     steps = found[which(found["type"], lambda name: name.endswith(".step"))]
     if not len(steps):
@@ -69,14 +69,13 @@ def unfused_optimizer(run: Run) -> Finding | None:
     )
 
 
-@rule("R22", "zero_grad_memset")
+@rule("R22", "zero_grad_memset", GPU)
 def zero_grad_memset(run: Run) -> Finding | None:
     """Gradients are filled with zeros instead of dropped.
 
     Fires: optimizer.zero_grad(set_to_none=False), 2 % of the time.
     Silent: zero_grad(), which drops them and launches nothing.
     """
-    run.need_gpu()
     found = _optimizer(run)
     found = found[which(found["type"], lambda name: name.endswith(".zero_grad"))]
     gpu = run.per_device(found["gpu"].sum())

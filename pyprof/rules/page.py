@@ -82,6 +82,7 @@ def markdown() -> str:
             f"- Fires: {fires}",
             f"- Silent: {silent}",
         ]
+        lines += [f"- Rests on: {'; '.join(each.text for each in rule.premises)}."] if rule.premises else []
         limits = [_limit(limit) for name, limit in LIMITS.items() if name.startswith(rule.id)]
         lines += [f"- Thresholds: {'; '.join(limits)}."] if limits else []
     return "\n".join(lines + _plugin()) + "\n"

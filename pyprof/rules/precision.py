@@ -13,6 +13,7 @@ from pyprof.prof.verdict import MULTIPLE
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.peaks import HALF, NARROW, faster, products, roof, sizes, with_vector
+from pyprof.rules.premises import GPU
 from pyprof.rules.run import Run
 from pyprof.rules.wording import length, percent, which
 
@@ -205,7 +206,7 @@ def _wrong(math: str, params: str | None, type_: str) -> str:
     return ", ".join(f"{k}={n} ({-(-n // multiple) * multiple})" for k, n in found.items() if n % multiple)
 
 
-@rule("R16", "dtype_casts")
+@rule("R16", "dtype_casts", GPU)
 def dtype_casts(run: Run) -> Finding | None:
     """Kernels that convert tensors from one type to another. The saving is at most their time: which conversions can
     go, nobody can tell from here.
@@ -213,7 +214,6 @@ def dtype_casts(run: Run) -> Finding | None:
     Fires: 8 % of the kernels' time in conversions between float32 and bfloat16.
     Silent: 3 %; copies that change no type.
     """
-    run.need_gpu()
     found = run.kernels
     if not len(found) or not run.kernel_time:
         return None

@@ -14,6 +14,7 @@ from pyprof.db.partition import Union
 from pyprof.model import Ints
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
+from pyprof.rules.premises import GPU
 from pyprof.rules.run import Run
 from pyprof.rules.sample import Sample
 from pyprof.rules.wording import length, percent
@@ -46,7 +47,7 @@ def _ranges(run: Run, codes: dict[int, str], worker: int, start: int, end: int) 
     return {name: column.values for name, column in found.items()}
 
 
-@rule("R33", "gc_or_cpu_python")
+@rule("R33", "gc_or_cpu_python", GPU)
 def gc_or_cpu_python(run: Run) -> Finding | None:
     """While the GPU does nothing, Python collects garbage, or the main thread is in an operator that uses no GPU at
     all. Waits for the DataLoader are for R08.
@@ -54,7 +55,6 @@ def gc_or_cpu_python(run: Run) -> Finding | None:
     Fires: 2 ms of garbage collection in each step of 100 ms, the GPU idle; 15 ms in an operator on tensors of the CPU.
     Silent: the same while kernels run; 0.9 ms; an operator that launches kernels.
     """
-    run.need_gpu()
     codes = _codes(run, _COLLECTIONS)
     collected, count, operators = 0, 0, []
     for sample in run.samples:

@@ -12,6 +12,7 @@ from pyprof.db.ledger import is_gone
 from pyprof.db.steady import SPREAD, spread, steady
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
+from pyprof.rules.premises import STEPS
 from pyprof.rules.run import Run
 from pyprof.rules.wording import length, percent
 
@@ -59,14 +60,13 @@ def _repeated(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-@rule("R02", "unstable_range")
+@rule("R02", "unstable_range", STEPS)
 def unstable_range(run: Run) -> Finding | None:
     """Iterations of the aggregation differ much in length; names the longest steady stretch.
 
     Fires: 10 iterations of 100 ms after a first one of 900 ms.
     Silent: the same with the first one left out, as the finding proposes.
     """
-    run.need_steps()
     lengths = run.lengths
     if len(lengths) < _LEAST:
         raise NeedsFacts(

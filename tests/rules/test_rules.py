@@ -13,7 +13,8 @@ import pytest
 from pyprof.db.aggregate import aggregate, aggregations
 from pyprof.db.source import Source
 from pyprof.registry import load_folder
-from pyprof.rules import RULES, Finding, Outcome, evaluate, judge
+from pyprof.rules import RULES, Finding, Outcome, Premise, Rule, evaluate, judge
+from pyprof.rules.premises import KINDS
 from pyprof.rules.run import Run
 from tests.rules.small import A100, DEVICE, PAGEABLE, PINNED, Small, opened
 
@@ -599,12 +600,12 @@ def unswitched() -> Small:
     return made
 
 
-def outcome(rule: str, made: Small) -> Outcome:
+def outcome(rule: str | Rule, made: Small) -> Outcome:
     with opened(made) as database:
         one = aggregations(database)[0]
         if made.range != (None, None):
             one = aggregate(database, *made.range)
-        return judge(RULES[rule], Run(Source(database, one)))
+        return judge(RULES[rule] if isinstance(rule, str) else rule, Run(Source(database, one)))
 
 
 def test_every_rule_has_its_recordings():
@@ -644,6 +645,28 @@ def test_a_rule_says_which_facts_it_lacks(rule):
 def test_a_rule_is_silent_where_its_advice_was_followed(rule):
     found = outcome(rule, CASES[rule].fixed())
     assert (found.finding, found.needs) == (None, None)
+
+
+@pytest.mark.parametrize("rule", [each.id for each in RULES.values() if KINDS in each.premises])
+def test_a_rule_about_kinds_says_nothing_of_kernels_that_nobody_knows(rule):
+    """The recording on which it speaks, with as much time again in kernels that no table knows: maybe collectives."""
+    made = CASES[rule].fires()
+    assert outcome(rule, made).finding is not None
+    made = CASES[rule].fires()
+    for t in made.each():
+        made.kernel("my_library::exchange_tokens<8>", t, 950_000, made.op("step", t, t + 1_000), stream=99)
+    found = outcome(rule, made)
+    assert found.finding is None
+    assert found.needs is not None
+    assert "needs to know what the kernels do" in found.needs
+
+
+def test_premises_are_checked_before_a_rule_looks():
+    looked = []
+    premise = Premise("a fact", lambda run: run.need_fact("no.such", "the fact"))
+    found = outcome(Rule("R00", "none", "", looked.append, (premise,)), busy(Small(), 600_000))
+    assert found.needs == "needs the fact, which this recording lacks; record with pyprof"
+    assert not looked
 
 
 def test_rules_about_gpus_say_that_a_recording_has_none():
