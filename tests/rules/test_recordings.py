@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import pyprof
+from benchmarks import recordings
 from pyprof import session
 from pyprof.reports import every
 from pyprof.rules import Finding
@@ -134,6 +135,18 @@ def test_numbers_of_agents_are_no_unused_gpus(name: str, data: Path) -> None:
 def test_a_replayed_graph_is_not_launched_kernel_by_kernel(data: Path) -> None:
     """One hipGraphLaunch of 544 of the 555 kernels, after a wait of 463 ms."""
     assert "R05" not in set(pyprof.load(data / "kineto" / "mi300_sglang_decode").findings["rule"])
+
+
+def test_every_finding_on_published_recordings_was_judged(data: Path, tmp_path: Path) -> None:
+    """One that nobody has looked at is a fault until somebody has: docs/recordings.md."""
+    spoken = {
+        (name, outcome.rule.id)
+        for name, path in recordings.published(data, tmp_path)
+        for outcome in pyprof.load(path).outcomes
+        if outcome.finding is not None
+    }
+    assert spoken - set(recordings.JUDGED) == set()
+    assert not [key for key in spoken if recordings.JUDGED[key].startswith("false")]
 
 
 @pytest.mark.parametrize("graph", [False, True])
