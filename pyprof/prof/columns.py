@@ -373,7 +373,8 @@ def _peak(view: View) -> Cells:
 @column("tcwhy", "TCWhy")
 def _tcwhy(view: View) -> Cells:
     """Tensor cores, with the reason: used (and what makes them less efficient), why not (type, TF32 off, a vector, less
-    than a tile, which size is no multiple of what), kernel unknown; - for what is no product; na on the CPU."""
+    than a tile, which contiguous size is no multiple of what), kernel unknown; - for what is no product; na on the
+    CPU."""
     codes = np.where(view.cases.codes < 0, len(view.cases.cases), view.cases.codes)
     texts = [None if case.on_cpu else verdict(case, view.hardware) for case in view.cases.cases]
     return Texts(codes, [*texts, "-"])

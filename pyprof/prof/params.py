@@ -17,7 +17,7 @@ from math import prod
 from pyprof.model import Arg, Call, Other, Tensor, Value
 from pyprof.prof.ops.shapes import ints
 
-_MATRIX = {
+FIRST_OPERAND = {
     "mm": 0,
     "matmul": 0,
     "__matmul__": 0,
@@ -25,18 +25,27 @@ _MATRIX = {
     "addmm": 1,
     "addmm_": 1,
     "baddbmm": 1,
-}  # first operand
+}  # of a matrix product: its place among the tensors
+
+
+def operator(call: Call) -> str:
+    """The name of a call's operator, without namespace and overload.
+
+    >>> operator(Call("aten", "aten::mm.out"))
+    'mm'
+    """
+    return call.op.rpartition("::")[2].partition(".")[0]
 
 
 def params(call: Call) -> str:
     """The parameters of a call; what has no letters of its own lists all arguments."""
-    name = call.op.rpartition("::")[2].partition(".")[0]
+    name = operator(call)
     tensors = [arg.value for arg in call.args if isinstance(arg.value, Tensor)]
     text = None
     if name == "linear" and len(tensors) >= 2:
         text = _product(tensors[0], Tensor(tensors[1].shape[::-1], tensors[1].dtype))
-    elif name in _MATRIX and len(tensors) >= _MATRIX[name] + 2:
-        text = _product(*tensors[_MATRIX[name] : _MATRIX[name] + 2])
+    elif name in FIRST_OPERAND and len(tensors) >= FIRST_OPERAND[name] + 2:
+        text = _product(*tensors[FIRST_OPERAND[name] : FIRST_OPERAND[name] + 2])
     elif name.startswith("conv") and len(tensors) >= 2 and "backward" not in name:
         text = _convolution(name, call, *tensors[:2])
     return text or ",".join(_argument(arg) for arg in call.args) or "-"

@@ -30,6 +30,7 @@ import pandas as pd
 
 from pyprof.model import KERNEL, OPERATOR, Call, Ints, Rows, Tensor
 from pyprof.prof import kernels
+from pyprof.prof.alignment import records_strides
 from pyprof.prof.attribute import NOT_APPLICABLE, NOT_USED, USED, Costs, family
 from pyprof.prof.cpus import Cpu
 from pyprof.prof.eligible import normal
@@ -59,6 +60,7 @@ class Case(NamedTuple):
     tensor_cores: int
     gpu: Gpu | None
     on_cpu: bool = False
+    strides: bool = False  # the recording has them: tensors without are contiguous
 
 
 class Cases(NamedTuple):
@@ -91,6 +93,7 @@ def cases(rows: Rows, costs: Costs, hardware: Hardware) -> Cases:
     key = ((key + costs.tensor_cores[index]) * len(devices) + device) * 2 + (rows.kind[index] == OPERATOR)
     codes[index], keys = pd.factorize(key)
     known = [hardware.gpu(None if number < 0 else int(number)) for number in devices.tolist()]
+    strides = records_strides(call for site in rows.sites for call in site.calls)
     out = []
     for value in keys.tolist():
         rest, on_cpu = divmod(value, 2)
@@ -98,7 +101,9 @@ def cases(rows: Rows, costs: Costs, hardware: Hardware) -> Cases:
         rest, used = divmod(rest, 4)
         call, name = divmod(rest, len(rows.names))
         owner = costs.calls[call - 1] if call else None
-        out.append(Case(rows.names[name], owner, used, None if on_cpu else known[place], bool(on_cpu)))
+        out.append(
+            Case(rows.names[name], owner, used, None if on_cpu else known[place], bool(on_cpu), strides)
+        )
     return Cases(codes, out)
 
 

@@ -1,31 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why a product did not use tensor cores, or what keeps them from being efficient.
 
-The alignment rules are those of NVIDIA's "Matrix Multiplication Background User's Guide", table 1, and "Convolutional
-Layers User's Guide": dimensions that are multiples of 16 bytes. cuBLAS before 11.0 and cuDNN before 7.6.3 need them;
-later ones use tensor cores always, efficiently with such multiples.
-
-    fp16, bf16: 8 elements    int8, fp8: 16    TF32: 4    fp64: 2    fp4: 32
-
-A product has dimensions M, N, K; a convolution channels in and out per group; attention the head's size.
+cuBLAS before 11.0 and cuDNN before 7.6.3 need sizes that are multiples of 16 bytes (`alignment.py`: which ones); later
+ones use tensor cores always, efficiently with such multiples.
 """
 
 from __future__ import annotations
 
 import re
 
-from pyprof.model import Call, Tensor
 from pyprof.prof import kernels
+from pyprof.prof.alignment import dimensions, unaligned
 from pyprof.prof.attribute import NOT_APPLICABLE, NOT_USED, USED, family
 from pyprof.prof.eligible import multiplied, with_vector
 from pyprof.prof.gpus import SINCE
 from pyprof.prof.hardware import Hardware
-from pyprof.prof.params import params
 from pyprof.prof.roofline import Case, operands_of, tf32
 
-MULTIPLE = {"float16": 8, "bfloat16": 8, "int8": 16, "float8": 16, "tf32": 4, "float64": 2, "float4": 32}
 _TILE = 16  # rows of the smallest tile that the libraries' tensor-core kernels have
-_LETTER = re.compile(r"(?:^|,)([A-Za-z]+)=(\d+)(?=,|$)")
 
 
 def verdict(case: Case, hardware: Hardware) -> str | None:
@@ -34,8 +26,8 @@ def verdict(case: Case, hardware: Hardware) -> str | None:
         return "-"
     operands = operands_of(case)
     if case.tensor_cores == USED:
-        unaligned = _unaligned(case.call, "tf32" if operands == "float32" else operands)
-        return "; ".join(["used", *(f"{text}: less efficient" for text in unaligned)])
+        wrong = _unaligned(case, operands)
+        return "; ".join(["used", *(f"{text}: less efficient" for text in wrong)])
     reason = _type(operands, case, hardware)
     if case.tensor_cores != NOT_USED:
         return f"kernel unknown; {reason}" if reason else "kernel unknown"
@@ -104,7 +96,7 @@ def _shapes(case: Case, operands: str | None, hardware: Hardware) -> list[str]:
         None: "needed before ",
     }
     before = "cuDNN 7.6.3" if family(case.call) in ("conv", "rnn") else "cuBLAS 11"
-    for text in _unaligned(case.call, "tf32" if operands == "float32" else operands):
+    for text in _unaligned(case, operands):
         out.append(f"{text}: {how[old]}{before if old is None else ''}")
     return out
 
@@ -118,31 +110,5 @@ def _needs_alignment(case: Case, hardware: Hardware) -> bool | None:
     return int(major) < 11 if major.isdigit() else None
 
 
-def dimensions(call: Call | None) -> dict[str, int]:
-    """The sizes that matter to a product, by their letters: M, N, K; C/g, K/g; D of attention.
-
-    >>> from pyprof.model import Arg
-    >>> weight = Arg("", Tensor((8, 3, 3, 3), "float16"))
-    >>> dimensions(Call("torch", "conv2d", (Arg("", Tensor((2, 6, 9, 9), "float16")), weight, Arg("groups", 2))))
-    {'C/g': 3, 'K/g': 4}
-    """
-    what = family(call)
-    if call is None or not what:
-        return {}
-    letters = {letter: int(size) for letter, size in _LETTER.findall(params(call))}
-    if what == "conv":
-        groups = max(letters.get("groups", 1), 1)
-        return {f"{letter}/g": letters[letter] // groups for letter in "CK" if letter in letters}
-    if what == "attention":
-        shapes = [arg.value.shape for arg in call.args if isinstance(arg.value, Tensor)]
-        return {"D": shapes[0][-1]} if shapes and shapes[0] else {}
-    return {letter: letters[letter] for letter in "MNK" if letter in letters}
-
-
-def _unaligned(call: Call | None, operands: str | None) -> list[str]:
-    multiple = MULTIPLE.get(operands or "")
-    if multiple is None:
-        return []
-    sizes = dimensions(call).items()
-    wrong = [f"{letter}={size}" for letter, size in sizes if size % multiple]
-    return [f"{', '.join(wrong)} no multiple of {multiple} ({operands})"] if wrong else []
+def _unaligned(case: Case, operands: str | None) -> list[str]:
+    return unaligned(case.call, "tf32" if operands == "float32" else operands, case.strides)

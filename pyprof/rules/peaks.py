@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from pyprof.model import Arg, Call, Tensor
+from pyprof.prof import alignment, roofline
 from pyprof.prof import kernels as names
-from pyprof.prof import roofline
 from pyprof.prof.attribute import NOT_APPLICABLE
 from pyprof.prof.cost import find as find_cost
 from pyprof.prof.gpus import Gpu
@@ -24,7 +24,6 @@ from pyprof.rules.wording import which
 
 HALF = frozenset({"float16", "bfloat16"})
 NARROW = HALF | {"int8", "float8", "float4"}
-_LETTER = re.compile(r"(?:^|,)([A-Za-z]+)=(\d+)(?=,|$)")
 _VECTOR = re.compile("gemv|dot_kernel")
 PRODUCTS = sorted(names.PRODUCTS)
 
@@ -116,16 +115,10 @@ def sizes(params: object) -> dict[str, int]:
     """The sizes of a product by their letters, of a convolution per group; none of anything but a text: in a table that
     was joined nan stands for None.
 
-    >>> sizes("M=64,N=10,K=1024,float16"), sizes("N=2,C=64,H=9,W=9,K=64,P=9,Q=9,R=3,S=3,groups=64,float16")["C/g"]
-    ({'M': 64, 'N': 10, 'K': 1024}, 1)
+    >>> sizes("M=64,N=10,K=1024,float16"), sizes(float("nan"))
+    ({'M': 64, 'N': 10, 'K': 1024}, {})
     """
-    letters = {
-        letter: int(number) for letter, number in _LETTER.findall(params if isinstance(params, str) else "")
-    }
-    if "R" in letters or "C" in letters:
-        groups = max(letters.get("groups", 1), 1)
-        return {f"{letter}/g": letters[letter] // groups for letter in "CK" if letter in letters}
-    return {letter: letters[letter] for letter in "MNK" if letter in letters}
+    return alignment.sizes(params) if isinstance(params, str) else {}
 
 
 def with_vector(kernel: str, params: object) -> bool:

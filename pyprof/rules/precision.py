@@ -8,8 +8,8 @@ import re
 import numpy as np
 import pandas as pd
 
+from pyprof.prof.alignment import MULTIPLE, always_contiguous
 from pyprof.prof.attribute import NOT_USED, TC_UNKNOWN, USED
-from pyprof.prof.verdict import MULTIPLE
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.peaks import HALF, NARROW, faster, products, roof, sizes, with_vector
@@ -155,12 +155,13 @@ def _from_lanes(run: Run, missed: pd.DataFrame) -> int | None:
 
 @rule("R15", "dims_not_8")
 def dims_not_8(run: Run) -> Finding | None:
-    """Products on tensor cores, in 16 bit or narrower, whose sizes are no multiples of 16 bytes and which are far from
-    the roofline. Tensor cores work with any size; such sizes take smaller loads and fill tiles badly. The saving is to
+    """Products on tensor cores, in 16 bit or narrower, with contiguous dimensions that are no multiples of 16 bytes and
+    which are far from the roofline. Tensor cores work with any size; such sizes take smaller loads. Dimensions that are
+    contiguous in any layout count: N and K of a linear layer, N of other matrix products, channels. The saving is to
     the efficiency below which this rule speaks.
 
     Fires: a vocabulary of 50257 in bfloat16 at 40 % of the roofline, 10 % of the time.
-    Silent: 50304; 50257 at 70 % of the roofline; float32; an odd number of rows of a linear layer.
+    Silent: 50304; 50257 at 70 % of the roofline; float32; an odd number of rows (batch, sequence).
     """
     _ = run.capability
     found = products(run)
@@ -187,8 +188,8 @@ def dims_not_8(run: Run) -> Finding | None:
         f"Products on tensor cores with sizes that are no multiples of 16 bytes take {length(time)}, "
         f"{percent(run.share(time))} of the time, at {percent(found['roof'].sum() / found['gpu'].sum())} of the "
         "roofline.",
-        "Pad them to the next multiple (the evidence names it): vocabulary, hidden size, channels, batch. Tensor cores "
-        "are used already; with such sizes they are fed better.",
+        "Pad them to the next multiple (the evidence names it): vocabulary, hidden size, channels. Tensor cores are "
+        "used already; with such sizes they are fed better.",
         run.per_device(found["lost"].sum()),
         run.top(
             found, "lost", operator="path", source="source", sizes="wrong", params="params", kernel="short_name",
@@ -199,10 +200,10 @@ def dims_not_8(run: Run) -> Finding | None:
 
 
 def _wrong(math: str, params: str | None, type_: str) -> str:
-    """Sizes that do not fit, with the next that does: "N=50257 (50264)". The rows M of a linear layer are contiguous in
-    none of its operands, forward or backward: each row begins where it begins whatever their number."""
-    multiple = MULTIPLE[math]
-    found = {k: n for k, n in sizes(params).items() if k != "M" or type_ != "linear"}
+    """Sizes that do not fit, with the next that does: "N=50257 (50264)". Only those along which something is contiguous
+    in any layout, as sums of calls have no strides: not the rows M of a linear layer, of other products N alone."""
+    multiple, fixed = MULTIPLE[math], always_contiguous(type_)
+    found = {letter: size for letter, size in sizes(params).items() if letter in fixed}
     return ", ".join(f"{k}={n} ({-(-n // multiple) * multiple})" for k, n in found.items() if n % multiple)
 
 

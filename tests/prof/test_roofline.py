@@ -285,8 +285,8 @@ PLAIN_HALF = "gemm_on_lanes_fp16_simt_hgemm"
 VERDICTS = [
     (HALF_GEMM, MM16, USED, "A100", {}, "used"),
     (HALF_GEMM, op("mm", half(64, 60), half(60, 33)), USED, "A100", {},
-     "used; N=33, K=60 no multiple of 8 (float16): less efficient"),
-    (TF32_GEMM, op("mm", single(64, 62), single(62, 64)), USED, "A100", {},
+     "used; N=33 no multiple of 8 (float16): less efficient"),
+    (TF32_GEMM, op("linear", single(63, 62), single(64, 62)), USED, "A100", {},
      "used; K=62 no multiple of 4 (tf32): less efficient"),
     ("nvjet_qqtst_128x128", op("_scaled_mm", Tensor((64, 72), "float8_e4m3fn"), Tensor((72, 64), "float8_e4m3fn")),
      USED, "H100 SXM", {}, "used"),
@@ -305,11 +305,11 @@ VERDICTS = [
      "bfloat16: needs compute capability 8.0, this is 7.5"),
     ("x_simt_gemm", op("mm", Tensor((8, 8), "float8_e5m2"), Tensor((8, 8), "float8_e5m2")), NOT_USED, "MI210", {},
      "float8: MI210 has no matrix cores for it"),
-    (PLAIN_HALF, op("mm", half(64, 33), half(33, 64)), NOT_USED, "V100 SXM2", {"cuda": "10.2"},
+    (PLAIN_HALF, op("linear", half(63, 33), half(64, 33)), NOT_USED, "V100 SXM2", {"cuda": "10.2"},
      "K=33 no multiple of 8 (float16): which this version needs"),
-    (PLAIN_HALF, op("mm", half(64, 33), half(33, 64)), NOT_USED, "V100 SXM2", {"cuda": "12.4"},
+    (PLAIN_HALF, op("linear", half(63, 33), half(64, 33)), NOT_USED, "V100 SXM2", {"cuda": "12.4"},
      "K=33 no multiple of 8 (float16): the library may prefer other kernels"),
-    (PLAIN_HALF, op("mm", half(64, 33), half(33, 64)), NOT_USED, "V100 SXM2", {},
+    (PLAIN_HALF, op("linear", half(63, 33), half(64, 33)), NOT_USED, "V100 SXM2", {},
      "K=33 no multiple of 8 (float16): needed before cuBLAS 11"),
     ("simt_conv_fp16_fprop", op("conv2d", half(1, 3, 9, 9), half(8, 3, 3, 3)), NOT_USED, "V100 SXM2",
      {"cudnn": "7501"}, "C/g=3 no multiple of 8 (float16): which this version needs"),
@@ -332,6 +332,46 @@ VERDICTS = [
 @pytest.mark.parametrize(("name", "called", "used", "gpu", "facts", "expected"), VERDICTS)
 def test_why_tensor_cores_were_not_used(name, called, used, gpu, facts, expected):
     assert verdict(case(name, called, used, gpu), Hardware(facts=facts)) == expected
+
+
+# M=141, N=60, K=33 in fp16, by how the operands lie in memory.
+A, TURNED_A = half(141, 33), half(141, 33)._replace(stride=(1, 141))
+B, TURNED_B = half(33, 60), half(33, 60)._replace(stride=(1, 33))
+LAYOUTS = [
+    # call, whether the recording has strides, sizes that are contiguous and odd
+    (op("linear", A, half(60, 33)), False, "N=60, K=33"),
+    (op("linear", half(3, 47, 33), half(60, 33)), True, "N=60, K=33"),
+    (op("linear", TURNED_A, half(60, 33)), True, "M=141, N=60, K=33"),
+    (op("mm", A, B), False, "N=60"),
+    (op("mm", A, B), True, "N=60, K=33"),
+    (op("mm", TURNED_A, B), True, "M=141, N=60"),
+    (op("mm", TURNED_A, B), False, "M=141, N=60"),  # one stride says that the recording has them
+    (op("mm", A, TURNED_B), False, "N=60, K=33"),
+    (op("mm", TURNED_A, TURNED_B), True, "M=141, N=60, K=33"),
+    (op("mm", A._replace(stride=(66, 2)), B), True, "N=60"),  # copied first, nobody knows how
+    (op("aten::addmm", half(60), A, TURNED_B, mod="aten"), True, "N=60, K=33"),
+    (op("aten::addmm", half(60), A, B, mod="aten"), False, "N=60"),
+    (op("bmm", half(2, 141, 33)._replace(stride=(4653, 1, 141)), half(2, 33, 60)), True, "M=141, N=60"),
+    (op("bmm", half(2, 141, 33), half(2, 33, 60)), True, "N=60, K=33"),
+    (op("matmul", half(3, 47, 33), B), True, "N=60, K=33"),
+    (op("matmul", half(3, 47, 33)._replace(stride=(1551, 1, 47)), B), True, "N=60"),
+    (op("matmul", half(141, 40), half(40, 64)), True, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("called", "strides", "odd"), LAYOUTS)
+def test_only_contiguous_dimensions_have_to_be_multiples(called, strides, odd):
+    found = verdict(Case(HALF_GEMM, called, USED, gpus.find("A100"), strides=strides), Hardware())
+    assert found == (f"used; {odd} no multiple of 8 (float16): less efficient" if odd else "used")
+
+
+def test_a_recording_that_has_a_stride_has_them_all(tmp_path: Path):
+    """Its plain tensors are contiguous: K of mm counts, as it does where the only stride is that of another call."""
+    plain, turned = call("torch.mm", A, B), call("torch.relu", TURNED_A)
+    for number, (what, expected) in enumerate([(plain, "N=60"), (f"{plain}\n{turned}", "N=60, K=33")]):
+        text = "\n".join(f"{line}\n aten::x\n  > 10 {HALF_GEMM}" for line in what.splitlines())
+        view = View(rows(formats.load(build.write_nsys(tmp_path / str(number), recording(text)))))
+        assert table(view, "tcwhy")[0] == [f"used; {expected} no multiple of 8 (float16): less efficient"]
 
 
 def test_a_gpu_without_tensor_cores():

@@ -164,9 +164,16 @@ def test_two_steps_do_not_make_a_straggler():
     assert str(found.needs).startswith("needs at least 3 steps")
 
 
-@pytest.mark.parametrize(("type_", "speaks"), [("linear", False), ("bmm", True)])
-def test_the_rows_of_a_linear_layer_may_be_odd(type_, speaks):
-    wide = {**WIDE, "params": "M=141,N=50264,K=1024,bfloat16", "type_": type_}
+@pytest.mark.parametrize(
+    ("type_", "sizes", "speaks"),
+    [
+        ("linear", "M=141,N=50264,K=1024", False), ("linear", "M=128,N=50257,K=1024", True),
+        ("linear", "M=128,N=1024,K=141", True), ("bmm", "M=141,N=64,K=64", False), ("bmm", "M=64,N=64,K=141", False),
+        ("bmm", "M=64,N=141,K=64", True), ("conv2d", "N=3,C=12,H=9,W=9,K=64,P=7,Q=7,R=3,S=3", True),
+    ],
+)  # fmt: skip
+def test_only_sizes_that_are_contiguous_in_any_layout_are_to_be_padded(type_, sizes, speaks):
+    wide = {**WIDE, "params": f"{sizes},bfloat16", "type_": type_}
     found = outcome("R15", product(100_000, HALF, flops=312 * 40 * 10**6, **wide))
     assert (found.finding is not None) == speaks
 
