@@ -17,6 +17,7 @@ SUMS = {
 TOTALS = {
     "eligible_tc": 100, "eligible_kernel": 125, "kernel_events_gpu": 160, "kernel_events_flops": 8_000,
     "kernel_events_hardware_ps": 60_000, "kernel_events_model_ps": 30_000,
+    "kernel_events_hardware_unknown": 120,
     "kernel_events_flops_unknown": 60, "unknown_events_gpu": 20,
     "kernel_events_roofline": 20, "kernel_events_roofline_unknown": 80,
 }  # fmt: skip
@@ -59,6 +60,7 @@ EXPECTED = {
     "roofline_coverage": 50.0,
     "achieved_flops": pytest.approx(8_000 / 600 * 1e9),
     "hfu": 10.0, "mfu": 5.0,  # 60 and 30 of 400 + 200
+    "hfu_coverage": 25.0,  # 40 of 160
     "flops_coverage": 62.5,  # 100 of 160
     "profiler_overhead": 60, "profiler_overhead_share": 10.0,  # of 2 * 300
 }  # fmt: skip

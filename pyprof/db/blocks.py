@@ -43,9 +43,13 @@ OPS = Shape(
 EVENTS = Shape(
     "event", "event_block", ("operator", "name", "kind", "tc"),
     ("calls", "gpu", "api", "launched", "flops", "dense", "bytes", "flops_unknown", "bytes_unknown",
-     "roofline", "roofline_unknown", "hardware_ps", "model_ps"),
+     "roofline", "roofline_unknown", "hardware_ps", "hardware_unknown", "model_ps"),
     ("gpu", "api"),
 )  # fmt: skip
+_PARTLY = {  # sums with the time of those that they leave out
+    "flops": "flops_unknown", "bytes": "bytes_unknown", "roofline": "roofline_unknown",
+    "hardware_ps": "hardware_unknown",
+}  # fmt: skip
 _LARGE, _SMALL = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 Sums = dict[str, Ints]
 
@@ -68,8 +72,8 @@ def of_events(columns: Mapping[str, Column | Ints]) -> Sums:
         column = columns[name]
         known = column.mask() if isinstance(column, Column) else np.ones(len(dur), bool)
         out[name] = np.where(known, _values(column), 0)
-        if name in ("flops", "bytes", "roofline"):
-            out[f"{name}_unknown"] = np.where(known, 0, dur)
+        if name in _PARTLY:
+            out[_PARTLY[name]] = np.where(known, 0, dur)
     launch = columns["launch"]
     launched = launch.mask() if isinstance(launch, Column) else np.ones(len(dur), bool)
     out["api"], out["launched"] = np.where(launched, _values(launch), 0), launched.astype(np.int64)

@@ -29,11 +29,14 @@ class Peaks:
             bandwidths.append(bandwidth)
             base += len(peak)
         self._peak, self._bandwidth = np.concatenate(peaks), np.concatenate(bandwidths)
-        self._costs = costs
+        self._costs, self._executed = costs, costs.executed
         self.dense = model_flops(rows, costs)
 
     def of(self, some: Ints) -> dict[str, Column]:
-        """roofline in ns; hardware_ps and model_ps: FLOPs that are executed, that the model needs, at the peak."""
+        """roofline in ns; hardware_ps and model_ps: FLOPs that are executed, that the model needs, at the peak.
+
+        How many a convolution by Winograd or FFT executes is unknown: it has a roofline (of its definition) alone.
+        """
         code = self._codes[some]
         flops, size, model = (
             _floats(each.take(some)) for each in (self._costs.flops, self._costs.bytes, self.dense)
@@ -41,7 +44,7 @@ class Peaks:
         peak, bandwidth = self._peak[code], self._bandwidth[code]
         compute, _, time = roofline.times(flops, size, peak, bandwidth)
         needed = np.where(np.isnan(time), np.nan, roofline.times(model, size, peak, bandwidth)[0])
-        compute = np.where(np.isnan(time), np.nan, compute)
+        compute = np.where(np.isnan(time) | ~self._executed.take(some).mask(), np.nan, compute)
         return {
             "roofline": _whole(time),
             "hardware_ps": _whole(compute * _PS),

@@ -54,7 +54,8 @@ create table site (
 -- dur: time on the device; of an operator event its own time, and total with what runs inside. tc: 1 used tensor cores,
 -- 0 could have but did not, 2 does not apply. flops and bytes as docs/columns.md has them; basis as docs/costs.md. dense:
 -- FLOPs that the model needs. roofline: the ns that the device needs at least, docs/roofline.md; hardware_ps, model_ps:
--- the ps that it needs at its peak for flops, for dense.
+-- the ps that it needs at its peak for flops, for dense. hardware_ps is NULL for convolutions by Winograd and FFT, whose
+-- flops are those of the definition.
 create table event (
     id integer primary key, kind integer, device integer, stream integer, name integer, operator integer, op integer,
     site integer, api integer, start integer, dur integer, total integer, geometry integer, tc integer, flops integer,
@@ -129,17 +130,17 @@ create table op_stat (
     gpu_min integer, overhead_min integer, idle_min integer, cpu_max integer, gpu_max integer, overhead_max integer,
     idle_max integer, primary key (aggregation, worker, operator)) without rowid;
 -- Kernels, copies and sets by operator and name. gpu: time on the device; api: time of their launches; flops, dense and
--- bytes: sums of what is known, as roofline and _ps; _unknown the time of events that they leave out; launched: the events with a
--- launch record, which api is of. tc as in event, 3 for unknown.
+-- bytes: sums of what is known, as roofline and _ps; _unknown the time of events that they leave out (hardware_unknown:
+-- hardware_ps does); launched: the events with a launch record, which api is of. tc as in event, 3 for unknown.
 create table event_block (
     block integer, operator integer, name integer, kind integer, tc integer, calls integer, gpu integer, api integer,
     launched integer, flops integer, dense integer, bytes integer, flops_unknown integer, bytes_unknown integer,
-    roofline integer, roofline_unknown integer, hardware_ps integer,
+    roofline integer, roofline_unknown integer, hardware_ps integer, hardware_unknown integer,
     model_ps integer, gpu_min integer, api_min integer, gpu_max integer, api_max integer,
     primary key (block, operator, name, kind, tc)) without rowid;
 create table op_kernel_stat (
     aggregation integer, worker integer, operator integer, name integer, kind integer, tc integer, calls integer,
     gpu integer, api integer, launched integer, flops integer, dense integer, bytes integer, flops_unknown integer,
-    bytes_unknown integer, roofline integer, roofline_unknown integer, hardware_ps integer,
+    bytes_unknown integer, roofline integer, roofline_unknown integer, hardware_ps integer, hardware_unknown integer,
     model_ps integer, gpu_min integer, api_min integer, gpu_max integer, api_max integer,
     primary key (aggregation, worker, operator, name, kind, tc)) without rowid;

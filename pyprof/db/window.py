@@ -18,7 +18,7 @@ _EVENTS = {
 }  # fmt: skip
 _EVENT_SUMS = (
     "calls", "gpu", "api", "launched", "flops", "dense", "bytes", "flops_unknown", "bytes_unknown", "roofline",
-    "roofline_unknown", "hardware_ps", "model_ps",
+    "roofline_unknown", "hardware_ps", "hardware_unknown", "model_ps",
 )  # fmt: skip
 _SUMS = ("calls", "kernels", "tc_kernels", "kernel", "tc", "cpu", "gpu", "overhead", "idle")
 

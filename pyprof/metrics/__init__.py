@@ -100,9 +100,10 @@ class Window:
     the same over some of them: eligible_ (tensor cores could do them), eligible_tc_ (and did), using_ (used them),
     missed_ (could, did not), others_ (neither). Sums over events: events_calls, events_gpu, events_api,
     events_launched, events_flops, events_dense, events_bytes, events_roofline, _unknown of these (time of events of
-    which it is not known), events_hardware_ps, events_model_ps (FLOPs at the devices' peaks); of some:
-    kernel_events_, tc_events_, memory_events_, other_events_ (kernels that are not known to use
-    tensor cores), unknown_events_ (kernels of which it is not known).
+    which it is not known), events_hardware_ps, events_model_ps (FLOPs at the devices' peaks),
+    events_hardware_unknown (time of events of which the first is not known); of some: kernel_events_, tc_events_,
+    memory_events_, other_events_ (kernels that are not known to use tensor cores), unknown_events_ (kernels of which it
+    is not known).
     `facts`: what the recording says; io and gpu are "none" where it has no such records."""
 
     workers: tuple[Worker, ...]

@@ -67,23 +67,33 @@ def _flops_coverage(window: Window) -> Value:
     return share(_known(window, "flops"), _of_kernels(window, "gpu"))
 
 
-def _at_peak(window: Window, name: str) -> Value:
+def _at_peak(window: Window, name: str, what: str) -> Value:
+    """A sum of ps. Where only zeros are known, and not everything is, nothing is known."""
     wall = sum(device.wall for device in window.used)
-    if not _known(window, "roofline") or not wall:
+    known, needed = _known(window, what), _of_kernels(window, name)
+    if not known or not wall or (not needed and known < _of_kernels(window, "gpu")):
         return None
-    return 100 * _of_kernels(window, name) / (1000 * wall)
+    return 100 * needed / (1000 * wall)
 
 
 @metric("hfu", "Hardware FLOPs Utilization", "%", "wall time of each device")
 def _hfu(window: Window) -> Value:
     """The time that the devices need at their dense peaks for the FLOPs that their kernels execute, each kernel at the
-    peak of its type, as a share of the wall time, over the devices on which something ran. FLOPs that are not known
-    count as none."""
-    return _at_peak(window, "hardware_ps")
+    peak of its type, as a share of the wall time, over the devices on which something ran. At least so much: FLOPs
+    that are not known count as none, also those of convolutions by Winograd and FFT, which execute fewer than their
+    definition has; "Kernel Time with Executed FLOPs" says how much is known."""
+    return _at_peak(window, "hardware_ps", "hardware")
+
+
+@metric("hfu_coverage", "Kernel Time with Executed FLOPs", "%", "kernel time")
+def _hfu_coverage(window: Window) -> Value:
+    """Share of the kernels' time for which the hardware FLOPs utilization knows the FLOPs that are executed and the
+    device's peak. Unknown in a recording without a GPU."""
+    return share(_known(window, "hardware"), _of_kernels(window, "gpu")) if window.used else None
 
 
 @metric("mfu", "Model FLOPs Utilization", "%", "wall time of each device")
 def _mfu(window: Window) -> Value:
     """As the hardware FLOPs utilization, of the FLOPs that the model needs: nothing that is computed again, and the
     whole rectangle of causal attention (docs/columns.md)."""
-    return _at_peak(window, "model_ps")
+    return _at_peak(window, "model_ps", "roofline")

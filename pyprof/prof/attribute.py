@@ -26,7 +26,7 @@ import numpy as np
 
 from pyprof.model import KERNEL, MEMCPY, MEMSET, OPERATOR, Bools, Call, Column, Ints, Rows
 from pyprof.prof import cpu_rows, gpu_rows, kernels
-from pyprof.prof.work import Work, add, family, share, signature
+from pyprof.prof.work import ALGORITHMS, Work, add, family, share, signature
 
 USED, NOT_USED, NOT_APPLICABLE, TC_UNKNOWN = 1, 0, 2, 3
 
@@ -34,7 +34,9 @@ USED, NOT_USED, NOT_APPLICABLE, TC_UNKNOWN = 1, 0, 2, 3
 class Costs(NamedTuple):
     """Per row: FLOPs, bytes, their basis (index in model.BASES), tensor cores, and the call they belong to.
 
-    `call` indexes `calls`, -1 for a row without arguments. `principal` marks the rows that carry a cost.
+    `call` indexes `calls`, -1 for a row without arguments. `principal` marks the rows that carry a cost. `algorithm`
+    (index in ALGORITHMS): a convolution by Winograd or FFT, whose FLOPs are those of the definition; how many it
+    executes nobody knows.
     """
 
     flops: Column
@@ -44,6 +46,13 @@ class Costs(NamedTuple):
     call: Ints
     calls: list[Call]
     principal: Bools
+    algorithm: Ints
+
+    @property
+    def executed(self) -> Column:
+        """FLOPs that the row's kernel executes: unknown where the algorithm does not do what the definition says."""
+        known = self.flops.mask() & ((self.algorithm == 0) | (self.flops.values == 0))
+        return Column(self.flops.values, known)
 
 
 def attribute(rows: Rows) -> Costs:
@@ -68,6 +77,7 @@ def attribute(rows: Rows) -> Costs:
         work.shown[rows.site] if n else np.empty(0, np.int64),
         work.calls,
         work.principal,
+        work.algorithm,
     )
 
 
@@ -99,5 +109,6 @@ def _tensor_cores(rows: Rows, work: Work) -> Ints:
 
 
 __all__ = [
-    "NOT_APPLICABLE", "NOT_USED", "TC_UNKNOWN", "USED", "Costs", "add", "attribute", "family", "share",
+    "ALGORITHMS", "NOT_APPLICABLE", "NOT_USED", "TC_UNKNOWN", "USED", "Costs", "add", "attribute", "family",
+    "share",
 ]  # fmt: skip

@@ -59,7 +59,7 @@ class View:
         """What HFU and MFU are computed from, of rows, calls, steps and bins."""
         rows = self.rows
         return Work(
-            rows.start, rows.end, rows.duration, self.costs.flops, self.model_flops, self.roofline.peak
+            rows.start, rows.end, rows.duration, self.costs.executed, self.model_flops, self.roofline.peak
         )
 
     @cached_property
@@ -272,8 +272,9 @@ def _block(view: View) -> Cells:
 @column("flops", "FLOPs", 12, "count")
 def _flops(view: View) -> Cells:
     """Floating-point operations that the call executes (a fused multiply-add is 2), on the row that carries them; the
-    call's other kernels have 0. Executed: without what a causal mask leaves out, with what is recomputed. na for an
-    operator without a formula. An integer."""
+    call's other kernels have 0. Executed: without what a causal mask leaves out, with what is recomputed; of a
+    convolution by Winograd or FFT those of the definition, which are more. na for an operator without a formula. An
+    integer."""
     return view.costs.flops
 
 
@@ -315,7 +316,7 @@ def _rate(view: View, amount: Column) -> Reals:
 
 @column("gflops", "GFLOP/s", 10, "1e9/s")
 def _gflops(view: View) -> Cells:
-    """Executed FLOPs (column flops) of the row divided by its time: the rate achieved."""
+    """FLOPs of the row (column flops) divided by its time: the rate achieved."""
     return _rate(view, view.costs.flops)
 
 
@@ -391,7 +392,8 @@ def _flops_dense(view: View) -> Cells:
 @column("hfu", "HFU(%)", 6, "%")
 def _hfu(view: View) -> Cells:
     """Hardware FLOPs utilisation: executed FLOPs (column flops) divided by the row's time and by the GPU's peak for
-    their type (column peak). na on the CPU, for copies, and where FLOPs, bytes, the type or the GPU are unknown."""
+    their type (column peak). na on the CPU, for copies, where FLOPs, bytes, the type or the GPU are unknown, and for
+    convolutions by Winograd or FFT: their FLOPs are those of the definition, how many they execute is unknown."""
     return Reals(100 * view.utilisation.hfu)
 
 

@@ -13,6 +13,7 @@ from pyprof.model import BASES, BPROP, Bools, Call, Cost, Ints, Site
 from pyprof.prof import kernels
 from pyprof.prof.cost import UNKNOWN, lookup, lookup_or_default
 from pyprof.prof.work import (
+    ALGORITHMS,
     DEFAULT,
     FORMULA,
     Signature,
@@ -53,6 +54,10 @@ def fill(work: Work, index: Ints) -> None:
     work.flops[guessed], work.basis[guessed] = -1, DEFAULT  # any of its kernels may be the one that computes
     work.principal[index] = slot != _HELPER
     carriers = np.flatnonzero(known & (slot != _HELPER))
+    of_name = [kernels.describe(text).algorithm or "" for text in rows.names]
+    algorithm = np.array([ALGORITHMS.index(each) for each in of_name], np.int8)[name]
+    convolves = np.array(["conv" in kernels.FITS.get(family(owner), ()) for owner in owners], bool)[site]
+    work.algorithm[index] = np.where(convolves, algorithm, 0)
     _share_out(work, index, carriers, team, slot, owners)
 
 
@@ -196,6 +201,9 @@ def _share_out(
     target = index[carriers]
     work.basis[target] = basis[code]
     work.flops[target[alone]], work.bytes[target[alone]] = costs[code[alone]].T
+    of_team = np.zeros(int(team_code.max()) + 1, np.int8)  # whoever computes with one that does, computes so
+    np.maximum.at(of_team, team_code, work.algorithm[target])
+    work.algorithm[target] = of_team[team_code]
     together = np.flatnonzero(~alone)
     together = together[np.argsort(team_code[together], kind="stable")]
     team, weight = team_code[together], work.rows.duration[target[together]]

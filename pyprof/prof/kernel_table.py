@@ -153,6 +153,12 @@ PARTS = [
     P(r"dgrad|bwd_?data|igemm_bwd|bprop", "dgrad", _ANY, "cuDNN (A100 DDP), MIOpen (MI300X ResNet)"),
 ]
 
+# Convolutions that compute less than the definition's multiply-adds. Of gemm kernels it is said inside a convolution.
+ALGORITHMS = [
+    P(r"winograd|miopensp3asmconv", "Winograd", _ANY, "A. Lavin, S. Gray, arXiv 1509.09308; V100 ResNet-50; MIOpen src/kernels/Conv_Winograd_*.s and winograd/: all kernels of that name"),
+    P(r"fft2d_|cgemm|c64c64", "FFT", _ANY, "cuDNN CUDNN_CONVOLUTION_FWD_ALGO_FFT(_TILING): transforms, complex products; RTX 2070 CNN"),
+]
+
 # The architecture that a kernel was written for; it also runs on later ones (an Ampere kernel on Hopper).
 ARCHITECTURES = [
     P(r"sm_?1[02]\d|cutlass3x_sm1\d\d|fmhasm1\d\d", "Blackwell", "10.x, 12.x", "CUDA C++ Programming Guide; nvjet_sm100_*"),

@@ -86,7 +86,7 @@ def _compiled(rows: list[Pattern]) -> list[tuple[re.Pattern[str], str | bool]]:
 
 _KINDS, _TENSOR_CORES = _compiled(kernel_table.KINDS), _compiled(kernel_table.TENSOR_CORES)
 _PARTS, _ARCHITECTURES = _compiled(kernel_table.PARTS), _compiled(kernel_table.ARCHITECTURES)
-_MATHS = _compiled(kernel_table.MATHS)
+_MATHS, _ALGORITHMS = _compiled(kernel_table.MATHS), _compiled(kernel_table.ALGORITHMS)
 
 
 _FUNCTIONS, _GENERIC = _compiled(kernel_table.FUNCTIONS), re.compile(kernel_table.GENERIC)
@@ -134,6 +134,7 @@ class Kernel(NamedTuple):
     architecture: str | None  # the one it was written for, "Hopper"; None: any, or not said
     math: str | None  # the type in which a product multiplies
     part: str | None  # the gradient it speaks of
+    algorithm: str | None  # Winograd, FFT: less than the definition computes, if it is of a convolution
 
 
 @cache
@@ -141,7 +142,7 @@ def describe(name: str) -> Kernel:
     """All that a kernel's name tells.
 
     >>> describe("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4>")
-    Kernel(kind='gemm', tensor_core=True, architecture='Ampere', math='tf32', part=None)
+    Kernel(kind='gemm', tensor_core=True, architecture='Ampere', math='tf32', part=None, algorithm=None)
     """
     called = function(name).lower()
     name = name.lower()  # five times as fast as a search that ignores case
@@ -154,7 +155,10 @@ def describe(name: str) -> Kernel:
         value = _first(_TENSOR_CORES, name)
         tensor_core = value if isinstance(value, bool) else None
     math = _text(_MATHS, name) if known in PRODUCTS else None
-    return Kernel(known or "other", tensor_core, _text(_ARCHITECTURES, name), math, _text(_PARTS, name))
+    algorithm = _text(_ALGORITHMS, name) if known in ("conv", "gemm") else None
+    return Kernel(
+        known or "other", tensor_core, _text(_ARCHITECTURES, name), math, _text(_PARTS, name), algorithm
+    )
 
 
 def kind(name: str) -> str:

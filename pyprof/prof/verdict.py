@@ -82,8 +82,9 @@ def _shapes(case: Case, operands: str | None, hardware: Hardware) -> list[str]:
         return [": ".join([*([", ".join(vector)] if vector else []), "a product with a vector"])]
     if re.search("gemv|dot_kernel", case.name):
         return ["a matrix-vector kernel"]
-    if re.search("winograd|fft|cgemm", case.name.lower()):
-        out.append("the algorithm (Winograd, FFT) multiplies elementwise")
+    algorithm = kernels.describe(case.name).algorithm
+    if algorithm is not None and (family(case.call) or kernels.kind(case.name)) == "conv":
+        out.append(f"the algorithm ({algorithm}) multiplies elementwise")
     if sizes.get("C/g") == 1:
         return ["one channel per group: nothing to multiply with a matrix"]
     tiny = [f"{letter}={sizes[letter]}" for letter in "MN" if sizes.get(letter, _TILE) < _TILE]

@@ -15,6 +15,7 @@ from pyprof.model import BASES, Bools, Call, Cost, Ints, Rows, Site
 from pyprof.prof.cost import UNKNOWN, find, lookup, total
 
 FORMULA, VIEWED, DEFAULT, NOT_KNOWN, APPROXIMATE = range(len(BASES))
+ALGORITHMS = ("", "Winograd", "FFT")  # that compute less than the definition; of kernel_table.ALGORITHMS
 
 
 class Signature(NamedTuple):
@@ -45,6 +46,7 @@ class Work:
         self.flops, self.bytes = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
         self.basis = np.full(n, NOT_KNOWN, np.int8)
         self.principal = np.zeros(n, bool)
+        self.algorithm = np.zeros(n, np.int8)
         self.calls: list[Call] = []
         numbers: dict[Call, int] = {}
         shown = []

@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from pyprof import metrics, session
+from pyprof.db.peaks import Peaks
 from pyprof.errors import UsageError
 from pyprof.model import Arg, Call, Device, Tensor
 from pyprof.parse import formats
@@ -23,6 +27,7 @@ from pyprof.prof.hardware import Hardware
 from pyprof.prof.prof import main
 from pyprof.prof.roofline import Case, math
 from pyprof.prof.table import frame, lines, select
+from pyprof.prof.utilisation import per_group
 from pyprof.prof.verdict import verdict
 from tests import build
 from tests.build import call, recording
@@ -112,6 +117,81 @@ def test_a_causal_call_is_used_less_than_its_model(tmp_path: Path):
     what = f"{causal}\n aten::x\n  > 10 flash_fwd"
     view = View(rows(formats.load(build.write_nsys(tmp_path / "f", recording(what)))), hardware.named("A100"))
     assert table(view, "flops,flops_dense,hfu,mfu") == [["532480", "1048576", "17.1", "33.6"]]
+
+
+def convolved(path: Path, *kernels: str) -> View:
+    """A convolution of 2·1·8·16·16·8·3·3 = 294912 FLOPs, and what it launches."""
+    conv = call("torch.conv2d", single(1, 8, 16, 16), single(8, 8, 3, 3), None, 1, 1)
+    text = "\n".join([conv, " aten::cudnn_convolution", *(f"  > {name}" for name in kernels)])
+    path.mkdir(exist_ok=True)
+    trace = formats.load(build.write_nsys(path / "net.sqlite", recording(text)))
+    return View(rows(trace), hardware.named("V100 SXM2"))
+
+
+WINOGRAD = "volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1"
+ALGORITHMS = [
+    # kernels of one convolution in fp32; FLOPs and HFU of each: 294912 / 15700 per ns = 18.8 ns
+    ([f"100 {WINOGRAD}"], [("294912", "na")]),
+    (["100 volta_scudnn_128x64_relu_interior_nn_v1"], [("294912", "18.8")]),
+    (["100 generateWinogradTilesKernel", f"100 {WINOGRAD}"], [("0", "0.0"), ("294912", "na")]),
+    # All of them share the FLOPs of the definition, the products between the transforms, too.
+    (["50 winograd_nonfused::winogradForwardData4x4", "100 volta_sgemm_128x64_nn",
+      "50 winograd_nonfused::winogradForwardOutput4x4"], [("73728", "na"), ("147456", "na"), ("73728", "na")]),
+    (["50 void fft2d_r2c_32x32<float>(P)", "100 volta_cgemm_32x32_tn", "50 void fft2d_c2r_32x32<float>(P)"],
+     [("73728", "na"), ("147456", "na"), ("73728", "na")]),
+    (["100 miopenSp3AsmConv_v30_3_1_gfx94x_fp32_f2x3_stride1"], [("294912", "na")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kernels", "expected"), ALGORITHMS)
+def test_what_winograd_and_fft_execute_is_unknown(tmp_path: Path, kernels, expected):
+    view = convolved(tmp_path, *kernels)
+    assert table(view, "flops,hfu") == [list(row) for row in expected]
+    assert {row[0] for row in table(view, "mfu")} != {"na"}, "of the model it is known"
+    found = Peaks(view.rows, view.costs, [view.hardware], np.zeros(len(view.rows), int)).of(
+        np.arange(len(view.rows))
+    )
+    assert (~found["hardware_ps"].mask()).tolist() == [hfu == "na" for _, hfu in expected]
+    assert found["roofline"].mask().all()
+    assert found["model_ps"].mask().all()
+
+
+def test_complex_products_outside_of_convolutions_are_executed(tmp_path: Path):
+    """8·64³ = 2097152 FLOPs in 1000 ns at 15700 per ns: 13.4 %."""
+    turned = call("torch.mm", Tensor((64, 64), "complex64"), Tensor((64, 64), "complex64"))
+    trace = formats.load(
+        build.write_nsys(tmp_path / "f", recording(f"{turned}\n aten::mm\n  > 1000 volta_cgemm_32x32_tn"))
+    )
+    assert table(View(rows(trace), hardware.named("V100 SXM2")), "flops,hfu") == [["2097152", "13.4"]]
+
+
+def on_a_v100(path: Path, *kernels: str) -> Any:
+    """A recording of convolutions that launch one kernel of 100 ns each."""
+    conv = call("torch.conv2d", single(1, 8, 16, 16), single(8, 8, 3, 3), None, 1, 1)
+    text = "\n".join(f"{conv}\n aten::cudnn_convolution\n  > 100 {kernel}" for kernel in kernels)
+    build.write_nsys(path, recording(text))
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("update TARGET_INFO_GPU set name = 'Tesla V100-SXM2-16GB'")
+    return session.load(path)
+
+
+def test_sums_say_how_much_of_the_time_they_know(tmp_path: Path):
+    """100 ns of Winograd, 100 of a plain convolution that needs 18.8: the same from the rows and from the database."""
+    prof = on_a_v100(tmp_path / "a", WINOGRAD, "volta_scudnn_128x64_relu_interior_nn_v1")
+    view = View(prof.rows, prof.hardware)
+    needed = 294912 / 15700
+    sums = per_group(view.work, np.zeros(2, int), 1)
+    assert sums.hfu[0] == pytest.approx(needed / 200)
+    assert sums.mfu[0] == pytest.approx(2 * needed / 200)
+    assert (sums.hfu_known[0], sums.mfu_known[0]) == (0.5, 1.0)
+    window = prof.source().window
+    assert metrics.value("hfu", window) == pytest.approx(100 * needed / window.wall, rel=1e-4)
+    assert metrics.value("mfu", window) == pytest.approx(200 * needed / window.wall, rel=1e-4)
+    assert (metrics.value("hfu_coverage", window), metrics.value("roofline_coverage", window)) == (50, 100)
+    prof = on_a_v100(tmp_path / "b", WINOGRAD)
+    window = prof.source().window
+    assert metrics.value("hfu", window) is None
+    assert metrics.value("mfu", window) == pytest.approx(100 * needed / window.wall, rel=1e-4)
 
 
 def test_verdicts_of_the_same_rows(view):
@@ -321,7 +401,7 @@ VERDICTS = [
     (PLAIN_HALF, op("mm", half(8, 64), half(64, 64)), NOT_USED, "A100", {}, "M=8: less than a tile of 16"),
     ("void gemv2T_kernel_val<int, int, __half>", None, NOT_USED, "A100", {}, "a matrix-vector kernel"),
     ("volta_hcudnn_winograd_fp16", op("conv2d", half(1, 8, 9, 9), half(8, 8, 3, 3)), NOT_USED, "A100", {},
-     "the algorithm (Winograd, FFT) multiplies elementwise"),
+     "the algorithm (Winograd) multiplies elementwise"),
     ("mystery", MM16, TC_UNKNOWN, "A100", {}, "kernel unknown"),
     ("mystery", MM32, TC_UNKNOWN, "V100 SXM2", {},
      "kernel unknown; float32: TF32 needs compute capability 8.0, this is 7.0"),

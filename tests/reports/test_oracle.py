@@ -249,9 +249,10 @@ def test_rooflines_and_flops_at_the_peak_are_those_of_the_table(cifar):
     time = sum(view.rows.duration[known].tolist())
     assert metrics.value("roofline_efficiency", window) == 100 * int(np.rint(least[known]).sum()) / time
     assert metrics.value("roofline_coverage", window) == 100 * time / int(view.rows.duration.sum())
-    for name, flops in (("hfu", view.costs.flops), ("mfu", view.model_flops)):
-        needed = (flops.values / view.roofline.peak)[known & (flops.values > 0)].sum() * 1e9  # ns
-        assert metrics.value(name, window) == pytest.approx(100 * needed / window.wall, rel=1e-6)
+    for name, flops in (("hfu", view.costs.executed), ("mfu", view.model_flops)):
+        has = known & flops.mask()
+        needed = np.rint((flops.values / view.roofline.peak)[has & (flops.values > 0)] * 1e12).sum()  # ps
+        assert metrics.value(name, window) == pytest.approx(100 * needed / (1000 * window.wall))
     flops = int(view.costs.flops.values[view.costs.flops.mask()].sum())
     assert metrics.value("achieved_flops", window) == 1_000_000_000 * flops / window.wall
 
@@ -266,8 +267,11 @@ def test_model_flops_have_a_time_of_their_own_at_the_peak(cifar, monkeypatch):
         np.arange(len(view.rows))
     )
     executed, needed = found["hardware_ps"], found["model_ps"]
-    assert executed.values.sum() > 1_000_000
-    assert needed.values.tolist() == pytest.approx(
-        (executed.values / 2).tolist(), abs=200
+    both = executed.mask()
+    assert executed.values.sum() > 400_000
+    assert needed.values[both].tolist() == pytest.approx(
+        (executed.values[both] / 2).tolist(), abs=200
     )  # half an operation lost
-    assert (needed.mask() == executed.mask()).all()
+    only = needed.mask() & ~both  # FFT convolutions
+    assert set(view.costs.algorithm[only].tolist()) == {2}
+    assert not (both & ~needed.mask()).any()

@@ -70,7 +70,7 @@ def version(path, major, minor):
     connection.close()
 
 
-@pytest.mark.parametrize(("major", "minor", "type_"), [(0, 9, "older"), (1, 3, "newer"), (2, 0, "newer")])
+@pytest.mark.parametrize(("major", "minor", "type_"), [(0, 9, "older"), (1, 4, "newer"), (2, 0, "newer")])
 def test_other_schemas(copied, major, minor, type_):
     path = copied()
     version(path, major, minor)
@@ -78,7 +78,7 @@ def test_other_schemas(copied, major, minor, type_):
         found = client.json("/api/profile", 409)
         assert found["type"] == type_
         assert f"{major}.{minor}" in found["detail"]
-        assert "1.2" in found["detail"]
+        assert "1.3" in found["detail"]
 
 
 def test_files_that_are_no_profile(tmp_path, copied):
