@@ -19,7 +19,7 @@ import pandas as pd
 from pyprof.marker import caller
 from pyprof.model import DIRECTIONS, OPERATOR, PHASES, Column, Ints, Rows, Site
 from pyprof.netdict.write import distinct_triples
-from pyprof.prof import hardware, roofline
+from pyprof.prof import excess, hardware, roofline
 from pyprof.prof.attribute import Costs, attribute
 from pyprof.prof.hardware import Hardware
 from pyprof.prof.modelflops import model_flops
@@ -327,7 +327,7 @@ def _gbs(view: View) -> Cells:
 
 
 # Columns that need to know the GPU.
-OF_HARDWARE = frozenset({"bound", "roof", "eff", "hfu", "mfu"})
+OF_HARDWARE = frozenset({"bound", "roof", "eff", "effwhy", "hfu", "mfu"})
 
 
 @column("ai", "AI", 8, "FLOP/B")
@@ -357,11 +357,9 @@ def _roof(view: View) -> Cells:
 @column("eff", "Eff(%)", 6, "%")
 def _eff(view: View) -> Cells:
     """Roofline time as a share of the row's time. Over 100 where the operands come from the L2 cache, the algorithm
-    computes less than the definition (Winograd, FFT), or the clock is above the data sheet's. na on the CPU."""
-    duration = view.rows.duration
-    known = duration > 0
-    share = 100 * view.roofline.time / np.where(known, duration, 1)
-    return Reals(np.where(known, share, np.nan))
+    computes less than the definition (Winograd, FFT), or the clock is above the data sheet's; effwhy says which. na on
+    the CPU."""
+    return Reals(excess.efficiency(view.rows, view.roofline))
 
 
 @column("peak", "Peak", 8)
@@ -409,6 +407,14 @@ def _caller(view: View) -> Cells:
     your code called the library that runs the operator. It is the last line of trace where that line is yours. Under -w
     without the folder. na where the stack is unknown or has no such line."""
     return of_site(view, lambda site: caller(site.trace))
+
+
+@column("effwhy", "EffWhy")
+def _effwhy(view: View) -> Cells:
+    """Why eff is over 100: Winograd or FFT, which compute less than the definition; a working set (the row's bytes)
+    that fits in the GPU's L2, or so much of it that memory moves the rest in the row's time; or not explained, with the
+    figures. - up to 100; na where eff or the size of the L2 is unknown."""
+    return Texts(*excess.reasons(view.rows, view.costs, view.cases, view.roofline))
 
 
 def markdown() -> str:

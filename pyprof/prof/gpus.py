@@ -32,6 +32,7 @@ class Gpu:
     bandwidth: float | None = None
     source: str = ""
     derived: bool = False
+    l2: int | None = None  # bytes
 
     @property
     def capability(self) -> float | None:
@@ -104,6 +105,7 @@ def _gpu(product: Product) -> Gpu:
         {math: tflops * 1e12 for math, tflops in product.matrix.items()},
         product.gbs * 1e9,
         product.source,
+        l2=None if product.l2 is None else round(product.l2 * (1 << 20)),
     )
 
 

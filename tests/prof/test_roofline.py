@@ -156,6 +156,50 @@ def test_what_winograd_and_fft_execute_is_unknown(tmp_path: Path, kernels, expec
     assert found["model_ps"].mask().all()
 
 
+# A100 40GB: 312000 FLOPs and 1555 B per ns, 40 MiB of L2. relu of n floats moves 8·n B.
+def relu(mib: int) -> str:
+    return f"{call('torch.relu', (mib << 17,))}\n aten::relu\n"
+
+
+FASTER = [
+    # kernels; efficiency and the reason. 16 MiB: 10789 ns; 40 MiB: 26972; 80 MiB: 53944; mm: 107.5 and 252.9.
+    (f"{relu(16)}  > 10789 vectorized_elementwise_kernel", "100.0", "-"),
+    (f"{relu(16)}  > 10000 vectorized_elementwise_kernel", "107.9", "working set fits in L2 (16 of 40 MiB)"),
+    (f"{relu(40)}  > 20000 vectorized_elementwise_kernel", "134.9", "working set fits in L2 (40 of 40 MiB)"),
+    # Of 80 MiB memory moves 40 in 26972 ns.
+    (f"{relu(80)}  > 27000 vectorized_elementwise_kernel", "199.8",
+     "part of the working set fits in L2 (40 of its 80 MiB)"),
+    (f"{relu(80)}  > 26900 vectorized_elementwise_kernel", "200.5", "not explained: 80 MiB, L2 has 40"),
+    (f"{call('torch.mm', half(256, 256), half(256, 256))}\n aten::mm\n  > 200 {HALF_GEMM}", "126.4",
+     "working set fits in L2 (0.4 of 40 MiB)"),
+    (f"{call('torch.mm', half(256, 256), half(256, 256))}\n aten::mm\n  > 100 {HALF_GEMM}", "252.9",
+     "not explained: more FLOP/s than the peak of float16; working set fits in L2 (0.4 of 40 MiB)"),
+    ("> 7 nobody_knows", "na", "na"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "efficiency", "reason"), FASTER)
+def test_the_row_says_why_it_is_faster_than_the_roofline(tmp_path: Path, text, efficiency, reason):
+    trace = formats.load(build.write_nsys(tmp_path / "net.sqlite", recording(text)))
+    view = View(rows(trace), hardware.named("A100 40GB"))
+    assert table(view, "eff,effwhy") == [[efficiency, reason]]
+
+
+def test_winograd_is_the_reason_if_it_is_the_arithmetic_that_is_too_fast(tmp_path: Path):
+    """294912 FLOPs at 15700 per ns: 18.8 ns; (2048 + 576 + 2048)·4 = 18688 B at 900 per ns: 20.8 ns."""
+    fewer = "Winograd: fewer multiplications than the definition counts"
+    small = "working set fits in L2 (0.02 of 6 MiB)"
+    for time, reason in ((30, "-"), (20, small), (10, f"{fewer}; {small}")):
+        view = convolved(tmp_path / str(time), f"{time} {WINOGRAD}")
+        assert table(view, "effwhy") == [[reason]]
+
+
+def test_without_the_size_of_the_l2_nothing_is_said_of_it(tmp_path: Path):
+    trace = formats.load(build.write_nsys(tmp_path / "f", recording(f"{relu(16)}  > 9 elementwise_kernel")))
+    derived = gpus.of(Device(0, "New", 40, "8.6", None, 10**9, 10**12))
+    assert table(View(rows(trace), Hardware(every=derived)), "effwhy") == [["na"]]
+
+
 def test_complex_products_outside_of_convolutions_are_executed(tmp_path: Path):
     """8·64³ = 2097152 FLOPs in 1000 ns at 15700 per ns: 13.4 %."""
     turned = call("torch.mm", Tensor((64, 64), "complex64"), Tensor((64, 64), "complex64"))
