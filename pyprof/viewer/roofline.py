@@ -81,13 +81,13 @@ def _point(row: dict[str, Any], gpu: bool) -> Point:
 def _ceilings(source: Source) -> tuple[list[Ceiling], list[str]]:
     """Peaks of the devices that ran something, each kind of device once."""
     rows = source.store.rows(
-        """select distinct name, sm_count, compute_capability, clock_hz, bandwidth from device
+        """select distinct name, sm_count, compute_capability, memory_bytes, clock_hz, bandwidth from device
            where events > 0 and name is not null and (? is null or worker = ?)""",
         (source.worker, source.worker),
     )
     out, reasons = [], []
-    for name, units, capability, clock, bandwidth in rows:
-        gpu = gpus.of(Device(0, name, units, capability, clock_hz=clock, bandwidth=bandwidth))
+    for name, *facts in rows:
+        gpu = gpus.of(Device(0, name, *facts))
         if gpu is None:
             reasons.append(f"{name} is not in the table of GPUs: it has no ceilings.")
             continue
