@@ -37,13 +37,20 @@ MACHINES = [
     ("GenuineIntel 6 85 4", "avx2,fma", {"cpu__name": "Xeon Silver"}, "Skylake-SP", 32 * 16, 32 * 16, None, None),
     ("GenuineIntel 6 85 7", SKYLAKE + ",avx512_vnni", {}, "Cascade Lake", 64 * 16, 64 * 16, 256 * 16, 6 * 2.933 * 8),
     ("GenuineIntel 6 143 8", SAPPHIRE, {}, "Sapphire Rapids", 64 * 16, 1024 * 16, 2048 * 16, 8 * 4.8 * 8),
-    ("GenuineIntel 6 143 8", SAPPHIRE.partition(",amx")[0], {}, "Sapphire Rapids", 64 * 16, 64 * 16, 256 * 16, None),
+    ("GenuineIntel 6 143 8", SAPPHIRE.partition(",amx")[0], {}, "Sapphire Rapids", 64 * 16, 128 * 16, 256 * 16, None),
+    ("GenuineIntel 6 143 8", SKYLAKE, {}, "Sapphire Rapids", 64 * 16, 64 * 16, None, None),
+    ("GenuineIntel 6 175 3", "avx2,fma,avx_vnni", {}, "Sierra Forest", 16 * 16, 16 * 16, 64 * 16, 8 * 6.4 * 8),
     ("AuthenticAMD 23 49 0", "avx2,fma", {}, "Zen 2, EPYC 7002", 32 * 16, 32 * 16, None, 8 * 3.2 * 8),
     ("AuthenticAMD 25 17 1", SKYLAKE + ",avx512_bf16", {}, "Zen 4, EPYC 9004", 32 * 16, 64 * 16, None, 12 * 4.8 * 8),
     ("AuthenticAMD 26 2 1", SKYLAKE + ",avx512_bf16", {}, "Zen 5, EPYC 9005", 64 * 16, 128 * 16, None, 12 * 6 * 8),
     ("AuthenticAMD 26 2 1", SKYLAKE, {"cpu__sockets": "2"}, "Zen 5, EPYC 9005", 64 * 16, 64 * 16, None, 2 * 12 * 6 * 8),
     ("0x41 0xd0c", "asimd,asimdhp", {}, "Neoverse N1", 16 * 16, 16 * 16, None, 8 * 3.2 * 8),
-    ("0x41 0xd40", "asimd,asimdhp,sve,bf16", {}, "Neoverse V1", 32 * 16, 32 * 16, None, 8 * 4.8 * 8),
+    # 4 pipes of 128 bits: BFMMLA is 2·4·2 multiply-adds, SMMLA 2·8·2, SDOT 4·4.
+    ("0x41 0xd40", "asimd,asimdhp,sve", {}, "Neoverse V1", 32 * 16, 32 * 16, None, 8 * 4.8 * 8),
+    ("0x41 0xd40", "asimd,sve,bf16,i8mm", {}, "Neoverse V1", 32 * 16, 4 * 32 * 16, 4 * 64 * 16, None),
+    ("0x41 0xd4f", "asimd,asimddp,bf16", {}, "Neoverse V2", 32 * 16, 4 * 32 * 16, 4 * 32 * 16, None),
+    ("0x41 0xd49", "asimd,asimddp,bf16,i8mm", {}, "Neoverse N2", 16 * 16, 2 * 32 * 16, 2 * 64 * 16, None),
+    ("0x41 0xd0c", "asimd,asimddp", {}, "Neoverse N1", 16 * 16, 16 * 16, 2 * 32 * 16, None),
 ]  # fmt: skip
 
 
