@@ -57,6 +57,11 @@ _SIZES = re.compile(r", sizes = (\[.*\])$")
 _BACKWARD = re.compile(r"[Bb]ackward[0-9]*$")
 _NODE = re.compile(r"Backward[0-9]+$")
 # torch/_dynamo/eval_frame.py, torch/_functorch/_aot_autograd/runtime_wrappers.py, torch/_inductor/output_code.py.
+_COLLECTIVE = re.compile(
+    r"(?:nccl|rccl|xccl|gloo|ucc):\w+"
+    r"|(?:nccl|rccl)(?:AllReduce|AllGather|AllToAll|AlltoAll|Broadcast|Bcast|Gather|Reduce|ReduceScatter|Scatter|Send|Recv)",
+    re.IGNORECASE,
+)
 _COMPILED = re.compile(
     r"^(?:Torch-Compiled Region\b|CompiledFunction(?:Backward)?$|(?:## )?Call CompiledFxGraph\b)"
 )
@@ -142,6 +147,16 @@ def with_call_id(text: str, number: str) -> str:
     "{'mod': 'torch', 'op': 'mm', 'callid': 7, 'args': []}"
     """
     return text.replace("'args': [", f"'callid': {number}, 'args': [", 1)
+
+
+def announces_collective(text: str) -> bool:
+    """Whether a range says which collective is launched in it: process groups of torch write nccl:all_reduce, NCCL
+    itself ncclAllReduce (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp; NCCL, src/collectives.cc).
+
+    >>> [announces_collective(text) for text in ("nccl:all_reduce", "ncclReduceScatter", "nccl setup", "forward")]
+    [True, True, False, False]
+    """
+    return _COLLECTIVE.fullmatch(text) is not None
 
 
 def is_backward(name: str) -> bool:

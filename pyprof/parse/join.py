@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof import intervals
-from pyprof.marker import EVALUATE
+from pyprof.marker import EVALUATE, announces_collective
 from pyprof.model import BPROP, PUSH_POP, START_END, Bools, Column, Gpu, Ints, Launches, Stack, Trace
 from pyprof.parse.assemble import take
 from pyprof.parse.database import concat
@@ -298,6 +298,14 @@ def _owners(found: Spans, levels: list[Ints]) -> None:
     # While torch.compile is at work nothing is a forward or a backward of the program.
     compiling = np.array([place.compiling for place in found.places], bool)[found.path]
     found.role[compiling & (found.role != CALL)] = OTHER
+    # A range that announces a collective is an operator where none is around it, which its place knows.
+    announces = [label.role == OTHER and announces_collective(label.text) for label in found.labels]
+    if any(announces):
+        acts = [
+            which >= 0 and announces[which] and place.names[-1:] == ((found.labels[which].text, None),)
+            for which, place in zip(found.label_of_path.tolist(), found.places)
+        ]
+        found.role[np.array(acts, bool)[found.path]] = OPERATOR
     n = len(found)
     tells = [label.role != CALL and event_of(label) is not None for label in found.labels]
     tells_of_path = np.array([*tells, False], bool)[found.label_of_path]  # -1, of the empty path, is the last

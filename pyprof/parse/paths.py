@@ -28,6 +28,7 @@ from pyprof.marker import (
     OperatorMarker,
     TraceMarker,
     UserMarker,
+    announces_collective,
     decode,
     encode,
     is_backward,
@@ -149,6 +150,10 @@ def enter(place: Place, label: Label, offset: int | None, again: bool = False) -
         return place._replace(direction=FPROP, phase=OPTIMIZER)
     if place.calls or not isinstance(marker, UserMarker) or is_step(label.text):
         return place
+    if not place.names and announces_collective(label.text):
+        return _enter_operator(
+            place, Label(label.text, OperatorMarker(label.text), OPERATOR, label.text), None
+        )
     return place._replace(ranges=(*place.ranges, label.text))
 
 
@@ -264,7 +269,10 @@ def _enter_operator(place: Place, label: Label, offset: int | None) -> Place:
 def is_free(label: Label) -> bool:
     """Whether a range is announced like an operator under a free name, as torch's own Python code does (FSDP)."""
     return (
-        label.role == OPERATOR and isinstance(label.marker, OperatorMarker) and not is_qualified(label.name)
+        label.role == OPERATOR
+        and isinstance(label.marker, OperatorMarker)
+        and not is_qualified(label.name)
+        and not announces_collective(label.name)
     )
 
 

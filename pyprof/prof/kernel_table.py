@@ -44,24 +44,30 @@ FUNCTIONS = [
     P(r"nccl(sym)?k?(dev)?k?ernel|ncclsym|^rccl|msccl|nvshmem|k?userbuffers_|ubuf_|barrier_all|lamport", "communication", _ANY, "NCCL src/device (symmetric too), RCCL, MSCCL++, TransformerEngine userbuffers.cu, SGLang"),
     P(r"all_?reduce|cross_device_reduce|reduce_?scatter|all_?gather|all_?to_?all|multimem_|(one|two)_?shot", "communication", _ANY, "vLLM and SGLang custom_all_reduce, FlashInfer trtllm_allreduce_fusion (fused with a norm), AITER, PyTorch CUDASymmetricMemoryOps.cu"),
     # Copies and moves of caches; parts of larger operators that are no product.
+    P(r"chunk_cat|split_with_sizes_copy|^_prepare_\w{1,30}_(inputs|lens)_kernel|^_post_update_kernel|^_combine_sampled|^_get_num_sampled|^_apply_write", "copy", _ANY, "PyTorch SplitWithSizesCopy.cu, FSDP2; vLLM v1/worker/gpu: bookkeeping of requests"),
     P(r"append_?paged|kv_?indices|reshape_and_cache|concat_and_cache|(set|store|write)_kv|kv_?(buffer|cache)_(store|copy)|store_?kv_?cache|deep_gemm::transpose|pack_fp32_into|kv_buffer|token_pool|(^|_)ep_(gather|scatter)|(^|_|::)(cpy|convert)_(?!dq)", "copy", _ANY, "FlashInfer page.cuh, SGLang, vLLM cache_kernels.cu, DeepGEMM layout"),
     P(r"clean_logits", "memory", "Hopper, Blackwell", "DeepGEMM: writes minus infinity"),
+    P(r"merge_?split_?k|reduce_segments|moe::dev::finalize|^_?merge_\w{0,20}(lse|state|split)", "reduction", _ANY, "vLLM triton_unified_attention.py, TensorRT-LLM trtllmGenKernels"),
     P(r"postgsu|lpnorm|l2norm|mla_combine|(fwd|flash|attn|mla)_?\w{0,40}combine|splitkv_?combine|merge_?(attn_)?states?|ograddot|dot_do_o|bwd_?preprocess|_fwd_kernel_stage2|attention_\w{0,20}reduce|moe_sum|finalizemoe", "reduction", _ANY, "Tensile global split of K, Apex, FlashMLA, CK fmha, FlashAttention, SGLang decode_attention.py, vLLM, TensorRT-LLM"),
+    P(r"^_(temperature|min_p|penalt\w{1,9}|bad_words|logit_bias|bitmask)_kernel|apply_token_bitmask|softcap", "pointwise", _ANY, "vLLM v1/worker/gpu/sample, xgrammar"),
     P(r"sampling|multinomial|gumbel", "rng", _ANY, "FlashInfer sampling.cuh, PyTorch MultinomialKernel.cu"),
-    P(r"moe_?(align|sorting|topk|fused_gate)|sort_?expert|expert_?(sort|histogram)|topk_?gating|_routing|routing(main|cluster|index)|sort|top_?k(?!renorm)", "sort", _ANY, "vLLM moe_align_sum_kernels.cu, AITER and CK MoeSorting, TensorRT-LLM routing, SGLang moe_fused_gate"),
+    P(r"moe_?(align|sorting|topk|fused_gate)|expert_?prefix_?sum|moe_?routing(?!\w{0,9}finalize)|sort_?expert|expert_?(sort|histogram)|topk_?gating|_routing|routing(main|cluster|index)|sort|top_?k(?!renorm)", "sort", _ANY, "vLLM moe_align_sum_kernels.cu, AITER and CK MoeSorting, TensorRT-LLM routing, SGLang moe_fused_gate"),
     P(r"(moe|token|unpad|expand)\w{0,30}_?(un)?permute|expandinputrows|pre_?reorder|post_?reorder|(replication|reflection)_pad|roll_cuda|triu_tril", "copy", _ANY, "TensorRT-LLM and SGLang MoE, PyTorch ReplicationPadding.cu, TensorTransformations.cu, TriangularOps.cu"),
     # Products in serving and quantised ones.
+    P(r"\bw\d{1,2}a\d{1,2}_(?!\w{0,40}quant)|router_gemm|fused_a_gemm|\bmm_kernel|llmm1|fused_moe::run|moe_gemm|aiter\d*(::)?(fp?\d|a\d{1,2}w\d{1,2}|i8|bf16)\w{0,3}gemm", "gemm", _ANY, "SGLang and TensorRT-LLM dsv3 kernels, FlashInfer, FlagGems, ROCm LLMM1, CK and AITER assembler kernels"),
     P(r"fused_moe(?!\w{0,20}gate)|fmoe|marlin|gptq|awq::?_?gemm|awq_gemm|exllama|_mm(_kernel)?$|scaled_mm|scaled_gemm|_rowwise_impl|f8f8bf16|mul_mat_|wvsplitk|_bmm_|\bbmm_|mqa_logits|tinygemm|weight_only|machete|kernelmma|flashinfer\w{0,10}gemm", "gemm", _ANY, "vLLM, SGLang, AITER fmoe, Marlin, GPTQ, AWQ, DeepGEMM, FBGEMM, llama.cpp mmq.cuh, ROCm skinny_gemms.cu"),
     P(r"^(?!.{0,400}(gemm|matmul|_mm(_|$))).{0,400}((?<!un)quant(?!ile))", "pointwise", _ANY, "vLLM, SGLang per_token_group_quant, bitsandbytes kQuantizeBlockwise, AITER"),
+    P(r"qk_?norm_?rope|norm_?(and_?)?rope", "norm", _ANY, "TensorRT-LLM fusedQKNormRopeKernel.cu, SGLang fused_qknorm_rope"),
     P(r"^(?!.{0,400}(gemm|matmul|_mm(_|$))).{0,400}(rotary|(?<!p)rope|qkapplyrot|silu|gelu|swiglu|geglu|(gated_?|do)act|act_?and_?mul|::activation)", "pointwise", _ANY, "vLLM, FlashInfer pos_enc.cuh and activation.cuh, Liger"),
     # Normalisation.
     P(r"^(?!.{0,400}(gemm|matmul|_mm(_|$))).{0,400}((?<!weight_)(?<!grad_)(layer|rms|group|batch|instance|qk|add|head)_?norm|::norm::|normalization::|\bln_(fwd|bwd|parallel)|cucompute(part)?grad|compute(backward)?fusedparams|\b_?norm_(fwd|bwd))", "norm", _ANY, "TransformerEngine, Apex, FlashInfer norm.cuh, PyTorch group_norm_kernel.cu, Liger"),
     # State space models.
     P(r"selective_scan|chunk_?cumsum|state_passing|_recurrent_|recurrent_\w{0,30}(fwd|bwd)", "reduction", _ANY, "Mamba csrc/selective_scan, ssd_chunk_state.py: scans"),
-    P(r"chunk_(scan|state)|chunk_(gated_)?delta|\bssd_", "gemm", _ANY, "Mamba ssd_chunk_scan.py, flash-linear-attention: tl.dot of chunks"),
+    P(r"chunk_(scan|state)|chunk_(gated_)?delta|\bssd_|chunk_\w{0,20}(fwd|bwd)_?(kernel)?_?\w{0,9}|scaled_dot_kkt|recompute_w_u|solve_tril|wy_repr|merge_16x16", "gemm", _ANY, "Mamba ssd_chunk_scan.py, flash-linear-attention: tl.dot of chunks"),
+    P(r"hadamard", "other", _ANY, "fast-hadamard-transform: sums and differences, no product"),
     P(r"causal_conv1d|miopensp3asm", "conv", _ANY, "Mamba causal-conv1d, MIOpen"),
     # Attention.
-    P(r"^_?(fwd|bwd)_(grouped_)?kernel|_fwd_grouped_kernel|sage_?(fwd|attn)|qk_int_?\w{0,20}_?sv|bwd_kernel_(fuse|d[kq])|aiter::(mla|fmha|pa)_|(?<![a-z])mla_|flashmla|(fwd|bwd)_split_?k|unified_attention|attn_(fwd|bwd|decode|prefill)|decode_attn|with(paged|ragged)kvcache", "attention", _ANY, "Triton tutorials and SGLang, SageAttention, AITER assembler kernels, FlashMLA, FlashInfer"),
+    P(r"^_?(fwd|bwd)_(grouped_)?kernel|_fwd_grouped_kernel|sage_?(fwd|attn)|qk_int_?\w{0,20}_?sv|bwd_kernel_(fuse|d[kq])|aiter(::|\d+)(mla|fmha|pa)_|^kernel_mha|(?<![a-z])mla_|flashmla|(fwd|bwd)_split_?k|unified_attention|attn_(fwd|bwd|decode|prefill)|decode_attn|with(paged|ragged)kvcache", "attention", _ANY, "Triton tutorials and SGLang, SageAttention, AITER assembler kernels, FlashMLA, FlashInfer"),
 ]
 # Functions that run what their template arguments say.
 GENERIC = r"elementwise|^kernel$|^cutlass::kernel2?$|device_kernel|kernel_wrapper|multi_tensor_apply|\breduce_kernel|cub::|thrust::|rocprim::|hipcub::"
@@ -77,6 +83,7 @@ KINDS = [
     P(r"^triton_tem_.{0,200}conv", "conv", _ANY, "torch/_inductor/kernel/conv.py"),
     P(r"^triton_tem_", "gemm", _ANY, "torch/_inductor/kernel/mm.py, bmm.py"),
     # Attention, before the products and the softmax inside it; first what runs before and after it.
+    P(r"flat::kernel::|deltarule", "attention", "Hopper, Blackwell", "FlashInfer flat: linear attention by the delta rule"),
     P(r"flash_bwd_dot_do_o|flashattnbwdpreprocess|bwd_preprocess|splitkv_combine|flashattnfwdcombine|fmhafwdsplitkvcombine", "reduction", "Ampere, Hopper, CDNA", "FlashAttention flash_bwd_preprocess_kernel.h, flash_fwd_kernel.h, hopper/; CK ck_tile fmha"),
     P(r"flash_bwd_(convert|clear)|bwdpostprocess|fmhabwdconvert", "copy", "Ampere, Hopper, CDNA", "FlashAttention flash_bwd_preprocess_kernel.h, hopper/flash_bwd_postprocess_kernel.h"),
     P(r"flash_?(fwd|bwd|attn)|fmha|mha_(fwd|bwd)|attention|attn_(fwd|bwd)|sage_fwd|_sdpa_|flashinfer|with(paged|ragged)kvcache|bwd_kernel_d[kq]", "attention", _ANY, "FlashAttention 2 and 3, PyTorch mem_eff_attention, cuDNN, xFormers, FlashInfer, vLLM, AOTriton, SageAttention in AITER (MI300X Flux); H100 BERT"),
@@ -115,13 +122,14 @@ KINDS = [
     P(r"lookup_kernel|get_rows", "embedding", _ANY, "TensorRT-LLM lookupKernels.cu, llama.cpp getrows.cu"),
     P(r"optimizer", "optimizer", _ANY, "bitsandbytes csrc/kernels.cu"),
     P(r"reduce|reduction|^triton_(red|per)_|scan|cumsum|cumprod|argm(ax|in)|segment", "reduction", _ANY, "PyTorch Reduce.cuh, CUB, Inductor (red, per); all recordings"),
-    P(r"elementwise|pointwise|functor|^triton_|upsample|masked_|where|_kernel_impl|activation|parallelfor|unscale|(^|_)(mul|add|sub|div|clamp|cast|scale)_", "pointwise", _ANY, "PyTorch CUDALoops.cuh, Inductor; all recordings"),
+    P(r"elementwise|pointwise|functor|^triton_|upsample|masked_|where|_kernel_impl|activation|parallelfor|unscale|_func_\w{0,40}kernel|(^|_)(mul|add|sub|div|clamp|cast|scale)_", "pointwise", _ANY, "PyTorch CUDALoops.cuh, Inductor; all recordings"),
 ]
 
 # Whether a product's name says that it uses tensor cores. Kernels of other kinds do not; the rest is unknown.
 TENSOR_CORES = [
-    P(r"wvsplitk|mul_mat_vec|gemv|_fwd_kernel_stage1|kgemm_4bit_inference_naive|selective_scan|causal_conv1d", False, _ANY, "ROCm skinny_gemms.cu, llama.cpp mmvq.cu, SGLang decode_attention.py, bitsandbytes: dot products on plain lanes"),
+    P(r"router_gemm|llmm1|wvsplitk|mul_mat_vec|gemv|_fwd_kernel_stage1|kgemm_4bit_inference_naive|selective_scan|causal_conv1d", False, _ANY, "ROCm skinny_gemms.cu, llama.cpp mmvq.cu, SGLang decode_attention.py, bitsandbytes: dot products on plain lanes"),
     P(r"marlin|fmoe|mul_mat_q|fused_moe|w8a8_\w{0,40}_?(mm|matmul)|f8f8bf16|deep_gemm::|mqa_logits|tinygemm_m16|awq::?_?gemm_forward|mmaatom|gemm_\w{0,40}e[24]m[13]|_fwd_grouped_kernel|^_?(fwd|bwd)_kernel$|bwd_kernel_fuse|unified_attention|qk_int_?\w{0,20}_?sv|aiter::(mla|fmha)_|flashmla|mla_kernel|flash_attn_ext_f16|sm(90|100)_fmha|machete", True, "Ampere and later, CDNA3", "Marlin and AWQ (mma.sync), llama.cpp mmq.cuh, vLLM and SGLang in 16 and 8 bit (tl.dot), DeepGEMM (wgmma, tcgen05), AITER in assembler (MFMA), FlashMLA"),
+    P(r"\bw\d{1,2}a\d{1,2}_|fused_a_gemm|\bmm_kernel|matmul_kernel|moe_gemm|aiter\d*(::)?(fp?\d|a\d{1,2}w\d{1,2}|i8)\w{0,3}gemm|grouped_?gemm|fused_moe::run|flashattention(forward|backward)|aiter\d+(mla|fmha|pa)_|chunk_(scan|state|fwd|bwd|gated|delta)|scaled_dot_kkt|recompute_w_u|deltarule|^kernel_mha", True, "Ampere and later, CDNA", "sources of these kernels: mma.sync, wgmma, MFMA, tl.dot"),
     P(r"cutlass::device_kernel<.{0,40}gemm|kernel_cutlass_kernel\w{0,400}gemm", True, "Hopper, Blackwell", "CUTLASS 3 device_kernel.h; CuTe DSL: collectives on MMA"),
     P(r"ffma|_simt_|simt_", False, _ANY, "CUTLASS OpClassSimt; H100 FSDP in fp32: xmma with FFMA"),
     P(r"tensorop|wmma|hmma|imma|qmma|gmma|umma|tcgen05", True, "Volta and later", "CUTLASS OpClassTensorOp; PTX: wmma, mma, wgmma, tcgen05"),
@@ -144,6 +152,7 @@ TENSOR_CORES = [
     P(r"^sage_fwd", True, "CDNA3", "AITER's Triton SageAttention: tl.dot of int8 queries and keys, of fp8 weights and values"),
     P(r"paged_attention_v\d_kernel|decodewithpagedkvcache|masked_multihead_attention", False, _ANY, "vLLM csrc/attention, FlashInfer decode.cuh, TensorRT-LLM: dot products on plain lanes"),
     P(r"_mt\d+x\d+x\d+_(?!mi)", False, "gfx9 and later", "Tensile: a macro tile without MatrixInstruction (MI) runs on vector lanes"),
+    P(r"^_?(?!triton_|(ampere|turing|volta|pascal|maxwell|sm\d+|cutlass)|\w{0,99}(conv|simt|cublas|rocblas|decode|vec))[a-z0-9_]{0,99}(attention|attn|matmul|_mm_|mm_kernel|gemm|_bmm|flash)[a-z0-9_]{0,99}$", True, "Ampere and later, CDNA", "a function of Triton, whose tl.dot is MMA or MFMA, of float32 by TF32 unless it is told otherwise, as Inductor does: names with neither namespace nor arguments"),
 ]
 
 # Which gradient of a product a name speaks of. A transposed convolution runs such kernels forward.

@@ -12,7 +12,7 @@ from pyprof.db.activity import Activity
 from pyprof.db.calltree import DEVICE, callers, operator_name, tree, weights
 from pyprof.db.operators import IN_RANGE, UNASSOCIATED, product, shapes
 from pyprof.db.source import Source
-from pyprof.marker import CallMarker, OperatorMarker, decode
+from pyprof.marker import CallMarker, OperatorMarker, announces_collective, decode
 from pyprof.model import Ints
 from pyprof.reports import Column, Option, report
 from pyprof.reports.sums import spans
@@ -68,8 +68,7 @@ def operator(source: Source, group_by: str) -> pd.DataFrame:
     ]
     rows = pd.concat(frames) if frames else pd.DataFrame(columns=[*_KEYS, *_SUMS])
     found = rows.groupby(list(_KEYS), sort=True)[list(_SUMS)].sum().reset_index()
-    types = source.store.rows("select id, type from operator where unassociated = ?", (IN_RANGE,))
-    texts |= {-2 - number: name for number, name in types}
+    texts |= {-2 - number: name for number, name in _ranges(source).items()}
     said: dict[str, Any] = _said(found["text"].tolist(), found["args"].tolist(), texts, group_by)
     if group_by == "stack":
         stacks = dict(source.store.rows("select id, frames from stack"))
@@ -103,15 +102,20 @@ def _worker(
         slice(*np.searchsorted(activity.id[found.outside], launched))
     ]  # launched in the aggregated iterations
     of = activity.event["operator"].values[outside]
-    in_range = [
-        row[0] for row in source.store.rows("select id from operator where unassociated = ?", (IN_RANGE,))
-    ]
+    in_range = list(_ranges(source))
     rest: dict[str, Any] = dict.fromkeys(columns, -1) | {"text": np.where(np.isin(of, in_range), -2 - of, -1)}
     rest |= {"calls": 1, "host_own": 0, "host_total": 0}
     for name, values in weights(activity).items():
         rest[f"{name}_own"] = rest[f"{name}_total"] = values[outside]
     table = pd.concat([pd.DataFrame(columns), pd.DataFrame(rest, columns=list(columns))])
     return table.groupby(list(_KEYS), sort=True)[list(_SUMS)].sum().reset_index()
+
+
+def _ranges(source: Source) -> dict[int, str]:
+    """The operators that ranges stand for, which are no operator events: those of the user's, and those that announce a
+    collective outside of every operator."""
+    rows = source.store.rows("select id, type, unassociated from operator")
+    return {number: name for number, name, what in rows if what == IN_RANGE or announces_collective(name)}
 
 
 def _inside(activity: Activity, source: Source, time: Ints) -> Any:

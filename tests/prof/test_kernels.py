@@ -93,7 +93,7 @@ NAMES = [
     ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_6_128x128x128", "attention", YES),
     ("fmha_cutlassB_f16_aligned_64x64_k64_dropout_sm80(PyTorchMemEffAttention)", "attention", YES),
     ("_ZN7ck_tile6kentryILi2ENS_13FmhaFwdKernelINS_24BlockFmhaPipelineQRKSVSINS", "attention", YES),
-    ("attn_fwd", "attention", UNKNOWN),
+    ("attn_fwd", "attention", YES),
     ("sage_fwd", "attention", YES),
     ("Im2d2Col_v2", "layout", NO),
     ("bwd_kernel_dk_dv", "attention", UNKNOWN),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import pyprof
-from tests import kineto
+from tests import build, kineto
 
 # Each line takes 100 ns on the CPU, each kernel 1,000 ns on the GPU.
 TEXT = """
@@ -67,3 +67,44 @@ def test_the_table_has_the_path_as_layer_and_kernels_the_range_as_operator(path:
     assert profile.kernels["op"].tolist() == [
         "combine(F)", "combine(F)", "mm", "attn(F)", "1F1B", "unassociated_cudaLaunchKernel",
     ]  # fmt: skip
+
+
+COLLECTIVES = """
+nccl:all_reduce
+    > 90 ncclDevKernel_AllReduce_Sum_bf16_RING_LL
+nccl:all_reduce
+    > 80 ncclDevKernel_AllReduce_Sum_bf16_RING_LL
+train
+    ncclReduceScatter
+        > 50 ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL
+    aten::mm, seq = 3
+        > 30 sgemm
+        nccl:broadcast
+            > 7 ncclDevKernel_Broadcast
+"""
+
+
+def test_a_range_that_announces_a_collective_is_its_operator(tmp_path: Path) -> None:
+    """Outside of operators; inside one the kernel is that operator's."""
+    path = build.write_nsys(tmp_path / "net.sqlite", build.recording(COLLECTIVES))
+    kernels = pyprof.load(path).kernels
+    assert kernels["op"].tolist() == ["nccl:all_reduce"] * 2 + ["ncclreducescatter", "mm", "mm"]
+    assert kernels["op_name"].tolist()[2:] == ["train/ncclreducescatter", "train/mm", "train/mm"]
+    assert figures(path, "operator", "name", "device_self_ns") == {
+        "nccl:all_reduce": 170, "ncclreducescatter": 50, "aten::mm": 37,
+    }  # fmt: skip
+    assert figures(path, "communication", "name", "latency_ns") == {
+        "all_reduce": 170, "reduce_scatter": 50, "broadcast": 7,
+    }  # fmt: skip
+    coverage = pyprof.load(path).coverage
+    assert coverage[coverage["line"] == "operator"]["part"].tolist() == ["known"]
+
+
+def test_a_collective_in_an_operator_of_a_trace_keeps_the_operator(tmp_path: Path) -> None:
+    text = """
+    c10d::allreduce_
+        # nccl:all_reduce
+            > ncclDevKernel_AllReduce_Sum_bf16_RING_LL
+    """
+    path = kineto.write(tmp_path / "trace.json", kineto.Nested(text).events)
+    assert pyprof.load(path).kernels["op"].tolist() == ["allreduce"]
