@@ -44,17 +44,17 @@ FUNCTIONS = [
     P(r"nccl(sym)?k?(dev)?k?ernel|ncclsym|^rccl|msccl|nvshmem|k?userbuffers_|ubuf_|barrier_all|lamport", "communication", _ANY, "NCCL src/device (symmetric too), RCCL, MSCCL++, TransformerEngine userbuffers.cu, SGLang"),
     P(r"all_?reduce|cross_device_reduce|reduce_?scatter|all_?gather|all_?to_?all|multimem_|(one|two)_?shot", "communication", _ANY, "vLLM and SGLang custom_all_reduce, FlashInfer trtllm_allreduce_fusion (fused with a norm), AITER, PyTorch CUDASymmetricMemoryOps.cu"),
     # Copies and moves of caches; parts of larger operators that are no product.
-    P(r"chunk_cat|split_with_sizes_copy|^_prepare_\w{1,30}_(inputs|lens)_kernel|^_post_update_kernel|^_combine_sampled|^_get_num_sampled|^_apply_write", "copy", _ANY, "PyTorch SplitWithSizesCopy.cu, FSDP2; vLLM v1/worker/gpu: bookkeeping of requests"),
+    P(r"chunk_cat|split_with_sizes_copy|gather_\w{0,40}cache|_(slot_mappings?|idx_mapping|block_tables)_kernel|^_prepare_\w{1,30}_(inputs|lens|positions)_kernel|^_post_update_kernel|^_combine_sampled|^_get_num_sampled|^_scatter_num|^_insert_resampled|^_apply_write", "copy", _ANY, "PyTorch SplitWithSizesCopy.cu, FSDP2; vLLM v1/worker/gpu: bookkeeping of requests"),
     P(r"append_?paged|kv_?indices|reshape_and_cache|concat_and_cache|(set|store|write)_kv|kv_?(buffer|cache)_(store|copy)|store_?kv_?cache|deep_gemm::transpose|pack_fp32_into|kv_buffer|token_pool|(^|_)ep_(gather|scatter)|(^|_|::)(cpy|convert)_(?!dq)", "copy", _ANY, "FlashInfer page.cuh, SGLang, vLLM cache_kernels.cu, DeepGEMM layout"),
     P(r"clean_logits", "memory", "Hopper, Blackwell", "DeepGEMM: writes minus infinity"),
-    P(r"merge_?split_?k|reduce_segments|moe::dev::finalize|^_?merge_\w{0,20}(lse|state|split)", "reduction", _ANY, "vLLM triton_unified_attention.py, TensorRT-LLM trtllmGenKernels"),
+    P(r"merge_?split_?k|reduce_segments|moe::dev::finalize|^_?merge_\w{0,20}(lse|state|split)|^_?compute_\w{0,20}stats_kernel|\b(asum|nrm2|iamax|iamin)_kernel", "reduction", _ANY, "vLLM triton_unified_attention.py, TensorRT-LLM trtllmGenKernels"),
     P(r"postgsu|lpnorm|l2norm|mla_combine|(fwd|flash|attn|mla)_?\w{0,40}combine|splitkv_?combine|merge_?(attn_)?states?|ograddot|dot_do_o|bwd_?preprocess|_fwd_kernel_stage2|attention_\w{0,20}reduce|moe_sum|finalizemoe", "reduction", _ANY, "Tensile global split of K, Apex, FlashMLA, CK fmha, FlashAttention, SGLang decode_attention.py, vLLM, TensorRT-LLM"),
-    P(r"^_(temperature|min_p|penalt\w{1,9}|bad_words|logit_bias|bitmask)_kernel|apply_token_bitmask|softcap", "pointwise", _ANY, "vLLM v1/worker/gpu/sample, xgrammar"),
-    P(r"sampling|multinomial|gumbel", "rng", _ANY, "FlashInfer sampling.cuh, PyTorch MultinomialKernel.cu"),
+    P(r"^_(temperature|min_p|penalt\w{1,9}|bad_words|logit_bias|bitmask)_kernel|apply_token_bitmask|softcap|^_fg_kernel|^_dwf_dw_dfg|gated_kernels::|\b(scal|axpy|rot)_kernel", "pointwise", _ANY, "vLLM v1/worker/gpu/sample, xgrammar"),
+    P(r"sampling|multinomial|gumbel|^_(resample|rejection)_kernel", "rng", _ANY, "FlashInfer sampling.cuh, PyTorch MultinomialKernel.cu"),
     P(r"moe_?(align|sorting|topk|fused_gate)|expert_?prefix_?sum|moe_?routing(?!\w{0,9}finalize)|sort_?expert|expert_?(sort|histogram)|topk_?gating|_routing|routing(main|cluster|index)|sort|top_?k(?!renorm)", "sort", _ANY, "vLLM moe_align_sum_kernels.cu, AITER and CK MoeSorting, TensorRT-LLM routing, SGLang moe_fused_gate"),
     P(r"(moe|token|unpad|expand)\w{0,30}_?(un)?permute|expandinputrows|pre_?reorder|post_?reorder|(replication|reflection)_pad|roll_cuda|triu_tril", "copy", _ANY, "TensorRT-LLM and SGLang MoE, PyTorch ReplicationPadding.cu, TensorTransformations.cu, TriangularOps.cu"),
     # Products in serving and quantised ones.
-    P(r"\bw\d{1,2}a\d{1,2}_(?!\w{0,40}quant)|router_gemm|fused_a_gemm|\bmm_kernel|llmm1|fused_moe::run|moe_gemm|aiter\d*(::)?(fp?\d|a\d{1,2}w\d{1,2}|i8|bf16)\w{0,3}gemm", "gemm", _ANY, "SGLang and TensorRT-LLM dsv3 kernels, FlashInfer, FlagGems, ROCm LLMM1, CK and AITER assembler kernels"),
+    P(r"\bw\d{1,2}a\d{1,2}_(?!\w{0,40}quant)|router_gemm|fused_a_gemm|\bmm_kernel|llmm1|fused_moe::run|moe_gemm|flatmm|quantized_linear|indexer\w{0,20}_logits|aiter\d*(::)?(fp?\d|a\d{1,2}w\d{1,2}|i8|bf16)\w{0,3}gemm", "gemm", _ANY, "SGLang and TensorRT-LLM dsv3 kernels, FlashInfer, FlagGems, ROCm LLMM1, CK and AITER assembler kernels"),
     P(r"fused_moe(?!\w{0,20}gate)|fmoe|marlin|gptq|awq::?_?gemm|awq_gemm|exllama|_mm(_kernel)?$|scaled_mm|scaled_gemm|_rowwise_impl|f8f8bf16|mul_mat_|wvsplitk|_bmm_|\bbmm_|mqa_logits|tinygemm|weight_only|machete|kernelmma|flashinfer\w{0,10}gemm", "gemm", _ANY, "vLLM, SGLang, AITER fmoe, Marlin, GPTQ, AWQ, DeepGEMM, FBGEMM, llama.cpp mmq.cuh, ROCm skinny_gemms.cu"),
     P(r"^(?!.{0,400}(gemm|matmul|_mm(_|$))).{0,400}((?<!un)quant(?!ile))", "pointwise", _ANY, "vLLM, SGLang per_token_group_quant, bitsandbytes kQuantizeBlockwise, AITER"),
     P(r"qk_?norm_?rope|norm_?(and_?)?rope", "norm", _ANY, "TensorRT-LLM fusedQKNormRopeKernel.cu, SGLang fused_qknorm_rope"),
@@ -92,7 +92,7 @@ KINDS = [
     P(r"nchwtonhwc|nhwctonchw|nchw2nhwc|nhwc2nchw|addpadding|flip_filter|tensortransform", "layout", "Volta to Blackwell", "cuDNN; A100 DDP, RTX 2070 CNN, H100 OWLv2"),
     P(r"im[23]?d?2?col|col2im|vol2col|col2vol|batched_transpose|transpose_\w{0,9}2\w{0,9}_|transpose_readwrite", "layout", _ANY, "cuDNN (RTX 2070 CNN), PyTorch im2col.cuh, MIOpen (MI210 and MI300X ResNet)"),
     P(r"compute\w{0,99}offsetskernel|compute_gemm_pointers|kern_precompute_indices|generatewinogradtiles|prepare_varlen", "other", "Volta to Hopper", "cuDNN, cuBLAS; RTX 2070 CNN, V100 ResNet-50; FlashAttention hopper/flash_prepare_scheduler.cu"),
-    P(r"epilogue::impl|scalepackedtensor|subtensorop|op_tensor", "pointwise", _ANY, "cuBLASLt (V100 DDP), cuDNN (V100 ResNet-50), MIOpen (MI210 ResNet)"),
+    P(r"epilogue::impl|scalepackedtensor|subtensorop|op_(generic_)?tensor", "pointwise", _ANY, "cuBLASLt (V100 DDP), cuDNN (V100 ResNet-50), MIOpen (MI210 ResNet)"),
     # Normalisation, before words like "transform" and "backward".
     P(r"(batch|layer|group|instance|rms)_?norm|\bbn_(fw|bw)|norm_fwd|norm_bwd|rowwisemoments", "norm", _ANY, "PyTorch Normalization.cuh, layer_norm_kernel.cu; cuDNN bn_* (A100 DDP); CK (MI300X vLLM)"),
     P(r"gammabetabackward|computeinternalgradients|computegradientfusedparams|cufloat_norm", "norm", _ANY, "PyTorch layer_norm_kernel.cu, group_norm_kernel.cu; V100 language model"),
@@ -105,7 +105,7 @@ KINDS = [
     # Optimizers, random numbers, tables.
     P(r"l[p2]normfunctor", "reduction", _ANY, "PyTorch ForeachReduceOp.cu"),
     P(r"split_embedding|dense_embedding|linearize_index|bounds_check_indices", "embedding", _ANY, "FBGEMM table-batched embeddings, their optimizer fused; V100 DLRM"),
-    P(r"multi_tensor_apply|fused_?adam|fused_?sgd|lamb_stage|adam_kernel|adagrad|adadelta", "optimizer", _ANY, "PyTorch MultiTensorApply.cuh, Apex csrc; A100 DDP, MI300X ResNet"),
+    P(r"multi_tensor_apply|fused_?adam|fused_?sgd|lamb_stage|\badam|adam_kernel|adagrad|adadelta", "optimizer", _ANY, "PyTorch MultiTensorApply.cuh, Apex csrc; A100 DDP, MI300X ResNet"),
     P(r"distribution|curand|philox|bernoulli|random_|randperm|fused_dropout|dropout_warp", "rng", _ANY, "PyTorch DistributionTemplates.h, Dropout.cu; V100 language model"),
     P(r"rotary|silu_and_mul|act_and_mul", "pointwise", _ANY, "vLLM csrc/pos_encoding_kernels.cu, activation_kernels.cu; MI300X vLLM"),
     P(r"embedding|indexselect|krn_partial|sum_and_scatter|compute_grad_weight", "embedding", _ANY, "PyTorch Embedding.cu, EmbeddingBackwardKernel.cu, Indexing.cu; H100 BERT"),
@@ -122,14 +122,14 @@ KINDS = [
     P(r"lookup_kernel|get_rows", "embedding", _ANY, "TensorRT-LLM lookupKernels.cu, llama.cpp getrows.cu"),
     P(r"optimizer", "optimizer", _ANY, "bitsandbytes csrc/kernels.cu"),
     P(r"reduce|reduction|^triton_(red|per)_|scan|cumsum|cumprod|argm(ax|in)|segment", "reduction", _ANY, "PyTorch Reduce.cuh, CUB, Inductor (red, per); all recordings"),
-    P(r"elementwise|pointwise|functor|^triton_|upsample|masked_|where|_kernel_impl|activation|parallelfor|unscale|_func_\w{0,40}kernel|(^|_)(mul|add|sub|div|clamp|cast|scale)_", "pointwise", _ANY, "PyTorch CUDALoops.cuh, Inductor; all recordings"),
+    P(r"elementwise|pointwise|functor|^triton_|upsample|masked_|where|_kernel_impl|activation|parallelfor|unscale|_func_\w{0,40}kernel|(cast|binary|unary)\w{0,20}kernel|(^|_)(mul|add|sub|div|clamp|cast|scale)_", "pointwise", _ANY, "PyTorch CUDALoops.cuh, Inductor; all recordings"),
 ]
 
 # Whether a product's name says that it uses tensor cores. Kernels of other kinds do not; the rest is unknown.
 TENSOR_CORES = [
-    P(r"router_gemm|llmm1|wvsplitk|mul_mat_vec|gemv|_fwd_kernel_stage1|kgemm_4bit_inference_naive|selective_scan|causal_conv1d", False, _ANY, "ROCm skinny_gemms.cu, llama.cpp mmvq.cu, SGLang decode_attention.py, bitsandbytes: dot products on plain lanes"),
+    P(r"router_gemm|llmm1|miopensp3asmconv|wvsplitk|mul_mat_vec|gemv|_fwd_kernel_stage1|kgemm_4bit_inference_naive|selective_scan|causal_conv1d", False, _ANY, "ROCm skinny_gemms.cu, llama.cpp mmvq.cu, SGLang decode_attention.py, bitsandbytes: dot products on plain lanes"),
     P(r"marlin|fmoe|mul_mat_q|fused_moe|w8a8_\w{0,40}_?(mm|matmul)|f8f8bf16|deep_gemm::|mqa_logits|tinygemm_m16|awq::?_?gemm_forward|mmaatom|gemm_\w{0,40}e[24]m[13]|_fwd_grouped_kernel|^_?(fwd|bwd)_kernel$|bwd_kernel_fuse|unified_attention|qk_int_?\w{0,20}_?sv|aiter::(mla|fmha)_|flashmla|mla_kernel|flash_attn_ext_f16|sm(90|100)_fmha|machete", True, "Ampere and later, CDNA3", "Marlin and AWQ (mma.sync), llama.cpp mmq.cuh, vLLM and SGLang in 16 and 8 bit (tl.dot), DeepGEMM (wgmma, tcgen05), AITER in assembler (MFMA), FlashMLA"),
-    P(r"\bw\d{1,2}a\d{1,2}_|fused_a_gemm|\bmm_kernel|matmul_kernel|moe_gemm|aiter\d*(::)?(fp?\d|a\d{1,2}w\d{1,2}|i8)\w{0,3}gemm|grouped_?gemm|fused_moe::run|flashattention(forward|backward)|aiter\d+(mla|fmha|pa)_|chunk_(scan|state|fwd|bwd|gated|delta)|scaled_dot_kkt|recompute_w_u|deltarule|^kernel_mha", True, "Ampere and later, CDNA", "sources of these kernels: mma.sync, wgmma, MFMA, tl.dot"),
+    P(r"\bw\d{1,2}a\d{1,2}_|fused_a_gemm|\bmm_kernel|matmul_kernel|moe_gemm|aiter\d*(::)?(fp?\d|a\d{1,2}w\d{1,2}|i8)\w{0,3}gemm|grouped_?gemm|fused_moe::run|flatmm|quantized_linear|indexer\w{0,20}_logits|ck_tile::unifiedattention|flashattention(forward|backward)|aiter\d+(mla|fmha|pa)_|chunk_(scan|state|fwd|bwd|gated|delta)|scaled_dot_kkt|recompute_w_u|deltarule|^kernel_mha", True, "Ampere and later, CDNA", "sources of these kernels: mma.sync, wgmma, MFMA, tl.dot"),
     P(r"cutlass::device_kernel<.{0,40}gemm|kernel_cutlass_kernel\w{0,400}gemm", True, "Hopper, Blackwell", "CUTLASS 3 device_kernel.h; CuTe DSL: collectives on MMA"),
     P(r"ffma|_simt_|simt_", False, _ANY, "CUTLASS OpClassSimt; H100 FSDP in fp32: xmma with FFMA"),
     P(r"tensorop|wmma|hmma|imma|qmma|gmma|umma|tcgen05", True, "Volta and later", "CUTLASS OpClassTensorOp; PTX: wmma, mma, wgmma, tcgen05"),
