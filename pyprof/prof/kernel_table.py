@@ -69,6 +69,12 @@ FUNCTIONS = [
     # Attention.
     P(r"^_?(fwd|bwd)_(grouped_)?kernel|_fwd_grouped_kernel|sage_?(fwd|attn)|qk_int_?\w{0,20}_?sv|bwd_kernel_(fuse|d[kq])|aiter(::|\d+)(mla|fmha|pa)_|^kernel_mha|(?<![a-z])mla_|flashmla|(fwd|bwd)_split_?k|unified_attention|attn_(fwd|bwd|decode|prefill)|decode_attn|with(paged|ragged)kvcache", "attention", _ANY, "Triton tutorials and SGLang, SageAttention, AITER assembler kernels, FlashMLA, FlashInfer"),
 ]
+# What categories of work (db/categories.py) tell apart among kernels that only move, order or add up elements.
+ROUTING = [
+    P(r"moe_?(align|sorting|topk|fused_gate|sum)|sort_?expert|expert_?(sort|histogram)|topk_?gating|_routing|routing(main|cluster|index)|finalizemoe|_sum_bitmatrix", "moe", _ANY, "vLLM moe_align_sum_kernels.cu, AITER and CK MoeSorting, TensorRT-LLM routing and finalizeMoe, SGLang moe_fused_gate, triton_kernels"),
+    P(r"(moe|token)\w{0,30}_?(un)?permute|expandinputrows|pre_?reorder|post_?reorder|(^|_)ep_(gather|scatter)", "moe", _ANY, "TensorRT-LLM and SGLang MoE, DeepEP's layouts in SGLang ep_moe"),
+    P(r"gather|scatter|index_(elementwise|put|copy|fill|add|kernel)|indexfunc|indexing_", "indexing", _ANY, "PyTorch IndexKernel.cu, Indexing.cu, ScatterGatherKernel.cu; H100 FSDP, V100 DLRM"),
+]
 # Functions that run what their template arguments say.
 GENERIC = r"elementwise|^kernel$|^cutlass::kernel2?$|device_kernel|kernel_wrapper|multi_tensor_apply|\breduce_kernel|cub::|thrust::|rocprim::|hipcub::"
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pyprof.db.categories import CATEGORIES, FAMILIES, KINDS
 from pyprof.reports import Option, Report, diff, every
 
 _HEAD = """# Reports
@@ -52,10 +53,18 @@ place. `na` is unknown. At the end of `pyprof run` there is no overview if the s
 first, and of a file of more than 16 MiB; there one line names the command.
 """
 
+_CATEGORIES = """## Categories of work
+
+The kind of a kernel, which its name tells (docs/roofline.md), decides the category of its work. Of kernels that copy,
+sort, add up or are of no known kind the name tells the routing of mixtures of experts, of those that copy gathers and
+scatters. Where it tells nothing, the family of the operator that launched it decides: the file of `pyprof/prof/ops`
+with its formula. Operators of a recording without a GPU go by their family.
+"""
+
 
 def markdown() -> str:
     """The whole page."""
-    parts = [_HEAD]
+    parts = [_HEAD, *_categories()]
     for one in every():
         parts += _section(one, f"Files: `NAME_{one.suffix}.csv`.")
     parts += _section(
@@ -66,6 +75,18 @@ def markdown() -> str:
         "`pyprof diff BASE OTHER --by=operator|kernel`, `prof.diff(other, by)`.",
     )
     return "\n".join(parts)
+
+
+def _categories() -> list[str]:
+    """What is in each category of work."""
+    rows = ["| Category | What it is | Kinds of kernels | Families of operators |", "|---|---|---|---|"]
+    for category, text in CATEGORIES.items():
+        kinds, families = (
+            ", ".join(sorted(name for name, one in table.items() if one == category))
+            for table in (KINDS, FAMILIES)
+        )
+        rows.append(f"| `{category}` | {text} | {kinds} | {families} |")
+    return [_CATEGORIES, "\n".join(rows) + "\n"]
 
 
 def _section(one: Report, where: str) -> list[str]:

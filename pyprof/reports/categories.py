@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time by category of work: products, attention, elementwise, copies ..."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pyprof import intervals
+from pyprof.db.categories import of_kernel, of_operator
+from pyprof.db.source import Source
+from pyprof.model import Column as Values
+from pyprof.model import Ints
+from pyprof.reports import Column, Option, report
+from pyprof.reports.sums import launched
+
+_OTHER = "other"
+_CPU = "operator"  # kind of the "kernels" of a recording without a GPU
+_OPERATOR = 3  # value of event.kind
+
+
+@report(
+    "categories",
+    "Categories of Work",
+    (
+        Column("category", "Category", "", "Category of work, as docs/reports.md lists them.", str),
+        Column("kind", "Kind", "", "What the kernel's name tells; operator without a GPU.", str),
+        Column("operator", "Operator", "", "Innermost operator that launched it; empty if none did.", str),
+        Column("calls", "Calls", "count", "Kernels, copies and sets; operator events without a GPU."),
+        Column("time_ns", "Time (ns)", "ns", "Sum of their times on the device."),
+        Column("share", "Share (%)", "%", "Time as a share of that of all rows, 100 % together.", float),
+        Column(
+            "busy_ns", "Busy (ns)", "ns",
+            "Time in which at least one of them ran: per worker and device, added up. Rows may run at the same time.",
+        ),
+        Column("flops", "FLOPs", "count", "Sum of the FLOPs that are known; empty if none is."),
+        Column("flops_unknown_ns", "FLOPs Unknown (ns)", "ns", "Time of those whose FLOPs are unknown."),
+        Column(
+            "bytes", "Bytes (B)", "B",
+            "Sum of the bytes that are known: what kernels need at least, what copies and sets moved.",
+        ),
+        Column("bytes_unknown_ns", "Bytes Unknown (ns)", "ns", "Time of those whose bytes are unknown."),
+        Column("tc_ns", "With Tensor Cores (ns)", "ns", "Time of kernels that used tensor cores."),
+        Column(
+            "no_tc_ns", "Without Tensor Cores (ns)", "ns",
+            "Time of those that did not; the three times add up to the time.",
+        ),
+        Column("tc_unknown_ns", "Tensor Cores Unknown (ns)", "ns", "Time of those whose names do not tell."),
+    ),
+    options=(
+        Option(
+            "group_by",
+            "What a row is of: a category; a category and kind of kernel; or a category, kind and operator.",
+            {"category": ("kind", "operator"), "kind": ("operator",), "operator": ()},
+        ),
+    ),
+)  # fmt: skip
+def categories(source: Source, group_by: str) -> pd.DataFrame:
+    """One row per category of work of what was launched in the aggregated iterations, by time; with --group-by=kind and
+    --group-by=operator what is in each. The kind of a kernel decides its category, the operator that launched it where
+    the kernel's name does not tell. Rows of several workers and devices are added up. Without a GPU it is the
+    operators' own time, and busy and tensor cores are empty."""
+    event = launched(
+        source,
+        "name, coalesce(site, -1) as site, device, start, dur, tc, flops, "
+        "case when kind in (1, 2) then copied else bytes end as bytes",
+        f"kind < {_OPERATOR}" if source.gpu else f"kind = {_OPERATOR}",
+    )
+    code, said = _keys(source, event["name"].values, event["site"].values, group_by)
+    duration, tc = event["dur"].values, event["tc"]
+    sums: dict[str, Any] = {"calls": np.ones(len(code), np.int64), "time_ns": duration}
+    for name in ("flops", "bytes"):
+        known = event[name].mask()
+        sums |= {name: np.where(known, event[name].values, 0), f"{name}_of": known.astype(np.int64)}
+        sums[f"{name}_unknown_ns"] = np.where(known, 0, duration)
+    used = tc.mask() & (tc.values == 1)
+    sums["tc_ns"], sums["tc_unknown_ns"] = np.where(used, duration, 0), np.where(tc.mask(), 0, duration)
+    found = said.join(pd.DataFrame(sums).groupby(code).sum())
+    found["busy_ns"] = _busy(event, code, len(found))
+    found["no_tc_ns"] = found["time_ns"] - found["tc_ns"] - found["tc_unknown_ns"]
+    found["share"] = 100 * found["time_ns"] / max(int(found["time_ns"].sum()), 1)
+    for name in ("flops", "bytes"):
+        found[name] = found[name].astype("Int64").where(found.pop(f"{name}_of") > 0)
+    if not source.gpu:
+        found = found.assign(busy_ns=None, tc_ns=None, no_tc_ns=None, tc_unknown_ns=None)
+    return found.sort_values("time_ns", ascending=False, kind="stable", ignore_index=True)
+
+
+def _keys(source: Source, name: Ints, site: Ints, group_by: str) -> tuple[Ints, pd.DataFrame]:
+    """Number of the row that each event is in, and what each row is of, by category, kind and operator."""
+    names = {
+        number: (text, kind)
+        for number, text, kind in source.store.rows("select id, name, kind from kernel_name")
+    }
+    sites = {number: (mod, op) for number, mod, op in source.store.rows("select id, mod, op from site")}
+    first = len(sites) + 1
+    pair, pairs = pd.factorize(name * first + site + 1)
+    rows: list[dict[str, str | None]] = []
+    for number in pairs.tolist():
+        text, kind = names[number // first]
+        mod, op = sites.get(number % first - 1, (None, None))
+        rows.append({"category": _category(text, kind, mod, op), "kind": kind, "operator": op})
+    keys = ["category", "kind", "operator"][: ("category", "kind", "operator").index(group_by) + 1]
+    table = pd.DataFrame(rows, columns=["category", "kind", "operator"])
+    of_pair = table.groupby(keys, sort=True, dropna=False).ngroup().to_numpy()
+    return of_pair[pair], table.assign(row=of_pair).drop_duplicates("row").set_index("row").sort_index()
+
+
+def _category(name: str, kind: str, mod: str | None, op: str | None) -> str:
+    own = of_operator("aten", name) if kind == _CPU else of_kernel(kind, name)
+    return own or (of_operator(mod or "", op) if op else None) or _OTHER
+
+
+def _busy(event: dict[str, Values], code: Ints, rows: int) -> Ints:
+    """Length of the union of each row's events, per worker and device, added up."""
+    device = np.where(event["device"].mask(), event["device"].values, -1)
+    place, places = pd.factorize((event["id"].values >> 40 << 20) + device)
+    start = event["start"].values
+    union = intervals.union_by(
+        code * len(places) + place, start, start + event["dur"].values, rows * len(places)
+    )
+    return np.asarray(union.reshape(rows, -1).sum(axis=1)) if len(places) else np.zeros(rows, np.int64)
