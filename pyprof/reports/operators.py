@@ -13,9 +13,8 @@ from pyprof.db.calltree import DEVICE, callers, operator_name, tree, weights
 from pyprof.db.operators import IN_RANGE, UNASSOCIATED, product, shapes
 from pyprof.db.source import Source
 from pyprof.marker import CallMarker, OperatorMarker, announces_collective, decode
-from pyprof.model import Ints
 from pyprof.reports import Column, Option, report
-from pyprof.reports.sums import spans
+from pyprof.reports.sums import spans, started
 
 _SHARE = "as a share of the time of kernels of which it is known; empty without such kernels"
 _SUMS = ("calls", *(f"{kind}_{which}" for which in ("own", "total") for kind in ("host", *DEVICE)))
@@ -94,7 +93,7 @@ def _worker(
     found = tree(activity, texts)
     if stacks:
         found = found._replace(stack=callers(activity, found, texts))
-    inside = np.flatnonzero(_inside(activity, source, found.start))
+    inside = np.flatnonzero(started(source, activity.worker, activity.span[1], found.start))
     columns: dict[str, Any] = {key: getattr(found, key)[inside] for key in _KEYS} | {"calls": 1}
     for which, part in (("own", found.own), ("total", found.total)):
         columns |= {f"{kind}_{which}": values[inside] for kind, values in part.items()}
@@ -116,17 +115,6 @@ def _ranges(source: Source) -> dict[int, str]:
     collective outside of every operator."""
     rows = source.store.rows("select id, type, unassociated from operator")
     return {number: name for number, name, what in rows if what == IN_RANGE or announces_collective(name)}
-
-
-def _inside(activity: Activity, source: Source, time: Ints) -> Any:
-    """What is in the aggregated iterations; the last one takes what is left if it goes to the end."""
-    chosen = source.aggregation
-    start, end = source.store.rows(
-        """select min(start), max("end") from iteration
-           where iteration_set = ? and worker = ? and number between ? and ?""",
-        (chosen.iteration_set, activity.worker, chosen.first, chosen.last),
-    )[0]
-    return (time >= start) & ((time < end) | (end >= activity.span[1]))
 
 
 def _said(text: list[int], args: list[int], texts: dict[int, str], group_by: str) -> dict[str, list[Any]]:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from pyprof.db.source import Source
 from pyprof.db.store import EVENTS_OF_SPANS
-from pyprof.model import DIRECTIONS, Column, Ints
+from pyprof.model import DIRECTIONS, Bools, Column, Ints
 
 SPREADS = ("cpu", "gpu", "overhead", "idle")
 _SUMS = ("calls", "kernels", "tc_kernels", "kernel", "tc")
@@ -86,6 +86,56 @@ def spans(source: Source) -> list[tuple[int, int]]:
         (chosen.iteration_set, chosen.first, chosen.last, source.worker, source.worker),
     )
     return [(low, high) for low, high in rows]
+
+
+def bounds(source: Source, worker: int) -> tuple[int, int]:
+    """From the start of a worker's first aggregated iteration to the end of the last, on the host."""
+    chosen = source.aggregation
+    found: tuple[int, int] = source.store.rows(
+        """select min(start), max("end") from iteration
+           where iteration_set = ? and worker = ? and number between ? and ?""",
+        (chosen.iteration_set, worker, chosen.first, chosen.last),
+    )[0]
+    return found
+
+
+def started(source: Source, worker: int, last: int, time: Ints) -> Bools:
+    """Which times are in a worker's aggregated iterations; the last one takes what is left if it goes to `last`, the
+    end of the recording."""
+    start, end = bounds(source, worker)
+    return np.asarray((time >= start) & ((time < end) | (end >= last)))
+
+
+def distribution(group: Ints, values: Ints, groups: int) -> pd.DataFrame:
+    """Per group calls, total, mean, median, p95, min and max of whole numbers; of an empty group all but the first two
+    are missing. p95: the smallest value that 95 % of the values do not exceed.
+
+    >>> distribution(np.array([0, 0, 2, 0]), np.array([9, 1, 5, 4]), 3).astype(object).values.tolist()[0]
+    [3, 14, 4.666666666666667, 4.0, 9, 1, 9]
+    """
+    order = np.lexsort((values, group))
+    ordered = values[order].astype(np.int64)
+    calls = np.bincount(group, minlength=groups).astype(np.int64)
+    first = np.cumsum(calls) - calls
+    some = calls > 0
+    total = np.zeros(groups, np.int64)
+    np.add.at(total, group, values)
+    ordered = np.r_[ordered, 0]  # of empty groups at the end
+
+    def at(place: Ints) -> Ints:
+        return np.asarray(ordered[np.where(some, first + place, -1)])
+
+    high, low, last = at(calls // 2), at((calls - 1) // 2), at(np.maximum(calls - 1, 0))
+    p95 = at(np.maximum(-(-95 * calls // 100) - 1, 0))
+    divisor = np.maximum(calls, 1)
+    found = pd.DataFrame(
+        {"calls": calls, "total": total, "mean": total / divisor, "median": (high + low) / 2}
+    )
+    found = found.assign(p95=p95, min=at(np.zeros(groups, np.int64)), max=last)
+    for name in ("p95", "min", "max"):
+        found[name] = found[name].astype("Int64")
+    found.loc[~some, ["mean", "median", "p95", "min", "max"]] = None
+    return found
 
 
 def launched(source: Source, columns: str, condition: str) -> dict[str, Column]:
