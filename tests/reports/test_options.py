@@ -56,16 +56,16 @@ def test_in_python_options_are_keywords(prof):
 def test_every_choice_makes_the_columns_that_it_says(one, prof, on_cpu):
     """The default is the report as it is found; every column belongs to some choice."""
     assert one == find(one.name)
+    shown = set() if one.options else {column.key for column in one.columns}
     for option in one.options:
-        shown = set()
         for value in option.choices:
             chosen = one.choose(**{option.name: value})
             keys = [column.key for column in chosen.columns]
             for profile in (prof, on_cpu):
                 assert list(profile.report(one.name, **{option.name: value}).columns) == keys
             shown |= set(keys)
-        assert shown == {column.key for column in one.all_columns}
         assert f"`--{option.name.replace('_', '-')}`: {option.text}" in markdown()
+    assert shown == {column.key for column in one.all_columns}
 
 
 def test_workers_are_told_apart_or_chosen(tmp_path):
