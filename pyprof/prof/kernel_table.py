@@ -56,6 +56,7 @@ FUNCTIONS = [
     # Products in serving and quantised ones.
     P(r"\bw\d{1,2}a\d{1,2}_(?!\w{0,40}quant)|router_gemm|fused_a_gemm|\bmm_kernel|llmm1|fused_moe::run|moe_gemm|flatmm|quantized_linear|indexer\w{0,20}_logits|aiter\d*(::)?(fp?\d|a\d{1,2}w\d{1,2}|i8|bf16)\w{0,3}gemm", "gemm", _ANY, "SGLang and TensorRT-LLM dsv3 kernels, FlashInfer, FlagGems, ROCm LLMM1, CK and AITER assembler kernels"),
     P(r"fused_moe(?!\w{0,20}gate)|fmoe|marlin|gptq|awq::?_?gemm|awq_gemm|exllama|_mm(_kernel)?$|scaled_mm|scaled_gemm|_rowwise_impl|f8f8bf16|mul_mat_|wvsplitk|_bmm_|\bbmm_|mqa_logits|tinygemm|weight_only|machete|kernelmma|flashinfer\w{0,10}gemm", "gemm", _ANY, "vLLM, SGLang, AITER fmoe, Marlin, GPTQ, AWQ, DeepGEMM, FBGEMM, llama.cpp mmq.cuh, ROCm skinny_gemms.cu"),
+    P(r"(rms|layer)_?norm\w{0,20}quant", "norm", _ANY, "vLLM and AITER: a norm whose result is quantised"),
     P(r"^(?!.{0,400}(gemm|matmul|_mm(_|$))).{0,400}((?<!un)quant(?!ile))", "pointwise", _ANY, "vLLM, SGLang per_token_group_quant, bitsandbytes kQuantizeBlockwise, AITER"),
     P(r"qk_?norm_?rope|norm_?(and_?)?rope", "norm", _ANY, "TensorRT-LLM fusedQKNormRopeKernel.cu, SGLang fused_qknorm_rope"),
     P(r"^(?!.{0,400}(gemm|matmul|_mm(_|$))).{0,400}(rotary|(?<!p)rope|qkapplyrot|silu|gelu|swiglu|geglu|(gated_?|do)act|act_?and_?mul|::activation)", "pointwise", _ANY, "vLLM, FlashInfer pos_enc.cuh and activation.cuh, Liger"),

@@ -144,7 +144,9 @@ def describe(name: str) -> Kernel:
     >>> describe("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4>")
     Kernel(kind='gemm', tensor_core=True, architecture='Ampere', math='tf32', part=None, algorithm=None)
     """
-    name = name.removesuffix("[clone .kd]").removesuffix(".kd").rstrip()  # of the code object, as rocprof has it
+    name = (
+        name.removesuffix("[clone .kd]").removesuffix(".kd").rstrip()
+    )  # of the code object, as rocprof has it
     called = function(name).lower()
     name = name.lower()  # five times as fast as a search that ignores case
     known = None
