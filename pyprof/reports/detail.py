@@ -24,6 +24,11 @@ USING = Column(
     "Whether a kernel of it used tensor cores; empty if no name tells, and without a GPU.", bool,
 )  # fmt: skip
 
+TC_UNKNOWN = Column(
+    "tc_unknown", "TC Unknown (ns)", "ns",
+    "GPU time of kernels of which it is not known whether they used tensor cores; empty without a GPU.", int, True,
+)  # fmt: skip
+
 
 @report(
     "detail",
@@ -46,6 +51,7 @@ USING = Column(
         figure("tc_kernels", extra=True),
         figure("kernel", extra=True),
         figure("tc", extra=True),
+        TC_UNKNOWN,
     ),
     suffix="detailed",
 )

@@ -12,11 +12,13 @@ from pyprof.db.operators import OUTSIDE
 from pyprof.db.source import Source
 from pyprof.model import Ints
 from pyprof.reports import Column, figure, report, spread
+from pyprof.reports.detail import TC_UNKNOWN
 from pyprof.reports.sums import SPREADS, operators
 
 _OUTSIDE = "unassociated"
 _ENDS = (("", "sum"), ("_min", "min"), ("_max", "max"))
 _BOUNDS = np.iinfo(np.int64)
+_TC = ("tc", "tc_unknown")
 _HOW: dict[str, tuple[np.ufunc, int]] = {
     "sum": (np.add, 0), "min": (np.minimum, _BOUNDS.max), "max": (np.maximum, _BOUNDS.min)
 }  # fmt: skip
@@ -35,6 +37,8 @@ _HOW: dict[str, tuple[np.ufunc, int]] = {
         *(column for name in SPREADS for column in spread(name)),
         Column("level", "Level", "", "Depth in the tree; / is 0.", int, True),
         Column("ops", "Num Ops", "count", "Operators in it.", int, True),
+        figure("tc", extra=True),
+        TC_UNKNOWN,
     ),
 )
 def group_node(source: Source) -> pd.DataFrame:
@@ -50,6 +54,7 @@ def group_node(source: Source) -> pd.DataFrame:
     sums = {
         "calls": found["calls"], "ops": np.ones(len(found)), "eligible": found["eligible"],
         "using_tc": found["tc_kernels"].astype("Int64").fillna(0) > 0,
+        **{name: found[name].astype("Int64").fillna(0) for name in _TC},
     }  # fmt: skip
     out: dict[str, Any] = {
         name: add_up("sum", np.asarray(v, np.int64), at, parent, level) for name, v in sums.items()
@@ -61,7 +66,7 @@ def group_node(source: Source) -> pd.DataFrame:
             out[name + end] = None if values is None else add_up(how, values, at, parent, level)
         out[f"{name}_avg"] = _mean(out[name], out["calls"]) if known else None
     if not source.gpu:
-        out["using_tc"] = None
+        out |= dict.fromkeys(("using_tc", *_TC))
     shown = [f"{path}/" if number else "/" for number, path in enumerate(names)]
     return pd.DataFrame({"name": shown, **out, "level": level})
 

@@ -7,6 +7,7 @@ import pandas as pd
 
 from pyprof.db.source import Source
 from pyprof.reports import Column, figure, report, spread
+from pyprof.reports.detail import TC_UNKNOWN
 from pyprof.reports.sums import MINE, SPREADS, frame, known, spreads
 
 
@@ -18,6 +19,8 @@ from pyprof.reports.sums import MINE, SPREADS, frame, known, spreads
         Column("ops", "# Ops", "count", "Operators of the type: places in the model, directions and shapes."),
         figure("calls", heading="# Calls"),
         *(column for name in SPREADS for column in spread(name)),
+        figure("tc", extra=True),
+        TC_UNKNOWN,
     ),
 )
 def op_type(source: Source) -> pd.DataFrame:
@@ -27,9 +30,13 @@ def op_type(source: Source) -> pd.DataFrame:
         source,
         frame(
             source,
-            f"""select o.type, count(distinct o.id) as ops, sum(s.calls) as calls, {spreads()}
+            f"""with unknown as (
+                    select o.type, sum(s.gpu) as time from op_kernel_stat s join operator o on o.id = s.operator
+                    where {MINE} and s.tc = 3 and s.kind = 0 group by o.type)
+                select o.type, count(distinct o.id) as ops, sum(s.calls) as calls, sum(s.tc) as tc,
+                       coalesce(max(unknown.time), 0) as tc_unknown, {spreads()}
                 from op_stat s
-                join operator o on o.id = s.operator
+                join operator o on o.id = s.operator left join unknown on unknown.type = o.type
                 where {MINE}
                 group by o.type
                 order by gpu desc, cpu desc, o.type""",

@@ -50,10 +50,13 @@ def _operators(source: Source) -> pd.DataFrame:
         source,
         f"""with o as (
                 select s.operator as id, {sums}, {spreads()} from op_stat s where {MINE} group by s.operator),
-                 unknown as (select distinct s.operator as id from op_kernel_stat s where {MINE} and s.tc = 3)
+                 unknown as (
+                select s.operator as id, sum(s.gpu) as time from op_kernel_stat s
+                where {MINE} and s.tc = 3 and s.kind = 0 group by s.operator)
             select o.*, p.op_id, p.name, p.type, p.direction, p.module, p.params, p.dtype, p.shapes, p.eligible,
                    p.unassociated, nullif(k.frames, '') as stack,
-                   case when o.tc_kernels > 0 then 1 when unknown.id is null then 0 end as using_tc
+                   case when o.tc_kernels > 0 then 1 when unknown.id is null then 0 end as using_tc,
+                   coalesce(unknown.time, 0) as tc_unknown
             from o join operator p using (id) left join stack k on k.id = p.stack left join unknown using (id)
             order by gpu desc, cpu desc, id""",
     )
@@ -63,7 +66,7 @@ def known(source: Source, table: pd.DataFrame) -> pd.DataFrame:
     """Without a GPU what is said of GPUs is missing; the direction in words."""
     if not source.gpu:
         names = [f"{name}{end}" for name in _ON_GPU for end in ("", "_avg", "_min", "_max")]
-        for name in [*names, "using_tc", "tc", "tc_kernels"]:
+        for name in [*names, "using_tc", "tc", "tc_kernels", "tc_unknown"]:
             if name in table:
                 table[name] = None
     if "direction" in table:

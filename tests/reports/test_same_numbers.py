@@ -51,6 +51,7 @@ def test_operators_add_up_to_their_types_groups_and_the_summary(some):
             assert root[name] == expected
         if expected is not None:
             assert totals[name] == expected
+    assert total(types["tc_unknown"]) == total(detail["tc_unknown"]) == root["tc_unknown"]
     assert shown["All ops", "GPU Time"] == total(ops["gpu"])
     assert shown["All ops", "CPU Time"] == total(ops["cpu"])
     assert shown["All ops", "Calls"] == len(ops) == root["calls"]
