@@ -270,8 +270,8 @@ def test_ops_and_kernels(page: Page, prof: session.Profile):
     assert "Select an op above" in page.find("[data-panel=op-kernels]").inner_text()
     heads = page.find("[data-table=ops] th").all_inner_texts()
     assert [head.strip("▲▼ ") for head in heads] == [
-        "GPU Time (ns)", "CPU Time (ns)", "Op Name", "Direction", "Op Type", "Calls", "TC Eligible", "Using TC", "TC Unknown (ns)",
-        "Kernel Calls", "Data Type", "Stack Trace",
+        "GPU Time (ns)", "CPU Time (ns)", "Op Name", "Direction", "Op Type", "Calls", "TC Eligible", "Using TC",
+        "TC Unknown (ns)", "Kernel Calls", "Data Type", "Stack Trace",
     ]  # fmt: skip
     row = page.find("[data-table=ops] tbody tr").filter(has_text="mm").first
     op = row.get_attribute("data-row")
