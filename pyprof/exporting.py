@@ -23,13 +23,14 @@ def _parser() -> Parser:
     parser.add_argument("file", help="recording, a folder of recordings, or a profile database")
     parser.add_argument(
         "--format", choices=formats(), default="chrome",
-        help="chrome: trace JSON for Perfetto; nsys: SQLite as Nsight Systems exports it; default: %(default)s",
+        help="chrome: trace JSON for Perfetto; collapsed, collapsed-cpu: stacks for flamegraph.pl, of GPU and of CPU "
+        "time; nsys: SQLite as Nsight Systems exports it; speedscope: stacks of both; default: %(default)s",
     )  # fmt: skip
     parser.add_argument(
         "-o",
         metavar="OUT",
         required=True,
-        help="output file (written atomically); OUT.gz is compressed (chrome)",
+        help="output file (written atomically); OUT.gz is compressed (not nsys)",
     )
     parser.add_argument("-f", "--force", action="store_true", help="replace a file of that name")
     parser.add_argument(

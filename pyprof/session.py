@@ -111,8 +111,9 @@ class Profile:
     def export(
         self, format: str, path: str | os.PathLike[str], start: int | None = None, end: int | None = None
     ) -> None:
-        """Write all, or what is going on from `start` to `end` (ns from the first event), for another tool: "chrome" or
-        "nsys". Whole or not at all; a name that ends in .gz is compressed. Raises PyProfError."""
+        """Write all, or what is going on from `start` to `end` (ns from the first event), for another tool: "chrome",
+        "collapsed", "collapsed-cpu", "nsys" or "speedscope". Whole or not at all; a name that ends in .gz is
+        compressed. Raises PyProfError."""
         from pyprof.export import write
 
         write(format, self.database, path, start, end)
