@@ -10,6 +10,7 @@ pyprof diff before.sqlite after.sqlite   compare two runs
 pyprof save net.sqlite -o net_dldb.sqlite
 pyprof view net.sqlite              a page of it in the browser
 pyprof export -o net.json.gz net.sqlite   a trace for Perfetto
+pyprof replay --row 0 net.sqlite    a script that runs a recorded operator again
 pyprof info net.sqlite              summarize a recording
 pyprof info                         which collectors can record the GPU here
 pyprof trigger 4711 --steps 5       record the next steps of a running program
@@ -39,6 +40,7 @@ _OTHERS = {
     "diff": ("compare two runs: what made a step longer or shorter", "pyprof.dlprof.report", "diff"),
     "save": ("build a profile database from a recording", "pyprof.dlprof.report", "save"),
     "export": ("write a trace for Perfetto, or a file for Nsight Systems' tools", "pyprof.exporting", "main"),
+    "replay": ("print a script that runs a recorded operator again", "pyprof.replaying", "main"),
     "view": ("show a recording or a profile database in the browser", "pyprof.viewer.command", "view"),
     "enable": ("let the environment start recordings, without an edit", "pyprof.enabling", "enable"),
     "disable": ("undo that", "pyprof.enabling", "disable"),

@@ -50,6 +50,7 @@ STANDS_ON = {
     "export": CORE | {"db", "parse"},
     "session": CORE | {"parse", "prof", "db", "reports", "rules", "export"},
     "exporting": CORE | {"session", "export", "db"},
+    "replaying": CORE | {"session", "db", "prof"},
     "info": CORE | {"parse"},
     "estimating": CORE | {"prof", "capture"},
     "totals": CORE | {"prof", "capture", "estimating"},
@@ -57,7 +58,19 @@ STANDS_ON = {
     "dlprof": CORE | {"parse", "db", "metrics", "reports", "rules", "overview"},
     "viewer": CORE | {"parse", "prof", "db", "metrics", "reports", "rules"},
     "cli": CORE
-    | {"viewer", "parse", "prof", "capture", "session", "info", "totals", "dlprof", "exporting", "overview"}
+    | {
+        "viewer",
+        "parse",
+        "prof",
+        "capture",
+        "session",
+        "info",
+        "totals",
+        "dlprof",
+        "exporting",
+        "replaying",
+        "overview",
+    }
     | {"enabling", "triggering"},
     "__init__": CORE | {"capture", "nvtx", "session", "prof", "estimating", "autostart"},
     "__main__": {"cli"},
