@@ -6,6 +6,7 @@ from __future__ import annotations
 import pandas as pd
 
 from pyprof.db.aligned import collectives
+from pyprof.db.delays import explained
 from pyprof.db.lateness import arrivals, computation
 from pyprof.db.source import Source
 from pyprof.rules import Finding, NeedsFacts, rule
@@ -117,14 +118,17 @@ def ddp_without_nccl(run: Run) -> Finding | None:
 def straggler(run: Run) -> Finding | None:
     """In most steps all ranks wait for the same one. Counted is the time by which it comes later to a collective than
     every other rank: what all would save if it came with the next to last, as far as collectives run without other
-    kernels. Of kernels that run together the shortest is that of the rank that came last.
+    kernels; no more than it is late by its own (report stragglers): not what was before the recording, and not what it
+    is late because it had come late to the collective before. Of kernels that run together the shortest is that of the
+    rank that came last.
 
     Fires: two of three ranks wait 20 ms of each step of 100 ms for the third.
     Silent: they wait 9 ms; each rank is late in its turn; one step only.
     """
     if not run.kernel_names["what"].eq("communication").any():
         return None
-    found = _arrivals(run)
+    found = explained(Source(run.store, run.source.aggregation), _arrivals(run))
+    found["alone"] = found["alone"].clip(upper=found["own"].clip(lower=0))
     run.need_steps()
     steps = int(found["step"].nunique())
     if steps < _LEAST:

@@ -317,7 +317,7 @@ def test_eight_ranks_of_dlrm(data, tmp_path):
         archive.extractall(tmp_path, filter="data")
     prof = session.load(tmp_path)
     assert hows(prof) == {"order"}
-    worst = table(prof, "stragglers")[0]
+    worst = max(table(prof, "stragglers"), key=lambda row: row["late_ns"])
     assert (worst["worker"], worst["name"], worst["place"]) == ("rank7", "all_to_all", 0)
     assert (worst["late_ns"], worst["alone_ns"]) == (7625 * US, 504 * US)
     assert all(row["size"] == 8 for row in table(prof, "communication"))
