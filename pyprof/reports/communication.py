@@ -128,7 +128,7 @@ def _rated(source: Source, table: pd.DataFrame) -> pd.DataFrame:
     some = table["aligned"] > 0
     moved = table["aligned_bytes"].where(table["aligned_sized"].astype(bool))
     moved = moved.where(some, table["bytes"].where(table["sized"].astype(bool)))
-    table["size"] = table["least"].where(table["least"] == table["most"]).fillna(_world(source, table))
+    table["size"] = table["least"].where(table["least"] == table["most"]).fillna(world(source, table))
     time = table["transfer_ns"].where(some, table["latency_ns"]).astype("Float64")
     table["algbw"] = moved.astype("Float64") / time.where(time > 0)
     table["busbw"] = table["algbw"] * factors(table["name"], table["size"])
@@ -158,7 +158,7 @@ def _shown(source: Source, table: pd.DataFrame) -> pd.DataFrame:
     )  # fmt: skip
 
 
-def _world(source: Source, table: pd.DataFrame) -> pd.Series[Any]:
+def world(source: Source, table: pd.DataFrame) -> pd.Series[Any]:
     """All ranks of the run, of collectives that are aligned over as many."""
     told = source.store.meta.get("distributed.world_size", "")
     world = int(told) if told.isascii() and told.isdigit() and len(told) < 10 else 0
