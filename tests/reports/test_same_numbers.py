@@ -4,7 +4,9 @@ without a GPU, for all iterations and for some."""
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -16,8 +18,22 @@ from tests.reports.test_oracle import plain, rows
 SUMS = ("calls", "cpu", "gpu", "overhead", "idle", "kernels", "tc_kernels", "kernel", "tc")
 
 
-@pytest.fixture(params=["small", "cpu", "second step", "one worker"])
-def some(request, prof, on_cpu) -> tuple[session.Profile, int | None]:
+PUBLISHED = {
+    "vllm": "mi300_vllm_prefilldecode_piecewise",
+    "sglang": "mi300_sglang_decode",
+    "flux": "mi300_flux_compiled",
+}
+
+
+@pytest.fixture(scope="module")
+def published(data) -> Callable[[str], session.Profile]:
+    return functools.cache(lambda name: session.load(data / "kineto" / PUBLISHED[name]))
+
+
+@pytest.fixture(params=["small", "cpu", "second step", "one worker", *PUBLISHED])
+def some(request, prof, on_cpu, published) -> tuple[session.Profile, int | None]:
+    if request.param in PUBLISHED:
+        return published(request.param), None
     one: session.Profile = on_cpu if request.param == "cpu" else prof
     one.aggregate(1, 1) if request.param == "second step" else one.aggregate(0, 1 if one is prof else 0)
     return one, 0 if request.param == "one worker" else None
@@ -137,3 +153,12 @@ def test_occupancy_of_the_small_recording_by_hand(prof):
     assert metrics.value("occupancy", window) == pytest.approx(weighted / (tc + one + pointwise + mystery))
     filled = tc * 40 + one * 1 + pointwise * 80 + mystery * 1
     assert metrics.value("sm_efficiency", window) == pytest.approx(100 * filled / (80 * window.wall))
+
+
+@pytest.mark.parametrize("by", ["step", "operator", "kernel"])
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_recording_differs_from_itself_in_nothing(name, by, published):
+    one = published(name)
+    difference = rows(one.diff(one, by))
+    assert difference
+    assert {row[key] for row in difference for key in row if key.startswith("delta")} <= {0, None}
