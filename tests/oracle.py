@@ -33,6 +33,7 @@ ELIGIBLE = {"linear", "mm", "matmul", "bmm", "conv2d"}
 ON_TENSOR_CORES = re.compile(r"h?884|s16816|xmma")
 NAMELESS = re.compile(r"mystery")
 COLLECTIVE = re.compile(r"nccl")
+PEERS = 10  # copyKind of a copy between devices
 Span = tuple[int, int]
 
 
@@ -76,6 +77,13 @@ class Event:
     @property
     def kind(self) -> str:
         return "kernel" if self.raw.size is None else "memset" if self.raw.copy_kind is None else "memcpy"
+
+    @property
+    def between(self) -> bool:
+        """Communication: of a collective, or a copy between devices."""
+        if self.kind == "kernel":
+            return bool(COLLECTIVE.search(self.raw.name))
+        return self.raw.copy_kind == PEERS
 
     @property
     def tc(self) -> bool | None:
@@ -384,14 +392,17 @@ class Window:
             "busy": 0, "kernel_busy": 0, "communication": 0, "exposed_communication": 0, "exposed_memory": 0,
             "waited": 0,
         }  # fmt: skip
-        compute = [e.span for e in every if e.kind == "kernel" and not COLLECTIVE.search(e.raw.name)]
-        comm = [e.span for e in every if e.kind == "kernel" and COLLECTIVE.search(e.raw.name)]
-        memory = [e.span for e in every if e.kind != "kernel"]
+        compute = [e.span for e in every if e.kind == "kernel" and not e.between]
+        comm = [e.span for e in every if e.between]
+        kernels_of = [e.span for e in every if e.kind == "kernel"]
+        memory = [e.span for e in every if e.kind != "kernel" and not e.between]
         for one in (i for i in self.iterations if i.worker == worker):
-            k, c, m, s = (clipped(x, one.start, one.end) for x in (compute, comm, memory, sync))
+            k, c, m, s, n = (
+                clipped(x, one.start, one.end) for x in (compute, comm, memory, sync, kernels_of)
+            )
             out["busy"] += length(k + c + m)
             out["late"] += length(clipped(late, one.start, one.end))
-            out["kernel_busy"] += length(k + c)
+            out["kernel_busy"] += length(n)
             out["communication"] += length(c)
             out["exposed_communication"] += length(k + c) - length(k)
             out["exposed_memory"] += length(k + c + m) - length(k + c)
@@ -481,15 +492,28 @@ def detail(window: Window) -> dict[Any, dict[str, Any]]:
     for op_id, runs in window.by_operator().items():
         events = [e for e in window.events if e.execution.operator.op_id == op_id]
         used = True if window.spread(runs)["tc_kernels"] else None if _using(events) is None else False
-        out[op_id] = {**about(runs[0].operator), **window.spread(runs), "using_tc": used}
+        told = {"using_tc": used, "tc_unknown": _unknown(window, {op_id})}
+        out[op_id] = {**about(runs[0].operator), **window.spread(runs), **told}
     return out
+
+
+def _unknown(window: Window, op_ids: set[str]) -> int:
+    """Time of kernels of some operators of which it is not known whether they used tensor cores."""
+    mine = [e for e in window.events if e.kind == "kernel" and e.execution.operator.op_id in op_ids]
+    return sum(e.dur for e in mine if e.tc is None)
 
 
 def op_type(window: Window) -> dict[Any, dict[str, Any]]:
     out = {}
     for type_ in {e.operator.type for e in window.executions}:
         runs = [e for e in window.executions if e.operator.type == type_]
-        out[type_] = {"type": type_, "ops": len({e.operator.op_id for e in runs}), **window.spread(runs)}
+        ops = {e.operator.op_id for e in runs}
+        out[type_] = {
+            "type": type_,
+            "ops": len(ops),
+            **window.spread(runs),
+            "tc_unknown": _unknown(window, ops),
+        }
     return out
 
 
@@ -506,6 +530,7 @@ def group_node(window: Window) -> dict[Any, dict[str, Any]]:
         out[path] = {
             "name": path, "level": 0 if path == "/" else path.count("/"), "ops": len(ops),
             "eligible": sum(o.eligible for o in ops.values()), "using_tc": len(used), **window.spread(runs),
+            "tc_unknown": _unknown(window, set(ops)),
         }  # fmt: skip
     return out
 
@@ -567,7 +592,7 @@ def iteration(window: Window, names: Sequence[str], t0: int) -> list[dict[str, A
     return out
 
 
-_COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD"}
+_COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", PEERS: "PtoP"}
 
 
 def long(event: Event) -> str:

@@ -10,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
+from pyprof.db import communication
 from pyprof.db.partition import Union, pauses
 from pyprof.db.store import Store
 from pyprof.model import KERNEL, MEMCPY, MEMSET, NO_PHASE, Bools, Column, Ints
@@ -96,10 +97,9 @@ class Activity:
         return found
 
     @cached_property
-    def collective(self) -> Bools:
-        kinds = dict(self.store.rows("select id, kind from kernel_name"))
-        known = np.array([kinds.get(i) == "communication" for i in range(max(kinds, default=0) + 1)])
-        found: Bools = known[self.event["name"].values] & self.kernel
+    def communication(self) -> Bools:
+        """Kernels of collectives, and copies between devices."""
+        found: Bools = communication.names(self.store)[self.event["name"].values]
         return found
 
     @cached_property
@@ -118,11 +118,11 @@ class Activity:
         return Union(self.start[chosen], self.end[chosen])
 
     def classes(self, chosen: Bools) -> dict[str, Union]:
-        """Time of some events: kernels without collectives, copies, sets, collectives."""
-        kind = self.event["kind"].values
+        """Time of some events: kernels, copies and sets that are no communication, and communication."""
+        kind, apart = self.event["kind"].values, self.communication
         parts = {
-            "kernel": self.kernel & ~self.collective, "memcpy": kind == MEMCPY, "memset": kind == MEMSET,
-            "communication": self.collective,
+            "kernel": self.kernel & ~apart, "memcpy": (kind == MEMCPY) & ~apart, "memset": kind == MEMSET,
+            "communication": apart,
         }  # fmt: skip
         return {name: self.union(part & chosen) for name, part in parts.items()}
 

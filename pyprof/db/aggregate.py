@@ -15,13 +15,13 @@ import numpy as np
 import pandas as pd
 
 from pyprof import inputs
-from pyprof.db import blocks, launches, steps
+from pyprof.db import blocks, communication, launches, steps
 from pyprof.db.partition import Union, partition, pauses
 from pyprof.db.steps import Iterations
 from pyprof.db.store import Store
 from pyprof.errors import UsageError
 from pyprof.intervals import groups
-from pyprof.model import KERNEL, OPERATOR, Column, Ints
+from pyprof.model import KERNEL, OPERATOR, Bools, Column, Ints
 from pyprof.parse.api_names import API_KINDS
 
 PARTS = ("tc", "kernel", "memory", "dataloader", "io", "cpu", "other")
@@ -147,16 +147,13 @@ def _iterations(store: Store, number: int) -> dict[str, Ints]:
 def _tables(store: Store, cut: Iterations, told: Told) -> dict[str, dict[str, Ints]]:
     """Rows of the three tables of a cut."""
     workers = np.unique(cut.worker).tolist()
-    names = dict(store.rows("select id, kind from kernel_name"))
-    collective = np.array(
-        [names.get(i) == "communication" for i in range(max(names, default=0) + 1)] or [False]
-    )
+    known = communication.names(store)
     iterations: list[dict[str, Ints]] = []
     parts: list[dict[str, Ints]] = []
     devices: list[dict[str, Ints]] = []
     for done, worker in enumerate(workers):
         mine = np.flatnonzero(cut.worker == worker)
-        one = _Worker(store, worker, cut.start[mine], cut.end[mine], collective)
+        one = _Worker(store, worker, cut.start[mine], cut.end[mine], known)
         told((done + 0.3) / len(workers) * 0.7)
         here = {"worker": cut.worker[mine], "number": cut.number[mine]}
         ids = {"first_event": one.event_bounds, "last_event": one.event_ends,
@@ -186,10 +183,10 @@ def _stack(tables: list[dict[str, Ints]]) -> dict[str, Ints]:
 class _Worker:
     """One worker's facts as columns, and its iterations."""
 
-    def __init__(self, store: Store, worker: int, start: Ints, end: Ints, collective: Ints):
+    def __init__(self, store: Store, worker: int, start: Ints, end: Ints, known: Bools):
         self.store, self.start, self.end = store, start, end
         self.low, self.high = worker << 40, (worker + 1) << 40
-        self._worker, self._collective = worker, collective
+        self._worker, self._communication = worker, known
         self.paused = pauses(store, worker)
         last = store.rows('select "end" from worker where id = ?', (worker,))[0][0]
         self._open = end >= last  # an iteration that goes to the end takes what is left
@@ -287,18 +284,16 @@ class _Worker:
             columns, self._launched[mine], self._launch[mine], self._launch_end[mine], filled
         )
         out |= {name: added(weight, every) for name, weight in weights.items()}
-        comm = self._collective[event["name"].values[mine]] & kernel
-        chosen = {
-            "memory": ~kernel[order], "comm": comm[order], "compute": (kernel & ~comm)[order],
-        }  # fmt: skip
-        memory, communication, compute = (Union(begin[c], end[c]) for c in chosen.values())
-        kernels = compute.with_(communication)
-        busy = kernels.with_(memory)
-        out["busy"], out["kernel_busy"], out["communication"], computing = (
-            union.within(self.start, self.end) for union in (busy, kernels, communication, compute)
+        comm = self._communication[event["name"].values[mine]]
+        classes = (kernel, comm, kernel & ~comm, ~kernel & ~comm)
+        kernels, between, compute, memory = (Union(begin[c[order]], end[c[order]]) for c in classes)
+        working = compute.with_(between)
+        busy = working.with_(memory)
+        out["busy"], out["kernel_busy"], out["communication"], work, computing = (
+            union.within(self.start, self.end) for union in (busy, kernels, between, working, compute)
         )
-        out["exposed_communication"] = out["kernel_busy"] - computing
-        out["exposed_memory"] = out["busy"] - out["kernel_busy"]
+        out["exposed_communication"] = work - computing
+        out["exposed_memory"] = out["busy"] - work
         apart = self._sync.within(self.start, self.end) + out["busy"]
         out["waited"] = apart - busy.with_(self._sync).within(self.start, self.end)
         return {name: out[name] for name in DEVICE}

@@ -30,7 +30,9 @@ _OF_KERNEL = re.compile("|".join(_NAMES), re.I)
 def of_rows(trace: Trace, linked: Linked) -> dict[int, Collective]:
     """What is known of the collective that each communication kernel is, by row."""
     made = linked.rows
-    collective = np.array([kernels.kind(name) == "communication" for name in made.names] or [False], bool)
+    collective = np.array(
+        [kernels.kind(name) == kernels.COMMUNICATION for name in made.names] or [False], bool
+    )
     found = np.flatnonzero((made.kind == KERNEL) & collective[made.name])
     if not len(found):
         return {}

@@ -3,8 +3,9 @@
 
 Points that ranks share are the end of the collective before (the one of the same process group: it ends on all ranks
 together) and, at the first collective of a recording, the beginning of the same marked step. The time of a rank from
-that point to its arrival is divided: kernels and copies on its device, collectives of other groups, waits for the data
-loader, API calls, operators and ranges of the host, other; what is at the same time one of those before does not count.
+that point to its arrival is divided: kernels and copies on its device, communication of other groups, waits for the
+data loader, API calls, operators and ranges of the host, other; what is at the same time one of those before does not
+count.
 A rank's delay is by how much more of each it has than the median rank, which is the one that arrived in the middle (of
 an even number the earlier of two).
 
@@ -180,9 +181,9 @@ def _on_devices(some: pd.DataFrame) -> Iterator[tuple[int, int, Ints]]:
 
 
 def _device(activity: Activity, device: int) -> tuple[Union, Union]:
-    """Time in kernels and copies, and in collectives."""
+    """Time in kernels and copies, and in communication."""
     on = activity.on(device)
-    return activity.union(on & ~activity.collective), activity.union(on & activity.collective)
+    return activity.union(on & ~activity.communication), activity.union(on & activity.communication)
 
 
 def _waits(activity: Activity) -> Union:

@@ -74,7 +74,7 @@ def kernel_names(found: Rows) -> pa.Table:
     cells: list[tuple[Any, ...]] = []
     for number, (name, short) in enumerate(zip(found.names, found.short_names)):
         kernel = on_gpu and number not in copies
-        kind = kernels.kind(name) if kernel else "memory" if on_gpu else "operator"
+        kind = kernels.kind(name) if kernel else kernels.copy_kind(name) if on_gpu else "operator"
         cells.append((number, name, short, kind, flag(kernels.tensor_core(name)) if kernel else None))
     return rows({"id": int, "name": str, "short_name": str, "kind": str, "tc": int}, cells)
 

@@ -70,12 +70,12 @@ def _placed(source: Source, found: pd.DataFrame) -> pd.DataFrame:
 
 
 def computation(source: Source, found: pd.DataFrame) -> Ints:
-    """Per row of `arrivals`, ns in which kernels other than collectives ran on its device, from the end of the last
+    """Per row of `arrivals`, ns in which kernels that are no communication ran on its device, from the end of the last
     collective before it on that device (without: from the beginning) to its start."""
     out = np.zeros(len(found), np.int64)
     for worker, device, here, before in _before(source, found):
         activity = source.activity(worker)
-        kernels = activity.union(activity.kernel & ~activity.collective & activity.on(device))
+        kernels = activity.union(activity.kernel & ~activity.communication & activity.on(device))
         out[here] = kernels.within(before, found["start"].to_numpy()[here])
     return out
 

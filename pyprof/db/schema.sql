@@ -102,8 +102,9 @@ create table iteration_part (
     primary key (iteration_set, worker, number)) without rowid;
 -- Each device in each iteration. kernels, kernel, tc, memory: numbers and sums over the events launched in it. The
 -- others are lengths within its bounds: late of gaps before events that the CPU launched too late, unions busy of all
--- events, communication of collectives, exposed_ of what no kernel (no other kernel) overlaps, waited of calls in which
--- the CPU waited while the device worked. Again sums over the events launched in it: launched have a launch record;
+-- events, kernel_busy of kernels, communication of kernels of collectives and of copies between devices,
+-- exposed_communication of these where no other kernel runs, exposed_memory of other copies and sets where neither a
+-- kernel nor communication does, waited of calls in which the CPU waited while the device worked. Again sums over the events launched in it: launched have a launch record;
 -- delay: from the end of their launches to their starts; queued: from the starts of their launches to their ends;
 -- shaped, occupied_of: time of kernels whose grid, whose occupancy is known; filled: that time times the multiprocessors
 -- that get a block; occupied: that time times the occupancy in 0.01 %.

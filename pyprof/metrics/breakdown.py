@@ -54,7 +54,7 @@ _PART_TEXTS = {
         "Non-Tensor Core Kernel Duration",
         "other kernels, communication and those of unknown use of tensor cores among them",
     ),
-    "memory": ("Memory Duration", "copies and sets on the device"),
+    "memory": ("Memory Duration", "copies and sets on the device, those between devices among them"),
     "dataloader": ("Dataloader Duration", "waits of the training loop for its data loader"),
     "io": ("IO Duration", "calls that read or write files"),
     "cpu": ("CPU Duration", "operators and API calls on the CPU"),

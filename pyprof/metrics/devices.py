@@ -34,7 +34,7 @@ def _gpu_idle(window: Window) -> Value:
 
 @metric("kernel_utilization", "Kernel Utilization", "%", "wall time")
 def _kernel_utilization(window: Window) -> Value:
-    """As the GPU utilization, of kernels alone."""
+    """As the GPU utilization, of kernels alone: those of collectives count, copies between devices do not."""
     return _mean(window, "kernel_busy")
 
 
@@ -55,21 +55,22 @@ def _launch_late_share(window: Window) -> Value:
 
 @metric("exposed_communication_share", "Exposed Communication", "%", "wall time")
 def _exposed_communication(window: Window) -> Value:
-    """Time in which collectives ran on the device and no other kernel, as a share of the wall time; mean over the
-    devices on which something ran."""
+    """Time with communication on the device (kernels of collectives, copies between devices) and no other kernel, as a
+    share of the wall time; mean over the devices on which something ran."""
     return _mean(window, "exposed_communication")
 
 
 @metric("exposed_memory_share", "Exposed Copies", "%", "wall time")
 def _exposed_memory(window: Window) -> Value:
-    """Time in which copies or sets ran on the device and no kernel, as a share of the wall time; mean over the devices
-    on which something ran."""
+    """Time in which copies or sets ran on the device, and neither a kernel nor communication, as a share of the wall
+    time; mean over the devices on which something ran."""
     return _mean(window, "exposed_memory")
 
 
-@metric("communication_overlap", "Communication Overlap", "%", "time of collectives")
+@metric("communication_overlap", "Communication Overlap", "%", "time of communication")
 def _communication_overlap(window: Window) -> Value:
-    """Time of collectives that other kernels overlap, as a share of the time of all collectives, over all devices."""
+    """Time of communication (kernels of collectives, copies between devices) that other kernels overlap, as a share of
+    all of it, over all devices."""
     total = sum(device.sums["communication"] for device in window.used)
     return share(total - sum(device.sums["exposed_communication"] for device in window.used), total)
 

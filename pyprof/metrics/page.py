@@ -15,6 +15,11 @@ the nearest double. Nothing is divided by nothing: a share of an empty whole is 
 files, `None` or missing in Python, never 0. The *window* is the iterations that were aggregated: an execution of an
 operator belongs to the iteration in which it starts, a kernel, copy or set to that in which it was launched.
 
+*Communication* is kernels of collectives and of messages, told by their names, and copies between devices (PtoP),
+which no kernel makes. In what is busy, overlapped, exposed or idle they are communication, no copies. In times, counts
+and shares of kernels (`kernel`, `kernels`, `kernel_utilization`) the kernels of collectives count and copies between
+devices do not; in those of copies and sets (`memory`, `memory_share`) all copies count.
+
 ## Figures of the window
 
 | Name | Heading | Unit | Share of | Definition |

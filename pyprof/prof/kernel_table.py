@@ -82,6 +82,7 @@ GENERIC = r"elementwise|^kernel$|^cutlass::kernel2?$|device_kernel|kernel_wrappe
 KINDS = [
     # Communication and plain memory.
     P(r"nccl(dev)?kernel|^rccl|msccl|nvshmem|_all_?reduce_kernel|cross_device_reduce|multimem_|one_shot_|two_shot_", "communication", _ANY, "NCCL src/device, RCCL, PyTorch CUDASymmetricMemoryOps.cu, vLLM custom_all_reduce.cuh"),
+    P(r"(memcpy|^copy) ?(ptop|p2p|peer)", "communication", _ANY, "copies between devices: CUPTI and Nsight (PtoP, Peer-to-Peer), roctracer (CopyPeerToPeer, hipMemcpyPeer)"),
     P(r"^mem(cpy|set)|\[cuda mem(cpy|set)|__amd_rocclr_(copy|fill)buffer|_routing_memset", "memory", _ANY, "copies and sets by name in every recording; ROCclr blit kernels"),
     P(r"\bfillfunctor|(?<!masked_)fill_kernel", "memory", _ANY, "PyTorch FillKernel.cu; V100 language model"),
     # Kernels made by Inductor say first what they are, then what they fuse.

@@ -24,6 +24,7 @@ from pyprof.prof.kernel_table import Pattern
 
 # Kinds whose work could be done by tensor cores.
 PRODUCTS = frozenset({"gemm", "conv", "attention"})
+COMMUNICATION = "communication"  # the kind of collectives, messages and copies between devices
 
 # Kernel kinds that can carry the cost of a family of formulas (a file of ops/); its other kernels are helpers.
 FITS: dict[str, frozenset[str]] = {
@@ -31,7 +32,7 @@ FITS: dict[str, frozenset[str]] = {
     "attention": frozenset({"attention", "gemm"}),
     "batchnorm": frozenset({"norm"}),
     "cast": frozenset({"copy", "layout", "memory", "pointwise"}),
-    "collective": frozenset({"communication"}),
+    "collective": frozenset({COMMUNICATION}),
     "contraction": frozenset({"gemm"}),
     "conv": frozenset({"conv", "gemm"}),
     "counting": frozenset({"reduction", "sort", "pointwise"}),
@@ -171,6 +172,17 @@ def kind(name: str) -> str:
     'memory'
     """
     return describe(name).kind
+
+
+def copy_kind(name: str) -> str:
+    """The kind of a copy or set: memory, or communication if it is between devices.
+
+    >>> copy_kind("memcpy PtoP"), copy_kind("[CUDA memcpy Peer-to-Peer]"), copy_kind("CopyPeerToPeer")
+    ('communication', 'communication', 'communication')
+    >>> copy_kind("memcpy DtoD"), copy_kind("memset"), copy_kind("hipMemcpyPeerAsync")
+    ('memory', 'memory', 'communication')
+    """
+    return COMMUNICATION if kind(name) == COMMUNICATION else "memory"
 
 
 def tensor_core(name: str) -> bool | None:

@@ -22,7 +22,7 @@ _MEMORY = {
 _COLUMNS = (
     WORKER,
     Column("device", "Device", "", "Number of the device."),
-    Column("kind", "Kind", "", "HtoD, DtoH, DtoD, PtoP ...: host, device, peer; or memset.", str),
+    Column("kind", "Kind", "", "HtoD, DtoH, DtoD, PtoP ...: host, device, peer (communication); or memset.", str),
     Column("source", "Source", "", "Kind of memory that was read: pageable, pinned, device ...; or empty.", str),
     Column("target", "Target", "", "Kind of memory that was written; empty if unknown.", str),
     Column("operator", "Operator", "", "Path of the operator that launched it; empty if none did.", str),
@@ -91,7 +91,7 @@ def _copies(activity: Activity, low: int, high: int, operator: Ints) -> pd.DataF
 def _named(source: Source, table: pd.DataFrame, operators: list[tuple[Any, ...]]) -> pd.DataFrame:
     """Texts for the numbers."""
     workers = dict(source.store.rows("select id, name from worker"))
-    kinds = dict(source.store.rows("select id, short_name from kernel_name where kind = 'memory'"))
+    kinds = dict(source.store.rows("select id, short_name from kernel_name"))
     return table.assign(
         worker=[workers[one] for one in table["worker"]],
         device=table["device"].where(table["device"] >= 0),

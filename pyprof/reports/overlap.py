@@ -20,12 +20,15 @@ _COLUMNS = (
     Column("device", "Device", "", "Number of the device."),
     START,
     TOTAL,
-    Column("computation_ns", "Computation (ns)", "ns", "Time with at least one kernel that is no collective."),
-    Column("communication_ns", "Communication (ns)", "ns", "Time with at least one kernel of a collective."),
+    Column("computation_ns", "Computation (ns)", "ns", "Time with at least one kernel that is no communication."),
+    Column(
+        "communication_ns", "Communication (ns)", "ns",
+        "Time with at least one kernel of a collective or copy between devices.",
+    ),
     Column("overlap_ns", "Overlap (ns)", "ns", "Time with both: communication that computation hides."),
-    Column("exposed_ns", "Exposed (ns)", "ns", "Time with a collective and no other kernel."),
+    Column("exposed_ns", "Exposed (ns)", "ns", "Time with communication and no other kernel."),
     Column("overlap", "Overlap (%)", "%", "Overlap as a share of the communication; empty without any.", float),
-    Column("memory_ns", "Copies and Sets (ns)", "ns", "Time with a copy or set and no kernel."),
+    Column("memory_ns", "Copies and Sets (ns)", "ns", "Time with another copy or set, and neither."),
     Column(
         "other_ns", "Other (ns)", "ns",
         "Time in which the device did nothing: computation, exposed communication, copies and sets, and this add up to "
@@ -38,8 +41,8 @@ _COLUMNS = (
 @report("overlap", "Computation and Communication", _COLUMNS, needs="kernels on a GPU")
 def overlap(source: Source) -> pd.DataFrame:
     """One row per worker, step and device on which something ran, with the device's bounds of steps as in step_time.
-    Collectives are told by the names of kernels, never by ranges. Time is that of unions: two kernels at once count
-    once. None in a recording without a GPU."""
+    Communication is told by the names of kernels and copies, never by ranges. Time is that of unions: two kernels at
+    once count once. None in a recording without a GPU."""
     rows = [
         _rows(activity, steps, device)
         for activity, steps in activities(source)
@@ -51,17 +54,17 @@ def overlap(source: Source) -> pd.DataFrame:
 
 def _rows(activity: Activity, steps: Steps, device: int) -> dict[str, Any]:
     parts = activity.classes(activity.on(device))
-    kernels = parts["kernel"].with_(parts["communication"])
-    every = kernels.with_(parts["memcpy"]).with_(parts["memset"])
-    computation, communication, kernel, busy = (
+    working = parts["kernel"].with_(parts["communication"])
+    every = working.with_(parts["memcpy"]).with_(parts["memset"])
+    computation, communication, work, busy = (
         union.within(steps.start, steps.end)
-        for union in (parts["kernel"], parts["communication"], kernels, every)
+        for union in (parts["kernel"], parts["communication"], working, every)
     )
-    both = computation + communication - kernel
+    both = computation + communication - work
     share = np.where(communication > 0, 100 * both / np.maximum(communication, 1), np.nan)
     said = of_steps(activity, steps)
     return {
         **said, "device": device, "computation_ns": computation, "communication_ns": communication,
-        "overlap_ns": both, "exposed_ns": communication - both, "overlap": share, "memory_ns": busy - kernel,
+        "overlap_ns": both, "exposed_ns": communication - both, "overlap": share, "memory_ns": busy - work,
         "other_ns": said["total_ns"] - busy,
     }  # fmt: skip

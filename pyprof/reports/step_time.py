@@ -35,10 +35,10 @@ PARTIAL = Column(
     "step is shown and counted.", bool,
 )  # fmt: skip
 _ON_GPU = {
-    "kernel": "Kernels but collectives; with --categories=7 collectives too.",
-    "memcpy": "Copies on a device.",
+    "kernel": "Kernels that are no communication; with --categories=7 those too.",
+    "memcpy": "Copies but those between devices; with --categories=7 those too.",
     "memset": "Sets on a device.",
-    "communication": "Kernels of collectives.",
+    "communication": "Kernels of collectives, and copies between devices.",
     "runtime": "API calls of any thread.",
 }
 _ON_CPU = {
@@ -90,7 +90,7 @@ def _phase(key: str) -> Column:
     options=(
         Option(
             "categories",
-            "Parts of a step: 8; the 7 of the TensorBoard plugin, in which kernels of collectives are kernels; or the "
+            "Parts of a step: 8; the 7 of the TensorBoard plugin, in which communication is kernels and copies; or the "
             "phases of the training.",
             {"8": _PHASES_OUT, "7": (*_SEVEN_OUT, *_PHASES_OUT), "phase": _KINDS_OUT},
         ),
@@ -128,7 +128,9 @@ def _phase_rows(source: Source, activity: Activity, steps: Steps) -> dict[str, A
 def _rows(source: Source, activity: Activity, steps: Steps, seven: bool) -> dict[str, Any]:
     device = activity.classes(np.ones(len(activity.id), bool))
     if seven:
-        device["kernel"] = device["kernel"].with_(device["communication"])
+        between = activity.communication
+        device["kernel"] = device["kernel"].with_(activity.union(between & activity.kernel))
+        device["memcpy"] = device["memcpy"].with_(activity.union(between & ~activity.kernel))
         device["communication"] = Union(steps.start[:0], steps.start[:0])
     classes = {**device, "runtime": activity.runtime, "dataloader": activity.dataloader, "cpu": activity.cpu}
     parts = _parts(activity, steps, classes)

@@ -3,11 +3,12 @@
 
 Times are means over steps and devices (without a GPU over steps and workers); steps that the recording cuts off count
 only where there are no others. The parts add up to the step: time in which a kernel ran; a copy, and no kernel; a set,
-and neither; a collective, and nothing else; and time without any, by its cause as in the report idle. Without a GPU:
-waits for the data loader, operators, other. The sections operator and kernel divide the part kernel: of kernels that
-run at the same time the first to begin has the time. The section host is the operators' own time on the CPU, in which
-threads are added up; launch is the time in API calls by kind; memory the most bytes in use on a device. A delta is
-within the noise where it is at most two standard errors of it: the spread over steps, of both runs."""
+and neither; communication (a collective, a copy between devices), and nothing else; and time without any, by its cause
+as in the report idle. Without a GPU: waits for the data loader, operators, other. The sections operator and kernel
+divide the part kernel: of kernels that run at the same time the first to begin has the time. The section host is the
+operators' own time on the CPU, in which threads are added up; launch is the time in API calls by kind; memory the most
+bytes in use on a device. A delta is within the noise where it is at most two standard errors of it: the spread over
+steps, of both runs."""
 
 from __future__ import annotations
 
@@ -167,7 +168,7 @@ def _parts(source: Source, activity: Activity, steps: Steps, device: int | None)
     for (name, union), part in zip((classes | idle).items(), split):
         count = counts.get(name, _inside(union.start, steps).sum())
         yield _row("part", name, part, int(count), copied if name == "memory copies" else None)
-    yield from _kernels(source, activity, steps, on & activity.kernel & ~activity.collective)
+    yield from _kernels(source, activity, steps, on & activity.kernel & ~activity.communication)
 
 
 def _row(
@@ -190,10 +191,11 @@ def _counts(activity: Activity, steps: Steps, on: Bools) -> tuple[dict[str, int]
     """Events of each class that begin within the steps, and bytes of the copies among them."""
     here = on & _inside(activity.start, steps)
     kind = activity.event["kind"].values
-    copies = here & (kind == MEMCPY)
+    between = activity.communication
+    copies = here & (kind == MEMCPY) & ~between
     counts = {
-        "kernel": int((here & activity.kernel & ~activity.collective).sum()),
-        "exposed communication": int((here & activity.collective).sum()),
+        "kernel": int((here & activity.kernel & ~between).sum()),
+        "exposed communication": int((here & between).sum()),
         "memory copies": int(copies.sum()),
         "memory sets": int((here & ~activity.kernel & (kind != MEMCPY)).sum()),
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about collectives."""
+"""Rules about communication: collectives, copies between devices."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ import pandas as pd
 
 from pyprof.db.aligned import collectives
 from pyprof.db.bandwidth import sizes
+from pyprof.db.communication import names
+from pyprof.model import KERNEL
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.premises import GPU, KINDS
 from pyprof.rules.run import Run
 from pyprof.rules.wording import length, percent, size
 
-_COLLECTIVE = "communication"
 
-
-def _collectives(run: Run) -> pd.DataFrame:
-    """Kernels of collectives in the sample: operator, dur, bytes (missing: unknown) as nccl-tests counts them where the
-    recording tells what was sent and received, else those of the call."""
-    codes = run.kernel_names.index[run.kernel_names["what"] == _COLLECTIVE].to_numpy(np.int64)
+def _communication(run: Run) -> pd.DataFrame:
+    """Communication in the sample: kind, operator, dur, bytes (missing: unknown) as nccl-tests counts them where the
+    recording tells what was sent and received, else those of the call; of a copy between devices what it moved."""
+    between = names(run.store)
     found = run.events(
-        ("id", "operator", "dur", "bytes", "sized"),
-        lambda sample: sample.kernel[np.isin(sample.of("name")[sample.kernel], codes)],
+        ("id", "kind", "operator", "dur", "bytes", "sized", "copied"),
+        lambda sample: np.flatnonzero(between[sample.of("name")]),
     )
     told = collectives(run.store).set_index("event")
     known = found["bytes"].astype("Int64").where(found.pop("sized").astype(bool))
-    return found.assign(bytes=found["id"].map(sizes(told)).astype("Int64").fillna(known))
+    copied = found.pop("copied").astype("Int64").where(found["kind"] != KERNEL)
+    return found.assign(bytes=found["id"].map(sizes(told)).astype("Int64").fillna(copied).fillna(known))
 
 
 def _grouped(run: Run, found: pd.DataFrame) -> pd.DataFrame:
@@ -42,7 +43,7 @@ def _grouped(run: Run, found: pd.DataFrame) -> pd.DataFrame:
 
 @rule("R28", "comm_exposed", GPU, KINDS)
 def comm_exposed(run: Run) -> Finding | None:
-    """Collectives run while no other kernel does.
+    """Collectives and copies between devices run while no other kernel does.
 
     Fires: an all-reduce of 20 ms at the end of a step of 100 ms.
     Silent: the same while the backward pass still computes.
@@ -50,10 +51,12 @@ def comm_exposed(run: Run) -> Finding | None:
     exposed, total = run.mean("exposed_communication"), run.mean("communication")
     if run.share(exposed) <= limit("R28.share"):
         return None
-    found = _collectives(run)
+    found = _communication(run)
     grouped = _grouped(run, found)
+    copied = found.loc[found["kind"] != KERNEL, "dur"].sum()
+    what = "Collectives" if not copied else "Collectives and copies between GPUs"
     return run.finding(
-        f"Collectives run {length(total)}, {length(exposed)} of it, {percent(run.share(exposed))} of the time, without "
+        f"{what} run {length(total)}, {length(exposed)} of it, {percent(run.share(exposed))} of the time, without "
         "any other kernel: waiting for a slower rank counts as well.",
         "DistributedDataParallel: gradient_as_bucket_view=True, another bucket_cap_mb, model.no_sync() while "
         "gradients accumulate; FSDP: prefetch the next layer's weights (limit_all_gathers, forward_prefetch).",
@@ -72,7 +75,8 @@ def small_collectives(run: Run) -> Finding | None:
     Fires: 40 all-reduces of 100 kB a step.
     Silent: 10 a step; 40 of 20 MB.
     """
-    found = _collectives(run)
+    found = _communication(run)
+    found = found[found["kind"] == KERNEL]
     if not len(found):
         return None
     run.need_steps()

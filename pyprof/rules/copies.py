@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from pyprof.db.communication import names
 from pyprof.model import KERNEL
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
@@ -98,7 +99,8 @@ def _by_speed(slow: pd.DataFrame, fast: pd.DataFrame) -> int | None:
 
 @rule("R11", "exposed_memcpy", GPU)
 def exposed_memcpy(run: Run) -> Finding | None:
-    """Copies or sets run while no kernel does: the GPU computes nothing meanwhile. The saving is what fits beside
+    """Copies or sets run while no kernel and no communication does: the GPU computes nothing meanwhile. Copies between
+    devices are communication (R28). The saving is what fits beside
     kernels where most are copies to the GPU, which can run ahead; of all others all of it, as if they were gone.
 
     Fires: 10 ms of copies in a step of 100 ms, before its first kernel.
@@ -108,7 +110,8 @@ def exposed_memcpy(run: Run) -> Finding | None:
     if run.share(exposed) <= limit("R11.share"):
         return None
     found = run.events(
-        ("name", "operator", "dur", "copied"), lambda sample: np.flatnonzero(sample.of("kind") != KERNEL)
+        ("name", "operator", "dur", "copied"),
+        lambda sample: np.flatnonzero((sample.of("kind") != KERNEL) & ~names(run.store)[sample.of("name")]),
     )
     found = found.groupby(["name", "operator"], as_index=False).agg(
         count=("dur", "size"), bytes=("copied", "sum"), time=("dur", "sum")

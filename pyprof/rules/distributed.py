@@ -9,6 +9,7 @@ from pyprof.db.aligned import collectives
 from pyprof.db.delays import explained
 from pyprof.db.lateness import arrivals, computation
 from pyprof.db.source import Source
+from pyprof.prof.kernels import COMMUNICATION
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.premises import GPU
@@ -82,7 +83,7 @@ def ddp_without_nccl(run: Run) -> Finding | None:
     Fires: DistributedDataParallel on GPUs with the backend gloo.
     Silent: backend nccl; kernels of collectives on the GPU; gloo in a run without DistributedDataParallel.
     """
-    if run.kernel_names["what"].eq("communication").any():
+    if run.kernels["what"].eq(COMMUNICATION).any():
         return None
     _need_ranges(run)
     found = _ranges(run, _DDP)
@@ -125,7 +126,7 @@ def straggler(run: Run) -> Finding | None:
     Fires: two of three ranks wait 20 ms of each step of 100 ms for the third.
     Silent: they wait 9 ms; each rank is late in its turn; one step only.
     """
-    if not run.kernel_names["what"].eq("communication").any():
+    if not run.kernels["what"].eq(COMMUNICATION).any():
         return None
     found = explained(Source(run.store, run.source.aggregation), _arrivals(run))
     found["alone"] = found["alone"].clip(upper=found["own"].clip(lower=0))

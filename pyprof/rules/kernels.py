@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof.model import OPTIMIZER, Ints
+from pyprof.prof.kernels import COMMUNICATION
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.peaks import only_gpu, roof
@@ -126,7 +127,7 @@ def _shapes(run: Run) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=columns).set_index("geometry").astype("float64")
     found = found.join(table, on="geometry").join(run.kernel_names["short_name"].rename("kernel"), on="name")
     found = found.join(run.kernel_names["what"], on="name")
-    found = found[(found["blocks"] > 0) & (found["threads"] > 0) & (found["what"] != "communication")]
+    found = found[(found["blocks"] > 0) & (found["threads"] > 0) & (found["what"] != COMMUNICATION)]
     return found.join(run.operators[["name", "source"]].rename(columns={"name": "path"}), on="operator")
 
 
@@ -250,7 +251,7 @@ def far_from_roofline(run: Run) -> Finding | None:
     found = run.kernels.copy()
     found["roof"] = roof(run, found)
     found = found[found["roof"].notna() & (found["gpu"] >= limit("R36.length") * found["calls"])]
-    found = found[found["what"] != "communication"]  # waits for other ranks are no work on memory
+    found = found[found["what"] != COMMUNICATION]  # waits for other ranks are no work on memory
     grouped = found.groupby("operator", as_index=False).agg(
         time=("gpu", "sum"), roof=("roof", "sum"), flops=("flops", "sum"), bytes=("bytes", "sum"),
         path=("path", "first"), source=("source", "first"), params=("params", "first"), kernel=("short_name", "first"),

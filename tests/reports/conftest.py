@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyprof import session
-from tests.build import Recording, call, recording, write_capture
+from tests.build import Kernel, Recording, call, recording, write_capture
 
 MM = call("torch.mm", (64, 32), (32, 16), module="net.first", trace=("net.py:1", "run.py:9"))
 RELU = call("torch.relu", (64, 16), module="net.first.act", trace=("net.py:2", "run.py:9"))
@@ -46,6 +46,20 @@ api 40 cudaStreamSynchronize_v3020
 def prof(tmp_path_factory: pytest.TempPathFactory) -> session.Profile:
     """`small`, loaded."""
     return session.load(write_capture(tmp_path_factory.mktemp("reports") / "small.sqlite", small()))
+
+
+@pytest.fixture(scope="session")
+def with_peers(tmp_path_factory: pytest.TempPathFactory) -> session.Profile:
+    """`small` with a collective and copies to another device: beside a kernel, beside the collective and alone."""
+    what = small()
+    for at in (min(kernel.start for kernel in what.kernels) + 5, what.steps[1][1] + 6):
+        for begin, dur, name, more in (
+            (0, 60, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", {}), (50, 20, "c", {"size": 512, "copy_kind": 10}),
+            (2, 9, "c", {"size": 64, "copy_kind": 10}), (30, 30, "c", {"size": 64, "copy_kind": 1}),
+        ):  # fmt: skip
+            stream = 30 + len(what.kernels)
+            what.kernels.append(Kernel(name, at + begin, at + begin + dur, stream=stream, **more))
+    return session.load(write_capture(tmp_path_factory.mktemp("reports") / "peers.sqlite", what))
 
 
 CPU = f"""

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyprof.parse.paths import is_step
 from tests.build import PUSH_POP, Launch
-from tests.oracle import COLLECTIVE, Event, Oracle, Span, clipped, length
+from tests.oracle import Event, Oracle, Span, clipped, length
 
 PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu")
 WAIT = "enumerate(DataLoader)#"
@@ -18,7 +18,7 @@ SMS = 80  # of device 0, a V100; nothing is known of others
 
 
 def kind(event: Event) -> str:
-    return "communication" if event.kind == "kernel" and COLLECTIVE.search(event.raw.name) else event.kind
+    return "communication" if event.between else event.kind
 
 
 def steps(found: Oracle, key: str | None, worker: int) -> list[dict[str, Any]]:
@@ -79,7 +79,10 @@ def classes(found: Oracle, worker: int) -> dict[str, list[Span]]:
 def step_time(found: Oracle, key: str | None, worker: int, seven: bool = False) -> list[dict[str, Any]]:
     out, mine = [], classes(found, worker)
     if seven:
-        mine["kernel"] = mine["kernel"] + mine.pop("communication")
+        for event in found.events:
+            if event.worker == worker and event.between:
+                mine[event.kind].append(event.span)
+        del mine["communication"]
     for one in steps(found, key, worker):
         parts = partition(mine, one["start"], one["end"])
         said = {f"{name}_ns": value for name, value in parts.items()}

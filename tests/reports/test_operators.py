@@ -359,7 +359,7 @@ def test_copies_equal_what_plain_python_makes_of_them(seed):
         if event.kind != "kernel":
             operator = event.execution.operator
             path = None if operator.unassociated else (operator.name, operator.stack)
-            kind = {1: "HtoD", 2: "DtoH", None: "memset"}[event.raw.copy_kind]
+            kind = {1: "HtoD", 2: "DtoH", 10: "PtoP", None: "memset"}[event.raw.copy_kind]
             groups[names[event.worker], event.raw.device, kind, path].append(event)
     table = rows(prof.report("memory_copies"))
     key = lambda row: str(sorted(map(str, row.items())))  # noqa: E731

@@ -33,7 +33,7 @@ KERNELS = (
     "volta_sgemm_128x64_nn", "volta_h884gemm_64x64_ldg8_nn", "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
     "void at::native::vectorized_elementwise_kernel<4, f>(int)", "void at::native::reduce_kernel<512, 1>(int)",
 )  # fmt: skip
-COPIES = ("size=64 copy_kind=1 c", "size=4096 copy_kind=2 c", "size=16 s")
+COPIES = ("size=64 copy_kind=1 c", "size=4096 copy_kind=2 c", "size=512 copy_kind=10 c", "size=16 s")
 CALLS = (
     call("torch.mm", (64, 32), (32, 16), module="net.first", trace=("net.py:1", "run.py:9")),
     call("torch.relu", (64, 16), module="net.first", trace=("net.py:2",)),

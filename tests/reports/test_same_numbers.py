@@ -30,12 +30,12 @@ def published(data) -> Callable[[str], session.Profile]:
     return functools.cache(lambda name: session.load(data / "kineto" / PUBLISHED[name]))
 
 
-@pytest.fixture(params=["small", "cpu", "second step", "one worker", *PUBLISHED])
-def some(request, prof, on_cpu, published) -> tuple[session.Profile, int | None]:
+@pytest.fixture(params=["small", "cpu", "peers", "second step", "one worker", *PUBLISHED])
+def some(request, prof, on_cpu, with_peers, published) -> tuple[session.Profile, int | None]:
     if request.param in PUBLISHED:
         return published(request.param), None
-    one: session.Profile = on_cpu if request.param == "cpu" else prof
-    one.aggregate(1, 1) if request.param == "second step" else one.aggregate(0, 1 if one is prof else 0)
+    one: session.Profile = {"cpu": on_cpu, "peers": with_peers}.get(request.param, prof)
+    one.aggregate(1, 1) if request.param == "second step" else one.aggregate(0, 0 if one is on_cpu else 1)
     return one, 0 if request.param == "one worker" else None
 
 
@@ -125,6 +125,19 @@ def test_devices_are_those_of_the_window(some):
     assert shares == [metrics.share(d.sums["busy"], d.wall) for d in used]
     if used:
         assert metrics.value("gpu_utilization", window) == math.fsum(shares) / len(shares)
+
+
+def test_communication_is_that_of_the_steps(some):
+    """Of steps that the host bounds, without work that reaches beyond them."""
+    prof, worker = some
+    if prof.source(worker).aggregation.first:
+        return
+    sums = [device.sums for device in prof.source(worker).window.used]
+    overlap = prof.report("overlap", worker)
+    for key, column in (("communication", "communication_ns"), ("exposed_communication", "exposed_ns"),
+                        ("exposed_memory", "memory_ns")):  # fmt: skip
+        assert sum(one[key] for one in sums) == overlap[column].sum()
+    assert all(one["exposed_communication"] <= one["communication"] for one in sums)
 
 
 def test_the_tensor_report_has_the_detail_reports_numbers(some):

@@ -273,7 +273,7 @@ class Small:
         return sum(e.get("device") == device for e in self._events)
 
     def _kind(self, name: str) -> str:
-        return "memory" if name.startswith("mem") else kernels.kind(name)
+        return kernels.copy_kind(name) if name.startswith("mem") else kernels.kind(name)
 
     def _operator(self, key: tuple[Any, ...], number: int) -> dict[str, Any]:
         name, type_, mod, direction, phase, params, dtype, eligible, line = key
