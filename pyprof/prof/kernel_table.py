@@ -43,18 +43,28 @@ FUNCTIONS = [
     P(r"\bdeep_ep::|\b\w{0,20}ep::(\w{1,40}::)?\w{0,40}(dispatch|combine|notify)|dpsk::ep::|\bpplx::|\bmori::|ep(dispatch|combine)(intra|inter)node|moea2a|moe_?(comm|alltoall)", "communication", _ANY, "DeepEP csrc/kernels (DeepSeek's H800 training); pplx-kernels; MoRI; TensorRT-LLM moeAlltoAllKernels.cu"),
     P(r"nccl(sym)?k?(dev)?k?ernel|ncclsym|^rccl|msccl|nvshmem|k?userbuffers_|ubuf_|barrier_all|lamport", "communication", _ANY, "NCCL src/device (symmetric too), RCCL, MSCCL++, TransformerEngine userbuffers.cu, SGLang"),
     P(r"all_?reduce|cross_device_reduce|reduce_?scatter|all_?gather|all_?to_?all|multimem_|(one|two)_?shot", "communication", _ANY, "vLLM and SGLang custom_all_reduce, FlashInfer trtllm_allreduce_fusion (fused with a norm), AITER, PyTorch CUDASymmetricMemoryOps.cu"),
+    P(r"symmetric_memory::", "communication", _ANY, "PyTorch CUDASymmetricMemoryOps.cu, CUDASymmetricMemory.cu: barriers and signals, too"),
+    P(r"get_mla_metadata|slash_indexes|\bnms_|tile_scheduler_metadata", "other", "Ampere and later", "FlashMLA, vLLM sparse attention's indices, torchvision nms_kernel.cu"),
     # Copies and moves of caches; parts of larger operators that are no product.
-    P(r"chunk_cat|split_with_sizes_copy|gather_\w{0,40}cache|_(slot_mappings?|idx_mapping|block_tables)_kernel|^_prepare_\w{1,30}_(inputs|lens|positions)_kernel|^_post_update_kernel|^_combine_sampled|^_get_num_sampled|^_scatter_num|^_insert_resampled|^_apply_write", "copy", _ANY, "PyTorch SplitWithSizesCopy.cu, FSDP2; vLLM v1/worker/gpu: bookkeeping of requests"),
+    P(r"chunk_cat|split_with_sizes_copy|gather_\w{0,40}cache|_(slot_mappings?|idx_mapping|block_tables)_kernel|(^|_)prepare_\w{0,30}(inputs|lens|positions)_\w{0,20}kernel|^_post_update_kernel|^_combine_sampled|^_get_num_sampled|^_scatter_num|^_insert_resampled|^_apply_write", "copy", _ANY, "PyTorch SplitWithSizesCopy.cu, FSDP2; vLLM v1/worker/gpu: bookkeeping of requests"),
     P(r"append_?paged|kv_?indices|reshape_and_cache|concat_and_cache|(set|store|write)_kv|kv_?(buffer|cache)_(store|copy)|store_?kv_?cache|deep_gemm::transpose|pack_fp32_into|kv_buffer|token_pool|(^|_)ep_(gather|scatter)|(^|_|::)(cpy|convert)_(?!dq)", "copy", _ANY, "FlashInfer page.cuh, SGLang, vLLM cache_kernels.cu, DeepGEMM layout"),
+    P(r"marlin_repack|unfolded\dd_|im\d?col", "layout", _ANY, "vLLM gptq_marlin_repack.cu; PyTorch UnfoldBackward, im2col.cuh"),
     P(r"clean_logits", "memory", "Hopper, Blackwell", "DeepGEMM: writes minus infinity"),
     P(r"merge_?split_?k|reduce_segments|moe::dev::finalize|^_?merge_\w{0,20}(lse|state|split)|^_?compute_\w{0,20}stats_kernel|\b(asum|nrm2|iamax|iamin)_kernel", "reduction", _ANY, "vLLM triton_unified_attention.py, TensorRT-LLM trtllmGenKernels"),
     P(r"postgsu|lpnorm|l2norm|mla_combine|(fwd|flash|attn|mla)_?\w{0,40}combine|splitkv_?combine|merge_?(attn_)?states?|ograddot|dot_do_o|bwd_?preprocess|_fwd_kernel_stage2|attention_\w{0,20}reduce|moe_sum|finalizemoe", "reduction", _ANY, "Tensile global split of K, Apex, FlashMLA, CK fmha, FlashAttention, SGLang decode_attention.py, vLLM, TensorRT-LLM"),
     P(r"^_(temperature|min_p|penalt\w{1,9}|bad_words|logit_bias|bitmask)_kernel|apply_token_bitmask|softcap|^_fg_kernel|^_dwf_dw_dfg|gated_kernels::|\b(scal|axpy|rot)_kernel", "pointwise", _ANY, "vLLM v1/worker/gpu/sample, xgrammar"),
+    P(r"grid_sampler|\bcross_kernel|(gru|lstm)_?cell|(lstm|gru|rnn)_element|elemwisernn|repetition_penalt|bias_residual|_dyt_|rope_(forward|backward)", "pointwise", _ANY, "PyTorch GridSampler.cu, CrossKernel.cu, RNN.cu; cuDNN; vLLM sampler.cu; DeepSpeed; Liger"),
+    P(r"(?<!no_)(margin|hinge|dice|focal|triplet|ranking|infonce)_?loss|kldiv|_jsd_|tv_distance|orpo|(fwd|forward|backward)_?loss", "loss", _ANY, "PyTorch MultiMarginLoss.cu, MultiLabelMarginCriterion.cu; Liger"),
+    P(r"histogram\d?d?(?!\w{0,20}sort)|cdist_kernel|pdist_kernel", "reduction", _ANY, "PyTorch SummaryOps.cu, DistanceKernel.cu"),
+    P(r"bucketize", "sort", _ANY, "PyTorch Bucketization.cu: a search in what is sorted"),
+    P(r"roi_?(align|pool)", "pooling", _ANY, "torchvision roi_align_kernel.cu, roi_pool_kernel.cu"),
     P(r"sampling|multinomial|gumbel|^_(resample|rejection)_kernel", "rng", _ANY, "FlashInfer sampling.cuh, PyTorch MultinomialKernel.cu"),
     P(r"moe_?(align|sorting|topk|fused_gate)|expert_?prefix_?sum|moe_?routing(?!\w{0,9}finalize)|sort_?expert|expert_?(sort|histogram)|topk_?gating|_routing|routing(main|cluster|index)|sort|top_?k(?!renorm)", "sort", _ANY, "vLLM moe_align_sum_kernels.cu, AITER and CK MoeSorting, TensorRT-LLM routing, SGLang moe_fused_gate"),
     P(r"(moe|token|unpad|expand)\w{0,30}_?(un)?permute|expandinputrows|pre_?reorder|post_?reorder|(replication|reflection)_pad|roll_cuda|triu_tril", "copy", _ANY, "TensorRT-LLM and SGLang MoE, PyTorch ReplicationPadding.cu, TensorTransformations.cu, TriangularOps.cu"),
     # Products in serving and quantised ones.
     P(r"\bw\d{1,2}a\d{1,2}_(?!\w{0,40}quant)|router_gemm|fused_a_gemm|\bmm_kernel|llmm1|fused_moe::run|moe_gemm|flatmm|quantized_linear|indexer\w{0,20}_logits|aiter\d*(::)?(fp?\d|a\d{1,2}w\d{1,2}|i8|bf16)\w{0,3}gemm", "gemm", _ANY, "SGLang and TensorRT-LLM dsv3 kernels, FlashInfer, FlagGems, ROCm LLMM1, CK and AITER assembler kernels"),
+    P(r"(sgmv|bgmv|lora)_?(shrink|expand)|\bcsr_?mm|\bcsr_?mv|\bsp(mm|mv)_|sddmm|segment_?gemm|qserve", "gemm", _ANY, "vLLM lora/ops/triton_ops, Punica; cuSPARSE; SGLang qserve_w4a8"),
+    P(r"silu\w{0,20}quant\w{0,20}deep_gemm", "pointwise", "Hopper, Blackwell", "vLLM batched_deep_gemm_moe.py: activation and quantisation for DeepGEMM"),
     P(r"fused_moe(?!\w{0,20}gate)|fmoe|marlin|gptq|awq::?_?gemm|awq_gemm|exllama|_mm(_kernel)?$|scaled_mm|scaled_gemm|_rowwise_impl|f8f8bf16|mul_mat_|wvsplitk|_bmm_|\bbmm_|mqa_logits|tinygemm|weight_only|machete|kernelmma|flashinfer\w{0,10}gemm", "gemm", _ANY, "vLLM, SGLang, AITER fmoe, Marlin, GPTQ, AWQ, DeepGEMM, FBGEMM, llama.cpp mmq.cuh, ROCm skinny_gemms.cu"),
     P(r"(rms|layer)_?norm\w{0,20}quant", "norm", _ANY, "vLLM and AITER: a norm whose result is quantised"),
     P(r"^(?!.{0,400}(gemm|matmul|_mm(_|$))).{0,400}((?<!un)quant(?!ile))", "pointwise", _ANY, "vLLM, SGLang per_token_group_quant, bitsandbytes kQuantizeBlockwise, AITER"),
@@ -62,13 +72,14 @@ FUNCTIONS = [
     P(r"^(?!.{0,400}(gemm|matmul|_mm(_|$))).{0,400}(rotary|(?<!p)rope|qkapplyrot|silu|gelu|swiglu|geglu|(gated_?|do)act|act_?and_?mul|::activation)", "pointwise", _ANY, "vLLM, FlashInfer pos_enc.cuh and activation.cuh, Liger"),
     # Normalisation.
     P(r"^(?!.{0,400}(gemm|matmul|_mm(_|$))).{0,400}((?<!weight_)(?<!grad_)(layer|rms|group|batch|instance|qk|add|head)_?norm|::norm::|normalization::|\bln_(fwd|bwd|parallel)|cucompute(part)?grad|compute(backward)?fusedparams|\b_?norm_(fwd|bwd))", "norm", _ANY, "TransformerEngine, Apex, FlashInfer norm.cuh, PyTorch group_norm_kernel.cu, Liger"),
+    P(r"renorm(?!alize)|\bwelford_(kernel|parallel)", "norm", _ANY, "PyTorch RenormKernel.cu; Apex welford.cu: batch norm over devices"),
     # State space models.
     P(r"selective_scan|chunk_?cumsum|state_passing|_recurrent_|recurrent_\w{0,30}(fwd|bwd)", "reduction", _ANY, "Mamba csrc/selective_scan, ssd_chunk_state.py: scans"),
     P(r"chunk_(scan|state)|chunk_(gated_)?delta|\bssd_|chunk_\w{0,20}(fwd|bwd)_?(kernel)?_?\w{0,9}|scaled_dot_kkt|recompute_w_u|solve_tril|wy_repr|merge_16x16", "gemm", _ANY, "Mamba ssd_chunk_scan.py, flash-linear-attention: tl.dot of chunks"),
     P(r"hadamard", "other", _ANY, "fast-hadamard-transform: sums and differences, no product"),
     P(r"causal_conv1d|miopensp3asm", "conv", _ANY, "Mamba causal-conv1d, MIOpen"),
     # Attention.
-    P(r"^_?(fwd|bwd)_(grouped_)?kernel|_fwd_grouped_kernel|sage_?(fwd|attn)|qk_int_?\w{0,20}_?sv|bwd_kernel_(fuse|d[kq])|aiter(::|\d+)(mla|fmha|pa)_|^kernel_mha|(?<![a-z])mla_|flashmla|(fwd|bwd)_split_?k|unified_attention|attn_(fwd|bwd|decode|prefill)|decode_attn|with(paged|ragged)kvcache", "attention", _ANY, "Triton tutorials and SGLang, SageAttention, AITER assembler kernels, FlashMLA, FlashInfer"),
+    P(r"^_?(fwd|bwd)_(grouped_)?kernel|_fwd_grouped_kernel|sage_?(fwd|attn)|qk_int_?\w{0,20}_?sv|bwd_kernel_(fuse|d[kq])|aiter(::|\d+)(mla|fmha|pa)_|^kernel_mha|(?<![a-z])mla_|flashmla|(fwd|bwd)_split_?k|fwd_kernel_splitk|unified_attention|fattn_(mma|tile|vec|wmma)|attn_(fwd|bwd|decode|prefill)|decode_attn|with(paged|ragged)kvcache", "attention", _ANY, "Triton tutorials and SGLang, SageAttention, AITER assembler kernels, FlashMLA, FlashInfer"),
 ]
 # What categories of work (db/categories.py) tell apart among kernels that only move, order or add up elements.
 ROUTING = [
@@ -77,7 +88,7 @@ ROUTING = [
     P(r"gather|scatter|index_(elementwise|put|copy|fill|add|kernel)|indexfunc|indexing_", "indexing", _ANY, "PyTorch IndexKernel.cu, Indexing.cu, ScatterGatherKernel.cu; H100 FSDP, V100 DLRM"),
 ]
 # Functions that run what their template arguments say.
-GENERIC = r"elementwise|^kernel$|^cutlass::kernel2?$|device_kernel|kernel_wrapper|multi_tensor_apply|\breduce_kernel|cub::|thrust::|rocprim::|hipcub::"
+GENERIC = r"elementwise|gemm::kernel$|^kernel$|^cutlass::kernel2?$|device_kernel|kernel_wrapper|multi_tensor_apply|\breduce_kernel|cub::|thrust::|rocprim::|hipcub::"
 
 KINDS = [
     # Communication and plain memory.
@@ -138,6 +149,8 @@ TENSOR_CORES = [
     P(r"router_gemm|llmm1|miopensp3asmconv|wvsplitk|mul_mat_vec|gemv|_fwd_kernel_stage1|kgemm_4bit_inference_naive|selective_scan|causal_conv1d", False, _ANY, "ROCm skinny_gemms.cu, llama.cpp mmvq.cu, SGLang decode_attention.py, bitsandbytes: dot products on plain lanes"),
     P(r"marlin|fmoe|mul_mat_q|fused_moe|w8a8_\w{0,40}_?(mm|matmul)|f8f8bf16|deep_gemm::|mqa_logits|tinygemm_m16|awq::?_?gemm_forward|mmaatom|gemm_\w{0,40}e[24]m[13]|_fwd_grouped_kernel|^_?(fwd|bwd)_kernel$|bwd_kernel_fuse|unified_attention|qk_int_?\w{0,20}_?sv|aiter::(mla|fmha)_|flashmla|mla_kernel|flash_attn_ext_f16|sm(90|100)_fmha|machete", True, "Ampere and later, CDNA3", "Marlin and AWQ (mma.sync), llama.cpp mmq.cuh, vLLM and SGLang in 16 and 8 bit (tl.dot), DeepGEMM (wgmma, tcgen05), AITER in assembler (MFMA), FlashMLA"),
     P(r"\bw\d{1,2}a\d{1,2}_|fused_a_gemm|\bmm_kernel|matmul_kernel|moe_gemm|aiter\d*(::)?(fp?\d|a\d{1,2}w\d{1,2}|i8)\w{0,3}gemm|grouped_?gemm|fused_moe::run|flatmm|quantized_linear|indexer\w{0,20}_logits|ck_tile::unifiedattention|flashattention(forward|backward)|aiter\d+(mla|fmha|pa)_|chunk_(scan|state|fwd|bwd|gated|delta)|scaled_dot_kkt|recompute_w_u|deltarule|^kernel_mha", True, "Ampere and later, CDNA", "sources of these kernels: mma.sync, wgmma, MFMA, tl.dot"),
+    P(r"\btrsm_|\bsyrk|\bger_|csr_?m[mv]|\bspmv|flash_attn_vec|fattn_vec|(d|w)grad2d_(alg|grouped_direct)", False, _ANY, "cuBLAS, cuSPARSE, llama.cpp fattn-vec.cuh; cuDNN 7: CUDA C++ on plain lanes"),
+    P(r"batchmlapaged|(sgmv|lora)_(shrink|expand)|qserve|bwd_kernel_dkd[vq]|fattn_(mma|wmma)", True, "Ampere and later, CDNA", "FlashInfer mla.cuh; vLLM lora_shrink_op.py, Triton tutorials and xFormers: tl.dot; SGLang qserve; llama.cpp fattn-mma-f16.cuh"),
     P(r"cutlass::device_kernel<.{0,40}gemm|kernel_cutlass_kernel\w{0,400}gemm", True, "Hopper, Blackwell", "CUTLASS 3 device_kernel.h; CuTe DSL: collectives on MMA"),
     P(r"ffma|_simt_|simt_", False, _ANY, "CUTLASS OpClassSimt; H100 FSDP in fp32: xmma with FFMA"),
     P(r"tensorop|wmma|hmma|imma|qmma|gmma|umma|tcgen05", True, "Volta and later", "CUTLASS OpClassTensorOp; PTX: wmma, mma, wgmma, tcgen05"),
