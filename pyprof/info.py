@@ -2,6 +2,7 @@
 """`pyprof info FILE`: what a recording holds, before anything is made of it.
 
 Counts, span, devices, facts of the run, what recording cost and what was lost, as text or with --json as one object.
+Text says of many ranks once what they have in common; the object lists all.
 What the recording does not say is not there: a file of nsys has no facts of torch, and none of overhead.
 """
 
@@ -22,6 +23,7 @@ from pyprof.model import KERNEL, MARK, MEMCPY, MEMSET, Device, Trace
 from pyprof.parse import formats
 from pyprof.screen import visible
 
+_LISTED = 8  # processes, devices and facts of workers that have a line each; of more those alike share one
 # What stands in the head, not among the facts.
 _HEAD = ("EXPORT_", "format_version", "session_start_unix_ns", "overhead.")
 
@@ -148,9 +150,9 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
         started = datetime.fromtimestamp(found["started_unix_ns"] / 1e9, UTC)
         head.append(("started", f"{started:%Y-%m-%d %H:%M:%S} UTC"))
     head.append(("span", _time(found["span_ns"]) if "span_ns" in found else "na"))
-    head += [("process", _process(process)) for process in found["processes"]]
+    head += [("process", text) for text in _processes(found["processes"])]
     head.append(("threads", str(found["threads"])))
-    head += [("device", _device(device)) for device in found["devices"]]
+    head += [("device", text) for text in _all_devices(found["devices"])]
     yield from _aligned(head)
     yield ""
     yield "counts"
@@ -158,7 +160,7 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
     if found["facts"]:
         yield ""
         yield "facts"
-        yield from _aligned(found["facts"].items())
+        yield from _aligned(_facts(found["facts"], found["processes"]))
     if found["overhead"]:
         yield ""
         yield "overhead, estimated; torch's own profiler is not in it"
@@ -205,9 +207,96 @@ def _process(process: Mapping[str, Any]) -> str:
 
 
 def _device(device: Mapping[str, Any]) -> str:
+    return f"{device.get('number', 'cpu')} {_chip(device)}"
+
+
+def _chip(device: Mapping[str, Any]) -> str:
     memory = device.get("memory_bytes")
-    words = [str(device["number"]) if "number" in device else "cpu", device["name"]]
-    return " ".join(words) + (f", {memory / 2**30:.1f} GiB" if memory else "")
+    return str(device["name"]) + (f", {memory / 2**30:.1f} GiB" if memory else "")
+
+
+def _processes(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line for each process, or for each group of alike ranks if there are many."""
+    if len(found) <= _LISTED:
+        return [_process(process) for process in found]
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for place, process in enumerate(found):
+        alike = tuple(process.get(name) for name in ("name", "host", "span"))
+        groups.setdefault(alike if "rank" in process else (place,), []).append(process)
+    out = []
+    for mine in groups.values():
+        if len(mine) == 1:
+            out.append(_process(mine[0]))
+            continue
+        words = [mine[0].get("name") or "", *(f"host {one['host']}" for one in mine[:1] if "host" in one)]
+        words += [f"span {mine[0]['span']}"] if mine[0].get("span", 1) > 1 else []
+        said = " ".join(word for word in words if word)
+        out.append(
+            f"{len(mine)} ranks {_numbers(one['rank'] for one in mine)}" + (f": {said}" if said else "")
+        )
+    return out
+
+
+def _all_devices(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line for each device, or for each kind of them if there are many: each rank lists what it sees."""
+    if len(found) <= _LISTED:
+        return [_device(device) for device in found]
+    kinds: dict[str, list[int]] = {}
+    for device in found:
+        kinds.setdefault(_chip(device), []).append(device.get("number", 0))
+    return [f"{len(numbers)} listed, {_numbers(numbers)}: {chip}" for chip, numbers in kinds.items()]
+
+
+def _facts(found: Mapping[str, str], processes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """The facts; one of many workers in one line."""
+    labels = [process["label"] for process in processes if "label" in process]
+    of_workers: dict[str, list[str]] = {}
+    keys = {f"worker.{label}.": None for label in labels} if len(labels) > _LISTED else {}
+    known: dict[str, str] = {}
+    for name in found:
+        parts = name.split(".")
+        ends = (".".join(parts[:i]) + "." for i in range(2, len(parts)))
+        prefix = next((one for one in ends if one in keys), None) if name.startswith("worker.") else None
+        if prefix is not None:
+            known[name] = name[len(prefix) :]
+            of_workers.setdefault(known[name], []).append(found[name])
+    told = set()
+    for name, value in found.items():
+        key = known.get(name)
+        if key is None or len(of_workers[key]) <= _LISTED:
+            yield name, value
+        elif key not in told:
+            told.add(key)
+            yield f"worker.*.{key}", _values(of_workers[key])
+
+
+def _values(found: Sequence[str]) -> str:
+    """
+    >>> _values(["0", "1", "2", "5"]), _values(["a", "a"]), _values(["a", "b", "a"])
+    ('0-2, 5 (4 workers)', 'a (2 workers)', '2 values (3 workers)')
+    """
+    distinct = set(found)
+    if len(distinct) == 1:
+        said = found[0]
+    elif all(value.isascii() and value.isdigit() and len(value) < 10 for value in distinct):
+        said = _numbers(map(int, distinct))
+    else:
+        said = f"{len(distinct)} values"
+    return f"{said} ({len(found)} workers)"
+
+
+def _numbers(found: Iterable[int]) -> str:
+    """
+    >>> _numbers([3, 0, 1, 2, 7, 9, 8, 8, 12])
+    '0-3, 7-9, 12'
+    """
+    out: list[tuple[int, int]] = []
+    for number in sorted(set(found)):
+        if out and out[-1][1] == number - 1:
+            out[-1] = out[-1][0], number
+        else:
+            out.append((number, number))
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in out)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

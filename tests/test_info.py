@@ -14,6 +14,7 @@ from pyprof.info import counts, summary
 from pyprof.parse import formats
 
 from .build import call, classic, recording, write_capture, write_nsys, write_nvprof
+from .reports.ranks import K, trace
 
 MINE = call("torch.nn.functional.linear", (2, 3), (4, 3))
 TEXT = f"""
@@ -152,3 +153,37 @@ def test_a_profile_database_is_no_recording(
     main(["save", "-o", str(path), str(nsys)])
     assert main([command, str(path)]) == 1
     assert "is a profile database" in capsys.readouterr().err
+
+
+def ranks(folder: Path, count: int) -> Path:
+    for rank in range(count):
+        kernels = [K("all_reduce", 100, 50)]
+        told = json.loads(trace(rank, kernels, [(0, 1000)], host=f"node{rank // 8}", world=count))
+        told["deviceProperties"] = [{"id": i, "name": "H100", "totalGlobalMem": 80 << 30} for i in range(2)]
+        (folder / f"rank{rank}.1.pt.trace.json").write_text(json.dumps(told))
+    return folder
+
+
+def test_many_ranks_alike_have_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """16 ranks on two hosts, which see two GPUs each."""
+    folder = ranks(tmp_path, 16)
+    assert main(["info", str(folder)]) == 0
+    text = capsys.readouterr().out
+    lines = [line.split(None, 1) for line in text.splitlines() if line.startswith("  ")]
+    said = [
+        value for name, value in (line for line in lines if len(line) == 2) if name in ("process", "device")
+    ]
+    assert said == ["8 ranks 0-7: host node0", "8 ranks 8-15: host node1", "32 listed, 0-1: H100, 80.0 GiB"]
+    assert ["worker.*.rank", "0-15 (16 workers)"] in lines
+    assert len(text.splitlines()) < 35
+    assert main(["info", str(folder), "--json"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    assert (len(whole["processes"]), len(whole["devices"])) == (16, 32)
+
+
+def test_few_ranks_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", str(ranks(tmp_path, 4))]) == 0
+    text = capsys.readouterr().out
+    assert text.count("  process ") == 4
+    assert text.count("  device ") == 8
+    assert "worker.rank3.rank" in text
