@@ -40,7 +40,8 @@ CATEGORIES = {
     "other": "What neither the kernel's name nor the operator tells; FFTs and solvers.",
 }
 KINDS = {
-    "attention": "attention", "communication": "communication", "conv": "convolution", "copy": "copy",
+    "allreduce_norm": "communication", "attention": "attention",
+    "communication": "communication", "conv": "convolution", "copy": "copy",
     "embedding": "indexing", "gemm": "gemm", "layout": "copy", "loss": "reduction", "memory": "copy",
     "norm": "normalization", "optimizer": "optimizer", "pointwise": "elementwise", "pooling": "reduction",
     "reduction": "reduction", "rng": "random", "softmax": "reduction", "sort": "sort",

@@ -25,13 +25,14 @@ _NAMES = {
     "broadcast": "broadcast", "sendrecv": "send_recv", "reduce": "reduce", "gather": "gather", "scatter": "scatter",
 }  # fmt: skip
 _OF_KERNEL = re.compile("|".join(_NAMES), re.I)
+_REDUCE = "cross_device_reduce"  # vLLM's, SGLang's and AITER's all-reduce
 
 
 def of_rows(trace: Trace, linked: Linked) -> dict[int, Collective]:
     """What is known of the collective that each communication kernel is, by row."""
     made = linked.rows
     collective = np.array(
-        [kernels.kind(name) == kernels.COMMUNICATION for name in made.names] or [False], bool
+        [kernels.kind(name) in kernels.COMMUNICATION for name in made.names] or [False], bool
     )
     found = np.flatnonzero((made.kind == KERNEL) & collective[made.name])
     if not len(found):
@@ -69,8 +70,12 @@ def name_of(kernel: str) -> str:
 
     >>> name_of("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"), name_of("ncclDevKernel_Generic(...)")
     ('all_reduce', 'collective')
+    >>> name_of("void multimem_all_gather_kernel<16>(P)"), name_of("void vllm::cross_device_reduce_1stage<float, 8>(P)")
+    ('all_gather', 'all_reduce')
     """
-    found = _OF_KERNEL.search(kernel)
+    if _REDUCE in kernel:
+        return "all_reduce"
+    found = _OF_KERNEL.search(kernel.replace("_", ""))
     return _NAMES[found[0].lower()] if found else "collective"
 
 

@@ -21,4 +21,4 @@ def names(store: Store) -> Bools:
 
 def _names(store: Store) -> Bools:
     kinds = dict(store.rows("select id, kind from kernel_name"))
-    return np.array([kinds.get(i) == COMMUNICATION for i in range(max(kinds, default=0) + 1)], bool)
+    return np.array([kinds.get(i) in COMMUNICATION for i in range(max(kinds, default=0) + 1)], bool)

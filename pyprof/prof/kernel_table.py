@@ -42,7 +42,8 @@ FUNCTIONS = [
     # Between devices.
     P(r"\bdeep_ep::|\b\w{0,20}ep::(\w{1,40}::)?\w{0,40}(dispatch|combine|notify)|dpsk::ep::|\bpplx::|\bmori::|ep(dispatch|combine)(intra|inter)node|moea2a|moe_?(comm|alltoall)", "communication", _ANY, "DeepEP csrc/kernels (DeepSeek's H800 training); pplx-kernels; MoRI; TensorRT-LLM moeAlltoAllKernels.cu"),
     P(r"nccl(sym)?k?(dev)?k?ernel|ncclsym|^rccl|msccl|nvshmem|k?userbuffers_|ubuf_|barrier_all|lamport", "communication", _ANY, "NCCL src/device (symmetric too), RCCL, MSCCL++, TransformerEngine userbuffers.cu, SGLang"),
-    P(r"all_?reduce|cross_device_reduce|reduce_?scatter|all_?gather|all_?to_?all|multimem_|(one|two)_?shot", "communication", _ANY, "vLLM and SGLang custom_all_reduce, FlashInfer trtllm_allreduce_fusion (fused with a norm), AITER, PyTorch CUDASymmetricMemoryOps.cu"),
+    P(r"(all_?reduce|\bar)_?fusion|(all_?reduce|cross_device_reduce)\w{0,40}norm(?!al)|norm(?!al)\w{0,40}all_?reduce|fused_?all_?reduce", "allreduce_norm", _ANY, "FlashInfer and TensorRT-LLM allreduce_fusion (trtllm_allreduce_fusion.cuh), AITER custom_all_reduce.cuh, MoE and attention in TensorRT-LLM"),
+    P(r"all_?reduce|cross_device_reduce|reduce_?scatter|all_?gather|all_?to_?all|multimem_|(one|two)_?shot", "communication", _ANY, "vLLM and SGLang custom_all_reduce, AITER, PyTorch CUDASymmetricMemoryOps.cu"),
     P(r"symmetric_memory::", "communication", _ANY, "PyTorch CUDASymmetricMemoryOps.cu, CUDASymmetricMemory.cu: barriers and signals, too"),
     P(r"get_mla_metadata|slash_indexes|\bnms_|tile_scheduler_metadata", "other", "Ampere and later", "FlashMLA, vLLM sparse attention's indices, torchvision nms_kernel.cu"),
     # Copies and moves of caches; parts of larger operators that are no product.
@@ -88,10 +89,12 @@ ROUTING = [
     P(r"gather|scatter|index_(elementwise|put|copy|fill|add|kernel)|indexfunc|indexing_", "indexing", _ANY, "PyTorch IndexKernel.cu, Indexing.cu, ScatterGatherKernel.cu; H100 FSDP, V100 DLRM"),
 ]
 # Functions that run what their template arguments say.
-GENERIC = r"elementwise|gemm::kernel$|^kernel$|^cutlass::kernel2?$|device_kernel|kernel_wrapper|multi_tensor_apply|\breduce_kernel|cub::|thrust::|rocprim::|hipcub::"
+GENERIC = r"elementwise|gemm::kernel$|^kernel$|^cutlass::kernel2?$|device_kernel|kernel_wrapper|multi_tensor_apply|\breduce_kernel|allreduce_fusion_kernel|cub::|thrust::|rocprim::|hipcub::"
 
 KINDS = [
     # Communication and plain memory.
+    P(r"allreduce_fusion_kernel\w{0,40}<[^,]{0,99}pattern\)0", "communication", _ANY, "FlashInfer AllReduceFusionPattern: 0 is no more than an all-reduce"),
+    P(r"allreduce_fusion_kernel", "allreduce_norm", _ANY, "FlashInfer trtllm_allreduce_fusion.cuh: the sum, residual added, and its RMS norm, quantised or not"),
     P(r"nccl(dev)?kernel|^rccl|msccl|nvshmem|_all_?reduce_kernel|cross_device_reduce|multimem_|one_shot_|two_shot_", "communication", _ANY, "NCCL src/device, RCCL, PyTorch CUDASymmetricMemoryOps.cu, vLLM custom_all_reduce.cuh"),
     P(r"(memcpy|^copy) ?(ptop|p2p|peer)", "communication", _ANY, "copies between devices: CUPTI and Nsight (PtoP, Peer-to-Peer), roctracer (CopyPeerToPeer, hipMemcpyPeer)"),
     P(r"^mem(cpy|set)|\[cuda mem(cpy|set)|__amd_rocclr_(copy|fill)buffer|_routing_memset", "memory", _ANY, "copies and sets by name in every recording; ROCclr blit kernels"),

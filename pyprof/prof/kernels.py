@@ -24,7 +24,9 @@ from pyprof.prof.kernel_table import Pattern
 
 # Kinds whose work could be done by tensor cores.
 PRODUCTS = frozenset({"gemm", "conv", "attention"})
-COMMUNICATION = "communication"  # the kind of collectives, messages and copies between devices
+# Kinds of collectives, messages and copies between devices; and of an all-reduce with the norm of its result, which is
+# communication of which FLOPs and bytes are those of the norm, too.
+COMMUNICATION = frozenset({"communication", "allreduce_norm"})
 
 # Kernel kinds that can carry the cost of a family of formulas (a file of ops/); its other kernels are helpers.
 FITS: dict[str, frozenset[str]] = {
@@ -32,7 +34,7 @@ FITS: dict[str, frozenset[str]] = {
     "attention": frozenset({"attention", "gemm"}),
     "batchnorm": frozenset({"norm"}),
     "cast": frozenset({"copy", "layout", "memory", "pointwise"}),
-    "collective": frozenset({COMMUNICATION}),
+    "collective": COMMUNICATION,
     "contraction": frozenset({"gemm"}),
     "conv": frozenset({"conv", "gemm"}),
     "counting": frozenset({"reduction", "sort", "pointwise"}),
@@ -55,7 +57,7 @@ FITS: dict[str, frozenset[str]] = {
     "norm": frozenset({"norm"}),
     "moe": frozenset({"gemm"}),
     "paged": frozenset({"attention"}),
-    "serving": frozenset({"norm", "pointwise", "copy", "reduction", "sort"}),
+    "serving": frozenset({"norm", "allreduce_norm", "pointwise", "copy", "reduction", "sort"}),
     "optimizer": frozenset({"optimizer", "pointwise"}),
     "padding": frozenset({"copy", "pointwise"}),
     "parts": frozenset({"copy", "pointwise"}),
@@ -182,7 +184,7 @@ def copy_kind(name: str) -> str:
     >>> copy_kind("memcpy DtoD"), copy_kind("memset"), copy_kind("hipMemcpyPeerAsync")
     ('memory', 'memory', 'communication')
     """
-    return COMMUNICATION if kind(name) == COMMUNICATION else "memory"
+    return "communication" if kind(name) in COMMUNICATION else "memory"
 
 
 def tensor_core(name: str) -> bool | None:

@@ -83,7 +83,7 @@ def ddp_without_nccl(run: Run) -> Finding | None:
     Fires: DistributedDataParallel on GPUs with the backend gloo.
     Silent: backend nccl; kernels of collectives on the GPU; gloo in a run without DistributedDataParallel.
     """
-    if run.kernels["what"].eq(COMMUNICATION).any():
+    if run.kernels["what"].isin(COMMUNICATION).any():
         return None
     _need_ranges(run)
     found = _ranges(run, _DDP)
@@ -126,7 +126,7 @@ def straggler(run: Run) -> Finding | None:
     Fires: two of three ranks wait 20 ms of each step of 100 ms for the third.
     Silent: they wait 9 ms; each rank is late in its turn; one step only.
     """
-    if not run.kernels["what"].eq(COMMUNICATION).any():
+    if not run.kernels["what"].isin(COMMUNICATION).any():
         return None
     found = explained(Source(run.store, run.source.aggregation), _arrivals(run))
     found["alone"] = found["alone"].clip(upper=found["own"].clip(lower=0))

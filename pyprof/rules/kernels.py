@@ -127,7 +127,7 @@ def _shapes(run: Run) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=columns).set_index("geometry").astype("float64")
     found = found.join(table, on="geometry").join(run.kernel_names["short_name"].rename("kernel"), on="name")
     found = found.join(run.kernel_names["what"], on="name")
-    found = found[(found["blocks"] > 0) & (found["threads"] > 0) & (found["what"] != COMMUNICATION)]
+    found = found[(found["blocks"] > 0) & (found["threads"] > 0) & ~found["what"].isin(COMMUNICATION)]
     return found.join(run.operators[["name", "source"]].rename(columns={"name": "path"}), on="operator")
 
 
@@ -251,7 +251,7 @@ def far_from_roofline(run: Run) -> Finding | None:
     found = run.kernels.copy()
     found["roof"] = roof(run, found)
     found = found[found["roof"].notna() & (found["gpu"] >= limit("R36.length") * found["calls"])]
-    found = found[found["what"] != COMMUNICATION]  # waits for other ranks are no work on memory
+    found = found[~found["what"].isin(COMMUNICATION)]  # waits for other ranks are no work on memory
     grouped = found.groupby("operator", as_index=False).agg(
         time=("gpu", "sum"), roof=("roof", "sum"), flops=("flops", "sum"), bytes=("bytes", "sum"),
         path=("path", "first"), source=("source", "first"), params=("params", "first"), kernel=("short_name", "first"),

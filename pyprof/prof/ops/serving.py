@@ -54,6 +54,45 @@ def fused_add_rms_norm(input: Tensor, residual: Tensor, weight: Tensor, *paramet
     return _added_norm(input, residual, weight)
 
 
+@cost("vllm::flashinfer_trtllm_fused_allreduce_norm")
+def allreduce_norm(
+    allreduce_in: Tensor,
+    residual: Tensor,
+    rms_gamma: Tensor,
+    rms_eps: Value,
+    world_rank: Value,
+    world_size: Value,
+    *parameters: Value,
+) -> Cost:
+    """An all-reduce of n ranks, whose sum stays in registers, the residual added, and the norm: n - 1 additions for
+    each nth of the elements, as each rank does in a ring. What the links move is no part of the bytes. Source: vLLM,
+    compilation/passes/fusion/allreduce_rms_fusion.py.
+
+    >>> x = Tensor((4, 8), "float32")
+    >>> allreduce_norm(x, x, Tensor((8,), "float32"), 1e-5, 0, 4)  # 160 of the norm + 32 · 3 / 4
+    Cost(flops=184, bytes=544)
+    """
+    n = as_int(world_size)
+    require(n > 0, "the number of ranks is expected")
+    norm = _added_norm(allreduce_in, residual, rms_gamma)
+    assert norm.flops is not None
+    return norm._replace(flops=norm.flops + allreduce_in.numel * (n - 1) // n)
+
+
+@cost("sglang::flashinfer_allreduce_residual_rmsnorm", "vllm::rocm_aiter_fused_allreduce_rmsnorm")
+def allreduce_norm_of_some(input: Tensor, residual: Tensor, weight: Tensor, *parameters: Value) -> Cost:
+    """The same of ranks that the call does not count: an addition per element, which they come near to, the more they
+    are. Source: SGLang, srt/layers/flashinfer_comm_fusion.py; vLLM, _aiter_ops.py.
+
+    >>> x = Tensor((4, 8), "float32")
+    >>> allreduce_norm_of_some(x, x, Tensor((8,), "float32"), 1e-6)  # 160 + 32
+    Cost(flops=192, bytes=544)
+    """
+    norm = _added_norm(input, residual, weight)
+    assert norm.flops is not None
+    return norm._replace(flops=norm.flops + input.numel, basis="approximate")
+
+
 @cost("aiter::rmsnorm2d_fwd_with_add_ck", "aiter::rmsnorm2d_fwd_with_add")
 def rmsnorm_with_add(
     out: Tensor, input: Tensor, residual: Tensor, sum: Tensor, weight: Tensor, *parameters: Value
