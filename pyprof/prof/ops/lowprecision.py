@@ -207,3 +207,98 @@ def cslt_sparse_mm(
     m = compressed_A.numel * 16 // (sixteenths * k)
     output = Tensor((m, n), chosen_dtype(out_dtype, dense_B.dtype))
     return _sparse(m, n, k // 2, compressed_A, dense_B, bias, alpha, output)
+
+
+def _into(out: Tensor, a: Tensor, b: Tensor, *others: Value) -> Cost:
+    """A product that is written into an argument; `b` holds N·K elements in either order."""
+    k = a.shape[-1]
+    require(k > 0 and a.numel * out.shape[-1] == out.numel * k, f"{a.shape} does not give {out.shape}")
+    require(b.numel == k * out.shape[-1], f"{a.shape} and {b.shape} do not multiply")
+    return Cost(2 * out.numel * k, bytes_of(out, a, b, *tensors_in(others)))
+
+
+@cost("_C::cutlass_scaled_mm", "_C::cutlass_scaled_mm_azp", "sgl_kernel::dsv3_fused_a_gemm",
+      "sgl_kernel::dsv3_router_gemm", "sglang::flashinfer_dsv3_router_gemm")  # fmt: skip
+def scaled_mm_into(out: Tensor, a: Tensor, b: Tensor, *parameters: Value) -> Cost:
+    """Scales and bias follow. Source: vLLM, csrc/torch_bindings.cpp; SGLang, sgl-kernel/csrc/common_extension.cc.
+
+    >>> x, w, y = Tensor((16, 64), "int8"), Tensor((64, 32), "int8"), Tensor((16, 32), "bfloat16")
+    >>> scaled_mm_into(y, x, w, Tensor((1,), "float32"), Tensor((32,), "float32"))  # 1024 + 1024 + 2048 + 4 + 128
+    Cost(flops=65536, bytes=4228)
+    """
+    return _into(out, a, b, parameters)
+
+
+@cost("_C::cutlass_scaled_fp4_mm", "sgl_kernel::cutlass_scaled_fp4_mm")
+def scaled_fp4_mm_into(out: Tensor, a: Tensor, b: Tensor, *parameters: Value) -> Cost:
+    """A byte holds two values. Source: vLLM, csrc/torch_bindings.cpp.
+
+    >>> x, w, y = Tensor((16, 32), "uint8"), Tensor((32, 32), "uint8"), Tensor((16, 32), "bfloat16")
+    >>> scaled_fp4_mm_into(y, x, w)  # 2·16·32·64; 1024 + 512 + 1024
+    Cost(flops=65536, bytes=2560)
+    """
+    product = _into(out, a, b, parameters)
+    return product._replace(flops=2 * (product.flops or 0))
+
+
+@cost("sglang::deep_gemm_fp8_fp8_bf16_nt")
+def deep_gemm_nt(A: Tensor, As: Tensor, B: Tensor, Bs: Tensor, C: Tensor) -> Cost:
+    """Each operand with its scales. Source: SGLang, srt/layers/quantization/fp8_kernel.py.
+
+    >>> x, w = Tensor((16, 64), "float8_e4m3fn"), Tensor((32, 64), "float8_e4m3fn")
+    >>> deep_gemm_nt(x, Tensor((16, 1), "float32"), w, Tensor((1, 1), "float32"), Tensor((16, 32), "bfloat16"))
+    Cost(flops=65536, bytes=4164)
+    """
+    return _into(C, A, B, As, Bs)
+
+
+@cost("sgl_kernel::fp8_scaled_mm", "sgl_kernel::int8_scaled_mm", "sgl_kernel::fp8_blockwise_scaled_mm")
+def scaled_mm_of_sglang(
+    mat_a: Tensor,
+    mat_b: Tensor,
+    scales_a: Tensor,
+    scales_b: Tensor,
+    out_dtype: Value,
+    bias: Tensor | None = None,
+) -> Cost:
+    """(M, K)·(K, N). Source: SGLang, sgl-kernel/csrc/common_extension.cc.
+
+    >>> x, w = Tensor((16, 64), "float8_e4m3fn"), Tensor((64, 32), "float8_e4m3fn")
+    >>> scaled_mm_of_sglang(x, w, Tensor((16, 1), "float32"), Tensor((32, 1), "float32"), 15)  # bfloat16
+    Cost(flops=65536, bytes=4288)
+    """
+    return scaled_mm(mat_a, mat_b, scales_a, scales_b, bias, None, out_dtype)
+
+
+@cost("_C::gptq_marlin_gemm", "_C::marlin_gemm", "_C::fp8_marlin_gemm", "sgl_kernel::gptq_marlin_gemm")
+def marlin_gemm(a: Tensor, *parameters: Value) -> Cost:
+    """Versions differ in their tensors; after them all have the type of the weights and M, N, K. The last tensor holds
+    locks. Source: vLLM, csrc/torch_bindings.cpp.
+
+    >>> x, w, s = Tensor((16, 64), "bfloat16"), Tensor((4, 64), "int32"), Tensor((1, 32), "bfloat16")
+    >>> marlin_gemm(x, None, w, None, s, None, None, None, None, Tensor((8,), "int32"), 2814749767107868, 16, 32, 64,
+    ...             True, False, True, False)  # 2048 + 1024 + 64 + 1024
+    Cost(flops=65536, bytes=4160)
+    """
+    numbers = [value for value in parameters if isinstance(value, int) and not isinstance(value, bool)]
+    require(len(numbers) > 3, "M, N and K are expected")
+    m, n, k = numbers[1:4]
+    require(m * k == a.numel, f"{a.shape} is not {m} by {k}")
+    return Cost(2 * m * n * k, bytes_of(a, *tensors_in(parameters)[:-1], Tensor((m, n), a.dtype)))
+
+
+@cost("_C::awq_gemm", "_C::gptq_gemm")
+def four_bit_gemm(a: Tensor, weight: Tensor, first: Tensor, second: Tensor, *parameters: Value) -> Cost:
+    """Scales or zeros have a column for each of the N of the result, the zeros packed. Source: vLLM,
+    csrc/torch_bindings.cpp.
+
+    >>> x, s, z = Tensor((16, 64), "float16"), Tensor((1, 32), "float16"), Tensor((1, 4), "int32")
+    >>> four_bit_gemm(x, Tensor((64, 4), "int32"), s, z, 8)  # AWQ: 2048 + 1024 + 64 + 16 + 1024
+    Cost(flops=65536, bytes=4176)
+    >>> four_bit_gemm(x, Tensor((8, 32), "int32"), z, s, Tensor((64,), "int32"), True, 4)  # GPTQ: 256 of its order
+    Cost(flops=65536, bytes=4432)
+    """
+    n = max(first.shape[-1], second.shape[-1])
+    out = Tensor((*a.shape[:-1], n), a.dtype)
+    moved = bytes_of(a, weight, first, second, *tensors_in(parameters), out)
+    return Cost(2 * out.numel * a.shape[-1], moved)
