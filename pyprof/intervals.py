@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-import pandas as pd
 
 from pyprof.model import Bools, Ints
 
@@ -231,5 +230,7 @@ def _running_max(values: Ints, first: Ints, group: Ints) -> Ints:
     out = values.copy()
     affected = np.unique(group[np.flatnonzero(falls) + 1])
     place = np.flatnonzero(np.isin(group, affected))
+    import pandas as pd  # here alone, and seldom
+
     out[place] = pd.Series(values[place]).groupby(group[place], sort=False).cummax().to_numpy()
     return out

@@ -195,6 +195,13 @@ class Strings:
             self.texts.append(text)
         return code
 
+    def codes(self, texts: Sequence[str]) -> Ints:
+        """The codes of many texts, as int32."""
+        try:
+            return np.array([*map(self._codes.__getitem__, texts)], np.int32)
+        except KeyError:
+            return np.array([*map(self.code, texts)], np.int32)
+
     def __getitem__(self, code: int) -> str:
         return self.texts[code]
 

@@ -1,43 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading several recordings at once: a child process per core, one file at a time each.
 
-The children are started as `python -c`, not by multiprocessing: that would import the user's script again in each
-child, and `pyprof.load(folder)` at its top level would never end. They get paths over a pipe, send traces back, and
-end when the pipe does, however the parent went. A child that dies costs the file that it was reading.
+They get paths over a pipe, send traces back, and end when the pipe does. A child that dies costs the file that it was
+reading.
 """
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 from pyprof.errors import FormatError
 from pyprof.model import Trace
-from pyprof.parse import formats
+from pyprof.parse import children, formats
 
 Result = Trace | FormatError
 _WORTH = 1 << 27  # bytes to read, from which on children pay for their start of half a second each
-_INSIDE = "PYPROF_READS"  # in the environment of a child
 
 
 def read(paths: Sequence[Path]) -> list[Result]:
     """Each recording, or why it cannot be read, in their order. Interrupted, it ends its children first."""
-    count = min(len(paths), _cores()) if sum(map(_size, paths)) >= _WORTH else 1
-    if count < 2 or os.name != "posix":
+    count = min(len(paths), children.cores()) if sum(map(_size, paths)) >= _WORTH else 1
+    if count < 2:
         return [one(path) for path in paths]
     out: dict[int, Result] = {}
     # The largest first, so that no core waits long for the other at the end.
     order = sorted(range(len(paths)), key=lambda number: -_size(paths[number]))
     waiting, lock = iter(order), threading.Lock()
-    children: set[subprocess.Popen[bytes]] = set()
+    started: set[subprocess.Popen[bytes]] = set()
     stopped = threading.Event()
 
     def work() -> None:
@@ -50,7 +44,7 @@ def read(paths: Sequence[Path]) -> list[Result]:
                 if child is None:
                     with suppress(OSError):  # no memory for a process more: here, then
                         child = _Child()
-                        children.add(child.process)
+                        started.add(child.process)
             out[number] = found = one(paths[number]) if child is None else child.ask(paths[number])
             if child is not None and isinstance(found, _Died):
                 child.close()
@@ -67,7 +61,7 @@ def read(paths: Sequence[Path]) -> list[Result]:
     finally:
         stopped.set()
         with lock:
-            for process in children:
+            for process in started:
                 process.kill()  # nothing to one that has ended
         for thread in threads:
             if thread.ident is not None:
@@ -92,15 +86,8 @@ class _Died(FormatError):
 class _Child:
     def __init__(self) -> None:
         self.pipe, other = Pipe()
-        code = (
-            f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve({other.fileno()})"
-        )
-        try:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", code], pass_fds=[other.fileno()], stdin=subprocess.DEVNULL
-            )
-        finally:
-            other.close()
+        with other:
+            self.process = children.start(serve, other.fileno())
 
     def ask(self, path: Path) -> Result:
         try:
@@ -108,8 +95,7 @@ class _Child:
             found: Result = self.pipe.recv()
             return found
         except (EOFError, OSError):
-            code = self.process.wait()
-            return _Died(f"{path}: the process that read it ended ({code}); memory may be short.")
+            return _Died(children.ended(path, self.process))
 
     def close(self) -> None:
         self.pipe.close()
@@ -118,18 +104,9 @@ class _Child:
 
 def serve(descriptor: int) -> None:
     """What a child does: read what it is told to, until the pipe ends."""
-    os.environ[_INSIDE] = "1"
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    with Connection(descriptor) as pipe, suppress(EOFError, OSError):
+    with children.serving(descriptor) as pipe, suppress(EOFError, OSError):
         while True:
             pipe.send(one(pipe.recv()))
-
-
-def _cores() -> int:
-    """Children, which read archives with several recordings, have no children."""
-    if _INSIDE in os.environ:
-        return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _size(path: Path) -> int:

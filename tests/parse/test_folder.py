@@ -24,6 +24,7 @@ from pyprof.cli import main
 from pyprof.db.dimensions import worker_names
 from pyprof.errors import FormatError
 from pyprof.model import Column, Process, Trace
+from pyprof.parse import children as processes
 from pyprof.parse import folder, formats, pool
 from pyprof.parse.merge import MEANING, merge
 from tests import build
@@ -64,7 +65,7 @@ def nsys(path: Path, text: str, start: int | None = START, gpu: tuple[str, int] 
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are read in this process, but for tests of the pool: a child takes half a second to start."""
-    monkeypatch.setattr(pool, "_cores", lambda: 1)
+    monkeypatch.setattr(processes, "cores", lambda: 1)
 
 
 @pytest.mark.parametrize(
@@ -396,8 +397,8 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
             super().__init__(*args, **more)
             found.append(self)
 
-    monkeypatch.setattr(pool.subprocess, "Popen", Noted)
-    monkeypatch.setattr(pool, "_cores", lambda: 2)
+    monkeypatch.setattr(processes.subprocess, "Popen", Noted)
+    monkeypatch.setattr(processes, "cores", lambda: 2)
     monkeypatch.setattr(pool, "_WORTH", 0)
     return found
 

@@ -10,7 +10,9 @@ Source: libkineto (output_json.cpp) and torch/csrc/profiler of the versions sinc
 from __future__ import annotations
 
 import re
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -43,11 +45,20 @@ from pyprof.parse import limits
 from pyprof.parse.assemble import Clock, sole_owner
 from pyprof.parse.formats import FORMATS
 from pyprof.parse.join import link
-from pyprof.parse.tracejson import captures, communication, convolutions, experts, facts, forward, requests
+from pyprof.parse.tracejson import (
+    captures,
+    communication,
+    convolutions,
+    experts,
+    facts,
+    forward,
+    pieces,
+    requests,
+)
 from pyprof.parse.tracejson import text as texts
 from pyprof.parse.tracejson.arguments import call
 from pyprof.parse.tracejson.columns import Collector, Parts
-from pyprof.parse.tracejson.events import Document, chunks, document
+from pyprof.parse.tracejson.events import chunks, document
 from pyprof.parse.tracejson.settled import settle
 from pyprof.parse.tracejson.stacks import Stacks, of_text
 
@@ -72,30 +83,37 @@ class Kineto:
 def read(path: Path) -> Trace:
     """One file by itself."""
     lost: dict[str, int] = {}
+    told, collector = pieces.read(path, lost) or _whole(path, lost)
+    settle(collector)
+    trace = _Builder(path, told, collector).trace()
+    if not len(trace.ops) and not len(trace.gpu):
+        raise FormatError(
+            f"{path}: no operators and no kernels among {collector.count} events{trace.told()}. Record with "
+            "torch.profiler and the activities CPU and CUDA."
+        )
+    return trace
+
+
+def _whole(path: Path, lost: dict[str, int]) -> tuple[dict[str, Any], Collector]:
+    """What stands beside the events, and the events. Raises FormatError."""
     found = document(texts.read(path, lost), lost)
     if found is None:
         raise FormatError(
             f"{path}: is JSON without a list of trace events; expected a trace that torch.profiler wrote "
             "(export_chrome_trace)."
         )
-    collector, count = Collector(lost), len(found.events)
-    for events in chunks(found, lost):
-        collector.add(events)
-    settle(collector)
-    trace = _Builder(path, found, collector).trace()
-    if not len(trace.ops) and not len(trace.gpu):
-        raise FormatError(
-            f"{path}: no operators and no kernels among {count} events{trace.told()}. Record with "
-            "torch.profiler and the activities CPU and CUDA."
-        )
-    return trace
+    collector = Collector(lost)
+    collector.count = len(found.events)
+    for place, events in enumerate(chunks(found, lost)):
+        collector.add(events, place)
+    return found.facts, collector
 
 
 class _Builder:
     """From columns of events to a Trace."""
 
-    def __init__(self, path: Path, found: Document, collector: Collector):
-        self.path, self.facts, self.events = path, found.facts, collector
+    def __init__(self, path: Path, told: dict[str, Any], collector: Collector):
+        self.path, self.facts, self.events = path, told, collector
         self.strings, self.lost = collector.strings, collector.lost
         base = self.facts.get("baseTimeNanoseconds")
         self.base = base if type(base) is int and abs(base) < 1 << 62 else 0
@@ -275,13 +293,14 @@ class _Builder:
         return Memory(thread=self._thread(of), time=of.values("time"), bytes=of.values("bytes"), **columns)
 
     def _collectives(self) -> Collectives:
-        told = self.events.told
+        told = self.events.collectives
         table = np.array([row[:4] for row in told] or np.empty((0, 4)), np.int64)
-        what = [facts.collective(name, args) for *_, name, args in told]
+        what = [facts.collective(name, args) for *_, name, _, args in told]
         return Collectives(table[:, 0], table[:, 1], table[:, 2], table[:, 3], what)
 
     def _processes(self) -> list[Process]:
-        names, rank = self.events.process_names, facts.rank(self.facts)
+        rank = facts.rank(self.facts)
+        names = {pid: name for _, pid, name in sorted(self.events.process_names, key=itemgetter(0))}
         host = self.facts.get("host_name")
         known = self.pids or [0]
         return [Process(pid, names.get(pid), rank, host if isinstance(host, str) else None) for pid in known]

@@ -41,20 +41,32 @@ from pyprof.parse.tracejson.fields import (
 from pyprof.parse.tracejson.numeric import either, integers, number_of, triples
 from pyprof.parse.tracejson.times import nanoseconds
 
+_METADATA, _INSTANT = -1, -2
 _DEVICE_KINDS = {DEVICE_KERNEL: KERNEL, DEVICE_COPY: MEMCPY, DEVICE_SET: MEMSET}
 _LAST = np.iinfo(np.int64).max
 TIMELESS = "events without a time or a length"
 
 
 class Parts:
-    """Columns in pieces, as they come."""
+    """Columns in pieces, in the order of their places in the file."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, list[Any]] = defaultdict(list)
+        self._places: list[int] = []
 
-    def add(self, **columns: Any) -> None:
+    def add(self, place: int, **columns: Any) -> None:
+        self._places.append(place)
         for name, column in columns.items():
             self._pieces[name].append(column)
+
+    def join(self, other: Parts) -> None:
+        """Put another's pieces among these."""
+        self._places += other._places
+        order = sorted(range(len(self._places)), key=self._places.__getitem__)
+        self._places.sort()
+        for name in {**self._pieces, **other._pieces}:
+            pieces = self._pieces[name] + other._pieces[name]
+            self._pieces[name] = [pieces[i] for i in order]
 
     def values(self, name: str, dtype: Any = np.int64) -> Any:
         """A column without gaps."""
@@ -83,7 +95,9 @@ class Parts:
     def renumber(self, name: str, place: Ints) -> None:
         """Replace the numbers of a column: each by what stands at its place."""
         if name in self._pieces:
-            self._pieces[name] = [place[piece] for piece in self._pieces[name]]
+            self._pieces[name] = [
+                place[piece].astype(piece.dtype, copy=False) for piece in self._pieces[name]
+            ]
 
     def column(self, name: str, shape: tuple[int, ...] = ()) -> Column:
         """A column of which some may be missing."""
@@ -105,56 +119,84 @@ class Collector:
         self.threads: dict[tuple[int, int], int] = {}
         self.signatures: dict[Key, int] = {}
         self.call_stacks: dict[str, int] = {}
-        self.process_names: dict[int, str] = {}
+        self.process_names: list[tuple[int, int, str]] = []  # place in the file, process, name
         self.operators, self.annotations, self.launches, self.functions = Parts(), Parts(), Parts(), Parts()
         self.allocations, self.flows, self.devices = Parts(), Parts(), Parts()
-        # Of collectives: the device event (-1: none), thread, start and end, name, and what is said.
-        self.told: list[tuple[int, int, int, int, str, OperatorArgs | DeviceArgs]] = []
-        self.n_devices = 0
-        self._categories: dict[str | None, int | None] = {}
+        # Of collectives: thread, start and end of a host event (0 of a device event, whose column `told` has the
+        # number in this list), name, place in the file, and what is said.
+        self.told: list[tuple[int, int, int, str, int, OperatorArgs | DeviceArgs]] = []
+        # The same in order, with the device event before it (-1: none), once all are there.
+        self.collectives: list[tuple[int, int, int, int, str, int, OperatorArgs | DeviceArgs]] = []
+        self.losses: list[tuple[int, dict[str, int]]] = []  # place in the file, and what was lost there
+        self.count = 0  # of all events, those that could not be read too
+        self._place = 0
+        self._kinds: dict[tuple[str, str | None], Any] = {}
         self._names: dict[Any, int] = {}
         self._triples: dict[bytes, Any] = {}
 
-    def add(self, events: list[Event]) -> None:
-        """Some more events."""
-        sorted_: dict[int, list[Event]] = defaultdict(list)
-        categories = self._categories
-        unknown: dict[str | None, int] = defaultdict(int)
+    def add(self, events: list[Event], place: int = 0) -> None:
+        """Some more events, of a place in the file."""
+        self._place = place
+        sorted_: dict[Any, list[Event]] = defaultdict(list)
+        take = {key: sorted_[kind].append for key, kind in self._kinds.items()}
         for event in events:
-            if event.ph == "X":
-                kind = categories.get(event.cat, -1)
-                if kind == -1:
-                    kind = categories[event.cat] = of_category(event.cat)
-                if kind is None:
-                    unknown[event.cat] += 1
-                elif kind != IGNORED:
-                    sorted_[kind].append(event)
-            elif event.ph in ("s", "f"):
-                if of_category(event.cat) == FLOW:
-                    sorted_[FLOW].append(event)
-            elif event.ph in ("i", "I"):
-                if event.name == "[memory]":
-                    sorted_[ALLOCATION].append(event)
-            elif event.ph == "M":
-                self._metadata(event)
-        for category, number in unknown.items():
-            self._lose(f"events of a category that is not known, {str(category)[:80]!r}", number)
-        if EITHER in sorted_:
+            key = event.ph, event.cat
+            if key not in take:
+                kind = self._kinds[key] = _kind(*key)
+                take[key] = sorted_[kind].append
+            take[key](event)
+        for kind, some in sorted_.items():
+            if isinstance(kind, str):
+                self._lose(kind, len(some))
+        if sorted_[_METADATA]:
+            self._metadata(sorted_[_METADATA])
+        sorted_[ALLOCATION] += [event for event in sorted_[_INSTANT] if event.name == "[memory]"]
+        if sorted_[EITHER]:
             self._split(sorted_)
-        for kind, take in (
+        for kind, keep in (
             (OPERATOR, self._operators), (ANNOTATION, self._annotations), (LAUNCH, self._launches),
             (PYTHON, self._functions), (ALLOCATION, self._allocations), (FLOW, self._flows),
             (DEVICE_KERNEL, self._devices), (DEVICE_COPY, self._devices), (DEVICE_SET, self._devices),
         ):  # fmt: skip
-            if sorted_.get(kind):
-                take(sorted_[kind], kind)
+            if sorted_[kind]:
+                keep(sorted_[kind], kind)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what was remembered only to be fast."""
+        return {**self.__dict__, "_kinds": {}, "_names": {}, "_triples": {}}
+
+    def join(self, other: Collector) -> None:
+        """Add what another collected of the same file. Empties it."""
+        name = np.array([self.strings.code(text) for text in other.strings.texts], np.int32)
+        thread = _joined(self.threads, other.threads)
+        other.launches.renumber("kernel", np.r_[name, np.int32(-1)])  # -1 stays: none
+        other.operators.renumber("signature", _joined(self.signatures, other.signatures))
+        other.operators.renumber("stack", np.r_[_joined(self.call_stacks, other.call_stacks), np.int32(-1)])
+        first = len(self.told)
+        other.devices.renumber("told", np.r_[np.arange(first, first + len(other.told)), -1].astype(np.int32))
+        self.told += [(int(thread[told[0]]) if thread.size else 0, *told[1:]) for told in other.told]
+        self.process_names += other.process_names
+        for parts in (other.operators, other.annotations, other.launches, other.functions, other.devices):
+            parts.renumber("name", name)
+        for parts in (
+            other.operators, other.annotations, other.launches, other.functions, other.allocations, other.flows,
+        ):  # fmt: skip
+            parts.renumber("thread", thread)
+        for mine, theirs in (
+            (self.operators, other.operators), (self.annotations, other.annotations), (self.launches, other.launches),
+            (self.functions, other.functions), (self.allocations, other.allocations), (self.flows, other.flows),
+            (self.devices, other.devices),
+        ):  # fmt: skip
+            mine.join(theirs)
+        self.count += other.count
+        self.losses += other.losses
 
     def _lose(self, reason: str, number: int) -> None:
         if number:
             self.lost[reason] = self.lost.get(reason, 0) + number
 
     @staticmethod
-    def _split(sorted_: dict[int, list[Event]]) -> None:
+    def _split(sorted_: dict[Any, list[Event]]) -> None:
         """Traces of 2021 have one category for operators and for ranges of the user: a name tells, or inputs do."""
         verdicts: dict[str, bool] = {}
         for event in sorted_[EITHER]:
@@ -181,20 +223,18 @@ class Collector:
     def _thread(self, events: Iterable[Event]) -> Ints:
         known, out = self._names, []
         for event in events:
-            key = (event.pid, event.tid) if type(event.tid) is int else (event.pid, str(event.tid))
-            try:
-                number = known.get(key)
-            except TypeError:
-                key, number = (str(event.pid), str(event.tid)), None
+            pid, tid = event.pid, event.tid
+            # 1, 1.0 and true are one key of a dictionary, and three processes.
+            key = pid if type(pid) is int else str(pid), tid if type(tid) is int else str(tid)
+            number = known.get(key)
             if number is None:
-                identity = number_of(event.pid), number_of(event.tid)
+                identity = number_of(pid), number_of(tid)
                 number = known[key] = self.threads.setdefault(identity, len(self.threads))
             out.append(number)
         return np.array(out, np.int32)
 
     def _code(self, events: Iterable[Event]) -> Ints:
-        code = self.strings.code
-        return np.array([code(event.name) for event in events], np.int32)
+        return self.strings.codes([event.name for event in events])
 
     def _operators(self, events: list[Event], kind: int) -> None:
         events, start, end = self._timed(events)
@@ -220,7 +260,8 @@ class Collector:
             )
         thread = self._thread(events)
         self.operators.add(
-            thread=thread, start=start, end=end, name=self._code(events), signature=np.array(signature, np.int32),
+            self._place, thread=thread, start=start, end=end, name=self._code(events),
+            signature=np.array(signature, np.int32),
             stack=np.array(stack, np.int32), seq=integers([a.seq_nr for a in told]),
             forward=integers([a.forward for a in told]), external=integers([a.external for a in told]),
             order=integers([a.external if a.index is None else a.index for a in told]),
@@ -231,7 +272,7 @@ class Collector:
         events, start, end = self._timed(events)
         told: list[OperatorArgs] = arguments(DECODERS[OperatorArgs], events, OperatorArgs())
         thread = self._thread(events)
-        self.annotations.add(thread=thread, start=start, end=end, name=self._code(events))
+        self.annotations.add(self._place, thread=thread, start=start, end=end, name=self._code(events))
         self._communications(events, told, thread, start, end)
 
     def _communications(
@@ -240,7 +281,7 @@ class Collector:
         for place, (event, args) in enumerate(zip(events, told)):
             if args.collective is not None or event.name.startswith(("nccl:", "rccl:", "xccl:", "gloo:")):
                 self.told.append(
-                    (-1, int(thread[place]), int(start[place]), int(end[place]), event.name, args)
+                    (int(thread[place]), int(start[place]), int(end[place]), event.name, self._place, args)
                 )
 
     def _launches(self, events: list[Event], kind: int) -> None:
@@ -248,14 +289,16 @@ class Collector:
         code = self.strings.code
         told: list[LaunchArgs] = arguments(DECODERS[LaunchArgs], events, LaunchArgs())
         self.launches.add(
-            thread=self._thread(events), start=start, end=end, name=self._code(events),
+            self._place, thread=self._thread(events), start=start, end=end, name=self._code(events),
             correlation=integers([a.correlation for a in told]), node=integers([a.node for a in told]),
             kernel=np.array([-1 if a.kernel is None else code(a.kernel) for a in told], np.int32),
         )  # fmt: skip
 
     def _functions(self, events: list[Event], kind: int) -> None:
         events, start, end = self._timed(events)
-        self.functions.add(thread=self._thread(events), start=start, end=end, name=self._code(events))
+        self.functions.add(
+            self._place, thread=self._thread(events), start=start, end=end, name=self._code(events)
+        )
 
     def _allocations(self, events: list[Event], kind: int) -> None:
         time = nanoseconds([e.ts for e in events])
@@ -270,7 +313,7 @@ class Collector:
             "allocated": integers([a.allocated for a in told]), "reserved": integers([a.reserved for a in told]),
         }  # fmt: skip
         self.allocations.add(
-            thread=self._thread(events)[keep], time=time.values[keep], bytes=size.values[keep],
+            self._place, thread=self._thread(events)[keep], time=time.values[keep], bytes=size.values[keep],
             **{name: column.take(keep) for name, column in columns.items()},
         )  # fmt: skip
 
@@ -279,6 +322,7 @@ class Collector:
         keep = np.flatnonzero(time.mask() & number.mask())
         begins = np.array([event.ph == "s" for event in events])
         self.flows.add(
+            self._place,
             thread=self._thread(events)[keep],
             time=time.values[keep],
             number=number.values[keep],
@@ -292,19 +336,37 @@ class Collector:
         device, stream = get("device"), get("stream")
         pid, tid = integers([e.pid for e in events]), integers([number_of(e.tid) for e in events])
         external = integers([a.external_2021 if a.external is None else a.external for a in told])
-        self.devices.add(
-            kind=np.full(len(events), _DEVICE_KINDS[kind], np.int8), start=start, end=end, name=self._code(events),
-            device=either(device, pid), stream=either(stream, tid), context=get("context"), bytes=get("bytes"),
-            correlation=get("correlation"), registers=get("registers"), shared_memory=get("shared_memory"),
-            occupancy=get("occupancy"), node=get("node"), external=external,
-            grid=triples([a.grid for a in told], self._triples), block=triples([a.block for a in told], self._triples),
-        )  # fmt: skip
+        told_of = np.full(len(events), -1, np.int32)
         for place, (event, args) in enumerate(zip(events, told)):
             if args.collective is not None:
-                self.told.append((self.n_devices + place, 0, 0, 0, event.name, args))
-        self.n_devices += len(events)
+                told_of[place] = len(self.told)
+                self.told.append((0, 0, 0, event.name, self._place, args))
+        self.devices.add(
+            self._place, kind=np.full(len(events), _DEVICE_KINDS[kind], np.int8), start=start, end=end,
+            name=self._code(events), device=either(device, pid), stream=either(stream, tid), context=get("context"),
+            bytes=get("bytes"), correlation=get("correlation"), registers=get("registers"),
+            shared_memory=get("shared_memory"), occupancy=get("occupancy"), node=get("node"), external=external,
+            grid=triples([a.grid for a in told], self._triples), block=triples([a.block for a in told], self._triples),
+            told=told_of,
+        )  # fmt: skip
 
-    def _metadata(self, event: Event) -> None:
-        args: MetadataArgs = arguments(DECODERS[MetadataArgs], [event], MetadataArgs())[0]
-        if event.name == "process_name" and isinstance(args.name, str):
-            self.process_names[number_of(event.pid)] = args.name
+    def _metadata(self, events: list[Event]) -> None:
+        told: list[MetadataArgs] = arguments(DECODERS[MetadataArgs], events, MetadataArgs())
+        for event, args in zip(events, told):
+            if event.name == "process_name" and isinstance(args.name, str):
+                self.process_names.append((self._place, number_of(event.pid), args.name))
+
+
+def _kind(phase: str, category: str | None) -> Any:
+    """What events of a phase and a category are; a sentence for a category that is not known."""
+    if phase == "X":
+        kind = of_category(category)
+        return f"events of a category that is not known, {str(category)[:80]!r}" if kind is None else kind
+    if phase in ("s", "f"):
+        return FLOW if of_category(category) == FLOW else IGNORED
+    return {"i": _INSTANT, "I": _INSTANT, "M": _METADATA}.get(phase, IGNORED)
+
+
+def _joined(numbers: dict[Any, int], more: dict[Any, int]) -> Ints:
+    """Number what another dictionary numbers, after one's own; returns the new number of each old one."""
+    return np.array([numbers.setdefault(key, len(numbers)) for key in more], np.int32)

@@ -57,18 +57,19 @@ def document(text: bytes, lost: dict[str, int]) -> Document | None:
     text = text.removeprefix(b"\xef\xbb\xbf")
     try:
         if text[:4096].lstrip()[:1] == b"[":
-            return Document({}, _events(text))
+            return Document({}, events_of(text))
         parts = _FACTS.decode(text)
         if "traceEvents" in parts:
-            events = _events(parts.pop("traceEvents"))
+            events = events_of(parts.pop("traceEvents"))
             return Document({name: msgspec.json.decode(part) for name, part in parts.items()}, events)
     except FAULTS:
         pass
     return _torn(text, lost)
 
 
-def _events(text: Any) -> list[Any]:
-    """The events of a list: decoded where that fits, and none of them is odd; else as text."""
+def events_of(text: Any) -> list[Any]:
+    """The events of a list: decoded where that fits, and none of them is odd; else as text. Raises one of `FAULTS` for
+    what is no list."""
     if len(text) <= _AT_ONCE:
         with suppress(*FAULTS):
             return _EVENTS.decode(text)
@@ -134,10 +135,10 @@ def one(decoder: msgspec.json.Decoder[_Type], text: bytes) -> _Type | None:
 _LONGEST = 1 << 20  # bytes of an event that is repaired
 
 _KEY = rb'"(?:ph|cat|name|pid|tid|ts|dur|id|s|bp|args|cname)"\s*:'
-_BORDER = re.compile(rb"\}\s*,\s*\{(?=\s*(?:\}|" + _KEY + rb"))")
+BORDER = re.compile(rb"\}\s*,\s*\{(?=\s*(?:\}|" + _KEY + rb"))")
 # Up to the next name at most: a text of names alone would take forever.
 _NAME = re.compile(rb'("name"\s*:\s*")((?:(?!"name"\s*:).)*?)(?="\s*(?:\}|,\s*' + _KEY + rb"))", re.S)
-_LIST_BEGINS = re.compile(rb'"traceEvents"\s*:\s*\[')
+LIST_BEGINS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _NO_NUMBER = re.compile(rb"(:\s*|[\[,]\s*)(?:N/A|n/a|-?NaN|-?nan|-?Infinity|-?inf)(?=\s*[,}\]])")
 # A backslash; a character in two halves, which are 12 bytes; half a character, which is 6.
 _ESCAPES = re.compile(rb"\\\\|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|\\u[dD][89a-fA-F]\w\w")
@@ -194,14 +195,14 @@ _GOES_ON = re.compile(rb'\s*(?:[:}\]]|,\s*(?:["{\[\-0-9]|true|false|null))')
 
 def _torn(text: bytes, lost: dict[str, int]) -> Document | None:
     """Cut a text that is not JSON."""
-    begin = _LIST_BEGINS.search(text)
+    begin = LIST_BEGINS.search(text)
     if begin is not None:
         first = begin.end()
     elif text[:4096].lstrip()[:1] == b"[":
         first = text.index(b"[") + 1
     else:
         return None
-    borders = [match.span() for match in _BORDER.finditer(text, first)]
+    borders = [match.span() for match in BORDER.finditer(text, first)]
     starts = [first, *(end - 1 for _, end in borders)]
     ends = [*(start + 1 for start, _ in borders), len(text)]
     view = memoryview(text)

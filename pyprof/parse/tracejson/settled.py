@@ -45,15 +45,17 @@ def settle(found: Collector) -> None:
     for parts in (found.operators, found.annotations, found.launches, found.functions):
         parts.sort("start", "thread", "order", "end", "name", "correlation", "signature")
     found.allocations.sort("time", "thread", "bytes", "address", "device", "allocated", "reserved")
-    order = found.devices.sort("start", "device", "stream", "end", "name", "correlation", "kind", "node")
-    place = np.empty(len(order) + 1, np.int64)
-    place[order], place[-1] = np.arange(len(order)), -1
-    found.told = sorted(
+    found.devices.sort("start", "device", "stream", "end", "name", "correlation", "kind", "node")
+    told = found.devices.values("told", np.int32)
+    gpu = np.full(len(found.told), -1, np.int64)
+    here = np.flatnonzero(told >= 0)
+    gpu[told[here]] = here
+    found.collectives = sorted(
         (
-            (int(place[gpu]), int(thread[on]) if gpu < 0 else 0, start, end, name, args)
-            for gpu, on, start, end, name, args in found.told
+            (event, int(thread[on]) if event < 0 else 0, start, end, name, place, args)
+            for event, (on, start, end, name, place, args) in zip(gpu.tolist(), found.told)
         ),
-        key=lambda each: each[:5],
+        key=lambda each: each[:6],
     )
 
 

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A large trace in pieces, on all cores.
+
+The text is cut where one event ends and the next begins, about every `PIECE` bytes, and never held as a whole. Child
+processes and this one take the pieces: their numbers stand in a pipe, from which whoever is free reads the next.
+
+Only sound JSON is read so. A piece must be a list of events by itself, what is before the first event and behind the
+last an object without them: then the cuts were between events of the trace, whatever its names say. Of every other
+text nothing is told, so that it is read as a whole, where it can be repaired.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from multiprocessing import Pipe
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from pyprof import inputs
+from pyprof.errors import FormatError
+from pyprof.parse import children
+from pyprof.parse.tracejson import text as texts
+from pyprof.parse.tracejson.columns import Collector
+from pyprof.parse.tracejson.events import BORDER, FAULTS, LIST_BEGINS, Document, chunks, events_of
+
+PIECE = 1 << 22
+_WORTH = 1 << 26  # bytes of text from which on a child pays for its start
+_PACKED = 15  # times as large is the text of a compressed trace, about
+_PART = 1 << 20
+_TASK = struct.Struct("qqq")  # number of a piece, first byte, end: read from a pipe as a whole
+_OBJECTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_OPENING = b'{"traceEvents":['
+
+
+class _UnsoundError(Exception):
+    """The text is not what is read in pieces."""
+
+
+def read(path: Path, lost: dict[str, int]) -> tuple[dict[str, Any], Collector] | None:
+    """What stands beside the events, and the events; None for a text that is to be read as a whole. Raises
+    FormatError where a child died."""
+    collector = Collector({})
+    try:
+        packed = texts.is_gzip(path)
+        size = path.stat().st_size * (_PACKED if packed else 1)
+        if size < 2 * PIECE or (packed and not hasattr(os, "memfd_create")):
+            return None
+        with ExitStack() as stack:
+            file = os.memfd_create("trace") if packed else os.open(path, os.O_RDONLY)
+            stack.callback(os.close, file)
+            team = stack.enter_context(
+                _team(path, file, min(children.cores() - 1, size // _WORTH), collector)
+            )
+            grown = _unpacked(path, file) if packed else iter([path.stat().st_size])
+            facts = _cut(file, grown, collector, team)
+            team.finish()
+    except (_UnsoundError, EOFError, zlib.error, OSError, *FAULTS):
+        return None
+    for _, some in sorted(collector.losses, key=itemgetter(0)):
+        for reason, number in some.items():
+            lost[reason] = lost.get(reason, 0) + number
+    collector.lost = lost
+    return facts, collector
+
+
+def _unpacked(path: Path, file: int) -> Iterator[int]:
+    """Decompress into a file; the length of what is there so far."""
+    most, size = inputs.largest(path.stat().st_size), 0
+    with gzip.open(path) as packed, open(file, "wb", buffering=0, closefd=False) as out:
+        while part := packed.read(_PART):
+            size += len(part)
+            if size > most:
+                raise _UnsoundError
+            out.write(part)
+            yield size
+
+
+def _cut(file: int, grown: Iterator[int], collector: Collector, team: _Team) -> dict[str, Any]:
+    """Cut a text that grows, give its pieces to the team; what stands beside the events."""
+    before: dict[str, Any] | None = None
+    place, first, at, window, size = 0, 0, PIECE, PIECE // 16, 0
+    is_list = False
+    for size in grown:
+        while at + window <= size:
+            border = BORDER.search(os.pread(file, window, at))
+            if border is None:
+                at += window
+                continue
+            end = at + border.start() + 1
+            if before is None:
+                before, is_list = _first(os.pread(file, end, 0), collector)
+            else:
+                team.give(place, first, end)
+            place, first = place + 1, at + border.end() - 1
+            at = first + PIECE
+    if before is None:
+        raise _UnsoundError
+    rest = os.pread(file, size - first, first)
+    if is_list:
+        _collect(b"[" + rest, collector, place)
+        return {}
+    after, events = _facts(_OPENING + rest)
+    _collect(events, collector, place)
+    return before | after
+
+
+def _first(text: bytes, collector: Collector) -> tuple[dict[str, Any], bool]:
+    """Collect the first piece: what stands before it, and whether the file is a list of events and nothing else."""
+    text = text.removeprefix(b"\xef\xbb\xbf")
+    if text[:4096].lstrip()[:1] == b"[":
+        _collect(text + b"]", collector, 0)
+        return {}, True
+    begin = LIST_BEGINS.search(text)
+    if begin is None:
+        raise _UnsoundError
+    before, _ = _facts(text[: begin.end()] + b"]}")
+    _collect(b"[" + text[begin.end() :] + b"]", collector, 0)
+    return before, False
+
+
+def _facts(text: bytes) -> tuple[dict[str, Any], Any]:
+    """What stands beside the list of events, and that list, which is the first and the last of its name."""
+    parts = _OBJECTS.decode(text)
+    events = parts.pop("traceEvents", None)
+    if events is None:
+        raise _UnsoundError
+    if text.startswith(_OPENING) and _address(events) != _address(text) + len(_OPENING) - 1:
+        raise _UnsoundError  # a second list, behind
+    return {name: msgspec.json.decode(part) for name, part in parts.items()}, events
+
+
+def _address(text: Any) -> int:
+    return int(np.frombuffer(text, np.uint8).__array_interface__["data"][0])
+
+
+def _collect(text: Any, collector: Collector, place: int) -> None:
+    """Take the events of a list."""
+    found, collector.lost = Document({}, events_of(text)), {}
+    collector.count += len(found.events)
+    for events in chunks(found, collector.lost):
+        collector.add(events, place)
+    if collector.lost:
+        collector.losses.append((place, collector.lost))
+
+
+class _Team:
+    """This process and its children, who take pieces in turn."""
+
+    def __init__(self, path: Path, file: int, collector: Collector):
+        self._path, self._file, self._collector = path, file, collector
+        self._children: list[tuple[Any, Any]] = []
+        self._tasks, self._write = os.pipe()
+        os.set_blocking(self._write, False)
+
+    def start(self) -> None:
+        """Add a child. Raises OSError."""
+        mine, other = Pipe(duplex=False)
+        with other:
+            self._children.append((children.start(serve, self._file, self._tasks, other.fileno()), mine))
+
+    def give(self, place: int, first: int, end: int) -> None:
+        """Have a piece read; at once where nobody else is there, or all have enough to do."""
+        try:
+            if self._children:
+                os.write(self._write, _TASK.pack(place, first, end))
+                return
+        except BlockingIOError:
+            pass
+        _piece(self._file, self._collector, place, first, end)
+
+    def finish(self) -> None:
+        """Take what is left, and what the others have. Raises FormatError where one of them died."""
+        os.close(self._write)
+        self._write = -1
+        pipes = [pipe for _, pipe in self._children]
+        while not any(pipe.poll() for pipe in pipes) and _next(self._file, self._tasks, self._collector):
+            pass
+        for process, pipe in self._children:
+            try:
+                found = pipe.recv()
+            except (EOFError, OSError):
+                raise FormatError(children.ended(self._path, process)) from None
+            if found is None:
+                raise _UnsoundError
+            self._collector.join(found)
+
+    def close(self) -> None:
+        for process, pipe in self._children:
+            process.kill()  # nothing to one that has ended
+            process.wait()
+            pipe.close()
+        os.close(self._tasks)
+        if self._write >= 0:
+            os.close(self._write)
+
+
+@contextmanager
+def _team(path: Path, file: int, helpers: int, collector: Collector) -> Iterator[_Team]:
+    with closing(_Team(path, file, collector)) as team:
+        for _ in range(helpers):
+            try:
+                team.start()
+            except OSError:  # no memory for a process more
+                break
+        yield team
+
+
+def _next(file: int, tasks: int, collector: Collector) -> bool:
+    """Collect a piece, unless there is none left."""
+    task = os.read(tasks, _TASK.size)
+    if task:
+        _piece(file, collector, *_TASK.unpack(task))
+    return bool(task)
+
+
+def _piece(file: int, collector: Collector, place: int, first: int, end: int) -> None:
+    _collect(b"[" + os.pread(file, end - first, first) + b"]", collector, place)
+
+
+def serve(file: int, tasks: int, result: int) -> None:
+    """What a child does: collect pieces until there are no more; it tells None if one is unsound."""
+    collector: Collector | None = Collector({})
+    with children.serving(result) as pipe:
+        try:
+            while collector is not None and _next(file, tasks, collector):
+                pass
+        except (_UnsoundError, OSError, *FAULTS):
+            collector = None
+        pipe.send(collector)
