@@ -7,9 +7,30 @@ Importing this package imports neither torch nor pandas: each public name is loa
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyprof.registry import load_module
+
+if TYPE_CHECKING:  # for editors and type checkers: the same names as in _HOME, which a test compares
+    from pyprof import nvtx as nvtx
+    from pyprof.capture.annotate import annotate as annotate
+    from pyprof.capture.collectors.layer import available as available
+    from pyprof.capture.flight import flight as flight
+    from pyprof.capture.patch import wrap as wrap
+    from pyprof.capture.schedule import profile as profile
+    from pyprof.capture.window import init as init
+    from pyprof.capture.window import shutdown as shutdown
+    from pyprof.capture.window import start as start
+    from pyprof.capture.window import step as step
+    from pyprof.capture.window import stop as stop
+    from pyprof.errors import PyProfError as PyProfError
+    from pyprof.estimating import estimate as estimate
+    from pyprof.model import Cost as Cost
+    from pyprof.model import Tensor as Tensor
+    from pyprof.prof.custom import cost as cost
+    from pyprof.session import Profile as Profile
+    from pyprof.session import load as load
+    from pyprof.session import runs as runs
 
 __version__ = "4.0.0"
 
@@ -27,33 +48,29 @@ _HOME = {
     "available": "pyprof.capture.collectors.layer",
     "load": "pyprof.session",
     "runs": "pyprof.session",
+    "Profile": "pyprof.session",
     "estimate": "pyprof.estimating",
     "cost": "pyprof.prof.custom",
     "Cost": "pyprof.model",
     "Tensor": "pyprof.model",
     "PyProfError": "pyprof.errors",
+    "nvtx": "pyprof.nvtx",  # the original's pyprof.nvtx.init and pyprof.nvtx.wrap
 }
-# Where it has another name there.
-_INSIDE = {"cost": "formula"}
+__all__ = ["__version__", *_HOME]  # pyright: ignore[reportUnsupportedDunderAll]
 
-__all__ = ["__version__", *_HOME]
+if not TYPE_CHECKING:  # a checker that sees __getattr__ takes any misspelt name
 
-
-def __getattr__(name: str) -> Any:
-    if name == "nvtx":  # the original's pyprof.nvtx.init and pyprof.nvtx.wrap
-        module = load_module("pyprof.nvtx")
+    def __getattr__(name: str) -> Any:
+        home = _HOME.get(name)
+        if home is None:
+            raise AttributeError(f"module 'pyprof' has no attribute {name!r}")
+        module = load_module(home)
         _proceed()
-        return module
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module 'pyprof' has no attribute {name!r}")
-    module = load_module(home)
-    _proceed()
-    return getattr(module, _INSIDE.get(name, name))
+        return module if name == "nvtx" else getattr(module, name)
 
 
 def _proceed() -> None:
-    """A recording that the environment starts could not begin in the middle of our own imports."""
+    """Start a recording that the environment asked for: it could not begin in the middle of our own imports."""
     autostart = sys.modules.get("pyprof.autostart")
     if autostart is not None:
         autostart.proceed()

@@ -8,34 +8,29 @@ from pathlib import Path
 import pytest
 
 from pyprof.metrics import FIGURES, METRICS
-from pyprof.metrics.page import markdown as metrics_page
-from pyprof.prof import cpus, gpus
-from pyprof.prof.columns import COLUMNS, markdown
+from pyprof.prof.columns import COLUMNS
+from pyprof.reference import pages
+from pyprof.reference.__main__ import main as reference
 from pyprof.reports import every
-from pyprof.reports.page import markdown as reports_page
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def test_the_page_of_columns_is_what_the_code_generates(request: pytest.FixtureRequest):
-    path = ROOT / "docs" / "columns.md"
+@pytest.mark.parametrize("name", pages())
+def test_a_reference_page_is_what_the_code_generates(name: str, request: pytest.FixtureRequest):
+    path, text = ROOT / "docs" / f"{name}.md", pages()[name]()
     if request.config.getoption("--regold"):
-        path.write_text(markdown(), encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == markdown()
+        path.write_text(text, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == text
 
 
-def test_the_page_of_gpus_is_what_the_code_generates(request: pytest.FixtureRequest):
-    path = ROOT / "docs" / "gpus.md"
-    if request.config.getoption("--regold"):
-        path.write_text(gpus.markdown(), encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == gpus.markdown()
-
-
-def test_the_page_of_processors_is_what_the_code_generates(request: pytest.FixtureRequest):
-    path = ROOT / "docs" / "cpus.md"
-    if request.config.getoption("--regold"):
-        path.write_text(cpus.markdown(), encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == cpus.markdown()
+def test_the_command_prints_pages_and_their_names(capsys):
+    assert reference([]) == 0
+    assert capsys.readouterr().out.split() == list(pages())
+    assert reference(["columns"]) == 0
+    assert capsys.readouterr().out == (ROOT / "docs" / "columns.md").read_text(encoding="utf-8")
+    assert reference(["colums"]) == 2
+    assert "Did you mean columns?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("spec", COLUMNS.values(), ids=list(COLUMNS))
@@ -52,14 +47,6 @@ def test_the_twenty_columns_of_the_original_come_first_with_its_headings():
     )
     assert ", ".join(f"{spec.key} {spec.heading}" for spec in list(COLUMNS.values())[:20]) == original
     assert len({spec.heading for spec in COLUMNS.values()}) == len(COLUMNS)
-
-
-@pytest.mark.parametrize(("name", "page"), [("metrics", metrics_page), ("reports", reports_page)])
-def test_the_pages_of_figures_and_reports_are_what_the_code_generates(name, page, request):
-    path = ROOT / "docs" / f"{name}.md"
-    if request.config.getoption("--regold"):
-        path.write_text(page(), encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == page()
 
 
 def test_every_figure_and_column_of_a_report_says_what_it_is():

@@ -72,6 +72,7 @@ STANDS_ON = {
         "overview",
     }
     | {"enabling", "triggering"},
+    "reference": CORE | {"__init__", "prof", "db", "metrics", "reports", "rules"},
     "__init__": CORE | {"capture", "nvtx", "session", "prof", "estimating", "autostart"},
     "__main__": {"cli"},
 }

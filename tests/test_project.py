@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
-import importlib.util
 import os
 import re
 import runpy
@@ -198,11 +197,6 @@ def test_a_folder_called_pyprof_beside_a_script_does_not_hide_the_package(tmp_pa
 def test_changelog_has_unreleased_on_top():
     headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
     assert headings[0] == "Unreleased"
-
-
-def test_public_names_have_a_home():
-    for name, home in pyprof._HOME.items():
-        assert importlib.util.find_spec(home), f"{name}: no module {home}"
 
 
 def test_links_between_pages_lead_somewhere():

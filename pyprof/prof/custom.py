@@ -6,7 +6,7 @@ returns a `pyprof.Cost`, or FLOPs and bytes as a pair. Its parameters have the n
 function that `pyprof.wrap` named, gives them, and stand in that order, since recordings know the arguments of operators
 by position. Those at the end that it does not need may be left out.
 
->>> @formula("doctest::scale")
+>>> @cost("doctest::scale")
 ... def scale(x, factor):
 ...     return x.numel, 2 * x.bytes
 >>> lookup(Call("doctest", "doctest::scale", (Arg("", Tensor((4, 8), "float16")), Arg("", 2.0), Arg("", True))))
@@ -33,7 +33,7 @@ Result = Cost | tuple[int | None, int | None]
 _of_users: set[str] = set()
 
 
-def formula(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+def cost(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """Decorator: the function computes the cost of the calls with these names, as `pyprof.cost("my::op")`.
 
     A name is an operator's (`my::op`) or a function's that `pyprof.wrap` got (`fused_op`, `my_extension.fused_op`).
@@ -116,4 +116,4 @@ def load(path: str) -> None:
         raise UsageError(f"{path}: {type(error).__name__}: {error}") from error
 
 
-__all__ = ["Arg", "Call", "Cost", "Tensor", "forget", "formula", "load", "lookup"]
+__all__ = ["Arg", "Call", "Cost", "Tensor", "cost", "forget", "load", "lookup"]

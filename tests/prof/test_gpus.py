@@ -13,6 +13,7 @@ from pyprof.capture.collectors import gpus as capture_gpus
 from pyprof.model import Device
 from pyprof.parse import formats
 from pyprof.prof import gpu_table, gpus
+from pyprof.reference.gpus import markdown
 from tests import build
 from tests.build import recording
 
@@ -180,7 +181,7 @@ def test_ratios_between_types_that_the_hardware_has():
 def test_the_page_says_of_every_gpu_what_was_compared():
     names = {product.name for product in gpu_table.PRODUCTS}
     assert set(gpu_table.LOOKED_UP) <= names
-    page = gpus.markdown()
+    page = markdown()
     assert all(f"| {gpu_table.LOOKED_UP.get(name, 'none')} |" in page for name in names)
     # What nobody has compared is at least compared with units and clock, in the test above.
     for product in gpu_table.PRODUCTS:

@@ -6,20 +6,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
+from pyprof.reference.rules import markdown, parts
 from pyprof.rules import RULES
 from pyprof.rules.limits import LIMITS
-from pyprof.rules.page import markdown, parts
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def test_the_page_of_rules_is_what_the_code_generates(request: pytest.FixtureRequest):
-    path = ROOT / "docs" / "rules.md"
-    if request.config.getoption("--regold"):
-        path.write_text(markdown(), encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == markdown()
 
 
 def test_every_rule_says_what_it_looks_for_when_it_fires_and_when_not():

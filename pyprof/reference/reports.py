@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reports.md, made of the reports: `python -m pyprof.reports.page > docs/reports.md`."""
+"""docs/reports.md, from the registry of reports."""
 
 from __future__ import annotations
 
 from pyprof.db.categories import CATEGORIES, FAMILIES, KINDS
+from pyprof.reference import page
 from pyprof.reports import Option, Report, diff, every
 
 _HEAD = """# Reports
 
 Tables of an aggregation, as `prof.report("op_type")`, on a terminal, or as files. This page is generated:
-`python -m pyprof.reports.page > docs/reports.md`. Figures are those of docs/metrics.md: the same number everywhere.
+`python -m pyprof.reference reports`. Figures are those of docs/metrics.md: the same number everywhere.
 
 Files are named `NAME_SUFFIX.EXTENSION`. A file is written whole or not at all.
 
@@ -62,6 +63,7 @@ with its formula. Operators of a recording without a GPU go by their family.
 """
 
 
+@page("reports")
 def markdown() -> str:
     """The whole page."""
     parts = [_HEAD, *_categories()]
@@ -107,7 +109,3 @@ def _option(option: Option) -> str:
         rows.append(f"`{value}`{without}")
     name = option.name.replace("_", "-")
     return f"`--{name}`: {option.text} One of {'; '.join(rows)}; default: `{option.default}`.\n"
-
-
-if __name__ == "__main__":
-    print(markdown(), end="")

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/metrics.md, made of the definitions."""
+"""docs/metrics.md, from the definitions of figures."""
 
 from __future__ import annotations
 
 from pyprof.metrics import FIGURES, METRICS
+from pyprof.reference import page
 
 _HEAD = """# Figures
 
 Every figure is defined once, in `pyprof/metrics`; reports, expert rules, the Python API and `prof.report(...)` take it
-from there. This page is generated: `python -m pyprof.metrics > docs/metrics.md`.
+from there. This page is generated: `python -m pyprof.reference metrics`.
 
 Times are integers of ns. Sums, unions and partitions of intervals are exact; only averages and shares are rounded, to
 the nearest double. Nothing is divided by nothing: a share of an empty whole is unknown, and what is unknown is empty in
@@ -39,6 +40,7 @@ them; of a group or a type of operators, sums of those.
 """
 
 
+@page("metrics")
 def markdown() -> str:
     """The whole page."""
     window = "".join(
