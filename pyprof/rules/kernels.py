@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import pandas as pd
 
 from pyprof.model import OPTIMIZER, Ints
+from pyprof.occupancy import Chip, of_capability, resident
 from pyprof.prof.kernels import COMMUNICATION
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.limits import limit
@@ -17,26 +16,6 @@ from pyprof.rules.premises import GPU, KINDS
 from pyprof.rules.run import Run
 from pyprof.rules.sample import Sample
 from pyprof.rules.wording import length, percent, which
-
-
-class Multiprocessor(NamedTuple):
-    """What a multiprocessor holds at once: threads, blocks, bytes of shared memory; registers are 65,536 in all."""
-
-    threads: int
-    blocks: int
-    shared_memory: int
-
-
-# Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
-_HOLDS = {
-    6.0: Multiprocessor(2048, 32, 65_536), 6.1: Multiprocessor(2048, 32, 98_304),
-    7.0: Multiprocessor(2048, 32, 98_304), 7.2: Multiprocessor(2048, 32, 98_304),
-    7.5: Multiprocessor(1024, 16, 65_536), 8.0: Multiprocessor(2048, 32, 167_936),
-    8.6: Multiprocessor(1536, 16, 102_400), 8.7: Multiprocessor(1536, 16, 167_936),
-    8.9: Multiprocessor(1536, 24, 102_400), 9.0: Multiprocessor(2048, 32, 233_472),
-    10.0: Multiprocessor(2048, 32, 233_472), 12.0: Multiprocessor(1536, 24, 102_400),
-}  # fmt: skip
-_REGISTERS, _UNIT, _WARP = 65_536, 256, 32  # registers of a multiprocessor, given to warps in units of 256
 
 
 @rule("R23", "unfused_pointwise", GPU)
@@ -131,14 +110,20 @@ def _shapes(run: Run) -> pd.DataFrame:
     return found.join(run.operators[["name", "source"]].rename(columns={"name": "path"}), on="operator")
 
 
-def _multiprocessors(run: Run) -> int:
-    """Of the GPUs that were used, the most. Raises NeedsFacts."""
+def _chip(run: Run) -> Chip:
+    """Return the chip of the lowest compute capability used, with the most multiprocessors. Raises NeedsFacts."""
     counts = [device.sm_count for device in run.devices.values()]
     if None in counts:
         raise NeedsFacts(
             "needs the GPU's number of multiprocessors, which this recording lacks; record with pyprof"
         )
-    return max(count for count in counts if count is not None)
+    major, minor = divmod(round(run.capability * 10), 10)
+    chip = of_capability(major, minor, max(count for count in counts if count is not None))
+    if chip is None:
+        raise NeedsFacts(
+            f"needs the limits of compute capability {major}.{minor}, which PyProf does not know"
+        )
+    return chip
 
 
 @rule("R26", "low_occupancy", GPU, KINDS)
@@ -149,14 +134,14 @@ def low_occupancy(run: Run) -> Finding | None:
     Fires: kernels of 20 blocks on 80 multiprocessors hold 30 % of the kernels' time.
     Silent: kernels of 100 blocks; such kernels shorter than 5 us, which are launches, not work.
     """
-    count, capability = _multiprocessors(run), run.capability
-    holds = _HOLDS.get(capability)
+    chip = _chip(run)
+    count = chip.multiprocessors
     found = _shapes(run)
     total = int(found["time"].sum())
-    if holds is None or not total:
+    if not total:
         return None
     found["occupancy"] = (
-        (found["blocks"] * found["threads"] / (count * holds.threads)).clip(upper=1.0).round(4)
+        (found["blocks"] * found["threads"] / (count * chip.threads)).clip(upper=1.0).round(4)
     )
     few = found[
         (found["blocks"] < count)
@@ -190,16 +175,17 @@ def tail_wave(run: Run) -> Finding | None:
     Fires: 90 blocks on 80 multiprocessors that hold one each, 10 % of the kernels' time.
     Silent: 80 blocks; 150 blocks; 90 blocks of a kernel of which two fit.
     """
-    count, capability = _multiprocessors(run), run.capability
-    holds = _HOLDS.get(capability)
+    chip = _chip(run)
+    count = chip.multiprocessors
     found = _shapes(run)
     total = int(found["time"].sum())
-    if holds is None or not total:
+    if not total:
         return None
     found = found.dropna(subset=["registers", "shared"]).copy()
     if not len(found):
         raise NeedsFacts("needs registers and shared memory of kernels, which this recording lacks")
-    found["waves"] = (found["blocks"] / (count * _resident(found, holds, capability))).round(3)
+    held = resident(chip, *(found[name].to_numpy(np.int64) for name in ("threads", "registers", "shared")))
+    found["waves"] = (found["blocks"] / (count * held)).round(3)
     over = found["waves"] - np.floor(found["waves"])
     one = (found["waves"] > 1) & (found["waves"] <= 1 + limit("R27.over"))
     two = (found["waves"] > 2) & (found["waves"] <= 2 + limit("R27.over_two"))
@@ -221,21 +207,6 @@ def tail_wave(run: Run) -> Finding | None:
         ),
         "A step with the other size takes less time per element.",
     )  # fmt: skip
-
-
-def _resident(found: pd.DataFrame, holds: Multiprocessor, capability: float) -> pd.Series[float]:
-    """Blocks of a kernel that one multiprocessor holds at once."""
-    warps = np.ceil(found["threads"] / _WARP)
-    by_threads = np.floor(holds.threads / (warps * _WARP))
-    per_warp = np.ceil(found["registers"].clip(lower=1) * _WARP / _UNIT) * _UNIT
-    by_registers = np.floor(np.floor(_REGISTERS / per_warp) / warps)
-    system = 1024 if capability >= 8.0 else 0  # shared memory that each block takes besides its own
-    taken = (found["shared"] + system).clip(lower=1)
-    by_memory = np.floor(holds.shared_memory / taken)
-    out: pd.Series[float] = (
-        pd.concat([by_threads, by_registers, by_memory], axis=1).min(axis=1).clip(lower=1, upper=holds.blocks)
-    )
-    return out
 
 
 @rule("R36", "far_from_roofline", GPU)

@@ -12,7 +12,9 @@ from pyprof.db.source import Source
 from pyprof.db.steady import spread, steady
 from pyprof.db.store import Store
 from pyprof.model import Device
+from pyprof.occupancy import LIMITS
 from pyprof.parse import formats
+from pyprof.prof.gpu_table import PRODUCTS
 from pyprof.rules import RULES, evaluate, judge, sample
 from pyprof.rules.run import Run
 from tests.build import call, recording, write_nsys
@@ -268,3 +270,23 @@ def test_tensor_cores_take_float32_if_tf32_is_on(switch, ok, tmp_path):
     build(trace, str(tmp_path / "y.sqlite"))
     with Store(tmp_path / "y.sqlite") as database:
         assert database.rows("select dtype_ok from operator where type = 'linear'") == [(ok,)]
+
+
+@pytest.mark.parametrize(
+    "capability", sorted({p.architecture for p in PRODUCTS if p.architecture[0].isdigit()})
+)
+def test_kernels_that_do_not_fill_a_gpu_are_found_on_every_gpu_of_nvidia(capability):
+    """20 blocks on 80 multiprocessors; 88 of which one fits at a time, as a block takes nearly all shared memory."""
+    gpu = ("a GPU", 80, capability, 16 << 30)
+    major, minor = map(int, capability.split("."))
+    whole = LIMITS[major, minor].shared_kib * 1024 - 2048
+    assert outcome("R26", shaped(100_000, 20, gpu)).finding is not None
+    assert outcome("R27", shaped(100_000, 88, gpu, shared=whole)).finding is not None
+    assert outcome("R27", shaped(100_000, 88, gpu, shared=whole // 2)).finding is None
+
+
+@pytest.mark.parametrize("rule", ["R26", "R27"])
+def test_a_gpu_whose_limits_are_unknown_is_a_fact_that_is_missing(rule):
+    judged = outcome(rule, shaped(100_000, 20, ("a GPU", 80, "9.9", 16 << 30)))
+    assert judged.finding is None
+    assert "compute capability 9.9" in judged.needs
