@@ -78,10 +78,10 @@ setup(
     },
     entry_points={
         "console_scripts": [
-            "pyprof = pyprof.cli:main",
+            "pyprof = pyprof.commands.main:main",
             "dlprof = pyprof.dlprof.command:main",
-            "dlprofviewer = pyprof.viewer.command:dlprofviewer",
-            "prof.py = pyprof.cli:prof",
+            "dlprofviewer = pyprof.commands.view:dlprofviewer",
+            "prof.py = pyprof.commands.main:prof",
         ]
     },
     scripts=["scripts/parse.py"],  # not an entry point: see its docstring

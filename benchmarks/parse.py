@@ -157,7 +157,7 @@ def measure_parse(path: Path) -> Clock:
     with open(os.devnull, "w", encoding="utf-8") as out:
         sys.stdout, stdout = out, sys.stdout
         clock = Clock()
-        code = parse.main([str(path)])
+        code = cli.parse([str(path)])
         clock.stop(0)
         sys.stdout = stdout
     if code:

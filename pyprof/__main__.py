@@ -3,6 +3,6 @@
 
 import sys
 
-from pyprof.cli import main
+from pyprof.commands.main import main
 
 sys.exit(main())

@@ -13,11 +13,16 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import os
 import re
+import stat
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
+from pyprof.errors import UsageError
+
 TIMEOUT = 600.0  # seconds that a query of a profile database may take
+RECORDING = "recording, a folder of recordings, or a profile database"
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -30,11 +35,18 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f" Did you mean {near[0]}?" if near else ""
 
 
+def count(text: str) -> int:
+    """Read a number of 1 or more. Raises ArgumentTypeError."""
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise argparse.ArgumentTypeError(f"invalid number {text!r}: expected 1 or more")
+    return int(text)
+
+
 def timeout(parser: argparse.ArgumentParser) -> None:
     """Add the option that ends what a profile database makes take too long."""
     parser.add_argument(
         "--timeout", metavar="S", type=_seconds, default=TIMEOUT,
-        help="end a query of a profile database after so many seconds; default: %(default)g",
+        help="end a query of a profile database after S seconds; default: %(default)g",
     )  # fmt: skip
 
 
@@ -48,8 +60,81 @@ def _seconds(text: str) -> float:
     return number
 
 
+def output_file(
+    parser: argparse.ArgumentParser, what: str = "output file", metavar: str = "FILE", required: bool = False
+) -> None:
+    """Add the option that names the output, and the one that lets it replace a file."""
+    default = "" if required else "; default: stdout"
+    parser.add_argument(
+        "-o", "--output", metavar=metavar, required=required, help=f"{what} (written atomically){default}"
+    )
+    parser.add_argument("-f", "--force", action="store_true", help="replace a file of that name")
+
+
+def check_output(arguments: argparse.Namespace, *inputs: str) -> None:
+    """Raise UsageError where the output would replace a file without --force, or one of the inputs."""
+    path = arguments.output
+    if path is None or not os.path.lexists(path):
+        return
+    if any(os.path.exists(path) and os.path.exists(one) and os.path.samefile(path, one) for one in inputs):
+        raise UsageError(f"{path}: is what is read, and would be replaced; name another file with -o.")
+    if not arguments.force and not _is_stream(path):
+        raise UsageError(f"{path} exists: --force replaces it; or name another file with -o.")
+
+
+def _is_stream(path: str) -> bool:
+    """Whether a path is a device or a pipe, as /dev/null and /dev/stdout, which nothing replaces."""
+    try:
+        return not (stat.S_ISREG(mode := os.stat(path).st_mode) or stat.S_ISDIR(mode))
+    except OSError:
+        return False
+
+
+def iterations(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose the iterations whose figures are shown."""
+    parser.add_argument("--iter-start", metavar="N", help="first iteration to aggregate; default: 0")
+    parser.add_argument(
+        "--iter-stop", metavar="N", help="last iteration, which is included; default: the last"
+    )  # fmt: skip
+    parser.add_argument(
+        "--key-op", metavar="NAME",
+        help="iterations end where this operator ends; default: the steps that the program marks, else what repeats",
+    )  # fmt: skip
+
+
+def selected(arguments: argparse.Namespace) -> tuple[int | None, int | None, str | None]:
+    """Return the first and the last iteration that are chosen, and the operator that cuts them. Raises UsageError."""
+    numbers = []
+    for name in ("iter_start", "iter_stop"):
+        text = getattr(arguments, name)
+        if text is not None and not (text.isascii() and text.isdecimal()):
+            raise UsageError(
+                f"--{name.replace('_', '-')}={text}: expected the number of an iteration, 0 or more."
+            )
+        numbers.append(None if text is None else int(text))
+    return numbers[0], numbers[1], arguments.key_op
+
+
+def table_format(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how a report is written."""
+    parser.add_argument(
+        "--format", default="table", help="csv, json, md, parquet or table; default: %(default)s"
+    )
+    parser.add_argument(
+        "--wide", action="store_true",
+        help="whole table on a terminal too; default: what fits its width, in suitable units",
+    )  # fmt: skip
+    parser.add_argument(
+        "--raw", action="store_true",
+        help="texts in csv as they are; default: control characters are shown and formulas of spreadsheets disarmed",
+    )  # fmt: skip
+    output_file(parser)
+
+
 class Parser(argparse.ArgumentParser):
     """argparse's parser, with both spellings of options and a hint where a name is misspelt."""
+
+    intermixed = False  # whether options may stand between positional arguments
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse's; the second spelling of each option is added first."""
@@ -60,7 +145,8 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse's; an unknown option names the nearest one."""
-        found, rest = self.parse_known_args(args, namespace)
+        parse = self.parse_known_intermixed_args if self.intermixed else self.parse_known_args
+        found, rest = parse(args, namespace)
         if rest:
             hint = nearest(rest[0].partition("=")[0].replace("_", "-"), self._documented())
             self.error(f"unrecognized arguments: {' '.join(rest)}.{hint}")

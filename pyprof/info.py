@@ -8,19 +8,14 @@ What the recording does not say is not there: a file of nsys has no facts of tor
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from pyprof.arguments import Parser
-from pyprof.commands import ended
 from pyprof.marker import CallMarker, decode
 from pyprof.model import KERNEL, MARK, MEMCPY, MEMSET, Device, Trace
-from pyprof.parse import formats
 from pyprof.screen import visible
 
 _LISTED = 8  # processes, devices and facts of workers that have a line each; of more those alike share one
@@ -297,26 +292,3 @@ def _numbers(found: Iterable[int]) -> str:
         else:
             out.append((number, number))
     return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in out)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code."""
-    parser = Parser(
-        prog="pyprof info",
-        description="Print what a recording contains: counts, facts of the run, what was lost. "
-        "Example: pyprof info net.sqlite",
-    )
-    parser.add_argument("file", help="recording, or a folder of recordings")
-    parser.add_argument("--json", action="store_true", help="one JSON object; default: text")
-    arguments = parser.parse_args(argv)
-
-    def work() -> None:
-        found = summary(formats.load(arguments.file))
-        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
-        print(json.dumps(found, indent=1) if arguments.json else "\n".join(lines(found)), flush=True)
-
-    return ended("pyprof info", work)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyprof import scratch
-from pyprof.errors import FormatError
+from pyprof.errors import FormatError, UsageError
 from pyprof.model import Rows, Trace
 from pyprof.parse import formats
 from pyprof.parse.rows import rows
@@ -31,30 +32,75 @@ if TYPE_CHECKING:
     from pyprof.rules import Outcome
 
 
+Progress = Callable[[str, float], None]  # what is being done, and the share of it that is done
+Change = Callable[[Trace], Trace]
+
+
+class Selection(NamedTuple):
+    """Iterations whose figures are wanted, both included, and the operator whose ends cut them. None: the first, the
+    last, and the steps that the program marks, else what repeats."""
+
+    first: int | None = None
+    last: int | None = None
+    key: str | None = None
+
+
+WHOLE = Selection()
+
+
 class Profile:
     """A recording; everything is computed when it is first asked for. All times are ns from its first event.
 
-    Figures are those of one aggregation, the whole run or what `aggregate` chose.
+    Figures are those of one aggregation: the whole run, or what `aggregate` or `select` chose. The file is changed by
+    `aggregate` alone.
     """
 
-    _is_database = False
-
-    def __init__(self, source: Trace | Store, memory: bool = False):
+    def __init__(
+        self, source: Trace | Store, memory: bool = False, progress: Progress = lambda what, share: None
+    ):
         self._trace = source if isinstance(source, Trace) else None
         self._path = source.path
         self._memory = memory
+        self._progress = progress
+        self.is_database = not isinstance(source, Trace)
         if not isinstance(source, Trace):
             self.database = source
-            self._is_database = True
             weakref.finalize(self, source.close)
         self._chosen: int | None = None
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        memory: bool = False,
+        progress: Progress = lambda what, share: None,
+        change: Change | None = None,
+    ) -> Profile:
+        """Open a recording or a profile database as `load` does. `progress` hears how far it is; `change` is done to
+        the recording once it is read. Raises FormatError; UsageError for a database where there is a `change`."""
+        from pyprof.db import store
+
+        file = Path(path)
+        try:
+            is_database = file.is_file() and store.is_database(file)
+        except OSError as error:
+            raise FormatError(f"{path}: cannot be read ({error.strerror}).") from error
+        if not is_database:
+            progress("reading", 0.0)
+            trace = formats.load(path)
+            return cls(change(trace) if change else trace, memory, progress)
+        if change:
+            raise UsageError(
+                f"{path}: is a profile database; --mode=simple and --domains need the recording it was made of."
+            )
+        return cls(store.Store(file), memory, progress)
 
     # --- the recording itself
 
     @property
     def trace(self) -> Trace:
         """The recording as columns. Raises FormatError for a profile database, which has them in another form."""
-        if self._is_database:
+        if self.is_database:
             raise FormatError(formats.NO_RECORDING.format(self._path))
         if self._trace is None:  # it went into the database
             self._trace = formats.load(self._path)
@@ -85,28 +131,67 @@ class Profile:
     @cached_property
     def database(self) -> Store:
         """The profile database: the file that was loaded, or a temporary one, which lives as long as this object."""
+        return self._temporary(WHOLE)
+
+    def _temporary(self, selection: Selection) -> Store:
+        """Write a database with an aggregation of these iterations into a temporary folder, and open it."""
         from pyprof.db.store import Store
 
         folder = scratch.Folder()
         path = os.path.join(folder.name, "profile.sqlite")
         try:
-            self.save(path)
-            store = Store(path, own=True, shown=str(self._path))
+            self.save(path, selection)
+            store = Store(path, own=not self.is_database, shown=str(self._path))
         except BaseException:
             folder.cleanup()
             raise
         weakref.finalize(self, _remove, store, folder)
         return store
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a profile database: whole or not at all. Raises PyProfError."""
-        from pyprof.db.build import build, copy
+    def save(self, path: str | os.PathLike[str], selection: Selection = WHOLE) -> None:
+        """Write a profile database with the figures of some iterations: whole or not at all. Raises PyProfError."""
+        from pyprof.db import store
+        from pyprof.db.aggregate import aggregate
+        from pyprof.db.build import build
 
-        if "database" in self.__dict__:
-            copy(self.database, os.fspath(path))
+        target = os.fspath(path)
+        if "database" not in self.__dict__:
+            trace, self._trace = self.trace, None
+            build(trace, target, *selection, self._progress)
             return
-        trace, self._trace = self.trace, None
-        build(trace, os.fspath(path))
+        with store.written(target) as name:
+            self._progress("copying", 0.0)
+            self.database.copy(name)
+            if self._matching(selection) is None:
+                with store.Store(name, shown=str(self._path)) as copy, copy.sound():
+                    aggregate(copy, *selection, lambda share: self._progress("aggregating", share))
+
+    def select(self, selection: Selection) -> None:
+        """Show figures of these iterations from now on. Where the database does not have them a temporary copy does.
+        Raises UsageError for a key or iterations that do not exist."""
+        if (not self.is_database and "database" not in self.__dict__) or self._matching(selection) is None:
+            self.database = self._temporary(selection)
+        one = self._matching(selection)
+        self._chosen = (one or self.aggregations[-1]).id
+
+    def _matching(self, selection: Selection) -> Aggregation | None:
+        """Return the aggregation of these iterations, if the database has it."""
+        if not self.aggregations:
+            raise self.database.damaged("nothing in it was aggregated")
+        if selection == WHOLE:
+            return self.aggregations[0]
+        for one in self.aggregations:
+            last = self.database.rows(
+                "select max(number) from iteration where iteration_set = ?", (one.iteration_set,)
+            )[0][0]
+            cut = one.iteration_set == 1 if selection.key is None else one.key == selection.key
+            chosen = (
+                0 if selection.first is None else selection.first,
+                last if selection.last is None else selection.last,
+            )
+            if cut and (one.first, one.last) == chosen:
+                return one
+        return None
 
     def export(
         self, format: str, path: str | os.PathLike[str], start: int | None = None, end: int | None = None
@@ -128,10 +213,10 @@ class Profile:
     @property
     def aggregation(self) -> Aggregation:
         """The aggregation whose figures are shown."""
-        found = self.aggregations
-        if not found:
-            raise self.database.damaged("nothing in it was aggregated")
-        return next((one for one in found if one.id == self._chosen), found[0])
+        chosen = next((one for one in self.aggregations if one.id == self._chosen), None)
+        whole = chosen or self._matching(WHOLE)
+        assert whole is not None
+        return whole
 
     def aggregate(
         self, start: int | None = None, stop: int | None = None, key: str | None = None
@@ -144,13 +229,24 @@ class Profile:
         self._chosen = one.id
         return one
 
-    def source(self, worker: int | None = None) -> Source:
-        """What reports and rules read."""
+    def source(self, worker: int | str | None = None) -> Source:
+        """What reports and rules read, of all workers or of one, by its number or name. Raises UsageError."""
         from pyprof.db.source import Source
 
-        return Source(self.database, self.aggregation, worker)
+        return Source(self.database, self.aggregation, self._worker(worker))
 
-    def report(self, name: str, worker: int | None = None, **options: str) -> pd.DataFrame:
+    def _worker(self, worker: int | str | None) -> int | None:
+        """Return the number of a worker."""
+        if worker is None:
+            return None
+        known = self.database.rows("select id, name from worker order by id")
+        for number, name in known:
+            if str(worker) in (name, str(number)):
+                return int(number)
+        names = ", ".join(name for _, name in known)
+        raise UsageError(f"worker {worker}: there is no such worker; the recording has {names}.")
+
+    def report(self, name: str, worker: int | str | None = None, **options: str) -> pd.DataFrame:
         """A report by its name, with its options (docs/reports.md). Raises UsageError for what does not exist."""
         from pyprof.reports import find
 
@@ -233,13 +329,7 @@ def _remove(store: Store, folder: scratch.Folder) -> None:
 def load(path: str | os.PathLike[str], memory: bool = False) -> Profile:
     """Read a recording of any known format, all those of a folder (a run), or a profile database. `memory`: `rows` and
     `table` with copies and sets. Raises FormatError; for a folder of several runs it names them."""
-    file = Path(path)
-    if file.is_file():
-        from pyprof.db import store
-
-        if store.is_database(file):
-            return Profile(store.Store(file), memory)
-    return Profile(formats.load(path), memory)
+    return Profile.open(path, memory)
 
 
 def runs(folder: str | os.PathLike[str]) -> dict[str, Path]:

@@ -10,9 +10,9 @@ import gets that package. The plain script of an entry point could not do this.
 import sys
 
 if __name__ == "__main__":
-    from pyprof.commands import imported
+    from pyprof.commands.main import start
 
-    sys.exit(imported("parse.py", "pyprof.parse.parse"))
+    sys.exit(start("parse", prog="parse.py"))
 
 import importlib.machinery
 import importlib.util

@@ -20,8 +20,8 @@ from contextlib import closing
 from pathlib import Path
 
 from pyprof import place
-from pyprof.cli import main
-from pyprof.commands import ended
+from pyprof.commands.main import main
+from pyprof.frame import ended
 from tests.build import recording, write_capture
 from tests.parse.test_invariance import OPERATORS, TRAINING
 
@@ -55,8 +55,8 @@ def commands(folder: Path) -> dict[str, tuple[str, Callable[[], int]]]:
         "save": of("net_dldb.sqlite", "save", "-f"),
         "export": of("net.json", "export", "-f"),
         "export nsys": of("nsys.sqlite", "export", "-f", "--format", "nsys"),
-        "parse": of("net.dict", "parse"),
-        "report": of("kernel.csv", "report", "--format", "csv", "kernel"),
+        "parse": of("net.dict", "parse", "-f"),
+        "report": of("kernel.csv", "report", "-f", "--format", "csv", "kernel"),
         "recording": ("recording.sqlite", lambda: ended("run", lambda: record(out / "recording.sqlite"))),
         "aggregate": (
             "net_dldb.sqlite",

@@ -48,7 +48,7 @@ while line := sys.stdin.readline():
 if line:
     exec(compile(order["prelude"], "prelude", "exec"), {})
     if order["command"]:
-        from pyprof.cli import main
+        from pyprof.commands.main import main
         sys.exit(main(order["command"]))
     path = os.path.abspath(sys.argv[0])
     sys.modules["__main__"].__dict__.update(__file__=path)

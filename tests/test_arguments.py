@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import cli
 from pyprof.arguments import Parser
-from pyprof.parse import parse
-from pyprof.prof import prof
+from pyprof.commands import COMMANDS
 from pyprof.reports import every
+from tests import cli
 
 
 def parser() -> Parser:
@@ -100,7 +99,7 @@ def test_what_is_typed_wrongly_is_a_sentence_of_that_command(
     assert text in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("command", "name"), [(prof.main, "prof.py"), (parse.main, "parse.py")])
+@pytest.mark.parametrize(("command", "name"), [(cli.prof, "prof.py"), (cli.parse, "parse.py")])
 def test_a_script_of_its_own_says_its_own_name(command, name, capsys, tmp_path) -> None:
     assert command([str(tmp_path / "nowhere.sqlite")]) == 1
     assert capsys.readouterr().err.startswith(f"{name}: ")
@@ -109,7 +108,7 @@ def test_a_script_of_its_own_says_its_own_name(command, name, capsys, tmp_path) 
 def test_without_arguments_commands_and_reports_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([]) == 0
     text = capsys.readouterr().out
-    assert all(f"\n    {name} " in text for name in ("run", "estimate", *cli._OTHERS))
+    assert all(f"\n    {name} " in text for name in COMMANDS)
     assert cli.main(["report"]) == 0
     text = capsys.readouterr().out
     assert all(f"\n  {one.name} " in text for one in every())
@@ -119,12 +118,14 @@ def test_a_pyarrow_that_needs_another_numpy_is_a_sentence(tmp_path: Path, root: 
     (tmp_path / "pyarrow.py").write_text(
         "raise ImportError('pyarrow requires NumPy 2.0 or newer, found 1.26.4')"
     )
-    code = "import sys; from pyprof.cli import main; sys.exit(main(['report', 'op_type', 'x.sqlite']))"
+    code = (
+        "import sys; from pyprof.commands.main import main; sys.exit(main(['report', 'op_type', 'x.sqlite']))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], env={"PYTHONPATH": f"{tmp_path}:{root}"}, capture_output=True, text=True
     )
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        "pyprof: pyarrow requires NumPy 2.0 or newer, found 1.26.4. Install a newer numpy (pip install "
+        "pyprof report: pyarrow requires NumPy 2.0 or newer, found 1.26.4. Install a newer numpy (pip install "
         "'numpy>=2') or an older pyarrow ('pyarrow<26')."
     ]

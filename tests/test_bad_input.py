@@ -14,10 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import cli
-from pyprof.parse import parse
-from pyprof.prof import prof
-from tests import build
+from tests import build, cli
 from tests.build import LONG, PARTS, call, recording
 from tests.parse.test_invariance import OPERATORS, tables_of, training
 from tests.waiting import HANG
@@ -41,10 +38,10 @@ def attempt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Try:
         out = tmp_path / "out.dict"
         outcomes = []
         for command, main, arguments in (
-            ("parse.py", parse.main, ["-o", str(out), str(path)]),
+            ("parse.py", cli.parse, ["-o", str(out), str(path)]),
             (
                 "prof.py",
-                prof.main,
+                cli.prof,
                 ["--csv", "-c", "idx,op,kernel,params,sil,flops,bytes,start,gbs", str(path)],
             ),
         ):
@@ -74,7 +71,7 @@ def sentence(attempt: Try, capsys: pytest.CaptureFixture[str]) -> Say:
 
     def run(path: Path) -> str:
         assert not attempt(path)
-        assert parse.main([str(path)]) == 1
+        assert cli.parse([str(path)]) == 1
         captured = capsys.readouterr()
         assert captured.out == ""
         return captured.err
@@ -151,12 +148,12 @@ def test_what_is_no_recording_is_named_in_a_sentence(what, sentence, tmp_path):
 def test_json_is_no_recording_to_parse_and_no_net_dict_to_prof(tmp_path, capsys):
     path = tmp_path / "trace.json"
     path.write_text('{\n"traceEvents": []\n}\n')
-    assert parse.main([str(path)]) == 1
+    assert cli.parse([str(path)]) == 1
     assert "no operators and no kernels among 0 events" in capsys.readouterr().err
     path.write_text('{\n"kernels": []\n}\n')
-    assert parse.main([str(path)]) == 1
+    assert cli.parse([str(path)]) == 1
     assert "is JSON without a list of trace events" in capsys.readouterr().err
-    assert prof.main([str(path)]) == 1
+    assert cli.prof([str(path)]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
     assert f"{path}: is JSON without a list of trace events" in captured.err
@@ -267,7 +264,7 @@ def test_a_kernel_of_which_only_the_start_is_known(tmp_path):
 def test_kernels_without_a_start_are_counted(tmp_path, capsys):
     path = build.write_nsys(tmp_path / "f", recording("> 5 kept\n> 5 lost"))
     database(path, "update CUPTI_ACTIVITY_KIND_KERNEL set start = null where rowid = 2")
-    assert parse.main([str(path)]) == 0
+    assert cli.parse([str(path)]) == 0
     captured = capsys.readouterr()
     assert len(captured.out.splitlines()) == 1
     assert captured.err == f"{path}: 1 GPU events without a start\n"
@@ -276,7 +273,7 @@ def test_kernels_without_a_start_are_counted(tmp_path, capsys):
 def test_kernels_without_an_end_are_told(tmp_path, capsys):
     path = build.write_nsys(tmp_path / "f", recording("> 5 kept\n> 5 lost"))
     database(path, "update CUPTI_ACTIVITY_KIND_KERNEL set end = null where rowid = 2")
-    assert parse.main([str(path)]) == 0
+    assert cli.parse([str(path)]) == 0
     captured = capsys.readouterr()
     assert len(captured.out.splitlines()) == 2
     assert captured.err == f"{path}: 1 GPU events without an end (kept, time 0)\n"
@@ -288,11 +285,11 @@ def test_operators_whose_place_is_unknown_are_counted(column, tmp_path, capsys):
     with closing(sqlite3.connect(path)) as connection:
         (many,) = connection.execute("select count(*) from PYPROF_OP").fetchone()
     database(path, f"update PYPROF_OP set {column} = null where rowid = 2")
-    assert parse.main([str(path)]) == 0
+    assert cli.parse([str(path)]) == 0
     told = "1 operators without a start, an end or a thread"
     assert told in capsys.readouterr().err
     database(path, f"alter table PYPROF_OP rename column {column} to something")
-    assert parse.main([str(path)]) == 1
+    assert cli.parse([str(path)]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
     assert f"{many} operators without a start, an end or a thread" in captured.err
@@ -309,7 +306,7 @@ def test_times_that_no_clock_shows_are_as_good_as_missing(tmp_path, capsys):
     )
     (row,) = build.read(path)
     assert (row["layer"], row["kDuration"], row["start"]) == (["x"], 5, 25)
-    assert parse.main([str(path)]) == 0
+    assert cli.parse([str(path)]) == 0
     assert capsys.readouterr().err.splitlines() == [
         f"{path}: 2 GPU events without a start",
         f"{path}: 1 ranges that were never closed (taken to last to the end)",
@@ -364,7 +361,7 @@ def test_a_line_of_net_dict_that_is_none_is_named(line, tmp_path, capsys):
     victim = tmp_path / "victim"
     path = tmp_path / "net.dict"
     path.write_text("{'kShortName': 'fine', 'kDuration': 3}\n" + line.replace("VICTIM", str(victim)) + "\n")
-    assert prof.main([str(path)]) == 1
+    assert cli.prof([str(path)]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith(f"prof.py: {path}: line 2 is no kernel")
@@ -384,7 +381,7 @@ def test_a_net_dict_with_letters_changed(format_, part, tmp_path, capsys):
         for place in dice.sample(range(len(text)), dice.choice([1, 2, 5])):
             letters[place] = dice.choice("'\"\\,:{}[]()0123456789-N \n\x00é")
         path.write_text("".join(letters), encoding="utf-8")
-        code = prof.main(["--csv", "-c", "idx,op,seq,kernel,params,sil,flops,grid,start,gbs", str(path)])
+        code = cli.prof(["--csv", "-c", "idx,op,seq,kernel,params,sil,flops,grid,start,gbs", str(path)])
         captured = capsys.readouterr()
         assert code in (0, 1)
         if code:
@@ -396,7 +393,7 @@ def test_a_net_dict_with_letters_changed(format_, part, tmp_path, capsys):
 def test_bytes_that_are_no_text_in_a_net_dict(tmp_path, capsys):
     path = tmp_path / "net.dict"
     path.write_bytes(b"{'kShortName': '\xff\xfe', 'kDuration': 3}\n")
-    assert prof.main(["-c", "kernel,sil", str(path)]) == 0
+    assert cli.prof(["-c", "kernel,sil", str(path)]) == 0
     assert capsys.readouterr().out.splitlines()[1] == "\ufffd\ufffd 3"
 
 
@@ -409,19 +406,19 @@ def test_a_virtual_table_in_the_place_of_a_table(tmp_path, capsys):
         connection.execute(f"alter table {table} rename to was")
         connection.execute(f"create virtual table {table} using fts5({', '.join(columns)})")
         connection.execute(f"insert into {table} select * from was")
-    assert parse.main([str(path)]) == 1
+    assert cli.parse([str(path)]) == 1
     assert "no kernels found" in capsys.readouterr().err
 
 
 def test_times_of_a_net_dict_that_no_sum_can_hold(tmp_path, capsys):
     path = tmp_path / "net.dict"
     path.write_text("{'kShortName': 'a', 'kDuration': 999999999999999999}\n" * 50)
-    assert prof.main([str(path)]) == 1
+    assert cli.prof([str(path)]) == 1
     assert f"{path}: its times add up to more than 146 years" in capsys.readouterr().err
     path.write_text(
         "{'kShortName': 'a', 'kDuration': 9223372036854775807}\n{'kShortName': 'b', 'kDuration': 4}\n"
     )
-    assert prof.main(["-c", "kernel,sil", str(path)]) == 0  # the first is no time
+    assert cli.prof(["-c", "kernel,sil", str(path)]) == 0  # the first is no time
     captured = capsys.readouterr()
     assert captured.out.splitlines()[1:] == ["a 0", "b 4"]
     assert "2 kernels, 4 ns" in captured.err

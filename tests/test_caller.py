@@ -11,8 +11,7 @@ import pytest
 
 import pyprof
 from pyprof.marker import caller
-from pyprof.parse import parse
-from pyprof.prof import prof
+from tests import cli
 
 HF = "/env/lib/python3.11/site-packages/transformers/pytorch_utils.py:119"
 
@@ -83,16 +82,16 @@ def test_data_frames_have_both_lines(recording: Path) -> None:
 def test_net_dict_and_the_table_say_it_and_read_it_back(
     recording: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert parse.main([str(recording)]) == 0
+    assert cli.parse([str(recording)]) == 0
     lines = capsys.readouterr().out
     rows = [ast.literal_eval(line) for line in lines.splitlines()]
     mine = f"{recording.parent}/mine.py"
     assert "caller" in rows[0]
     assert {row["caller"] for row in rows if row["op"][:1] == ["add"]} == {f"{mine}:3"}
     (tmp_path / "net.dict").write_text(lines)
-    assert prof.main(["--csv", "-c", "op,dir,caller", str(tmp_path / "net.dict")]) == 0
+    assert cli.prof(["--csv", "-c", "op,dir,caller", str(tmp_path / "net.dict")]) == 0
     table = capsys.readouterr().out.splitlines()
     assert f'"exp","bprop","{mine}:4"' in table
     assert f'"add","fprop","{mine}:3"' in table
-    assert prof.main(["-w", "80", "-c", "op,caller", str(tmp_path / "net.dict")]) == 0
+    assert cli.prof(["-w", "80", "-c", "op,caller", str(tmp_path / "net.dict")]) == 0
     assert "mine.py:3 " in capsys.readouterr().out.replace("\n", " ")

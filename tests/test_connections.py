@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import pyprof
-from pyprof.cli import main
+from pyprof.commands.main import main
 
 from .build import call, recording, write_capture, write_nsys, write_nvprof
 

@@ -21,9 +21,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import pyprof
 from pyprof.capture.recorder import local, recorder
-from pyprof.cli import main
+from pyprof.commands.main import main
 from pyprof.errors import CaptureError, UsageError
-from pyprof.prof import custom, prof
+from pyprof.prof import custom
+from tests import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -629,7 +630,7 @@ def test_a_file_of_formulas_for_a_recording(tmp_path, capsys):
         ):
             torch.ops.estimate_tests.scaled(torch.ones(3, 4), 0.5, torch.ones(4))
         capsys.readouterr()
-        assert prof.main(["--csv", "-c", "op,flops,bytes", "--costs", str(costs), str(net)]) == 0
+        assert cli.prof(["--csv", "-c", "op,flops,bytes", "--costs", str(costs), str(net)]) == 0
     finally:
         pyprof.shutdown()
         custom.forget("estimate_tests::scaled")
@@ -648,7 +649,7 @@ def test_a_file_of_formulas_that_is_wrong_is_one_line(text, said, tmp_path, caps
     costs = tmp_path / "costs.py"
     if text is not None:
         costs.write_text(text)
-    assert prof.main(["--costs", str(costs), str(tmp_path / "absent")]) == 2
+    assert cli.prof(["--costs", str(costs), str(tmp_path / "absent")]) == 2
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert said in err

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.parse import formats, parse
-from pyprof.prof import prof
+from pyprof.parse import formats
+from tests import cli
 from tests.forks import Forks
 from tests.waiting import HANG
 
@@ -65,9 +65,9 @@ def rows_of(path: Path, folder: Path, scripts: bool) -> list[dict[str, str]]:
         assert done.returncode == 0, done.stderr
         text = done.stdout
     else:
-        assert parse.main([str(path), "-o", str(folder / "net.dict")]) == 0
+        assert cli.parse([str(path), "-f", "-o", str(folder / "net.dict")]) == 0
         with redirect_stdout(io.StringIO()) as said:
-            assert prof.main([*options[:-1], str(folder / "net.dict")]) == 0
+            assert cli.prof([*options[:-1], str(folder / "net.dict")]) == 0
         text = said.getvalue()
     _, *lines = csv.reader(text.splitlines())
     return [dict(zip(COLUMNS, line, strict=True)) for line in lines]

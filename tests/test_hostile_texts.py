@@ -16,11 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.cli import main
+from pyprof.commands.main import main
 from pyprof.dlprof.command import main as dlprof
-from pyprof.parse import parse
-from pyprof.prof import prof
-from tests import build
+from tests import build, cli
 from tests.build import Kernel, Launch, Op, Range, Recording, call
 
 EVIL = "\x1b[2J\x1b]0;title\x07\u202egnp\x9b31m\u2028\x7f"
@@ -138,9 +136,9 @@ def test_data_for_programs_is_as_it_was(recorded: Path, tmp_path: Path) -> None:
     names = {event.get("name") for event in json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]}
     assert {EVIL, FORMULA} <= names
     dictionary = tmp_path / "net.dict"
-    assert parse.main(["-o", str(dictionary), str(recorded)]) == 0
+    assert cli.parse(["-o", str(dictionary), str(recorded)]) == 0
     assert [row["kLongName"] for row in build.read(recorded)] == [EVIL, FORMULA]
-    assert prof.main(["--csv", str(dictionary)]) == 0
+    assert cli.prof(["--csv", str(dictionary)]) == 0
 
 
 @pytest.mark.parametrize("command", ["report", "prof", "parse", "info"])
@@ -173,7 +171,7 @@ class Finder:
     def find_spec(self, name, *_):
         if name == "pandas": raise KeyboardInterrupt
 sys.meta_path.insert(0, Finder())
-from pyprof.cli import main
+from pyprof.commands.main import main
 sys.exit(main(["report", sys.argv[1]]))
 """
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.cli import main
+from pyprof.commands.main import main
 from pyprof.info import counts, summary
 from pyprof.parse import formats
 

@@ -16,68 +16,57 @@ from pathlib import Path
 
 import pytest
 
+from pyprof.arguments import Parser, table_format
+from pyprof.commands import COMMANDS
+
 ROOT = Path(__file__).resolve().parent.parent
 CORE = {
-    "model",
-    "marker",
-    "intervals",
-    "registry",
-    "errors",
-    "names",
-    "netdict",
-    "occupancy",
-    "place",
-    "arguments",
-    "needed",
-    "mailbox",
-    "screen",
-    "commands",
-    "inputs",
-    "scratch",
-}
+    "arguments", "errors", "frame", "inputs", "intervals", "mailbox", "marker", "model", "names", "netdict",
+    "occupancy", "place", "registry", "scratch", "screen", "stages",
+}  # fmt: skip
 STANDS_ON = {
     "parse": CORE,
     "prof": CORE,
     "capture": CORE,
     "autostart": {"capture"},
-    "enabling": CORE | {"autostart"},
-    "triggering": CORE,
     "nvtx": {"capture"},  # the original's spelling of init and wrap
-    "db": CORE | {"parse", "prof", "metrics"},
     "metrics": CORE,
-    "reports": CORE | {"db", "metrics", "rules"},
+    "db": CORE | {"parse", "prof", "metrics"},
     "rules": CORE | {"db", "metrics", "prof"},
+    "reports": CORE | {"db", "metrics", "rules"},
     "export": CORE | {"db", "parse"},
+    "overview": CORE
+    | {"db", "metrics", "reports", "rules", "commands"},  # a process of its own runs the command
     "session": CORE | {"parse", "prof", "db", "reports", "rules", "export"},
-    "exporting": CORE | {"session", "export", "db"},
-    "replaying": CORE | {"session", "db", "prof"},
+    "replaying": CORE | {"db"},
     "info": CORE | {"parse"},
     "estimating": CORE | {"prof", "capture"},
     "totals": CORE | {"prof", "capture", "estimating"},
-    "overview": CORE | {"db", "metrics", "reports", "rules"},
-    "dlprof": CORE | {"parse", "db", "metrics", "reports", "rules", "overview"},
+    "dlprof": CORE | {"parse", "db", "metrics", "reports", "rules", "session", "overview", "commands"},
     "viewer": CORE | {"parse", "prof", "db", "metrics", "reports", "rules"},
-    "cli": CORE
+    "commands": CORE
     | {
-        "viewer",
+        "autostart",
+        "capture",
+        "db",
+        "export",
+        "info",
+        "netdict",
+        "overview",
         "parse",
         "prof",
-        "capture",
-        "session",
-        "info",
-        "totals",
-        "dlprof",
-        "exporting",
         "replaying",
-        "overview",
+        "reports",
     }
-    | {"enabling", "triggering"},
+    | {"session", "totals", "viewer"},
     "reference": CORE | {"__init__", "prof", "db", "metrics", "reports", "rules"},
     "__init__": CORE | {"capture", "nvtx", "session", "prof", "estimating", "autostart"},
-    "__main__": {"cli"},
+    "__main__": {"commands"},
 }
-# Only the command `prof.py FILE.sqlite` goes both stages, and only when it is asked to: inside a function.
-EXCEPTIONS = {("prof/prof.py", "session")}
+# Scripts that people run by path: they start a command, and nothing imports them.
+EXCEPTIONS = {
+    (f"{name}/{script}.py", "commands") for name in ("parse", "prof") for script in (name, "__main__")
+}
 
 
 class Import(ast.NodeVisitor):
@@ -85,13 +74,7 @@ class Import(ast.NodeVisitor):
 
     def __init__(self, package: str):
         self.package = package
-        self.found: list[tuple[str, str]] = []  # module, enclosing function ("" at the top)
-        self._inside = [""]
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        self._inside.append(node.name)
-        self.generic_visit(node)
-        self._inside.pop()
+        self.modules: list[str] = []
 
     def visit_If(self, node: ast.If) -> None:
         if "TYPE_CHECKING" not in ast.unparse(node.test):  # names for a type checker are not run
@@ -112,13 +95,13 @@ class Import(ast.NodeVisitor):
             self._add(node.value)  # a module by name, for import_module or a table of homes
 
     def _add(self, *modules: str) -> None:
-        self.found.extend((module, self._inside[-1]) for module in modules)
+        self.modules.extend(modules)
 
 
-def imports(source: str, package: str) -> list[tuple[str, str]]:
+def imports(source: str, package: str) -> list[str]:
     visitor = Import(package)
     visitor.visit(ast.parse(source))
-    return visitor.found
+    return visitor.modules
 
 
 def sources() -> Iterator[tuple[str, str, str]]:
@@ -136,7 +119,7 @@ def wrong_imports(name: str, package: str, source: str) -> list[str]:
     """What a module imports that its layer does not stand on."""
     mine, wrong = layer(name), []
     allowed = CORE if mine in CORE else STANDS_ON.get(mine, set())
-    for module, function in imports(source, package):
+    for module in imports(source, package):
         parts = module.split(".")
         if parts[0] == "torch" and mine != "capture":
             wrong.append(f"{name} imports {module}: only capture may")
@@ -144,7 +127,7 @@ def wrong_imports(name: str, package: str, source: str) -> list[str]:
             continue
         if parts[1] == mine or parts[1] in allowed:
             continue
-        if (name, parts[1]) in EXCEPTIONS and function:
+        if (name, parts[1]) in EXCEPTIONS:
             continue
         wrong.append(
             f"{name} imports {module}: {mine} stands on {', '.join(sorted(allowed)) or 'nothing of ours'}"
@@ -170,17 +153,13 @@ def test_imports_point_one_way(name, package, source):
         ("prof/cost.py", "import torch"),
         ("prof/cost.py", "from torch.nn import functional"),
         ("model.py", "from pyprof import session"),
-        ("session.py", "from pyprof.cli import main"),
+        ("session.py", "from pyprof.commands.main import main"),
         ("parse/join.py", "import_module('pyprof.capture.window')"),
     ],
 )
 def test_a_wrong_import_is_found(name, source):
     package = ".".join(["pyprof", *name.split("/")[:-1]])
     assert wrong_imports(name, package, source)
-
-
-def test_the_command_prof_may_reach_the_session():
-    assert not wrong_imports("prof/prof.py", "pyprof.prof", "def main():\n    from pyprof import session")
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -195,6 +174,37 @@ def test_import_of_the_package_is_light():
     assert not loaded_by("import pyprof") & heavy
 
 
-@pytest.mark.parametrize("module", ["parse.parse", "prof.prof", "session", "info", "cli"])
+@pytest.mark.parametrize("module", ["commands.parse", "commands.prof", "session", "info", "commands.main"])
 def test_offline_parts_never_load_torch(module):
     assert "torch" not in loaded_by(f"import pyprof.{module}")
+
+
+@pytest.mark.parametrize(
+    "words", [["--version"], ["--help"], *([name, "--help"] for name in COMMANDS)], ids=" ".join
+)
+def test_help_loads_nothing_heavy(words):
+    heavy = {"torch", "pandas", "pyarrow", "numpy", "rich", "sqlite3"}
+    command = f"try:\n    with redirect_stdout(StringIO()): main({words!r})\nexcept SystemExit: pass"
+    imports = "from contextlib import redirect_stdout; from io import StringIO"
+    assert not loaded_by(f"{imports}; from pyprof.commands.main import main\n{command}") & heavy
+
+
+def test_what_help_lists_without_importing_it_is_what_is_registered():
+    from pyprof.commands import export, prof, report
+    from pyprof.export import formats
+    from pyprof.prof.columns import COLUMNS
+    from pyprof.reports import every
+    from pyprof.reports.diff import BY
+    from pyprof.reports.output import FORMATS
+
+    assert [(key, heading) for key, heading, _ in prof.columns()] == [
+        (c.key, c.heading) for c in COLUMNS.values()
+    ]
+    assert all(COLUMNS[key].doc.startswith(text.rstrip(".")) for key, _, text in prof.columns())
+    assert report.listed() == {one.name: one.title for one in every()}
+    assert report.options() == sorted({option.name for one in every() for option in one.options})
+    assert export.formats() == list(formats())
+    parser = Parser()
+    table_format(parser)
+    assert all(name in parser.format_help() for name in FORMATS)
+    assert set(BY) == {"step", "operator", "kernel"}

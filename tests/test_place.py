@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pyprof import place
-from pyprof.cli import main
+from pyprof.commands.main import main
 from pyprof.errors import CaptureError
 from tests import build
 from tests.build import recording
@@ -89,7 +89,7 @@ def test_every_command_that_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     source = build.write_nsys(tmp_path / "net.sqlite", recording("aten::mm\n  > 5 kernel"))
     out = tmp_path / "out"
     for words in (
-        ["save", "-f"], ["export", "-f"], ["parse"], ["report", "kernel"],
+        ["save", "-f"], ["export", "-f"], ["parse", "-f"], ["report", "-f", "kernel"],
     ):  # fmt: skip
         out.write_text("old")
         out.chmod(0o640)
@@ -98,3 +98,17 @@ def test_every_command_that_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert stat.S_IMODE(out.stat().st_mode) == 0o640
     with closing(sqlite3.connect(source)) as connection:
         assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
+
+
+@pytest.mark.parametrize("words", [["save"], ["export"], ["parse"], ["report", "kernel"]], ids=" ".join)
+def test_no_command_replaces_a_file_unless_it_is_told_to(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = build.write_nsys(tmp_path / "net.sqlite", recording("aten::mm\n  > 5 kernel"))
+    out = tmp_path / "out"
+    out.write_text("old")
+    assert main([*words, "-o", str(out), str(source)]) == 2
+    assert f"{out} exists: --force replaces it" in capsys.readouterr().err
+    assert main([*words, "-f", "--output", str(source), str(source)]) == 2
+    assert f"{source}: is what is read, and would be replaced" in capsys.readouterr().err
+    assert out.read_text() == "old"

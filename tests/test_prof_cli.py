@@ -15,9 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.parse import parse
-from pyprof.prof import prof
-from tests import build
+from tests import build, cli
 from tests.build import call, recording
 from tests.waiting import HANG
 
@@ -100,16 +98,16 @@ def test_prof_reads_stdin(netdict, tmp_path):
 
 @pytest.mark.parametrize("arguments", [[], ["--csv"], ["-w", "200"]], ids=str)
 def test_prof_of_a_recording_is_prof_of_its_net_dict(arguments, sqlite, netdict, capsys):
-    assert prof.main([*arguments, str(netdict)]) == 0
+    assert cli.prof([*arguments, str(netdict)]) == 0
     two_steps = capsys.readouterr()
-    assert prof.main([*arguments, str(sqlite)]) == 0
+    assert cli.prof([*arguments, str(sqlite)]) == 0
     one_step = capsys.readouterr()
     assert one_step.out == two_steps.out
     assert "GPU events without a launch record" in one_step.err
 
 
 def test_the_default_is_eight_columns_for_awk(netdict, capsys):
-    assert prof.main([str(netdict)]) == 0
+    assert cli.prof([str(netdict)]) == 0
     heading, first, *_ = capsys.readouterr().out.splitlines()
     assert heading.split(" ") == ["Idx", "Direction", "Sub", "Module", "Op", "Kernel", "Params", "Sil(ns)"]
     assert first.split(" ") == [
@@ -118,15 +116,15 @@ def test_the_default_is_eight_columns_for_awk(netdict, capsys):
 
 
 def test_memory_adds_copies_and_sets(sqlite, capsys):
-    assert parse.main(["--memory", str(sqlite)]) == 0
+    assert cli.parse(["--memory", str(sqlite)]) == 0
     kinds = [ast.literal_eval(line)["kind"] for line in capsys.readouterr().out.splitlines()]
     assert sorted(kinds) == ["kernel", "kernel", "kernel", "memcpy"]
-    assert prof.main(["--memory", "-c", "kernel", str(sqlite)]) == 0
+    assert cli.prof(["--memory", "-c", "kernel", str(sqlite)]) == 0
     assert "memcpy_HtoD" in capsys.readouterr().out
 
 
 def test_json_lines_hold_what_the_literals_hold(sqlite, netdict, capsys):
-    assert parse.main(["--format", "jsonl", str(sqlite)]) == 0
+    assert cli.parse(["--format", "jsonl", str(sqlite)]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     literals = [ast.literal_eval(line) for line in netdict.read_text(encoding="utf-8").splitlines()]
     assert rows == json.loads(json.dumps(literals))
@@ -135,7 +133,7 @@ def test_json_lines_hold_what_the_literals_hold(sqlite, netdict, capsys):
 def test_output_is_written_whole_with_the_users_permissions(sqlite, netdict, tmp_path, capsys):
     out = tmp_path / "out.dict"
     out.write_text("old")
-    assert parse.main(["-o", str(out), str(sqlite)]) == 0
+    assert cli.parse(["-f", "-o", str(out), str(sqlite)]) == 0
     assert out.read_bytes() == netdict.read_bytes()
     assert capsys.readouterr().out == ""
     assert stat.S_IMODE(out.stat().st_mode) == stat.S_IMODE(netdict.stat().st_mode)
@@ -151,14 +149,14 @@ def test_a_failure_while_writing_leaves_nothing(sqlite, tmp_path, monkeypatch):
         yield "{'kShortName': 'first'}"
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setitem(parse._FORMATS, "dict", breaks)
-    assert parse.main(["-o", str(out), str(sqlite)]) == 1
+    monkeypatch.setattr("pyprof.netdict.lines", breaks)
+    assert cli.parse(["-f", "-o", str(out), str(sqlite)]) == 1
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("out.dict", "old")]
 
 
 def test_a_folder_that_does_not_exist_is_one_sentence(sqlite, tmp_path, capsys):
     out = tmp_path / "missing" / "out.dict"
-    assert parse.main(["-o", str(out), str(sqlite)]) == 1
+    assert cli.parse(["-o", str(out), str(sqlite)]) == 1
     err = capsys.readouterr().err
     assert err.startswith(f"parse.py: {out}: cannot be written")
     assert len(err.splitlines()) == 1
@@ -175,7 +173,7 @@ def test_a_folder_that_does_not_exist_is_one_sentence(sqlite, tmp_path, capsys):
     ],
 )
 def test_usage_errors_are_exit_code_2(arguments, words, netdict, capsys):
-    assert prof.main([*arguments, str(netdict)]) == 2
+    assert cli.prof([*arguments, str(netdict)]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert words in captured.err
@@ -185,10 +183,10 @@ def test_usage_errors_are_exit_code_2(arguments, words, netdict, capsys):
 @pytest.mark.parametrize(
     ("main", "arguments"),
     [
-        (prof.main, ["--csv", "-w", "99"]),
-        (prof.main, ["-w", "x"]),
-        (parse.main, []),
-        (parse.main, ["--format", "x", "f"]),
+        (cli.prof, ["--csv", "-w", "99"]),
+        (cli.prof, ["-w", "x"]),
+        (cli.parse, []),
+        (cli.parse, ["--format", "x", "f"]),
     ],
 )
 def test_what_argparse_refuses_is_exit_code_2(main, arguments, netdict):
@@ -200,7 +198,7 @@ def test_what_argparse_refuses_is_exit_code_2(main, arguments, netdict):
 def test_help_begins_with_an_example_and_lists_every_column(capsys):
     from pyprof.prof.columns import COLUMNS
 
-    for main in (parse.main, prof.main):
+    for main in (cli.parse, cli.prof):
         with pytest.raises(SystemExit):
             main(["--help"])
         text = capsys.readouterr().out
@@ -213,7 +211,7 @@ def test_csv_of_names_with_quotes_commas_and_line_breaks(tmp_path, capsys):
     what.ranges[0].text = 'layer:a "b",\nc'
     what.kernels[0].name = 'k"1", 2'
     path = build.write_nsys(tmp_path / "f", what)
-    assert prof.main(["--csv", "-c", "layer,kernel", str(path)]) == 0
+    assert cli.prof(["--csv", "-c", "layer,kernel", str(path)]) == 0
     rows = list(csv.reader(io.StringIO(capsys.readouterr().out, newline="")))
     assert rows == [["Layer", "Kernel"], ['a "b",\nc', 'k"1", 2']]
 
@@ -241,14 +239,14 @@ def test_text_of_any_language_passes_a_terminal_of_none(command, tmp_path):
     text = done.stdout.decode("utf-8")
     assert "é漢" in text
     assert "caf\\udce9.py:3" in text
-    assert parse.main(["-o", str(tmp_path / "out"), "--format", "jsonl", str(path)]) == 0
+    assert cli.parse(["-o", str(tmp_path / "out"), "--format", "jsonl", str(path)]) == 0
     assert json.loads((tmp_path / "out").read_text(encoding="utf-8"))["layer"] == ["é漢"]
 
 
 def test_the_file_of_2020_is_read(data, capsys):
     """Its linear layers have the FLOPs 2·M·N·K of their markers, once per call and product."""
     path = data / "nvprof/transformer_lm/net.dict"
-    assert prof.main(["--csv", "-c", "idx,op,dir,kernel,params,sil,flops", str(path)]) == 0
+    assert cli.prof(["--csv", "-c", "idx,op,dir,kernel,params,sil,flops", str(path)]) == 0
     captured = capsys.readouterr()
     rows = list(csv.DictReader(io.StringIO(captured.out)))
     assert (len(rows), sum(int(row["Sil(ns)"]) for row in rows)) == (160, 7_296_770)
@@ -270,7 +268,7 @@ def test_both_ways_to_the_file_of_2020_cost_the_same(data, capsys):
     tables = []
     for name in ("net.sql", "net.dict"):
         assert (
-            prof.main(["--csv", "-c", "kernel,sil,flops,bytes", str(data / "nvprof/transformer_lm" / name)])
+            cli.prof(["--csv", "-c", "kernel,sil,flops,bytes", str(data / "nvprof/transformer_lm" / name)])
             == 0
         )
         tables.append(capsys.readouterr().out.splitlines())

@@ -15,8 +15,9 @@ import pyprof
 from pyprof.errors import UsageError
 from pyprof.model import Arg, Call, Other, Tensor
 from pyprof.prof.replay import script
-from pyprof.replaying import calls, main
+from pyprof.replaying import calls
 from tests import kineto
+from tests.cli import start
 from tests.forks import Forks
 
 RECORDED = """
@@ -251,15 +252,15 @@ def test_the_command_lists_and_prints(tmp_path, capsys):
         kineto.op("aten::f", 600, 900),
     ]
     path = str(kineto.write(tmp_path / "a.json", events))
-    assert main([path]) == 0
+    assert start("replay", [path]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:4] for line in lines[1:]] == [
         ["0", "aten::mm", "1", "300"],
         ["1", "aten::mm", "1", "100"],
     ]
-    assert main([path, "--row", "1"]) == 0
+    assert start("replay", [path, "--row", "1"]) == 0
     assert 'Made((2, 4), "float32", None, "normal", 4)' in capsys.readouterr().out
-    assert main([path, "--row", "2"]) == 2
+    assert start("replay", [path, "--row", "2"]) == 2
     assert capsys.readouterr().err == "pyprof replay: --row 2 does not exist; there are 0 to 1.\n"
-    assert main([path, "--name", "aten::f"]) == 2
+    assert start("replay", [path, "--name", "aten::f"]) == 2
     assert "no operator 'aten::f' with recorded arguments" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from pyprof import scratch
-from pyprof.cli import main
+from pyprof.commands.main import main
 from pyprof.db import store
 from tests import kineto
 from tests.waiting import until
@@ -25,7 +25,7 @@ from tests.waiting import until
 # A command that stands still while its archive is unpacked.
 READING = """
 import sys, time
-from pyprof.cli import main
+from pyprof.commands.main import main
 from pyprof.parse import folder
 def load(path):
     print(path, flush=True)

@@ -49,9 +49,3 @@ def _followed(trace: Trace, told: Callable[[str, float], None]) -> Iterator[tupl
         told(f"writing {name}", _WRITTEN * min(done / max(total, 1), 1))
         done += table.num_rows if name in ("range", "api", "event") else 0
         yield name, table
-
-
-def copy(database: store.Store, path: str) -> None:
-    """Write a database that is there under another name. Raises PyProfError."""
-    with store.written(path) as name:
-        database.copy(name)

@@ -135,7 +135,7 @@ def check(found: Application) -> Application:
     if not found.module and not os.path.exists(script):
         raise UsageError(f"{script}: no such file; expected a Python script.")
     # As the recorded program will look for it: with the folder of the script in front it could find another one.
-    code = f"import importlib.util as u, sys; sys.exit(0 if u.find_spec('pyprof.cli') else {_NO_PYPROF})"
+    code = f"import importlib.util as u, sys; sys.exit(0 if u.find_spec('pyprof.commands') else {_NO_PYPROF})"
     try:
         done = subprocess.run([found.interpreter, *found.flags, "-c", code], capture_output=True, text=True)
     except OSError as error:

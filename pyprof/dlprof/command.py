@@ -16,13 +16,13 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from pyprof import __version__, needed  # noqa: F401
-from pyprof.commands import ended, say
+from pyprof import __version__
 from pyprof.dlprof import application, child, options
 from pyprof.dlprof.options import Settings
 from pyprof.dlprof.outputs import OF_NSYS, Outputs, outputs
-from pyprof.dlprof.stages import DIAGNOSTIC, NORMAL, Stages
 from pyprof.errors import PyProfError, UsageError
+from pyprof.frame import ended, say
+from pyprof.stages import DIAGNOSTIC, NORMAL, Stages
 
 
 def main(argv: Sequence[str] | None = None) -> int:

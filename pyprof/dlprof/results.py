@@ -6,38 +6,47 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 
-from pyprof.db.aggregate import aggregations
 from pyprof.db.source import Source
-from pyprof.db.store import Store
-from pyprof.dlprof import engine, events, feedback, model_data
+from pyprof.dlprof import events, feedback, model_data, modes
 from pyprof.dlprof.options import Settings
 from pyprof.dlprof.outputs import Outputs, profile_names
-from pyprof.dlprof.stages import DETAILED, MINIMAL, NORMAL, Stages
+from pyprof.model import Trace
 from pyprof.reports import output
 from pyprof.rules import evaluate
+from pyprof.session import Profile, Selection
+from pyprof.stages import DETAILED, MINIMAL, NORMAL, Stages
 
 
 def write(settings: Settings, where: Outputs, path: str, stages: Stages) -> None:
     """Everything that is asked for. Raises PyProfError; each file is there whole or not at all."""
-    wanted = engine.Wanted(settings.iter_start, settings.iter_stop, settings.key_node or None)
+    selection = Selection(settings.iter_start, settings.iter_stop, settings.key_node or None)
+    domains = [modes.of_domain(name) for name in settings.domains]
+    is_simple = settings.mode == "simple"
+
+    def changed(trace: Trace) -> Trace:
+        for change in domains:  # one that is not there is known before anything is written
+            change(trace)
+        return modes.simple(trace) if is_simple else trace
+
     with stages.stage(f"aggregating {path}"):
-        source_file = engine.Input(path, stages.told)
-        domains = [engine.of_domain(name) for name in settings.domains]
-        for changed in domains:  # one that is not there is known before anything is written
-            changed(source_file.trace)  # a copy
-        engine.write(
-            source_file, where.database, wanted, engine.simple if settings.mode == "simple" else None
+        profile = Profile.open(
+            path, progress=stages.progress, change=changed if domains or is_simple else None
         )
+        profile.save(where.database, selection)
     with ExitStack() as closed:
-        store = closed.enter_context(Store(where.database))
-        source = Source(store, engine.matching(store, wanted) or aggregations(store)[-1])
+        profile = Profile.open(where.database)
+        closed.callback(profile.database.close)
+        profile.select(selection)
+        source = profile.source()
         _say_what(source, stages)
         stages.say(MINIMAL, f"wrote {where.database}")
         if not domains:
             _reports(settings, where, source, settings.profile_name, stages)
-        for changed, name in zip(domains, profile_names(settings)):
-            with engine.opened(source_file, wanted, changed=changed) as part:
-                _reports(settings, where, part, name, stages)
+        for change, name in zip(domains, profile_names(settings)):
+            part = Profile.open(path, change=change)
+            part.select(selection)
+            with part.database.sound():
+                _reports(settings, where, part.source(), name, stages)
         _more(where, source, stages)
         if settings.level >= MINIMAL:
             with stages.stage("evaluating expert rules"):
@@ -68,7 +77,7 @@ def _more(where: Outputs, source: Source, stages: Stages) -> None:
     if where.model_data is not None:
         with stages.stage(f"writing {where.model_data}", DETAILED):
             said = f"writing {where.model_data}"
-            model_data.save(source, where.model_data, lambda share: stages.told(said, share))
+            model_data.save(source, where.model_data, lambda share: stages.progress(said, share))
         stages.say(MINIMAL, f"wrote {where.model_data}")
     if where.events is None:
         return

@@ -28,7 +28,7 @@ LARGE = 16 << 20  # bytes: some 400,000 operators, which take about 4 s to add u
 PATIENCE = 30.0  # seconds
 _START = """import sys
 sys.path[:] = sys.argv.pop(1).split("\\n")
-from pyprof.cli import main
+from pyprof.commands.main import main
 sys.exit(main(["report", "--", sys.argv[1]]))"""
 _SUCCESS = (0, 130)  # ended, or ended with ctrl-C: what many do once they have seen enough steps
 

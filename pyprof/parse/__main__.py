@@ -3,6 +3,6 @@
 
 import sys
 
-from pyprof.commands import imported
+from pyprof.commands.main import start
 
-sys.exit(imported("parse.py", "pyprof.parse.parse"))
+sys.exit(start("parse", prog="parse.py"))

@@ -3,6 +3,6 @@
 
 import sys
 
-from pyprof.commands import imported
+from pyprof.commands.main import start
 
-sys.exit(imported("prof.py", "pyprof.prof.prof"))
+sys.exit(start("prof", prog="prof.py"))

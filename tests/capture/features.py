@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import pyprof
-from pyprof.parse.parse import main as parse
+from tests.cli import parse
 
 from .conftest import Recorded
 

@@ -22,7 +22,7 @@ import pyprof
 from pyprof import place
 from pyprof.capture import gathered, pace, session, window
 from pyprof.capture.collectors import kineto
-from pyprof.cli import main
+from pyprof.commands.main import main
 from tests.forks import KILL, Forks, Program
 from tests.waiting import until
 

@@ -17,9 +17,10 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import pyprof
-from pyprof import mailbox, triggering
+from pyprof import mailbox
 from pyprof.capture import steps
 from pyprof.capture.window import control
+from tests.cli import start
 from tests.forks import ROOT, Forks, Program
 from tests.waiting import until
 
@@ -35,7 +36,7 @@ class Command:
     def __init__(self, *options: str):
         self.code: int | None = None
         words = [str(os.getpid()), *options]
-        self._thread = threading.Thread(target=lambda: setattr(self, "code", triggering.main(words)))
+        self._thread = threading.Thread(target=lambda: setattr(self, "code", start("trigger", words)))
         self._thread.start()
         until(lambda: not self._thread.is_alive() or self.asked())
 
@@ -211,14 +212,14 @@ def test_a_process_that_ends_is_told_of(
 
 def test_processes_that_cannot_be_asked_are_a_sentence_each(capsys: pytest.CaptureFixture[str]) -> None:
     pyprof.shutdown()
-    assert triggering.main([str(os.getpid())]) == 1
+    assert start("trigger", [str(os.getpid())]) == 1
     assert f"process {os.getpid()} cannot be asked: it has not called pyprof.init()" in said(capsys)
     gone = subprocess.Popen([sys.executable, "-S", "-c", ""])
     until(lambda: Path(f"/proc/{gone.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
-    assert triggering.main([str(gone.pid)]) == 1
+    assert start("trigger", [str(gone.pid)]) == 1
     assert f"process {gone.pid} has ended." in said(capsys)
     gone.wait()
-    assert triggering.main([str(gone.pid)]) == 1
+    assert start("trigger", [str(gone.pid)]) == 1
     assert f"there is no process {gone.pid}." in said(capsys)
 
 
@@ -231,7 +232,7 @@ def test_a_process_of_another_user_is_a_sentence(
     monkeypatch.setattr(os, "listdir", forbidden)
     monkeypatch.setattr(os, "getuid", lambda: 4711)
     owner = os.stat("/proc/self").st_uid
-    assert triggering.main([str(os.getpid())]) == 1
+    assert start("trigger", [str(os.getpid())]) == 1
     assert f"belongs to {mailbox._user(owner)}: ask it as its owner" in said(capsys)
 
 
@@ -240,7 +241,7 @@ def test_two_do_not_ask_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     box = mailbox.of(os.getpid())
     assert box is not None
     fcntl.flock(box.file, fcntl.LOCK_EX)
-    assert triggering.main([str(os.getpid())]) == 1
+    assert start("trigger", [str(os.getpid())]) == 1
     assert "has been asked by another pyprof trigger" in said(capsys)
     box.close()
 
@@ -248,7 +249,7 @@ def test_two_do_not_ask_at_once(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("words", [["none"], ["1", "--steps", "0"], ["-1"], []])
 def test_what_is_no_process_is_a_wrong_command(words: list[str]) -> None:
     with pytest.raises(SystemExit) as error:
-        triggering.main(words)
+        start("trigger", words)
     assert error.value.code == 2
 
 
@@ -263,7 +264,7 @@ def test_a_forked_helper_cannot_be_asked(tmp_path: Path, capfd: pytest.CaptureFi
     pyprof.init()
     pid = os.fork()
     if not pid:
-        os._exit(triggering.main([str(os.getpid())]) if mailbox.of(os.getpid()) is None else 3)
+        os._exit(start("trigger", [str(os.getpid())]) if mailbox.of(os.getpid()) is None else 3)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
     assert f"process {pid} cannot be asked" in capfd.readouterr().err
     mine: Any = mailbox.of(os.getpid())

@@ -34,7 +34,7 @@ from pyprof.capture.collectors.device import COPY, KERNEL, LAUNCH, MISSING, SET,
 from pyprof.capture.collectors.kineto_device import DeviceEvent, decode, exported
 from pyprof.capture.session import Session
 from pyprof.capture.window import control
-from pyprof.cli import main
+from pyprof.commands.main import main
 from pyprof.errors import UsageError
 from pyprof.occupancy import Chip, estimate
 from pyprof.parse import formats
@@ -496,8 +496,7 @@ def test_kernels_belong_to_the_operators_that_launched_them(
 
 
 def test_the_commands_read_such_a_file(record: Record, gpu: None, capsys: pytest.CaptureFixture[str]) -> None:
-    from pyprof.parse.parse import main as parse
-    from pyprof.prof.prof import main as prof
+    from tests.cli import parse, prof
 
     recorded = record(train)
     net = recorded.path.with_suffix(".dict")

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import autostart, enabling
+from pyprof import autostart
+from pyprof.commands import enable as enabling
+from tests.cli import start
 from tests.forks import ROOT
 from tests.waiting import HANG
 
@@ -149,8 +151,8 @@ def test_what_a_process_runs(command: str, name: str, leaves_alone: bool) -> Non
 def test_a_folder_that_cannot_be_written_and_a_file_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(enabling, "_path", lambda: str(tmp_path / "nowhere" / enabling.NAME))
-    assert enabling.enable([]) == 1
+    monkeypatch.setattr(enabling, "file_of_environment", lambda: str(tmp_path / "nowhere" / enabling.NAME))
+    assert start("enable", []) == 1
     error = capsys.readouterr().err
     assert error.startswith(
         f"pyprof enable: {tmp_path}/nowhere/{enabling.NAME} cannot be written (the folder does not"
@@ -158,8 +160,8 @@ def test_a_folder_that_cannot_be_written_and_a_file_of_others(
     assert error.count("\n") == 1
     path = tmp_path / enabling.NAME
     path.write_text("import theirs\n")
-    monkeypatch.setattr(enabling, "_path", lambda: str(path))
-    assert enabling.enable([]) == enabling.disable([]) == 1
+    monkeypatch.setattr(enabling, "file_of_environment", lambda: str(path))
+    assert start("enable", []) == start("disable", []) == 1
     assert capsys.readouterr().err.count("is not of pyprof enable: move it away.\n") == 2
     assert path.read_text() == "import theirs\n"
 
@@ -167,13 +169,13 @@ def test_a_folder_that_cannot_be_written_and_a_file_of_others(
 def test_disable_undoes_exactly_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(enabling, "_path", lambda: str(tmp_path / enabling.NAME))
+    monkeypatch.setattr(enabling, "file_of_environment", lambda: str(tmp_path / enabling.NAME))
     monkeypatch.setattr(enabling, "_found", lambda: True)
-    assert enabling.disable([]) == 0
+    assert start("disable", []) == 0
     assert "nothing to undo" in capsys.readouterr().out
-    assert enabling.enable([]) == enabling.enable([]) == 0
+    assert start("enable", []) == start("enable", []) == 0
     assert os.listdir(tmp_path) == [enabling.NAME]
-    assert enabling.disable([]) == 0
+    assert start("disable", []) == 0
     assert os.listdir(tmp_path) == []
     assert capsys.readouterr().err == ""
 

@@ -15,7 +15,7 @@ from torch import nn
 
 import pyprof
 from pyprof.capture.options import Given, options
-from pyprof.cli import main
+from pyprof.commands.main import main
 from pyprof.errors import UsageError
 from pyprof.parse import formats
 from tests.forks import Forks

@@ -28,7 +28,7 @@ from pyprof import netdict
 from pyprof.marker import ACCUMULATE, EVALUATE
 from pyprof.parse import formats
 from pyprof.parse.rows import rows
-from pyprof.prof import prof
+from tests import cli
 from tests.forks import Forks
 
 from .conftest import Recorded
@@ -296,7 +296,7 @@ def test_what_runs_while_torch_compiles_is_no_work_of_the_program(
 
     path = record(train).path
     capsys.readouterr()
-    assert prof.main(["--csv", "-c", "op,dir,phase,flops,kernel", str(path)]) == 0
+    assert cli.prof(["--csv", "-c", "op,dir,phase,flops,kernel", str(path)]) == 0
     cells = [row for row in csv.DictReader(capsys.readouterr().out.splitlines()) if row["Op"] == "compile"]
     assert len(cells) > 100
     assert {(row["Direction"], row["Phase"], row["FLOPs"]) for row in cells} == {("na", "none", "0")}

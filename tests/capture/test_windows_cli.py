@@ -17,7 +17,7 @@ import pyprof
 from pyprof.capture import main_thread, pace, session
 from pyprof.capture.collectors import nvtx as ranges
 from pyprof.capture.plan import Plan, Steps, Times, plan
-from pyprof.cli import main
+from pyprof.commands.main import main
 from tests.forks import Forks
 from tests.waiting import until
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import pyprof
-from pyprof.cli import main
+from pyprof.commands.main import main
 from pyprof.db.aggregate import aggregate
 from pyprof.db.build import copy
 from pyprof.db.store import Store

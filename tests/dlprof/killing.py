@@ -8,6 +8,7 @@ killed in the middle of a transaction; `torn`: and had already changed the file.
 
 from __future__ import annotations
 
+import copy
 import os
 import random
 import signal
@@ -21,7 +22,8 @@ from pathlib import Path
 
 from pyprof.db import access, store
 from pyprof.db.aggregate import aggregate, aggregations
-from pyprof.dlprof import engine
+from pyprof.parse import formats
+from pyprof.session import Profile
 from tests.build import call, recording, write_nsys
 
 STEPS, OPS = 40, 25
@@ -109,16 +111,16 @@ def whole(path: Path) -> list[tuple[int, int, str | None]]:
 
 def rounds(kind: str, folder: Path, count: int, seed: int) -> Counter[str]:
     rng = random.Random(seed)
-    source = engine.Input(str(write_nsys(folder / "net.sqlite", recording(training()))))
-    source.trace  # noqa: B018  read before anything is killed
+    source = write_nsys(folder / "net.sqlite", recording(training()))
     target = folder / "net_dldb.sqlite"
     seen: Counter[str] = Counter()
 
     (folder / "other").mkdir()
-    other = engine.Input(str(write_nsys(folder / "other" / "net.sqlite", recording(training(OPS, STEPS)))))
+    other = write_nsys(folder / "other" / "net.sqlite", recording(training(OPS, STEPS)))
+    traces = {path: formats.load(path) for path in (source, other)}  # read before anything is killed
 
-    def write(source: engine.Input = source) -> None:
-        engine.write(source, str(target), engine.Wanted())
+    def write(source: Path = source) -> None:
+        Profile(copy.copy(traces[source])).save(target)
 
     def add(first: int) -> None:
         with store.Store(target) as database:

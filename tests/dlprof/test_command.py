@@ -19,8 +19,8 @@ import pytest
 import pyprof
 from pyprof.capture.run import as_main
 from pyprof.dlprof import events, options
-from pyprof.dlprof.stages import Stages
 from pyprof.errors import UsageError
+from pyprof.stages import Stages
 from tests.build import recording, write_nsys
 from tests.conftest import ROOT
 from tests.dlprof.conftest import Run, finish, start, steps
@@ -314,13 +314,13 @@ def test_the_dump_of_the_model_data_is_the_database(aggregate: Run, folder: Path
 def test_ctrl_c_ends_the_aggregation_and_leaves_nothing(
     stage: str, aggregate: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    def told(self: Stages, what: str, share: float) -> None:
+    def progress(self: Stages, what: str, share: float) -> None:
         if what == stage:
             raise KeyboardInterrupt
 
     assert aggregate()[0] == 0
     before = (folder / "dlprof_dldb.sqlite").read_bytes()
-    monkeypatch.setattr(Stages, "told", told)
+    monkeypatch.setattr(Stages, "progress", progress)
     code, out, errors = aggregate("-f", "-vminimal", "--key_op=relu", "--reports=all")
     assert (code, out) == (130, "")
     assert errors == "dlprof: interrupted; files that were not finished are not there.\n"

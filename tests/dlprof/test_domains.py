@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pyprof.dlprof import engine
+from pyprof.dlprof import modes
 from pyprof.parse import formats
 from tests.build import call, recording, write_nsys, write_nvprof
 from tests.dlprof.conftest import Run
@@ -54,7 +54,7 @@ def test_domains_of_nsys_have_the_names_of_their_process(two: Path):
         for text, name in zip(texts, names)
     }
     assert found == {"relu": "a/b", "linear": "inner", "plain": ""}
-    assert engine.domains(trace) == ["a/b", "default", "inner"]
+    assert modes.domains(trace) == ["a/b", "default", "inner"]
 
 
 def test_a_domain_without_a_name_has_a_number(tmp_path: Path):
@@ -63,7 +63,7 @@ def test_a_domain_without_a_name_has_a_number(tmp_path: Path):
     connection.execute("update NVTX_EVENTS set domainId = 5 where text = 'plain'")
     connection.commit()
     connection.close()
-    assert engine.domains(formats.load(path)) == ["default", "domain 5"]
+    assert modes.domains(formats.load(path)) == ["default", "domain 5"]
 
 
 def test_domains_of_nvprof(tmp_path: Path):

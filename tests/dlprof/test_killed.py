@@ -14,7 +14,7 @@ import pytest
 
 from pyprof.db import access, store
 from pyprof.db.aggregate import aggregate, aggregations
-from pyprof.dlprof import engine
+from pyprof.session import Profile
 from tests.build import recording, write_nsys
 from tests.conftest import ROOT
 from tests.dlprof import killing
@@ -46,8 +46,7 @@ def test_killed_at_random_moments(part: int, kind: str, tmp_path: Path):
 def half_done(tmp_path: Path) -> Iterator[Path]:
     """A database in which a killed process has left pages that do not belong together, and a journal."""
     whole, target = tmp_path / "whole.sqlite", tmp_path / "net_dldb.sqlite"
-    engine.write(engine.Input(str(write_nsys(tmp_path / "net.sqlite", recording(killing.training())))), str(whole),
-                 engine.Wanted())  # fmt: skip
+    Profile.open(write_nsys(tmp_path / "net.sqlite", recording(killing.training()))).save(whole)
     for tick in range(5, 60, 5):
         shutil.copy(whole, target)
         with store.Store(target) as database:
@@ -81,8 +80,7 @@ def test_what_is_half_done_is_taken_back_by_the_next_writer(half_done: Path):
 
 def test_an_exception_in_the_middle_leaves_the_file_as_it_was(tmp_path: Path):
     target = tmp_path / "net_dldb.sqlite"
-    source = engine.Input(str(write_nsys(tmp_path / "net.sqlite", recording(killing.training()))))
-    engine.write(source, str(target), engine.Wanted())
+    Profile.open(write_nsys(tmp_path / "net.sqlite", recording(killing.training()))).save(target)
     before = target.read_bytes()
     for share in (0.0, 0.5, 0.9):
 
@@ -102,7 +100,7 @@ def test_an_exception_while_it_is_written_leaves_nothing(stage: str, tmp_path: P
         if what == stage:
             raise KeyboardInterrupt
 
-    source = engine.Input(str(write_nsys(tmp_path / "net.sqlite", recording(killing.training()))), told)
+    profile = Profile.open(write_nsys(tmp_path / "net.sqlite", recording(killing.training())), progress=told)
     with pytest.raises(KeyboardInterrupt):
-        engine.write(source, str(tmp_path / "net_dldb.sqlite"), engine.Wanted())
+        profile.save(tmp_path / "net_dldb.sqlite")
     assert os.listdir(tmp_path) == ["net.sqlite"]

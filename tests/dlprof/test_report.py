@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import pyprof
-from pyprof import cli
+from tests import cli
 
 Cli = Callable[..., tuple[int, str, str]]
 
@@ -21,7 +21,10 @@ Cli = Callable[..., tuple[int, str, str]]
 def run(folder: Path, capfd: pytest.CaptureFixture[str]) -> Cli:
     def run(*words: str) -> tuple[int, str, str]:
         capfd.readouterr()
-        code = cli.main(words)
+        try:
+            code = cli.main(words)
+        except SystemExit as error:
+            code = int(str(error.code))
         return (code, *capfd.readouterr())
 
     return run

@@ -15,13 +15,13 @@ import pandas as pd
 import pytest
 
 import pyprof
-from pyprof.cli import main
+from pyprof.commands.main import main
 from pyprof.errors import PyProfError, UsageError
 from pyprof.export import chrome, describe, events, text
 from pyprof.export.tracks import Tracks
 from pyprof.marker import encode
 from pyprof.model import Arg, Call, Other, Tensor
-from pyprof.parse import pool
+from pyprof.parse import children
 from pyprof.session import Profile
 from tests import build, kineto
 
@@ -53,7 +53,7 @@ PHASES = ("X", "M", "s", "f", "i", "b", "e")
 
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "_cores", lambda: 1)
+    monkeypatch.setattr(children, "cores", lambda: 1)
 
 
 @pytest.fixture

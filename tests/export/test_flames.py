@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import pyprof
-from pyprof.exporting import main
 from pyprof.session import Profile
 from tests import kineto
 from tests.build import call, recording, write_capture
+from tests.cli import start
 from tests.reports.conftest import CPU
 
 MM = call("torch.mm", (4, 4), (4, 4), module="net.first", trace=("run.py:9", "net.py:1"))
@@ -121,5 +121,5 @@ def test_workers_are_the_outermost_frames(tmp_path):
 
 def test_the_command_writes_it(tmp_path):
     source = write_capture(tmp_path / "a.sqlite", recording(TEXT))
-    assert main(["--format=collapsed", "-o", str(tmp_path / "out.txt"), str(source)]) == 0
+    assert start("export", ["--format=collapsed", "-o", str(tmp_path / "out.txt"), str(source)]) == 0
     assert (tmp_path / "out.txt").read_text().splitlines()[0] == "lonely 5"

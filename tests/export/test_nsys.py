@@ -14,7 +14,7 @@ import pytest
 
 import pyprof
 from pyprof.errors import UsageError
-from pyprof.parse import formats, pool
+from pyprof.parse import children, formats
 from pyprof.session import Profile
 from tests import build, kineto
 from tests.parse.test_invariance import training
@@ -22,7 +22,7 @@ from tests.parse.test_invariance import training
 
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "_cores", lambda: 1)
+    monkeypatch.setattr(children, "cores", lambda: 1)
 
 
 def again(prof: Profile, path: Path, **window: int) -> Profile:

@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pyprof.cli import main
-from pyprof.commands import ended
+from pyprof.commands.main import main
+from pyprof.frame import ended
 
 REPORTS = (
     "summary", "kernel", "operator", "iteration", "step_time", "expert_systems", "detail", "group_node", "op_type",

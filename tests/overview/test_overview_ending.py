@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import pyprof
-from pyprof.cli import main
+from pyprof.commands.main import main
 from pyprof.overview import ending
 from pyprof.overview.figures import figures
 from pyprof.overview.lines import lines

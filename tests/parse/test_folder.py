@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import pyprof
-from pyprof.cli import main
+from pyprof.commands.main import main
 from pyprof.db.dimensions import worker_names
 from pyprof.errors import FormatError
 from pyprof.model import Column, Process, Trace

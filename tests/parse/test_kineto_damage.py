@@ -24,11 +24,11 @@ from pyprof import netdict
 from pyprof.errors import FormatError
 from pyprof.model import Trace
 from pyprof.parse import formats
-from pyprof.parse.parse import main
 from pyprof.parse.rows import rows
 from pyprof.reports import every
 from tests import kineto
 from tests.build import LONG, PARTS
+from tests.cli import parse as main
 from tests.waiting import HANG
 
 RECORDINGS = (

@@ -24,13 +24,13 @@ from pyprof.prof.attribute import NOT_APPLICABLE, NOT_USED, TC_UNKNOWN, USED
 from pyprof.prof.columns import COLUMNS, View
 from pyprof.prof.eligible import normal
 from pyprof.prof.hardware import Hardware
-from pyprof.prof.prof import main
 from pyprof.prof.roofline import Case, math
 from pyprof.prof.table import frame, lines, select
 from pyprof.prof.utilisation import per_group
 from pyprof.prof.verdict import verdict
 from tests import build
 from tests.build import call, recording
+from tests.cli import prof as main
 
 HALF_GEMM = "ampere_fp16_s16816gemm_fp16_128x64_ldg8_f2f_stages_64x4_tn"
 TF32_GEMM = "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4>"
@@ -548,7 +548,7 @@ def test_the_command_compares_with_the_gpu_named(recorded, capsys):
 
 
 def test_a_net_dict_takes_the_gpu_from_the_option(recorded, tmp_path, capsys):
-    from pyprof.parse.parse import main as parse
+    from tests.cli import parse
 
     net = tmp_path / "net.dict"
     assert parse([str(recorded), "-o", str(net)]) == 0

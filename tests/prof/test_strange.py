@@ -16,11 +16,10 @@ import torch
 import pyprof
 from pyprof.marker import decode, encode
 from pyprof.model import Arg, Call, Cost, Other, Tensor, Value
-from pyprof.prof import prof
 from pyprof.prof.cost import LARGEST, UNKNOWN, VIEW, default, formulas, lookup, lookup_or_default
 from pyprof.prof.gaps import why
 from pyprof.prof.params import params
-from tests import build
+from tests import build, cli
 from tests.build import LONG, recording
 
 ROUNDS = 100 if LONG else 12  # calls of every formula
@@ -217,7 +216,7 @@ def test_a_profile_of_strange_calls_is_a_table_with_na(
     if how == "net.dict":
         path = tmp_path / "net.dict"
         path.write_text("".join(f"{row}\n" for row in build.read(tmp_path / "net.sqlite")), encoding="utf-8")
-    assert prof.main(["--csv", "-c", COLUMNS, "--gpu", "V100 SXM2", str(path)]) == 0
+    assert cli.prof(["--csv", "-c", COLUMNS, "--gpu", "V100 SXM2", str(path)]) == 0
     printed = capsys.readouterr()
     _, *table = list(csv.reader(printed.out.splitlines()))
     rows = [dict(zip(COLUMNS.split(","), line, strict=True)) for line in table]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.dlprof.report import report
 from pyprof.errors import UsageError
 from pyprof.reference.reports import markdown
 from pyprof.reports import every, find
 from tests.build import write_capture
+from tests.cli import report
 from tests.reports.conftest import small
 from tests.reports.test_oracle import rows
 

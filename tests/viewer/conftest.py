@@ -19,10 +19,10 @@ import uvicorn
 from pyprof import session
 from pyprof.viewer.app import create
 from pyprof.viewer.asking import Server
-from pyprof.viewer.command import listening
 from pyprof.viewer.connections import LimitedServer
 from pyprof.viewer.library import Library
 from pyprof.viewer.security import Guard
+from pyprof.viewer.serve import listening
 from tests.build import Recording, call, recording, write_capture
 from tests.waiting import HANG
 

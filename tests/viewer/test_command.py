@@ -9,14 +9,17 @@ import signal
 import socket
 import subprocess
 import sys
+from functools import partial
 
 import httpx
 import pytest
 
 from pyprof import __version__
-from pyprof.viewer import command
-from pyprof.viewer.command import announcement, dlprofviewer, has_browser, listening, tunnel, view
+from pyprof.commands.view import dlprofviewer
+from pyprof.viewer import serve
 from pyprof.viewer.security import Guard
+from pyprof.viewer.serve import announcement, has_browser, listening, tunnel
+from tests import cli
 from tests.build import write_capture
 from tests.viewer.conftest import STEPS, steps
 from tests.waiting import HANG, until
@@ -80,7 +83,7 @@ def _alive(pid):
 
 
 def test_the_old_name(started, made):
-    code = "from pyprof.viewer.command import dlprofviewer; raise SystemExit(dlprofviewer())"
+    code = "from pyprof.commands.view import dlprofviewer; raise SystemExit(dlprofviewer())"
     _, url = started("-b", "127.0.0.1", "-p", "0", made, program=("-c", code))
     assert url.startswith("http://localhost:")
 
@@ -89,6 +92,9 @@ def test_a_recording_is_imported_before_it_is_served(started, tmp_path):
     path = write_capture(tmp_path / "net.sqlite", steps(3))
     _, url = started(path, "-p", 0, "--no-token")
     assert httpx.get(f"{url}api/iterations", trust_env=False).json()["total"] == 3
+
+
+view = partial(cli.start, "view")
 
 
 def said(capsys, words, code=1, run=view):
@@ -111,7 +117,7 @@ def test_a_port_in_use(capsys, made):
 
 
 def test_files_that_cannot_be_shown(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "_QUIET", 3600)  # no word of progress on a slow machine
+    monkeypatch.setattr(serve, "_QUIET", 3600)  # no word of progress on a slow machine
     (tmp_path / "text.txt").write_text("hello")
     (tmp_path / "empty.sqlite").write_bytes(b"")
     assert "no such file" in said(capsys, [tmp_path / "nothing.sqlite", "-p", 0])
@@ -145,14 +151,14 @@ def test_other_words(capsys, made, tmp_path):
 
 
 def test_an_extra_that_is_missing(capsys, made, monkeypatch):
-    monkeypatch.setattr(command, "_NEEDS", ("fastapi", "no_such_module"))
+    monkeypatch.setattr(serve, "_NEEDS", ("fastapi", "no_such_module"))
     text = said(capsys, [made])
     assert "no_such_module" in text
     assert ".[viewer]" in text
 
 
 def test_the_command_needs_the_extra_only_to_serve():
-    code = "import sys; sys.modules['fastapi'] = None; import pyprof.viewer.command"
+    code = "import sys; sys.modules['fastapi'] = None; import pyprof.commands.view"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
@@ -162,7 +168,7 @@ def test_where_the_page_is(monkeypatch):
     assert announcement("localhost", 8000, Guard("localhost", None)) == ["http://localhost:8000/"]
     assert announcement("192.0.2.3", 1, Guard("192.0.2.3", None)) == ["http://192.0.2.3:1/"]
     assert announcement("2001:db8::1", 1, Guard("2001:db8::1", None)) == ["http://[2001:db8::1]:1/"]
-    monkeypatch.setattr(command, "_address", lambda: "192.0.2.9")
+    monkeypatch.setattr(serve, "_address", lambda: "192.0.2.9")
     assert announcement("0.0.0.0", 1, Guard("0.0.0.0", "t")) == ["http://192.0.2.9:1/?token=t"]
     assert re.search(r"ssh -L 8000:localhost:8000 \S+@\S+$", tunnel(8000)[0])
 
@@ -217,8 +223,8 @@ def test_a_browser_only_where_there_is_one(monkeypatch, environment, there):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(command.sys, "platform", "linux")
-    monkeypatch.setattr(command.webbrowser, "get", lambda: None)
+    monkeypatch.setattr(serve.sys, "platform", "linux")
+    monkeypatch.setattr(serve.webbrowser, "get", lambda: None)
     assert has_browser() is there
 
 
@@ -238,13 +244,13 @@ def reached(bind):
     try:
         with socket.socket() as other:
             other.settimeout(5)
-            return other.connect_ex((command._address(), found[0].getsockname()[1])) == 0
+            return other.connect_ex((serve._address(), found[0].getsockname()[1])) == 0
     finally:
         for one in found:
             one.close()
 
 
-@pytest.mark.skipif(command._address() in ("localhost", "127.0.0.1"), reason="this machine has no network")
+@pytest.mark.skipif(serve._address() in ("localhost", "127.0.0.1"), reason="this machine has no network")
 def test_others_reach_it_only_if_they_are_meant_to():
     assert not reached("localhost")
     assert reached("0.0.0.0")

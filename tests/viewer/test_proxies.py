@@ -15,8 +15,8 @@ import uvicorn
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from pyprof.viewer.command import announcement, listening
 from pyprof.viewer.security import Guard
+from pyprof.viewer.serve import announcement, listening
 from tests.viewer.conftest import serving
 from tests.waiting import HANG
 

@@ -12,13 +12,14 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 from pyprof import mailbox
 from pyprof.arguments import Parser
 from pyprof.errors import CaptureError
+from pyprof.frame import INTERRUPTED, say
 from pyprof.mailbox import ASKED, DONE, IDLE, RECORDING, REFUSED, Mailbox
 
 _LOOK = 0.05  # seconds between two looks at the answer
@@ -38,12 +39,11 @@ if "torch" in sys.modules:
 """
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit code."""
-    parser = Parser(
-        prog="pyprof trigger",
-        description="Record the next steps of running programs that called pyprof.init(), or were started with "
-        "PYPROF_TRIGGER after pyprof enable. Prints the files' names. Example: pyprof trigger 4711 --steps 5",
+def add_arguments(parser: Parser) -> None:
+    """Describe the command line."""
+    parser.description = (
+        "Record the next steps of running programs that called pyprof.init(), or were started with "
+        "PYPROF_TRIGGER after pyprof enable. Prints the files' names. Example: pyprof trigger 4711 --steps 5"
     )
     parser.add_argument(
         "pid", metavar="PID", nargs="+", type=_number, help="process, of several ranks each one"
@@ -55,13 +55,16 @@ def main(argv: Sequence[str]) -> int:
         "-o", "--output", metavar="FILE", default="net.sqlite",
         help="output file, of a rank with its number; an older one of that name is kept; default: %(default)s",
     )  # fmt: skip
-    given = parser.parse_args(argv)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask each process, wait for its file and print its name."""
     failed = False
     with ExitStack() as boxes:
         asked: dict[int, Mailbox] = {}
-        for pid in dict.fromkeys(given.pid):
+        for pid in dict.fromkeys(arguments.pid):
             try:
-                asked[pid] = _ask(pid, given.steps, os.path.abspath(given.output))
+                asked[pid] = _ask(pid, arguments.steps, os.path.abspath(arguments.output))
                 boxes.callback(asked[pid].close)
             except CaptureError as error:
                 failed = _say(str(error))
@@ -71,7 +74,7 @@ def main(argv: Sequence[str]) -> int:
             for box in asked.values():
                 if box.state == ASKED:
                     box.put(IDLE)
-            return 130
+            return INTERRUPTED
 
 
 def _number(text: str) -> int:
@@ -81,7 +84,7 @@ def _number(text: str) -> int:
 
 
 def _say(sentence: str) -> bool:
-    print(f"pyprof trigger: {sentence}", file=sys.stderr)
+    say("pyprof trigger", sentence)
     return True
 
 
@@ -151,7 +154,7 @@ def _set_up(pid: int) -> Mailbox | None:
     remote_exec: Any = getattr(sys, "remote_exec", None)
     if remote_exec is None:
         return None
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    root = str(Path(__file__).resolve().parents[2])
     with tempfile.NamedTemporaryFile("w", suffix=".py", encoding="utf-8") as script:
         script.write(_REMOTE.format(root=root))
         script.flush()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pyprof.commands import say
+from pyprof.frame import say
 from pyprof.screen import visible
 
 QUIET, MINIMAL, NORMAL, DETAILED, DIAGNOSTIC = range(5)
@@ -55,8 +55,8 @@ class Stages:
             self._bar = None
         self.say(DIAGNOSTIC, f"{text} took {time.perf_counter() - begun:.2f} s")
 
-    def told(self, what: str, share: float) -> None:
-        """How far the stage is, between 0 and 1."""
+    def progress(self, what: str, share: float) -> None:
+        """Show how far the stage is, between 0 and 1."""
         with self._lock:
             if self._bar:
                 self._bar.update(self._bar.task_ids[0], description=what, completed=share)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pyprof view FILE` and `dlprofviewer FILE`: serve a profile until ctrl-C.
+"""Serve a profile until ctrl-C, for `pyprof view` and `dlprofviewer`.
 
 Everything that can be wrong (the file, the port, an extra that is not installed) is one sentence before anything is
 served. The URL goes to stdout, everything else to stderr.
@@ -12,154 +12,32 @@ import asyncio
 import gc
 import getpass
 import os
-import re
 import socket
 import sys
 import webbrowser
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
 
-from pyprof import __version__
-from pyprof.arguments import Parser
-from pyprof.commands import ended
 from pyprof.errors import WHERE, PyProfError, UsageError, install
 
 if TYPE_CHECKING:
     from pyprof.viewer.library import Library
     from pyprof.viewer.security import Guard
 
-PORT = 8000
-_FILE = "profile database, recording of pyprof, nsys, nvprof or torch.profiler, or a folder of runs"
 _NEEDS = ("fastapi", "uvicorn", "xlsxwriter", "fpdf")
 _QUIET = 1.0  # seconds before progress is shown
-_PORTS = {"http": 80, "https": 443}  # that browsers leave out
-_PATH = "/%:@!$&'()*+=~"  # what a path of a URL and of a cookie may have beside letters and digits
-_HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")  # a name or an address
 _BACKLOG = 2048  # connections that the system keeps until they are accepted
 
 
-def view(argv: Sequence[str] | None = None) -> int:
-    """`pyprof view`; returns the exit code."""
-    parser = Parser(
-        prog="pyprof view",
-        description="Show a recording or a profile database in the browser. Example: pyprof view net.sqlite",
-    )
-    parser.add_argument("file", help=_FILE)
-    _common(parser)
-    parser.add_argument(
-        "--token", action=argparse.BooleanOptionalAction, default=True,
-        help="require the token in the URL; default: yes",
-    )  # fmt: skip
-    parser.add_argument("--source-root", metavar="DIR", help="folder below which source files may be shown")
-    parser.add_argument(
-        "--public-origin", metavar="URL", type=_origin,
-        help="scheme, host and port by which browsers reach a proxy before the viewer, as in https://host:port",
-    )  # fmt: skip
-    parser.add_argument(
-        "--root-path",
-        metavar="PREFIX",
-        type=_prefix,
-        default="",
-        help="path below which a proxy has the viewer",
-    )
-    parser.add_argument(
-        "--allow-host", metavar="NAME", type=_name, action="append", default=[],
-        help="another host name by which the viewer may be asked; may be repeated",
-    )  # fmt: skip
-    parser.add_argument("--no-browser", action="store_true", help="open no browser")
-    return _guarded("pyprof view", parser.parse_args(argv))
-
-
-def dlprofviewer(argv: Sequence[str] | None = None) -> int:
-    """`dlprofviewer`, with DLProf's options; returns the exit code."""
-    parser = Parser(
-        prog="dlprofviewer",
-        description="Show a profile database in the browser. Example: dlprofviewer dlprof_dldb.sqlite",
-    )
-    parser.add_argument("--version", action="version", version=f"dlprofviewer of PyProf {__version__}")
-    _common(parser)
-    parser.add_argument("database", help=_FILE)
-    found = parser.parse_args(argv)
-    more = argparse.Namespace(
-        file=found.database, token=True, source_root=None, no_browser=False, public_origin=None, root_path="",
-        allow_host=[],
-    )  # fmt: skip
-    for name in ("bind", "port"):
-        setattr(more, name, getattr(found, name))
-    return _guarded("dlprofviewer", more)
-
-
-def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-b", "--bind", metavar="ADDRESS", default="localhost",
-        help="address to listen on, 0.0.0.0 for all interfaces; default: %(default)s",
-    )  # fmt: skip
-    parser.add_argument("-p", "--port", metavar="PORT", type=_port, default=PORT, help="default: %(default)s")
-
-
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text) < 65536):
-        raise argparse.ArgumentTypeError(f"invalid port {text!r}: expected 0 to 65535 (0 picks a free port)")
-    return int(text)
-
-
-def _origin(text: str) -> str:
-    """As browsers write it.
-
-    >>> _origin("https://Hub.Example.com/"), _origin("https://hub.example.com:443"), _origin("http://box:8000")
-    ('https://hub.example.com', 'https://hub.example.com', 'http://box:8000')
-    """
-    found = urlsplit("")
-    try:
-        found = urlsplit(text)
-        host, port = found.hostname or "", found.port
-    except ValueError:
-        host, port = "", None
-    alone = "@" not in text and text.rstrip("/") == f"{found.scheme}://{found.netloc}"
-    if not alone or not _HOST.fullmatch(host) or found.scheme not in _PORTS:
-        raise argparse.ArgumentTypeError(
-            f"invalid origin {text!r}: expected scheme, host and port alone, as in https://hub.example.com; a path "
-            "is for --root-path"
-        )
-    shown = f"[{host}]" if ":" in host else host
-    return f"{found.scheme}://{shown}" + (f":{port}" if port not in (None, _PORTS[found.scheme]) else "")
-
-
-def _prefix(text: str) -> str:
-    """A path without the slash at its end.
-
-    >>> _prefix("/user/anna/proxy/8000/"), _prefix("/")
-    ('/user/anna/proxy/8000', '')
-    """
-    if text and (not text.startswith("/") or "//" in text or quote(text, safe=_PATH) != text):
-        raise argparse.ArgumentTypeError(
-            f"invalid path {text!r}: expected a path of a URL, as in /proxy/8000"
-        )
-    return text.rstrip("/")
-
-
-def _name(text: str) -> str:
-    if not _HOST.fullmatch(text):
-        raise argparse.ArgumentTypeError(
-            f"invalid host name {text!r}: expected a name without scheme and port"
-        )
-    return text
-
-
-def _guarded(name: str, arguments: argparse.Namespace) -> int:
+def serve(name: str, arguments: argparse.Namespace) -> None:
+    """Serve what a command line says, which was typed as `name`, until ctrl-C. Raises PyProfError."""
     # Modules stay: the collector would look at their objects over and over while they are imported, a quarter of the
     # time until the page is there.
     gc.disable()
-
-    def serve() -> None:
+    try:
         with suppress(KeyboardInterrupt):
             asyncio.run(_serve(name, arguments))
-
-    try:
-        return ended(name, serve)
     finally:
         gc.enable()
 

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a command ends: with an exit code and, if something went wrong, one sentence on stderr."""
+"""The frame that every command runs in: exit codes, and one sentence on stderr where something went wrong.
+
+0: done. 1: an input or the machine is at fault. 2: the command line is. 130: interrupted.
+"""
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 from pyprof.errors import PyProfError
-from pyprof.scratch import removed_by_signals
 from pyprof.screen import visible
 
 INTERRUPTED = 130
@@ -28,7 +28,8 @@ def say(prog: str, sentence: str) -> None:
 def ended(
     prog: str, work: Callable[[], int | None], interrupted: str = "interrupted, nothing was written."
 ) -> int:
-    """Do the work of a command that was typed as `prog`; returns its exit code. No exception leaves."""
+    """Do the work of a command that was typed as `prog` and return its exit code. No exception leaves but SystemExit,
+    which argparse raises."""
     try:
         code = work() or 0
         sys.stdout.flush()
@@ -45,6 +46,15 @@ def ended(
     except MemoryError:
         say(prog, _MEMORY)
         return 1
+    except ImportError as error:
+        # pyarrow from 26 on needs numpy 2 but does not declare it, so that pip installs it beside numpy 1.26.
+        if "numpy" not in str(error).lower():
+            raise
+        say(
+            prog,
+            f"{error}. Install a newer numpy (pip install 'numpy>=2') or an older pyarrow ('pyarrow<26').",
+        )
+        return 1
     except OSError as error:
         if error.filename is None:
             _leave_stdout()
@@ -53,20 +63,7 @@ def ended(
         return 1
 
 
-def imported(prog: str, module: str, function: str = "main", *arguments: Any) -> int:
-    """Import a command and run it: an interrupt meanwhile is no traceback. Without arguments it gets those of the
-    process and its name."""
-
-    def work() -> int:
-        importlib.import_module("pyprof.needed")
-        found: Callable[..., int] = getattr(importlib.import_module(module), function)
-        return found(*(arguments or (None, prog)))
-
-    with removed_by_signals():
-        return ended(prog, work)
-
-
 def _leave_stdout() -> None:
-    """What is still buffered goes nowhere; else Python would try again at its end, and complain."""
+    """Drop what is still buffered; else Python would try again at its end, and complain."""
     with suppress(OSError, ValueError, AttributeError):  # of a stdout that is no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

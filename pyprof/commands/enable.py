@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pyprof enable` and `pyprof disable`: a file in site-packages that lets the environment start recordings.
+"""`pyprof enable`: a file in site-packages that lets the environment start recordings; `disable.py` removes it.
 
 Python runs the lines of `*.pth` files in site-packages at its start. Ours looks at three variables, and imports
 `pyprof.autostart` if one of them is set; what goes wrong in it is passed over, also when PyProf is gone. Its name comes
@@ -8,17 +8,17 @@ late in the alphabet: after the file that puts an editable install of PyProf on 
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Sequence
 from contextlib import suppress
 
-from pyprof import place
 from pyprof.arguments import Parser
 from pyprof.autostart import VARIABLES
-from pyprof.errors import CaptureError, PyProfError
+from pyprof.errors import CaptureError
+from pyprof.frame import say
 
 NAME = "zz_pyprof.pth"
 _MARK = "# Written by `pyprof enable`, removed by `pyprof disable`.\n"
@@ -28,29 +28,33 @@ LINE = f'{_MARK}import os; exec("{_TRY}") if {_ASKED} else None\n'
 _LOOK = "import sys; sys.exit('pyprof.autostart' not in sys.modules)"
 
 
-def _path() -> str:
+def file_of_environment() -> str:
+    """Return the path of the file."""
     return os.path.join(sysconfig.get_path("purelib"), NAME)
 
 
-def enable(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit code."""
-    Parser(
-        prog="pyprof enable",
-        description="Let every Python program of this environment be recorded that imports torch and is started with "
-        "PYPROF_OUTPUT or PYPROF_STEPS set. Example: pyprof enable; PYPROF_STEPS=10:15 torchrun train.py",
-    ).parse_args(argv)
-    path = _path()
+def add_arguments(parser: Parser) -> None:
+    """Describe the command line."""
+    parser.description = (
+        "Let every Python program of this environment be recorded that imports torch and is started with "
+        "PYPROF_OUTPUT or PYPROF_STEPS set. Example: pyprof enable; PYPROF_STEPS=10:15 torchrun train.py"
+    )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Write the file, and say what it does."""
+    from pyprof import place
+
+    path = file_of_environment()
     try:
-        _ours(path)
+        is_ours(path)
         with place.named(path) as name, open(name, "w", encoding="utf-8") as file:
             file.write(LINE)
             os.chmod(name, 0o644)  # other users of the environment start Python too
-    except PyProfError as error:
-        return _fail("enable", str(error))
     except OSError as error:
-        return _fail(
-            "enable", f"{path} cannot be written ({error.strerror or error}). Use an environment of yours."
-        )
+        raise CaptureError(
+            f"{path} cannot be written ({error.strerror or error}). Use an environment of yours."
+        ) from error
     print(
         f"{path}: written. Programs of this environment that import torch are recorded where the environment says so:"
     )
@@ -58,31 +62,13 @@ def enable(argv: Sequence[str]) -> int:
         "PYPROF_OUTPUT=net.sqlite  the whole run     PYPROF_STEPS=10:15  these steps     PYPROF_TRIGGER=1  when asked"
     )
     if not _found():
-        print(
-            "pyprof enable: Python does not find PyProf there by itself: keep PYTHONPATH as it is, or install PyProf.",
-            file=sys.stderr,
+        say(
+            arguments.prog,
+            "Python does not find PyProf there by itself: keep PYTHONPATH as it is, or install PyProf.",
         )
-    return 0
 
 
-def disable(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit code."""
-    Parser(prog="pyprof disable", description="Undo pyprof enable.").parse_args(argv)
-    path = _path()
-    try:
-        if not _ours(path):
-            print(f"{path}: is not there, nothing to undo.")
-            return 0
-        os.unlink(path)
-    except PyProfError as error:
-        return _fail("disable", str(error))
-    except OSError as error:
-        return _fail("disable", f"{path} cannot be removed ({error.strerror or error}).")
-    print(f"{path}: removed.")
-    return 0
-
-
-def _ours(path: str) -> bool:
+def is_ours(path: str) -> bool:
     """Whether the file is there. Raises CaptureError for one that `enable` did not write."""
     with suppress(FileNotFoundError), open(path, encoding="utf-8", errors="replace") as file:
         if not file.read().startswith(_MARK):
@@ -100,8 +86,3 @@ def _found() -> bool:
             command, env={**environment, "PYPROF_TRIGGER": "1"}, cwd="/", check=False
         ).returncode
     return False
-
-
-def _fail(command: str, sentence: str) -> int:
-    print(f"pyprof {command}: {sentence}", file=sys.stderr)
-    return 1

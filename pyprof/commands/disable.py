@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pyprof disable`: remove the file that `pyprof enable` wrote."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from pyprof.arguments import Parser
+from pyprof.commands import enable
+from pyprof.errors import CaptureError
+
+
+def add_arguments(parser: Parser) -> None:
+    """Describe the command line."""
+    parser.description = "Undo pyprof enable."
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Remove the file."""
+    path = enable.file_of_environment()
+    try:
+        if not enable.is_ours(path):
+            print(f"{path}: is not there, nothing to undo.")
+            return
+        os.unlink(path)
+    except OSError as error:
+        raise CaptureError(f"{path} cannot be removed ({error.strerror or error}).") from error
+    print(f"{path}: removed.")

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pyprof estimate SCRIPT`: what a script costs, by module, without a recording."""
+
+from __future__ import annotations
+
+import argparse
+
+from pyprof.arguments import Parser, count
+
+
+def add_arguments(parser: Parser) -> None:
+    """Describe the command line."""
+    parser.description = (
+        "Run a script once and print what its calls cost, by module. "
+        "Example: pyprof estimate --depth 2 model.py"
+    )
+    parser.add_argument(
+        "--depth", metavar="N", type=count, default=3,
+        help="levels of modules to print, 1: the outermost; default: %(default)s",
+    )  # fmt: skip
+    parser.add_argument("--csv", action="store_true", help="exact numbers, comma-separated")
+    parser.add_argument("script", help="Python script, - for stdin")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments passed to the script")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the script and print its totals; returns its exit code."""
+    from pyprof.totals import run as estimate
+
+    return estimate(arguments.script, arguments.arguments, arguments.depth, arguments.csv)

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pyprof export FILE -o OUT`: a recording or a profile database in the format of another tool."""
+
+from __future__ import annotations
+
+import argparse
+
+from pyprof.arguments import RECORDING, Parser, check_output, output_file, timeout
+from pyprof.registry import declared
+
+_EXPORTER = r'@exporter\(\s*"([\w-]+)"'
+
+
+def formats() -> list[str]:
+    """Return the names of the formats."""
+    return sorted(name for (name,) in declared("pyprof.export", _EXPORTER))
+
+
+def add_arguments(parser: Parser) -> None:
+    """Describe the command line."""
+    parser.description = (
+        "Write a recording in the format of another tool. "
+        "Example: pyprof export --format=chrome -o net.json.gz net.sqlite"
+    )
+    parser.add_argument("file", help=RECORDING)
+    parser.add_argument(
+        "--format", choices=formats(), default="chrome",
+        help="chrome: trace JSON for Perfetto; collapsed, collapsed-cpu: stacks for flamegraph.pl, of GPU and of CPU "
+        "time; nsys: SQLite as Nsight Systems exports it; speedscope: stacks of both; default: %(default)s",
+    )  # fmt: skip
+    output_file(parser, "file to write; OUT.gz is compressed, except nsys", "OUT", required=True)
+    parser.add_argument(
+        "--start",
+        metavar="NS",
+        type=int,
+        help="export from this time on, counted from the first event; default: 0",
+    )
+    parser.add_argument("--end", metavar="NS", type=int, help="export up to this time; default: the end")
+    timeout(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Write the file."""
+    from pyprof.db.store import limited
+    from pyprof.session import load
+
+    check_output(arguments, arguments.file)
+    with limited(arguments.timeout):
+        load(arguments.file).export(arguments.format, arguments.output, arguments.start, arguments.end)

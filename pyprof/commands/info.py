@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pyprof info FILE`: what a recording holds; without a file, what can record the GPU of this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from pyprof.arguments import Parser
+
+
+def add_arguments(parser: Parser) -> None:
+    """Describe the command line."""
+    parser.description = (
+        "Print what a recording contains: counts, facts of the run, what was lost. "
+        "Example: pyprof info net.sqlite"
+    )
+    parser.add_argument(
+        "file", nargs="?", help="recording, or a folder of recordings; default: what can record the GPU here"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object; default: text")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the summary."""
+    if arguments.file is None:
+        return _collectors(arguments.prog)
+    from pyprof.info import lines, summary
+    from pyprof.parse import formats
+
+    facts = summary(formats.load(arguments.file))
+    sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+    print(json.dumps(facts, indent=1) if arguments.json else "\n".join(lines(facts)), flush=True)
+    return 0
+
+
+def _collectors(prog: str) -> int:
+    """Print what can record the GPU of this machine, and why not."""
+    from pyprof.frame import say
+    from pyprof.registry import load_module
+
+    try:
+        reasons = load_module("pyprof.capture.collectors.layer").available()
+    except ImportError as error:
+        say(prog, f"{error}: install torch to record; `pyprof info FILE` reads a recording.")
+        return 1
+    width = max(map(len, reasons))
+    for name, reason in reasons.items():
+        print(f"{name:{width}}  {f'no: {reason}' if reason else 'records the GPU'}")
+    return 0

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pyprof parse FILE`, `parse.py FILE`: a recording as net.dict, one line per kernel. Only data goes to stdout."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from pyprof.arguments import Parser, check_output, output_file
+
+
+def add_arguments(parser: Parser) -> None:
+    """Describe the command line."""
+    parser.description = (
+        f"Convert a recording to net.dict, one line per kernel. Example: {parser.prog} net.sqlite > net.dict"
+    )
+    parser.add_argument(
+        "file",
+        help="recording: .sqlite of nsys or pyprof, .sql of nvprof, .nsys-rep where nsys is installed; or a folder",
+    )
+    output_file(parser)
+    parser.add_argument(
+        "--format",
+        choices=("dict", "jsonl"),
+        default="dict",
+        help="Python literals or JSON; default: %(default)s",
+    )
+    parser.add_argument(
+        "--memory", action="store_true", help="include memory copies and sets; default: kernels only"
+    )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Write the lines."""
+    from pyprof import netdict
+    from pyprof.errors import FormatError
+    from pyprof.frame import say
+    from pyprof.parse import formats
+    from pyprof.parse.rows import rows
+
+    check_output(arguments, arguments.file)
+    trace = formats.load(arguments.file)
+    pids = {process.pid for process in trace.processes}
+    if Path(arguments.file).is_dir() and len(pids) < len(trace.processes):
+        raise FormatError(
+            f"{arguments.file}: processes of the run have the same pid, by which a net.dict tells them apart; "
+            "parse its files one by one."
+        )
+    kernels = rows(trace, arguments.memory)
+    lines = netdict.lines(kernels) if arguments.format == "dict" else netdict.json_lines(kernels)
+    if arguments.output:
+        _write(arguments.output, lines)
+    else:
+        # Data is UTF-8 wherever it goes; a file name that is none stands in a stack as half a character.
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+        sys.stdout.writelines(line + "\n" for line in lines)
+        sys.stdout.flush()
+    for reason, number in sorted(kernels.lost.items()):
+        say(arguments.file, f"{number} {reason}")
+
+
+def _write(path: str, lines: Iterable[str]) -> None:
+    """Write a file whole or not at all. Raises FormatError."""
+    from pyprof import place
+    from pyprof.errors import FormatError
+
+    try:
+        with place.named(path) as name, open(name, "w", encoding="utf-8", errors="backslashreplace") as out:
+            out.writelines(line + "\n" for line in lines)
+    except OSError as error:
+        raise FormatError(
+            f"{path}: cannot be written ({error.strerror or error}); give another -o."
+        ) from error

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pyprof report [NAME] FILE`: a report of a recording or a profile database, to stdout or to a file; without a name an
+overview. The file that is read is never changed."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from pyprof.arguments import RECORDING, Parser, check_output, iterations, selected, table_format, timeout
+from pyprof.errors import PyProfError, UsageError
+from pyprof.registry import declared, extensions
+
+if TYPE_CHECKING:
+    from pyprof.db.source import Source
+    from pyprof.reports import Report
+    from pyprof.session import Profile
+
+_BINARY = ("parquet",)
+_REPORT = r'@report\(\s*"(\w+)",\s*"([^"]+)"'
+_OPTION = r'Option\(\s*"(\w+)"'
+
+
+def listed() -> dict[str, str]:
+    """Return the title of each report by name; one of another package says whose it is."""
+    others = {
+        name: f"of {point.dist.name}" if point.dist else ""
+        for name, point in extensions("pyprof.reports").items()
+    }
+    ours = {row[0]: row[1] for row in declared("pyprof.reports", _REPORT)}
+    return dict(sorted((others | ours).items()))
+
+
+def options() -> list[str]:
+    """Return the names of the options that reports have."""
+    return sorted({name for (name,) in declared("pyprof.reports", _OPTION)})
+
+
+def names() -> str:
+    """Return the list of reports for a terminal."""
+    lines = [f"  {name:<16} {title}" for name, title in listed().items()]
+    return "\n".join(["reports (python -m pyprof.reference reports has columns and choices):", *lines])
+
+
+def add_arguments(parser: Parser) -> None:
+    """Describe the command line."""
+    parser.intermixed = True  # `report op_type --format csv FILE`
+    parser.description = (
+        "Print a report of a recording or a profile database. "
+        "Example: pyprof report op_type net.sqlite --format csv"
+    )
+    parser.epilog = names()
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument(
+        "name", nargs="?", help="name of the report, one of those below; without one: an overview"
+    )
+    parser.add_argument("file", nargs="?", help=RECORDING)
+    iterations(parser)
+    timeout(parser)
+    parser.add_argument("--worker", metavar="NAME", help="limit to one worker; default: all workers")
+    table_format(parser)
+    for name in options():
+        parser.add_argument(
+            f"--{name.replace('_', '-')}", metavar="CHOICE", help="of some reports; a wrong choice lists them"
+        )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print the report, the overview, or the list of reports."""
+    if arguments.file is None:
+        arguments.name, arguments.file = None, arguments.name
+    if arguments.file is None:
+        print(f"usage: {arguments.prog} [NAME] FILE\n\n{names()}")
+        return
+    choices = {name: value for name in options() if (value := getattr(arguments, name)) is not None}
+    if arguments.name is None:
+        _overview(arguments, choices)
+    else:
+        _report(arguments, choices)
+
+
+def _report(arguments: argparse.Namespace, choices: dict[str, str]) -> None:
+    from pyprof.frame import say
+    from pyprof.reports import find
+
+    if os.path.exists(arguments.name) and arguments.name not in listed():
+        raise UsageError(
+            f"{arguments.name} is a file: the report's name comes before it, as in `pyprof report op_type "
+            f"{shlex.quote(arguments.name)}`."
+        )
+    chosen = find(arguments.name, **choices)
+    check_format(chosen, arguments)  # a format that is not there is told first
+    check_output(arguments, arguments.file)
+    with opened(arguments, arguments.file) as (profile,):
+        rows, text = shown(chosen, profile.source(arguments.worker), arguments)
+    write_stdout(text)
+    if not rows:
+        needs = f": it needs {chosen.needs}" if chosen.needs else ", the recording has nothing for it"
+        say(arguments.prog, f"{chosen.name} has no rows{needs}.")
+
+
+def _overview(arguments: argparse.Namespace, choices: dict[str, str]) -> None:
+    """Print the overview. Raises UsageError for a report's option, and for a report without a file."""
+    file = arguments.file
+    if not os.path.lexists(file) and file in listed():
+        raise UsageError(f"report {file!r} needs a file: pyprof report {file} net.sqlite.")
+    if choices or arguments.format != "table" or arguments.output is not None or arguments.raw:
+        raise UsageError(
+            "the overview has no options of a report; name a report: pyprof report op_type FILE."
+        )
+    from pyprof.overview.figures import figures
+    from pyprof.overview.lines import lines
+    from pyprof.screen import columns
+
+    out = sys.stdout
+    with opened(arguments, file) as (profile,):
+        overview = figures(profile.source(arguments.worker))
+    print("\n".join(lines(overview, columns(out), out.encoding or "utf-8", file)), flush=True)
+
+
+@contextmanager
+def opened(arguments: argparse.Namespace, *paths: str) -> Iterator[list[Profile]]:
+    """Open recordings, with the iterations and the timeout of a command line, and progress on a terminal."""
+    from pyprof.db.store import limited
+    from pyprof.session import Profile, Selection
+    from pyprof.stages import MINIMAL, Stages
+
+    stages = Stages(MINIMAL, arguments.prog)
+    with limited(arguments.timeout), stages.stage("reading"), ExitStack() as stack:
+        profiles = []
+        for path in paths:
+            profile = Profile.open(path, progress=stages.progress)
+            profile.select(Selection(*selected(arguments)))
+            stack.enter_context(profile.database.sound())
+            profiles.append(profile)
+        yield profiles
+
+
+def check_format(report: Report, arguments: argparse.Namespace) -> None:
+    """Raise UsageError for a format that does not exist, or that is nothing for a terminal."""
+    from pyprof.reports import output
+
+    output.file_name(report, "-", arguments.format)
+    if arguments.raw and arguments.format != "csv":
+        raise UsageError("--raw is for --format=csv.")
+    if arguments.format in _BINARY and arguments.output is None and sys.stdout.isatty():
+        raise UsageError(f"--format={arguments.format} is binary, not for a terminal; name a file with -o.")
+
+
+def shown(report: Report, source: Source, arguments: argparse.Namespace) -> tuple[int, bytes]:
+    """Print a report, or write it to a file: whole or not at all. Returns the number of its rows, and for a terminal
+    the text, to be printed when no progress is shown any more."""
+    from pyprof import place
+    from pyprof.reports import output
+
+    style = "raw" if arguments.raw else "plain"
+    if arguments.output is None and sys.stdout.isatty():
+        text = io.BytesIO()
+        width = None if arguments.wide else shutil.get_terminal_size().columns
+        return output.render(report, source, arguments.format, text, style, width), text.getvalue()
+    if arguments.output is None:
+        sys.stdout.flush()
+        rows = output.render(report, source, arguments.format, sys.stdout.buffer, style)
+        sys.stdout.buffer.flush()
+        return rows, b""
+    try:
+        with place.named(arguments.output) as name, open(name, "wb") as file:
+            return output.render(report, source, arguments.format, file, style), b""
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        reason = error.strerror or error
+        raise PyProfError(f"{arguments.output}: cannot be written ({reason}). Name another file.") from error
+
+
+def write_stdout(text: bytes) -> None:
+    """Write bytes to stdout."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text)
+    sys.stdout.buffer.flush()

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pyprof save FILE -o DB`: the profile database of a recording."""
+
+from __future__ import annotations
+
+import argparse
+
+from pyprof.arguments import RECORDING, Parser, check_output, iterations, output_file, selected, timeout
+
+
+def add_arguments(parser: Parser) -> None:
+    """Describe the command line."""
+    parser.description = (
+        "Build a profile database from a recording. Example: pyprof save net.sqlite -o net_dldb.sqlite"
+    )
+    parser.add_argument("file", help=RECORDING)
+    output_file(parser, "profile database to write", "DB", required=True)
+    iterations(parser)
+    timeout(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Write the database."""
+    from pyprof.db.store import limited
+    from pyprof.session import Profile, Selection
+    from pyprof.stages import MINIMAL, Stages
+
+    check_output(arguments)
+    stages = Stages(MINIMAL, arguments.prog)
+    with limited(arguments.timeout), stages.stage("aggregating"):
+        profile = Profile.open(arguments.file, progress=stages.progress)
+        check_output(arguments, *([] if profile.is_database else [arguments.file]))
+        profile.save(arguments.output, Selection(*selected(arguments)))

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pyprof view FILE` and `dlprofviewer FILE`: show a profile in the browser until ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from urllib.parse import quote, urlsplit
+
+from pyprof import __version__
+from pyprof.arguments import Parser
+from pyprof.frame import ended
+from pyprof.scratch import removed_by_signals
+
+PORT = 8000
+_FILE = "profile database, recording of pyprof, nsys, nvprof or torch.profiler, or a folder of runs"
+_PORTS = {"http": 80, "https": 443}  # that browsers leave out
+_PATH = "/%:@!$&'()*+=~"  # what a path of a URL and of a cookie may have beside letters and digits
+_HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")  # a name or an address
+
+
+def add_arguments(parser: Parser) -> None:
+    """Describe the command line."""
+    parser.description = (
+        "Show a recording or a profile database in the browser. Example: pyprof view net.sqlite"
+    )
+    parser.add_argument("file", help=_FILE)
+    _address(parser)
+    parser.add_argument(
+        "--token", action=argparse.BooleanOptionalAction, default=True,
+        help="require the token in the URL; default: yes",
+    )  # fmt: skip
+    parser.add_argument("--source-root", metavar="DIR", help="folder below which source files may be shown")
+    parser.add_argument(
+        "--public-origin", metavar="URL", type=_origin,
+        help="scheme, host and port by which browsers reach a proxy before the viewer, as in https://host:port",
+    )  # fmt: skip
+    parser.add_argument(
+        "--root-path",
+        metavar="PREFIX",
+        type=_prefix,
+        default="",
+        help="path below which a proxy has the viewer",
+    )
+    parser.add_argument(
+        "--allow-host", metavar="NAME", type=_name, action="append", default=[],
+        help="another host name by which the viewer may be asked; may be repeated",
+    )  # fmt: skip
+    parser.add_argument("--no-browser", action="store_true", help="open no browser")
+
+
+def _address(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-b", "--bind", metavar="ADDRESS", default="localhost",
+        help="address to listen on, 0.0.0.0 for all interfaces; default: %(default)s",
+    )  # fmt: skip
+    parser.add_argument("-p", "--port", metavar="PORT", type=_port, default=PORT, help="default: %(default)s")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Serve until ctrl-C."""
+    from pyprof.viewer.serve import serve
+
+    serve(arguments.prog, arguments)
+
+
+def dlprofviewer(argv: Sequence[str] | None = None) -> int:
+    """Run `dlprofviewer`, with DLProf's options; returns the exit code."""
+    parser = Parser(
+        prog="dlprofviewer",
+        description="Show a profile database in the browser. Example: dlprofviewer dlprof_dldb.sqlite",
+    )
+    parser.add_argument("--version", action="version", version=f"dlprofviewer of PyProf {__version__}")
+    _address(parser)
+    parser.add_argument("file", metavar="database", help=_FILE)
+    parser.set_defaults(
+        prog=parser.prog, token=True, source_root=None, no_browser=False, public_origin=None, root_path="",
+        allow_host=[],
+    )  # fmt: skip
+    arguments = parser.parse_args(argv)
+    with removed_by_signals():
+        return ended(parser.prog, lambda: run(arguments))
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) < 65536):
+        raise argparse.ArgumentTypeError(f"invalid port {text!r}: expected 0 to 65535 (0 picks a free port)")
+    return int(text)
+
+
+def _origin(text: str) -> str:
+    """As browsers write it.
+
+    >>> _origin("https://Hub.Example.com/"), _origin("https://hub.example.com:443"), _origin("http://box:8000")
+    ('https://hub.example.com', 'https://hub.example.com', 'http://box:8000')
+    """
+    found = urlsplit("")
+    try:
+        found = urlsplit(text)
+        host, port = found.hostname or "", found.port
+    except ValueError:
+        host, port = "", None
+    alone = "@" not in text and text.rstrip("/") == f"{found.scheme}://{found.netloc}"
+    if not alone or not _HOST.fullmatch(host) or found.scheme not in _PORTS:
+        raise argparse.ArgumentTypeError(
+            f"invalid origin {text!r}: expected scheme, host and port alone, as in https://hub.example.com; a path "
+            "is for --root-path"
+        )
+    shown = f"[{host}]" if ":" in host else host
+    return f"{found.scheme}://{shown}" + (f":{port}" if port not in (None, _PORTS[found.scheme]) else "")
+
+
+def _prefix(text: str) -> str:
+    """A path without the slash at its end.
+
+    >>> _prefix("/user/anna/proxy/8000/"), _prefix("/")
+    ('/user/anna/proxy/8000', '')
+    """
+    if text and (not text.startswith("/") or "//" in text or quote(text, safe=_PATH) != text):
+        raise argparse.ArgumentTypeError(
+            f"invalid path {text!r}: expected a path of a URL, as in /proxy/8000"
+        )
+    return text.rstrip("/")
+
+
+def _name(text: str) -> str:
+    if not _HOST.fullmatch(text):
+        raise argparse.ArgumentTypeError(
+            f"invalid host name {text!r}: expected a name without scheme and port"
+        )
+    return text

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `--mode=simple` and `--domains` make of a recording before it is aggregated."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from pyprof.errors import FormatError, UsageError
+from pyprof.model import PUSH_POP, Column, Trace
+from pyprof.parse.assemble import empty_ops
+from pyprof.session import Change
+
+SIMPLE = "simple_mode_global_node_name"  # DLProf's name for the one operator of --mode=simple
+DEFAULT_DOMAIN = "default"
+
+
+def simple(trace: Trace) -> Trace:
+    """A trace in which each thread's work on the GPU is one operator. Raises FormatError if there is no such work."""
+    from pyprof.marker import encode
+    from pyprof.model import Call
+
+    launches = trace.launches
+    if not len(trace.gpu):
+        raise FormatError(
+            f"{trace.path}: has no GPU events, which are all that --mode=simple looks at; use --mode=pytorch."
+        )
+    threads = np.unique(launches.thread)
+    code = trace.strings.code(encode(Call(mod="", op=SIMPLE, args=())))
+    start = np.array([launches.start[launches.thread == t].min() for t in threads], np.int64)
+    end = np.array([launches.end[launches.thread == t].max() for t in threads], np.int64)
+    count = len(threads)
+    ranges = dataclasses.replace(
+        trace.ranges, thread=threads, start=start, end=Column(end), text=np.full(count, code, np.int32),
+        operator=np.zeros(count, bool), kind=np.full(count, PUSH_POP, np.int8), seq=Column.missing(count),
+        domain=np.zeros(count, np.int32),
+    )  # fmt: skip
+    return dataclasses.replace(trace, ranges=ranges, ops=empty_ops())
+
+
+def domains(trace: Trace) -> list[str]:
+    """NVTX domains of a recording; the one of ranges that name none is `default`."""
+    return sorted(trace.strings[code] or DEFAULT_DOMAIN for code in np.unique(trace.ranges.domain).tolist())
+
+
+def of_domain(name: str) -> Change:
+    """A trace with the ranges of one domain alone. Raises UsageError if the recording has no such domain."""
+
+    def changed(trace: Trace) -> Trace:
+        known = domains(trace)
+        if name not in known:
+            there = f"it has {', '.join(known)}" if known else "it has no NVTX ranges"
+            raise UsageError(f"--domains={name}: {trace.path} has no such NVTX domain; {there}.")
+        code = trace.strings.code("" if name == DEFAULT_DOMAIN else name)
+        kept = np.flatnonzero(trace.ranges.domain == code)
+        taken: dict[str, Any] = {}
+        for field in dataclasses.fields(trace.ranges):
+            column = getattr(trace.ranges, field.name)
+            taken[field.name] = column.take(kept) if isinstance(column, Column) else column[kept]
+        return dataclasses.replace(trace, ranges=dataclasses.replace(trace.ranges, **taken))
+
+    return changed
