@@ -39,12 +39,26 @@ FUNCTIONS = [
     P(r"^triton_tem_\w{0,200}attention", "attention", _ANY, "torch/_inductor/kernel/flex: templates"),
     P(r"^triton_tem_\w{0,200}conv", "conv", _ANY, "torch/_inductor/kernel/conv.py"),
     P(r"^triton_(tem|mm|bmm|addmm|baddbmm|scaled_mm)_?", "gemm", _ANY, "torch/_inductor/kernel/mm.py, bmm.py"),
+    # XLA: kind of fusion, then the operation that names it; collectives run under the name of their instruction.
+    P(r"^(all-(reduce|gather|to-all)|reduce-scatter|collective-(permute|broadcast))", "communication", _ANY, "XLA: instruction names; JAX on A100"),
+    P(r"^gemm_fusion_", "gemm", _ANY, "XLA gemm_fusion.cc; JAX on H100"),
+    P(r"^(input|loop|wrapped)_\w{0,60}reduce", "reduction", _ANY, "XLA fusions: an input fusion ends in a reduction; JAX on A100"),
+    P(r"^(input|loop|wrapped)_(transpose|concatenate|slice|gather|scatter|pad|reverse|copy|dynamic_(update_)?slice)", "copy", _ANY, "XLA fusions; JAX on A100"),
+    P(r"^(loop|wrapped)_\w", "pointwise", _ANY, "XLA fusions: a loop over elements; JAX on A100"),
+    P(r"functor::(sparse)?apply(adam|momentum|gradientdescent|rmsprop|adagrad|adadelta|ftrl|keras)", "optimizer", _ANY, "TensorFlow training_ops_gpu.cu.cc; A100 EXARL"),
     # Between devices.
+    P(r"reduce_(qk_)?rms\w{0,20}lamport", "allreduce_norm", "Hopper, Blackwell", "vLLM minimax_reduce_rms_kernel: from TensorRT-LLM"),
+    P(r"\bnccl_ep::|\blsa_(get|put)|diagp2p|wait_for_signal|\b(consumer|producer)(_batch)?_kernel|symm_mem_sync|exchangesplit|put_signal|wait_signal_kernel|^broadcast\d|nccl\w{0,40}kernel", "communication", _ANY, "NCCL EP and diagnostics, PyTorch nccl_extension.cu, TransformerEngine userbuffers.cu, MSCCL++"),
     P(r"\bdeep_ep::|\b\w{0,20}ep::(\w{1,40}::)?\w{0,40}(dispatch|combine|notify)|dpsk::ep::|\bpplx::|\bmori::|ep(dispatch|combine)(intra|inter)node|moea2a|moe_?(comm|alltoall)", "communication", _ANY, "DeepEP csrc/kernels (DeepSeek's H800 training); pplx-kernels; MoRI; TensorRT-LLM moeAlltoAllKernels.cu"),
     P(r"nccl(sym)?k?(dev)?k?ernel|ncclsym|^rccl|msccl|nvshmem|k?userbuffers_|ubuf_|barrier_all|lamport", "communication", _ANY, "NCCL src/device (symmetric too), RCCL, MSCCL++, TransformerEngine userbuffers.cu, SGLang"),
     P(r"(all_?reduce|\bar)_?fusion|(all_?reduce|cross_device_reduce)\w{0,40}norm(?!al)|norm(?!al)\w{0,40}all_?reduce|fused_?all_?reduce", "allreduce_norm", _ANY, "FlashInfer and TensorRT-LLM allreduce_fusion (trtllm_allreduce_fusion.cuh), AITER custom_all_reduce.cuh, MoE and attention in TensorRT-LLM"),
     P(r"all_?reduce|cross_device_reduce|reduce_?scatter|all_?gather|all_?to_?all|multimem_|(one|two)_?shot", "communication", _ANY, "vLLM and SGLang custom_all_reduce, AITER, PyTorch CUDASymmetricMemoryOps.cu"),
     P(r"symmetric_memory::", "communication", _ANY, "PyTorch CUDASymmetricMemoryOps.cu, CUDASymmetricMemory.cu: barriers and signals, too"),
+    # Helpers of products and of attention: pointers, sizes, plans, tensor maps.
+    P(r"problem_sizes|group_?gemm_(starts|args)|(grouped|stacked)_\w{0,20}args_kernel|gemmptrs|fillptrarray|tensor_maps|tma_(desc|setup)|offsetskernel|pointerarray|device_workspace|setscaleinternal|^nvjpeg::", "other", _ANY, "cuDNN, cuBLAS, vLLM and SGLang grouped GEMM; nvJPEG decodes"),
+    P(r"(?<!pre)(?<!pre_)(?<!post)(?<!post_)reorder(?!_batched)|zigzagfilter|to_?folded|folded(nhwc|nchw)to|metadatacompress|prepack|marlin\w{0,20}preprocess|make_sequential|gptq::shuffle|bint4_layout|(nchw|nhwc)to\w{0,12}(nchw|nhwc)", "layout", _ANY, "cuDNN, cuBLAS cuda_reorder_*, vLLM machete and GPTQ, PyTorch int4mm.cu"),
+    P(r"^(?!.{0,400}(quant|gemm|matmul|_mm(_|$))).{0,400}swizzle", "layout", _ANY, "TransformerEngine swizzle.cu, torchao mx layouts"),
+    P(r"permute_cols|indexing_backward|concat_?mla|mla\w{0,40}concat|split_reshape_cat|prepare_kernel_(fwd|bwd)|(join|split)heads|rnn_?copy|rnn(in|out)putrearrange|swap_kernel|(float|half)2(float|half)|convert_?tensor|withtypeconversion|^_?b?float\d*_to_b?float\d*_|sparse_semi_structured_(apply|tile)|decode_indices", "copy", _ANY, "vLLM, SGLang, PyTorch Indexing.cu, TransformerEngine, cuDNN RNN and attention, MAGMA swaps, cuDNN conversions"),
     P(r"get_mla_metadata|slash_indexes|\bnms_|tile_scheduler_metadata", "other", "Ampere and later", "FlashMLA, vLLM sparse attention's indices, torchvision nms_kernel.cu"),
     # Copies and moves of caches; parts of larger operators that are no product.
     P(r"chunk_cat|split_with_sizes_copy|gather_\w{0,40}cache|_(slot_mappings?|idx_mapping|block_tables)_kernel|(^|_)prepare_\w{0,30}(inputs|lens|positions)_\w{0,20}kernel|^_post_update_kernel|^_combine_sampled|^_get_num_sampled|^_scatter_num|^_insert_resampled|^_apply_write", "copy", _ANY, "PyTorch SplitWithSizesCopy.cu, FSDP2; vLLM v1/worker/gpu: bookkeeping of requests"),
@@ -56,11 +70,28 @@ FUNCTIONS = [
     P(r"^_(temperature|min_p|penalt\w{1,9}|bad_words|logit_bias|bitmask)_kernel|apply_token_bitmask|softcap|^_fg_kernel|^_dwf_dw_dfg|gated_kernels::|\b(scal|axpy|rot)_kernel", "pointwise", _ANY, "vLLM v1/worker/gpu/sample, xgrammar"),
     P(r"grid_sampler|\bcross_kernel|(gru|lstm)_?cell|(lstm|gru|rnn)_element|elemwisernn|repetition_penalt|bias_residual|_dyt_|rope_(forward|backward)", "pointwise", _ANY, "PyTorch GridSampler.cu, CrossKernel.cu, RNN.cu; cuDNN; vLLM sampler.cu; DeepSpeed; Liger"),
     P(r"(?<!no_)(margin|hinge|dice|focal|triplet|ranking|infonce)_?loss|kldiv|_jsd_|tv_distance|orpo|(fwd|forward|backward)_?loss", "loss", _ANY, "PyTorch MultiMarginLoss.cu, MultiLabelMarginCriterion.cu; Liger"),
+    # Embedding tables with caches; products and solvers of dense and sparse linear algebra.
+    P(r"ssd_embedding|embedding_nobag|batch_index_select_dim0|(lxu|lfu|lru)_(cache|update)|grad_mean_kernel|partial_segment|ngramids", "embedding", _ANY, "FBGEMM caches of embeddings; PyTorch EmbeddingBackwardKernel.cu; vLLM ngram_embedding"),
+    P(r"timestep_embedding|sinusoid", "pointwise", _ANY, "SGLang: sines and cosines of the time step"),
+    P(r"(^|::)i[sdcz]amax|^(?!.{0,400}quant).{0,400}(?<!zero_)(amax|absmax)|mla_reduce|reduce_head|merge_attn|merge_chunks|correct_attn|out_correction|(^|_)combine_(lse|splitk)|^_?(combine|state_merge)(_kernel)?$|shuffle_mul_sum|weighted_sum|sum_combine|contract_dbias|reduce_tensor_index|isallfinite|checkfornan|calc_block_sums", "reduction", _ANY, "TransformerEngine, MAGMA, AITER, SGLang: parts of attention and experts added up; ONNX Runtime, c10d"),
+    P(r"getr[fsi]|getf2|geqr|gelq|potr[fsi]|syev|sytrd?|sytd|gesvd|gebrd|gebal|labrd|or[mg](tr|q[lr])|larf[tgb]|laed\d|lasr_|laswp|lacp|laset|lascl|steqr|bulge|svd|ilu0|ilu02|ic02?_|csrqr|pivinfo|ipiv|pivcast|set_pointer|displace_pointers|gtsv|gpsv|nvjpeg|scal_\wger|csrsv|bsrsv", "other", _ANY, "cuSOLVER, MAGMA, cuSPARSE: factorisations, eigenvalues, pivots"),
+    P(r"(?<!qu)(?<!s)tr[sm][mv](?!l)|sy(he)?m[mv]|syhem|sbhbmv|sphpmv|[gts]b[ms]v|t[pb][ms]v|\bgpmv|dgmm|bdmm|bsrx?m[mv]|csr_?m[mv]", "gemm", _ANY, "cuBLAS and cuSPARSE: products of matrices and vectors, triangular solves"),
+    P(r"rnn_(blockpersist|persist)|persist_?rnn(?!_init)|lstm_cta|\bmoe_(vec_)?i?q\d?_?k?\b|do_(expand|shrink)_kernel|^_router_(?!\w{0,40}(topk|gemv))|^_?bf16gemm|mxgemm|(^|_)(index|block|decode|logits?)_\w{0,20}scores?(_|$)", "gemm", _ANY, "cuDNN persistent RNN: products of the hidden state; GGUF in vLLM; LoRA; routers"),
+    P(r"lrn_?(fw|bw|forward|backward)|divnorm|dual_dbn|batchnorm::|(^|_|::)(ada_?ln|gn|qk_ln)_|_rms_\w{0,20}quant|poly_norm|^_rms_", "norm", _ANY, "cuDNN LRN and fused batch norm, SGLang, Unsloth"),
+    P(r"fft[123]d_(r2c|c2r|c2c)", "conv", _ANY, "cuDNN FFT convolutions"),
+    P(r"rowwise_to_|_to_\w{0,20}rowwise|qparam|kdequant|reconstruct_gptq|cvt_fp\d+_to|(up|down)(cast|scale)_|fp8_grid|movingaverageminmax|choosequant", "pointwise", _ANY, "FBGEMM quantize_ops, bitsandbytes, vLLM and SGLang: to and from few bits; PyTorch FusedObsFakeQuant.cu"),
+    P(r"\brot[gm]_|lstm_\w{0,9}combine|sbar(_|gen)|bilinear_sampler|arbitrary_fusion|dropout\w{0,20}residual|residual\w{0,20}dropout|bias_rescale|(^|_)m?hc_(?!mm)|sinkhorn|relu_squared|^_(exact|approx)_(forward|backward)|mask_indices", "pointwise", _ANY, "cuBLAS, cuDNN, PyTorch NestedTensorTransformerFunctions.cu, DeepSeek hyper-connections, Unsloth"),
+    P(r"rnnt::|aux_loss|(^|_)ce_(tvd|fwd|bwd|forward|backward|loss)", "loss", _ANY, "torchaudio, TransformerEngine fused_router, Liger"),
+    P(r"adaptive_?(avg|average|max)", "pooling", _ANY, "PyTorch AdaptiveAveragePooling.cu, AdaptiveMaxPooling2d.cu"),
+    P(r"^(?!.{0,200}(fmha|flash|attn|attention|softmax|norm)).{0,200}dropout", "rng", _ANY, "cuDNN, ONNX Runtime, Triton: draws the mask"),
+    P(r"expt_data|tokens_per_expert|src2dst|count_expert|row_id_map|route_(count|plan|assign|stats)|gather(median|kthvalue)|kth_?value|compute_mode|beam_search|searchsorted|moe_\w{0,20}align", "sort", _ANY, "triton_kernels, SGLang, TransformerEngine: tokens by expert; PyTorch Sorting.cu, TensorModeKernel.cu, Bucketization.cu"),
+    P(r"verify_?tree|_greedy_|accept(ance)?_kernel|speculative_?sampl", "rng", _ANY, "SGLang and vLLM: speculative decoding accepts or draws"),
+    P(r"metadata|_schedule_|schedule_prep", "other", _ANY, "SGLang, vLLM, FlashInfer: plans of later kernels"),
     P(r"histogram\d?d?(?!\w{0,20}sort)|cdist_kernel|pdist_kernel", "reduction", _ANY, "PyTorch SummaryOps.cu, DistanceKernel.cu"),
     P(r"bucketize", "sort", _ANY, "PyTorch Bucketization.cu: a search in what is sorted"),
     P(r"roi_?(align|pool)", "pooling", _ANY, "torchvision roi_align_kernel.cu, roi_pool_kernel.cu"),
     P(r"sampling|multinomial|gumbel|^_(resample|rejection)_kernel", "rng", _ANY, "FlashInfer sampling.cuh, PyTorch MultinomialKernel.cu"),
-    P(r"moe::dev::routing::|moe_?(align|sorting|topk|fused_gate)|expert_?prefix_?sum|moe_?routing(?!\w{0,9}finalize)|sort_?expert|expert_?(sort|histogram)|topk_?gating|_routing|routing(main|cluster|index)|sort|top_?k(?!renorm)", "sort", _ANY, "vLLM moe_align_sum_kernels.cu, AITER and CK MoeSorting, TensorRT-LLM routing, SGLang moe_fused_gate"),
+    P(r"moe::dev::routing::|moe_?(align|sorting|topk|fused_gate)|expert_?prefix_?sum|moe_?routing(?!\w{0,9}finalize)|sort_?expert|expert_?(sort|histogram)|topk_?gating|_routing|routing(main|cluster|index)|(?<!ten)sort|top_?k(?!renorm)", "sort", _ANY, "vLLM moe_align_sum_kernels.cu, AITER and CK MoeSorting, TensorRT-LLM routing, SGLang moe_fused_gate"),
     P(r"(moe|token|unpad|expand)\w{0,30}_?(un)?permute|expandinputrows|pre_?reorder|post_?reorder|(replication|reflection)_pad|roll_cuda|triu_tril", "copy", _ANY, "TensorRT-LLM and SGLang MoE, PyTorch ReplicationPadding.cu, TensorTransformations.cu, TriangularOps.cu"),
     # Products in serving and quantised ones.
     P(r"\bw\d{1,2}a\d{1,2}_(?!\w{0,40}quant)|router_gemm|fused_a_gemm|\bmm_kernel|llmm1|fused_moe::run|moe_gemm|flatmm|quantized_linear|indexer\w{0,20}_logits|aiter\d*(::)?(fp?\d|a\d{1,2}w\d{1,2}|i8|bf16)\w{0,3}gemm", "gemm", _ANY, "SGLang and TensorRT-LLM dsv3 kernels, FlashInfer, FlagGems, ROCm LLMM1, CK and AITER assembler kernels"),
@@ -68,19 +99,31 @@ FUNCTIONS = [
     P(r"silu\w{0,20}quant\w{0,20}deep_gemm", "pointwise", "Hopper, Blackwell", "vLLM batched_deep_gemm_moe.py: activation and quantisation for DeepGEMM"),
     P(r"fused_moe(?!\w{0,20}gate)|fmoe|marlin|gptq|awq::?_?gemm|awq_gemm|exllama|_mm(_kernel)?$|scaled_mm|scaled_gemm|_rowwise_impl|f8f8bf16|mul_mat_|wvsplitk|_bmm_|\bbmm_|mqa_logits|tinygemm|weight_only|machete|kernelmma|flashinfer\w{0,10}gemm", "gemm", _ANY, "vLLM, SGLang, AITER fmoe, Marlin, GPTQ, AWQ, DeepGEMM, FBGEMM, llama.cpp mmq.cuh, ROCm skinny_gemms.cu"),
     P(r"(rms|layer)_?norm\w{0,20}quant", "norm", _ANY, "vLLM and AITER: a norm whose result is quantised"),
-    P(r"^(?!.{0,400}(gemm|matmul|_mm(_|$))).{0,400}((?<!un)quant(?!ile))", "pointwise", _ANY, "vLLM, SGLang per_token_group_quant, bitsandbytes kQuantizeBlockwise, AITER"),
+    P(r"^(?!.{0,400}(gemm|matmul|_mm(_|$))).{0,400}((?<!un)(?<!no)quant(?!ile))", "pointwise", _ANY, "vLLM, SGLang per_token_group_quant, bitsandbytes kQuantizeBlockwise, AITER"),
     P(r"qk_?norm_?rope|norm_?(and_?)?rope", "norm", _ANY, "TensorRT-LLM fusedQKNormRopeKernel.cu, SGLang fused_qknorm_rope"),
     P(r"^(?!.{0,400}(gemm|matmul|_mm(_|$))).{0,400}(rotary|(?<!p)rope|qkapplyrot|silu|gelu|swiglu|geglu|(gated_?|do)act|act_?and_?mul|::activation)", "pointwise", _ANY, "vLLM, FlashInfer pos_enc.cuh and activation.cuh, Liger"),
     # Normalisation.
     P(r"^(?!.{0,400}(gemm|matmul|_mm(_|$))).{0,400}((?<!weight_)(?<!grad_)(layer|rms|group|batch|instance|qk|add|head)_?norm|::norm::|normalization::|\bln_(fwd|bwd|parallel)|cucompute(part)?grad|compute(backward)?fusedparams|\b_?norm_(fwd|bwd))", "norm", _ANY, "TransformerEngine, Apex, FlashInfer norm.cuh, PyTorch group_norm_kernel.cu, Liger"),
     P(r"renorm(?!alize)|\bwelford_(kernel|parallel)", "norm", _ANY, "PyTorch RenormKernel.cu; Apex welford.cu: batch norm over devices"),
     # State space models.
-    P(r"selective_scan|chunk_?cumsum|state_passing|_recurrent_|recurrent_\w{0,30}(fwd|bwd)", "reduction", _ANY, "Mamba csrc/selective_scan, ssd_chunk_state.py: scans"),
-    P(r"chunk_(scan|state)|chunk_(gated_)?delta|\bssd_|chunk_\w{0,20}(fwd|bwd)_?(kernel)?_?\w{0,9}|scaled_dot_kkt|recompute_w_u|solve_tril|wy_repr|merge_16x16", "gemm", _ANY, "Mamba ssd_chunk_scan.py, flash-linear-attention: tl.dot of chunks"),
+    P(r"selective_scan|chunk_?cumsum|state_passing|(gdn|kda)_decode|_recurrent_|recurrent_\w{0,30}(fwd|bwd)", "reduction", _ANY, "Mamba csrc/selective_scan, ssd_chunk_state.py: scans"),
+    P(r"chunk_(scan|state)|chunk_(gated_)?delta|\bssd_(?!embedding)|chunk_\w{0,20}(fwd|bwd)_?(kernel)?_?\w{0,9}|scaled_dot_kkt|recompute_w_u|solve_tril|wy_repr|merge_16x16", "gemm", _ANY, "Mamba ssd_chunk_scan.py, flash-linear-attention: tl.dot of chunks"),
     P(r"hadamard", "other", _ANY, "fast-hadamard-transform: sums and differences, no product"),
     P(r"causal_conv1d|miopensp3asm", "conv", _ANY, "Mamba causal-conv1d, MIOpen"),
     # Attention.
     P(r"^_?(fwd|bwd)_(grouped_)?kernel|_fwd_grouped_kernel|sage_?(fwd|attn)|qk_int_?\w{0,20}_?sv|bwd_kernel_(fuse|d[kq])|aiter(::|\d+)(mla|fmha|pa)_|^kernel_mha|(?<![a-z])mla_|flashmla|(fwd|bwd)_split_?k|fwd_kernel_splitk|unified_attention|fattn_(mma|tile|vec|wmma)|attn_(fwd|bwd|decode|prefill)|decode_attn|with(paged|ragged)kvcache", "attention", _ANY, "Triton tutorials and SGLang, SageAttention, AITER assembler kernels, FlashMLA, FlashInfer"),
+    # Triton and serving, by the words of the function.
+    P(r"(^|_)(g|m)qa_\w{0,40}(fwd|bwd|decode|prefill|attn|paged)|sparse_(decode|prefill|mla|attn)|paged_decode|decode_split|bwd_d(kdv|q|k|v)_|(^|::)pa_(a\d|bf16|fp16)|flash_(c\d|kda)|(^|_)mha_|neighborhood|hstu_|(^|_)attn_|mqa_paged|_attn(_|$)", "attention", _ANY, "SGLang, vLLM, AITER and Liger: functions of Triton"),
+    P(r"(^|_)(short_|dilated_)?conv(?!ert|_?(state|window|indices|cache|residual))(_|\dd)", "conv", _ANY, "SGLang, vLLM, FlashInfer: short and dilated convolutions"),
+    P(r"(^|_)lora_", "gemm", _ANY, "SGLang LoRA kernels: tl.dot"),
+    P(r"(?<!grad)(^|_)norm(_|$)|normkernel|(^|_)(rms|rmsnorm|ln)_", "norm", _ANY, "Triton kernels of SGLang, vLLM, FlashInfer"),
+]
+# What is left, by the words of the function: mostly Triton kernels of serving.
+WORDS = [
+    P(r"concat|(^|_)(un)?pack(?!_?bits)(_|$)|(^|_)copy(_|$)|copy_to_|(un)?pad(ding|ded|_|$)|padd?_last|page_?table|cache_locs|(^|_)slice(kernel)?(_|$)|(^|::)_?(concat|slice|pad|tile|tilememcpy|reverse|reversesequence|onehot)\w{0,20}(kernel|impl)|thd_(read|to)|joinheads|remap_|prune_|index_select|index_add|conv_(state|window|cache)|cat_jagged", "copy", _ANY, "Triton kernels of SGLang and vLLM; TransformerEngine; ONNX Runtime; FBGEMM"),
+    P(r"(^|_)(set)?zero(_|$)|setzero|settensor|cublas_zero|memset_kernel|fill_?(one|value|input|output)|(^|_|::)iota|_eye_", "memory", _ANY, "cuDNN, cuBLAS, ONNX Runtime, FlashInfer: constants"),
+    P(r"(^|_)(gate|gating|act|relu|sigmoid|tanh|softplus|mask)(_|$)|exp_kernel|resize", "pointwise", _ANY, "Triton kernels of SGLang, vLLM, Liger; ONNX Runtime"),
+    P(r"^_?(fused_)?(prepare|update|commit|fill|expand|build|store|write|set|assign|save|append|insert|record|move|track|translate|compact|stage|transform_index|get|bind|free|create)_\w{0,80}(kernel|triton|indices|locations)", "copy", _ANY, "Triton kernels of SGLang and vLLM: bookkeeping of requests, caches and pages"),
 ]
 # What categories of work (db/categories.py) tell apart among kernels that only move, order or add up elements.
 ROUTING = [
@@ -89,7 +132,7 @@ ROUTING = [
     P(r"gather|scatter|index_(elementwise|put|copy|fill|add|kernel)|indexfunc|indexing_", "indexing", _ANY, "PyTorch IndexKernel.cu, Indexing.cu, ScatterGatherKernel.cu; H100 FSDP, V100 DLRM"),
 ]
 # Functions that run what their template arguments say.
-GENERIC = r"elementwise|gemm::kernel$|^kernel$|^cutlass::kernel2?$|device_kernel|kernel_wrapper|multi_tensor_apply|\breduce_kernel|allreduce_fusion_kernel|cub::|thrust::|rocprim::|hipcub::"
+GENERIC = r"elementwise|gemm::kernel$|^kernel$|^cutlass::kernel2?$|device_kernel|kernel_wrapper|multi_tensor_apply|\breduce_kernel|allreduce_fusion_kernel|eigenmetakernel|cub::|thrust::|rocprim::|hipcub::"
 
 KINDS = [
     # Communication and plain memory.
@@ -98,7 +141,7 @@ KINDS = [
     P(r"nccl(dev)?kernel|^rccl|msccl|nvshmem|_all_?reduce_kernel|cross_device_reduce|multimem_|one_shot_|two_shot_", "communication", _ANY, "NCCL src/device, RCCL, PyTorch CUDASymmetricMemoryOps.cu, vLLM custom_all_reduce.cuh"),
     P(r"(memcpy|^copy) ?(ptop|p2p|peer)", "communication", _ANY, "copies between devices: CUPTI and Nsight (PtoP, Peer-to-Peer), roctracer (CopyPeerToPeer, hipMemcpyPeer)"),
     P(r"^mem(cpy|set)|\[cuda mem(cpy|set)|__amd_rocclr_(copy|fill)buffer|_routing_memset", "memory", _ANY, "copies and sets by name in every recording; ROCclr blit kernels"),
-    P(r"\bfillfunctor|(?<!masked_)fill_kernel", "memory", _ANY, "PyTorch FillKernel.cu; V100 language model"),
+    P(r"\bfillfunctor|(?<!masked_)(?<!pre)fill_kernel", "memory", _ANY, "PyTorch FillKernel.cu; V100 language model"),
     # Kernels made by Inductor say first what they are, then what they fuse.
     P(r"^triton_poi_", "pointwise", _ANY, "torch/_inductor/codegen/triton.py: poi is pointwise"),
     P(r"^triton_tem_.{0,200}attention", "attention", _ANY, "torch/_inductor/kernel/flex: templates"),
@@ -143,12 +186,15 @@ KINDS = [
     P(r"regular_fft|vector_fft|cufft|bluestein", "other", _ANY, "names of cuFFT: no MMA"),
     P(r"lookup_kernel|get_rows", "embedding", _ANY, "TensorRT-LLM lookupKernels.cu, llama.cpp getrows.cu"),
     P(r"optimizer", "optimizer", _ANY, "bitsandbytes csrc/kernels.cu"),
-    P(r"reduce|reduction|^triton_(red|per)_|scan|cumsum|cumprod|argm(ax|in)|segment", "reduction", _ANY, "PyTorch Reduce.cuh, CUB, Inductor (red, per); all recordings"),
-    P(r"elementwise|pointwise|functor|^triton_|upsample|masked_|where|_kernel_impl|activation|parallelfor|unscale|_func_\w{0,40}kernel|(cast|binary|unary)\w{0,20}kernel|(^|_)(mul|add|sub|div|clamp|cast|scale)_", "pointwise", _ANY, "PyTorch CUDALoops.cuh, Inductor; all recordings"),
+    P(r"reduce(?!d_divisor)|reduction|histogram|^triton_(red|per)_|scan|cumsum|cumprod|argm(ax|in)|segment", "reduction", _ANY, "PyTorch Reduce.cuh, CUB, Inductor (red, per); all recordings"),
+    P(r"elementwise|pointwise|functor|^triton_|upsample|masked_|where|_kernel_impl|activation|parallelfor|eigenmetakernel|transform_kernel|static_kernel|adjacent_?difference|unscale|_func_\w{0,40}kernel|(cast|binary|unary)\w{0,20}kernel|(^|_)(mul|add|sub|div|clamp|cast|scale)_", "pointwise", _ANY, "PyTorch CUDALoops.cuh, Inductor; all recordings"),
 ]
 
 # Whether a product's name says that it uses tensor cores. Kernels of other kinds do not; the rest is unknown.
 TENSOR_CORES = [
+    P(r"short_conv|mul_mat_i?q\d|\bmoe_(vec_)?i?q\d?_?k?\b|moe_vec_q|kdequant|(d|w)grad_\w{0,30}engine|convolvend_|conv2d_grouped_direct|precomputed_common_engine|(dgrad|wgrad)_1d|fft[123]d_|(?<![a-z])[sdcz]gemm(1x1|_largek|_kernel|_batched|ex_)|fermiplus|gemm_kernel[12]x[12]|gemm_template_batched|batch_gemm(nn)?_", False, _ANY, "vLLM GGUF kernels (dp4a); cuDNN 7, cuBLAS, MAGMA and cuSOLVER: CUDA C++ on plain lanes"),
+    P(r"tr[sm][mv]|sy(he)?m[mv]|syhem|sbhbmv|sphpmv|[gts]b[ms]v|t[pb][ms]v|gpmv|dgmm|bdmm|bsrx?m[mv]", False, _ANY, "cuBLAS, cuSPARSE and MAGMA: vectors and triangular blocks on plain lanes"),
+    P(r"sparsemma|dqmma|mmatensorop|m16n8k\d|m8n8k\d|mxgemm|moegemmmx|do_(expand|shrink)_kernel|^_?(fwd|bwd)_kernel_unified|(^|_)gqa_\w{0,40}(fwd|decode|attn)|bwd_d(kdv|q)_|chunk_\w{1,20}_(fwd|bwd)|aiter::bf16gemm|^pa_(a\d|bf16|fp16)|aiter::pa_|_w_dot_kernel|flash_kda", True, "Ampere and later, CDNA", "CUTLASS 2 and bitsandbytes (mma.sync), CK and AITER (MFMA), functions of Triton with tl.dot"),
     P(r"router_gemm|llmm1|miopensp3asmconv|wvsplitk|mul_mat_vec|gemv|_fwd_kernel_stage1|kgemm_4bit_inference_naive|selective_scan|causal_conv1d", False, _ANY, "ROCm skinny_gemms.cu, llama.cpp mmvq.cu, SGLang decode_attention.py, bitsandbytes: dot products on plain lanes"),
     P(r"marlin|fmoe|mul_mat_q|fused_moe|w8a8_\w{0,40}_?(mm|matmul)|f8f8bf16|deep_gemm::|mqa_logits|tinygemm_m16|awq::?_?gemm_forward|mmaatom|gemm_\w{0,40}e[24]m[13]|_fwd_grouped_kernel|^_?(fwd|bwd)_kernel$|bwd_kernel_fuse|unified_attention|qk_int_?\w{0,20}_?sv|aiter::(mla|fmha)_|flashmla|mla_kernel|flash_attn_ext_f16|sm(90|100)_fmha|machete", True, "Ampere and later, CDNA3", "Marlin and AWQ (mma.sync), llama.cpp mmq.cuh, vLLM and SGLang in 16 and 8 bit (tl.dot), DeepGEMM (wgmma, tcgen05), AITER in assembler (MFMA), FlashMLA"),
     P(r"\bw\d{1,2}a\d{1,2}_|fused_a_gemm|\bmm_kernel|matmul_kernel|moe_gemm|aiter\d*(::)?(fp?\d|a\d{1,2}w\d{1,2}|i8)\w{0,3}gemm|grouped_?gemm|fused_moe::run|flatmm|quantized_linear|indexer\w{0,20}_logits|ck_tile::unifiedattention|flashattention(forward|backward)|aiter\d+(mla|fmha|pa)_|chunk_(scan|state|fwd|bwd|gated|delta)|scaled_dot_kkt|recompute_w_u|deltarule|^kernel_mha", True, "Ampere and later, CDNA", "sources of these kernels: mma.sync, wgmma, MFMA, tl.dot"),
@@ -157,6 +203,7 @@ TENSOR_CORES = [
     P(r"cutlass::device_kernel<.{0,40}gemm|kernel_cutlass_kernel\w{0,400}gemm", True, "Hopper, Blackwell", "CUTLASS 3 device_kernel.h; CuTe DSL: collectives on MMA"),
     P(r"ffma|_simt_|simt_", False, _ANY, "CUTLASS OpClassSimt; H100 FSDP in fp32: xmma with FFMA"),
     P(r"tensorop|wmma|hmma|imma|qmma|gmma|umma|tcgen05", True, "Volta and later", "CUTLASS OpClassTensorOp; PTX: wmma, mma, wgmma, tcgen05"),
+    P(r"rnn_(blockpersist|persist)|lstm_cta", False, _ANY, "cuDNN persistent RNN: those on tensor cores say HMMA"),
     P(r"[shibcd](884|8816|1688|16816|16832|16864|161616|161632)", True, "Volta (884), Turing (1688, 8816), Ampere (16816)", "PyProf prof/tc.py, CUTLASS library: type and shape of the MMA"),
     P(r"s64x\d+x\d+(gemm|fprop|dgrad|wgrad)|tensor\d+x\d+x\d+", True, "Ampere and later", "CUTLASS 3 library names; xmma names: A100 DDP"),
     P(r"nvjet", True, "Hopper, Blackwell", "cuBLAS 12.x release notes and profiles: kernels on warp group MMA"),

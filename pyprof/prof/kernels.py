@@ -92,7 +92,8 @@ _PARTS, _ARCHITECTURES = _compiled(kernel_table.PARTS), _compiled(kernel_table.A
 _MATHS, _ALGORITHMS = _compiled(kernel_table.MATHS), _compiled(kernel_table.ALGORITHMS)
 
 
-_FUNCTIONS, _GENERIC = _compiled(kernel_table.FUNCTIONS), re.compile(kernel_table.GENERIC)
+_FUNCTIONS, _WORDS = _compiled(kernel_table.FUNCTIONS), _compiled(kernel_table.WORDS)
+_GENERIC = re.compile(kernel_table.GENERIC)
 _NAMELESS = re.compile(r"\(anonymous namespace\)|<unnamed>|\(anonymous\)")
 
 
@@ -155,7 +156,7 @@ def describe(name: str) -> Kernel:
     known = None
     if not _GENERIC.search(called):
         known = _text(_FUNCTIONS, called) or _text(_KINDS, called)
-    known = known or _text(_KINDS, name)
+    known = known or _text(_KINDS, name) or _text(_WORDS, called)
     tensor_core: bool | None = None if known is None else False  # what is no product uses none
     if known in PRODUCTS:
         value = _first(_TENSOR_CORES, name)
