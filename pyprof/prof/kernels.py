@@ -94,7 +94,21 @@ _MATHS, _ALGORITHMS = _compiled(kernel_table.MATHS), _compiled(kernel_table.ALGO
 
 _FUNCTIONS, _WORDS = _compiled(kernel_table.FUNCTIONS), _compiled(kernel_table.WORDS)
 _GENERIC = re.compile(kernel_table.GENERIC)
+_LENGTH = re.compile(r"[1-9]\d{0,3}")  # of a piece of a mangled name
 _NAMELESS = re.compile(r"\(anonymous namespace\)|<unnamed>|\(anonymous\)")
+
+
+def _mangled(name: str) -> str:
+    """The qualified name at the start of a mangled one: pieces, each behind its length."""
+    pieces: list[str] = []
+    at = 3 if name.startswith("_ZN") else 2
+    while length := _LENGTH.match(name, at):
+        at = length.end() + int(length[0])
+        piece = name[length.end() : at]
+        if not piece.startswith("_GLOBAL__N"):
+            pieces.append(piece)
+    called = "::".join(pieces)
+    return called if pieces and not called.endswith("kentry") else name
 
 
 def function(name: str) -> str:
@@ -104,7 +118,11 @@ def function(name: str) -> str:
     'at::native::CatArrayBatchedCopy'
     >>> function("std::enable_if<!(false), void>::type internal::gemvx::kernel<int, float>(P)"), function("sgemm_nn")
     ('internal::gemvx::kernel', 'sgemm_nn')
+    >>> function("_ZN5cudnn3ops20convertTensor_kernelI6__halfffLi0EEEvT1_PKT_S3_")
+    'cudnn::ops::convertTensor_kernel'
     """
+    if name.startswith("_Z"):
+        return _mangled(name)
     kept: list[str] = []
     depth = 0
     for char in _NAMELESS.sub("", name):
