@@ -46,24 +46,34 @@ FUNCTIONS = [
     P(r"^(input|loop|wrapped)_(transpose|concatenate|slice|gather|scatter|pad|reverse|copy|dynamic_(update_)?slice)", "copy", _ANY, "XLA fusions; JAX on A100"),
     P(r"^(loop|wrapped)_\w", "pointwise", _ANY, "XLA fusions: a loop over elements; JAX on A100"),
     P(r"functor::(sparse)?apply(adam|momentum|gradientdescent|rmsprop|adagrad|adadelta|ftrl|keras)", "optimizer", _ANY, "TensorFlow training_ops_gpu.cu.cc; A100 EXARL"),
+    # TensorRT's Myelin names the operations that it fused, shortened.
+    P(r"^__myl_\w{0,80}(soft|smax)", "softmax", _ANY, "TensorRT: profiles of trtexec"),
+    P(r"^__myl_\w{0,80}(sum|mea)\w{0,40}sqr", "norm", _ANY, "TensorRT: profiles of trtexec"),
+    P(r"^__myl_\w{0,80}(sum|mea|red|max)", "reduction", _ANY, "TensorRT: profiles of trtexec"),
+    P(r"^__myl_(fc|mm|matmul|gemm)", "gemm", _ANY, "TensorRT: profiles of trtexec"),
+    P(r"^__myl_", "pointwise", _ANY, "TensorRT: profiles of trtexec"),
+    P(r"(scudnn|hcudnn|[shi]\d{3,5}cudnn)|\$conv(forward|back)", "conv", _ANY, "cuDNN 7 and 8, before the layouts in the name (nhwc2nchw): RTX 2080; XLA's custom calls"),
+    P(r"flash_(fprop|bprop)|\bnsa_\w{0,20}(fwd|bwd)|_nsa_\w{0,20}(fwd|bwd)", "attention", _ANY, "cuDNN 9 SDPA; flash-linear-attention native sparse attention"),
+    P(r"attn_softmax", "softmax", _ANY, "DeepSpeed softmax_kernels.cu"),
+    P(r"xentropy", "loss", _ANY, "Apex xentropy_kernel.cu"),
     # Between devices.
     P(r"\bbeam::", "communication", _ANY, "vLLM: collectives of small messages"),
     P(r"reduce_(qk_)?rms\w{0,20}lamport", "allreduce_norm", "Hopper, Blackwell", "vLLM minimax_reduce_rms_kernel: from TensorRT-LLM"),
     P(r"\bnccl_ep::|\blsa_(get|put)|diagp2p|wait_for_signal|\b(consumer|producer)(_batch)?_kernel|symm_mem_sync|exchangesplit|put_signal|wait_signal_kernel|^broadcast\d|nccl\w{0,40}kernel", "communication", _ANY, "NCCL EP and diagnostics, PyTorch nccl_extension.cu, TransformerEngine userbuffers.cu, MSCCL++"),
-    P(r"\bdeep_ep::|\b\w{0,20}ep::(\w{1,40}::)?\w{0,40}(dispatch|combine|notify)|dpsk::ep::|\bpplx::|\bmori::|ep(dispatch|combine)(intra|inter)node|moea2a|moe_?(comm|alltoall)", "communication", _ANY, "DeepEP csrc/kernels (DeepSeek's H800 training); pplx-kernels; MoRI; TensorRT-LLM moeAlltoAllKernels.cu"),
+    P(r"\bdeep_ep::|\b\w{0,20}ep::(\w{1,40}::)?\w{0,40}(dispatch|combine|notify)|dpsk::ep::|deepep_\w{0,20}(dispatch|combine)|\bpplx::|\bmori::|ep(dispatch|combine)(intra|inter)node|moea2a|moe_?(comm|alltoall)", "communication", _ANY, "DeepEP csrc/kernels (DeepSeek's H800 training); pplx-kernels; MoRI; TensorRT-LLM moeAlltoAllKernels.cu"),
     P(r"nccl(sym)?k?(dev)?k?ernel|ncclsym|^rccl|msccl|nvshmem|k?userbuffers_|ubuf_|barrier_all|lamport", "communication", _ANY, "NCCL src/device (symmetric too), RCCL, MSCCL++, TransformerEngine userbuffers.cu, SGLang"),
     P(r"(all_?reduce|\bar)_?fusion|(all_?reduce|cross_device_reduce)\w{0,40}norm(?!al)|norm(?!al)\w{0,40}all_?reduce|fused_?all_?reduce", "allreduce_norm", _ANY, "FlashInfer and TensorRT-LLM allreduce_fusion (trtllm_allreduce_fusion.cuh), AITER custom_all_reduce.cuh, MoE and attention in TensorRT-LLM"),
     P(r"all_?reduce|cross_device_reduce|reduce_?scatter|all_?gather|all_?to_?all|multimem_|(one|two)_?shot", "communication", _ANY, "vLLM and SGLang custom_all_reduce, AITER, PyTorch CUDASymmetricMemoryOps.cu"),
     P(r"symmetric_memory::", "communication", _ANY, "PyTorch CUDASymmetricMemoryOps.cu, CUDASymmetricMemory.cu: barriers and signals, too"),
     # Helpers of products and of attention: pointers, sizes, plans, tensor maps.
-    P(r"problem_sizes|group_?gemm_(starts|args)|(grouped|stacked)_\w{0,20}args_kernel|gemm\w{0,20}_(arrays|ptrs)|gemmptrs|fillptrarray|tensor_maps|tma_(desc|setup)|offsetskernel|pointerarray|device_workspace|setscaleinternal|^nvjpeg::", "other", _ANY, "cuDNN, cuBLAS, vLLM and SGLang grouped GEMM; nvJPEG decodes"),
-    P(r"(?<!pre)(?<!pre_)(?<!post)(?<!post_)reorder(?!_batched)|zigzagfilter|to_?folded|folded(nhwc|nchw)to|metadatacompress|compresssparse|blocked_layout|prepack|marlin\w{0,20}preprocess|make_sequential|gptq::shuffle|bint4_layout|(nchw|nhwc)to\w{0,12}(nchw|nhwc)", "layout", _ANY, "cuDNN, cuBLAS cuda_reorder_*, vLLM machete and GPTQ, PyTorch int4mm.cu"),
+    P(r"problem_sizes|group_?gemm_(starts|args)|(grouped|stacked)_\w{0,20}args_kernel|gemm\w{0,20}_(arrays|ptrs)|gemmptrs|fillptrarray|tensor_maps|tma_(desc|setup)|offsetskernel|paddingoffsets|pointerarray|device_workspace|setscaleinternal|^nvjpeg::", "other", _ANY, "cuDNN, cuBLAS, vLLM and SGLang grouped GEMM; nvJPEG decodes"),
+    P(r"(?<!pre)(?<!pre_)(?<!post)(?<!post_)reorder(?!_batched)|zigzagfilter|to_?folded|folded(nhwc|nchw)to|metadatacompress|genericreformat|ncxhw|swapdimension|shuffleintensor|compresssparse|blocked_layout|prepack|marlin\w{0,20}preprocess|make_sequential|gptq::shuffle|bint4_layout|(nchw|nhwc)to\w{0,12}(nchw|nhwc)", "layout", _ANY, "cuDNN, cuBLAS cuda_reorder_*, vLLM machete and GPTQ, PyTorch int4mm.cu"),
     P(r"^(?!.{0,400}(quant|gemm|matmul|_mm(_|$))).{0,400}swizzle", "layout", _ANY, "TransformerEngine swizzle.cu, torchao mx layouts"),
-    P(r"permute_cols|indexing_backward|concat_?mla|mla\w{0,40}concat|split_reshape_cat|prepare_kernel_(fwd|bwd)|(join|split)heads|rnn_?(copy|handle|skip)|pack_segments|^_?append_(?!paged)|set_rows|convert_dq|permutationkernel|rnn(in|out)putrearrange|swap_kernel|(float|half)2(float|half)|convert_?tensor|withtypeconversion|^_?b?float\d*_to_b?float\d*_|sparse_semi_structured_(apply|tile)|decode_indices", "copy", _ANY, "vLLM, SGLang, PyTorch Indexing.cu, TransformerEngine, cuDNN RNN and attention, MAGMA swaps, cuDNN conversions"),
+    P(r"permute_cols|index(add|copy|fill)|transposeqkv|copypacked|indexing_backward|concat_?mla|mla\w{0,40}concat|split_reshape_cat|prepare_kernel_(fwd|bwd)|(join|split)heads|rnn_?(copy|handle|skip)|pack_segments|^_?append_(?!paged)|set_rows|convert_dq|permutationkernel|rnn(in|out)putrearrange|swap_kernel|(float|half)2(float|half)|convert_?tensor|withtypeconversion|^_?b?float\d*_to_b?float\d*_|sparse_semi_structured_(apply|tile)|decode_indices", "copy", _ANY, "vLLM, SGLang, PyTorch Indexing.cu, TransformerEngine, cuDNN RNN and attention, MAGMA swaps, cuDNN conversions"),
     P(r"get_mla_metadata|slash_indexes|\bnms_|tile_scheduler_metadata", "other", "Ampere and later", "FlashMLA, vLLM sparse attention's indices, torchvision nms_kernel.cu"),
     # Copies and moves of caches; parts of larger operators that are no product.
     P(r"chunk_cat|split_with_sizes_copy|gather_\w{0,40}cache|_(slot_mappings?|idx_mapping|block_tables)_kernel|(^|_)prepare_\w{0,30}(inputs|lens|positions)_\w{0,20}kernel|^_post_update_kernel|^_combine_sampled|^_get_num_sampled|^_scatter_num|^_insert_resampled|^_apply_write", "copy", _ANY, "PyTorch SplitWithSizesCopy.cu, FSDP2; vLLM v1/worker/gpu: bookkeeping of requests"),
-    P(r"append_?paged|kv_?indices|reshape_and_cache|concat_and_cache|(set|store|write)_kv|kv_?(buffer|cache)_(store|copy)|store_?kv_?cache|deep_gemm::transpose|pack_fp32_into|kv_buffer|token_pool|(^|_)ep_(gather|scatter)|(^|_|::)(cpy|convert)_(?!dq)", "copy", _ANY, "FlashInfer page.cuh, SGLang, vLLM cache_kernels.cu, DeepGEMM layout"),
+    P(r"append_?(paged|kv)|kv_?indices|reshape_and_cache|concat_and_cache|(set|store|write)_kv|kv_?(buffer|cache)_(store|copy)|store_?kv_?cache|deep_gemm::transpose|pack_fp32_into|kv_buffer|token_pool|(^|_)ep_(gather|scatter)|(^|_|::)(cpy|convert)_(?!dq)", "copy", _ANY, "FlashInfer page.cuh, SGLang, vLLM cache_kernels.cu, DeepGEMM layout"),
     P(r"marlin_repack|unfolded\dd_|im\d?col", "layout", _ANY, "vLLM gptq_marlin_repack.cu; PyTorch UnfoldBackward, im2col.cuh"),
     P(r"clean_logits|(^|_|::)zero(?!_?point|pt)\w{0,40}(kernel|rows|amax)|zero_?(amax|scales|pages|device)", "memory", _ANY, "DeepGEMM: writes minus infinity; TransformerEngine, vLLM"),
     P(r"merge_?split_?k|reduce_segments|moe::dev::finalize|^_?merge_\w{0,20}(lse|state|split)|^_?compute_\w{0,20}stats_kernel|\b(asum|nrm2|iamax|iamin)_kernel", "reduction", _ANY, "vLLM triton_unified_attention.py, TensorRT-LLM trtllmGenKernels"),
@@ -85,7 +95,7 @@ FUNCTIONS = [
     P(r"lrn_?(fw|bw|forward|backward)|divnorm|dual_dbn|batchnorm::|(^|_|::)(ada_?ln|gn|qk_ln)_|bn_?stats|biasstats|quant_(layer|rms)_?norm|_rms_\w{0,20}quant|poly_norm|^_rms_", "norm", _ANY, "cuDNN LRN and fused batch norm, SGLang, Unsloth"),
     P(r"fft[123]d_(r2c|c2r|c2c)|\bdse::", "conv", _ANY, "cuDNN FFT convolutions"),
     P(r"rowwise_to_|_to_\w{0,20}rowwise|qparam|kdequant|reconstruct_(gptq|exllama)|cvt_fp\d+_to|(up|down)(cast|scale)_|fp8_grid|movingaverageminmax|choosequant", "pointwise", _ANY, "FBGEMM quantize_ops, bitsandbytes, vLLM and SGLang: to and from few bits; PyTorch FusedObsFakeQuant.cu"),
-    P(r"\brot[gm]_|\bgeam_|conjugate|bin_bcast|^kn_entry_|lstm_\w{0,9}combine|sbar(_|gen)|bilinear_sampler|arbitrary_fusion|dropout\w{0,20}residual|residual\w{0,20}dropout|bias_rescale|(^|_)m?hc_(?!mm|\w{0,30}norm)|mhc_|generate_grid|addbias|sinkhorn|relu_squared|^_(exact|approx)_(forward|backward)|mask_indices", "pointwise", _ANY, "cuBLAS, cuDNN, PyTorch NestedTensorTransformerFunctions.cu, DeepSeek hyper-connections, Unsloth"),
+    P(r"nearest_neighbor_|interp\d?_kernel|add_qkv_bias|biasn(hwc|chw)|\bop\w{0,8}tensor|_scaling::kernel|\brot[gm]_|\bgeam_|conjugate|bin_bcast|^kn_entry_|lstm_\w{0,9}combine|sbar(_|gen)|bilinear_sampler|arbitrary_fusion|dropout\w{0,20}residual|residual\w{0,20}dropout|bias_rescale|(^|_)m?hc_(?!mm|\w{0,30}norm)|mhc_|generate_grid|addbias(?!\w{0,60}norm)|sinkhorn|relu_squared|^_(exact|approx)_(forward|backward)|mask_indices", "pointwise", _ANY, "cuBLAS, cuDNN, PyTorch NestedTensorTransformerFunctions.cu, DeepSeek hyper-connections, Unsloth"),
     P(r"rnnt::|alphas_and_betas|aux_loss|(^|_)ce_(tvd|fwd|bwd|forward|backward|loss)", "loss", _ANY, "torchaudio, TransformerEngine fused_router, Liger"),
     P(r"adaptive_?(avg|average|max)", "pooling", _ANY, "PyTorch AdaptiveAveragePooling.cu, AdaptiveMaxPooling2d.cu"),
     P(r"^(?!.{0,200}(fmha|flash|attn|attention|softmax|norm)).{0,200}dropout", "rng", _ANY, "cuDNN, ONNX Runtime, Triton: draws the mask"),
@@ -109,7 +119,7 @@ FUNCTIONS = [
     P(r"^(?!.{0,400}(gemm|matmul|_mm(_|$))).{0,400}(rotary|(?<!p)rope|qkapplyrot|silu|gelu|swiglu|geglu|(gated_?|do)act|act_?and_?mul|::activation)", "pointwise", _ANY, "vLLM, FlashInfer pos_enc.cuh and activation.cuh, Liger"),
     # Normalisation.
     P(r"^(?!.{0,400}(gemm|matmul|_mm(_|$))).{0,400}((?<!weight_)(?<!grad_)(layer|rms|group|batch|instance|qk|add|head)_?norm|::norm::|normalization::|\bln_(fwd|bwd|parallel)|cucompute(part)?grad|compute(backward)?fusedparams|\b_?norm_(fwd|bwd))", "norm", _ANY, "TransformerEngine, Apex, FlashInfer norm.cuh, PyTorch group_norm_kernel.cu, Liger"),
-    P(r"renorm(?!alize)|\bwelford_(kernel|parallel)", "norm", _ANY, "PyTorch RenormKernel.cu; Apex welford.cu: batch norm over devices"),
+    P(r"renorm(?!alize)|\bwelford_(kernel|parallel)|\bcu(welford|chan)", "norm", _ANY, "PyTorch RenormKernel.cu; Apex welford.cu: batch norm over devices"),
     # State space models.
     P(r"selective_scan|chunk_?cumsum|state_passing|(gdn|kda)_decode|gated_delta_net|_recurrent_|recurrent_\w{0,30}(fwd|bwd)", "reduction", _ANY, "Mamba csrc/selective_scan, ssd_chunk_state.py: scans"),
     P(r"chunk_(scan|state)|chunk_(gated_)?delta|\bssd_(?!embedding)|chunk_\w{0,20}(fwd|bwd)_?(kernel)?_?\w{0,9}|scaled_dot_kkt|recompute_w_u|solve_tril|wy_repr|merge_16x16", "gemm", _ANY, "Mamba ssd_chunk_scan.py, flash-linear-attention: tl.dot of chunks"),
@@ -125,7 +135,7 @@ FUNCTIONS = [
 ]
 # What is left, by the words of the function: mostly Triton kernels of serving.
 WORDS = [
-    P(r"concat|(^|_)(un)?pack(?!_?bits)(_|$)|(^|_)copy(_|$)|copy_to_|(un)?pad(ding|ded|_|$)|padd?_last|page_?table|cache_locs|(^|_)slice(kernel)?(_|$)|(^|::)_?(concat|slice|pad|tile|tilememcpy|reverse|reversesequence|onehot)\w{0,20}(kernel|impl)|thd_(read|to)|joinheads|remap_|prune_|index_select|index_add|conv_(state|window|cache)|cat_jagged|_mapping_|flag_kernel|write_(indices|fill_value)|extract_|(^|_)split_(?!k)|(^|_)build_", "copy", _ANY, "Triton kernels of SGLang and vLLM; TransformerEngine; ONNX Runtime; FBGEMM"),
+    P(r"concat|(^|_)(un)?pack(?!_?bits)(_|$)|(^|_)copy(_|$)|(^|::)copy\w|copy_to_|(un)?pad(ding|ded|_|$)|padd?_last|page_?table|cache_locs|(^|_)slice(kernel)?(_|$)|(^|::)_?(concat|slice|pad|tile|tilememcpy|reverse|reversesequence|onehot)\w{0,20}(kernel|impl)|thd_(read|to)|joinheads|remap_|prune_|index_select|index_add|conv_(state|window|cache)|cat_jagged|_mapping_|flag_kernel|write_(indices|fill_value)|extract_|(^|_)split_(?!k)|(^|_)build_", "copy", _ANY, "Triton kernels of SGLang and vLLM; TransformerEngine; ONNX Runtime; FBGEMM"),
     P(r"(^|_)(set)?zero(_|$)|setzero|settensor|cublas_zero|memset_kernel|fill_?(one|value|input|output)|::fill_|(^|_|::)iota|_eye_", "memory", _ANY, "cuDNN, cuBLAS, ONNX Runtime, FlashInfer: constants"),
     P(r"block_scaled_\dd|(^|_)(gate|gating|act|relu|sigmoid|tanh|softplus|mask)(_|$)|exp_kernel|resize", "pointwise", _ANY, "Triton kernels of SGLang, vLLM, Liger; ONNX Runtime"),
     P(r"^_?(fused_)?(prepare|update|commit|fill|expand|build|store|write|set|assign|save|append|insert|record|move|track|translate|compact|stage|transform_index|get|bind|free|create)_\w{0,80}(kernel|triton|indices|locations)", "copy", _ANY, "Triton kernels of SGLang and vLLM: bookkeeping of requests, caches and pages"),
@@ -137,7 +147,7 @@ ROUTING = [
     P(r"gather|scatter|index_(elementwise|put|copy|fill|add|kernel)|indexfunc|indexing_", "indexing", _ANY, "PyTorch IndexKernel.cu, Indexing.cu, ScatterGatherKernel.cu; H100 FSDP, V100 DLRM"),
 ]
 # Functions that run what their template arguments say.
-GENERIC = r"elementwise|gemm::kernel$|^kernel$|^cutlass::kernel2?$|device_kernel|kernel_wrapper|multi_tensor_apply|\breduce_kernel|allreduce_fusion_kernel|eigenmetakernel|cub::|thrust::|rocprim::|hipcub::"
+GENERIC = r"elementwise|gemm::kernel$|^kernel$|^cutlass::kernel2?$|device_kernel|kernel_wrapper|multi_tensor_apply|\breduce_kernel|allreduce_fusion_kernel|kernelpointwiseapply|eigenmetakernel|cub::|thrust::|rocprim::|hipcub::"
 
 KINDS = [
     # Communication and plain memory.
@@ -180,26 +190,26 @@ KINDS = [
     P(r"rotary|silu_and_mul|act_and_mul", "pointwise", _ANY, "vLLM csrc/pos_encoding_kernels.cu, activation_kernels.cu; MI300X vLLM"),
     P(r"embedding|indexselect|krn_partial|sum_and_scatter|compute_grad_weight", "embedding", _ANY, "PyTorch Embedding.cu, EmbeddingBackwardKernel.cu, Indexing.cu; H100 BERT"),
     P(r"(radix|segmented|merge)_?sort|bitonic|sort_?kernel|top_?k|unique|sortkeyvalue|thrust::.{0,99}sort|_routing_compute|moe_align", "sort", _ANY, "PyTorch Sort.cu, TensorTopK.cu, CUB; V100 DLRM; vLLM and triton_kernels sort tokens by expert"),
-    P(r"max_?pool|avg_?pool|average_?pool|pooling|adaptive\w{0,99}pool", "pooling", _ANY, "PyTorch DilatedMaxPool2d.cu, cuDNN, MIOpen; V100 ResNet-50"),
+    P(r"max_?pool|av[eg]_?pool|average_?pool|pooling|adaptive\w{0,99}pool", "pooling", _ANY, "PyTorch DilatedMaxPool2d.cu, cuDNN, MIOpen; V100 ResNet-50"),
     # Products.
     P(r"(?<!fb)gemm|gemv|\bdot_kernel|nvjet|cijk_|tensorop|cublas(lt)?::|matmul|\bbmm_|_mm_kernel", "gemm", _ANY, "cuBLAS, cuBLASLt, CUTLASS, Tensile, Triton; V100, A100, H100, MI300X recordings"),
     P(r"[shibcd](884|1688|16816|16832|161616)|xmma|wgmma|mma_\w{0,99}kernel|\bger_kernel|\bsyrk|\btrsm", "gemm", _ANY, "PyProf prof/tc.py, CUTLASS tools/library"),
     # Copies and moves by index.
-    P(r"direct_copy|copy_device|catarraybatched|copy_kernel|copyfunctor|reshape_and_cache|transpose", "copy", _ANY, "PyTorch Copy.cu, Shape.cu; V100, A100, H100 recordings; vLLM cache_kernels.cu"),
+    P(r"direct_copy|copyop<|copy_device|catarraybatched|copy_kernel|copyfunctor|reshape_and_cache|transpose", "copy", _ANY, "PyTorch Copy.cu, Shape.cu; V100, A100, H100 recordings; vLLM cache_kernels.cu"),
     P(r"gather|scatter|index_(elementwise|put|copy|fill|add|kernel)|indexfunc|indexing_|flip_kernel|permute_", "copy", _ANY, "PyTorch IndexKernel.cu, Indexing.cu, FBGEMM sparse ops; H100 FSDP, V100 DLRM"),
     # What is left says how it runs.
     P(r"regular_fft|vector_fft|cufft|bluestein", "other", _ANY, "names of cuFFT: no MMA"),
     P(r"lookup_kernel|get_rows", "embedding", _ANY, "TensorRT-LLM lookupKernels.cu, llama.cpp getrows.cu"),
     P(r"optimizer", "optimizer", _ANY, "bitsandbytes csrc/kernels.cu"),
     P(r"reduce(?!d_divisor)|reduction|histogram|^triton_(red|per)_|scan|cumsum|cumprod|argm(ax|in)|segment", "reduction", _ANY, "PyTorch Reduce.cuh, CUB, Inductor (red, per); all recordings"),
-    P(r"elementwise|pointwise|functor|^triton_|upsample|masked_|where|_kernel_impl|activation|parallelfor|eigenmetakernel|transform_kernel|static_kernel|adjacent_?difference|unscale|_func_\w{0,40}kernel|(cast|binary|unary)\w{0,20}kernel|(^|_)(mul|add|sub|div|clamp|cast|scale)_", "pointwise", _ANY, "PyTorch CUDALoops.cuh, Inductor; all recordings"),
+    P(r"elementwise|pointwise|functor|^triton_|upsample|masked_|where|_kernel_impl|activation|parallelfor|eigenmetakernel|mapplankernel|scale_?kernel|transform_kernel|static_kernel|adjacent_?difference|unscale|_func_\w{0,40}kernel|(cast|binary|unary)\w{0,20}kernel|(^|_)(mul|add|sub|div|clamp|cast|scale)_", "pointwise", _ANY, "PyTorch CUDALoops.cuh, Inductor; all recordings"),
 ]
 
 # Whether a product's name says that it uses tensor cores. Kernels of other kinds do not; the rest is unknown.
 TENSOR_CORES = [
-    P(r"short_conv|ssm_conv|int8pack_mm|simt\b|mul_mat_i?q\d|\bmoe_(vec_)?i?q\d?_?k?\b|moe_vec_q|kdequant|(d|w)grad_\w{0,30}engine|convolvend_|conv2d_grouped_direct|precomputed_common_engine|(dgrad|wgrad)_1d|fft[123]d_|(?<![a-z])[sdcz]gemm(1x1|_largek|_kernel|_batched|ex_)|fermiplus|gemm_kernel[12]x[12]|gemm_template_batched|batch_gemm(nn)?_", False, _ANY, "vLLM GGUF kernels (dp4a); cuDNN 7, cuBLAS, MAGMA and cuSOLVER: CUDA C++ on plain lanes"),
+    P(r"short_conv|ssm_conv|gcnasm|int8pack_mm|simt\b|mul_mat_i?q\d|\bmoe_(vec_)?i?q\d?_?k?\b|moe_vec_q|kdequant|(d|w)grad_\w{0,30}engine|convolvend_|conv2d_grouped_direct|precomputed_common_engine|(dgrad|wgrad)_1d|fft[123]d_|(?<![a-z])[sdcz]gemm(1x1|_largek|_kernel|_batched|ex_)|fermi|gemm_kernel[12]x[12]|gemm_template_batched|batch_gemm(nn)?_", False, _ANY, "vLLM GGUF kernels (dp4a); cuDNN 7, cuBLAS, MAGMA and cuSOLVER: CUDA C++ on plain lanes"),
     P(r"tr[sm][mv]|sy(he)?m[mv]|syhem|\b(sy|he|sp|hp)r2?_|sbhbmv|sphpmv|[gts]b[ms]v|t[pb][ms]v|gpmv|dgmm|bdmm|bsrx?m[mv]", False, _ANY, "cuBLAS, cuSPARSE and MAGMA: vectors and triangular blocks on plain lanes"),
-    P(r"sparsemma|dqmma|mmatensorop|m16n8k\d|m8n8k\d|mxgemm|moegemmmx|do_(expand|shrink)_kernel|^_?(fwd|bwd)_kernel_unified|(^|_)gqa_\w{0,40}(fwd|decode|attn)|bwd_d(kdv|q)(_|$)|mfma_moe|gemm\d_a\d{1,2}w\d|(^|_)t?gmm_|moe_(fwd|bwd)_d[wx]|(^|_)(up|down|qkv|out)_proj|lora_(a|b|qkv)_|devicegemm|^_?bwd_kernel_(split|fused|dkdvdq)|jagged_bmm|chunk_\w{1,20}_(fwd|bwd)|aiter::bf16gemm|^pa_(a\d|bf16|fp16)|aiter::pa_|_w_dot_kernel|flash_kda", True, "Ampere and later, CDNA", "CUTLASS 2 and bitsandbytes (mma.sync), CK and AITER (MFMA), functions of Triton with tl.dot"),
+    P(r"sparsemma|dqmma|mmatensorop|m16n8k\d|m8n8k\d|mxgemm|moegemmmx|do_(expand|shrink)_kernel|^_?(fwd|bwd)_kernel_unified|(^|_)gqa_\w{0,40}(fwd|decode|attn)|bwd_d(kdv|q)(_|$)|mfma_moe|gemm\d_a\d{1,2}w\d|(^|_)t?gmm_|moe_(fwd|bwd)_d[wx]|(^|_)(up|down|qkv|out)_proj|lora_(a|b|qkv)_|devicegemm|^_?bwd_kernel_(split|fused|dkdvdq|one_col)|^(triton_)?gemm_(dot|fusion)|^triton_gemm_dot|_nsa_\w{0,20}(fwd|bwd)|forward_4bit_cuda_m\d|jagged_bmm|chunk_\w{1,20}_(fwd|bwd)|aiter::bf16gemm|^pa_(a\d|bf16|fp16)|aiter::pa_|_w_dot_kernel|flash_kda", True, "Ampere and later, CDNA", "CUTLASS 2 and bitsandbytes (mma.sync), CK and AITER (MFMA), functions of Triton with tl.dot"),
     P(r"router_gemm|llmm1|miopensp3asmconv|wvsplitk|mul_mat_vec|gemv|_fwd_kernel_stage1|kgemm_4bit_inference_naive|selective_scan|causal_conv1d", False, _ANY, "ROCm skinny_gemms.cu, llama.cpp mmvq.cu, SGLang decode_attention.py, bitsandbytes: dot products on plain lanes"),
     P(r"marlin|fmoe|mul_mat_q|fused_moe|w8a8_\w{0,40}_?(mm|matmul)|f8f8bf16|deep_gemm::|mqa_logits|tinygemm_m16|awq::?_?gemm_forward|mmaatom|gemm_\w{0,40}e[24]m[13]|_fwd_grouped_kernel|^_?(fwd|bwd)_kernel$|bwd_kernel_fuse|unified_attention|qk_int_?\w{0,20}_?sv|aiter::(mla|fmha)_|flashmla|mla_kernel|flash_attn_ext_f16|sm(90|100)_fmha|machete", True, "Ampere and later, CDNA3", "Marlin and AWQ (mma.sync), llama.cpp mmq.cuh, vLLM and SGLang in 16 and 8 bit (tl.dot), DeepGEMM (wgmma, tcgen05), AITER in assembler (MFMA), FlashMLA"),
     P(r"\bw\d{1,2}a\d{1,2}_|fused_a_gemm|\bmm_kernel|matmul_kernel|moe_gemm|aiter\d*(::)?(fp?\d|a\d{1,2}w\d{1,2}|i8)\w{0,3}gemm|grouped_?gemm|fused_moe::run|flatmm|quantized_linear|indexer\w{0,20}_logits|ck_tile::unifiedattention|flashattention(forward|backward)|aiter\d+(mla|fmha|pa)_|chunk_(scan|state|fwd|bwd|gated|delta)|scaled_dot_kkt|recompute_w_u|deltarule|^kernel_mha", True, "Ampere and later, CDNA", "sources of these kernels: mma.sync, wgmma, MFMA, tl.dot"),
@@ -216,7 +226,7 @@ TENSOR_CORES = [
     P(r"xmma_\w{0,99}_(f16f16|bf16bf16|tf32f32|tf32tf32|e4m3|e5m2|i8i8)", True, "Volta and later", "xmma names: operand types that only MMA takes; A100 DDP"),
     P(r"mainloopsm(90|100|103|120)|sm(90|100)\w{0,99}warpspecialized|collectivemma", True, "Hopper, Blackwell", "CUTLASS 3 include/cutlass/gemm/dispatch_policy.hpp"),
     P(r"bmm_(e4m3|e2m1|mxe|bfloat16|fp16)|\bbmm_\w{0,99}e4m3", True, "Blackwell", "TensorRT-LLM batched GEMM for mixture of experts"),
-    P(r"flash_?(fwd|bwd)|flashattn|fmha_v2|fmhasm|flash_attn_\w{0,99}kernel|_sdpa_.{0,99}(wgmma|sm\d+)", True, "Ampere and later", "FlashAttention takes 16 bit only, on MMA; cuDNN 9 SDPA; H100 BERT"),
+    P(r"flash_?(fwd|bwd|fprop|bprop)|flashattn|fmha_v2|fmhasm|flash_attn_\w{0,99}kernel|_sdpa_.{0,99}(wgmma|sm\d+)", True, "Ampere and later", "FlashAttention takes 16 bit only, on MMA; cuDNN 9 SDPA; H100 BERT"),
     P(r"prefillwith(paged|ragged)kvcache", True, "Ampere and later", "FlashInfer include/flashinfer/attention/prefill.cuh: mma.sync"),
     P(r"fmha_cutlass\w{0,99}_(f16|bf16)", True, "Volta and later", "PyTorch mem_eff_attention: 16 bit kernels are OpClassTensorOp"),
     P(r"_matmul_ogs_\w{0,99}(bf16|fp16|fp8|mxfp4)", True, "Ampere and later, CDNA3", "triton_kernels matmul: Triton lowers 16 bit tl.dot to MMA or MFMA; MI300X vLLM"),
