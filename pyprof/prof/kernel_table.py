@@ -3,8 +3,8 @@
 
 Each table is searched from the top, the first pattern that is found wins; case does not matter. FUNCTIONS is searched
 in the qualified name of the function alone, which no template argument and no list of fused operators can mislead;
-KINDS, in the whole name, for what it does not know and for functions whose arguments say what they do. Repetitions are
-bounded, so that no name takes long. A row says on which
+KINDS, in the whole name, for what it does not know and for functions whose arguments say what they do; WORDS, in the
+function once more, for what is left. Repetitions are bounded, so that no name takes long. A row says on which
 architectures such names occur and who says so: a source file, a document, or the recording that shows it with the
 operator that launched it. Recordings are named by GPU and program (all by Nsight Systems, nvprof or torch.profiler).
 Add a kernel: one row.
@@ -54,7 +54,7 @@ FUNCTIONS = [
     P(r"^__myl_", "pointwise", _ANY, "TensorRT: profiles of trtexec"),
     P(r"(scudnn|hcudnn|[shi]\d{3,5}cudnn)|\$conv(forward|back)", "conv", _ANY, "cuDNN 7 and 8, before the layouts in the name (nhwc2nchw): RTX 2080; XLA's custom calls"),
     P(r"flash_(fprop|bprop)|\bnsa_\w{0,20}(fwd|bwd)|_nsa_\w{0,20}(fwd|bwd)", "attention", _ANY, "cuDNN 9 SDPA; flash-linear-attention native sparse attention"),
-    P(r"attn_softmax", "softmax", _ANY, "DeepSpeed softmax_kernels.cu"),
+    P(r"attn_softmax|topk_log_softmax", "softmax", _ANY, "DeepSpeed softmax_kernels.cu; vLLM logprob.py: of the chosen tokens"),
     P(r"xentropy", "loss", _ANY, "Apex xentropy_kernel.cu"),
     # Between devices.
     P(r"\bbeam::", "communication", _ANY, "vLLM: collectives of small messages"),
@@ -66,10 +66,10 @@ FUNCTIONS = [
     P(r"all_?reduce|cross_device_reduce|reduce_?scatter|all_?gather|all_?to_?all|multimem_|(one|two)_?shot", "communication", _ANY, "vLLM and SGLang custom_all_reduce, AITER, PyTorch CUDASymmetricMemoryOps.cu"),
     P(r"symmetric_memory::", "communication", _ANY, "PyTorch CUDASymmetricMemoryOps.cu, CUDASymmetricMemory.cu: barriers and signals, too"),
     # Helpers of products and of attention: pointers, sizes, plans, tensor maps.
-    P(r"problem_sizes|group_?gemm_(starts|args)|(grouped|stacked)_\w{0,20}args_kernel|gemm\w{0,20}_(arrays|ptrs)|gemmptrs|fillptrarray|tensor_maps|tma_(desc|setup)|offsetskernel|paddingoffsets|pointerarray|device_workspace|setscaleinternal|^nvjpeg::", "other", _ANY, "cuDNN, cuBLAS, vLLM and SGLang grouped GEMM; nvJPEG decodes"),
+    P(r"problem_sizes|group_?gemm_(starts|args)|(grouped|stacked)_\w{0,20}args_kernel|gemm\w{0,20}_(arrays|ptrs)|gemmptrs|fillptrarray|tensor_maps|tma_(desc|setup)|offsetskernel|paddingoffsets|blockscale_offsets|computeoffset|assert_async|spin_kernel|pointerarray|device_workspace|setscaleinternal|^nvjpeg::", "other", _ANY, "cuDNN, cuBLAS, vLLM and SGLang grouped GEMM; nvJPEG decodes"),
     P(r"(?<!pre)(?<!pre_)(?<!post)(?<!post_)reorder(?!_batched)|zigzagfilter|to_?folded|folded(nhwc|nchw)to|metadatacompress|genericreformat|ncxhw|swapdimension|shuffleintensor|compresssparse|blocked_layout|prepack|marlin\w{0,20}preprocess|make_sequential|gptq::shuffle|bint4_layout|(nchw|nhwc)to\w{0,12}(nchw|nhwc)", "layout", _ANY, "cuDNN, cuBLAS cuda_reorder_*, vLLM machete and GPTQ, PyTorch int4mm.cu"),
     P(r"^(?!.{0,400}(quant|gemm|matmul|_mm(_|$))).{0,400}swizzle", "layout", _ANY, "TransformerEngine swizzle.cu, torchao mx layouts"),
-    P(r"permute_cols|index(add|copy|fill)|transposeqkv|copypacked|indexing_backward|concat_?mla|mla\w{0,40}concat|split_reshape_cat|prepare_kernel_(fwd|bwd)|(join|split)heads|rnn_?(copy|handle|skip)|pack_segments|^_?append_(?!paged)|set_rows|convert_dq|permutationkernel|rnn(in|out)putrearrange|swap_kernel|(float|half)2(float|half)|convert_?tensor|withtypeconversion|^_?b?float\d*_to_b?float\d*_|sparse_semi_structured_(apply|tile)|decode_indices", "copy", _ANY, "vLLM, SGLang, PyTorch Indexing.cu, TransformerEngine, cuDNN RNN and attention, MAGMA swaps, cuDNN conversions"),
+    P(r"permute_cols|bwd_?post_?process|shuffle(_?input)?_?rows|index(add|copy|fill)|transposeqkv|copypacked|indexing_backward|concat_?mla|mla\w{0,40}concat|split_reshape_cat|prepare_kernel_(fwd|bwd)|(join|split)heads|rnn_?(copy|handle|skip)|pack_segments|^_?append_(?!paged)|set_rows|convert_dq|permutationkernel|rnn(in|out)putrearrange|swap_kernel|(float|half)2(float|half)|convert_?tensor|withtypeconversion|^_?b?float\d*_to_b?float\d*_|sparse_semi_structured_(apply|tile)|decode_indices", "copy", _ANY, "vLLM, SGLang, PyTorch Indexing.cu, TransformerEngine, cuDNN RNN and attention, MAGMA swaps, cuDNN conversions"),
     P(r"get_mla_metadata|slash_indexes|\bnms_|tile_scheduler_metadata", "other", "Ampere and later", "FlashMLA, vLLM sparse attention's indices, torchvision nms_kernel.cu"),
     # Copies and moves of caches; parts of larger operators that are no product.
     P(r"chunk_cat|split_with_sizes_copy|gather_\w{0,40}cache|_(slot_mappings?|idx_mapping|block_tables)_kernel|(^|_)prepare_\w{0,30}(inputs|lens|positions)_\w{0,20}kernel|^_post_update_kernel|^_combine_sampled|^_get_num_sampled|^_scatter_num|^_insert_resampled|^_apply_write", "copy", _ANY, "PyTorch SplitWithSizesCopy.cu, FSDP2; vLLM v1/worker/gpu: bookkeeping of requests"),
@@ -80,7 +80,7 @@ FUNCTIONS = [
     P(r"l2norm_(fwd|bwd)|silu_l2norm", "norm", _ANY, "flash-linear-attention l2norm.py: rows of queries and keys"),
     P(r"(gemm|matmul)\w{0,80}_reduce(_kernel|$)", "reduction", _ANY, "AITER: sums of a product split over K"),
     P(r"embedding_lora", "embedding", _ANY, "SGLang: LoRA of the embedding table"),
-    P(r"mfma_moe|gemm\d_a\d{1,2}w\d|(^|_)t?gmm_|moe_(fwd|bwd)_d[wx]|(^|_)(up|down|qkv|out)_proj", "gemm", _ANY, "AITER FlyDSL experts, Liger, megablocks: grouped products"),
+    P(r"deep_gemm::\w{0,40}gemm|int\dpack_mm|mfma_moe|gemm\d_a\d{1,2}w\d|(^|_)t?gmm_|moe_(fwd|bwd)_d[wx]|(^|_)(up|down|qkv|out)_proj", "gemm", _ANY, "AITER FlyDSL experts, Liger, megablocks: grouped products"),
     P(r"postgsu|lpnorm|l2norm|mla_combine|(fwd|flash|attn|mla)_?\w{0,40}combine|splitkv_?combine|merge_?(attn_)?states?|ograddot|dot_do_o|bwd_?preprocess|_fwd_kernel_stage2|attention_\w{0,20}reduce|moe_sum|finalizemoe", "reduction", _ANY, "Tensile global split of K, Apex, FlashMLA, CK fmha, FlashAttention, SGLang decode_attention.py, vLLM, TensorRT-LLM"),
     P(r"^_(temperature|min_p|penalt\w{1,9}|bad_words|logit_bias|bitmask)_kernel|apply_token_bitmask|softcap|^_fg_kernel|^_dwf_dw_dfg|gated_kernels::|\b(scal|axpy|rot)_(\w{1,9}_)?kernel", "pointwise", _ANY, "vLLM v1/worker/gpu/sample, xgrammar"),
     P(r"grid_sampler|\bcross_kernel|(gru|lstm)_?cell|(lstm|gru|rnn)_element|elemwisernn|repetition_penalt|bias_residual|_dyt_|rope_(forward|backward)", "pointwise", _ANY, "PyTorch GridSampler.cu, CrossKernel.cu, RNN.cu; cuDNN; vLLM sampler.cu; DeepSpeed; Liger"),
@@ -88,20 +88,20 @@ FUNCTIONS = [
     # Embedding tables with caches; products and solvers of dense and sparse linear algebra.
     P(r"ssd_embedding|embedding_nobag|batch_index_select_dim0|(lxu|lfu|lru)_(cache|update)|linearize_cache|cache_miss|grad_mean_kernel|partial_segment|ngramids", "embedding", _ANY, "FBGEMM caches of embeddings; PyTorch EmbeddingBackwardKernel.cu; vLLM ngram_embedding"),
     P(r"timestep_embedding|sinusoid", "pointwise", _ANY, "SGLang: sines and cosines of the time step"),
-    P(r"(^|::)i[sdcz]amax|^(?!.{0,400}quant).{0,400}(?<!zero_)(amax|absmax)|mla_reduce|reduce_head|stream_k_fixup|(attn|attention)\w{0,60}_?(reduce|merge)(_|$)|merge_attn|merge_chunks|correct_attn|out_correction|(^|_)combine_(lse|splitk)|^_?(combine|state_merge)(_kernel)?$|shuffle_mul_sum|weighted_sum|sum_combine|contract_dbias|reduce_tensor_index|shared_exponent|isallfinite|checkfornan|calc_block_sums", "reduction", _ANY, "TransformerEngine, MAGMA, AITER, SGLang: parts of attention and experts added up; ONNX Runtime, c10d"),
+    P(r"(^|::)i[sdcz]amax|^(?!.{0,400}quant).{0,400}(?<!zero_)(amax|absmax)|mla_reduce|reduce_head|stream_k_fixup|(attn|attention)\w{0,60}_?(reduce|merge)(_|$)|merge_attn|merge_chunks|correct_attn|out_correction|(^|_)combine_(lse|splitk)|^_?(combine|state_merge)(_kernel)?$|shuffle_mul_sum|weighted_sum|sum_combine|contract_dbias|attentionsum|bincount|coalescevalues|reduce_tensor_index|shared_exponent|isallfinite|checkfornan|calc_block_sums", "reduction", _ANY, "TransformerEngine, MAGMA, AITER, SGLang: parts of attention and experts added up; ONNX Runtime, c10d"),
     P(r"getr[fsi]|getf2|geqr|gelq|potr[fsi]|syev|sytrd?|sytd|gesvd|gebrd|gebal|labrd|or[mg](tr|q[lr])|larf[tgb]|laed\d|lasr_|laswp|lacp|laset|lascl|steqr|bulge|svd|ilu0|ilu02|ic02?_|csrqr|pivinfo|ipiv|pivcast|set_pointer|displace_pointers|gtsv|gpsv|nvjpeg|scal_\wger|csrsv|bsrsv", "other", _ANY, "cuSOLVER, MAGMA, cuSPARSE: factorisations, eigenvalues, pivots"),
     P(r"(?<!qu)(?<!s)tr[sm][mv](?!l)|sy(he)?m[mv]|syhem|\b(sy|he|sp|hp)r2?_|sbhbmv|sphpmv|[gts]b[ms]v|t[pb][ms]v|\bgpmv|dgmm|bdmm|bsrx?m[mv]|csr_?m[mv]", "gemm", _ANY, "cuBLAS and cuSPARSE: products of matrices and vectors, triangular solves"),
     P(r"rnn_(blockpersist|persist)|persist_?rnn(?!_(init|add))|lstm_cta|\bmoe_(vec_)?i?q\d?_?k?\b|do_(expand|shrink)_kernel|^_router_(?!\w{0,40}(topk|gemv))|^_?bf16gemm|mxgemm|^(?!\w{0,80}attn)\w{0,80}(index|block|decode|logits?)_\w{0,20}scores?(_|$)", "gemm", _ANY, "cuDNN persistent RNN: products of the hidden state; GGUF in vLLM; LoRA; routers"),
     P(r"lrn_?(fw|bw|forward|backward)|divnorm|dual_dbn|batchnorm::|(^|_|::)(ada_?ln|gn|qk_ln)_|bn_?stats|biasstats|quant_(layer|rms)_?norm|_rms_\w{0,20}quant|poly_norm|^_rms_", "norm", _ANY, "cuDNN LRN and fused batch norm, SGLang, Unsloth"),
     P(r"fft[123]d_(r2c|c2r|c2c)|\bdse::", "conv", _ANY, "cuDNN FFT convolutions"),
     P(r"rowwise_to_|_to_\w{0,20}rowwise|qparam|kdequant|reconstruct_(gptq|exllama)|cvt_fp\d+_to|(up|down)(cast|scale)_|fp8_grid|movingaverageminmax|choosequant", "pointwise", _ANY, "FBGEMM quantize_ops, bitsandbytes, vLLM and SGLang: to and from few bits; PyTorch FusedObsFakeQuant.cu"),
-    P(r"nearest_neighbor_|interp\d?_kernel|add_qkv_bias|biasn(hwc|chw)|\bop\w{0,8}tensor|_scaling::kernel|\brot[gm]_|\bgeam_|conjugate|bin_bcast|^kn_entry_|lstm_\w{0,9}combine|sbar(_|gen)|bilinear_sampler|arbitrary_fusion|dropout\w{0,20}residual|residual\w{0,20}dropout|bias_rescale|(^|_)m?hc_(?!mm|\w{0,30}norm)|mhc_|generate_grid|addbias(?!\w{0,60}norm)|sinkhorn|relu_squared|^_(exact|approx)_(forward|backward)|mask_indices", "pointwise", _ANY, "cuBLAS, cuDNN, PyTorch NestedTensorTransformerFunctions.cu, DeepSeek hyper-connections, Unsloth"),
+    P(r"tri[lu]_indices|temperature_kernel|nearest_neighbor_|interp\d?_kernel|add_qkv_bias|biasn(hwc|chw)|\bop\w{0,8}tensor|_scaling::kernel|\brot[gm]_|\bgeam_|conjugate|bin_bcast|^kn_entry_|lstm_\w{0,9}combine|sbar(_|gen)|bilinear_sampler|arbitrary_fusion|dropout\w{0,20}residual|residual\w{0,20}dropout|bias_rescale|(^|_)m?hc_(?!mm|\w{0,30}norm)|mhc_|generate_grid|addbias(?!\w{0,60}norm)|sinkhorn|relu_squared|^_(exact|approx)_(forward|backward)|mask_indices", "pointwise", _ANY, "cuBLAS, cuDNN, PyTorch NestedTensorTransformerFunctions.cu, DeepSeek hyper-connections, Unsloth"),
     P(r"rnnt::|alphas_and_betas|aux_loss|(^|_)ce_(tvd|fwd|bwd|forward|backward|loss)", "loss", _ANY, "torchaudio, TransformerEngine fused_router, Liger"),
     P(r"adaptive_?(avg|average|max)", "pooling", _ANY, "PyTorch AdaptiveAveragePooling.cu, AdaptiveMaxPooling2d.cu"),
     P(r"^(?!.{0,200}(fmha|flash|attn|attention|softmax|norm)).{0,200}dropout", "rng", _ANY, "cuDNN, ONNX Runtime, Triton: draws the mask"),
-    P(r"expt_data|tokens_per_expert|src2dst|count_expert|row_id_map|(^|_)route[ds]?(_|$)|gather(median|kthvalue)|kth_?value|compute_mode|beam_search|searchsorted|moe_\w{0,20}align", "sort", _ANY, "triton_kernels, SGLang, TransformerEngine: tokens by expert; PyTorch Sorting.cu, TensorModeKernel.cu, Bucketization.cu"),
-    P(r"verify_?tree|_greedy_|accept(ance)?_kernel|speculative_?sampl", "rng", _ANY, "SGLang and vLLM: speculative decoding accepts or draws"),
-    P(r"metadata|_schedule_|schedule_prep", "other", _ANY, "SGLang, vLLM, FlashInfer: plans of later kernels"),
+    P(r"expt_data|tokens_per_expert|src2dst|count_expert|row_id_map|(^|_)route[ds]?(_|$)|gather(median|kthvalue)|kth_?value|compute_mode|beam_search|searchsorted|(^|_)ranks?_kernel|moe_\w{0,20}align", "sort", _ANY, "triton_kernels, SGLang, TransformerEngine: tokens by expert; PyTorch Sorting.cu, TensorModeKernel.cu, Bucketization.cu"),
+    P(r"verify_?tree|_greedy_|accept(ance)?_kernel|rrelu|(^|_)(re)?sampled?_|speculative_?sampl", "rng", _ANY, "SGLang and vLLM: speculative decoding accepts or draws"),
+    P(r"metadata|num_kv_splits|_schedule_|schedule_prep", "other", _ANY, "SGLang, vLLM, FlashInfer: plans of later kernels"),
     P(r"histogram\d?d?(?!\w{0,20}sort)|cdist_kernel|pdist_kernel", "reduction", _ANY, "PyTorch SummaryOps.cu, DistanceKernel.cu"),
     P(r"bucketize", "sort", _ANY, "PyTorch Bucketization.cu: a search in what is sorted"),
     P(r"roi_?(align|pool)", "pooling", _ANY, "torchvision roi_align_kernel.cu, roi_pool_kernel.cu"),
@@ -135,7 +135,7 @@ FUNCTIONS = [
 ]
 # What is left, by the words of the function: mostly Triton kernels of serving.
 WORDS = [
-    P(r"concat|(^|_)(un)?pack(?!_?bits)(_|$)|(^|_)copy(_|$)|(^|::)copy\w|copy_to_|(un)?pad(ding|ded|_|$)|padd?_last|page_?table|cache_locs|(^|_)slice(kernel)?(_|$)|(^|::)_?(concat|slice|pad|tile|tilememcpy|reverse|reversesequence|onehot)\w{0,20}(kernel|impl)|thd_(read|to)|joinheads|remap_|prune_|index_select|index_add|conv_(state|window|cache)|cat_jagged|_mapping_|flag_kernel|write_(indices|fill_value)|extract_|(^|_)split_(?!k)|(^|_)build_", "copy", _ANY, "Triton kernels of SGLang and vLLM; TransformerEngine; ONNX Runtime; FBGEMM"),
+    P(r"concat|(^|_)(un)?pack(?!_?bits)(_|$)|(^|_)copy(_|$)|(^|::)copy\w|copy_to_|(un)?pad(ding|ded|_|$)|padd?_last|page_?table|cache_locs|(^|_)slice(kernel)?(_|$)|(^|::)_?(concat|slice|pad|tile|tilememcpy|reverse|reversesequence|onehot)\w{0,20}(kernel|impl)|thd_(read|to)|joinheads|remap_|prune_|index_select|index_add|conv_(state|window|cache)|cat_jagged|_mapping_|flag_kernel|write_(indices|fill_value)|extract_|(^|_)split_(?!k)|(^|_)build_|spec_info|(^|_)alloc_", "copy", _ANY, "Triton kernels of SGLang and vLLM; TransformerEngine; ONNX Runtime; FBGEMM"),
     P(r"(^|_)(set)?zero(_|$)|setzero|settensor|cublas_zero|memset_kernel|fill_?(one|value|input|output)|::fill_|(^|_|::)iota|_eye_", "memory", _ANY, "cuDNN, cuBLAS, ONNX Runtime, FlashInfer: constants"),
     P(r"block_scaled_\dd|(^|_)(gate|gating|act|relu|sigmoid|tanh|softplus|mask)(_|$)|exp_kernel|resize", "pointwise", _ANY, "Triton kernels of SGLang, vLLM, Liger; ONNX Runtime"),
     P(r"^_?(fused_)?(prepare|update|commit|fill|expand|build|store|write|set|assign|save|append|insert|record|move|track|translate|compact|stage|transform_index|get|bind|free|create)_\w{0,80}(kernel|triton|indices|locations)", "copy", _ANY, "Triton kernels of SGLang and vLLM: bookkeeping of requests, caches and pages"),
@@ -156,7 +156,7 @@ KINDS = [
     P(r"nccl(dev)?kernel|^rccl|msccl|nvshmem|_all_?reduce_kernel|cross_device_reduce|multimem_|one_shot_|two_shot_", "communication", _ANY, "NCCL src/device, RCCL, PyTorch CUDASymmetricMemoryOps.cu, vLLM custom_all_reduce.cuh"),
     P(r"(memcpy|^copy) ?(ptop|p2p|peer)", "communication", _ANY, "copies between devices: CUPTI and Nsight (PtoP, Peer-to-Peer), roctracer (CopyPeerToPeer, hipMemcpyPeer)"),
     P(r"^mem(cpy|set)|\[cuda mem(cpy|set)|__amd_rocclr_(copy|fill)buffer|_routing_memset", "memory", _ANY, "copies and sets by name in every recording; ROCclr blit kernels"),
-    P(r"\bfillfunctor|(?<!masked_)(?<!pre)fill_kernel", "memory", _ANY, "PyTorch FillKernel.cu; V100 language model"),
+    P(r"\bfillfunctor|(?<!masked_)(?<!index_)(?<!pre)fill_kernel", "memory", _ANY, "PyTorch FillKernel.cu; V100 language model"),
     # Kernels made by Inductor say first what they are, then what they fuse.
     P(r"^triton_poi_", "pointwise", _ANY, "torch/_inductor/codegen/triton.py: poi is pointwise"),
     P(r"^triton_tem_.{0,200}attention", "attention", _ANY, "torch/_inductor/kernel/flex: templates"),
@@ -183,7 +183,7 @@ KINDS = [
     P(r"conv\dd|convolution|conv_(fwd|bwd|depthwise)|depthwise|conv1x1|naive_conv|miopenconv|gcnasm", "conv", _ANY, "PyTorch DepthwiseConv2d.cu, MIOpen src/kernels, CK; MI300X ResNet"),
     P(r"implicit_gemm|implicitgemm|first_layer_(fwd|wgrad)|direct_group|igemm_(fwd|bwd|wrw)", "conv", _ANY, "cuDNN xmma (A100 DDP), PyProf prof/conv.py, MIOpen iGEMM (MI210 ResNet)"),
     # Optimizers, random numbers, tables.
-    P(r"l[p2]normfunctor", "reduction", _ANY, "PyTorch ForeachReduceOp.cu"),
+    P(r"l[p2]normfunctor|lpmaxfunctor", "reduction", _ANY, "PyTorch ForeachReduceOp.cu"),
     P(r"split_embedding|dense_embedding|linearize_index|bounds_check_indices", "embedding", _ANY, "FBGEMM table-batched embeddings, their optimizer fused; V100 DLRM"),
     P(r"multi_tensor_apply|fused_?adam|fused_?sgd|lamb_stage|\badam|adam_kernel|adagrad|adadelta", "optimizer", _ANY, "PyTorch MultiTensorApply.cuh, Apex csrc; A100 DDP, MI300X ResNet"),
     P(r"distribution|curand|philox|bernoulli|random_|randperm|fused_dropout|dropout_warp", "rng", _ANY, "PyTorch DistributionTemplates.h, Dropout.cu; V100 language model"),
@@ -193,12 +193,12 @@ KINDS = [
     P(r"max_?pool|av[eg]_?pool|average_?pool|pooling|adaptive\w{0,99}pool", "pooling", _ANY, "PyTorch DilatedMaxPool2d.cu, cuDNN, MIOpen; V100 ResNet-50"),
     # Products.
     P(r"(?<!fb)gemm|gemv|\bdot_kernel|nvjet|cijk_|tensorop|cublas(lt)?::|matmul|\bbmm_|_mm_kernel", "gemm", _ANY, "cuBLAS, cuBLASLt, CUTLASS, Tensile, Triton; V100, A100, H100, MI300X recordings"),
-    P(r"[shibcd](884|1688|16816|16832|161616)|xmma|wgmma|mma_\w{0,99}kernel|\bger_kernel|\bsyrk|\btrsm", "gemm", _ANY, "PyProf prof/tc.py, CUTLASS tools/library"),
+    P(r"[shibcd](884|1688|16816|16832|161616)|xmma|wgmma|(?<!ga)mma_\w{0,99}kernel|\bger_kernel|\bsyrk|\btrsm", "gemm", _ANY, "PyProf prof/tc.py, CUTLASS tools/library"),
     # Copies and moves by index.
     P(r"direct_copy|copyop<|copy_device|catarraybatched|copy_kernel|copyfunctor|reshape_and_cache|transpose", "copy", _ANY, "PyTorch Copy.cu, Shape.cu; V100, A100, H100 recordings; vLLM cache_kernels.cu"),
     P(r"gather|scatter|index_(elementwise|put|copy|fill|add|kernel)|indexfunc|indexing_|flip_kernel|permute_", "copy", _ANY, "PyTorch IndexKernel.cu, Indexing.cu, FBGEMM sparse ops; H100 FSDP, V100 DLRM"),
     # What is left says how it runs.
-    P(r"regular_fft|vector_fft|cufft|bluestein", "other", _ANY, "names of cuFFT: no MMA"),
+    P(r"regular_fft|vector_fft|way_fft|processc2c|cufft|bluestein", "other", _ANY, "names of cuFFT: no MMA"),
     P(r"lookup_kernel|get_rows", "embedding", _ANY, "TensorRT-LLM lookupKernels.cu, llama.cpp getrows.cu"),
     P(r"optimizer", "optimizer", _ANY, "bitsandbytes csrc/kernels.cu"),
     P(r"reduce(?!d_divisor)|reduction|histogram|^triton_(red|per)_|scan|cumsum|cumprod|argm(ax|in)|segment", "reduction", _ANY, "PyTorch Reduce.cuh, CUB, Inductor (red, per); all recordings"),
@@ -207,7 +207,7 @@ KINDS = [
 
 # Whether a product's name says that it uses tensor cores. Kernels of other kinds do not; the rest is unknown.
 TENSOR_CORES = [
-    P(r"short_conv|ssm_conv|gcnasm|int8pack_mm|simt\b|mul_mat_i?q\d|\bmoe_(vec_)?i?q\d?_?k?\b|moe_vec_q|kdequant|(d|w)grad_\w{0,30}engine|convolvend_|conv2d_grouped_direct|precomputed_common_engine|(dgrad|wgrad)_1d|fft[123]d_|(?<![a-z])[sdcz]gemm(1x1|_largek|_kernel|_batched|ex_)|fermi|gemm_kernel[12]x[12]|gemm_template_batched|batch_gemm(nn)?_", False, _ANY, "vLLM GGUF kernels (dp4a); cuDNN 7, cuBLAS, MAGMA and cuSOLVER: CUDA C++ on plain lanes"),
+    P(r"short_conv|ssm_conv|gcnasm|int8pack_mm|simt\b|mul_mat_i?q\d|\bmoe_(vec_)?i?q\d?_?k?\b|moe_vec_q|kdequant|(d|w)grad_\w{0,30}engine|convolvend_|conv2d_grouped_direct|precomputed_common_engine|\bdse::|(dgrad|wgrad)_1d|fft[123]d_|(?<![a-z])[sdcz]gemm(1x1|_largek|_kernel|_batched|ex_)|fermi|gemm_kernel[12]x[12]|gemm_template_batched|batch_gemm(nn)?_", False, _ANY, "vLLM GGUF kernels (dp4a); cuDNN 7, cuBLAS, MAGMA and cuSOLVER: CUDA C++ on plain lanes"),
     P(r"tr[sm][mv]|sy(he)?m[mv]|syhem|\b(sy|he|sp|hp)r2?_|sbhbmv|sphpmv|[gts]b[ms]v|t[pb][ms]v|gpmv|dgmm|bdmm|bsrx?m[mv]", False, _ANY, "cuBLAS, cuSPARSE and MAGMA: vectors and triangular blocks on plain lanes"),
     P(r"sparsemma|dqmma|mmatensorop|m16n8k\d|m8n8k\d|mxgemm|moegemmmx|do_(expand|shrink)_kernel|^_?(fwd|bwd)_kernel_unified|(^|_)gqa_\w{0,40}(fwd|decode|attn)|bwd_d(kdv|q)(_|$)|mfma_moe|gemm\d_a\d{1,2}w\d|(^|_)t?gmm_|moe_(fwd|bwd)_d[wx]|(^|_)(up|down|qkv|out)_proj|lora_(a|b|qkv)_|devicegemm|^_?bwd_kernel_(split|fused|dkdvdq|one_col)|^(triton_)?gemm_(dot|fusion)|^triton_gemm_dot|_nsa_\w{0,20}(fwd|bwd)|forward_4bit_cuda_m\d|jagged_bmm|chunk_\w{1,20}_(fwd|bwd)|aiter::bf16gemm|^pa_(a\d|bf16|fp16)|aiter::pa_|_w_dot_kernel|flash_kda", True, "Ampere and later, CDNA", "CUTLASS 2 and bitsandbytes (mma.sync), CK and AITER (MFMA), functions of Triton with tl.dot"),
     P(r"router_gemm|llmm1|miopensp3asmconv|wvsplitk|mul_mat_vec|gemv|_fwd_kernel_stage1|kgemm_4bit_inference_naive|selective_scan|causal_conv1d", False, _ANY, "ROCm skinny_gemms.cu, llama.cpp mmvq.cu, SGLang decode_attention.py, bitsandbytes: dot products on plain lanes"),
@@ -227,7 +227,7 @@ TENSOR_CORES = [
     P(r"mainloopsm(90|100|103|120)|sm(90|100)\w{0,99}warpspecialized|collectivemma", True, "Hopper, Blackwell", "CUTLASS 3 include/cutlass/gemm/dispatch_policy.hpp"),
     P(r"bmm_(e4m3|e2m1|mxe|bfloat16|fp16)|\bbmm_\w{0,99}e4m3", True, "Blackwell", "TensorRT-LLM batched GEMM for mixture of experts"),
     P(r"flash_?(fwd|bwd|fprop|bprop)|flashattn|fmha_v2|fmhasm|flash_attn_\w{0,99}kernel|_sdpa_.{0,99}(wgmma|sm\d+)", True, "Ampere and later", "FlashAttention takes 16 bit only, on MMA; cuDNN 9 SDPA; H100 BERT"),
-    P(r"prefillwith(paged|ragged)kvcache", True, "Ampere and later", "FlashInfer include/flashinfer/attention/prefill.cuh: mma.sync"),
+    P(r"prefillwith(paged|ragged)?kvcache", True, "Ampere and later", "FlashInfer include/flashinfer/attention/prefill.cuh: mma.sync"),
     P(r"fmha_cutlass\w{0,99}_(f16|bf16)", True, "Volta and later", "PyTorch mem_eff_attention: 16 bit kernels are OpClassTensorOp"),
     P(r"_matmul_ogs_\w{0,99}(bf16|fp16|fp8|mxfp4)", True, "Ampere and later, CDNA3", "triton_kernels matmul: Triton lowers 16 bit tl.dot to MMA or MFMA; MI300X vLLM"),
     P(r"_mi\d+x\d+|_mi_|xdl|gtcx|mfma|ck_tile\w{0,40}fmha|fmhafwdkernel|fmhabwdd\w+kernel", True, "CDNA", "Tensile MatrixInstruction, CK XDL, MIOpen iGEMM gtcx: MFMA; MI210 and MI300X ResNet"),
@@ -236,7 +236,7 @@ TENSOR_CORES = [
     P(r"winograd|(dgrad|wgrad_alg\d)_engine|depthwise|naive_conv|im2col", False, _ANY, "transforms and direct forms: V100 ResNet-50; PyTorch DepthwiseConv2d.cu; MIOpen naive_conv"),
     P(r"first_layer_(fwd|wgrad)|dgrad_1x1_stride_2x2|conv1x1|conv2d_c1_k1|direct_group", True, "Volta and later", "PyProf prof/tc.py: NVIDIA's list of cuDNN's tensor-core kernels"),
     P(r"^sage_fwd", True, "CDNA3", "AITER's Triton SageAttention: tl.dot of int8 queries and keys, of fp8 weights and values"),
-    P(r"paged_attention_v\d_kernel|decodewithpagedkvcache|masked_multihead_attention", False, _ANY, "vLLM csrc/attention, FlashInfer decode.cuh, TensorRT-LLM: dot products on plain lanes"),
+    P(r"paged_attention_v\d_kernel|decodewith(paged)?kvcache|masked_multihead_attention", False, _ANY, "vLLM csrc/attention, FlashInfer decode.cuh, TensorRT-LLM: dot products on plain lanes"),
     P(r"_mt\d+x\d+x\d+_(?!mi)", False, "gfx9 and later", "Tensile: a macro tile without MatrixInstruction (MI) runs on vector lanes"),
     P(r"^_?(?!zn?\d|triton_|(ampere|turing|volta|pascal|maxwell|sm\d+|cutlass)|\w{0,99}(conv|simt|cublas|rocblas|decode|vec))[a-z0-9_]{0,99}(attention|attn|matmul|_mm_|mm_kernel|gemm|_bmm|flash)[a-z0-9_]{0,99}$", True, "Ampere and later, CDNA", "a function of Triton, whose tl.dot is MMA or MFMA, of float32 by TF32 unless it is told otherwise, as Inductor does: names with neither namespace nor arguments"),
 ]

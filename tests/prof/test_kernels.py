@@ -20,6 +20,7 @@ from pyprof.prof import kernel_table
 from pyprof.prof.kernel_table import KINDS
 from pyprof.prof.kernels import PRODUCTS, describe, kind, part, tensor_core
 from tests.prof.kernel_names import NAMES as SERVING
+from tests.prof.kernel_names_libraries import NAMES as LIBRARIES
 
 YES, NO, UNKNOWN = True, False, None
 AT = "void at::native::"
@@ -144,7 +145,9 @@ NAMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "what", "tensor"), [*NAMES, *SERVING], ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(
+    ("name", "what", "tensor"), [*NAMES, *SERVING, *LIBRARIES], ids=lambda value: str(value)[:40]
+)
 def test_a_name_tells_kind_and_tensor_cores(name: str, what: str, tensor: bool | None) -> None:
     assert (kind(name), tensor_core(name)) == (what, tensor)
 
@@ -167,10 +170,13 @@ def test_a_name_tells_which_gradient(name: str, gradient: str | None) -> None:
     assert part(name) == gradient
 
 
-@pytest.mark.parametrize("piece", ["transpose_2", "bmm_", "xmma_", "mma_", "sdpa_", "wgrad_2_", "_", "x"])
+@pytest.mark.parametrize(
+    "piece", ["transpose_2", "bmm_", "xmma_", "mma_", "sdpa_", "wgrad_2_", "attn_", "::", "9", "_", "x"]
+)
 def test_a_name_without_end_is_a_name(piece: str) -> None:
     """Repetitions in the patterns are bounded: else this would not end."""
     assert kind(piece * 20_000)
+    assert kind("_ZN" + piece * 20_000)
 
 
 @given(st.text())
@@ -215,7 +221,9 @@ def test_a_name_tells_what_it_was_written_for(name: str, architecture: str | Non
     assert (describe(name).architecture, describe(name).math) == (architecture, math)
 
 
-@pytest.mark.parametrize("table", ["FUNCTIONS", "KINDS", "TENSOR_CORES", "PARTS", "ARCHITECTURES", "MATHS"])
+@pytest.mark.parametrize(
+    "table", ["FUNCTIONS", "KINDS", "WORDS", "TENSOR_CORES", "PARTS", "ARCHITECTURES", "MATHS"]
+)
 def test_every_row_says_where_it_comes_from_and_is_alone(table: str) -> None:
     rows = getattr(kernel_table, table)
     assert all(row.architecture and len(row.source) > 5 for row in rows)
