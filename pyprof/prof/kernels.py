@@ -94,6 +94,7 @@ _MATHS, _ALGORITHMS = _compiled(kernel_table.MATHS), _compiled(kernel_table.ALGO
 
 _FUNCTIONS, _WORDS = _compiled(kernel_table.FUNCTIONS), _compiled(kernel_table.WORDS)
 _GENERIC = re.compile(kernel_table.GENERIC)
+_LONGEST = 4_000  # characters; what follows in a longer name are arguments of arguments
 _LENGTH = re.compile(r"[1-9]\d{0,3}")  # of a piece of a mangled name
 _NAMELESS = re.compile(r"\(anonymous namespace\)|<unnamed>|\(anonymous\)")
 
@@ -167,7 +168,7 @@ def describe(name: str) -> Kernel:
     Kernel(kind='gemm', tensor_core=True, architecture='Ampere', math='tf32', part=None, algorithm=None)
     """
     name = (
-        name.removesuffix("[clone .kd]").removesuffix(".kd").rstrip()
+        name.removesuffix("[clone .kd]").removesuffix(".kd").rstrip()[:_LONGEST]
     )  # of the code object, as rocprof has it
     called = function(name).lower()
     name = name.lower()  # five times as fast as a search that ignores case
