@@ -18,6 +18,7 @@ from pyprof.model import KERNEL, MEMCPY, MEMSET, Trace
 from pyprof.parse import formats
 from pyprof.parse.join import link
 from pyprof.parse.rows import rows
+from tests import kineto
 
 TRACES = (
     "resnet50_v100_6steps.pt.trace.json.gz", "nccl_a100_rank0of2.json.gz", "v100_216k_events.json.gz",
@@ -117,3 +118,38 @@ def test_convolutions_without_recorded_strides(data: Path) -> None:
     found = convolutions.groupby("dir")["flops"].sum()
     assert found["fprop"] == images * whole
     assert found["bprop"] == images * (2 * whole - first)
+
+
+def test_dma_requests_of_mtia_are_copies(tmp_path: Path) -> None:
+    """One with a direction that is not known, and a kernel that has one, stay kernels."""
+
+    def event(name: str, start: int, **args: Any) -> kineto.Event:
+        return kineto.event("mtia_ccp_events", name, start, start + 500, 17, 3, stream=105, **args)
+
+    path = kineto.write(tmp_path / "t.json", [
+        kineto.op("aten::mm", 0, 900),
+        event("dma_request", 1_000, direction="HOST_TO_DEVICE", size=4096), event("fc_kernel", 2_000),
+        event("dma_request", 3_000, direction="DEVICE_TO_HOST", size=64), event("dma_request", 4_000),
+        event("dma_request", 5_000, direction="SIDEWAYS", size=7),
+        event("fc_kernel", 6_000, direction="HOST_TO_DEVICE", size=8),
+    ])  # fmt: skip
+    gpu = (trace := formats.load(path)).gpu
+    copied = gpu.bytes.mask()
+    assert [trace.strings[code] for code in gpu.name] == [
+        "memcpy HtoD", "fc_kernel", "memcpy DtoH", "dma_request", "dma_request", "fc_kernel",
+    ]  # fmt: skip
+    assert gpu.kind.tolist() == [MEMCPY, KERNEL, MEMCPY, KERNEL, KERNEL, KERNEL]
+    assert (gpu.bytes.values[copied].tolist(), copied.nonzero()[0].tolist()) == ([4096, 64], [0, 2])
+    copies = pyprof.load(path).report("memory_copies")
+    assert sorted(copies[["kind", "bytes", "total_ns"]].values.tolist()) == [
+        ["DtoH", 64, 500],
+        ["HtoD", 4096, 500],
+    ]
+
+
+def test_copies_of_a_recording_of_mtia(data: Path) -> None:
+    """450 and 427 requests of 460,800 and 788,439,608 bytes, counted in the file with json alone."""
+    found = pyprof.load(data / "kineto" / "mtia_inference.json.gz").report("memory_copies")
+    sums = found.groupby("kind")[["calls", "bytes", "total_ns"]].sum()
+    assert sums.loc["DtoH"].tolist() == [450, 460_800, 2_759_889]
+    assert sums.loc["HtoD"].tolist() == [427, 788_439_608, 42_611_301]

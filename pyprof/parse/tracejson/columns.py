@@ -16,6 +16,7 @@ import numpy as np
 from pyprof import intervals
 from pyprof.marker import is_backward, is_qualified
 from pyprof.model import KERNEL, MEMCPY, MEMSET, Column, Ints, Strings
+from pyprof.parse.tracejson import mtia
 from pyprof.parse.tracejson.arguments import Key
 from pyprof.parse.tracejson.events import Event, arguments
 from pyprof.parse.tracejson.fields import (
@@ -336,15 +337,25 @@ class Collector:
         device, stream = get("device"), get("stream")
         pid, tid = integers([e.pid for e in events]), integers([number_of(e.tid) for e in events])
         external = integers([a.external_2021 if a.external is None else a.external for a in told])
+        what, name, size = (
+            np.full(len(events), _DEVICE_KINDS[kind], np.int8),
+            self._code(events),
+            get("bytes"),
+        )
+        if requests := mtia.copies(events, told) if kind == DEVICE_KERNEL else {}:
+            what[[*requests]], name[[*requests]] = MEMCPY, self.strings.codes([*requests.values()])
+            size = either(
+                size, integers([args.length if i in requests else None for i, args in enumerate(told)])
+            )
         told_of = np.full(len(events), -1, np.int32)
         for place, (event, args) in enumerate(zip(events, told)):
             if args.collective is not None:
                 told_of[place] = len(self.told)
                 self.told.append((0, 0, 0, event.name, self._place, args))
         self.devices.add(
-            self._place, kind=np.full(len(events), _DEVICE_KINDS[kind], np.int8), start=start, end=end,
-            name=self._code(events), device=either(device, pid), stream=either(stream, tid), context=get("context"),
-            bytes=get("bytes"), correlation=get("correlation"), registers=get("registers"),
+            self._place, kind=what, start=start, end=end, name=name, device=either(device, pid),
+            stream=either(stream, tid), context=get("context"),
+            bytes=size, correlation=get("correlation"), registers=get("registers"),
             shared_memory=get("shared_memory"), occupancy=get("occupancy"), node=get("node"), external=external,
             grid=triples([a.grid for a in told], self._triples), block=triples([a.block for a in told], self._triples),
             told=told_of,

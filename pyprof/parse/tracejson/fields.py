@@ -73,6 +73,8 @@ class DeviceArgs(_Communication, gc=False):
     occupancy: Any = _field("est. achieved occupancy %")
     node: Any = _field("graph node id")
     bytes: Any = None
+    direction: Any = None  # of a copy by MTIA
+    length: Any = _field("size")  # its bytes
     grid: msgspec.Raw = _RAW
     block: msgspec.Raw = _RAW
 

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies by MTIA: requests to its DMA engine, which a trace lists among what the accelerator ran.
+
+    "cat": "mtia_ccp_events", "name": "dma_request", "args": {"direction": "HOST_TO_DEVICE", "size": 12513104, ...}
+
+They are named as a copy by CUDA is. The trace does not say whether the host's memory is pinned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyprof.parse.tracejson.events import Event
+from pyprof.parse.tracejson.fields import DeviceArgs
+
+_NAMES = {
+    "HOST_TO_DEVICE": "Memcpy HtoD (Host -> Device)",
+    "DEVICE_TO_HOST": "Memcpy DtoH (Device -> Host)",
+    "DEVICE_TO_DEVICE": "Memcpy DtoD (Device -> Device)",
+}
+
+
+def copies(events: Sequence[Event], told: Sequence[DeviceArgs]) -> dict[int, str]:
+    """The names of the copies, by place."""
+    return {
+        place: _NAMES[args.direction]
+        for place, (event, args) in enumerate(zip(events, told))
+        if event.name == "dma_request" and isinstance(args.direction, str) and args.direction in _NAMES
+    }
