@@ -22,7 +22,7 @@ from pyprof.commands import COMMANDS
 ROOT = Path(__file__).resolve().parent.parent
 CORE = {
     "arguments", "errors", "frame", "inputs", "intervals", "mailbox", "marker", "model", "names", "netdict",
-    "occupancy", "place", "registry", "scratch", "screen", "stages",
+    "occupancy", "place", "registry", "scratch", "screen", "serving", "stages",
 }  # fmt: skip
 STANDS_ON = {
     "parse": CORE,

@@ -102,6 +102,11 @@ def aggregate(
             "update op_kernel_stat set api_min = null, api_max = null where launched = 0 and aggregation = ?",
             (identity,),
         )
+        connection.execute(
+            """update op_stat set cpu_min = null, cpu_max = null, overhead_min = null, overhead_max = null
+               where timed = 0 and aggregation = ?""",
+            (identity,),
+        )
     told(1.0)
     return Aggregation(int(identity or 0), number, first, last, cut.method, cut.key, cut.note)
 

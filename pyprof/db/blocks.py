@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pyprof.db.store import Store
-from pyprof.model import Column, Ints
+from pyprof.model import Bools, Column, Ints
 
 SHIFT = 16
 
@@ -37,7 +37,7 @@ class Shape(NamedTuple):
 
 OPS = Shape(
     "op", "op_block", ("operator",),
-    ("calls", "kernels", "tc_kernels", "kernel", "tc", "cpu", "gpu", "overhead", "idle"),
+    ("calls", "timed", "kernels", "tc_kernels", "kernel", "tc", "cpu", "gpu", "overhead", "idle"),
     ("cpu", "gpu", "overhead", "idle"),
 )  # fmt: skip
 EVENTS = Shape(
@@ -60,8 +60,12 @@ def of_ops(columns: Mapping[str, Column | Ints]) -> Sums:
         name: _values(columns[name])
         for name in ("kernels", "tc_kernels", "kernel", "tc", "cpu", "gpu", "idle")
     }
-    overhead = np.maximum(plain["cpu"] - _values(columns["api"]), 0)
-    return _extremes({**plain, "calls": np.ones(len(overhead), np.int64), "overhead": overhead}, OPS)
+    timed = _known(columns["cpu"])
+    plain["cpu"] = np.where(timed, plain["cpu"], 0)
+    overhead = np.where(timed, np.maximum(plain["cpu"] - _values(columns["api"]), 0), 0)
+    calls = np.ones(len(overhead), np.int64)
+    out = {**plain, "calls": calls, "timed": timed.astype(np.int64), "overhead": overhead}
+    return _without(_extremes(out, OPS), ("cpu", "overhead"), timed)
 
 
 def of_events(columns: Mapping[str, Column | Ints]) -> Sums:
@@ -70,21 +74,30 @@ def of_events(columns: Mapping[str, Column | Ints]) -> Sums:
     out = {"calls": np.ones(len(dur), np.int64), "gpu": dur}
     for name in ("flops", "dense", "bytes", "roofline", "hardware_ps", "model_ps"):
         column = columns[name]
-        known = column.mask() if isinstance(column, Column) else np.ones(len(dur), bool)
+        known = _known(column)
         out[name] = np.where(known, _values(column), 0)
         if name in _PARTLY:
             out[_PARTLY[name]] = np.where(known, 0, dur)
     launch = columns["launch"]
-    launched = launch.mask() if isinstance(launch, Column) else np.ones(len(dur), bool)
+    launched = _known(launch)
     out["api"], out["launched"] = np.where(launched, _values(launch), 0), launched.astype(np.int64)
-    out = _extremes(out, EVENTS)
-    out["api_min"] = np.where(launched, out["api"], _LARGE)
-    out["api_max"] = np.where(launched, out["api"], _SMALL)
-    return out
+    return _without(_extremes(out, EVENTS), ("api",), launched)
 
 
 def _extremes(sums: Sums, shape: Shape) -> Sums:
     return {**sums, **{f"{name}_{end}": sums[name] for name in shape.extremes for end in ("min", "max")}}
+
+
+def _without(sums: Sums, names: Sequence[str], known: Bools) -> Sums:
+    """What is not known is neither the smallest nor the largest."""
+    for name in names:
+        sums[f"{name}_min"] = np.where(known, sums[name], _LARGE)
+        sums[f"{name}_max"] = np.where(known, sums[name], _SMALL)
+    return sums
+
+
+def _known(column: Column | Ints) -> Bools:
+    return column.mask() if isinstance(column, Column) else np.ones(len(column), bool)
 
 
 def _values(column: Column | Ints) -> Ints:

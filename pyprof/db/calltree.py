@@ -31,13 +31,15 @@ DEVICE = (
 class Tree(NamedTuple):
     """One row per operator event, by thread, then start. `text` and `args`: ids of strings, `stack`: of a stack (-1:
     not recorded); `own` and `total`: times without and with the operator events inside, host and those of DEVICE.
-    `outside`: places in Activity.event of GPU events that no operator event launched."""
+    `timed`: whether the time on the CPU is known, which it is not of those that a graph's replay gives back; host is 0
+    then. `outside`: places in Activity.event of GPU events that no operator event launched."""
 
     text: Ints
     args: Ints
     stack: Ints
     thread: Ints
     start: Ints
+    timed: Bools
     own: dict[str, Ints]
     total: dict[str, Ints]
     outside: Ints
@@ -64,12 +66,18 @@ def tree(activity: Activity, texts: dict[int, str]) -> Tree:
     for name, weight in weights(activity).items():
         own[name] = _sum(of_event, weight, len(start))
     levels = _levels(above, keep)
-    total = {"host": end - start} | {name: _added(own[name], above, levels) for name in DEVICE}
+    timed = _timed(activity, found["id"].values[order], thread)
+    own["host"][~timed] = 0
+    total = {"host": np.where(timed, end - start, 0)} | {
+        name: _added(own[name], above, levels) for name in DEVICE
+    }
     kept = np.flatnonzero(keep)
     stack = np.where(found["stack"].mask(), found["stack"].values, -1)[order]
     own, total = ({name: part[kept] for name, part in whole.items()} for whole in (own, total))
     outside = np.flatnonzero(of_event < 0)
-    return Tree(text[kept], args[kept], stack[kept], thread[kept], start[kept], own, total, outside)
+    return Tree(
+        text[kept], args[kept], stack[kept], thread[kept], start[kept], timed[kept], own, total, outside
+    )
 
 
 def callers(activity: Activity, found: Tree, texts: dict[int, str]) -> Ints:
@@ -175,6 +183,12 @@ def _replayed(activity: Activity, id_: Ints, onto: Ints, of_event: Ints) -> None
         place = order[np.minimum(np.searchsorted(id_[order], ranges), len(order) - 1)]
         known = id_[place] == ranges
         of_event[events[known]] = onto[place[known]]
+
+
+def _timed(activity: Activity, id_: Ints, thread: Ints) -> Bools:
+    """Events on other threads than those of graph replays, where times mean nothing but an order."""
+    replays = np.unique(thread[np.isin(id_, activity.replayed[1])])
+    return np.isin(thread, replays, invert=True)
 
 
 def _merged(parent: Ints, name: Ints) -> tuple[Bools, Ints]:

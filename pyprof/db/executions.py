@@ -85,7 +85,10 @@ class Executions:
         self._thread = np.r_[found.thread, launches.thread[call], np.full(len(row), NONE)]
         self.start = np.r_[found.start, launches.start[call], rows.start[row]]
         self.end = np.r_[found.end, launches.end[call], rows.start[row]]
-        self._cpu = np.r_[found.cpu, (launches.end - launches.start)[call], np.zeros(len(row), np.int64)]
+        others = np.r_[(launches.end - launches.start)[call], np.zeros(len(row), np.int64)]
+        self._cpu = Column(
+            np.r_[found.cpu.values, others], np.r_[found.cpu.mask(), np.ones(len(others), bool)]
+        )
         self.worker = np.r_[
             workers[found.process], thread_worker[launches.thread[call]], workers[row_process[row]]
         ].astype(np.int32)

@@ -97,8 +97,12 @@ def ops(store: Store, aggregation: Aggregation) -> pd.DataFrame:
         elif key == "phase":
             table = {i: PHASES[row[place]] for i, row in enumerate(operators)}
         texts[key] = category(operator, table)
-    times: dict[str, Any] = {name: found[name].values for name in ("start", "end", "cpu", "api")}
-    overhead: Any = np.maximum(found["cpu"].values - found["api"].values, 0)
+    timed = found["cpu"].mask()  # others are of graph replays: they have an order, and no length
+    times: dict[str, Any] = {
+        "start": found["start"].values, "end": integer(Column(found["end"].values, timed)),
+        "cpu": integer(found["cpu"]), "api": found["api"].values,
+    }  # fmt: skip
+    overhead: Any = integer(Column(np.maximum(found["cpu"].values - found["api"].values, 0), timed))
     more = ("gpu", "idle", "kernel", "tc", "kernels", "tc_kernels", "seq", "forward")
     if not Source(store, aggregation).gpu:  # what API calls and gaps on a device are said of
         nothing = pd.array([pd.NA] * len(overhead), dtype="Int64")

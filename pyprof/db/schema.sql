@@ -30,7 +30,8 @@ create table string (id integer primary key, text text);
 create table operator (
     id integer primary key, op_id text, name text, type text, mod text, direction integer, phase integer, module text,
     stack integer, params text, dtype text, shapes text, eligible integer, dtype_ok integer, unassociated integer);
--- One execution of an operator. cpu: time in its ranges less that of executions inside it; api: union of its API calls;
+-- One execution of an operator. cpu: time in its ranges less that of executions inside it, NULL for one that a graph's
+-- replay gives back, whose start is that of the launch; api: union of its API calls;
 -- gpu: union of its GPU events, per device, added up; idle: from its first to its last GPU event less gpu; kernel and
 -- tc: sums of its kernels and of those that used tensor cores. Without a GPU its operator events stand for GPU events.
 create table op (
@@ -119,16 +120,17 @@ create table aggregation (
     id integer primary key, iteration_set integer, first integer, last integer, created text);
 
 -- Statistics. calls are executions or events; a column and its _min and _max are ns of all, of the shortest, the longest.
--- overhead: cpu less api. block: id >> 16 of the ops or events that a row is the sum of.
+-- overhead: cpu less api. timed: the calls whose cpu is known, which cpu and overhead are sums of. block: id >> 16 of the
+-- ops or events that a row is the sum of.
 create table op_block (
-    block integer, operator integer, calls integer, kernels integer, tc_kernels integer, kernel integer, tc integer,
-    cpu integer, gpu integer, overhead integer, idle integer, cpu_min integer, gpu_min integer, overhead_min integer,
-    idle_min integer, cpu_max integer, gpu_max integer, overhead_max integer, idle_max integer,
+    block integer, operator integer, calls integer, timed integer, kernels integer, tc_kernels integer,
+    kernel integer, tc integer, cpu integer, gpu integer, overhead integer, idle integer, cpu_min integer,
+    gpu_min integer, overhead_min integer, idle_min integer, cpu_max integer, gpu_max integer, overhead_max integer, idle_max integer,
     primary key (block, operator)) without rowid;
 create table op_stat (
-    aggregation integer, worker integer, operator integer, calls integer, kernels integer, tc_kernels integer,
-    kernel integer, tc integer, cpu integer, gpu integer, overhead integer, idle integer, cpu_min integer,
-    gpu_min integer, overhead_min integer, idle_min integer, cpu_max integer, gpu_max integer, overhead_max integer,
+    aggregation integer, worker integer, operator integer, calls integer, timed integer, kernels integer,
+    tc_kernels integer, kernel integer, tc integer, cpu integer, gpu integer, overhead integer, idle integer,
+    cpu_min integer, gpu_min integer, overhead_min integer, idle_min integer, cpu_max integer, gpu_max integer, overhead_max integer,
     idle_max integer, primary key (aggregation, worker, operator)) without rowid;
 -- Kernels, copies and sets by operator and name. gpu: time on the device; api: time of their launches; flops, dense and
 -- bytes: sums of what is known, as roofline and _ps; _unknown the time of events that they leave out (hardware_unknown:

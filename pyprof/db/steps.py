@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Iterations: how a run is cut, and which cut is taken when nobody says.
 
-The first of these that the recording has: steps that the program marked (`p.step()`, ProfilerStep), ranges of the user
-that are named like steps, the ends of Optimizer.step, the starts of a DataLoader's wait, the ends of the most regular
-operator. A key operator cuts as DLProf does: iteration 0 begins with the recording, each ends where an execution of the
-key ends, and what is left after the last one is one more, partial.
+The first of these that the recording has: steps that the program marked (`p.step()`, ProfilerStep), steps of a server
+of language models, ranges of the user that are named like steps, the ends of Optimizer.step, the starts of a
+DataLoader's wait, the ends of the most regular operator. A key operator cuts as DLProf does: iteration 0 begins with
+the recording, each ends where an execution of the key ends, and what is left after the last one is one more, partial.
 
 Bounds are the host's (`bounds=host`): an event belongs to the iteration in which it was launched.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ import pandas as pd
 from pyprof.db.store import Store
 from pyprof.errors import UsageError
 from pyprof.model import Ints
+from pyprof.serving import step_of
 
 _LEAST = 3  # executions of an operator that can cut a run on its own
 _IRREGULAR = 0.5  # coefficient of variation of the gaps above which an operator is not regular
@@ -49,7 +50,7 @@ def automatic(store: Store) -> Iterations:
 
 def _automatic(store: Store) -> Iterations:
     ways: tuple[Callable[[Store], Iterations | None], ...] = (
-        _marks, _profiler_steps, _user_ranges, _optimizer, _data_loader, _regular,
+        _marks, _profiler_steps, _serving, _user_ranges, _optimizer, _data_loader, _regular,
     )  # fmt: skip
     for way in ways:
         found = way(store)
@@ -134,6 +135,23 @@ def _profiler_steps(store: Store) -> Iterations | None:
     return _from_starts("ranges", "ranges ProfilerStep#", _distinct(rows))
 
 
+def _serving(store: Store) -> Iterations | None:
+    """Steps of a server, which vLLM and SGLang announce. Such a range ends before its work on the GPU does: the last
+    step takes what is left."""
+    found = _from_starts("ranges", "a server's steps", [row[:3] for row in server_steps(store)])
+    return _to_the_end(store, found) if found else None
+
+
+def server_steps(store: Store) -> list[tuple[int, int, int, str]]:
+    """Worker, start, end and text of a server's steps, in order; of one inside another only the outer."""
+    names = {number: text for number, text in store.rows("select id, text from string") if step_of(text)}
+    rows = store.rows(
+        f"""select id >> 40, start, start + dur, text from range
+            where text in ({",".join(map(str, names))}) and kind < 2 order by id"""
+    )
+    return [(worker, start, end, names[text]) for worker, start, end, text in _distinct(rows)]
+
+
 def _user_ranges(store: Store) -> Iterations | None:
     """Ranges named like steps; of several names the most frequent, the outer one of equals."""
     from pyprof.parse.paths import is_step
@@ -143,7 +161,7 @@ def _user_ranges(store: Store) -> Iterations | None:
     for number, text in texts:
         if is_step(text) and not text.startswith("ProfilerStep#"):
             names.setdefault(_STEP_NAME.sub("#", text), []).append(number)
-    best: tuple[int, int, str, list[tuple[int, int, int]]] | None = None
+    best: tuple[int, int, str, list[tuple[int, ...]]] | None = None
     for name, ids in names.items():
         rows = store.rows(
             f"""select id >> 40, start, start + dur from range
@@ -155,16 +173,17 @@ def _user_ranges(store: Store) -> Iterations | None:
     return _from_starts("ranges", f"ranges {best[2]!r}", _distinct(best[3])) if best else None
 
 
-def _distinct(rows: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Ranges without those inside another: one step may be announced twice."""
-    out: list[tuple[int, int, int]] = []
-    for worker, start, end in rows:
+def _distinct(rows: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Ranges, by worker, start and end, without those inside another: one step may be announced twice."""
+    out: list[tuple[int, ...]] = []
+    for row in rows:
+        worker, start, _ = row[:3]
         if not out or out[-1][0] != worker or start >= out[-1][2]:
-            out.append((worker, start, end))
+            out.append(row)
     return out
 
 
-def _from_starts(method: str, note: str, rows: list[tuple[int, int, int]]) -> Iterations | None:
+def _from_starts(method: str, note: str, rows: Sequence[tuple[int, ...]]) -> Iterations | None:
     """Iterations from each start to the next; the last ends where its mark ends."""
     if not rows:
         return None
@@ -205,11 +224,13 @@ def _data_loader(store: Store) -> Iterations | None:
     )
     if len(rows) < 2:
         return None
-    ends = dict(_spans(store))
     found = _from_starts("dataloader", "starts of the DataLoader's waits", rows)
-    if found is None:
-        return None
-    end = found.end.copy()
+    return _to_the_end(store, found) if found else None
+
+
+def _to_the_end(store: Store, found: Iterations) -> Iterations:
+    """The last iteration of each worker ends with its last event."""
+    ends, end = _spans(store), found.end.copy()
     last = np.flatnonzero(np.r_[found.worker[1:] != found.worker[:-1], True])
     end[last] = [max(int(end[i]), ends[int(found.worker[i])][1]) for i in last]
     return found._replace(end=end)

@@ -32,7 +32,7 @@ from pyprof.errors import WHERE, FormatError, PyProfError, VersionError, install
 from pyprof.model import Column, Ints
 from pyprof.parse.database import APPLICATION_ID, check_interrupt, is_profile
 
-MAJOR, MINOR = 1, 3
+MAJOR, MINOR = 1, 4
 SUFFIX = "_dldb.sqlite"
 _PAGE = 8192
 # After the rows are there: what a page asks for by something else than the id.

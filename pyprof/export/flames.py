@@ -63,7 +63,7 @@ def cpu_time(store: Store, window: Window) -> Stacks:
     """ns of executions of operators by stack, less that of those inside, and of API calls in them."""
     rows = store.rows(
         f"""select id >> 40, operator, sum(max(cpu - api, 0)), sum(min(api, cpu)) from op
-            where {window.sql("start", '("end" - start)')} group by 1, 2"""
+            where cpu is not null and {window.sql("start", '("end" - start)')} group by 1, 2"""
     )
     operators = store.rows(
         """select o.id, o.module, o.type, o.direction, k.frames, o.name, o.unassociated from operator o

@@ -28,14 +28,14 @@ _NONE = -1
 @dataclass
 class Instances:
     """One row each, in order of process, start, thread. `cpu` is the time in the instance's ranges, less that of
-    instances inside them; `end` the end of the last. `forward` is the instance whose backward this is. `of_span`
-    gives the instance of every span, -1 outside of all."""
+    instances inside them, missing for those that a graph's replay gives back; `end` the end of the last. `forward` is
+    the instance whose backward this is. `of_span` gives the instance of every span, -1 outside of all."""
 
     process: Ints
     thread: Ints
     start: Ints
     end: Ints
-    cpu: Ints
+    cpu: Column
     seq: Column
     forward: Ints
     site: Ints
@@ -50,7 +50,7 @@ def instances(trace: Trace, found: Spans, forward: Ints) -> Instances:
     """Group the spans of a recording. `forward`: the span that each backward range is paired with (`pair`)."""
     if not len(found):
         none = np.empty(0, np.int64)
-        return Instances(none, none, none, none, none, Column(none), none, none, [], none)
+        return Instances(none, none, none, none, Column(none), Column(none), none, none, [], none)
     root_of = _roots(found)
     is_root = np.zeros(len(found), bool)
     is_root[root_of[root_of >= 0]] = True
@@ -81,10 +81,18 @@ def instances(trace: Trace, found: Spans, forward: Ints) -> Instances:
     paired = forward_root[lead]
     codes, sites = _sites(trace, found, leads, origin[lead])
     return Instances(
-        process=process[lead], thread=found.thread[leads], start=found.start[leads], end=end, cpu=cpu,
+        process=process[lead], thread=found.thread[leads], start=found.start[leads], end=end,
+        cpu=Column(cpu, ~np.isin(found.thread[leads], replayed_threads(trace))),
         seq=found.seq.take(leads), forward=of_root[paired], site=codes.astype(np.int32), sites=sites,
         of_span=of_root[root_of],
     )  # fmt: skip
+
+
+def replayed_threads(trace: Trace) -> Ints:
+    """Threads of operators that a graph's replay gives back (`graphs`): their times mean nothing but an order."""
+    placed = trace.gpu.op[trace.gpu.op >= 0]
+    threads: Ints = np.unique(trace.ops.thread[placed])
+    return threads
 
 
 def _roots(found: Spans) -> Ints:

@@ -53,6 +53,7 @@ from pyprof.model import (
     Stack,
     Tensor,
 )
+from pyprof.serving import step_of
 
 # Where a text comes from: a range, a range with a suffix of emit_nvtx, an operator event of our own capture.
 PLAIN, SUFFIXED, EVENT = 0, 1, 2
@@ -164,14 +165,16 @@ _STEP_WORDS = frozenset(
 
 
 def is_step(text: str) -> bool:
-    """Whether a range of the user's marks a step of the training loop.
+    """Whether a range marks a step of the training loop, or of a server.
 
     >>> [is_step(text) for text in ("ProfilerStep#3", "step 12", "train_step", "batch_7", "forward")]
     [True, True, True, True, False]
     >>> [is_step(text) for text in ("Iteration: 4", "epoch 3 batch 57", "Epoch[2] step 7 of 90", "layer 3", "footstep")]
     [True, True, True, False, False]
+    >>> is_step("execute_context_2(812)_generation_30(30)"), is_step("step[DECODE bs=32]")
+    (True, True)
     """
-    if text.startswith("ProfilerStep#"):
+    if text.startswith("ProfilerStep#") or step_of(text) is not None:
         return True
     words = _WORDS.findall(text[:200].lower())
     first = next((place for place, word in enumerate(words) if word in _STEP_WORDS), None)

@@ -17,7 +17,7 @@ from pyprof.db.source import Source
 from pyprof.errors import UsageError
 from pyprof.model import Bools, Ints
 from pyprof.reports import Column, Report, waterfall
-from pyprof.reports.sums import MINE, direction, frame
+from pyprof.reports.sums import MINE, direction, frame, total
 
 PLACE, NAME = "module and shapes", "name"
 _DEVICE = "GPU time of operators as in detail, of kernels as in kernel; without a GPU, operators' own time"
@@ -35,7 +35,7 @@ class Way(NamedTuple):
 _WAYS = {
     "operator": Way(
         f"""select o.type as name, null as operator, o.module, o.shapes, o.direction, sum(s.calls) as calls,
-                   sum(s.gpu) as device, sum(s.cpu) as host
+                   sum(s.gpu) as device, {total("cpu")} as host
             from op_stat s join operator o on o.id = s.operator where {MINE} group by s.operator""",
         ("module", "name", "shapes", "direction"),
         ("name", "direction"),
@@ -147,6 +147,8 @@ def _finished(table: pd.DataFrame) -> pd.DataFrame:
     for figure in _FIGURES:
         base, other = (table[f"{side}_{figure}"] for side in _SIDES)
         delta = (other.fillna(0) - base.fillna(0)).where(base.notna() | other.notna())
+        for side, here in zip(_SIDES, (base, other)):  # it ran, and its time is not known
+            delta = delta.where(here.notna() | table[f"{side}_calls"].isna())
         table[f"delta_{figure}"] = delta
         table[f"share_{figure}"] = 100 * delta.astype("Float64") / base.where(base > 0)
     largest = [table[f"delta_{figure}"].abs().fillna(0) for figure in ("device", "host")]

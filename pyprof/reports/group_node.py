@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pyprof import model
+from pyprof.db.frames import integer
 from pyprof.db.operators import OUTSIDE
 from pyprof.db.source import Source
 from pyprof.model import Ints
 from pyprof.reports import Column, figure, report, spread
 from pyprof.reports.detail import TC_UNKNOWN
-from pyprof.reports.sums import SPREADS, operators
+from pyprof.reports.sums import SPREADS, counted, operators
 
 _OUTSIDE = "unassociated"
 _ENDS = (("", "sum"), ("_min", "min"), ("_max", "max"))
@@ -60,11 +62,14 @@ def group_node(source: Source) -> pd.DataFrame:
         name: add_up("sum", np.asarray(v, np.int64), at, parent, level) for name, v in sums.items()
     }
     for name in SPREADS:
-        known = len(found) > 0 and found[name].notna().all()
+        known = found[name].notna().to_numpy(bool)
+        some = add_up("sum", np.where(known, found[counted(name)], 0).astype(np.int64), at, parent, level)
         for end, how in _ENDS:
-            values = found[name + end].to_numpy(np.int64) if known else None
-            out[name + end] = None if values is None else add_up(how, values, at, parent, level)
-        out[f"{name}_avg"] = _mean(out[name], out["calls"]) if known else None
+            values = found[name + end].where(known, _HOW[how][1]).to_numpy(np.int64)
+            total = add_up(how, values, at, parent, level)
+            out[name + end] = integer(model.Column(total, some > 0)) if known.any() else None
+            if end == "":
+                out[f"{name}_avg"] = _mean(total, some) if known.any() else None
     if not source.gpu:
         out |= dict.fromkeys(("using_tc", *_TC))
     shown = [f"{path}/" if number else "/" for number, path in enumerate(names)]
@@ -72,7 +77,7 @@ def group_node(source: Source) -> pd.DataFrame:
 
 
 def _mean(total: Ints, calls: Ints) -> Any:
-    """Unknown where a damaged database has no calls."""
+    """Unknown where there are none."""
     return np.divide(total, calls, out=np.full(len(total), np.nan), where=calls > 0)
 
 

@@ -45,7 +45,8 @@ def module(source: Source) -> pd.DataFrame:
     names, at, parent, level = tree(paths, ".")
     own = {
         "operators": np.ones(len(found), np.int64), "occurrences": _integers(found["calls"]),
-        "host": _integers(found["cpu"]), "device": _integers(found["gpu"]),
+        "host": _integers(found["cpu"].fillna(0)), "timed": _integers(found["timed"]),
+        "device": _integers(found["gpu"]),
     }  # fmt: skip
     inner: dict[str, Ints] = {name: add_up("sum", values, at, parent, level) for name, values in own.items()}
     mine: dict[str, Ints] = {}
@@ -55,12 +56,18 @@ def module(source: Source) -> pd.DataFrame:
         inner[name][0] = mine[name][0]  # what has no module is not above the others
     out: dict[str, Any] = {
         "module": names, "depth": np.maximum(level - 1, 0), "occurrences": mine["occurrences"],
-        "operators": inner["operators"], "host_total_ns": inner["host"], "host_self_ns": mine["host"],
+        "operators": inner["operators"], "host_total_ns": _known(inner), "host_self_ns": _known(mine),
         "device_total_ns": inner["device"] if source.gpu else None,
         "device_self_ns": mine["device"] if source.gpu else None,
     }  # fmt: skip
     table = pd.DataFrame(out)
     return table if "" in paths else table.iloc[1:]
+
+
+def _known(sums: dict[str, Ints]) -> Any:
+    """Times on the CPU, missing for modules of which none is known."""
+    host, missing = sums["host"], (sums["timed"] == 0) & (sums["occurrences"] > 0)
+    return pd.arrays.IntegerArray(host, missing) if missing.any() else host
 
 
 def _integers(values: pd.Series[Any]) -> Ints:

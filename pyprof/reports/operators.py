@@ -17,7 +17,7 @@ from pyprof.reports import Column, Option, report
 from pyprof.reports.sums import spans, started
 
 _SHARE = "as a share of the time of kernels of which it is known; empty without such kernels"
-_SUMS = ("calls", *(f"{kind}_{which}" for which in ("own", "total") for kind in ("host", *DEVICE)))
+_SUMS = ("calls", "timed", *(f"{kind}_{which}" for which in ("own", "total") for kind in ("host", *DEVICE)))
 
 
 @report(
@@ -94,7 +94,8 @@ def _worker(
     if stacks:
         found = found._replace(stack=callers(activity, found, texts))
     inside = np.flatnonzero(started(source, activity.worker, activity.span[1], found.start))
-    columns: dict[str, Any] = {key: getattr(found, key)[inside] for key in _KEYS} | {"calls": 1}
+    columns: dict[str, Any] = {key: getattr(found, key)[inside] for key in _KEYS}
+    columns |= {"calls": 1, "timed": found.timed[inside].astype(np.int64)}
     for which, part in (("own", found.own), ("total", found.total)):
         columns |= {f"{kind}_{which}": values[inside] for kind, values in part.items()}
     outside = found.outside[
@@ -103,7 +104,7 @@ def _worker(
     of = activity.event["operator"].values[outside]
     in_range = list(_ranges(source))
     rest: dict[str, Any] = dict.fromkeys(columns, -1) | {"text": np.where(np.isin(of, in_range), -2 - of, -1)}
-    rest |= {"calls": 1, "host_own": 0, "host_total": 0}
+    rest |= {"calls": 1, "timed": 0, "host_own": 0, "host_total": 0}
     for name, values in weights(activity).items():
         rest[f"{name}_own"] = rest[f"{name}_total"] = values[outside]
     table = pd.concat([pd.DataFrame(columns), pd.DataFrame(rest, columns=list(columns))])
@@ -153,8 +154,9 @@ def _table(source: Source, found: pd.DataFrame) -> pd.DataFrame:
         known = found[f"kernel_{which}"].where(found[f"kernel_{which}"] > 0)
         found[f"tc_{which}"] = 100 * found[f"tc_{which}"].astype(float) / known.astype(float)
     outside = found.pop("outside").astype(bool)
-    for name in ("calls", "host_own", "host_total"):  # nobody called it
-        found[name] = found[name].astype("Int64").where(~outside)
+    timed = found.pop("timed") > 0
+    for name, known in (("calls", ~outside), ("host_own", timed), ("host_total", timed)):
+        found[name] = found[name].astype("Int64").where(known)  # nobody called what is outside
     found["tc_eligible"] = [None if no else eligible(one) for one, no in zip(found["name"], outside)]
     found = found.sort_values(
         ["device_own", "host_own", "name"], ascending=[False, False, True], kind="stable", ignore_index=True

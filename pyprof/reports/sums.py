@@ -15,7 +15,7 @@ from pyprof.db.store import EVENTS_OF_SPANS
 from pyprof.model import DIRECTIONS, Bools, Column, Ints
 
 SPREADS = ("cpu", "gpu", "overhead", "idle")
-_SUMS = ("calls", "kernels", "tc_kernels", "kernel", "tc")
+_SUMS = ("calls", "timed", "kernels", "tc_kernels", "kernel", "tc")
 # Rows of op_stat of the aggregation, of one worker if the source is of one.
 MINE = "s.aggregation = :aggregation and (:worker is null or s.worker = :worker)"
 # What says nothing where there is no GPU: gaps on it, API calls, tensor cores.
@@ -28,13 +28,24 @@ def frame(source: Source, query: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=names, dtype=object)
 
 
-def spreads(names: Iterable[str] = SPREADS, of: str = "calls") -> str:
-    """Sum, mean, smallest and largest over rows `s` of a table of statistics."""
+def spreads() -> str:
+    """Sum, mean, smallest and largest over rows `s` of op_stat. Those of the CPU are of the executions whose time there
+    is known, and missing without any."""
     return ", ".join(
-        f"sum(s.{n}) as {n}, sum(s.{n}) * 1.0 / sum(s.{of}) as {n}_avg, min(s.{n}_min) as {n}_min, "
+        f"{total(n)} as {n}, sum(s.{n}) * 1.0 / nullif(sum(s.{counted(n)}), 0) as {n}_avg, min(s.{n}_min) as {n}_min, "
         f"max(s.{n}_max) as {n}_max"
-        for n in names
+        for n in SPREADS
     )
+
+
+def total(name: str) -> str:
+    """The sum of a column of op_stat, missing where it is known of no execution."""
+    return f"case when sum(s.{counted(name)}) > 0 then sum(s.{name}) end"
+
+
+def counted(name: str) -> str:
+    """The column of op_stat with the executions that the sum of another is of."""
+    return "timed" if name in ("cpu", "overhead") else "calls"
 
 
 def operators(source: Source, by_id: bool = False) -> pd.DataFrame:

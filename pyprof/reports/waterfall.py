@@ -271,8 +271,9 @@ def _host(source: Source, samples: int) -> pd.DataFrame:
     """Own time of operators on the CPU, in all aggregated steps: as much as if each sample had its share."""
     found = frame(
         source,
-        f"""select o.type as name, o.direction, sum(s.cpu) as time, sum(s.calls) as count
-            from op_stat s join operator o on o.id = s.operator where {MINE} group by o.type, o.direction""",
+        f"""select o.type as name, o.direction, sum(s.cpu) as time, sum(s.timed) as count
+            from op_stat s join operator o on o.id = s.operator where {MINE} group by o.type, o.direction
+            having sum(s.timed) > 0""",
     )
     chosen = source.aggregation
     ((count,),) = source.store.rows(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pyprof.db.source import Source
 from pyprof.metrics import FIGURES
 from pyprof.reports import Column
-from pyprof.reports.sums import MINE
+from pyprof.reports.sums import MINE, total
 from pyprof.viewer.frames import Frame
 from pyprof.viewer.tables import framed
 
@@ -33,7 +33,7 @@ def key_operators(source: Source) -> Frame:
     workers = max(len(source.window.workers), 1)
     rows = source.store.rows(
         f"""select o.id, o.op_id, o.name, o.type, case o.direction when 0 then 'fprop' when 1 then 'bprop' end,
-                   sum(s.calls), sum(s.gpu), sum(s.cpu), sum(s.calls) * 1.0 / :count, sum(s.calls) = :count
+                   sum(s.calls), sum(s.gpu), {total("cpu")}, sum(s.calls) * 1.0 / :count, sum(s.calls) = :count
             from op_stat s join operator o on o.id = s.operator where {MINE} and o.unassociated = 0
             group by o.id order by sum(s.calls) = :count desc, sum(s.gpu) desc, o.id""",
         {"aggregation": one.id, "worker": source.worker, "count": count * workers},

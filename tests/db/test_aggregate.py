@@ -237,14 +237,14 @@ def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
         Store(tmp_path / "absent")
 
 
-@pytest.mark.parametrize(("name", "version"), [("schema_major", "2.3"), ("schema_minor", "1.7")])
+@pytest.mark.parametrize(("name", "version"), [("schema_major", "2.4"), ("schema_minor", "1.7")])
 def test_another_version_is_refused_with_both_named(tmp_path: Path, name: str, version: str) -> None:
     path = tmp_path / "net_dldb.sqlite"
     pyprof.load(build.write_nsys(tmp_path / "net.sqlite", build.recording(body()))).save(path)
     with closing(sqlite3.connect(path)) as connection, connection:
         value = version.partition(".")[0] if name == "schema_major" else version.partition(".")[2]
         connection.execute("update meta set value = ? where name = ?", (value, name))
-    with pytest.raises(pyprof.PyProfError, match=rf"schema {version}, this PyProf reads 1\.3"):
+    with pytest.raises(pyprof.PyProfError, match=rf"schema {version}, this PyProf reads 1\.4"):
         pyprof.load(path)
 
 

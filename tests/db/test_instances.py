@@ -33,7 +33,7 @@ def shown(found: Instances) -> list[tuple[str, int, int, int, int, int]]:
     """Operation, direction, start, end, own time and forward of each."""
     ops = [found.sites[code].ops[0] for code in found.site.tolist()]
     directions = [found.sites[code].direction for code in found.site.tolist()]
-    columns = (found.start, found.end, found.cpu, found.forward)
+    columns = (found.start, found.end, found.cpu.values, found.forward)
     return list(zip(ops, directions, *(column.tolist() for column in columns)))
 
 

@@ -219,3 +219,41 @@ def test_mutated_replays_never_get_a_wrong_operator(server: Path, seed: int) -> 
             assert (op, told) == (truth[key][0], truth[key][2])
             assert module in (None, truth[key][1])
     assert assigned > 300
+
+
+def test_operators_of_a_replay_have_no_time_on_the_cpu(tmp_path: Path) -> None:
+    """The graph's five kernels of 3 us, and an aten::mm of 40 us that was launched by itself."""
+    graph = ("gemm", "norm", "gemm", "act", "gemm")
+    alone = [
+        event("cpu_op", "aten::mm", 1000, 40),
+        event("cuda_runtime", "cudaLaunchKernel", 1005, 10, correlation=99),
+        event("kernel", "gemm", 1020, 7, correlation=99, device=0, stream=7),
+    ]
+    assert len(joined(tmp_path, [*replay([graph]), *alone], capture([graph]))) == 6
+    profile = pyprof.load(tmp_path / "replay.json")
+    types = profile.report("op_type").set_index("type")
+    times = ["calls", "cpu", "cpu_avg", "cpu_min", "cpu_max", "overhead", "gpu"]
+    assert types.loc["mm", times].tolist() == [4, 40_000, 40_000, 40_000, 40_000, 30_000, 16_000]
+    for name in ("rms_norm", "silu"):
+        assert types.loc[name, "calls"] == 1
+        assert types.loc[name, "gpu"] == 3_000
+        assert types.loc[name, times[1:6]].isna().all()
+    ops = profile.ops[profile.ops["type"].isin(["mm", "rms_norm", "silu"])]
+    assert ops[["cpu", "overhead"]].dropna().values.tolist() == [[40_000, 30_000]]
+    assert (ops["end"] - ops["start"]).dropna().tolist() == [40_000]
+    events = profile.report("operator").set_index("name")
+    assert events.loc["aten::mm", ["calls", "host_self_ns", "host_total_ns"]].tolist() == [4, 30_000, 40_000]
+    assert events.loc["aten::silu", ["host_self_ns", "host_total_ns"]].isna().all()
+    groups = profile.report("group_node").set_index("name")
+    assert groups.loc["/", ["calls", "cpu", "cpu_avg"]].tolist() == [
+        7,
+        45_000,
+        22_500,
+    ]  # with the graph's launch
+    assert groups.loc["Layer_0/", ["cpu", "cpu_avg", "cpu_min"]].isna().all()
+    modules = profile.report("module").set_index("module")["host_total_ns"]
+    assert modules.isna().tolist() == [False, True]
+    same = profile.diff(profile, by="operator")
+    assert same.set_index("name")["delta_host_ns"].isna()["silu"]
+    profile.export("collapsed-cpu", tmp_path / "flame.txt")
+    assert "silu" not in (tmp_path / "flame.txt").read_text()

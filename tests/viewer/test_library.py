@@ -78,7 +78,7 @@ def test_other_schemas(copied, major, minor, type_):
         found = client.json("/api/profile", 409)
         assert found["type"] == type_
         assert f"{major}.{minor}" in found["detail"]
-        assert "1.3" in found["detail"]
+        assert "1.4" in found["detail"]
 
 
 def test_files_that_are_no_profile(tmp_path, copied):
