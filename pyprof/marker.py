@@ -40,6 +40,8 @@ LAYER = "layer:"
 EVALUATE = "autograd::engine::evaluate_function: "
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 CHECKPOINT_BACKWARD = "CheckpointFunctionBackward"
+STOP = "torch.utils.checkpoint: recomputation stopped"  # a mark of our own capture
+STOPPED = "stopped"  # argument of an operator that a checkpoint stopped before it computed; None: perhaps
 WHOLE_BACKWARD = "Backward"  # a whole one, in a recording without the operators inside
 CLOSURE = (
     "Optimizer.closure#"  # our range around the closure that an optimizer's step runs: no part of the step

@@ -21,10 +21,9 @@ from pyprof.capture import facts
 from pyprof.capture.collectors import nvtx as ranges
 from pyprof.capture.patch import Registry
 from pyprof.capture.private import part
-from pyprof.capture.recorder import RangeRecord, ThreadState, local, recorder
+from pyprof.capture.recorder import MARK, PUSH_POP, START_END, RangeRecord, ThreadState, local, recorder
 
 LAYER = "layer:"
-PUSH_POP, START_END, MARK = 59, 60, 34  # NVTX event types in an Nsight Systems export
 WRITTEN = "annotate, written"  # as an NVTX range too
 _NEXT = "enumerate(DataLoader)#"
 # Called with the optimizer after each step of one, when somebody counts them.

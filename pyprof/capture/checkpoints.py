@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from time import time_ns
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,10 @@ import torch
 from torch.utils import checkpoint
 
 from pyprof.capture.private import look_up
-from pyprof.capture.recorder import local, recorder
+from pyprof.capture.recorder import MARK, RangeRecord, local, recorder
 from pyprof.capture.stacks import ENDS, walk
 from pyprof.capture.wrappers import passed_over
+from pyprof.marker import STOP
 
 if TYPE_CHECKING:
     from pyprof.capture.patch import Registry
@@ -30,6 +32,10 @@ _getframe = sys._getframe
 _LOST = "modules of what activation checkpoints run"
 REENTRANT = look_up("torch.utils.checkpoint.CheckpointFunction", _LOST)
 _GENERATOR = "_checkpoint_without_reentrant_generator"
+# Ends a recomputation that has all tensors that are missing. Its last operator may have an event, and computes nothing.
+_ENOUGH: Any = (
+    look_up("torch.utils.checkpoint._StopRecomputationError", "operators that checkpoints stop") or ()
+)
 _known: dict[
     tuple[Any, ...], int
 ] = {}  # in which module a checkpoint runs, and its whole stack -> its context
@@ -39,7 +45,10 @@ def resumed(function: Callable[..., Any]) -> Callable[..., Any]:
     """What a checkpoint runs now and again in the backward, which is then still in the module that runs here now."""
     state = local.state
     path, root = recorder.stacks.contexts[state.context].path, state.root
-    if not path or state.busy or not recorder.active:
+    if state.busy or not recorder.active:
+        return function
+    function = _watched(function)
+    if not path:
         return function
 
     @functools.wraps(function)
@@ -62,6 +71,24 @@ def resumed(function: Callable[..., Any]) -> Callable[..., Any]:
     if not any(made.__code__ is end for end in ENDS):
         ENDS.append(made.__code__)
     return again
+
+
+def _watched(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which says when it is stopped."""
+
+    @functools.wraps(function)
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except _ENOUGH:
+            if recorder.keeping:
+                now = time_ns()
+                local.state.ranges.append(RangeRecord(MARK, STOP, now, now, "checkpoint"))
+            raise
+
+    made: Any = watched
+    made.__code__ = passed_over(made.__code__)
+    return watched
 
 
 def _context(path: str, frame: FrameType, outside: int) -> int:

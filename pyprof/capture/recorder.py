@@ -36,6 +36,9 @@ class ModuleRecord(NamedTuple):
     end: int
 
 
+PUSH_POP, START_END, MARK = 59, 60, 34  # NVTX event types in an Nsight Systems export
+
+
 class RangeRecord(NamedTuple):
     """A range that the user's code opened; `end` None: not closed in the window. `kind` is an NVTX event type."""
 

@@ -26,6 +26,7 @@ from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
+from pyprof.marker import STOPPED
 from pyprof.model import Arg, Call, Cost, Other, Tensor, Value
 from pyprof.prof.complexes import is_complex, real_operations
 from pyprof.prof.reasons import COSTLESS, reason_of
@@ -218,6 +219,8 @@ def lookup(call: Call) -> Cost:
 @cache
 def _lookup(call: Call, types: tuple[type, ...]) -> Cost:
     """`types` keeps calls apart that compare equal: var(x, 1) and var(x, True)."""
+    if (nothing := _stopped(call)) is not None:
+        return nothing
     found = find(call.mod, call.op)
     if found is None or not possible(call):
         return UNKNOWN
@@ -231,6 +234,12 @@ def _lookup(call: Call, types: tuple[type, ...]) -> Cost:
     if others or formula.family == "custom" or (inplace and formula.family == "cast"):
         return whole  # formulas of other libraries may mean what is written; a copy in place only writes its first
     return whole._replace(bytes=_evaluate(call, *found).bytes)
+
+
+def _stopped(call: Call) -> Cost | None:
+    """The cost of an operator that a checkpoint stopped, or may have stopped, before it computed; None for others."""
+    told = next((arg for arg in call.args if arg.name == STOPPED), None)
+    return None if told is None else VIEW if told.value else UNKNOWN
 
 
 def _apart(value: Value) -> Value:
@@ -297,6 +306,8 @@ def default(call: Call, outputs: Iterable[Tensor] = ()) -> Cost:
     >>> default(mine._replace(op="mine::warp_")).bytes
     256
     """
+    if (nothing := _stopped(call)) is not None:
+        return nothing
     name = call.op.rsplit("::", 1)[-1].split(".", 1)[0]
     if reason_of(call) in COSTLESS:
         return VIEW

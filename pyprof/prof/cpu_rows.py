@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from pyprof import intervals
-from pyprof.marker import WHOLE_BACKWARD, is_compiled
-from pyprof.model import BASES, FPROP, NO_DIRECTION, Bools, Cost, Ints, Rows, Site
+from pyprof.marker import STOPPED, WHOLE_BACKWARD, is_compiled
+from pyprof.model import BASES, FPROP, NO_DIRECTION, Bools, Call, Cost, Ints, Rows, Site
 from pyprof.prof.cost import UNKNOWN, VIEW, default, find, lookup
 from pyprof.prof.reasons import COMPOSITE, reason_of
 from pyprof.prof.work import (
@@ -153,6 +153,10 @@ def _same_work(sign: Signature) -> bool:
     return one or find(sign.owner.mod, sign.owner.op) == find(sign.event.mod, sign.event.op)
 
 
+def _is_stopped(event: Call | None) -> bool:
+    return event is not None and any(arg.name == STOPPED for arg in event.args)
+
+
 def _forward_calls(work: Work, index: Ints, carries: Bools, flops: Ints, size: Ints) -> None:
     """The cost of a forward call that has a formula goes to its carriers, in proportion to their own FLOPs or bytes.
 
@@ -166,6 +170,11 @@ def _forward_calls(work: Work, index: Ints, carries: Bools, flops: Ints, size: I
         return
     group = groups(work, index, owners)
     n = int(group.max()) + 1
+    # What ran of a call that was stopped is what its events say.
+    stopped = np.array([_is_stopped(sign.event) for sign in work.signatures], bool)[site]
+    owned &= np.bincount(group, owned & stopped, n)[group] == 0
+    if not owned.any():
+        return
     lonely = owned & (np.bincount(group, owned & carries, n)[group] == 0)
     team = (owned & carries) | longest(group, work.rows.duration[index], lonely)
     rest = owned & ~team

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import checkpoint as module
 from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
 
 import pyprof
 
@@ -91,3 +92,63 @@ def test_a_users_backward_is_no_recomputation_whoever_calls_it(reentrant: bool, 
     table = pyprof.load(path).table
     assert set(table[table.kernel == "aten::div"].phase) == {"backward"}
     assert set(table[table.kernel == "aten::tanh"].phase) == {"forward", "recompute"}
+
+
+def nested(net: nn.Sequential, x: Tensor) -> Tensor:
+    inner = lambda z: checkpoint(net[0], torch.tanh(z), use_reentrant=False)  # noqa: E731
+    result: Tensor = checkpoint(lambda y: net[1](inner(y)), x, use_reentrant=False)
+    return result
+
+
+def early_stop_off(net: nn.Sequential, x: Tensor) -> Tensor:
+    with module.set_checkpoint_early_stop(False):
+        result: Tensor = checkpoint(net, x, use_reentrant=False)
+    return result
+
+
+STOPS = {
+    "an operator that saves its operands": lambda net, x: checkpoint(net, x, use_reentrant=False),
+    "one that saves its result": lambda net, x: checkpoint(
+        lambda y: net(y).softmax(1), x, use_reentrant=False
+    ),
+    "one inside another": nested,
+    "not at all": early_stop_off,
+    "the rest saves nothing": lambda net, x: checkpoint(lambda y: net(y) + 1, x, use_reentrant=False),
+    "a call of several": lambda net, x: checkpoint(
+        lambda y: torch.einsum("ij,jk,kl->il", net[0](y), torch.ones(5, 7), torch.ones(7, 2)),
+        x,
+        use_reentrant=False,
+    ),
+}
+
+
+@pytest.mark.parametrize("where", STOPS)
+def test_what_a_checkpoint_stops_has_computed_nothing(where: str, tmp_path: Path) -> None:
+    """The products of a step are those that FlopCounterMode sees, which counts what is computed."""
+    net = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 5))
+    x = torch.randn(3, 4, requires_grad=True)
+
+    def step() -> None:
+        STOPS[where](net, x).sum().backward()
+
+    def products(path: Path) -> tuple[int, int]:
+        table = pyprof.load(path).table
+        rows = table[table.kernel.isin(["aten::mm", "aten::addmm", "aten::bmm"])]
+        return int(rows.flops.sum()), int(rows.flops.isna().sum())
+
+    with FlopCounterMode(display=False) as counter:
+        step()
+    with pyprof.profile(str(tmp_path / "net.sqlite")):
+        step()
+    pyprof.shutdown()
+    for stacks in (True, False):
+        with torch.profiler.profile(record_shapes=True, with_stack=stacks) as profiler:
+            step()
+        profiler.export_chrome_trace(str(tmp_path / f"{stacks}.json"))
+    true = counter.get_total_flops()
+    assert products(tmp_path / "net.sqlite") == (true, 0)
+    assert products(tmp_path / "True.json") == (true, 0)
+    known, unknown = products(tmp_path / "False.json")  # nothing in it says whether it stopped
+    assert known <= true
+    assert (known, unknown) == (true, 0) or where != "one that saves its result"
+    assert known == true or where in ("not at all", "one inside another")

@@ -10,6 +10,7 @@ import pytest
 
 from pyprof.model import PHASES, no_functions
 from pyprof.parse import formats
+from pyprof.parse.operands import SAVES_OPERANDS
 from pyprof.parse.rows import rows
 from tests import build, kineto
 
@@ -211,3 +212,23 @@ def test_a_gpu_trace_with_checkpoints_tells_the_same_both_ways(data: Path) -> No
         found.append([PHASES[made.sites[site].phase] for site in made.site])
     assert found[0] == found[1]
     assert "recompute" in found[0]
+
+
+def test_operators_that_save_operands_alone_are_torchs() -> None:
+    """What the list has, and the installed torch too, saves no result in any form."""
+    torchgen = pytest.importorskip("torchgen.packaged.autograd.load_derivatives")
+    folder = Path(torchgen.__file__).parent.parent
+    known, _ = torchgen.load_derivatives(
+        str(folder / "autograd/derivatives.yaml"),
+        str(folder / "ATen/native/native_functions.yaml"),
+        str(folder / "ATen/native/tags.yaml"),
+    )
+    results, operands = set(), set()
+    for one in [info for forms in known.values() for info in forms[1].values()]:
+        name = str(one.func.func.name.name).rstrip("_")
+        if one.all_saved_outputs:
+            results.add(name)
+        elif one.all_saved_inputs:
+            operands.add(name)
+    assert SAVES_OPERANDS & results == set()
+    assert {"addmm", "bmm", "convolution", "gelu", "mm", "mul"} <= SAVES_OPERANDS & operands

@@ -18,7 +18,7 @@ import numpy as np
 from pyprof import inputs, scratch
 from pyprof.errors import FormatError
 from pyprof.model import Device, Trace
-from pyprof.parse import archive, limits
+from pyprof.parse import archive, early_stop, limits
 from pyprof.parse.database import MAGIC, is_profile, is_sqlite, tables
 from pyprof.registry import Registry, load_folder
 
@@ -83,7 +83,9 @@ def _load(path: Path) -> Trace:
         return _load_report(path)
     for format_ in FORMATS.values():
         if format_.sniff(path):
-            return limits.apply(format_.load(path))
+            trace = limits.apply(format_.load(path))
+            early_stop.note(trace)
+            return trace
     if is_profile(path):
         raise FormatError(NO_RECORDING.format(path))
     if _is_of_dlprof(path):
