@@ -224,7 +224,7 @@ def test_operators_that_save_operands_alone_are_torchs() -> None:
         str(folder / "ATen/native/tags.yaml"),
     )
     results, operands = set(), set()
-    for one in [info for forms in known.values() for info in forms[1].values()]:
+    for one in [info for forms in known.values() for info in forms.values()]:
         name = str(one.func.func.name.name).rstrip("_")
         if one.all_saved_outputs:
             results.add(name)
