@@ -162,3 +162,4 @@ def test_kernels_launched_together_are_not_bound_by_launches(graph: bool, tmp_pa
         events.append(kineto.kernel("gemm", at, at + 2_000, 1 if graph else number + 1))
     findings = pyprof.load(kineto.write(tmp_path / "trace.json", events)).findings
     assert ("R05" in set(findings["rule"])) is not graph
+    assert not graph or "R06" not in set(findings["rule"])

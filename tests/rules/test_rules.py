@@ -647,6 +647,49 @@ def test_a_rule_is_silent_where_its_advice_was_followed(rule):
     assert (found.finding, found.needs) == (None, None)
 
 
+def halves() -> Small:
+    """Two streams take turns: each is busy for 30 % of the time, the GPU for 60 %."""
+    made = busy(Small(), 300_000, at=100_000)
+    for t in made.each():
+        made.kernel(GEMM, t + 500_000, 300_000, made.op("linear", t + 2_000, t + 3_000), stream=9)
+    return made
+
+
+def on_both() -> Small:
+    """A second GPU with one short kernel in all."""
+    made = idle_gpu(("Tesla V100-SXM2-16GB", 80, "7.0", 1 << 34))
+    made.idle = []
+    made.kernel(GEMM, 500_000, 1_000, made.op("linear", 2_000, 3_000), device=1)
+    return made
+
+
+# What looks like the fault to somebody who sees one figure, and is none. Replays of graphs, which look like R05 and
+# R06, are in test_recordings.py.
+LOOK_ALIKES: dict[str, tuple[str, Make]] = {
+    "R01": ("one step, which is marked", lambda: busy(Small(steps=1), 500_000)),
+    "R02": ("steps that differ by their lengths, within what is regular", lambda: lengths(*[100_000, 120_000] * 5)),
+    "R03": ("each stream is idle for most of the time, the GPU is not", halves),
+    "R04": ("a GPU that did hardly anything", on_both),
+    "R09": ("no worker processes, and the GPU works while the loop loads",
+            lambda: loading(150_000, overlapped=True, loader__0__num_workers="0")),
+    "R10": ("pageable memory that is copied as fast as pinned", lambda: copies(PAGEABLE, 2_000_000, 50_000)),
+    "R12": ("float32 that runs on tensor cores already",
+            lambda: product(400_000, **{**AMPERE, "kernel": HALF, "tc": 1})),
+    "R15": ("rows that are no multiple of 8, which are contiguous in no operand",
+            lambda: product(100_000, HALF, flops=312 * 40 * 10**6,
+                            **{**WIDE, "params": "M=511,N=50264,K=1024,bfloat16"})),
+    "R26": ("a collective of few blocks, which leaves room by design", lambda: collective(300_000)),
+    "R27": ("a kernel whose only wave is full", lambda: shaped(300_000, 640, threads=256)),
+    "R28": ("copies from the host beside no kernel, which are no communication", lambda: exposed(100_000)),
+    "R36": ("a kernel whose bytes and FLOPs nobody knows", lambda: busy(Small(), 300_000, ADD)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", LOOK_ALIKES)
+def test_a_rule_is_silent_on_what_only_looks_like_it(rule):
+    assert outcome(rule, LOOK_ALIKES[rule][1]()).finding is None
+
+
 @pytest.mark.parametrize("rule", [each.id for each in RULES.values() if KINDS in each.premises])
 def test_a_rule_about_kinds_says_nothing_of_kernels_that_nobody_knows(rule):
     """The recording on which it speaks, with as much time again in kernels that no table knows: maybe collectives."""
