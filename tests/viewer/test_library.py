@@ -70,7 +70,7 @@ def version(path, major, minor):
     connection.close()
 
 
-@pytest.mark.parametrize(("major", "minor", "type_"), [(0, 9, "older"), (1, 4, "newer"), (2, 0, "newer")])
+@pytest.mark.parametrize(("major", "minor", "type_"), [(0, 9, "older"), (1, 5, "newer"), (2, 0, "newer")])
 def test_other_schemas(copied, major, minor, type_):
     path = copied()
     version(path, major, minor)
