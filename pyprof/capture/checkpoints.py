@@ -33,8 +33,11 @@ _LOST = "modules of what activation checkpoints run"
 REENTRANT = look_up("torch.utils.checkpoint.CheckpointFunction", _LOST)
 _GENERATOR = "_checkpoint_without_reentrant_generator"
 # Ends a recomputation that has all tensors that are missing. Its last operator may have an event, and computes nothing.
-_ENOUGH: Any = (
-    look_up("torch.utils.checkpoint._StopRecomputationError", "operators that checkpoints stop") or ()
+_ENOUGH: Any = look_up(
+    "torch.utils.checkpoint._StopRecomputationError",
+    "operators that checkpoints stop",
+    (),
+    lambda found: issubclass(found, Exception),
 )
 _known: dict[
     tuple[Any, ...], int

@@ -31,6 +31,7 @@ NAMES: dict[tuple[str, ...], str] = {
         "torch.utils.checkpoint.CheckpointFunction",
         "torch.utils.checkpoint._checkpoint_without_reentrant_generator",
     ): "sob",
+    ("torch.utils.checkpoint._StopRecomputationError",): "sob",
     ("torch._C._nn", "torch._VF", "torch._C._VariableFunctions"): "sob",
     ("torch.utils._pytree.tree_leaves", "torch.utils._python_dispatch.TorchDispatchMode"): "sob",
     ("torch._C._are_functorch_transforms_active", "torch._C._functorch.is_batchedtensor",
