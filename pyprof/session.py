@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyprof import scratch
-from pyprof.errors import FormatError, UsageError
+from pyprof.errors import FormatError, UsageError, VersionError
 from pyprof.model import Rows, Trace
 from pyprof.parse import formats
 from pyprof.parse.rows import rows
@@ -52,16 +52,14 @@ class Profile:
     """A recording; everything is computed when it is first asked for. All times are ns from its first event.
 
     Figures are those of one aggregation: the whole run, or what `aggregate` or `select` chose. The file is changed by
-    `aggregate` alone.
+    `aggregate` alone; a database of an older schema never is, as a copy of it is converted, which `save` keeps.
     """
 
-    def __init__(
-        self, source: Trace | Store, memory: bool = False, progress: Progress = lambda what, share: None
-    ):
+    def __init__(self, source: Trace | Store, memory: bool = False, progress: Progress | None = None):
         self._trace = source if isinstance(source, Trace) else None
         self._path = source.path
         self._memory = memory
-        self._progress = progress
+        self._progress = progress or _silent
         self.is_database = not isinstance(source, Trace)
         if not isinstance(source, Trace):
             self.database = source
@@ -73,7 +71,7 @@ class Profile:
         cls,
         path: str | os.PathLike[str],
         memory: bool = False,
-        progress: Progress = lambda what, share: None,
+        progress: Progress | None = None,
         change: Change | None = None,
     ) -> Profile:
         """Open a recording or a profile database as `load` does. `progress` hears how far it is; `change` is done to
@@ -86,14 +84,36 @@ class Profile:
         except OSError as error:
             raise FormatError(f"{path}: cannot be read ({error.strerror}).") from error
         if not is_database:
-            progress("reading", 0.0)
+            (progress or _silent)("reading", 0.0)
             trace = formats.load(path)
             return cls(change(trace) if change else trace, memory, progress)
         if change:
             raise UsageError(
                 f"{path}: is a profile database; --mode=simple and --domains need the recording it was made of."
             )
-        return cls(store.Store(file), memory, progress)
+        try:
+            return cls(store.Store(file), memory, progress)
+        except VersionError as error:
+            if error.newer:
+                raise
+        return cls._upgraded(file, memory, progress)
+
+    @classmethod
+    def _upgraded(cls, file: Path, memory: bool, progress: Progress | None) -> Profile:
+        """Open a copy of an older database that has our schema. Raises FormatError."""
+        from pyprof.db.store import Store
+        from pyprof.db.upgrade import upgrade
+
+        folder = scratch.Folder()
+        try:
+            copy = os.path.join(folder.name, "profile.sqlite")
+            upgrade(file, copy, progress or _silent)
+            profile = cls(Store(copy, own=True, shown=str(file)), memory, progress)
+        except BaseException:
+            folder.cleanup()
+            raise
+        weakref.finalize(profile, _remove, profile.database, folder)
+        return profile
 
     # --- the recording itself
 
@@ -319,6 +339,10 @@ class Profile:
         from pyprof.db import frames
 
         return frames.html(self.source())
+
+
+def _silent(what: str, share: float) -> None:
+    """Hear of progress and say nothing."""
 
 
 def _remove(store: Store, folder: scratch.Folder) -> None:

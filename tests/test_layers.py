@@ -43,7 +43,7 @@ STANDS_ON = {
     "estimating": CORE | {"prof", "capture"},
     "totals": CORE | {"prof", "capture", "estimating"},
     "dlprof": CORE | {"parse", "db", "metrics", "reports", "rules", "session", "overview", "commands"},
-    "viewer": CORE | {"parse", "prof", "db", "metrics", "reports", "rules"},
+    "viewer": CORE | {"parse", "prof", "db", "metrics", "reports", "rules", "session"},
     "commands": CORE
     | {
         "autostart",

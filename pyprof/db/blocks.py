@@ -131,7 +131,7 @@ def between(store: Store, shape: Shape, first: int, last: int) -> tuple[list[Int
     else:
         edges = [(first, low << SHIFT), (high << SHIFT, last)]
         whole = store.columns(f"select {names} from {shape.block} where block >= {low} and block < {high}")
-    parts = [_raw(store, shape, a, b) for a, b in edges if a < b]
+    parts = [rows(store, shape, a, b) for a, b in edges if a < b]
     if whole is not None:
         parts.append({name: column.values for name, column in whole.items()})
     if not parts:
@@ -140,7 +140,8 @@ def between(store: Store, shape: Shape, first: int, last: int) -> tuple[list[Int
     return reduce([joined[name] for name in shape.keys], joined, shape)
 
 
-def _raw(store: Store, shape: Shape, first: int, last: int) -> Sums:
+def rows(store: Store, shape: Shape, first: int, last: int) -> Sums:
+    """Keys and values of the rows with first <= id < last, to be reduced."""
     if shape is OPS:
         found = store.columns(
             f"""select operator, kernels, tc_kernels, kernel, tc, cpu, api, gpu, idle

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of the profile database: written whole or not at all, read without being changed.
 
-`PRAGMA application_id` says that a file is ours, `meta` which schema it has. Another version than ours is refused with
-both named. A file may come from anybody: `access` says what is checked before anything in it is read.
+`PRAGMA application_id` says that a file is ours, `meta` which schema it has. A newer version is refused with both
+named, an older one converted (`upgrade`). A file may come from anybody: `access` says what is checked before anything
+in it is read.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def create(name: str, tables: Iterable[tuple[str, pa.Table]], meta: dict[str, st
         connection.executescript(files("pyprof.db").joinpath("schema.sql").read_text())
     for table, rows in tables:
         if rows.num_rows:
-            _ingest(name, table, rows)
+            ingest(name, table, rows)
     with closing(_unsafe(name)) as connection:
         facts = {
             "schema_major": str(MAJOR), "schema_minor": str(MINOR), "created_schema": f"{MAJOR}.{MINOR}",
@@ -108,7 +109,7 @@ def create(name: str, tables: Iterable[tuple[str, pa.Table]], meta: dict[str, st
         connection.executescript("pragma analysis_limit = 1000; analyze;")
 
 
-def _ingest(name: str, table: str, rows: pa.Table) -> None:
+def ingest(name: str, table: str, rows: pa.Table) -> None:
     """Append Arrow columns: half the time of executemany."""
     import adbc_driver_sqlite.dbapi as adbc
 
@@ -125,14 +126,9 @@ def _unsafe(name: str) -> sqlite3.Connection:
     return connection
 
 
-def _tables() -> dict[str, list[str]]:
-    """The tables of the schema and their columns."""
-    return {table: list(columns) for table, columns in _types().items()}
-
-
 @cache
-def _types() -> dict[str, dict[str, str]]:
-    """Tables, columns and types of the schema."""
+def schema() -> dict[str, dict[str, str]]:
+    """Return the tables of the schema, their columns and types."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(files("pyprof.db").joinpath("schema.sql").read_text())
         names = [row[0] for row in connection.execute("select name from sqlite_master where type = 'table'")]
@@ -159,8 +155,15 @@ class Store:
 
     timeout: ClassVar[float] = TIMEOUT  # seconds that a query may take, of a file that is opened from now on
 
-    def __init__(self, path: str | os.PathLike[str], own: bool = False, shown: str | None = None):
-        """`own`: this process wrote it, and its queries may take any time. `shown`: the file that sentences name."""
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        own: bool = False,
+        shown: str | None = None,
+        any_schema: bool = False,
+    ):
+        """`own`: this process wrote it, and its queries may take any time. `shown`: the file that sentences name.
+        `any_schema`: for the one who upgrades it. Raises FormatError, VersionError for another schema than ours."""
         self.path = self._file = Path(path)
         self.shown = str(path) if shown is None else shown
         self._seconds = math.inf if own else self.timeout
@@ -172,7 +175,8 @@ class Store:
             _check(self.path)
             self.connection = self._open()
             self._closing.callback(self.connection.close)
-            self._check_version()
+            if not any_schema:
+                self.check_schema()
             unless_sound.pop_all()
 
     def _open(self) -> sqlite3.Connection:
@@ -250,29 +254,48 @@ class Store:
         with closing(access.connect(copy, "rw")) as connection:
             connection.execute(_FIRST).fetchall()
 
-    def _check_version(self) -> None:
+    @property
+    def schema(self) -> tuple[int, int]:
+        """The schema's major and minor number, -1 for what is none."""
         meta = self.meta
-        found = [str(meta.get(f"schema_{part}", "?")) for part in ("major", "minor")]
-        if found != [str(MAJOR), str(MINOR)]:
-            newer = all(map(str.isdecimal, found)) and [int(part) for part in found] > [MAJOR, MINOR]
+        parts = [meta.get(f"schema_{part}", "") for part in ("major", "minor")]
+        major, minor = (
+            int(part) if part.isascii() and part.isdecimal() and len(part) < 9 else -1 for part in parts
+        )
+        return major, minor
+
+    def check_schema(self, oldest: int = MINOR) -> None:
+        """Raise VersionError for another schema than ours, or one before `oldest`; FormatError for damage."""
+        major, minor = self.schema
+        if major != MAJOR or not oldest <= minor <= MINOR:
+            newer = (major, minor) > (MAJOR, MINOR)
             advice = (
                 f"Upgrade: {install()} {WHERE} of a later version"
                 if newer
                 else "Make it anew from the recording"
             )
             raise VersionError(
-                f"{self.shown} was written by schema {'.'.join(found)}, this PyProf reads {MAJOR}.{MINOR}. {advice}.",
+                f"{self.shown} was written by schema {major}.{minor}, this PyProf reads up to {MAJOR}.{MINOR}. "
+                f"{advice}.",
                 newer,
             )
-        for table, columns in _tables().items():
-            there = {
-                row[1] for row in self.rows(f"pragma table_info({table})")
-            }  # without columns that compute
-            if missing := [column for column in columns if column not in there]:
-                raise self.damaged(f"table {table} lacks {', '.join(missing)}")
-        for table in _NUMBERED:  # of which work makes arrays
+        if minor == MINOR:
+            self._check_columns()
+        there = self.tables()
+        for table in there.intersection(_NUMBERED):  # of which work makes arrays
             if self._has_gaps(table):
                 raise self.damaged(f"table {table} has numbers with gaps")
+
+    def tables(self) -> set[str]:
+        """Return the names of the tables."""
+        return {name for (name,) in self.rows("select name from sqlite_master where type = 'table'")}
+
+    def _check_columns(self) -> None:
+        for table, columns in schema().items():
+            # Without columns that compute.
+            there = {row[1] for row in self.rows(f"pragma table_info({table})")}
+            if missing := [column for column in columns if column not in there]:
+                raise self.damaged(f"table {table} lacks {', '.join(missing)}")
 
     def _has_gaps(self, table: str) -> bool:
         ((least, most),) = self.rows(f"select min(id), max(id) from {table}")
@@ -369,7 +392,7 @@ class Store:
         except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
             if isinstance(error, PyProfError):
                 raise
-            if found := damage(_types(), self.rows):
+            if found := damage(schema(), self.rows):
                 raise self.damaged(found) from error
             if isinstance(error, MemoryError):  # the file is too large for this machine
                 raise

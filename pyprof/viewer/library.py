@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from pyprof.db import store
+from pyprof.db import store, upgrade
 from pyprof.errors import PyProfError
 from pyprof.parse import folder as folders
 from pyprof.viewer import cache
@@ -155,7 +155,7 @@ class Library:
 
     async def _open(self, name: str, path: Path, stamp: Stamp) -> Opened:
         kept = cache.database(stamp)
-        if not kept.exists() and not (path.is_file() and _is_database(path)):
+        if not kept.exists() and not await asyncio.to_thread(_is_served_as_it_is, path):
             self._import(name, path, stamp, kept)
             going = self._imports[name]
             raise Trouble("opening", f"{path} is being read: {going.what}.", progress=going.progress)
@@ -256,6 +256,14 @@ class _Import:
 
     def _told(self, share: float, what: str) -> None:
         self.progress, self.what = share, what
+
+
+def _is_served_as_it_is(path: Path) -> bool:
+    """Whether a file is a database that needs no import; one of an older schema does. A damaged one is told later."""
+    try:
+        return path.is_file() and _is_database(path) and upgrade.is_current(path)
+    except PyProfError:
+        return True
 
 
 def _is_database(path: Path) -> bool:

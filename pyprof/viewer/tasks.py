@@ -250,12 +250,10 @@ def compare(
 
 @TASKS.register("import")
 def import_(session: Session, told: Told, source: str, target: str) -> dict[str, Any]:
-    """A recording, or a folder of them, as a database."""
-    from pyprof.db.build import build
-    from pyprof.parse import formats
+    """A recording, a folder of them, or a database of an older schema as a database."""
+    from pyprof.session import Profile
 
-    told(0.0, "reading")
-    build(formats.load(source), target, told=lambda what, share: told(0.3 + 0.7 * share, what))
+    Profile.open(source, progress=lambda what, share: told(0.3 * share, what)).save(target)
     return {}
 
 

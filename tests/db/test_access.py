@@ -15,8 +15,7 @@ import pytest
 import pyprof
 from pyprof.commands.main import main
 from pyprof.db.aggregate import aggregate
-from pyprof.db.build import copy
-from pyprof.db.store import Store
+from pyprof.db.store import Store, written
 from pyprof.dlprof.command import main as dlprof
 from pyprof.errors import FormatError, PyProfError
 from tests.build import recording, write_capture
@@ -81,8 +80,8 @@ def test_a_recording_in_the_place_of_such_a_database(
 ) -> None:
     """The journal of a file that is replaced is used up first: `save` over what somebody sent."""
     sent, victim = forged
-    with Store(profile) as store, pytest.raises(FormatError, match="journal"):
-        copy(store, str(sent))
+    with Store(profile) as store, pytest.raises(FormatError, match="journal"), written(str(sent)) as name:
+        store.copy(name)
     assert victim.exists()
     assert sorted(os.listdir(sent.parent)) == [sent.name, sent.name + "-journal"]
 

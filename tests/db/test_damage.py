@@ -16,18 +16,18 @@ import pytest
 
 import pyprof
 from pyprof.db.damage import damage
-from pyprof.db.store import Store, _types
+from pyprof.db.store import Store, schema
 from tests.build import LONG, PARTS
 from tests.waiting import HANG
 
 VALUES = ("'text'", "x'00ff'", "4611686018427387904", "-1", "0.5", "null")
-PLACES = [(table, name, value) for table, columns in _types().items() for name in columns for value in VALUES]
+PLACES = [(table, name, value) for table, columns in schema().items() for name in columns for value in VALUES]
 REPORTS = ("summary", "detail", "kernel", "iteration", "group_node", "op_type", "operator", "step_time")
 
 
 def test_a_profile_is_sound(profile):
     with Store(profile) as store:
-        assert damage(_types(), store.rows) is None
+        assert damage(schema(), store.rows) is None
 
 
 @pytest.mark.counts

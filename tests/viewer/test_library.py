@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import sqlite3
 import time
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +21,8 @@ from tests.viewer.conftest import STEPS, serving, steps
 from tests.viewer.test_reports import cells
 from tests.viewer.test_views import wait_until_open
 from tests.waiting import until
+
+DATABASES = Path(__file__).resolve().parents[1] / "traces" / "databases"
 
 
 def test_a_recording_is_imported_once(tmp_path):
@@ -79,6 +83,17 @@ def test_other_schemas(copied, major, minor, type_):
         assert found["type"] == type_
         assert f"{major}.{minor}" in found["detail"]
         assert "1.4" in found["detail"]
+
+
+def test_a_database_of_an_older_schema_is_converted_into_the_cache(tmp_path):
+    path = tmp_path / "old_dldb.sqlite"
+    path.write_bytes(gzip.decompress((DATABASES / "schema_1.0.sqlite.gz").read_bytes()))
+    before = path.read_bytes()
+    with serving(path) as client:
+        wait_until_open(client)
+        assert client.json("/api/profile")["aggregations"][0]["total"] == 4
+        assert client.json("/api/reports/op_type")["rows"] == cells(session.load(path).report("op_type"))
+    assert path.read_bytes() == before
 
 
 def test_files_that_are_no_profile(tmp_path, copied):

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Databases of every earlier schema open and say what the PyProf that wrote them said; a newer one is refused.
+
+tests/traces/databases has one of each schema, and the reports that the same version printed of it: a recording of four
+steps, with a convolution by Winograd, aggregated over all iterations and over 1 and 2.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pyprof
+from pyprof.db import upgrade
+from pyprof.db.damage import damage
+from pyprof.db.store import MAJOR, MINOR, schema
+from pyprof.errors import VersionError
+from pyprof.session import Selection
+from tests import cli
+
+FOLDER = Path(__file__).resolve().parents[1] / "traces" / "databases"
+SCHEMAS = [f"1.{minor}" for minor in range(MINOR)]
+
+
+@pytest.fixture(params=SCHEMAS)
+def old(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    """A database, and the reports of its own time."""
+    path = tmp_path / "old_dldb.sqlite"
+    path.write_bytes(gzip.decompress((FOLDER / f"schema_{request.param}.sqlite.gz").read_bytes()))
+    return path, json.loads((FOLDER / f"schema_{request.param}.json").read_text())
+
+
+def same(new: Any, old: Any) -> bool:
+    return new == old or (
+        isinstance(new, float) and isinstance(old, float) and math.isclose(new, old, rel_tol=1e-9)
+    )
+
+
+def test_reports_say_what_they_said(old: tuple[Path, dict[str, Any]]):
+    path, reports = old
+    before = path.read_bytes()
+    prof = pyprof.load(path)
+    prof.select(Selection(1, 2))
+    for name in ("op_type", "kernel", "detail", "group_node", "iteration"):
+        rows = json.loads(prof.report(name).to_json(orient="records"))
+        assert len(rows) == len(reports[name]), name
+        for row, former in zip(rows, reports[name]):
+            common = former.keys() & row.keys()
+            assert len(common) > len(former) / 2
+            assert {key: row[key] for key in common if not same(row[key], former[key])} == {}, name
+    assert path.read_bytes() == before
+
+
+def test_aggregations_are_kept_and_nothing_is_damaged(old: tuple[Path, dict[str, Any]], tmp_path: Path):
+    path, _ = old
+    assert not upgrade.is_current(path)
+    with closing(sqlite3.connect(path)) as connection:
+        former = connection.execute('select "first", "last" from aggregation order by id').fetchall()
+    new = tmp_path / "new_dldb.sqlite"
+    assert cli.main(["save", str(path), "-o", str(new)]) == 0
+    assert upgrade.is_current(new)
+    prof = pyprof.load(new)
+    assert [(one.first, one.last) for one in prof.aggregations] == former == [(0, 3), (1, 2)]
+    assert prof.kernels["flops"].sum() > 0
+    assert damage(schema(), prof.database.rows) is None
+
+
+def test_executed_flops_of_a_convolution_by_winograd_are_unknown_as_they_are_today(
+    old: tuple[Path, dict[str, Any]],
+):
+    prof = pyprof.load(old[0])
+    events = prof.database.rows(
+        "select n.name, e.hardware_ps from event e join kernel_name n on n.id = e.name where n.name like '%winograd%'"
+    )
+    assert len(events) == 4
+    assert all(hardware is None for _, hardware in events)
+
+
+def test_commands_read_an_older_database(
+    old: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
+):
+    path, reports = old
+    assert cli.main(["report", "op_type", "--format", "json", str(path)]) == 0
+    (rows,) = json.loads(capsys.readouterr().out).values()
+    assert {row["Op Type"] for row in rows} == {row["type"] for row in reports["op_type"]}
+
+
+@pytest.mark.parametrize(("major", "minor"), [(MAJOR, MINOR + 1), (MAJOR + 1, 0)])
+def test_a_newer_one_is_refused_with_what_to_do(major: int, minor: int, tmp_path: Path, capsys):
+    path = tmp_path / "new.sqlite"
+    path.write_bytes(gzip.decompress((FOLDER / "schema_1.3.sqlite.gz").read_bytes()))
+    set_schema(path, str(major), str(minor))
+    assert cli.main(["report", "op_type", str(path)]) == 1
+    sentence = capsys.readouterr().err
+    assert (
+        f"was written by schema {major}.{minor}, this PyProf reads up to {MAJOR}.{MINOR}. Upgrade:"
+        in sentence
+    )
+
+
+@pytest.mark.parametrize(
+    ("major", "minor"), [("0", "9"), ("1", "-1"), ("1", "x"), ("", "3"), ("1", "9" * 30)]
+)
+def test_a_schema_that_never_was_is_a_sentence(major: str, minor: str, tmp_path: Path):
+    path = tmp_path / "odd.sqlite"
+    path.write_bytes(gzip.decompress((FOLDER / "schema_1.3.sqlite.gz").read_bytes()))
+    set_schema(path, major, minor)
+    with pytest.raises(VersionError, match="was written by schema"):
+        pyprof.load(path)
+
+
+def test_a_damaged_older_one_is_a_sentence(tmp_path: Path, capsys):
+    path = tmp_path / "old.sqlite"
+    path.write_bytes(gzip.decompress((FOLDER / "schema_1.1.sqlite.gz").read_bytes()))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("drop table kernel_name")
+    assert cli.main(["report", "op_type", str(path)]) == 1
+    assert "is damaged" in capsys.readouterr().err
+
+
+def set_schema(path: Path, major: str, minor: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("update meta set value = ? where name = 'schema_major'", (major,))
+        connection.execute("update meta set value = ? where name = 'schema_minor'", (minor,))
+
+
+def test_every_schema_has_its_database():
+    assert sorted(path.name for path in FOLDER.glob("*.gz")) == [f"schema_{one}.sqlite.gz" for one in SCHEMAS]
