@@ -2,7 +2,8 @@
 """A registry that decorators fill, and the loader of open folders.
 
 An open folder is a package whose modules register something when they are imported (cost formulas, trace
-formats). Adding a file is the only step: `load_folder` imports every module that is there.
+formats). Adding a file is the only step: `load_folder` imports every module that is there, and those that other
+packages name in an entry point group: `pyprof.formats`, `pyprof.reports`, `pyprof.rules`, `pyprof.costs`.
 
 >>> shapes = Registry("shape")
 >>> @shapes.register("square")
@@ -14,6 +15,7 @@ formats). Adding a file is the only step: `load_folder` imports every module tha
 from __future__ import annotations
 
 import importlib
+import logging
 import pkgutil
 import re
 import sys
@@ -29,6 +31,7 @@ from pyprof.errors import CaptureError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -65,12 +68,14 @@ class Registry(Mapping[str, T], Generic[T]):
         return len(self._items)
 
 
-def load_folder(package: str) -> None:
-    """Import every module of a package, in alphabetical order."""
+def load_folder(package: str, group: str = "") -> None:
+    """Import every module of a package, in alphabetical order, then the entry points of a group."""
     paths = importlib.import_module(package).__path__
     for info in sorted(pkgutil.iter_modules(paths), key=lambda info: info.name):
         if info.name != "__main__":
             importlib.import_module(f"{package}.{info.name}")
+    if group:
+        _load_extensions(group)
 
 
 def declared(package: str, pattern: str) -> list[tuple[str, ...]]:
@@ -94,10 +99,15 @@ def extensions(group: str) -> dict[str, EntryPoint]:
     return {point.name: point for point in sorted(points, key=lambda point: point.name)}
 
 
-def load_extensions(group: str) -> None:
-    """Import what installed packages have in a group, once: their decorators register it."""
+@cache
+def _load_extensions(group: str) -> None:
+    """Import what installed packages have in a group: their decorators register it. One that fails is left out."""
     for point in extensions(group).values():
-        point.load()
+        try:
+            point.load()
+        except Exception as error:
+            package = point.dist.name if point.dist else point.value
+            log.warning("%s of %s is left out: %s: %s", point.name, package, type(error).__name__, error)
 
 
 @cache

@@ -63,6 +63,7 @@ STANDS_ON = {
     "__init__": CORE | {"capture", "nvtx", "session", "prof", "estimating", "autostart"},
     "__main__": {"commands"},
 }
+GROUPS = {"pyprof.formats", "pyprof.costs"}  # of entry points, which are no modules
 # Scripts that people run by path: they start a command, and nothing imports them.
 EXCEPTIONS = {
     (f"{name}/{script}.py", "commands") for name in ("parse", "prof") for script in (name, "__main__")
@@ -123,7 +124,7 @@ def wrong_imports(name: str, package: str, source: str) -> list[str]:
         parts = module.split(".")
         if parts[0] == "torch" and mine != "capture":
             wrong.append(f"{name} imports {module}: only capture may")
-        if parts[0] != "pyprof" or len(parts) < 2 or parts[1] == "__version__":
+        if parts[0] != "pyprof" or len(parts) < 2 or parts[1] == "__version__" or module in GROUPS:
             continue
         if parts[1] == mine or parts[1] in allowed:
             continue

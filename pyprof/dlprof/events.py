@@ -91,7 +91,7 @@ def _values(source: Source) -> Iterator[tuple[int, Any]]:
 
 
 def _reports() -> Iterable[Report]:
-    load_folder("pyprof.reports")
+    load_folder("pyprof.reports", "pyprof.reports")
     return [report for name, report in REPORTS.items() if name not in _LEFT_OUT]
 
 

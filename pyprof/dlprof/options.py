@@ -119,7 +119,7 @@ OF_DLPROF = (
 def _reports(text: str) -> tuple[str, ...]:
     from pyprof import reports
 
-    load_folder("pyprof.reports")
+    load_folder("pyprof.reports", "pyprof.reports")
     found = _some_of("all", *reports.REPORTS)(text)
     return tuple(dict.fromkeys(name for one in found for name in (OF_DLPROF if one == "all" else (one,))))
 

@@ -151,7 +151,7 @@ def cost(*names: str) -> Callable[[Callable[..., Cost]], Callable[..., Cost]]:
 @cache
 def formulas() -> Registry[Formula]:
     """Every registered formula, the files of `ops/` loaded."""
-    load_folder("pyprof.prof.ops")
+    load_folder("pyprof.prof.ops", "pyprof.costs")
     return _FORMULAS
 
 

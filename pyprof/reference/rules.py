@@ -67,7 +67,7 @@ def parts(rule: Rule) -> tuple[str, str, str]:
 @page("rules")
 def markdown() -> str:
     """The page."""
-    load_folder("pyprof.rules")
+    load_folder("pyprof.rules", "pyprof.rules")
     rules = sorted(RULES.values(), key=lambda rule: rule.id)
     lines = [_INTRO, "", "| rule | name | looks for |", "|---|---|---|"]
     lines += [

@@ -83,6 +83,18 @@ def _typed_as(option: str) -> str:
     return "--" + option.replace("_", "-")
 
 
+class View(NamedTuple):
+    """How a page shows a report. `category`: where it is listed; `sort`: the column to sort by at first, with a minus
+    for the largest first; `show`: the columns that are seen at first, all if there are none; `bar`: the column whose
+    values are drawn as bars."""
+
+    category: str = "More"
+    sort: str = ""
+    show: tuple[str, ...] = ()
+    bar: str = ""
+
+
+_PLAIN = View()
 _Made = Callable[..., "pd.DataFrame | Iterator[pd.DataFrame]"]
 _Sections = Callable[[Source], "list[Section]"]
 
@@ -103,6 +115,7 @@ class Report(NamedTuple):
     all_columns: tuple[Column, ...] = ()
     chosen: Mapping[str, str] = {}
     needs: str = ""  # what a recording must have for rows; empty if there always are some
+    view: View = _PLAIN
 
     def choose(self, **values: str) -> Report:
         """The report with other values of its options. Raises UsageError for an option or a value it does not have."""
@@ -147,13 +160,14 @@ def report(
     sections: _Sections | None = None,
     options: Sequence[Option] = (),
     needs: str = "",
+    view: View = _PLAIN,
 ) -> Callable[[_Made], _Made]:
     """Decorator: the function makes the report's table, its docstring describes it."""
 
     def add(make: _Made) -> _Made:
         text, shown = " ".join((make.__doc__ or "").split()), tuple(columns)
         made = Report(name, title, suffix or name, text, shown, make, sections, tuple(options), shown)
-        REPORTS.register(name)(made.choose()._replace(needs=needs))
+        REPORTS.register(name)(made.choose()._replace(needs=needs, view=view))
         return make
 
     return add
@@ -161,7 +175,7 @@ def report(
 
 def find(name: str, **chosen: str) -> Report:
     """A report by its name, with values of its options. Raises UsageError for one that does not exist."""
-    load_folder(__name__)
+    load_folder(__name__, "pyprof.reports")
     if name not in REPORTS:
         raise UsageError(
             f"unknown report {name!r}.{nearest(name, REPORTS)} Choose from {', '.join(sorted(REPORTS))}."
@@ -171,7 +185,7 @@ def find(name: str, **chosen: str) -> Report:
 
 def every() -> tuple[Report, ...]:
     """All reports, by name: the order in which modules were imported says nothing."""
-    load_folder(__name__)
+    load_folder(__name__, "pyprof.reports")
     return tuple(REPORTS[name] for name in sorted(REPORTS))
 
 

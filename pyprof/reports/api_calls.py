@@ -8,7 +8,7 @@ import pandas as pd
 
 from pyprof.db.activity import Activity
 from pyprof.db.source import API_KINDS, Source
-from pyprof.reports import Column, Option, report
+from pyprof.reports import Column, Option, View, report
 from pyprof.reports.step_time import WORKER
 from pyprof.reports.sums import bounds, distinct, distribution, spans, started
 
@@ -46,6 +46,7 @@ _PER_THREAD = ("worker", "thread")
         ),
     ),
     needs="calls of the CUDA or HIP API",
+    view=View("Kernels", sort="-total_ns", bar="total_ns"),
 )  # fmt: skip
 def api_calls(source: Source, group_by: str) -> pd.DataFrame:
     """One row per function of the CUDA or HIP API that was called in the aggregated iterations, by total time; with

@@ -13,7 +13,7 @@ from pyprof.db.categories import of_kernel, of_operator
 from pyprof.db.source import Source
 from pyprof.model import Column as Values
 from pyprof.model import Ints
-from pyprof.reports import Column, Option, report
+from pyprof.reports import Column, Option, View, report
 from pyprof.reports.sums import launched
 
 _OTHER = "other"
@@ -56,6 +56,7 @@ _OPERATOR = 3  # value of event.kind
             {"category": ("kind", "operator"), "kind": ("operator",), "operator": ()},
         ),
     ),
+    view=View("Operators", sort="-time_ns", bar="time_ns"),
 )  # fmt: skip
 def categories(source: Source, group_by: str) -> pd.DataFrame:
     """One row per category of work of what was launched in the aggregated iterations, by time; with --group-by=kind and

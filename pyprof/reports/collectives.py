@@ -11,7 +11,7 @@ import pandas as pd
 from pyprof.db.aligned import MUTUAL, collectives, within
 from pyprof.db.bandwidth import factors, sizes
 from pyprof.db.source import Source
-from pyprof.reports import Column, report
+from pyprof.reports import Column, View, report
 from pyprof.reports.communication import DTYPE, NAME, world
 from pyprof.reports.sums import spans
 
@@ -56,7 +56,7 @@ _COLUMNS = (
 _KEYS = ["name", "size", "dtype", "up_to", "how"]
 
 
-@report("collectives", "Collectives", _COLUMNS, needs="collectives on a GPU")
+@report("collectives", "Collectives", _COLUMNS, needs="collectives on a GPU", view=View("Communication"))
 def over_ranks(source: Source) -> pd.DataFrame:
     """One row per collective, number of ranks of its group, data type and class of sizes over all ranks, by latency:
     collectives that a rank launched in the aggregated iterations; of one worker alone those that it takes part in, with

@@ -13,7 +13,7 @@ from pyprof.db.bandwidth import factors, sizes
 from pyprof.db.bounds import marked
 from pyprof.db.frames import steps_of
 from pyprof.db.source import Source
-from pyprof.reports import Column, Option, report
+from pyprof.reports import Column, Option, View, report
 from pyprof.reports.step_time import STEP, WORKER
 from pyprof.reports.sums import spans
 
@@ -80,6 +80,7 @@ _COLUMNS = (
             {"collective": ("step",), "step": _KIND},
         ),
     ),
+    view=View("Communication", sort="-latency_ns"),
 )
 def communication(source: Source, group_by: str) -> pd.DataFrame:
     """One row per worker, device, collective, process group and data type, by latency: kernels of collectives that

@@ -7,7 +7,7 @@ import pandas as pd
 
 from pyprof.db.ledger import ledger
 from pyprof.db.source import Source
-from pyprof.reports import Column, report
+from pyprof.reports import Column, View, report
 from pyprof.reports.step_time import WORKER
 from pyprof.reports.sums import spans
 
@@ -27,6 +27,7 @@ from pyprof.reports.sums import spans
         Column("count", "Count", "count", "Kernels, or operator events; of a line dropped what was lost."),
         Column("share", "Share (%)", "%", "Part of the line's time: the parts of a line are 100 %.", float),
     ),
+    view=View("Summary"),
 )  # fmt: skip
 def coverage(source: Source) -> pd.DataFrame:
     """One row per worker, line of the ledger and part: of kernels that were launched in the aggregated iterations.

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pandas as pd
 
 from pyprof.db.source import Source
-from pyprof.reports import Column, figure, report, spread
+from pyprof.reports import Column, View, figure, report, spread
 from pyprof.reports.sums import SPREADS, operators
 
 # Columns that name an operator, for every report that has rows about operators.
@@ -54,6 +54,7 @@ TC_UNKNOWN = Column(
         TC_UNKNOWN,
     ),
     suffix="detailed",
+    view=View("Operators", sort="-gpu", bar="gpu"),
 )
 def detail(source: Source) -> pd.DataFrame:
     """One row per operator (a place in the model, with its arguments and direction), by GPU time; sums over its

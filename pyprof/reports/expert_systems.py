@@ -8,7 +8,7 @@ import json
 import pandas as pd
 
 from pyprof.db.source import Source
-from pyprof.reports import Column, report
+from pyprof.reports import Column, View, report
 from pyprof.rules import evaluate
 
 
@@ -24,6 +24,7 @@ from pyprof.rules import evaluate
         Column("evidence", "Evidence", "", "The top rows behind it, a JSON list.", str, True),
         Column("verify", "How to Verify", "", "How to see whether it is so.", str, True),
     ),
+    view=View("Summary"),
 )  # fmt: skip
 def expert_systems(source: Source) -> pd.DataFrame:
     """One row per finding of the expert rules, the largest estimated saving first, then one per rule that could not be

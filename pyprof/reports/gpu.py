@@ -14,7 +14,7 @@ from pyprof.db.bounds import activities
 from pyprof.db.source import Source
 from pyprof.metrics import share
 from pyprof.model import Bools, Ints
-from pyprof.reports import Column, report
+from pyprof.reports import Column, View, report
 from pyprof.reports.step_time import WORKER, stacked
 
 _COLUMNS = (
@@ -50,7 +50,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-@report("gpu", "GPU Summary", _COLUMNS, needs="a GPU")
+@report("gpu", "GPU Summary", _COLUMNS, needs="a GPU", view=View("Summary"))
 def gpu(source: Source) -> pd.DataFrame:
     """One row per worker and device on which something ran: what the device is, and how it was used in the window. None
     in a recording without a GPU."""

@@ -13,7 +13,7 @@ from pyprof.db.frames import integer
 from pyprof.db.operators import OUTSIDE
 from pyprof.db.source import Source
 from pyprof.model import Ints
-from pyprof.reports import Column, figure, report, spread
+from pyprof.reports import Column, View, figure, report, spread
 from pyprof.reports.detail import TC_UNKNOWN
 from pyprof.reports.sums import SPREADS, counted, operators
 
@@ -42,6 +42,7 @@ _HOW: dict[str, tuple[np.ufunc, int]] = {
         figure("tc", extra=True),
         TC_UNKNOWN,
     ),
+    view=View("Operators", bar="gpu"),
 )
 def group_node(source: Source) -> pd.DataFrame:
     """One row per group of the model, parents before children: what the operators in it and in the groups inside it

@@ -12,7 +12,7 @@ from pyprof.db.activity import Activity
 from pyprof.db.bounds import activities
 from pyprof.db.source import API_KINDS, Source
 from pyprof.model import Bools, Ints
-from pyprof.reports import Column, report
+from pyprof.reports import Column, View, report
 from pyprof.reports.step_time import WORKER
 
 # In the order of their priority.
@@ -35,7 +35,7 @@ _COLUMNS = (
 _NONE = -1
 
 
-@report("idle", "Idle Time", _COLUMNS, needs="a GPU")
+@report("idle", "Idle Time", _COLUMNS, needs="a GPU", view=View("Time", sort="-total_ns", bar="total_ns"))
 def idle(source: Source) -> pd.DataFrame:
     """One row per worker, device, cause and place of the wait, by total: gaps in which no kernel, copy or set ran on
     the device. A gap has one cause, the first of these that holds. queued: the launch of the event after it had

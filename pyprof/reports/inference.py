@@ -12,7 +12,7 @@ from pyprof import intervals
 from pyprof.db.activity import Activity
 from pyprof.db.source import Source
 from pyprof.db.steps import server_steps
-from pyprof.reports import Column, Option, report
+from pyprof.reports import Column, Option, View, report
 from pyprof.reports.step_time import WORKER
 from pyprof.reports.sums import distribution, spans, started
 from pyprof.serving import step_of
@@ -63,6 +63,7 @@ _SUMS = ("requests", *_COUNTS, "tokens", "duration_ns", *_ON_GPU)
         ),
     ),
     needs="ranges around the steps of a server (vLLM, SGLang)",
+    view=View("Time"),
 )  # fmt: skip
 def inference(source: Source, group_by: str) -> pd.DataFrame:
     """One row per step that a server of language models announces in the aggregated iterations, by worker and start;

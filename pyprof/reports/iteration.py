@@ -13,7 +13,7 @@ from pyprof.db.frames import category, integer, steps_of
 from pyprof.db.source import Source
 from pyprof.model import KERNEL, KINDS, OPERATOR, Column, Ints
 from pyprof.reports import Column as Shown
-from pyprof.reports import report
+from pyprof.reports import View, report
 from pyprof.reports.detail import DIRECTION, NAME, OP_ID, TYPE
 from pyprof.reports.kernel import KIND
 from pyprof.reports.sums import direction
@@ -58,6 +58,7 @@ def _axis(key: str) -> Shown:
         Shown("worker", "Worker", "", "Process that launched it.", str, True),
         Shown("stream", "Stream", "", "Stream; of an operator event its thread.", int, True),
     ),
+    view=View("Time"),
 )
 def iteration(source: Source) -> Iterator[pd.DataFrame]:
     """One row per kernel, copy and set that was launched in the aggregated iterations, by worker and launch. Without a

@@ -7,7 +7,7 @@ import pandas as pd
 
 from pyprof.db.source import Source
 from pyprof.model import KINDS
-from pyprof.reports import Column, report, spread
+from pyprof.reports import Column, View, report, spread
 from pyprof.reports.detail import DIRECTION, NAME, OP_ID
 from pyprof.reports.sums import MINE, frame, known
 
@@ -30,6 +30,7 @@ KIND = Column("kind", "Kind", "", "kernel, memcpy, memset, or operator: an event
         Column("calls", "Calls", "count", "Events on the device.", int, True),
         KIND,
     ),
+    view=View("Kernels", sort="-gpu", bar="gpu"),
 )
 def kernel(source: Source) -> pd.DataFrame:
     """One row per operator and short name of a kernel, copy or set, by GPU time."""

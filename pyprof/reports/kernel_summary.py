@@ -13,7 +13,7 @@ from pyprof.db.frames import category
 from pyprof.db.source import Source
 from pyprof.model import Bools, Ints
 from pyprof.model import Column as Values
-from pyprof.reports import Column, Option, report
+from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operators import eligible
 from pyprof.reports.sums import distinct, launched
 
@@ -60,6 +60,7 @@ _OPERATOR, _LAUNCH = ("operator", "tc_eligible"), ("grid", "block", "registers",
         ),
     ),
     needs="kernels on a GPU",
+    view=View("Kernels", sort="-total_ns", bar="total_ns"),
 )  # fmt: skip
 def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
     """One row per name of a kernel that was launched in the aggregated iterations, by total time; with

@@ -17,7 +17,7 @@ from pyprof.db.bounds import Steps, activities
 from pyprof.db.partition import Union
 from pyprof.db.source import Source
 from pyprof.model import Bools, Ints
-from pyprof.reports import Column, Option, report
+from pyprof.reports import Column, Option, View, report
 from pyprof.reports.step_time import WORKER
 from pyprof.reports.sums import distinct, distribution, spans
 
@@ -77,6 +77,7 @@ _DELAYS = ["launches", "delay_total_ns", "delay_mean_ns", "delay_median_ns", "de
         ),
     ),
     needs="launches of kernels on a GPU",
+    view=View("Kernels", sort="-delay_total_ns", bar="delay_total_ns"),
 )  # fmt: skip
 def launch_delay(source: Source, group_by: str) -> pd.DataFrame:
     """One row per name of a kernel launched in the aggregated iterations, by total delay; with --group-by=operator per

@@ -16,7 +16,7 @@ from pyprof.db.operators import UNASSOCIATED
 from pyprof.db.source import Source
 from pyprof.model import Bools, Column, Ints
 from pyprof.reports import Column as Shown
-from pyprof.reports import Option, report
+from pyprof.reports import Option, View, report
 from pyprof.reports.step_time import WORKER
 
 PART = 1 << 17  # rows made at a time
@@ -70,6 +70,7 @@ _COLUMNS = (
             },
         ),
     ),
+    view=View("Memory"),
 )
 def memory(source: Source, show: str) -> Iterator[pd.DataFrame]:
     """What allocators gave and took back in the aggregated iterations, where the recording has that

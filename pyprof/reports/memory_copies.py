@@ -11,7 +11,7 @@ import pandas as pd
 from pyprof.db.activity import Activity
 from pyprof.db.source import Source
 from pyprof.model import Ints
-from pyprof.reports import Column, report
+from pyprof.reports import Column, View, report
 from pyprof.reports.step_time import WORKER
 from pyprof.reports.sums import distinct, spans
 
@@ -40,7 +40,13 @@ _KEYS = ["worker", "device", "kind", "source", "target", "operator"]
 _NONE = -1
 
 
-@report("memory_copies", "Memory Copies", _COLUMNS, needs="copies on a GPU")
+@report(
+    "memory_copies",
+    "Memory Copies",
+    _COLUMNS,
+    needs="copies on a GPU",
+    view=View("Memory", sort="-total_ns", bar="total_ns"),
+)
 def memory_copies(source: Source) -> pd.DataFrame:
     """One row per worker, device, kind of copy, kinds of memory and operator, by total time: copies and sets that were
     launched in the aggregated iterations. None in a recording without a GPU."""

@@ -10,7 +10,7 @@ import pandas as pd
 
 from pyprof.db.source import Source
 from pyprof.model import Ints
-from pyprof.reports import Column, report
+from pyprof.reports import Column, View, report
 from pyprof.reports.group_node import add_up, tree
 from pyprof.reports.sums import operators
 
@@ -34,6 +34,7 @@ _DEVICE = "Time with work on the device, added up over executions"
         Column("device_total_ns", "Device Total (ns)", "ns", f"{_DEVICE}; in it and in the modules inside it."),
         Column("device_self_ns", "Device Self (ns)", "ns", f"{_DEVICE}; that this module called itself."),
     ),
+    view=View("Operators"),
 )  # fmt: skip
 def module(source: Source) -> pd.DataFrame:
     """One row per module, those around before those inside. A backward counts for the module of its forward. What is

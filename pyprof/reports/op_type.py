@@ -6,7 +6,7 @@ from __future__ import annotations
 import pandas as pd
 
 from pyprof.db.source import Source
-from pyprof.reports import Column, figure, report, spread
+from pyprof.reports import Column, View, figure, report, spread
 from pyprof.reports.detail import TC_UNKNOWN
 from pyprof.reports.sums import MINE, SPREADS, frame, known, spreads
 
@@ -22,6 +22,7 @@ from pyprof.reports.sums import MINE, SPREADS, frame, known, spreads
         figure("tc", extra=True),
         TC_UNKNOWN,
     ),
+    view=View("Operators", sort="-gpu", bar="gpu"),
 )
 def op_type(source: Source) -> pd.DataFrame:
     """One row per type of operation, by GPU time. What is outside every operator has types of its own, so that the

@@ -13,7 +13,7 @@ from pyprof.db.calltree import DEVICE, callers, operator_name, tree, weights
 from pyprof.db.operators import IN_RANGE, UNASSOCIATED, product, shapes
 from pyprof.db.source import Source
 from pyprof.marker import CallMarker, OperatorMarker, announces_collective, decode
-from pyprof.reports import Column, Option, report
+from pyprof.reports import Column, Option, View, report
 from pyprof.reports.sums import spans, started
 
 _SHARE = "as a share of the time of kernels of which it is known; empty without such kernels"
@@ -52,6 +52,7 @@ _SUMS = ("calls", "timed", *(f"{kind}_{which}" for which in ("own", "total") for
             {"name": ("shapes", "stack"), "shapes": ("stack",), "stack": ()},
         ),
     ),
+    view=View("Operators", sort="-device_self_ns", bar="device_self_ns"),
 )  # fmt: skip
 def operator(source: Source, group_by: str) -> pd.DataFrame:
     """One row per name of an operator event that starts in the aggregated iterations, nested ones too, by device self

@@ -11,7 +11,7 @@ import pandas as pd
 from pyprof.db.activity import Activity
 from pyprof.db.bounds import Steps, activities
 from pyprof.db.source import Source
-from pyprof.reports import Column, report
+from pyprof.reports import Column, View, report
 from pyprof.reports.step_time import PARTIAL, START, STEP, TOTAL, WORKER, of_steps, stacked
 
 _COLUMNS = (
@@ -38,7 +38,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-@report("overlap", "Computation and Communication", _COLUMNS, needs="kernels on a GPU")
+@report("overlap", "Computation and Communication", _COLUMNS, needs="kernels on a GPU", view=View("Time"))
 def overlap(source: Source) -> pd.DataFrame:
     """One row per worker, step and device on which something ran, with the device's bounds of steps as in step_time.
     Communication is told by the names of kernels and copies, never by ranges. Time is that of unions: two kernels at

@@ -10,7 +10,7 @@ from pyprof import intervals
 from pyprof.db.activity import Activity
 from pyprof.db.source import Source
 from pyprof.db.user_ranges import PUSH_POP, START_END, instances
-from pyprof.reports import Column, Option, report
+from pyprof.reports import Column, Option, View, report
 from pyprof.reports.step_time import WORKER
 from pyprof.reports.sums import distribution, spans, started
 
@@ -65,6 +65,7 @@ _OUTSIDE = -1  # kind of what was launched outside of ranges
         ),
     ),
     needs="NVTX ranges or record_function",
+    view=View("Operators"),
 )  # fmt: skip
 def ranges(source: Source, group_by: str) -> pd.DataFrame:
     """One row per path of the user's ranges that start in the aggregated iterations, by time on the CPU; with

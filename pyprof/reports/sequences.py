@@ -9,7 +9,7 @@ import pandas as pd
 from pyprof.db.sequences import LONGEST, SHORTEST, repeats
 from pyprof.db.source import Source
 from pyprof.model import KERNEL, Ints
-from pyprof.reports import Column, report
+from pyprof.reports import Column, View, report
 from pyprof.reports.sums import launched
 
 _MOST = 1000  # rows
@@ -36,6 +36,7 @@ _BETWEEN = " > "
         ),
     ),
     needs="kernels on a GPU",
+    view=View("Kernels", sort="-time_ns", bar="time_ns"),
 )  # fmt: skip
 def sequences(source: Source) -> pd.DataFrame:
     """One row per sequence of kernels that runs at least twice on a stream, by time: candidates for fusion. Kernels are

@@ -8,7 +8,7 @@ import pandas as pd
 
 from pyprof.db.source import Source
 from pyprof.model import Ints
-from pyprof.reports import Column, Option, report
+from pyprof.reports import Column, Option, View, report
 from pyprof.reports.sums import distinct, launched
 
 # Bounds of the histogram in ns: 1, 2, 5, 10 ... us, up to hours.
@@ -43,6 +43,7 @@ _OPERATORS = ("operator", "mean_ns", "of_kernels")
         Option("below", "The limit of --group-by=operator.", dict.fromkeys(_LIMITS, ())),
     ),
     needs="kernels on a GPU",
+    view=View("Kernels"),
 )  # fmt: skip
 def short_kernels(source: Source, group_by: str, below: str) -> pd.DataFrame:
     """One row per range of times, in steps of 1, 2 and 5, from that of the shortest to that of the longest kernel

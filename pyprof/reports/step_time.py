@@ -13,7 +13,7 @@ from pyprof.db.bounds import Steps, activities
 from pyprof.db.partition import Union, partition
 from pyprof.db.source import Source
 from pyprof.model import BACKWARD, FORWARD, OPTIMIZER, RECOMPUTE, Ints
-from pyprof.reports import Column, Option, report
+from pyprof.reports import Column, Option, View, report
 
 WORKER = Column("worker", "Worker", "", "Process that ran it.", str)
 STEP = Column(
@@ -96,6 +96,7 @@ def _phase(key: str) -> Column:
         ),
     ),
     needs="steps: pyprof.step(), or step() of torch.profiler",
+    view=View("Time"),
 )
 def step_time(source: Source, categories: str) -> pd.DataFrame:
     """One row per worker and step. The parts add up to the length of the step: what happens at the same time, on any

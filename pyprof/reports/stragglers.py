@@ -8,7 +8,7 @@ import pandas as pd
 from pyprof.db.delays import PARTS, explained
 from pyprof.db.lateness import arrivals, computation
 from pyprof.db.source import Source
-from pyprof.reports import Column, Option, report
+from pyprof.reports import Column, Option, View, report
 from pyprof.reports.communication import DEVICE, DTYPE, GROUP, NAME
 from pyprof.reports.step_time import WORKER
 from pyprof.reports.sums import spans
@@ -124,6 +124,7 @@ _COLUMNS = (
             {"collective": (), "rank": _COLLECTIVE},
         ),
     ),
+    view=View("Communication"),
 )
 def stragglers(source: Source, group_by: str) -> pd.DataFrame:
     """One row per rank (a worker's device) and collective of an iteration, or per rank, by how late it came in sum by

@@ -10,7 +10,7 @@ import pandas as pd
 
 from pyprof.db.source import Source
 from pyprof.metrics import FIGURES, METRICS, Figure
-from pyprof.reports import Column, Section, report
+from pyprof.reports import Column, Section, View, report
 
 _SYSTEM, _SUMMARY, _ITERATIONS, _OPS, _KERNELS, _MORE = (
     "System Config", "Summary Report", "Iterations", "All Ops", "All Kernels", "More Figures",
@@ -86,6 +86,7 @@ def sections(source: Source) -> list[Section]:
         Column("definition", "Definition", "", "What the value means.", str),
     ),
     sections=sections,
+    view=View("Summary"),
 )
 def summary(source: Source) -> pd.DataFrame:
     """One row per value: facts of the system, all figures of docs/metrics.md, the iterations, and what operators and

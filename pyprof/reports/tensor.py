@@ -7,7 +7,7 @@ import pandas as pd
 
 from pyprof.db.source import Source
 from pyprof.metrics import METRICS, share
-from pyprof.reports import Column, figure, report
+from pyprof.reports import Column, View, figure, report
 from pyprof.reports.detail import DIRECTION, NAME, OP_ID, TYPE, USING
 from pyprof.reports.sums import MINE, frame, operators
 
@@ -40,6 +40,7 @@ def _names(key: str, heading: str, which: str) -> Column:
         figure("kernel", extra=True),
     ),
     suffix="tensor_core",
+    view=View("Operators", sort="-gpu", bar="gpu"),
 )  # fmt: skip
 def tensor(source: Source) -> pd.DataFrame:
     """One row per operator that tensor cores could do, whatever its type, by GPU time. GPU time is that of the detail

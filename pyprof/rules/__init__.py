@@ -49,6 +49,15 @@ class Premise(NamedTuple):
     check: Callable[[Run], None]
 
 
+class Rows(NamedTuple):
+    """Where all is seen that a rule speaks of: a report or another table of the page, its title there, and filters, as
+    the page has them."""
+
+    table: str
+    title: str
+    filters: tuple[str, ...] = ()
+
+
 _Evaluate = Callable[["Run"], "Finding | None"]
 
 
@@ -60,6 +69,7 @@ class Rule(NamedTuple):
     text: str
     evaluate: _Evaluate
     premises: tuple[Premise, ...] = ()
+    rows: Rows | None = None
 
 
 class Outcome(NamedTuple):
@@ -75,11 +85,13 @@ class Outcome(NamedTuple):
 RULES: Registry[Rule] = Registry("rule")
 
 
-def rule(id_: str, name: str, *premises: Premise) -> Callable[[_Evaluate], _Evaluate]:
-    """Decorator: the function evaluates a rule where its premises hold."""
+def rule(
+    id_: str, name: str, *premises: Premise, rows: Rows | None = None
+) -> Callable[[_Evaluate], _Evaluate]:
+    """Decorator: the function evaluates a rule where its premises hold. `rows` are those that it speaks of."""
 
     def add(function: _Evaluate) -> _Evaluate:
-        RULES.register(id_)(Rule(id_, name, cleandoc(function.__doc__ or ""), function, premises))
+        RULES.register(id_)(Rule(id_, name, cleandoc(function.__doc__ or ""), function, premises, rows))
         return function
 
     return add
@@ -89,7 +101,7 @@ def evaluate(source: Source) -> list[Outcome]:
     """Every rule's verdict: findings by estimated saving, then what was not evaluated, then the silent ones."""
     from pyprof.rules.run import Run
 
-    load_folder(__name__)
+    load_folder(__name__, "pyprof.rules")
     run = Run(source)
     with source.store.sound():
         found = [judge(each, run) for each in RULES.values()]

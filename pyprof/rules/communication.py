@@ -10,7 +10,7 @@ from pyprof.db.aligned import collectives
 from pyprof.db.bandwidth import sizes
 from pyprof.db.communication import names
 from pyprof.model import KERNEL
-from pyprof.rules import Finding, NeedsFacts, rule
+from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.premises import GPU, KINDS
 from pyprof.rules.run import Run
@@ -41,7 +41,7 @@ def _grouped(run: Run, found: pd.DataFrame) -> pd.DataFrame:
     return grouped.join(run.operators[["name", "source"]], on="operator")
 
 
-@rule("R28", "comm_exposed", GPU, KINDS)
+@rule("R28", "comm_exposed", GPU, KINDS, rows=Rows("communication", "Collectives"))
 def comm_exposed(run: Run) -> Finding | None:
     """Collectives and copies between devices run while no other kernel does.
 
@@ -68,7 +68,7 @@ def comm_exposed(run: Run) -> Finding | None:
     )
 
 
-@rule("R29", "small_collectives", GPU)
+@rule("R29", "small_collectives", GPU, rows=Rows("communication", "Collectives"))
 def small_collectives(run: Run) -> Finding | None:
     """Many small collectives a step: each costs its latency, whatever its size.
 

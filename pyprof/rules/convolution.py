@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof.prof.attribute import USED
-from pyprof.rules import Finding, rule
+from pyprof.rules import Finding, Rows, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.peaks import HALF, products
 from pyprof.rules.premises import GPU
@@ -36,7 +36,7 @@ def _convolutions(run: Run) -> pd.DataFrame:
     return found[which(found["type"], lambda name: name.startswith(_CONV))]
 
 
-@rule("R17", "layout_transposes", GPU)
+@rule("R17", "layout_transposes", GPU, rows=Rows("kernel_summary", "Kernels"))
 def layout_transposes(run: Run) -> Finding | None:
     """Convolutions whose library changes the layout of their tensors (NCHW to NHWC and back) around them.
 
@@ -62,7 +62,7 @@ def layout_transposes(run: Run) -> Finding | None:
     )
 
 
-@rule("R18", "channels_last")
+@rule("R18", "channels_last", rows=Rows("detail", "Convolutions", ("type:conv",)))
 def channels_last(run: Run) -> Finding | None:
     """Convolutions on tensor cores, whose kernels want NHWC, get contiguous (NCHW) inputs.
 
@@ -92,7 +92,7 @@ def channels_last(run: Run) -> Finding | None:
     )
 
 
-@rule("R19", "cudnn_benchmark", GPU)
+@rule("R19", "cudnn_benchmark", GPU, rows=Rows("detail", "Convolutions", ("type:conv",)))
 def cudnn_benchmark(run: Run) -> Finding | None:
     """Convolutions of few different shapes, and cuDNN does not try which algorithm is the fastest.
 
@@ -120,7 +120,7 @@ def cudnn_benchmark(run: Run) -> Finding | None:
     )
 
 
-@rule("R20", "autotune_in_range", GPU)
+@rule("R20", "autotune_in_range", GPU, rows=Rows("detail", "Convolutions", ("type:conv",)))
 def autotune_in_range(run: Run) -> Finding | None:
     """One call of a convolution ran several algorithms: the library was choosing one, which later calls do not.
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from pyprof.db.communication import names
 from pyprof.model import KERNEL
-from pyprof.rules import Finding, NeedsFacts, rule
+from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.premises import GPU, STEPS
 from pyprof.rules.run import Run
@@ -38,7 +38,7 @@ def _copies(run: Run) -> pd.DataFrame:
     return found[found["known"]].reset_index(drop=True)
 
 
-@rule("R10", "pageable_copy", GPU)
+@rule("R10", "pageable_copy", GPU, rows=Rows("memory_copies", "Copies"))
 def pageable_copy(run: Run) -> Finding | None:
     """Copies between the GPU and pageable memory: the driver copies them twice, and the program waits meanwhile. The
     saving is known where the run also has copies of pinned memory in the same direction, by their speed.
@@ -97,7 +97,7 @@ def _by_speed(slow: pd.DataFrame, fast: pd.DataFrame) -> int | None:
     return int(saved) if known else None
 
 
-@rule("R11", "exposed_memcpy", GPU)
+@rule("R11", "exposed_memcpy", GPU, rows=Rows("memory_copies", "Copies"))
 def exposed_memcpy(run: Run) -> Finding | None:
     """Copies or sets run while no kernel and no communication does: the GPU computes nothing meanwhile. Copies between
     devices are communication (R28). The saving is what fits beside
@@ -160,7 +160,7 @@ def _pinning(run: Run) -> str:
     return ""
 
 
-@rule("R40", "cpu_gpu_bounce", GPU, STEPS)
+@rule("R40", "cpu_gpu_bounce", GPU, STEPS, rows=Rows("memory_copies", "Copies"))
 def cpu_gpu_bounce(run: Run) -> Finding | None:
     """Within one step a block goes to the host and later one of the same size comes back: work on the CPU between
     work on the GPU. Equal sizes are a hint, no proof; the saving is at most the time of these copies.

@@ -10,7 +10,7 @@ from pyprof.db.delays import explained
 from pyprof.db.lateness import arrivals, computation
 from pyprof.db.source import Source
 from pyprof.prof.kernels import COMMUNICATION
-from pyprof.rules import Finding, NeedsFacts, rule
+from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.premises import GPU
 from pyprof.rules.run import Run
@@ -115,7 +115,7 @@ def ddp_without_nccl(run: Run) -> Finding | None:
     )
 
 
-@rule("R30", "straggler", GPU)
+@rule("R30", "straggler", GPU, rows=Rows("stragglers", "Stragglers"))
 def straggler(run: Run) -> Finding | None:
     """In most steps all ranks wait for the same one. Counted is the time by which it comes later to a collective than
     every other rank: what all would save if it came with the next to last, as far as collectives run without other

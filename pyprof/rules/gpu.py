@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from pyprof.rules import Finding, NeedsFacts, rule
+from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.premises import GPU
 from pyprof.rules.run import Run
@@ -24,7 +24,7 @@ _MEANWHILE = {
 }
 
 
-@rule("R03", "gpu_underused", GPU)
+@rule("R03", "gpu_underused", GPU, rows=Rows("step_time", "Step time"))
 def gpu_underused(run: Run) -> Finding | None:
     """The GPU is idle most of the time; names what the program does meanwhile. Its time belongs to the rules on that.
 
@@ -60,7 +60,7 @@ def _calls(run: Run) -> list[dict[str, object]]:
     )
 
 
-@rule("R04", "gpu_unused", GPU)
+@rule("R04", "gpu_unused", GPU, rows=Rows("gpu", "GPUs"))
 def gpu_unused(run: Run) -> Finding | None:
     """The program could use a GPU on which nothing ran.
 

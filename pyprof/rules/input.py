@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyprof.rules import Finding, NeedsFacts, rule
+from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.run import Run
 from pyprof.rules.wording import length, percent
@@ -14,7 +14,7 @@ from pyprof.rules.wording import length, percent
 _SINGLE, _SEVERAL = "_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"
 
 
-@rule("R08", "dataloader_bound")
+@rule("R08", "dataloader_bound", rows=Rows("step_time", "Step time"))
 def dataloader_bound(run: Run) -> Finding | None:
     """The loop waits for its DataLoader while the GPU does nothing, though the loader has workers (without: R09).
 
@@ -46,7 +46,7 @@ def dataloader_bound(run: Run) -> Finding | None:
     )
 
 
-@rule("R09", "workers_zero")
+@rule("R09", "workers_zero", rows=Rows("step_time", "Step time"))
 def workers_zero(run: Run) -> Finding | None:
     """The DataLoader has no workers: the training loop loads each batch itself, while the GPU does nothing. With a
     worker a step takes as long as the longer of loading and the rest: at most the shorter one is saved.

@@ -9,7 +9,7 @@ import pandas as pd
 from pyprof.model import OPTIMIZER, Ints
 from pyprof.occupancy import Chip, of_capability, resident
 from pyprof.prof.kernels import COMMUNICATION
-from pyprof.rules import Finding, NeedsFacts, rule
+from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.peaks import only_gpu, roof
 from pyprof.rules.premises import GPU, KINDS
@@ -18,7 +18,7 @@ from pyprof.rules.sample import Sample
 from pyprof.rules.wording import length, percent, which
 
 
-@rule("R23", "unfused_pointwise", GPU)
+@rule("R23", "unfused_pointwise", GPU, rows=Rows("kernel_summary", "Kernels"))
 def unfused_pointwise(run: Run) -> Finding | None:
     """Elementwise kernels of one size follow each other on a stream: each reads and writes all data again. Of n such
     kernels a fused one saves at most (n - 1) / n. The optimizer is left out (R21), and what a compiler has fused.
@@ -126,7 +126,7 @@ def _chip(run: Run) -> Chip:
     return chip
 
 
-@rule("R26", "low_occupancy", GPU, KINDS)
+@rule("R26", "low_occupancy", GPU, KINDS, rows=Rows("kernel_summary", "Kernels"))
 def low_occupancy(run: Run) -> Finding | None:
     """Kernels with fewer blocks than the GPU has multiprocessors, and few threads in them: most of the GPU is idle
     while they run. The saving is what spreading the same blocks over all multiprocessors could save at most.
@@ -167,7 +167,7 @@ def low_occupancy(run: Run) -> Finding | None:
     )  # fmt: skip
 
 
-@rule("R27", "tail_wave", GPU, KINDS)
+@rule("R27", "tail_wave", GPU, KINDS, rows=Rows("kernel_summary", "Kernels"))
 def tail_wave(run: Run) -> Finding | None:
     """Kernels whose blocks fill the GPU once or twice and a little more: the last few blocks take as long as all
     before. A wave is as many blocks as fit at once, by threads, blocks, registers and shared memory.
@@ -209,7 +209,7 @@ def tail_wave(run: Run) -> Finding | None:
     )  # fmt: skip
 
 
-@rule("R36", "far_from_roofline", GPU)
+@rule("R36", "far_from_roofline", GPU, rows=Rows("kernel_summary", "Kernels"))
 def far_from_roofline(run: Run) -> Finding | None:
     """Operators that take much longer than their FLOPs and bytes need on this GPU. The saving is to the efficiency
     that good kernels reach.

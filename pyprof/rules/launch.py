@@ -10,7 +10,7 @@ import pandas as pd
 
 from pyprof.intervals import groups
 from pyprof.model import Ints
-from pyprof.rules import Finding, rule
+from pyprof.rules import Finding, Rows, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.premises import LAUNCHES
 from pyprof.rules.run import Run
@@ -18,7 +18,7 @@ from pyprof.rules.sample import Sample, kind
 from pyprof.rules.wording import length, percent
 
 
-@rule("R05", "launch_bound", LAUNCHES)
+@rule("R05", "launch_bound", LAUNCHES, rows=Rows("idle", "Idle time"))
 def launch_bound(run: Run) -> Finding | None:
     """The GPU waits for the CPU to launch kernels that are short. Waits for data and files are not counted, nor
     kernels that a graph's replay launches together, and the wait before it.
@@ -82,7 +82,7 @@ def _gaps(run: Run) -> list[dict[str, Any]]:
     return run.top(found, "sum", operator="name", source="source", waited_ns="sum", launches="size")
 
 
-@rule("R06", "small_kernels", LAUNCHES)
+@rule("R06", "small_kernels", LAUNCHES, rows=Rows("kernel_summary", "Kernels"))
 def small_kernels(run: Run) -> Finding | None:
     """Most launches are of kernels so short that the launch is the work, while the GPU waits for launches. The saving
     is, of each, its launch as far as the GPU waited for it.
@@ -127,7 +127,7 @@ def small_kernels(run: Run) -> Finding | None:
     )
 
 
-@rule("R07", "sync_stall", LAUNCHES)
+@rule("R07", "sync_stall", LAUNCHES, rows=Rows("idle", "Idle time"))
 def sync_stall(run: Run) -> Finding | None:
     """The program waits for the GPU, and the GPU then stands still until the next launch. The saving is that idle
     time, of each wait at most as long as the wait.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pyprof.rules import RULES, Finding, NeedsFacts, judge, rule
+from pyprof.rules import RULES, Finding, NeedsFacts, Rows, judge, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.premises import GPU, LAUNCHES, STEPS
 from pyprof.rules.run import Run
@@ -65,7 +65,7 @@ def _told(run: Run, worker: int) -> list[_Peak]:
     return [_Peak(number, peak, used[number]) for number, peak in totals if used.get(number)]
 
 
-@rule("R43", "memory_full", GPU)
+@rule("R43", "memory_full", GPU, rows=Rows("memory", "Memory"))
 def memory_full(run: Run) -> Finding | None:
     """Nearly all memory of a GPU is allocated: a larger input or batch, or fragments between allocations, end the run.
 
@@ -91,7 +91,7 @@ def memory_full(run: Run) -> Finding | None:
     )
 
 
-@rule("R31", "memory_underused", GPU)
+@rule("R31", "memory_underused", GPU, rows=Rows("memory", "Memory"))
 def memory_underused(run: Run) -> Finding | None:
     """Much memory of the GPU is free, and a larger batch would help: the run is bound by launches (R05), or kernels do
     not fill the GPU (R26).
@@ -126,7 +126,7 @@ def memory_underused(run: Run) -> Finding | None:
     )
 
 
-@rule("R32", "alloc_churn", LAUNCHES, STEPS)
+@rule("R32", "alloc_churn", LAUNCHES, STEPS, rows=Rows("memory", "Memory"))
 def alloc_churn(run: Run) -> Finding | None:
     """The GPU's memory is allocated or freed in steady iterations: each cudaMalloc and cudaFree waits for the device.
     Memory of the host is not looked at.

@@ -10,7 +10,7 @@ import pandas as pd
 
 from pyprof.prof.alignment import MULTIPLE, always_contiguous
 from pyprof.prof.attribute import NOT_USED, TC_UNKNOWN, USED
-from pyprof.rules import Finding, NeedsFacts, rule
+from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.peaks import HALF, NARROW, faster, products, roof, sizes, with_vector
 from pyprof.rules.premises import GPU
@@ -32,7 +32,9 @@ def _single(run: Run, found: pd.DataFrame) -> pd.DataFrame:
     return found[plain & typed & (found["tc"] == NOT_USED)]
 
 
-@rule("R12", "no_amp")
+@rule(
+    "R12", "no_amp", rows=Rows("detail", "Operators that tensor cores could do", ("eligible:1", "using_tc:0"))
+)
 def no_amp(run: Run) -> Finding | None:
     """Matrix products and convolutions compute in float32 without tensor cores, and mixed precision is not used.
 
@@ -67,7 +69,11 @@ def no_amp(run: Run) -> Finding | None:
     )
 
 
-@rule("R13", "no_tf32")
+@rule(
+    "R13",
+    "no_tf32",
+    rows=Rows("detail", "Operators that tensor cores could do", ("eligible:1", "using_tc:0")),
+)
 def no_tf32(run: Run) -> Finding | None:
     """Products of float32 on a GPU that has TF32, which is switched off.
 
@@ -104,7 +110,11 @@ def no_tf32(run: Run) -> Finding | None:
     )
 
 
-@rule("R14", "tc_missed")
+@rule(
+    "R14",
+    "tc_missed",
+    rows=Rows("detail", "Operators that tensor cores could do", ("eligible:1", "using_tc:0")),
+)
 def tc_missed(run: Run) -> Finding | None:
     """Products of 16 bit or narrower types that the GPU's tensor cores take, computed without them. Products with a
     vector are left out: nothing helps them.
@@ -153,7 +163,7 @@ def _from_lanes(run: Run, missed: pd.DataFrame) -> int | None:
     return sum(known) if known else None
 
 
-@rule("R15", "dims_not_8")
+@rule("R15", "dims_not_8", rows=Rows("detail", "Operators that tensor cores could do", ("eligible:1",)))
 def dims_not_8(run: Run) -> Finding | None:
     """Products on tensor cores, in 16 bit or narrower, with contiguous dimensions that are no multiples of 16 bytes and
     which are far from the roofline. Tensor cores work with any size; such sizes take smaller loads. Dimensions that are
@@ -207,7 +217,7 @@ def _wrong(math: str, params: str | None, type_: str) -> str:
     return ", ".join(f"{k}={n} ({-(-n // multiple) * multiple})" for k, n in found.items() if n % multiple)
 
 
-@rule("R16", "dtype_casts", GPU)
+@rule("R16", "dtype_casts", GPU, rows=Rows("kernel_summary", "Kernels"))
 def dtype_casts(run: Run) -> Finding | None:
     """Kernels that convert tensors from one type to another. The saving is at most their time: which conversions can
     go, nobody can tell from here.

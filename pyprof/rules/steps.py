@@ -10,7 +10,7 @@ import pandas as pd
 
 from pyprof.db.ledger import is_gone
 from pyprof.db.steady import SPREAD, spread, steady
-from pyprof.rules import Finding, NeedsFacts, rule
+from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.limits import limit
 from pyprof.rules.premises import STEPS
 from pyprof.rules.run import Run
@@ -20,7 +20,7 @@ _OPS = 300_000  # executions that are looked at for a key operator
 _LEAST = 3
 
 
-@rule("R01", "no_iterations")
+@rule("R01", "no_iterations", rows=Rows("iterations", "Iterations"))
 def no_iterations(run: Run) -> Finding | None:
     """The run could not be cut into iterations, so that all figures are of the whole recording.
 
@@ -60,7 +60,7 @@ def _repeated(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-@rule("R02", "unstable_range", STEPS)
+@rule("R02", "unstable_range", STEPS, rows=Rows("iterations", "Iterations"))
 def unstable_range(run: Run) -> Finding | None:
     """Iterations of the aggregation differ much in length; names the longest steady stretch.
 

@@ -9,41 +9,6 @@ from pyprof.viewer import models
 from pyprof.viewer.models import Evidence, Finding, Insights, Link
 from pyprof.viewer.problems import Trouble
 
-# Where the whole of what a rule speaks of is seen: a table of the page, its title there, and filters.
-_VIEWS: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "R01": ("iterations", "Iterations", ()),
-    "R02": ("iterations", "Iterations", ()),
-    "R03": ("step_time", "Step time", ()),
-    "R04": ("gpu", "GPUs", ()),
-    "R05": ("idle", "Idle time", ()),
-    "R06": ("kernel_summary", "Kernels", ()),
-    "R07": ("idle", "Idle time", ()),
-    "R08": ("step_time", "Step time", ()),
-    "R09": ("step_time", "Step time", ()),
-    "R10": ("memory_copies", "Copies", ()),
-    "R11": ("memory_copies", "Copies", ()),
-    "R12": ("detail", "Operators that tensor cores could do", ("eligible:1", "using_tc:0")),
-    "R13": ("detail", "Operators that tensor cores could do", ("eligible:1", "using_tc:0")),
-    "R14": ("detail", "Operators that tensor cores could do", ("eligible:1", "using_tc:0")),
-    "R15": ("detail", "Operators that tensor cores could do", ("eligible:1",)),
-    "R16": ("kernel_summary", "Kernels", ()),
-    "R17": ("kernel_summary", "Kernels", ()),
-    "R18": ("detail", "Convolutions", ("type:conv",)),
-    "R19": ("detail", "Convolutions", ("type:conv",)),
-    "R20": ("detail", "Convolutions", ("type:conv",)),
-    "R23": ("kernel_summary", "Kernels", ()),
-    "R26": ("kernel_summary", "Kernels", ()),
-    "R27": ("kernel_summary", "Kernels", ()),
-    "R28": ("communication", "Collectives", ()),
-    "R29": ("communication", "Collectives", ()),
-    "R30": ("stragglers", "Stragglers", ()),
-    "R31": ("memory", "Memory", ()),
-    "R32": ("memory", "Memory", ()),
-    "R36": ("kernel_summary", "Kernels", ()),
-    "R40": ("memory_copies", "Copies", ()),
-    "R43": ("memory", "Memory", ()),
-}
-
 
 def findings(answer: Any) -> Insights:
     """What the task `insights` found."""
@@ -52,15 +17,14 @@ def findings(answer: Any) -> Insights:
 
 
 def _finding(one: dict[str, Any]) -> Finding:
-    rows = one.pop("evidence")
-    view = _VIEWS.get(one["id"])
-    link = Link(report=view[0], title=view[1], filters=list(view[2])) if view else None
+    evidence, rows = one.pop("evidence"), one.pop("rows")
+    link = Link(report=rows["table"], title=rows["title"], filters=list(rows["filters"])) if rows else None
     return Finding(
         **one,
         link=link,
         evidence=[
             Evidence(values={key: _cell(cell) for key, cell in row.items()}, link=_row_link(row))
-            for row in rows
+            for row in evidence
         ],
     )
 

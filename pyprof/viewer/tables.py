@@ -50,6 +50,7 @@ def reports() -> list[models.Report]:
                 )
                 for option in one.options
             ],
+            view=models.View(**(one.view._asdict() | {"show": list(one.view.show)})),
         )
         for one in every()
     ]  # fmt: skip

@@ -144,7 +144,9 @@ def insights(session: Session, told: Told, aggregation: int, worker: int | None)
     silent = 0
     for outcome in evaluate(source):
         one = outcome.finding
-        rule = {"id": outcome.rule.id, "name": outcome.rule.name, "text": outcome.rule.text}
+        known = outcome.rule
+        rule: dict[str, Any] = {"id": known.id, "name": known.name, "text": known.text}
+        rule["rows"] = known.rows and known.rows._asdict()
         if one is not None:
             found.append(
                 rule | {"outcome": "found", "problem": one.problem, "advice": one.advice, "saving": one.saving,

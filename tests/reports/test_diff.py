@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from pyprof import cli, session
+from pyprof import session
 from pyprof.errors import UsageError
+from tests import cli
 from tests.build import call, recording, write_capture
 from tests.reports.test_oracle import rows
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof import cli, session
-from tests import kineto
+from pyprof import session
+from tests import cli, kineto
 from tests.build import examples
 from tests.kineto import Event
 from tests.reports.test_oracle import load, random_recording, rows

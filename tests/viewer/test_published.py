@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import cli, session
+from pyprof import session
 from pyprof.metrics import METRICS
+from tests import cli
 from tests.reports.test_oracle import plain
 from tests.reports.test_same_numbers import PUBLISHED
 from tests.viewer.conftest import Asking, serving

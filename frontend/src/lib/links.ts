@@ -1,5 +1,6 @@
 // Where the server's links lead: a report with filters is a view with a filtered table.
 import type { Link } from "../api/client";
+import { served } from "./profile.svelte";
 import { place, type Params } from "./router.svelte";
 
 const PLACES: Record<string, [view: string, table: string, params?: Params]> = {
@@ -28,9 +29,10 @@ const PLACES: Record<string, [view: string, table: string, params?: Params]> = {
 
 /** The address of a link; undefined where the page has no such view. */
 export function linked(link: Link): string | undefined {
-  const found = PLACES[link.report];
+  // A report without a view of its own is in the view of all reports.
+  const found = PLACES[link.report] ?? (served.report(link.report) ? ["reports", link.report, { report: link.report }] : undefined);
   if (!found) return undefined;
-  const [view, table, more] = found;
+  const [view, table, more] = found as [string, string, Params?];
   const params: Params = { ...more };
   for (const filter of link.filters) {
     const colon = filter.indexOf(":");

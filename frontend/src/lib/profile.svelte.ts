@@ -13,6 +13,7 @@ export const served = {
   /** Goes up whenever numbers on the page are those of another state of the database. */
   get version(): number { return version; },
   report(name: string): Report | undefined { return reports.get(name); },
+  get reports(): Report[] { return [...reports.values()]; },
   get gpu(): boolean { return profile?.gpu ?? false; },
 };
 

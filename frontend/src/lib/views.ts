@@ -23,6 +23,7 @@ export const VIEWS: readonly View[] = [
   { id: "gpus", label: "GPUs", group: "Machine", aliases: [{ name: "GPUs View" }], load: () => import("../views/Gpus.svelte") },
   { id: "workers", label: "Workers", group: "Machine", aliases: [{ name: "Distributed View" }, { name: "Communication", params: { tab: "communication" } }, { name: "Stragglers", params: { tab: "stragglers" } }, { name: "Device Information", params: { tab: "devices" } }], load: () => import("../views/Workers.svelte") },
   { id: "compare", label: "Compare", group: "Machine", aliases: [{ name: "Diff View" }], load: () => import("../views/Compare.svelte") },
+  { id: "reports", label: "All reports", group: "More", aliases: [], load: () => import("../views/Reports.svelte") },
 ];
 
 /** Addresses under the old names, and where they lead. */

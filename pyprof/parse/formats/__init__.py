@@ -46,7 +46,7 @@ EXPECTED = "an export of Nsight Systems, a trace of torch.profiler, a database o
 def load(path: str | os.PathLike[str]) -> Trace:
     """Read a recording of any known format, or all of a run: a folder. Raises FormatError for everything that is not
     one, and for times that add up to more than a sum can hold."""
-    load_folder(__name__)
+    load_folder(__name__, "pyprof.formats")
     trace = _load(Path(path))
     trace.devices = [_known(device) for device in trace.devices]
     for table in (trace.gpu, trace.launches, trace.ops):
@@ -98,7 +98,7 @@ def _load(path: Path) -> Trace:
 
 def recognised(path: Path) -> bool:
     """Whether a file is of one of the formats. Raises FormatError for one that looks like it and is damaged."""
-    load_folder(__name__)
+    load_folder(__name__, "pyprof.formats")
     if archive.is_archive(path):
         from pyprof.parse import folder
 

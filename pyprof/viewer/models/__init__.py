@@ -41,6 +41,7 @@ from pyprof.viewer.models.tables import (
     Report,
     Table,
     Tree,
+    View,
 )
 
 __all__ = [
@@ -92,5 +93,6 @@ __all__ = [
     "Table",
     "Text",
     "Tree",
+    "View",
     "Worker",
 ]

@@ -28,6 +28,15 @@ class Option(Model):
     choices: dict[str, list[str]]
 
 
+class View(Model):
+    """How the page shows a report: where it is listed, and the sort, columns and bars that it begins with."""
+
+    category: str
+    sort: str
+    show: list[str]
+    bar: str
+
+
 class Report(Model):
     """A report; `columns` are all that it can have."""
 
@@ -37,6 +46,7 @@ class Report(Model):
     text: str
     columns: list[Column]
     options: list[Option]
+    view: View
 
 
 class Table(Model):
