@@ -144,20 +144,20 @@ def measure_text(path: Path) -> Clock:
 
     _load_all()
     found = rows(formats.load(path))
-    with open(os.devnull, "w", encoding="utf-8") as out:
+    with open(os.devnull, "wb") as out:
         clock = Clock()
-        out.writelines(line + "\n" for line in netdict.lines(found))
+        out.writelines(netdict.blocks(found))
         return clock.stop(len(found))
 
 
 def measure_parse(path: Path) -> Clock:
-    from pyprof.parse import parse
+    from pyprof.commands.main import start
 
     _load_all()
     with open(os.devnull, "w", encoding="utf-8") as out:
         sys.stdout, stdout = out, sys.stdout
         clock = Clock()
-        code = cli.parse([str(path)])
+        code = start("parse", [str(path)])
         clock.stop(0)
         sys.stdout = stdout
     if code:

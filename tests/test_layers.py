@@ -18,10 +18,16 @@ import pytest
 
 from pyprof.arguments import Parser, table_format
 from pyprof.commands import COMMANDS
+from tests import build
 
+TRAINING = f"""
+    {build.call("relu", (8, 4))}
+        aten::relu
+            > 50 relu_kernel
+"""
 ROOT = Path(__file__).resolve().parent.parent
 CORE = {
-    "arguments", "errors", "frame", "inputs", "intervals", "mailbox", "marker", "model", "names", "netdict",
+    "arguments", "arrow", "errors", "frame", "inputs", "intervals", "mailbox", "marker", "model", "names", "netdict",
     "occupancy", "place", "registry", "scratch", "screen", "serving", "stages",
 }  # fmt: skip
 STANDS_ON = {
@@ -209,3 +215,12 @@ def test_what_help_lists_without_importing_it_is_what_is_registered():
     table_format(parser)
     assert all(name in parser.format_help() for name in FORMATS)
     assert set(BY) == {"step", "operator", "kernel"}
+
+
+def test_parse_does_not_load_pandas(tmp_path: Path):
+    """It takes longer to import than 100,000 kernels to read."""
+    path = build.write_nsys(tmp_path / "net.sqlite", build.recording(TRAINING))
+    out = tmp_path / "net.dict"
+    loaded = loaded_by(f"from tests.cli import parse\nparse([{str(path)!r}, '-o', {str(out)!r}])")
+    assert out.stat().st_size
+    assert "pandas" not in loaded

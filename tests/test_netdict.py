@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyprof.errors import FormatError
 from pyprof.marker import decode, encode, encode_classic, split
 from pyprof.model import BPROP, KERNEL, OPERATOR, Arg, Call, Column, Rows, Site, Tensor
-from pyprof.netdict import KEYS, ORIGINAL_KEYS, OUR_KEYS, json_lines, lines, read
+from pyprof.netdict import KEYS, ORIGINAL_KEYS, OUR_KEYS, lines, read
 from pyprof.prof.attribute import attribute
 from pyprof.prof.columns import View
 from tests import build
@@ -111,7 +111,7 @@ def test_a_reader_that_knows_no_pattern_finds_the_same(rows):
 @examples(80)
 @given(tables())
 def test_json_holds_the_same_values(rows):
-    for literal, text in zip(lines(rows), json_lines(rows)):
+    for literal, text in zip(lines(rows), lines(rows, "jsonl")):
         expected = {k: list(v) if isinstance(v, tuple) else v for k, v in ast.literal_eval(literal).items()}
         assert json.loads(text) == expected
 

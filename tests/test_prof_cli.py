@@ -145,11 +145,11 @@ def test_a_failure_while_writing_leaves_nothing(sqlite, tmp_path, monkeypatch):
     out = tmp_path / "out.dict"
     out.write_text("old")
 
-    def breaks(rows):
-        yield "{'kShortName': 'first'}"
+    def breaks(rows, style):
+        yield b"{'kShortName': 'first'}"
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pyprof.netdict.lines", breaks)
+    monkeypatch.setattr("pyprof.netdict.blocks", breaks)
     assert cli.parse(["-f", "-o", str(out), str(sqlite)]) == 1
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("out.dict", "old")]
 

@@ -49,26 +49,24 @@ def run(arguments: argparse.Namespace) -> None:
             "parse its files one by one."
         )
     kernels = rows(trace, arguments.memory)
-    lines = netdict.lines(kernels) if arguments.format == "dict" else netdict.json_lines(kernels)
+    blocks = netdict.blocks(kernels, arguments.format)
     if arguments.output:
-        _write(arguments.output, lines)
+        _write(arguments.output, blocks)
     else:
-        # Data is UTF-8 wherever it goes; a file name that is none stands in a stack as half a character.
-        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
-        sys.stdout.writelines(line + "\n" for line in lines)
-        sys.stdout.flush()
+        sys.stdout.buffer.writelines(blocks)  # UTF-8 wherever it goes
+        sys.stdout.buffer.flush()
     for reason, number in sorted(kernels.lost.items()):
         say(arguments.file, f"{number} {reason}")
 
 
-def _write(path: str, lines: Iterable[str]) -> None:
+def _write(path: str, blocks: Iterable[memoryview]) -> None:
     """Write a file whole or not at all. Raises FormatError."""
     from pyprof import place
     from pyprof.errors import FormatError
 
     try:
-        with place.named(path) as name, open(name, "w", encoding="utf-8", errors="backslashreplace") as out:
-            out.writelines(line + "\n" for line in lines)
+        with place.named(path) as name, open(name, "wb") as out:
+            out.writelines(blocks)
     except OSError as error:
         raise FormatError(
             f"{path}: cannot be written ({error.strerror or error}); give another -o."

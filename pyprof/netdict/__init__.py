@@ -13,6 +13,6 @@ from __future__ import annotations
 
 from pyprof.netdict.keys import KEYS, ORIGINAL_KEYS, OUR_KEYS
 from pyprof.netdict.read import read
-from pyprof.netdict.write import json_lines, lines
+from pyprof.netdict.write import STYLES, blocks, lines
 
-__all__ = ["KEYS", "ORIGINAL_KEYS", "OUR_KEYS", "json_lines", "lines", "read"]
+__all__ = ["KEYS", "ORIGINAL_KEYS", "OUR_KEYS", "STYLES", "blocks", "lines", "read"]

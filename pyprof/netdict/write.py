@@ -1,21 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing net.dict: rows of one kernel and site share a template, only numbers are filled in per row."""
+"""Writing net.dict: rows of one kernel and site share a template, only numbers are filled in per row.
+
+Templates with equally many numbers make a layout. Its rows are joined in Arrow: a constant piece of the template, a
+number, the next piece ... Nothing is done in Python once per row.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from pyprof import arrow, intervals
 from pyprof.marker import caller, is_event, with_call_id
 from pyprof.model import BPROP, DIRECTIONS, FPROP, KINDS, OPERATOR, PHASES, Column, Ints, Rows
 from pyprof.netdict.keys import KEYS
 from pyprof.screen import json_text
 
-_BLOCK = 32768  # rows formatted at a time: bounds the memory of a large file
+_BLOCK = 8192  # rows formatted at a time: bounds the memory of a large file
+_SLOT = "\0"  # where a number goes; in neither a literal nor JSON does it stand as it is
 
 
 class _Style(NamedTuple):
@@ -26,75 +34,115 @@ class _Style(NamedTuple):
     triple: str  # of grid and block
 
 
-_LITERAL = _Style(repr, "None", "(%d, %d, %d)")
-_JSON = _Style(json_text, "null", "[%d, %d, %d]")
+# JSON has an object per line: tuples become lists, None becomes null.
+STYLES = {
+    "dict": _Style(repr, "None", "(%d, %d, %d)"),
+    "jsonl": _Style(json_text, "null", "[%d, %d, %d]"),
+}
 
 
-def lines(rows: Rows) -> Iterator[str]:
+def lines(rows: Rows, style: str = "dict") -> Iterator[str]:
     """The lines of net.dict, without line ends, in the order of the rows."""
-    return _format(rows, _LITERAL)
+    for block in _format(rows, STYLES[style]):
+        for line in block.to_pylist():
+            yield line[:-1]
 
 
-def json_lines(rows: Rows) -> Iterator[str]:
-    """The same rows as JSON, one object per line: tuples become lists, None becomes null."""
-    return _format(rows, _JSON)
+def blocks(rows: Rows, style: str = "dict") -> Iterator[memoryview]:
+    """The same as UTF-8, many lines at a time, each with its end."""
+    for block in _format(rows, STYLES[style]):
+        yield arrow.joined(block)
 
 
-def _format(rows: Rows, style: _Style) -> Iterator[str]:
-    """Rows of one kernel and site share a template; only numbers are filled in per row."""
-    templates: dict[tuple[int, int, int], _Template] = {}
-    for first in range(0, len(rows), _BLOCK):
-        block = slice(first, min(first + _BLOCK, len(rows)))
-        groups, order, bounds = _groups(rows, block)
-        cells = _cells(rows, block, order, style)
-        base = rows.seq.values[block][order]
-        out = [""] * len(order)
-        for number, key in enumerate(groups):
-            template = templates.get(key)
-            if template is None:
-                template = templates[key] = _template(rows, *key, style)
-            members = slice(bounds[number], bounds[number + 1])
-            duration, sub, *rest = (column[members] for column in cells)
-            before, after = ([(base[members] + n).tolist() for n in side] for side in template.offsets)
-            inner = [
-                column.values[block][order[members]].tolist() for column in rows.inner_calls[: template.inner]
-            ]
-            columns = (duration, *inner, *before, sub, *after, *rest)
-            for place, line in zip(order[members].tolist(), map(template.text.__mod__, zip(*columns))):
-                out[place] = line
-        yield from out
+class _Layout(NamedTuple):
+    """Templates with equally many numbers. A piece is an array with an element per template, or what is the same in
+    all; the offsets of the sequence numbers have a row per template."""
+
+    pieces: list[pa.Array | pa.Scalar]
+    inner: int
+    before: Ints
+    after: Ints
 
 
-def _groups(rows: Rows, block: slice) -> tuple[list[tuple[int, int, int]], Ints, list[int]]:
-    """Distinct (name, site, kind) of some rows, an order that sorts by them, and where each begins in it."""
+def _format(rows: Rows, style: _Style) -> Iterator[pa.Array]:
+    """Lines with their ends, block by block."""
     n_names, n_kinds = len(rows.names), len(KINDS)
-    key = (rows.site[block].astype(np.int64) * n_names + rows.name[block]) * n_kinds + rows.kind[block]
-    code, keys = pd.factorize(key)
-    order = np.argsort(code, kind="stable")
-    bounds = np.searchsorted(code[order], np.arange(len(keys) + 1)).tolist()
-    groups = [(k // n_kinds % n_names, k // n_kinds // n_names, k % n_kinds) for k in keys.tolist()]
-    return groups, order, bounds
+    key = (rows.site.astype(np.int64) * n_names + rows.name) * n_kinds + rows.kind
+    code, keys = arrow.factorize(key)
+    templates = [
+        _template(rows, k // n_kinds % n_names, k // n_kinds // n_names, k % n_kinds, style)
+        for k in keys.tolist()
+    ]
+    layout, place, layouts = _layouts(templates)
+    nothing = _constant("")
+    for first in range(0, len(rows), _BLOCK):
+        here = code[first : first + _BLOCK]
+        order = np.argsort(layout[here], kind="stable")
+        here = here[order]
+        order += first
+        duration, sub, *rest = _cells(rows, order, style)
+        base = rows.seq.values[order]
+        parts = []
+        for number, members in intervals.groups(layout[here]):
+            of, some = layouts[number], slice(int(members[0]), int(members[-1]) + 1)
+            at = place[here[some]]
+            before, after = ([_decimal(base[some] + n) for n in side[at].T] for side in (of.before, of.after))
+            inner = [_decimal(column.values[order[some]]) for column in rows.inner_calls[: of.inner]]
+            cells = (duration[some], *inner, *before, sub[some], *after, *(column[some] for column in rest))
+            taken = [p.take(arrow.array(at)) if isinstance(p, pa.Array) else p for p in of.pieces]
+            both = chain.from_iterable(zip_longest(taken, cells))  # one piece more than cells
+            parts.append(pc.binary_join_element_wise(*list(both)[:-1], nothing))
+        back = np.empty(len(order), np.int64)
+        back[order - first] = np.arange(len(order))
+        yield pa.concat_arrays(parts).take(arrow.array(back))
 
 
-def _cells(rows: Rows, block: slice, order: Ints, style: _Style) -> list[list[Any]]:
-    """The varying values of some rows, in the order of their keys, apart from sequence numbers."""
+def _layouts(templates: list[_Template]) -> tuple[Ints, Ints, list[_Layout]]:
+    """Of each template its layout and its place in that; the layouts."""
+    shapes: dict[tuple[int, ...], list[int]] = {}
+    for i, template in enumerate(templates):
+        shapes.setdefault((template.inner, *map(len, template.offsets)), []).append(i)
+    layout, place = np.empty(len(templates), np.int16), np.empty(len(templates), np.int32)
+    layouts = []
+    for number, (shape, members) in enumerate(shapes.items()):
+        layout[members], place[members] = number, np.arange(len(members))
+        split = [templates[i].text.split(_SLOT) for i in members]
+        pieces = [_constant(of[0]) if len(set(of)) == 1 else arrow.large_texts(of) for of in zip(*split)]
+        before, after = (
+            np.array([templates[i].offsets[side] for i in members], np.int64).reshape(
+                len(members), shape[1 + side]
+            )
+            for side in (0, 1)
+        )
+        layouts.append(_Layout(pieces, shape[0], before, after))
+    return layout, place, layouts
 
-    def column(values: Column | Ints, absent: str = style.none) -> list[Any]:
+
+def _constant(text: str) -> pa.Scalar:
+    return arrow.large_texts([text])[0]
+
+
+def _decimal(values: Ints) -> pa.Array:
+    return pc.cast(arrow.array(values), pa.large_string())
+
+
+def _cells(rows: Rows, order: Ints, style: _Style) -> list[pa.Array]:
+    """The varying values of some rows as texts, in the order of their keys, apart from sequence numbers."""
+
+    def column(values: Column | Ints, absent: str = style.none) -> pa.Array:
         if not isinstance(values, Column):
-            return list(values[block][order].tolist())
-        out = values.values[block][order]
-        if values.present is None or values.present[block].all():
-            return list(out.tolist())
-        boxed = out.astype(object)
-        boxed[~values.present[block][order]] = absent
-        return list(boxed.tolist())
+            return _decimal(values[order])
+        out = _decimal(values.values[order])
+        if values.present is None or (known := values.present[order]).all():
+            return out
+        return pc.if_else(arrow.truths(known), out, _constant(absent))
 
-    def triple(values: Column) -> list[str]:
-        code, distinct = distinct_triples(values.values[block][order])
-        texts = np.array([style.triple % tuple(row) for row in distinct.tolist()] + [style.none], object)
-        return list(texts[np.where(values.mask()[block][order], code, len(distinct))].tolist())
+    def triple(values: Column) -> pa.Array:
+        code, distinct = distinct_triples(values.values[order])
+        texts = [style.triple % tuple(row) for row in distinct.tolist()] + [style.none]
+        return arrow.large_texts(texts).take(arrow.array(np.where(values.mask()[order], code, len(distinct))))
 
-    cpu = style.text("cpu") if (rows.kind[block] == OPERATOR).all() else style.none
+    cpu = style.text("cpu") if (rows.kind[order] == OPERATOR).all() else style.none
     return [
         column(rows.duration), column(rows.sub), column(rows.tid), column(rows.device, cpu), column(rows.stream),
         triple(rows.grid), triple(rows.block), column(rows.start), column(rows.end), column(rows.launch_start),
@@ -112,15 +160,16 @@ def distinct_triples(values: Ints) -> tuple[Ints, Ints]:
     ([0, 1, 0], [[1, 1, 1], [4194305, 1, 1]])
     """
     wide = values.astype(np.int64)
-    plane, planes = pd.factorize((wide[:, 1] << 31) + wide[:, 2])
-    code, keys = pd.factorize(pd.factorize(wide[:, 0])[0] * max(len(planes), 1) + plane)
+    plane, planes = arrow.factorize((wide[:, 1] << 31) + wide[:, 2])
+    first = arrow.factorize(wide[:, 0])[0].astype(np.int64)
+    code, keys = arrow.factorize(first * len(planes) + plane)
     place = np.zeros(len(keys), np.int64)
     place[code] = np.arange(len(code))
     return code, values[place]
 
 
 class _Template(NamedTuple):
-    """A line with %s where numbers go, the number of its inner calls, and the offsets of its sequence numbers before
+    """A line with slots where numbers go, the number of its inner calls, and the offsets of its sequence numbers before
     and after subSeqId."""
 
     text: str
@@ -132,10 +181,10 @@ def _template(rows: Rows, name: int, site_code: int, kind: int, style: _Style) -
     site = rows.sites[site_code]
 
     def constant(value: Any) -> str:
-        return style.text(list(value) if isinstance(value, tuple) else value).replace("%", "%%")
+        return style.text(list(value) if isinstance(value, tuple) else value)
 
     def numbers(offsets: Iterable[int]) -> str:
-        return "[" + ", ".join("%s" for _ in offsets) + "]"
+        return "[" + ", ".join(_SLOT for _ in offsets) + "]"
 
     # Calls inside the outermost one have no key of their own: their texts carry their numbers.
     inner = max(sum(not is_event(call) for call in site.calls) - 1, 0)
@@ -147,12 +196,12 @@ def _template(rows: Rows, name: int, site_code: int, kind: int, style: _Style) -
     inner = sum(slot in text for text in markers)
     marked = [(text, offset) for text, offset in site.seq_names if offset is not None]
     seq_markers = ", ".join(
-        constant(text + ", seq = ")[:-1] + "%s" + constant(text + ", seq = ")[-1] for text, _ in marked
+        constant(text + ", seq = ")[:-1] + _SLOT + constant(text + ", seq = ")[-1] for text, _ in marked
     )
     direction = constant(DIRECTIONS[site.direction]) if site.direction in (FPROP, BPROP) else style.none
     values = {
         "kShortName": constant(rows.short_names[name]), "layer": constant(site.layer), "trace": constant(site.trace),
-        "reprMarkers": constant(site.reprs), "marker": constant(markers).replace(slot, "%s"),
+        "reprMarkers": constant(site.reprs), "marker": constant(markers).replace(slot, _SLOT),
         "seqMarker": f"[{seq_markers}]", "seqId": numbers(site.seq_ids), "altSeqId": numbers(site.alt_seq_ids),
         "dir": direction, "mod": constant(site.mods), "op": constant(site.ops), "kLongName": constant(rows.names[name]),
         "module": constant(site.module) if site.module else style.none, "phase": constant(PHASES[site.phase]),
@@ -166,8 +215,8 @@ def _template(rows: Rows, name: int, site_code: int, kind: int, style: _Style) -
 @cache
 def _frame(style: _Style) -> str:
     """A line with its constants by key, for one template after the other."""
-    cells = (f"{style.text(key)}: " + (f"%({key})s" if key in _CONSTANTS else "%%s") for key in KEYS)
-    return "{" + ", ".join(cells) + "}"
+    cells = (f"{style.text(key)}: " + (f"%({key})s" if key in _CONSTANTS else _SLOT) for key in KEYS)
+    return "{" + ", ".join(cells) + "}\n"
 
 
 # Keys whose value is the same for all rows of a kernel and site, sequence numbers apart.

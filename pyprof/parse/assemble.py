@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
+from pyprof import arrow
 from pyprof.model import (
     Bools,
     Column,
@@ -38,14 +38,14 @@ class Names:
     def __init__(self, database: Database, table: str, id_column: str, value_column: str):
         self.strings = Strings()
         ids: list[Ints] = [np.empty(0, np.int64)]
-        values = [pa.array([], pa.string())]
+        values = [arrow.texts([])]
         for batch in database.read(table, (id_column,), (value_column,)):
             ids.append(required(batch.column(id_column)))
             values.append(batch.text(value_column))
         joined = np.concatenate(ids)
         order = np.argsort(joined, kind="stable")
         self._ids = joined[order]
-        self._values = pa.concat_arrays([pa.array(v, pa.string()) for v in values]).take(pa.array(order))
+        self._values = pa.concat_arrays(values).take(arrow.array(order))
         self._codes = np.full(len(self._ids) + 1, -1, np.int32)
         self._codes[-1] = self.strings.code("")  # of an id that is not there
 
@@ -62,13 +62,13 @@ class Names:
         used = np.unique(place)
         fresh = used[self._codes[used] < 0]
         self._codes[fresh] = [
-            self.strings.code(text) for text in self._values.take(pa.array(fresh)).to_pylist()
+            self.strings.code(text) for text in self._values.take(arrow.array(fresh)).to_pylist()
         ]
         return self._codes[place]
 
     @cached_property
     def _split(self) -> texts.SplitTexts:
-        return texts.split(pa.concat_arrays([self._values, pa.array([""], pa.string())]), self.strings)
+        return texts.split(pa.concat_arrays([self._values, arrow.texts([""])]), self.strings)
 
     def split_texts(self) -> texts.SplitTexts:
         """Every entry of the table as a range's text, by place; the last is the empty text."""
@@ -93,7 +93,7 @@ class Threads:
 
     @staticmethod
     def _number(keys: Ints, known: dict[int, int]) -> Ints:
-        inverse, distinct = pd.factorize(keys)
+        inverse, distinct = arrow.factorize(keys)
         for key in sorted(distinct.tolist()):
             known.setdefault(key, len(known))
         return np.array([known[key] for key in distinct.tolist()] or [0], np.int32)[inverse]

@@ -19,6 +19,7 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 
+from pyprof import arrow
 from pyprof.errors import FormatError
 from pyprof.model import Column, Ints
 
@@ -67,7 +68,7 @@ class Batch:
 
     def text(self, name: str) -> pa.Array:
         found = self._texts.get(name)
-        return pa.array([""] * self.rows, pa.string()) if found is None else found
+        return arrow.texts([""] * self.rows) if found is None else found
 
 
 def tables(path: Path) -> dict[str, frozenset[str]]:
@@ -163,18 +164,23 @@ class Database:
 
     def _batches(self, query: str, numbers: int) -> Iterator[list[pa.Array]]:
         try:
-            from adbc_driver_sqlite import dbapi
+            import adbc_driver_manager as adbc
+            import adbc_driver_sqlite
         except ImportError:  # ADBC has no wheel for every platform
             yield from self._fetch(query, numbers)
             return
-        with dbapi.connect(self._uri) as connection, connection.cursor() as cursor:
-            cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(BATCH)})
+        # Not through its dbapi, which imports pandas.
+        with (
+            adbc_driver_sqlite.connect(self._uri) as database,
+            adbc.AdbcConnection(database) as connection,
+            adbc.AdbcStatement(connection) as statement,
+        ):
+            statement.set_options(**{"adbc.sqlite.query.batch_rows": str(BATCH)})
+            statement.set_sql_query(query)
             try:
-                cursor.execute(query)
-                for batch in cursor.fetch_record_batch():
+                for batch in pa.RecordBatchReader.from_stream(statement.execute_query()[0]):
                     yield list(batch.columns)
-            except dbapi.Error as error:
-                check_interrupt(error)
+            except adbc.Error as error:
                 raise sqlite3.DatabaseError(str(error)) from error
 
     def _fetch(self, query: str, numbers: int) -> Iterator[list[pa.Array]]:
@@ -197,9 +203,7 @@ def _reason(error: Exception) -> str:
 def _batch(columns: list[pa.Array], numbers: list[str], texts: list[str]) -> Batch:
     out: dict[str, Column] = {}
     for name, column in zip(numbers, columns):
-        values = column.to_numpy(zero_copy_only=False).astype(
-            np.int64
-        )  # a copy: a view would keep the batch alive
+        values = arrow.numbers(column).astype(np.int64)  # a copy: a view would keep the batch alive
         missing = values == _MISSING
         if name in _TIMES:
             missing |= (values < _FIRST_TIME) | (values >= _LAST_TIME)
@@ -213,7 +217,7 @@ def _utf8(column: pa.Array) -> pa.Array:
         column.validate(full=True)
     except pa.ArrowInvalid:
         raw = column.cast(pa.binary()).to_pylist()
-        return pa.array([text.decode("utf-8", "replace") for text in raw], pa.string())
+        return arrow.texts([text.decode("utf-8", "replace") for text in raw])
     return column
 
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
-from pyprof import intervals
+from pyprof import arrow, intervals
 from pyprof.marker import EVALUATE, is_compiled
 from pyprof.model import Column, Ints, Site, Trace
 from pyprof.parse.join import Spans, layers_outside
@@ -66,7 +65,7 @@ def instances(trace: Trace, found: Spans, forward: Ints) -> Instances:
     process = np.array([thread.process for thread in trace.threads] or [0], np.int32)[found.thread[roots]]
     order = intervals.order_by(found.start[roots], found.thread[roots])
     order = order[np.argsort(process[order], kind="stable")]
-    number, first = pd.factorize(group[order])
+    number, first = arrow.factorize(group[order])
     at = np.empty(len(roots), np.int32)
     at[order] = number  # instance of each root
     n = len(first)
@@ -83,7 +82,7 @@ def instances(trace: Trace, found: Spans, forward: Ints) -> Instances:
     return Instances(
         process=process[lead], thread=found.thread[leads], start=found.start[leads], end=end,
         cpu=Column(cpu, ~np.isin(found.thread[leads], replayed_threads(trace))),
-        seq=found.seq.take(leads), forward=of_root[paired], site=codes.astype(np.int32), sites=sites,
+        seq=found.seq.take(leads), forward=of_root[paired], site=codes, sites=sites,
         of_span=of_root[root_of],
     )  # fmt: skip
 
@@ -141,6 +140,8 @@ def _merge(found: Spans, roots: Ints, forward_root: Ints) -> Ints:
     spans = roots[paired]
     paired = paired[np.argsort(found.start[spans], kind="stable")]
     spans = roots[paired]
+    import pandas as pd
+
     keys = pd.DataFrame(
         {
             "call": forward_root[paired],
@@ -159,7 +160,7 @@ def _sites(trace: Trace, found: Spans, leads: Ints, origin: Ints) -> tuple[Ints,
     path = found.path[leads].astype(np.int64)
     forward_path = np.where(origin >= 0, found.path[origin], _NONE)
     n_paths, n_sets = len(found.places) + 1, len(layers)
-    code, keys = pd.factorize((path * n_paths + forward_path + 1) * n_sets + outside)
+    code, keys = arrow.factorize((path * n_paths + forward_path + 1) * n_sets + outside)
     sites = []
     for key in keys.tolist():
         pair_key, names = divmod(key, n_sets)

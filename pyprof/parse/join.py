@@ -11,9 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
-from pyprof import intervals
+from pyprof import arrow, intervals
 from pyprof.marker import EVALUATE, announces_collective
 from pyprof.model import BPROP, PUSH_POP, START_END, Bools, Column, Gpu, Ints, Launches, Stack, Trace
 from pyprof.parse.assemble import take
@@ -104,9 +103,8 @@ def spans(trace: Trace) -> Spans:
     thread = np.repeat(np.array(list(nests), np.int32), [len(nest.depth) for _, nest in nests.values()])
     event = event[order] if len(trace.ops) else event
     seq = seq.take(order)
-    code, distinct = pd.factorize(key[order])
+    code, distinct = arrow.factorize(key[order])
     del order, key
-    code = code.astype(np.int32)
     labels = [_label(trace, *divmod(k, 3)) for k in distinct.tolist()]
     role = np.array([label.role for label in labels], np.int8)[code] if len(labels) else np.empty(0, np.int8)
     seq = _number_evaluations(seq, parent, code, labels)
@@ -187,8 +185,9 @@ def _nest(
             return np.where(keys % 3 == EVENT, inside, rank[keys // 3] + len(texts))
 
         begin, finish = start[members], end[members]
-        inner = intervals.nesting_order(begin, finish, tie)
-        begin, finish = begin[inner], finish[inner]
+        if (begin[1:] <= begin[:-1]).any():  # else they are in order
+            inner = intervals.nesting_order(begin, finish, tie)
+            members, begin, finish = members[inner], begin[inner], finish[inner]
         try:
             nest = intervals.Nesting(begin, finish)
         except ValueError:
@@ -197,7 +196,7 @@ def _nest(
             nest = intervals.Nesting(begin, finish)
         nests[number] = (first, nest)
         here = slice(first, first + len(members))
-        order[here], starts[here], ends[here], depths[here] = members[inner], begin, finish, nest.depth
+        order[here], starts[here], ends[here], depths[here] = members, begin, finish, nest.depth
         parents[here] = np.where(nest.parent >= 0, nest.parent + np.int32(first), np.int32(_NONE))
         first += len(members)
     return order, nests, starts, ends, parents, depths
@@ -266,20 +265,20 @@ def _paths(
     # Most spans have no offset: those are numbered by their text alone.
     numbered = np.flatnonzero(offset.mask())
     pairs = code.astype(np.int64)
-    offsets, _ = pd.factorize(offset.values[numbered])
-    pairs[numbered] += (offsets + 1) * np.int64(len(labels))
+    offsets, _ = arrow.factorize(offset.values[numbered])
+    pairs[numbered] += (offsets.astype(np.int64) + 1) * len(labels)
     if stack is not None:
         pairs += (stack + 1) * (np.int64(len(labels)) * (int(offsets.max(initial=-1)) + 2))
     if again.any():
         pairs += np.where(again, pairs.max() + 1, 0)
-    step_code, steps = pd.factorize(pairs)
+    step_code, steps = arrow.factorize(pairs)
     sample = np.full(len(steps), -1, np.int64)
     sample[step_code] = np.arange(len(step_code))
     path = np.zeros(len(parent), np.int32)
     places, label_of_path = [Place()], [-1]
     for depth, members in enumerate(levels):
         above = path[parent[members]] if depth else np.zeros(len(members), np.int64)
-        number, keys = pd.factorize(above.astype(np.int64) * max(len(steps), 1) + step_code[members])
+        number, keys = arrow.factorize(above.astype(np.int64) * max(len(steps), 1) + step_code[members])
         path[members] = number + len(places)
         for key in keys.tolist():
             span = sample[key % len(steps)]

@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
 from pyprof import intervals
 from pyprof.errors import FormatError
@@ -30,7 +29,7 @@ def apply(trace: Trace) -> Trace:
     than `MANY` processes or devices.
     """
     device = trace.gpu.device.values[trace.gpu.device.mask()]
-    for number, what in ((len(trace.processes), "processes"), (len(pd.unique(device)), "devices")):
+    for number, what in ((len(trace.processes), "processes"), (len(np.unique(device)), "devices")):
         if number > MANY:
             raise FormatError(f"{trace.path}: has events of {number:,} {what}; expected at most {MANY:,}.")
     ranges, ops = trace.ranges, trace.ops

@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import pandas as pd
 
+from pyprof import arrow, intervals
 from pyprof.marker import EVALUATE, is_backward
 from pyprof.model import BPROP, Ints, Trace
 from pyprof.parse.join import Spans
@@ -38,8 +38,15 @@ def pair(trace: Trace, found: Spans) -> Ints:
     if not len(backward) or not len(forward):
         return out
     forward_thread = _forward_threads(trace, found, backward)
-    of, thread = _candidate_threads(trace, found, forward, backward, forward_thread)
-    match = _last_before(found, forward, backward[of], thread)
+    numbers = arrow.factorize(found.seq.values[np.r_[forward, backward]])[0].astype(np.int64)
+    of, thread = _candidate_threads(trace, found, numbers, forward, backward, forward_thread)
+    match = _last_before(
+        found,
+        np.r_[numbers[: len(forward)], numbers[len(forward) :][of]],
+        forward,
+        found.start[backward[of]],
+        thread,
+    )
     out[backward] = _choose(trace, found, backward, of[match >= 0], match[match >= 0])
     return _through_backward(found, out, direction)
 
@@ -54,17 +61,18 @@ def _forward_threads(trace: Trace, found: Spans, backward: Ints) -> Ints:
 
 
 def _candidate_threads(
-    trace: Trace, found: Spans, forward: Ints, backward: Ints, forward_thread: Ints
+    trace: Trace, found: Spans, numbers: Ints, forward: Ints, backward: Ints, forward_thread: Ints
 ) -> tuple[Ints, Ints]:
     """Pairs of a backward and a thread that may have run its forward, ordered so: the thread that the recording names,
     else every one of the process that has an operator of that number."""
     process = np.array([thread.process for thread in trace.threads], np.int64)
-    code, _ = pd.factorize(found.seq.values[np.r_[forward, backward]])
-    here, there = code[: len(forward)], code[len(forward) :]
-    width = int(code.max()) + 1
-    keys = np.unique((process[found.thread[forward]] * width + here) * len(process) + found.thread[forward])
+    width = int(numbers.max()) + 1
+    keys = (process[found.thread[forward]] * width + numbers[: len(forward)]) * len(process)
+    keys += found.thread[forward]
+    keys.sort()
+    keys = keys[np.r_[True, keys[1:] != keys[:-1]]]
     owners, threads = keys // len(process), keys % len(process)
-    wanted = process[found.thread[backward]] * width + there
+    wanted = process[found.thread[backward]] * width + numbers[len(forward) :]
     first = np.searchsorted(owners, wanted, side="left")
     count = np.searchsorted(owners, wanted, side="right") - first
     several = (forward_thread < 0) & (count > _THREADS)
@@ -77,22 +85,24 @@ def _candidate_threads(
     return of, np.where(named >= 0, named, threads[np.minimum(place, len(threads) - 1)])
 
 
-def _last_before(found: Spans, forward: Ints, backward: Ints, thread: Ints) -> Ints:
-    """The last forward that `thread` ran, has the backward's number and starts before it; -1 where there is none."""
-    number, _ = pd.factorize(found.seq.values[np.r_[forward, backward]])
-    number = number * (int(max(found.thread.max(), thread.max(initial=0))) + 1)
-    number += np.r_[found.thread[forward], thread]
-    start = np.concatenate([found.start[forward], found.start[backward]])
-    by_time = np.argsort(start, kind="stable")  # forwards stand first among equals
-    order = by_time[np.argsort(number[by_time], kind="stable")]
-    is_forward = order < len(forward)
-    place = np.maximum.accumulate(np.where(is_forward, np.arange(len(order)), _NONE))
-    last = np.where(place >= 0, order[place], _NONE)
-    same = (last >= 0) & (number[last] == number[order])
-    out = np.full(len(backward), _NONE, np.int64)
-    mine = ~is_forward
-    out[order[mine] - len(forward)] = np.where(same[mine], forward[last[mine]], _NONE)
-    return out
+def _last_before(found: Spans, numbers: Ints, forward: Ints, time: Ints, thread: Ints) -> Ints:
+    """The last forward that `thread` ran, has the number and does not start after `time`; -1 where there is none.
+
+    `numbers` are those of the forwards, then those asked for. Spans are ordered by thread and start: within a number
+    the forward asked for is the last whose place in that order is below the one that `time` has there.
+    """
+    first, place = np.zeros(len(time), np.int64), np.zeros(len(time), np.int64)
+    for number, here in intervals.groups(thread):
+        if number in found.nests:
+            begin, nest = found.nests[number]
+            first[here] = begin
+            place[here] = begin + nest.begun(time[here])
+    n = len(found)
+    keys = np.sort(numbers[: len(forward)] * n + forward)
+    least = numbers[len(forward) :] * n
+    last = keys[np.searchsorted(keys, least + place) - 1]  # of none before it any: its number is larger
+    match = last - least
+    return np.where((match >= first) & (match < place), match, _NONE)
 
 
 def _choose(trace: Trace, found: Spans, backward: Ints, of: Ints, candidate: Ints) -> Ints:

@@ -11,9 +11,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
-from pyprof import intervals
+from pyprof import arrow, intervals
 from pyprof.errors import FormatError
 from pyprof.marker import EVALUATE
 from pyprof.model import KERNEL, OPERATOR, Bools, Column, Ints, Rows, Site, Stack, Trace
@@ -270,8 +269,7 @@ def _sites(
     n_paths, n_sets = len(found.places) + 1, len(layers)
     n_stacks = 1 if stack is None else len(stacks) + 1
     pairs = (path.astype(np.int64) * n_paths + forward_path + 1) * n_sets + layer_set
-    code, keys = pd.factorize(pairs if stack is None else pairs * n_stacks + stack + 1)
-    code = code.astype(np.int32)
+    code, keys = arrow.factorize(pairs if stack is None else pairs * n_stacks + stack + 1)
     sites = []
     for key in keys.tolist():
         rest, launched_in = divmod(key, n_stacks)
@@ -333,7 +331,7 @@ def _top_down(nested: list[Ints]) -> list[Ints]:
 
 def _names(trace: Trace, codes: Ints) -> tuple[Ints, list[str], list[str], Ints]:
     """Codes into the names that occur, the full and the short names, and their alphabetical rank."""
-    code, used = pd.factorize(codes)
+    code, used = arrow.factorize(codes)
     names = [demangle(trace.strings[int(c)]) for c in used]
     rank = np.empty(len(names), np.int64)
     rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
@@ -342,6 +340,6 @@ def _names(trace: Trace, codes: Ints) -> tuple[Ints, list[str], list[str], Ints]
 
 def _sub(call: Column, direction: Ints) -> Ints:
     """Rows of one call and direction, counted from 0 in output order; rows without a call are all 0."""
-    group = pd.Series(np.where(call.mask(), call.values.astype(np.int64) * 4 + direction, _NONE))
-    number = group.groupby(group, sort=False).cumcount().to_numpy()
-    return np.where(call.mask(), number, 0).astype(np.int32)
+    known = call.mask()
+    turn = intervals.turns(np.where(known, call.values * 4 + direction, _NONE))
+    return np.where(known, turn, 0).astype(np.int32)

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyprof import arrow
 from pyprof.marker import CALL_IDS, SEQ, SUFFIX, VARYING
 from pyprof.model import Bools, Column, Ints, Strings
 
@@ -35,14 +36,14 @@ def intern(texts: pa.Array, strings: Strings) -> Ints:
     """Codes of the texts as they stand."""
     encoded = texts.dictionary_encode()
     codes = np.array([strings.code(text) for text in encoded.dictionary.to_pylist()], np.int32)
-    return codes[encoded.indices.to_numpy(zero_copy_only=False)] if len(codes) else np.empty(0, np.int32)
+    return codes[arrow.numbers(encoded.indices)] if len(codes) else np.empty(0, np.int32)
 
 
 def split(texts: pa.Array, strings: Strings) -> SplitTexts:
     """`marker.split` of every text, interned."""
     encoded = texts.dictionary_encode()
     parts = _split_distinct(encoded.dictionary, strings)
-    return parts.take(encoded.indices.to_numpy(zero_copy_only=False))
+    return parts.take(arrow.numbers(encoded.indices))
 
 
 def _split_distinct(values: pa.Array, strings: Strings) -> SplitTexts:
@@ -51,74 +52,75 @@ def _split_distinct(values: pa.Array, strings: Strings) -> SplitTexts:
     n = len(values)
     code, seq = np.zeros(n, np.int32), np.zeros(n, np.int64)
     present, operator = np.zeros(n, bool), np.zeros(n, bool)
-    is_literal = _bools(pc.starts_with(values, "{"))
+    starts = pc.starts_with(values, "{")
+    is_literal = arrow.bools(starts)
     others = np.flatnonzero(~is_literal)
-    has_suffix = _bools(pc.match_substring(values.take(pa.array(others)), " = "))
+    has_suffix = arrow.bools(pc.match_substring(values.take(arrow.array(others)), " = "))
     plain, left = others[~has_suffix], others[has_suffix]
     for first in ("seq", "op_id"):
         if not len(left):
             break
-        head, number, tail, usual = _cut_usual(values.take(pa.array(left)), f", {first} = ")
+        head, number, tail, usual = _cut_usual(values.take(arrow.array(left)), f", {first} = ")
         places, left = left[usual], left[~usual]
-        code[places], operator[places] = intern(pc.binary_join_element_wise(head, tail, ""), strings), True
+        code[places], operator[places] = (
+            intern(pc.binary_join_element_wise(head, tail, _EMPTY), strings),
+            True,
+        )
         if first == "seq":
-            seq[places], present[places] = pc.cast(number, pa.int64()).to_numpy(zero_copy_only=False), True
+            seq[places], present[places] = arrow.numbers(pc.cast(number, pa.int64())), True
     if len(left):
-        slow = _split_by_pattern(values.take(pa.array(left)), strings)
+        slow = _split_by_pattern(values.take(arrow.array(left)), strings)
         code[left], operator[left], seq[left], present[left] = (
             slow.code,
             slow.operator,
             slow.seq.values,
             slow.seq.mask(),
         )
-    code[plain] = intern(values.take(pa.array(plain)), strings)
-    literals = values.filter(pa.array(is_literal))
+    code[plain] = intern(values.take(arrow.array(plain)), strings)
+    literals = values.filter(starts)
     if pc.any(pc.match_substring(literals, "callid")).as_py():
         literals = pc.replace_substring_regex(literals, CALL_IDS, "")
     code[is_literal] = intern(literals, strings)
     return SplitTexts(code, Column(seq, present), operator)
 
 
+# Scalars of Arrow, which would import pandas to make them of Python's.
+_EMPTY, _SIZES = arrow.texts(["", ", sizes = "])
 _USUAL = r"\A[0-9]{1,18}(?:, op_id = [0-9]{1,18})?(?:, sizes = \[[^=]+\])?(?:, input_op_ids = \[[^=]*\])?\z"
-
-
-def _bools(values: pa.Array) -> Bools:
-    out: Bools = values.to_numpy(zero_copy_only=False)
-    return out
 
 
 def _cut_usual(values: pa.Array, separator: str) -> tuple[pa.Array, pa.Array, pa.Array, Bools]:
     """Name, number after the separator and ", sizes = .." of the texts that torch's own code writes, and which are."""
     head, rest = _cut(values, separator)
     usual = pc.and_(pc.match_substring_regex(rest, _USUAL), pc.invert(pc.match_substring(head, " = ")))
-    usual = pc.and_(usual, pc.not_equal(head, ""))
+    usual = pc.and_(usual, pc.not_equal(head, _EMPTY))
     head, rest = head.filter(usual), rest.filter(usual)
     number, more = _cut(rest, ",")
     shapes, _ = _cut(_cut(more, " sizes = ")[1], ", input_op_ids = ")
-    tail = pc.if_else(pc.equal(shapes, ""), "", pc.binary_join_element_wise(", sizes = ", shapes, ""))
-    return head, number, tail, _bools(usual)
+    tail = pc.if_else(pc.equal(shapes, _EMPTY), _EMPTY, pc.binary_join_element_wise(_SIZES, shapes, _EMPTY))
+    return head, number, tail, arrow.bools(usual)
 
 
 def _cut(values: pa.Array, separator: str) -> tuple[pa.Array, pa.Array]:
     """What stands before and after the first separator; all and "" where there is none."""
     parts = pc.split_pattern(values, separator, max_splits=1)
-    size = pc.list_value_length(parts).to_numpy(zero_copy_only=False)
+    size = arrow.numbers(pc.list_value_length(parts))
     flat, first = pc.list_flatten(parts), np.cumsum(size) - size
-    after = pa.array(first + 1, mask=size < 2)
-    return flat.take(pa.array(first)), pc.fill_null(flat.take(after), "")
+    flat = pa.concat_arrays([flat, arrow.texts([""])])  # the last, for what has no second part
+    after = np.where(size < 2, len(flat) - 1, first + 1)
+    return flat.take(arrow.array(first)), flat.take(arrow.array(after))
 
 
 def _split_by_pattern(values: pa.Array, strings: Strings) -> SplitTexts:
     """By the patterns themselves: texts whose keys stand in another order, or that only look alike."""
     n = len(values)
     parts = pc.extract_regex(values, _PARTS)
-    operator, seq, base = _bools(pc.is_valid(parts)), Column.missing(n), values
+    operator, seq, base = arrow.bools(pc.is_valid(parts)), Column.missing(n), values
     if operator.any():
         tail = pc.struct_field(parts, "tail")
         cut = pc.replace_substring_regex(tail, VARYING, "")
-        base = pc.coalesce(pc.binary_join_element_wise(pc.struct_field(parts, "head"), cut, ""), values)
+        base = pc.coalesce(pc.binary_join_element_wise(pc.struct_field(parts, "head"), cut, _EMPTY), values)
         digits = pc.struct_field(pc.extract_regex(tail, _NUMBER), "seq")
-        present = pc.is_valid(digits).to_numpy(zero_copy_only=False)
-        numbers = pc.fill_null(pc.cast(digits, pa.int64()), 0).to_numpy(zero_copy_only=False)
-        seq = Column(numbers, present)
+        present = arrow.present(digits)
+        seq = Column(np.where(present, arrow.numbers(pc.cast(digits, pa.int64())), 0), present)
     return SplitTexts(intern(base, strings), seq, operator)

@@ -84,7 +84,7 @@ def test_lines_of_an_earlier_net_dict_have_no_number_of_the_operator(tmp_path: P
 
 def test_json_lines_have_the_number_of_the_operator(tmp_path: Path) -> None:
     made = rows(formats.load(kineto.write(tmp_path / "trace.json", products("MyLayer", 2, kernels=2))))
-    numbers = [json.loads(line)["launcher"] for line in netdict.json_lines(made)]
+    numbers = [json.loads(line)["launcher"] for line in netdict.lines(made, "jsonl")]
     assert numbers[0] == numbers[1] != numbers[2] == numbers[3]
     assert np.array_equal(made.launcher.values, numbers)
 

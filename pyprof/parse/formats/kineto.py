@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from pyprof import intervals
 from pyprof.errors import FormatError
@@ -51,7 +50,6 @@ from pyprof.parse.tracejson import (
     convolutions,
     experts,
     facts,
-    forward,
     pieces,
     requests,
 )
@@ -171,6 +169,10 @@ class _Builder:
 
     def _ops(self, stacks: Stacks) -> Ops:
         """Operators. A stack that stands in the event as a text is -2 less its number, until all are known."""
+        import pandas as pd  # here alone: other formats do without
+
+        from pyprof.parse.tracejson import forward
+
         of = self.events.operators
         thread, start, name = self._thread(of), of.values("start"), of.values("name", np.int32)
         self.calls: dict[int, Call] = {}

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
+from pyprof import arrow
 from pyprof.errors import FormatError
 from pyprof.model import (
     KERNEL,
@@ -129,13 +129,13 @@ class _Reader:
     @staticmethod
     def _thread(object_ids: pa.Array) -> Ints:
         """Thread keys of hexadecimal object ids."""
-        code, distinct = pd.factorize(object_ids.to_numpy(zero_copy_only=False))
+        encoded = object_ids.dictionary_encode()
         keys = []
-        for text in distinct:
+        for text in encoded.dictionary.to_pylist():
             raw = bytes.fromhex(text)
             pid, tid = int.from_bytes(raw[:4], "little"), int.from_bytes(raw[4:12], "little")
             keys.append((pid & 0x7FFFFFFF) << 32 | tid & _TID)
-        return np.array(keys, np.int64)[code]
+        return np.array(keys, np.int64)[arrow.numbers(encoded.indices)]
 
     def _launches(self) -> Launches:
         parts = []
@@ -156,7 +156,7 @@ class _Reader:
     def _api(self, table: str, batch: Batch) -> Ints:
         """Names of API calls: the file has CUPTI's numbers, which differ between runtime and driver."""
         cbid = batch.column("cbid")
-        code, distinct = pd.factorize(np.where(cbid.mask(), cbid.values, 0))
+        code, distinct = arrow.factorize(np.where(cbid.mask(), cbid.values, 0))
         library = table.rpartition("_")[2].lower()
         texts = [api_name(library, number) for number in distinct.tolist()]
         return np.array([self.names.strings.code(text) for text in texts] or [0], np.int32)[code]

@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import pandas as pd
 
-from pyprof import intervals
+from pyprof import arrow, intervals
 from pyprof.model import Functions, Ints, Stack, Strings
 
 _FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): ", re.S)
@@ -48,7 +47,7 @@ class Stacks:
         width = len(self._strings) + 1
         for depth, members in enumerate(nesting.levels):
             above = out[nesting.parent[members]] if depth else np.zeros(len(members), np.int64)
-            code, keys = pd.factorize(above * width + name[members])
+            code, keys = arrow.factorize(above * width + name[members])
             fresh = []
             for key in keys.tolist():
                 number = numbers.get(key)
