@@ -1,5 +1,6 @@
 # make demo   profile examples/lenet.py, print its first kernels and an overview, and say how to view the profile
 # make page   build the page of the viewer
+# make quick  lint, types, doctests and the quickest tests
 # make test   what has to pass before a commit: ruff, mypy, pytest
 # make matrix every command with torch 2.4 to the newest, other versions of Python, numpy and pandas
 # All make .venv first, with the Python named by PYTHON; CONSTRAINTS=constraints.txt: with the versions tested last.
@@ -12,7 +13,7 @@ STAMP := .venv/.installed
 # Many processes import the same packages: each would compile them again where the variable is set.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo page test test-long test-programs test-all test-3.13 matrix lint format bench clean
+.PHONY: demo page quick test test-long test-programs test-all test-3.13 matrix lint format bench clean
 
 demo: $(STAMP)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" && set -ex && \
@@ -28,6 +29,11 @@ demo: $(STAMP)
 # The page of the viewer, built again when a source of it has changed. Node.js is a package of requirements-dev.txt.
 page: $(STAMP)
 	@$(BIN)/python frontend/backend.py develop
+
+# While editing: no browser, no torch, no other process.
+quick: lint
+	$(BIN)/python -m pytest -q pyprof --ignore pyprof/capture tests/test_intervals.py tests/test_marker.py \
+	  tests/test_metrics.py tests/test_docs.py tests/db/test_partition.py tests/parse/test_join.py tests/prof/test_costs.py
 
 # Where npm cannot be reached the tests in a browser are skipped, and say so.
 test: lint
@@ -47,10 +53,12 @@ test-programs: $(STAMP)
 
 test-all: test test-long
 
-# What depends on versions, on Python 3.13 with the torch of PyPI, a CUDA build. Linux with uv's cache: 6 GB.
+# What depends on versions, on Python 3.13 with the torch of PyPI, a CUDA build: capture, traces and operators of torch.
+# The rest is the same on every Python, and `matrix` runs every command on the oldest and the newest. 6 GB.
 test-3.13: $(STAMP)
 	$(BIN)/python scripts/matrix.py --environment .venv313 3.13
-	.venv313/bin/python -m pytest -q -n $(JOBS) --dist worksteal tests/capture tests/parse tests/prof tests/test_*.py
+	.venv313/bin/python -m pytest -q -n $(JOBS) --dist worksteal tests/capture tests/test_*.py \
+	  tests/parse/test_kineto_torch.py tests/prof/test_costs_torch.py tests/prof/test_costs_binding.py tests/prof/test_costs_walk.py
 
 # A table of versions; every torch is downloaded, 4 GB each, and removed again.
 matrix: $(STAMP)

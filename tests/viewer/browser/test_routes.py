@@ -15,7 +15,8 @@ VIEWS = (
     "iterations?tab=kernels", "iterations?tab=ops", "kernels", "kernels?tab=properties",
     "kernels?tab=operators", "kernels?tab=launches",
     "memory", "memory?tab=copies", "gpus", "workers", "workers?tab=overlap", "workers?tab=communication",
-    "workers?tab=stragglers", "workers?tab=devices", "compare", "help", "help?tab=figures", "help?tab=keys",
+    "workers?tab=stragglers", "workers?tab=devices", "compare", "reports",
+    "reports?report=ranges", "help", "help?tab=figures", "help?tab=keys",
 )  # fmt: skip
 OF_TRACES = ("operators?stacks=aten::addmm", "modules", "memory", "memory?tab=events", "compare")
 OF_RANKS = [view for view in VIEWS if view.startswith(("workers", "gpus", "overview"))]

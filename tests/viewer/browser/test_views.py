@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pyprof import session
+from pyprof.reports import every
 from tests.viewer.browser.conftest import Open, Page
 from tests.viewer.conftest import HOSTILE, STEPS, Asking
 
@@ -468,3 +469,33 @@ def test_several_gpus_lead_to_the_view(opened: Open, client: Asking, ranks: Aski
     page.find("[data-panel=gpu-utilization] a").click()
     page.settled()
     assert page.find("main h1").inner_text() == "GPUs"
+
+
+def test_every_report_is_in_the_view_of_all_reports(page: Page):
+    """Also one that no other view shows: it needs no edit of the page."""
+    page.go("reports")
+    offered = page.find("[data-reports] option").evaluate_all("options => options.map(o => o.value)")
+    assert sorted(offered) == [one.name for one in every()]
+    for one in every():
+        page.go("reports", report=one.name)
+        assert page.find("[data-reports]").input_value() == one.name
+        assert not page.find("[data-note=error]").count(), one.name
+        assert page.find(f'[data-table="{one.name}"]').count() == 1, one.name
+
+
+def test_a_report_is_sorted_as_its_hint_says(page: Page, prof: Any):
+    page.go("reports", report="op_type")
+    table = prof.report("op_type")
+    assert (
+        page.column("op_type", "type")
+        == table.sort_values("gpu", ascending=False, kind="stable")["type"].tolist()
+    )
+
+
+def test_a_report_is_found_by_its_title(page: Page):
+    page.go("help")
+    page.tab.keyboard.press("/")
+    page.tab.keyboard.type("Short Kernels")
+    page.find("#palette [role=option]").first.click()
+    page.settled()
+    assert page.parameters() == "#/reports?report=short_kernels"
