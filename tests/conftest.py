@@ -19,6 +19,8 @@ import pytest
 from tests import leftovers
 from tests.forks import Forks
 
+collect_ignore = ["extension"]  # importing its modules would register what they bring for every test
+
 ROOT = Path(__file__).resolve().parent.parent
 LONG = os.environ.get("PYPROF_LONG", "") not in ("", "0")
 
