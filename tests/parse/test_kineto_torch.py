@@ -21,7 +21,7 @@ import torch
 from torch.profiler import profile, tensorboard_trace_handler
 
 import pyprof
-from pyprof.marker import decode
+from pyprof.marker import STOPPED, decode
 from pyprof.model import BPROP, DIRECTIONS, PHASES, Call, Tensor, Value
 from pyprof.parse import formats
 from pyprof.parse.join import spans
@@ -144,6 +144,22 @@ def test_same_operators_directions_phases_numbers_and_pairs(both: Both) -> None:
     assert sum(row.forward is not None for row in theirs) > 100
 
 
+def without_stop(row: Row) -> Row:
+    """The row without what is known of an early stop, which depends on what was recorded."""
+    return row._replace(
+        call=row.call._replace(args=tuple(arg for arg in row.call.args if arg.name != STOPPED))
+    )
+
+
+def test_early_stops_as_far_as_they_can_be_known(both: Both) -> None:
+    """Our capture marks them and Python functions prove them; without both the last operator may have been stopped."""
+    ours, theirs, flags, *_ = both
+    for our, their in zip(ours, theirs):
+        (mine, told) = ({arg.value for arg in row.call.args if arg.name == STOPPED} for row in (our, their))
+        assert mine in (set(), {True})
+        assert told == mine or "with_stack" not in flags and (told, mine) == ({None}, {True})
+
+
 def without_list_types(value: Value) -> Value:
     if isinstance(value, tuple) and not isinstance(value, Tensor):
         return tuple(item._replace(dtype=None) if isinstance(item, Tensor) else item for item in value)
@@ -154,7 +170,9 @@ def test_same_calls_where_shapes_were_recorded(both: Both) -> None:
     ours, theirs, flags, *_ = both
     shapes = bool(flags & {"record_shapes", "with_flops"})  # FLOPs need shapes
     compared = 0
-    for our, their in zip(ours, theirs):
+    for row in ours, theirs:
+        assert any(arg.name == STOPPED for one in row for arg in one.call.args)
+    for our, their in zip(map(without_stop, ours), map(without_stop, theirs)):
         if not shapes:
             assert (their.call.mod, their.call.op, their.call.args) == (our.call.mod, our.call.op, ())
             continue
