@@ -36,9 +36,10 @@ import torch
 import torch.nn.functional as F
 
 import pyprof
-from pyprof.capture import targets, window
-from pyprof.capture.patch import Registry
-from pyprof.capture.recorder import recorder
+from pyprof.capture import controller
+from pyprof.capture.instrument import targets
+from pyprof.capture.instrument.patch import Registry
+from pyprof.capture.instrument.recorder import recorder
 from pyprof.capture.session import Session
 
 AIM = 1 / 8  # of what the original's method adds to a call
@@ -66,7 +67,7 @@ def idle() -> Iterator[None]:
 
 @contextmanager
 def _window(mode: str, operators: bool) -> Iterator[None]:
-    window.init_only()  # what stays between init and shutdown: an optimizer's step is one call
+    controller.init_only()  # what stays between init and shutdown: an optimizer's step is one call
     with tempfile.TemporaryDirectory(prefix="pyprof-bench-") as folder:
         session = Session(os.path.join(folder, "net.sqlite"), max_events=10**9)
         session.operators_given_up = not operators  # what a program with its own torch.profiler gets

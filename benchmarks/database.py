@@ -39,13 +39,13 @@ def cpu() -> float:
 
 def make(recording: Path, database: Path) -> None:
     """Read a recording, write its database with all statistics, make DLProf's reports of tables."""
-    from pyprof.db.build import build
+    from pyprof.analysis.build import build
     from pyprof.dlprof.options import OF_DLPROF
-    from pyprof.parse import formats
+    from pyprof.parse import loader
     from pyprof.session import load
 
     begin = cpu()
-    build(formats.load(recording), str(database))
+    build(loader.load(recording), str(database))
     prof = load(database)
     for name in OF_DLPROF:
         if name != "iteration":  # one row per event: a file of its own size
@@ -108,10 +108,10 @@ def child(step: str, recording: Path, database: Path) -> tuple[float, float]:
 def questions(database: Path) -> dict[str, tuple[float, Callable[[], object]]]:
     """What a page asks: the aim in ms, and the question."""
     from pyprof import metrics
-    from pyprof.db.aggregate import aggregations
-    from pyprof.db.source import Source
-    from pyprof.db.store import Store
+    from pyprof.analysis.aggregation import aggregations
+    from pyprof.analysis.source import Source
     from pyprof.reports import find
+    from pyprof.store.files import Store
 
     store = Store(database)
     source = Source(store, aggregations(store)[0])
@@ -159,7 +159,7 @@ def questions(database: Path) -> dict[str, tuple[float, Callable[[], object]]]:
 
 def asked(database: Path) -> None:
     begin = time.perf_counter()
-    from pyprof.db.store import Store
+    from pyprof.store.files import Store
 
     with Store(database) as store:
         assert store.meta

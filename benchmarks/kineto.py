@@ -57,10 +57,10 @@ def do_json(path: Path) -> None:
 
 
 def do_load(path: Path) -> None:
-    from pyprof.parse import formats
+    from pyprof.parse import loader
     from pyprof.parse.rows import rows
 
-    rows(formats.load(path))
+    rows(loader.load(path))
 
 
 def do_reports(path: Path) -> None:

@@ -99,23 +99,23 @@ def measure_sqlite(path: Path) -> Clock:
 
 
 def measure_read(path: Path) -> Clock:
-    from pyprof.parse import formats
+    from pyprof.parse import loader
 
     _load_all()
     clock = Clock()
-    trace = formats.load(path)
+    trace = loader.load(path)
     return clock.stop(len(trace.gpu))
 
 
 def measure_join(path: Path) -> Clock:
     import numpy as np
 
-    from pyprof.parse import formats
+    from pyprof.parse import loader
+    from pyprof.parse.backward_links import pair
     from pyprof.parse.join import link, spans
-    from pyprof.parse.pair import pair
 
     _load_all()
-    trace = formats.load(path)
+    trace = loader.load(path)
     process = np.array([thread.process for thread in trace.threads], np.int64)
     clock = Clock()
     found = spans(trace)
@@ -127,11 +127,11 @@ def measure_join(path: Path) -> Clock:
 
 
 def measure_rows(path: Path) -> Clock:
-    from pyprof.parse import formats
+    from pyprof.parse import loader
     from pyprof.parse.rows import rows
 
     _load_all()
-    trace = formats.load(path)
+    trace = loader.load(path)
     clock = Clock()
     found = rows(trace)
     return clock.stop(len(found))
@@ -139,11 +139,11 @@ def measure_rows(path: Path) -> Clock:
 
 def measure_text(path: Path) -> Clock:
     from pyprof import netdict
-    from pyprof.parse import formats
+    from pyprof.parse import loader
     from pyprof.parse.rows import rows
 
     _load_all()
-    found = rows(formats.load(path))
+    found = rows(loader.load(path))
     with open(os.devnull, "wb") as out:
         clock = Clock()
         out.writelines(netdict.blocks(found))
@@ -194,7 +194,7 @@ def _load_all() -> None:
 
 MEASURES: dict[str, tuple[str, Callable[[Path], Clock]]] = {
     "sqlite": ("SQLite's own walk", measure_sqlite),
-    "read": ("read: formats.load", measure_read),
+    "read": ("read: loader.load", measure_read),
     "join": ("join: spans, link, enclosing, pair", measure_join),
     "rows": ("rows: join, sites, order", measure_rows),
     "text": ("text: net.dict to /dev/null", measure_text),

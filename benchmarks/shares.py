@@ -25,9 +25,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from pyprof.model import BASES  # noqa: E402
-from pyprof.prof import ledger  # noqa: E402
+from pyprof.prof import coverage  # noqa: E402
 from pyprof.prof.columns import View  # noqa: E402
-from pyprof.prof.gaps import Gap, gaps  # noqa: E402
+from pyprof.prof.unknown_costs import Gap, gaps  # noqa: E402
 from pyprof.session import load  # noqa: E402
 
 HEAD = f"| recording | rows | ms | FLOPs: {', '.join(BASES)} | bytes: the same | gemm | conv | attention |"
@@ -52,15 +52,15 @@ def record(folder: Path) -> list[Path]:
 def row(path: Path, view: View) -> tuple[str, bool]:
     """A line of the table, and whether the aims are met."""
     total = max(int(view.rows.duration.sum()), 1)
-    entries = {entry.what: entry.parts for entry in ledger.ledger(view)}
+    entries = {entry.what: entry.parts for entry in coverage.ledger(view)}
     cells = [path.name, str(len(view.rows)), f"{total / 1e6:.1f}"]
     for what in ("FLOPs", "bytes"):
         cells.append(", ".join(f"{100 * ns / total:.1f}" for ns in entries[what].values()))
-    exact = ledger.exact_flops(view)
-    for rows in (ledger.products(view)[kind] for kind in ("gemm", "conv", "attention")):
+    exact = coverage.exact_flops(view)
+    for rows in (coverage.products(view)[kind] for kind in ("gemm", "conv", "attention")):
         time, known = (int(view.rows.duration[some].sum()) for some in (rows, rows & exact))
         cells.append(f"{100 * known / time:.1f} ({100 * time / total:.1f})" if time else "-")
-    met = entries["products"][ledger.OPEN] == 0 and _default(view) <= MOST * total
+    met = entries["products"][coverage.OPEN] == 0 and _default(view) <= MOST * total
     return f"| {' | '.join(cells)} |", met
 
 

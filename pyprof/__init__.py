@@ -13,18 +13,18 @@ from pyprof.registry import load_module
 
 if TYPE_CHECKING:  # for editors and type checkers: the same names as in _HOME, which a test compares
     from pyprof import nvtx as nvtx
-    from pyprof.capture.annotate import annotate as annotate
     from pyprof.capture.collectors.layer import available as available
+    from pyprof.capture.controller import init as init
+    from pyprof.capture.controller import shutdown as shutdown
+    from pyprof.capture.controller import start as start
+    from pyprof.capture.controller import step as step
+    from pyprof.capture.controller import stop as stop
     from pyprof.capture.flight import flight as flight
-    from pyprof.capture.patch import wrap as wrap
+    from pyprof.capture.instrument.patch import wrap as wrap
+    from pyprof.capture.instrument.user_ranges import annotate as annotate
     from pyprof.capture.schedule import profile as profile
-    from pyprof.capture.window import init as init
-    from pyprof.capture.window import shutdown as shutdown
-    from pyprof.capture.window import start as start
-    from pyprof.capture.window import step as step
-    from pyprof.capture.window import stop as stop
     from pyprof.errors import PyProfError as PyProfError
-    from pyprof.estimating import estimate as estimate
+    from pyprof.estimation import estimate as estimate
     from pyprof.model import Cost as Cost
     from pyprof.model import Tensor as Tensor
     from pyprof.prof.custom import cost as cost
@@ -36,20 +36,20 @@ __version__ = "4.0.0"
 
 # Public name -> module that defines it.
 _HOME = {
-    "init": "pyprof.capture.window",
-    "shutdown": "pyprof.capture.window",
-    "start": "pyprof.capture.window",
-    "stop": "pyprof.capture.window",
-    "step": "pyprof.capture.window",
+    "init": "pyprof.capture.controller",
+    "shutdown": "pyprof.capture.controller",
+    "start": "pyprof.capture.controller",
+    "stop": "pyprof.capture.controller",
+    "step": "pyprof.capture.controller",
     "profile": "pyprof.capture.schedule",
     "flight": "pyprof.capture.flight",
-    "annotate": "pyprof.capture.annotate",
-    "wrap": "pyprof.capture.patch",
+    "annotate": "pyprof.capture.instrument.user_ranges",
+    "wrap": "pyprof.capture.instrument.patch",
     "available": "pyprof.capture.collectors.layer",
     "load": "pyprof.session",
     "runs": "pyprof.session",
     "Profile": "pyprof.session",
-    "estimate": "pyprof.estimating",
+    "estimate": "pyprof.estimation",
     "cost": "pyprof.prof.custom",
     "Cost": "pyprof.model",
     "Tensor": "pyprof.model",

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from pyprof.errors import PyProfError
-from pyprof.screen import visible
+from pyprof.terminal import visible
 
 INTERRUPTED = 130
 _MEMORY = (

@@ -16,7 +16,7 @@ import numpy as np
 
 from pyprof.marker import CallMarker, decode
 from pyprof.model import KERNEL, MARK, MEMCPY, MEMSET, Device, Trace
-from pyprof.screen import visible
+from pyprof.terminal import visible
 
 _LISTED = 8  # processes, devices and facts of workers that have a line each; of more those alike share one
 # What stands in the head, not among the facts.

@@ -125,8 +125,8 @@ Marker = CallMarker | TraceMarker | ModuleMarker | LayerMarker | OperatorMarker 
 def split(text: str) -> tuple[str, int | None, bool]:
     """Cut off the numbers that differ from call to call.
 
-    Returns the text without them, the sequence number, and whether there was a suffix of emit_nvtx. parse/texts.py
-    does the same for whole columns.
+    Returns the text without them, the sequence number, and whether there was a suffix of emit_nvtx.
+    parse/range_texts.py does the same for whole columns.
     """
     if text.startswith("{"):
         return _CALL_IDS.sub("", text), None, False

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The original's spelling: `import pyprof.nvtx; pyprof.nvtx.init()`, `pyprof.nvtx.wrap(module, "function")`."""
 
-from pyprof.capture.patch import wrap
-from pyprof.capture.window import init
+from pyprof.capture.controller import init
+from pyprof.capture.instrument.patch import wrap
 
 __all__ = ["init", "wrap"]

@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyprof import scratch
 from pyprof.errors import FormatError, UsageError, VersionError
 from pyprof.model import Rows, Trace
-from pyprof.parse import formats
+from pyprof.parse import formats, loader
 from pyprof.parse.rows import rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pyprof.db.aggregate import Aggregation
-    from pyprof.db.source import Source
-    from pyprof.db.store import Store
-    from pyprof.prof.hardware import Hardware
+    from pyprof.analysis.aggregation import Aggregation
+    from pyprof.analysis.source import Source
+    from pyprof.prof.hardware.machine import Hardware
     from pyprof.rules import Outcome
+    from pyprof.store.files import Store
 
 
 Progress = Callable[[str, float], None]  # what is being done, and the share of it that is done
@@ -76,23 +76,23 @@ class Profile:
     ) -> Profile:
         """Open a recording or a profile database as `load` does. `progress` hears how far it is; `change` is done to
         the recording once it is read. Raises FormatError; UsageError for a database where there is a `change`."""
-        from pyprof.db import store
+        from pyprof.store import files
 
         file = Path(path)
         try:
-            is_database = file.is_file() and store.is_database(file)
+            is_database = file.is_file() and files.is_database(file)
         except OSError as error:
             raise FormatError(f"{path}: cannot be read ({error.strerror}).") from error
         if not is_database:
             (progress or _silent)("reading", 0.0)
-            trace = formats.load(path)
+            trace = loader.load(path)
             return cls(change(trace) if change else trace, memory, progress)
         if change:
             raise UsageError(
                 f"{path}: is a profile database; --mode=simple and --domains need the recording it was made of."
             )
         try:
-            return cls(store.Store(file), memory, progress)
+            return cls(files.Store(file), memory, progress)
         except VersionError as error:
             if error.newer:
                 raise
@@ -101,8 +101,8 @@ class Profile:
     @classmethod
     def _upgraded(cls, file: Path, memory: bool, progress: Progress | None) -> Profile:
         """Open a copy of an older database that has our schema. Raises FormatError."""
-        from pyprof.db.store import Store
-        from pyprof.db.upgrade import upgrade
+        from pyprof.analysis.upgrade import upgrade
+        from pyprof.store.files import Store
 
         folder = scratch.Folder()
         try:
@@ -123,7 +123,7 @@ class Profile:
         if self.is_database:
             raise FormatError(formats.NO_RECORDING.format(self._path))
         if self._trace is None:  # it went into the database
-            self._trace = formats.load(self._path)
+            self._trace = loader.load(self._path)
         return self._trace
 
     @cached_property
@@ -134,9 +134,9 @@ class Profile:
     @cached_property
     def hardware(self) -> Hardware:
         """The GPUs that were recorded, with their peaks."""
-        from pyprof.prof import hardware
+        from pyprof.prof.hardware import machine
 
-        return hardware.recorded(self.trace.devices, self.trace.meta)
+        return machine.recorded(self.trace.devices, self.trace.meta)
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -155,7 +155,7 @@ class Profile:
 
     def _temporary(self, selection: Selection) -> Store:
         """Write a database with an aggregation of these iterations into a temporary folder, and open it."""
-        from pyprof.db.store import Store
+        from pyprof.store.files import Store
 
         folder = scratch.Folder()
         path = os.path.join(folder.name, "profile.sqlite")
@@ -170,20 +170,20 @@ class Profile:
 
     def save(self, path: str | os.PathLike[str], selection: Selection = WHOLE) -> None:
         """Write a profile database with the figures of some iterations: whole or not at all. Raises PyProfError."""
-        from pyprof.db import store
-        from pyprof.db.aggregate import aggregate
-        from pyprof.db.build import build
+        from pyprof.analysis.aggregation import aggregate
+        from pyprof.analysis.build import build
+        from pyprof.store import files
 
         target = os.fspath(path)
         if "database" not in self.__dict__:
             trace, self._trace = self.trace, None
             build(trace, target, *selection, self._progress)
             return
-        with store.written(target) as name:
+        with files.written(target) as name:
             self._progress("copying", 0.0)
             self.database.copy(name)
             if self._matching(selection) is None:
-                with store.Store(name, shown=str(self._path)) as copy, copy.sound():
+                with files.Store(name, shown=str(self._path)) as copy, copy.sound():
                     aggregate(copy, *selection, lambda share: self._progress("aggregating", share))
 
     def select(self, selection: Selection) -> None:
@@ -226,7 +226,7 @@ class Profile:
     @property
     def aggregations(self) -> list[Aggregation]:
         """Everything that was aggregated."""
-        from pyprof.db.aggregate import aggregations
+        from pyprof.analysis.aggregation import aggregations
 
         return aggregations(self.database)
 
@@ -243,7 +243,7 @@ class Profile:
     ) -> Aggregation:
         """Add up iterations start to stop, both included, cut by the operator `key`; from now on figures are theirs.
         Kept in the database. Raises UsageError for a key or iterations that do not exist."""
-        from pyprof.db.aggregate import aggregate
+        from pyprof.analysis.aggregation import aggregate
 
         one = aggregate(self.database, start, stop, key)
         self._chosen = one.id
@@ -251,7 +251,7 @@ class Profile:
 
     def source(self, worker: int | str | None = None) -> Source:
         """What reports and rules read, of all workers or of one, by its number or name. Raises UsageError."""
-        from pyprof.db.source import Source
+        from pyprof.analysis.source import Source
 
         return Source(self.database, self.aggregation, self._worker(worker))
 
@@ -284,61 +284,61 @@ class Profile:
     @cached_property
     def kernels(self) -> pd.DataFrame:
         """One row per GPU event or CPU operator, in the order of their starts."""
-        from pyprof.db import frames
+        from pyprof.analysis import dataframes
 
         with self.database.sound():
-            return frames.kernels(self.database, self.aggregation)
+            return dataframes.kernels(self.database, self.aggregation)
 
     @cached_property
     def ops(self) -> pd.DataFrame:
         """One row per execution of an operator."""
-        from pyprof.db import frames
+        from pyprof.analysis import dataframes
 
         with self.database.sound():
-            return frames.ops(self.database, self.aggregation)
+            return dataframes.ops(self.database, self.aggregation)
 
     @property
     def steps(self) -> pd.DataFrame:
         """One row per worker and iteration, with its breakdown; those that are not aggregated too."""
-        from pyprof.db import frames
+        from pyprof.analysis import dataframes
 
         with self.database.sound():
-            return frames.steps(self.database, self.aggregation)
+            return dataframes.steps(self.database, self.aggregation)
 
     @property
     def devices(self) -> pd.DataFrame:
         """One row per worker and device."""
-        from pyprof.db import frames
+        from pyprof.analysis import dataframes
 
         with self.database.sound():
-            return frames.devices(self.database, self.aggregation)
+            return dataframes.devices(self.database, self.aggregation)
 
     @property
     def outcomes(self) -> list[Outcome]:
         """Every rule's verdict: what it found, that it found nothing, or which facts it needs."""
-        from pyprof.rules import evaluate
+        from pyprof.rules.evaluation import evaluate
 
         return evaluate(self.source())
 
     @property
     def findings(self) -> pd.DataFrame:
         """What the expert rules found, the largest saving first."""
-        from pyprof.db import frames
+        from pyprof.analysis import dataframes
 
-        return frames.findings([o.finding for o in self.outcomes if o.finding is not None])
+        return dataframes.findings([o.finding for o in self.outcomes if o.finding is not None])
 
     @property
     def coverage(self) -> pd.DataFrame:
         """The ledger: shares of the time on the device that are explained, and what was dropped."""
-        from pyprof.db import frames
+        from pyprof.analysis import dataframes
 
         with self.database.sound():
-            return frames.coverage(self.database)
+            return dataframes.coverage(self.database)
 
     def _repr_html_(self) -> str:
-        from pyprof.db import frames
+        from pyprof.analysis import dataframes
 
-        return frames.html(self.source())
+        return dataframes.html(self.source())
 
 
 def _silent(what: str, share: float) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pyprof.frame import say
-from pyprof.screen import visible
+from pyprof.terminal import visible
 
 QUIET, MINIMAL, NORMAL, DETAILED, DIAGNOSTIC = range(5)
 _PATIENCE = 1.0  # seconds without a word

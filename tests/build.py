@@ -42,7 +42,7 @@ from hypothesis import settings
 from pyprof import netdict
 from pyprof.marker import CallMarker, decode, encode, encode_classic, is_backward
 from pyprof.model import Arg, Call, Tensor
-from pyprof.parse import formats
+from pyprof.parse import loader
 from pyprof.parse.rows import rows
 from pyprof.prof.columns import COLUMNS, View
 from pyprof.prof.table import lines, select
@@ -548,12 +548,12 @@ def rewrite(source: Path, target: Path, changes: Changes | None = None, seed: in
 
 def read(path: Path, memory: bool = False) -> list[dict[str, Any]]:
     """The lines of net.dict, as dictionaries."""
-    return [ast.literal_eval(line) for line in netdict.lines(rows(formats.load(path), memory))]
+    return [ast.literal_eval(line) for line in netdict.lines(rows(loader.load(path), memory))]
 
 
 def table(path: Path, columns: str = "") -> str:
     """What `prof.py --csv` prints of a recording; all columns if none are named."""
-    view = View(rows(formats.load(path)))
+    view = View(rows(loader.load(path)))
     return "".join(f"{line}\n" for line in lines(view, select(columns or ",".join(COLUMNS)), "csv"))
 
 

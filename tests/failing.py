@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from pyprof import place
+from pyprof import atomic_file
 from pyprof.commands.main import main
 from pyprof.frame import ended
 from tests.build import recording, write_capture
@@ -38,7 +38,7 @@ def aggregate(path: Path) -> None:
 
 def record(path: Path) -> None:
     """Write a database as a recording is written."""
-    with place.database(str(path)) as connection:
+    with atomic_file.database(str(path)) as connection:
         connection.execute("create table numbers (number integer, text text)")
         with connection:
             connection.executemany("insert into numbers values (?, ?)", ((i, "x" * 90) for i in range(200)))
@@ -68,7 +68,7 @@ def commands(folder: Path) -> dict[str, tuple[str, Callable[[], int]]]:
 def rows(path: Path) -> int:
     """Of all tables of a database, which has to be sound, as its readers see it."""
     if path.name.endswith("_dldb.sqlite"):
-        from pyprof.db.store import Store
+        from pyprof.store.files import Store
 
         with Store(path) as store, closing(sqlite3.connect(store.uri, uri=True)) as connection:
             return _rows(connection)

@@ -51,13 +51,13 @@ def _torch() -> Any:
 
 
 def _open_ranges() -> list[Any]:
-    from pyprof.capture.recorder import local
+    from pyprof.capture.instrument.recorder import local
 
     return [name for name, *_ in local.state.open]
 
 
 def _close_ranges(_: object) -> None:
-    from pyprof.capture.annotate import pop
+    from pyprof.capture.instrument.user_ranges import pop
 
     while pop() >= 0:
         pass
@@ -65,8 +65,8 @@ def _close_ranges(_: object) -> None:
 
 def _capture() -> tuple[Any, ...]:
     """Whether something is recorded, and what stands in the way of calls of torch."""
-    from pyprof.capture.recorder import local, recorder
-    from pyprof.capture.window import control
+    from pyprof.capture.controller import control
+    from pyprof.capture.instrument.recorder import local, recorder
 
     thread = local.state.busy, local.state.context, local.state.layer
     return (
@@ -104,8 +104,8 @@ _STATES = (
         lambda old: _torch().use_deterministic_algorithms(old),
     ),
     State("profiler of torch", "torch", lambda: _torch()._C._autograd._profiler_enabled(), lambda old: None),
-    State("open ranges", "pyprof.capture.annotate", _open_ranges, _close_ranges),
-    State("capture", "pyprof.capture.window", _capture, _shutdown),
+    State("open ranges", "pyprof.capture.instrument.user_ranges", _open_ranges, _close_ranges),
+    State("capture", "pyprof.capture.controller", _capture, _shutdown),
 )  # fmt: skip
 
 

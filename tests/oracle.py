@@ -24,8 +24,8 @@ from typing import Any
 
 from pyprof.marker import CallMarker, decode
 from pyprof.model import Call, Tensor
-from pyprof.names import demangle, short_name
 from pyprof.prof.params import dtype, params
+from pyprof.symbols import demangle, short_name
 from tests.build import PUSH_POP, START_END, Kernel, Launch, Range, Recording
 
 PARTS = ("tc", "kernel", "memory", "dataloader", "io", "cpu", "other")

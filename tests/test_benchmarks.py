@@ -28,7 +28,7 @@ def test_each_stage_of_parse_is_measured(root: Path, tmp_path: Path) -> None:
     )
     for stage in (
         "SQLite's own walk",
-        "formats.load",
+        "loader.load",
         "spans, link, enclosing, pair",
         "parse + prof into columns",
     ):

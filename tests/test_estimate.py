@@ -20,7 +20,7 @@ from torch import add as add_imported_by_name
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import pyprof
-from pyprof.capture.recorder import local, recorder
+from pyprof.capture.instrument.recorder import local, recorder
 from pyprof.commands.main import main
 from pyprof.errors import CaptureError, UsageError
 from pyprof.prof import custom

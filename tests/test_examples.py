@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.parse import formats
+from pyprof.parse import loader
 from tests import cli
 from tests.forks import Forks
 from tests.waiting import HANG
@@ -277,7 +277,7 @@ def test_ddp_has_a_whole_recording_of_each_rank(way, tmp_path, forks):
     assert {path.name for path in tmp_path.iterdir()} == {"net.rank0.sqlite", "net.rank1.sqlite"}
     for rank in range(2):
         path = tmp_path / f"net.rank{rank}.sqlite"
-        trace = formats.load(path)
+        trace = loader.load(path)
         facts = {name: value for name, value in trace.meta.items() if name.startswith("distributed.")}
         assert facts == {
             "distributed.rank": str(rank), "distributed.world_size": "2", "distributed.backend": "gloo",

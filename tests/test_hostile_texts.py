@@ -188,7 +188,7 @@ def test_memory_that_is_not_enough(
     def load(_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("pyprof.parse.formats.load", load)
+    monkeypatch.setattr("pyprof.parse.loader.load", load)
     for command in ("report", "prof", "parse", "info"):
         assert main([command, str(recorded)]) == 1
         (line,) = capsys.readouterr().err.splitlines()

@@ -11,7 +11,7 @@ import pytest
 
 from pyprof.commands.main import main
 from pyprof.info import counts, summary
-from pyprof.parse import formats
+from pyprof.parse import loader
 
 from .build import call, classic, recording, write_capture, write_nsys, write_nvprof
 from .reports.ranks import K, trace
@@ -55,14 +55,14 @@ def captured(path: Path) -> Path:
 
 
 def test_counts_of_each_kind(nsys: Path) -> None:
-    assert counts(formats.load(nsys)) == {
+    assert counts(loader.load(nsys)) == {
         "kernels": 4, "copies": 0, "sets": 0, "launches": 3, "operators": 0, "calls": 3, "ranges": 2, "marks": 1,
         "io": 0, "steps": 0,
     }  # fmt: skip
 
 
 def test_span_is_from_the_first_start_to_the_last_end(nsys: Path, tmp_path: Path) -> None:
-    trace = formats.load(nsys)
+    trace = loader.load(nsys)
     ends = [int(trace.gpu.end.max()), int(trace.ranges.end.values.max()), int(trace.launches.end.max())]
     assert summary(trace)["span_ns"] == max(ends) - int(trace.ranges.start.min())
 
@@ -87,7 +87,7 @@ def test_text_of_a_capture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_devices_are_those_of_the_facts_where_no_table_names_them(tmp_path: Path) -> None:
-    trace = formats.load(captured(tmp_path / "net.sqlite"))
+    trace = loader.load(captured(tmp_path / "net.sqlite"))
     trace.devices = []
     assert summary(trace)["devices"] == [{"name": "A chip"}]
     trace.meta.update({"gpu.count": "1", "gpu.0.name": "H", "gpu.0.memory_bytes": "16"})
@@ -140,7 +140,7 @@ def test_recordings_of_others(data: Path, capsys: pytest.CaptureFixture[str]) ->
     for path in paths:
         assert main(["info", "--json", str(path)]) == 0
         found = json.loads(capsys.readouterr().out)
-        trace = formats.load(path)
+        trace = loader.load(path)
         assert sum(found["counts"][kind] for kind in ("kernels", "copies", "sets")) == len(trace.gpu)
         assert sum(found["counts"][kind] for kind in ("calls", "ranges", "marks")) == len(trace.ranges)
 

@@ -25,7 +25,7 @@ from pyprof.marker import (
     with_call_id,
 )
 from pyprof.model import Arg, Call, Other, Strings, Tensor
-from pyprof.parse import texts
+from pyprof.parse import range_texts
 
 # Text that looks like parts of a marker, beside what hypothesis thinks of.
 HOSTILE = [
@@ -162,7 +162,7 @@ ranges = st.builds(
 @given(st.lists(ranges, max_size=12))
 def test_columns_of_texts_are_split_as_single_texts_are(column):
     strings = Strings()
-    parts = texts.split(pa.array(column, pa.string()), strings)
+    parts = range_texts.split(pa.array(column, pa.string()), strings)
     present = parts.seq.mask()
     found = [
         (strings[code], int(seq) if has else None, bool(operator))

@@ -15,7 +15,7 @@ from pyprof.errors import FormatError
 from pyprof.marker import decode, encode, encode_classic, split
 from pyprof.model import BPROP, KERNEL, OPERATOR, Arg, Call, Column, Rows, Site, Tensor
 from pyprof.netdict import KEYS, ORIGINAL_KEYS, OUR_KEYS, lines, read
-from pyprof.prof.attribute import attribute
+from pyprof.prof.attribution.attribute import attribute
 from pyprof.prof.columns import View
 from tests import build
 from tests.build import call, classic, examples, recording

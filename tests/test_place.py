@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import place
+from pyprof import atomic_file
 from pyprof.commands.main import main
 from pyprof.errors import CaptureError
 from tests import build
@@ -19,12 +19,12 @@ from tests.build import recording
 
 
 def named(path: Path) -> None:
-    with place.named(str(path)) as name:
+    with atomic_file.named(str(path)) as name:
         Path(name).write_text("new")
 
 
 def database(path: Path) -> None:
-    with place.database(str(path)) as connection:
+    with atomic_file.database(str(path)) as connection:
         connection.execute("create table t (a)")
 
 

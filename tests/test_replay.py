@@ -15,7 +15,7 @@ import pyprof
 from pyprof.errors import UsageError
 from pyprof.model import Arg, Call, Other, Tensor
 from pyprof.prof.replay import script
-from pyprof.replaying import calls
+from pyprof.replayable import calls
 from tests import kineto
 from tests.cli import start
 from tests.forks import Forks

@@ -18,7 +18,7 @@ import pytest
 
 from pyprof import scratch
 from pyprof.commands.main import main
-from pyprof.db import store
+from pyprof.store import files
 from tests import kineto
 from tests.waiting import until
 
@@ -136,7 +136,7 @@ def test_where_there_is_no_room_the_sentence_names_the_folder(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(store, "create", full)
+    monkeypatch.setattr(files, "create", full)
     trace = kineto.write(tmp_path / "trace.json", kineto.training())
     assert main(["report", str(trace)]) == 1
     reason = "the database could not be written (No space left on device)"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.parse import formats
+from pyprof.parse import loader
 from tests.test_project import tracked
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -125,6 +125,6 @@ def test_the_traces_of_the_examples_are_made_anew(tmp_path: Path, clone: Path) -
     names = sorted(path.relative_to(shipped) for path in shipped.rglob("*.gz"))
     assert names == sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.gz"))
     for name in names:
-        made, there = formats.load(tmp_path / name), formats.load(shipped / name)
+        made, there = loader.load(tmp_path / name), loader.load(shipped / name)
         assert len(made.steps) == len(there.steps) == 3
         assert {"aten::convolution_backward", "aten::addmm"} <= set(made.strings) & set(there.strings)

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import multiprocessing.util
 
-from pyprof.capture import ranks, window
-from pyprof.capture.faults import guarded
-from pyprof.capture.window import Control, control
+from pyprof.capture import controller
+from pyprof.capture.controller import Control, control
+from pyprof.capture.environment import ranks
+from pyprof.capture.process.faults import guarded
 
 
 def begin() -> None:
@@ -21,9 +22,9 @@ def begin() -> None:
     if ranks.imports_script():
         ranks.when_imported(lambda: _begin_in_child(control))
     else:
-        window.init()
+        controller.init()
 
 
 def _begin_in_child(_: Control) -> None:
     if not ranks.is_helper():
-        guarded(window.init)
+        guarded(controller.init)

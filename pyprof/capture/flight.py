@@ -3,7 +3,7 @@
 
 Calls, module calls and ranges are recorded as in a window; operators are not, whose end costs ten times what they do
 (docs/measurements.md). What is older than the last steps is dropped at the end of each. A record is a recording whose
-operators are the calls, and whose facts begin with a verdict (`verdict.py`).
+operators are the calls, and whose facts begin with a verdict (`flight_verdict.py`).
 
 A thread looks at the running step now and then. It sees where a slow one is, and writes the record of one that does not
 end: a rank that waits for others never comes to its next line.
@@ -24,18 +24,19 @@ from typing import Any
 
 import torch
 
-from pyprof.capture import THREAD, ranks, window
-from pyprof.capture.faults import contained, guarded
-from pyprof.capture.gathered import Gathered
-from pyprof.capture.options import Options
-from pyprof.capture.patch import Registry
-from pyprof.capture.recorder import ThreadState, local, recorder
-from pyprof.capture.resolve import BACKWARD, calls_as_operators
+from pyprof.capture import THREAD, controller
+from pyprof.capture.controller import control
+from pyprof.capture.core.options import Options
+from pyprof.capture.environment import ranks
+from pyprof.capture.flight_verdict import FEWEST, Evidence, Extra, failure, place_of, time, verdict
+from pyprof.capture.instrument.patch import Registry
+from pyprof.capture.instrument.recorder import ThreadState, local, recorder
+from pyprof.capture.instrument.wrappers import recording
+from pyprof.capture.output.merge_calls import BACKWARD, calls_as_operators
+from pyprof.capture.process.faults import contained, guarded
+from pyprof.capture.recording import Gathered
 from pyprof.capture.session import Session
 from pyprof.capture.steps import Marks
-from pyprof.capture.verdict import FEWEST, Evidence, Extra, failure, place_of, time, verdict
-from pyprof.capture.window import control
-from pyprof.capture.wrappers import recording
 from pyprof.errors import CaptureError, UsageError
 
 _CALLS = 50_000  # of one thread that are kept, however few steps there are
@@ -106,9 +107,9 @@ class flight:
 
     @contained
     def _begin(self) -> None:
-        if window.passed_over() or ranks.is_helper():
+        if controller.passed_over() or ranks.is_helper():
             return
-        window.init_only()
+        controller.init_only()
         control.interrupt()
         control.flight, control.recorded = self, True
         self.open()
@@ -141,7 +142,7 @@ class flight:
         if control.session is not None or self._ended.is_set():
             return
         options = Options(collector="none")
-        session = window.new_session(self.output, sys.maxsize, self._window, options)
+        session = controller.new_session(self.output, sys.maxsize, self._window, options)
         if session.output is None:  # a tool records, or no file can be written there: both have been said
             self._leave()
             return
@@ -382,7 +383,7 @@ class flight:
             "flight.steps": str(len(gathered.steps)),
             **{f"flight.verdict.{number}": text for number, text in enumerate(sentences)},
         }
-        name = window.write(session)
+        name = controller.write(session)
         if name is not None:
             print("\n".join(f"{name}: {sentence}" for sentence in sentences), file=sys.stderr)
         return name

@@ -7,7 +7,7 @@
   the window; without CUDA they do nothing else.
 * torch.profiler of the user: torch serves one profiler at a time and would silently cancel the first, so ours gives
   way before it begins, whichever starts first. Its CUPTI monitor frees the buffers of `cupti/pool.py` before that.
-* Captures of CUDA graphs are followed (`captures.py`).
+* Captures of CUDA graphs are followed (`cuda_graphs.py`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any, Protocol
 
 import torch
 
-from pyprof.capture import annotate, captures
-from pyprof.capture.patch import Registry
-from pyprof.capture.private import look_up, part, profiler_enabled
+from pyprof.capture.core.torch_internals import look_up, part, profiler_enabled
+from pyprof.capture.instrument import cuda_graphs, range_sources
+from pyprof.capture.instrument.patch import Registry
 
 
 class Listener(Protocol):
@@ -47,7 +47,7 @@ def user_profiler_runs() -> bool:
 def install(registry: Registry, listener: Listener) -> None:
     """Set the hooks until the registry is undone."""
     with part("torch.cuda.nvtx", "ranges"):
-        annotate.install(registry)
+        range_sources.install(registry)
     with part("torch.autograd.profiler.emit_nvtx", "emit_nvtx without CUDA"):
         _install_emit_nvtx(registry, listener)
     with part("torch.cuda.profiler", "windows of torch.cuda.profiler.start and stop"):
@@ -56,7 +56,7 @@ def install(registry: Registry, listener: Listener) -> None:
         _install_user_profiler(registry, listener)
         _install_monitor(registry, listener)
     with part("torch.cuda.CUDAGraph", "kernels of a window that ends while a CUDA graph is captured"):
-        captures.install(registry)
+        cuda_graphs.install(registry)
 
 
 def _install_emit_nvtx(registry: Registry, listener: Listener) -> None:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from time import process_time_ns
 
 from pyprof.capture import THREAD
-from pyprof.capture.faults import guarded
+from pyprof.capture.process.faults import guarded
 
 MOST = 40_000  # operators that torch may hold: 230 MB while they are read
 _EARLY = 25_000  # at which the thread asks for a reading

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`pyprof run SCRIPT [ARGS]`: run a script as `python SCRIPT ARGS` would, recorded; `-` is a script on stdin.
 
-The whole run is recorded, up to a number of events, unless the command line names a part of it (`plan.py`) or the
+The whole run is recorded, up to a number of events, unless the command line names a part of it (`run_window.py`) or the
 script opens a window of its own (torch.cuda.profiler.start and stop, pyprof.profile, pyprof.start). Its exit code, its
 exceptions and their tracebacks are its own; the file is written in each case.
 """
@@ -20,10 +20,12 @@ from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 from typing import Any
 
-from pyprof.capture import private, ranks, window
-from pyprof.capture.options import Given
-from pyprof.capture.plan import Plan
-from pyprof.capture.stacks import ENDS
+from pyprof.capture import controller
+from pyprof.capture.core import torch_internals
+from pyprof.capture.core.options import Given
+from pyprof.capture.environment import ranks
+from pyprof.capture.instrument.stacks import ENDS
+from pyprof.capture.run_window import Plan
 from pyprof.errors import CaptureError, UsageError
 
 _SHOWN = 4  # files of ranks that are named
@@ -39,13 +41,13 @@ def run(
     module: bool = False,
 ) -> int:
     """Run a script, or a `module` as python -m does, under capture. Returns the exit code of python."""
-    if reason := private.unsupported():
+    if reason := torch_internals.unsupported():
         raise CaptureError(reason)
     whole = os.path.abspath(output)
     earlier = ranks.files(whole)
     with as_main(script, args, module) as execute:
-        window.init_only()
-        window.record_run(output, max_events, plan, more)
+        controller.init_only()
+        controller.record_run(output, max_events, plan, more)
         if plan is None:
             os.environ[ranks.OUTPUT_OF_RUN] = whole
         try:
@@ -61,10 +63,14 @@ def _finish(script: str, output: str, earlier: ranks.Files) -> None:
     """End the recording. A process that only started ranks has nothing to write: their files are named instead."""
     found = ranks.files(output) if ranks.rank() is None else {}
     written = sorted(name for name, state in found.items() if earlier.get(name) != state)
-    if not (written and window.leave_out_empty()) and window.finish() is None and not window.recorded():
+    if (
+        not (written and controller.leave_out_empty())
+        and controller.finish() is None
+        and not controller.recorded()
+    ):
         print(f"pyprof: {script} opened no window, nothing was recorded.", file=sys.stderr)
     if written:
-        window.control.of_ranks = True
+        controller.control.of_ranks = True
         shown = ", ".join(written[:_SHOWN]) + (
             f" and {more} more" if (more := len(written) - _SHOWN) > 0 else ""
         )

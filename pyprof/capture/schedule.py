@@ -6,12 +6,12 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pyprof.capture import DEFAULT_MAX_EVENTS, window
-from pyprof.capture.faults import contained
-from pyprof.capture.options import Given, bound, options
+from pyprof.capture import DEFAULT_MAX_EVENTS, controller
+from pyprof.capture.controller import control
+from pyprof.capture.core.options import Given, bound, options
+from pyprof.capture.process.faults import contained
 from pyprof.capture.session import Session
 from pyprof.capture.steps import Marks
-from pyprof.capture.window import control
 from pyprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ class profile:
     @contained
     def _enter(self) -> None:
         self.number = self._window = 0
-        if not window.passed_over():
-            window.choose_window()
-            window.init_only()
+        if not controller.passed_over():
+            controller.choose_window()
+            controller.init_only()
             self._begin()
             if (
                 self.wait or self.warmup or self.active > 1
@@ -75,7 +75,7 @@ class profile:
         """Wait for the next window, or open it."""
         self._first = self.number
         background = control.until_exit
-        session = window.new_session(self.output, self.max_events, self._window, self.options)
+        session = controller.new_session(self.output, self.max_events, self._window, self.options)
         control.session = self._session = session
         session.on_step, session.next_step = self._marked, self.number
         if not self.wait or (background and session.output is None):
@@ -86,11 +86,11 @@ class profile:
     def step(self) -> None:
         """Mark the end of a step."""
         if control.plan is not None:
-            window.step()
+            controller.step()
         elif self._session is not None and control.session is self._session:
             self._session.step()
         if control.plan is None:
-            window.tell_script_step()
+            controller.tell_script_step()
 
     def _marked(self, session: Session) -> None:
         """The script has marked a step of the session."""
@@ -141,7 +141,7 @@ class profile:
             session.discard()
             session.open()
         if self.active and steps == first + self.active:
-            window.finish()
+            controller.finish()
             self._window += 1
             if self._window < self.repeat:
                 control.interrupt()
@@ -164,4 +164,4 @@ class profile:
             session.forget()
             control.resume()
         else:
-            window.finish()
+            controller.finish()

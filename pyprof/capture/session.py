@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One recording, from its first window to its file: switches the layers on and off. `gathered.py` keeps what they hold.
+"""One recording, from its first window to its file. Switches the layers on and off; `recording.py` keeps their data.
 
 Without a file it writes NVTX ranges alone: nothing is kept, torch's profiler is not started.
 """
@@ -13,36 +13,29 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import time_ns
 
-from pyprof import place
-from pyprof.capture import (
-    DEFAULT_MAX_EVENTS,
-    compiled,
-    compiling,
-    facts,
-    hooks,
-    keep,
-    main_thread,
-    modules,
-    parameters,
-    private,
-)
-from pyprof.capture.collectors import kineto, nvtx
+from pyprof import atomic_file
+from pyprof.capture import DEFAULT_MAX_EVENTS, hooks
+from pyprof.capture.collectors import kineto
 from pyprof.capture.collectors.device import KERNEL
 from pyprof.capture.collectors.kineto import Kineto, Waiting, stranded
 from pyprof.capture.collectors.layer import Layer
 from pyprof.capture.collectors.unfinished import end_ranges, unfinished
+from pyprof.capture.core import torch_internals
+from pyprof.capture.core.options import NOTHING, Options
+from pyprof.capture.core.torch_internals import graph_task
 from pyprof.capture.extras import Extras
-from pyprof.capture.faults import contained, guarded
-from pyprof.capture.gathered import Gathered
-from pyprof.capture.options import NOTHING, Options
+from pyprof.capture.instrument import compilation, compiled, modules, nvtx_ranges, parameters, seen_objects
+from pyprof.capture.instrument.patch import Patches, Registry
+from pyprof.capture.instrument.recorder import local, recorder
+from pyprof.capture.instrument.wrappers import emitting
+from pyprof.capture.output import rotation
+from pyprof.capture.output.capture_file import write
 from pyprof.capture.pace import Pace, Watcher, trim
-from pyprof.capture.patch import Patches, Registry
-from pyprof.capture.private import graph_task
-from pyprof.capture.recorder import local, recorder
-from pyprof.capture.signals import held
-from pyprof.capture.uncollected import uncollected
-from pyprof.capture.wrappers import emitting
-from pyprof.capture.writer import write
+from pyprof.capture.process import main_thread
+from pyprof.capture.process.faults import contained, guarded
+from pyprof.capture.process.gc_pause import uncollected
+from pyprof.capture.process.signals import held
+from pyprof.capture.recording import Gathered
 from pyprof.errors import CaptureError
 
 _patches = Patches()
@@ -65,7 +58,7 @@ class Session:
     ):
         if output is not None:
             try:
-                place.check(output)
+                atomic_file.check(output)
             except CaptureError as error:
                 raise CaptureError(f"{output}: {error}") from error
             self.folder = os.getcwd()  # the program may leave it
@@ -76,7 +69,7 @@ class Session:
         self.unless_empty = False  # nobody asked this very process to record: it may have nothing to show
         self.only_calls = False  # torch's profiler stays off
         self.more_facts: dict[str, str] = {}  # for the file
-        self._emit_nvtx = nvtx.Operators() if output is None and operators else None
+        self._emit_nvtx = nvtx_ranges.Operators() if output is None and operators else None
         self._patches = _patches
         self.on_step: Callable[[Session], None] | None = None
         self.next_step = 0
@@ -96,7 +89,7 @@ class Session:
         self._fault: Exception | None = None  # what was recorded is lost; `write` says so
         self.gathered = Gathered()
         self._extras.clear()
-        facts.clear()
+        seen_objects.clear()
 
     @contained
     @held()
@@ -117,7 +110,7 @@ class Session:
         _current = self
         self._open = True
         recorder.clear()
-        recorder.ranges = nvtx.plan.writer
+        recorder.ranges = nvtx_ranges.plan.writer
         self._patches = _patches if recorder.ranges is None else _emitting_patches
         if self.output is not None or recorder.ranges is not None:
             guarded(self._patches.install)
@@ -156,8 +149,8 @@ class Session:
         recorder.counting = False
         if not self.operators_given_up:
             guarded(self._watcher.begin)
-        guarded(compiling.install)
-        private.say()
+        guarded(compilation.install)
+        torch_internals.say()
 
     def _lose(self, error: Exception) -> None:
         """Keep a fault for `write`, which says that the recording is lost. Its frames would keep tensors."""
@@ -172,8 +165,8 @@ class Session:
         try:
             self._stop()
             if self.output is None:
-                nvtx.say_lost()
-                facts.clear()
+                nvtx_ranges.say_lost()
+                seen_objects.clear()
             else:
                 with uncollected():
                     self._keep()
@@ -182,7 +175,7 @@ class Session:
         finally:
             recorder.clear()
             self._kineto.clear()
-            private.say()
+            torch_internals.say()
 
     def _keep(self) -> None:
         self._device.keep()
@@ -218,12 +211,12 @@ class Session:
         """After the file is written: keep nothing of the program."""
         if self._open:  # what should have closed it did not
             self._stop()
-        if recorder.forget() and nvtx.plan.writer is not None:
-            nvtx.plan.writer.forget()
+        if recorder.forget() and nvtx_ranges.plan.writer is not None:
+            nvtx_ranges.plan.writer.forget()
         compiled.forget()
         modules.forget()
         parameters.forget()
-        facts.clear()
+        seen_objects.clear()
 
     def abandon(self) -> None:
         """In a forked child: be quiet. The profiler belongs to the parent and is not touched."""
@@ -251,7 +244,7 @@ class Session:
         guarded(self._device.stop)
 
     def _unpatch(self) -> None:
-        for undo in (self._registry.undo, self._patches.remove, parameters.remove, compiling.remove):
+        for undo in (self._registry.undo, self._patches.remove, parameters.remove, compilation.remove):
             guarded(undo)
 
     @contained
@@ -313,7 +306,7 @@ class Session:
 
     def _later(self) -> bool:
         """Whether a reading for the sake of memory waits for the end of compiled code: operators would not go on."""
-        return self._pace.asked and self._calls < self.max_events and compiling.running()
+        return self._pace.asked and self._calls < self.max_events and compilation.running()
 
     def _pause(self, between_steps: bool = False) -> None:
         with held():
@@ -432,7 +425,7 @@ class Session:
         gathered.drop(device.records.lost)
         gathered.drop(self._extras.lost())
         device.say_empty()
-        if keep.empty(gathered, device.records) and keep.stays(self.path, self.output):
+        if gathered.is_empty(device.records) and rotation.stays(self.path, self.output):
             self.output = None
             return
         recording = gathered.recording(device, self._extras, self.folder, self.operators_given_up)
@@ -440,7 +433,7 @@ class Session:
         try:
             process_name = " ".join(sys.argv[:1]) or "python"
             with uncollected():
-                keep.put(
+                rotation.put(
                     self.path, self.output, lambda before: write(self.path, recording, process_name, before)
                 )
         except CaptureError as error:
@@ -452,7 +445,7 @@ class Session:
             *([_plural(len(gathered.steps), "step")] if gathered.steps else []),
             *([f"{lost} not recorded"] if (lost := sum(gathered.lost.values())) else []),
         ]
-        hint = f". {keep.HINT}" if keep.empty(gathered, device.records) else ""
+        hint = f". {rotation.HINT}" if gathered.is_empty(device.records) else ""
         print(f"{self.output}: {', '.join(counts)}{hint}", file=sys.stderr)
 
 

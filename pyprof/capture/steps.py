@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from pyprof.capture import annotate
+from pyprof.capture.instrument import user_ranges
 
 _NOBODY, _LOADER, _OPTIMIZER, _SCRIPT = range(4)
 
@@ -31,15 +31,15 @@ class Marks:
 
     def follow(self) -> None:
         """Begin to look for the ends of steps."""
-        annotate.on_optimizer_step.append(self._on_optimizer)
-        annotate.on_loader_next.append(self._on_loader)
+        user_ranges.on_optimizer_step.append(self._on_optimizer)
+        user_ranges.on_loader_next.append(self._on_loader)
 
     def leave(self) -> None:
         """Look no more; nothing if nobody looks."""
-        if self._on_optimizer in annotate.on_optimizer_step:
-            annotate.on_optimizer_step.remove(self._on_optimizer)
-        if self._on_loader in annotate.on_loader_next:
-            annotate.on_loader_next.remove(self._on_loader)
+        if self._on_optimizer in user_ranges.on_optimizer_step:
+            user_ranges.on_optimizer_step.remove(self._on_optimizer)
+        if self._on_loader in user_ranges.on_loader_next:
+            user_ranges.on_loader_next.remove(self._on_loader)
 
     def script(self) -> bool:
         """The script ends a step. Returns whether the ends that others gave before were none."""

@@ -43,12 +43,12 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Write the file, and say what it does."""
-    from pyprof import place
+    from pyprof import atomic_file
 
     path = file_of_environment()
     try:
         is_ours(path)
-        with place.named(path) as name, open(name, "w", encoding="utf-8") as file:
+        with atomic_file.named(path) as name, open(name, "w", encoding="utf-8") as file:
             file.write(LINE)
             os.chmod(name, 0o644)  # other users of the environment start Python too
     except OSError as error:

@@ -25,6 +25,6 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the script and print its totals; returns its exit code."""
-    from pyprof.totals import run as estimate
+    from pyprof.module_totals import run as estimate
 
     return estimate(arguments.script, arguments.arguments, arguments.depth, arguments.csv)

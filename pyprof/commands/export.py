@@ -41,8 +41,8 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Write the file."""
-    from pyprof.db.store import limited
     from pyprof.session import load
+    from pyprof.store.files import limited
 
     check_output(arguments, arguments.file)
     with limited(arguments.timeout):

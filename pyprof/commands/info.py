@@ -27,9 +27,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.file is None:
         return _collectors(arguments.prog)
     from pyprof.info import lines, summary
-    from pyprof.parse import formats
+    from pyprof.parse import loader
 
-    facts = summary(formats.load(arguments.file))
+    facts = summary(loader.load(arguments.file))
     sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
     print(json.dumps(facts, indent=1) if arguments.json else "\n".join(lines(facts)), flush=True)
     return 0

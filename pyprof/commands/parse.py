@@ -37,11 +37,11 @@ def run(arguments: argparse.Namespace) -> None:
     from pyprof import netdict
     from pyprof.errors import FormatError
     from pyprof.frame import say
-    from pyprof.parse import formats
+    from pyprof.parse import loader
     from pyprof.parse.rows import rows
 
     check_output(arguments, arguments.file)
-    trace = formats.load(arguments.file)
+    trace = loader.load(arguments.file)
     pids = {process.pid for process in trace.processes}
     if Path(arguments.file).is_dir() and len(pids) < len(trace.processes):
         raise FormatError(
@@ -61,11 +61,11 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _write(path: str, blocks: Iterable[memoryview]) -> None:
     """Write a file whole or not at all. Raises FormatError."""
-    from pyprof import place
+    from pyprof import atomic_file
     from pyprof.errors import FormatError
 
     try:
-        with place.named(path) as name, open(name, "wb") as out:
+        with atomic_file.named(path) as name, open(name, "wb") as out:
             out.writelines(blocks)
     except OSError as error:
         raise FormatError(

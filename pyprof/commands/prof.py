@@ -19,7 +19,7 @@ from pyprof.registry import declared
 
 if TYPE_CHECKING:
     from pyprof.model import Rows
-    from pyprof.prof.hardware import Hardware
+    from pyprof.prof.hardware.machine import Hardware
 
 _DEFAULT = "idx,dir,sub,mod,op,kernel,params,sil"
 _COLUMN = r'@column\(\s*"(\w+)",\s*"([^"]+)"[^@]*?\).*?\n    """(.*?)"""'
@@ -75,16 +75,17 @@ def run(arguments: argparse.Namespace) -> None:
     """Print the table and the ledger."""
     from pyprof.frame import say
     from pyprof.model import OPERATOR
-    from pyprof.prof import custom, hardware, ledger, table
+    from pyprof.prof import coverage, custom, table
     from pyprof.prof.columns import OF_HARDWARE, View
-    from pyprof.screen import visible
+    from pyprof.prof.hardware import machine
+    from pyprof.terminal import visible
 
     specs = table.select(arguments.c)
     if arguments.costs is not None:
         custom.load(arguments.costs)
     rows, name, gpus = _rows(arguments.file, arguments.memory)
     if arguments.gpu is not None:
-        gpus = hardware.named(arguments.gpu, gpus.facts)
+        gpus = machine.named(arguments.gpu, gpus.facts)
         if not (rows.kind != OPERATOR).any():
             say(arguments.prog, f"--gpu has no effect: {name} has no GPU kernels, only operators.")
     view = View(rows, gpus)
@@ -94,7 +95,7 @@ def run(arguments: argparse.Namespace) -> None:
     for line in table.lines(view, specs, style, arguments.w or 0, arguments.raw):
         sys.stdout.write(line + "\n")
     sys.stdout.flush()
-    lines = ledger.text(view, name).split("\n")
+    lines = coverage.text(view, name).split("\n")
     if any(spec.key in OF_HARDWARE for spec in specs):
         notes = gpus.notes if (rows.kind != OPERATOR).any() else gpus.cpu_notes
         lines += [f"  peaks: {note}" for note in notes]
@@ -112,19 +113,19 @@ def _is_text(path: Path) -> bool:
 def _rows(file: str | None, memory: bool) -> tuple[Rows, str, Hardware]:
     """Return the rows of an input, its name, and the hardware that it names."""
     from pyprof import inputs, netdict
-    from pyprof.prof import hardware
+    from pyprof.prof.hardware import machine
 
     if file is None or file == "-":
         if sys.stdin.isatty():
             raise UsageError("name a net.dict or a recording, or pipe a net.dict into the command.")
         sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-        return netdict.read(sys.stdin, "stdin"), "stdin", hardware.NOTHING
+        return netdict.read(sys.stdin, "stdin"), "stdin", machine.NOTHING
     path = Path(file)
     inputs.check(path, "a net.dict or a recording; - is stdin")
     try:
         if not path.is_dir() and _is_text(path):
             with path.open(encoding="utf-8", errors="replace") as lines:
-                return netdict.read(lines, file), file, hardware.NOTHING
+                return netdict.read(lines, file), file, machine.NOTHING
         from pyprof.session import load
 
         profile = load(path, memory=memory)

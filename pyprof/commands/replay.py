@@ -29,10 +29,10 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the list or a script."""
-    from pyprof.db.store import limited
     from pyprof.prof.replay import script
-    from pyprof.replaying import calls, listed
+    from pyprof.replayable import calls, listed
     from pyprof.session import load
+    from pyprof.store.files import limited
 
     with limited(arguments.timeout):
         profile = load(arguments.file)  # whose database is there as long as it is

@@ -19,7 +19,7 @@ from pyprof.errors import PyProfError, UsageError
 from pyprof.registry import declared, extensions
 
 if TYPE_CHECKING:
-    from pyprof.db.source import Source
+    from pyprof.analysis.source import Source
     from pyprof.reports import Report
     from pyprof.session import Profile
 
@@ -117,7 +117,7 @@ def _overview(arguments: argparse.Namespace, choices: dict[str, str]) -> None:
         )
     from pyprof.overview.figures import figures
     from pyprof.overview.lines import lines
-    from pyprof.screen import columns
+    from pyprof.terminal import columns
 
     out = sys.stdout
     with opened(arguments, file) as (profile,):
@@ -128,9 +128,9 @@ def _overview(arguments: argparse.Namespace, choices: dict[str, str]) -> None:
 @contextmanager
 def opened(arguments: argparse.Namespace, *paths: str) -> Iterator[list[Profile]]:
     """Open recordings, with the iterations and the timeout of a command line, and progress on a terminal."""
-    from pyprof.db.store import limited
     from pyprof.session import Profile, Selection
     from pyprof.stages import MINIMAL, Stages
+    from pyprof.store.files import limited
 
     stages = Stages(MINIMAL, arguments.prog)
     with limited(arguments.timeout), stages.stage("reading"), ExitStack() as stack:
@@ -145,9 +145,9 @@ def opened(arguments: argparse.Namespace, *paths: str) -> Iterator[list[Profile]
 
 def check_format(report: Report, arguments: argparse.Namespace) -> None:
     """Raise UsageError for a format that does not exist, or that is nothing for a terminal."""
-    from pyprof.reports import output
+    from pyprof.render import writers
 
-    output.file_name(report, "-", arguments.format)
+    writers.file_name(report, "-", arguments.format)
     if arguments.raw and arguments.format != "csv":
         raise UsageError("--raw is for --format=csv.")
     if arguments.format in _BINARY and arguments.output is None and sys.stdout.isatty():
@@ -157,22 +157,22 @@ def check_format(report: Report, arguments: argparse.Namespace) -> None:
 def shown(report: Report, source: Source, arguments: argparse.Namespace) -> tuple[int, bytes]:
     """Print a report, or write it to a file: whole or not at all. Returns the number of its rows, and for a terminal
     the text, to be printed when no progress is shown any more."""
-    from pyprof import place
-    from pyprof.reports import output
+    from pyprof import atomic_file
+    from pyprof.render import writers
 
     style = "raw" if arguments.raw else "plain"
     if arguments.output is None and sys.stdout.isatty():
         text = io.BytesIO()
         width = None if arguments.wide else shutil.get_terminal_size().columns
-        return output.render(report, source, arguments.format, text, style, width), text.getvalue()
+        return writers.render(report, source, arguments.format, text, style, width), text.getvalue()
     if arguments.output is None:
         sys.stdout.flush()
-        rows = output.render(report, source, arguments.format, sys.stdout.buffer, style)
+        rows = writers.render(report, source, arguments.format, sys.stdout.buffer, style)
         sys.stdout.buffer.flush()
         return rows, b""
     try:
-        with place.named(arguments.output) as name, open(name, "wb") as file:
-            return output.render(report, source, arguments.format, file, style), b""
+        with atomic_file.named(arguments.output) as name, open(name, "wb") as file:
+            return writers.render(report, source, arguments.format, file, style), b""
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -86,13 +86,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     ending = None if arguments.quiet else Ending()  # before torch: what is registered first is called last
     under_capture = load_module("pyprof.capture.run").run
-    plan = load_module("pyprof.capture.plan").plan(arguments.steps, arguments.delay, arguments.duration)
-    more = load_module("pyprof.capture.options").of_command(arguments)
+    plan = load_module("pyprof.capture.run_window").plan(arguments.steps, arguments.delay, arguments.duration)
+    more = load_module("pyprof.capture.core.options").of_command(arguments)
     a = arguments
     code = int(under_capture(a.script, a.arguments, a.output, a.max_events, plan, more, a.module))
-    control = load_module("pyprof.capture.window").control
+    control = load_module("pyprof.capture.controller").control
     if ending is not None:
-        ending.of(code, control.written, a.output, load_module("pyprof.capture.ranks").rank())
+        ending.of(code, control.written, a.output, load_module("pyprof.capture.environment.ranks").rank())
     if a.strict and not code and (control.failed or not (control.written or control.of_ranks)):
         return _NO_FILE
     return code

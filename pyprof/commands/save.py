@@ -21,9 +21,9 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Write the database."""
-    from pyprof.db.store import limited
     from pyprof.session import Profile, Selection
     from pyprof.stages import MINIMAL, Stages
+    from pyprof.store.files import limited
 
     check_output(arguments)
     stages = Stages(MINIMAL, arguments.prog)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pyprof trigger PID`: have a running program record its next steps (`mailbox.py`, `capture/demand.py`).
+"""`pyprof trigger PID`: have a running program record its next steps (`mailbox.py`, `capture/on_demand.py`).
 
 The program must have called `pyprof.init()`, or have been started with PYPROF_TRIGGER after `pyprof enable`. From
 Python 3.14 on it can be set up from outside (`sys.remote_exec`), if this command runs in the same version.

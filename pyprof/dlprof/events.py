@@ -15,11 +15,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyprof import metrics
-from pyprof.db import frames
-from pyprof.db.source import Source
+from pyprof.analysis import dataframes
+from pyprof.analysis.source import Source
 from pyprof.errors import WHERE, PyProfError, install
 from pyprof.registry import load_folder
-from pyprof.reports import REPORTS, Report, output
+from pyprof.render import writers
+from pyprof.reports import REPORTS, Report
 
 _ROWS = 100
 _LEFT_OUT = ("iteration",)
@@ -79,7 +80,7 @@ def _values(source: Source) -> Iterator[tuple[int, Any]]:
                     tag=tag, simple_value=figure, metadata=_about("scalars", each.heading, each.text)
                 ),
             )
-    steps = frames.steps(source.store, source.aggregation)
+    steps = dataframes.steps(source.store, source.aggregation)
     workers = steps["worker"].nunique()
     for row in steps[steps["aggregated"]].to_dict("records"):
         prefix = f"iteration/{row['worker']}/" if workers > 1 else "iteration/"
@@ -115,7 +116,7 @@ def _text(tag: str, heading: str, words: str) -> Any:
 def markdown(report: Report, source: Source) -> str:
     """The first rows of a report as a table."""
     stream = io.BytesIO()
-    output.render(report, source, "md", stream)
+    writers.render(report, source, "md", stream)
     lines = stream.getvalue().decode().splitlines()
     more = len(lines) - 2 - _ROWS  # two lines of headings
     if more > 0:

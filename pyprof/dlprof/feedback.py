@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from pyprof.rules import Finding, Outcome
-from pyprof.screen import visible
+from pyprof.terminal import visible
 
 _WIDTH = 100
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))

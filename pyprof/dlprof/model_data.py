@@ -11,11 +11,11 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from pyprof import place
-from pyprof.db.source import Source
-from pyprof.db.store import Store
+from pyprof import atomic_file
+from pyprof.analysis.source import Source
 from pyprof.errors import PyProfError
 from pyprof.model import DIRECTIONS, KINDS, PHASES
+from pyprof.store.files import Store
 
 VERSION = 1
 Told = Callable[[float], None]
@@ -131,7 +131,10 @@ TABLES = (
 def save(source: Source, path: str, told: Told = lambda share: None) -> None:
     """Write the object into a file: whole or not at all. Raises PyProfError."""
     try:
-        with place.named(path) as name, open(name, "w", encoding="utf-8", errors="backslashreplace") as file:
+        with (
+            atomic_file.named(path) as name,
+            open(name, "w", encoding="utf-8", errors="backslashreplace") as file,
+        ):
             file.writelines(pieces(source, told))
     except OSError as error:
         raise PyProfError(f"{path}: cannot be written ({error.strerror or error}).") from error

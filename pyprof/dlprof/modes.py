@@ -10,7 +10,7 @@ import numpy as np
 
 from pyprof.errors import FormatError, UsageError
 from pyprof.model import PUSH_POP, Column, Trace
-from pyprof.parse.assemble import empty_ops
+from pyprof.parse.trace_builder import empty_ops
 from pyprof.session import Change
 
 SIMPLE = "simple_mode_global_node_name"  # DLProf's name for the one operator of --mode=simple

@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from pyprof import place
+from pyprof import atomic_file
 from pyprof.dlprof.options import Settings
 from pyprof.errors import CaptureError, UsageError
-from pyprof.reports import Report, find, output
+from pyprof.render import writers
+from pyprof.reports import Report, find
 
 _DATABASE = "_dldb"
 _ENDING = ".sqlite"
@@ -54,7 +55,7 @@ def outputs(settings: Settings) -> Outputs:
         _make(folder)
     for path in filter(None, (found.recording, found.database)):
         try:
-            place.check(path)
+            atomic_file.check(path)
         except CaptureError as error:
             raise UsageError(f"{path}: {error}") from error
     return found
@@ -70,7 +71,7 @@ def profile_names(settings: Settings) -> list[str]:
 def _report_files(settings: Settings, reports: tuple[Report, ...]) -> list[str]:
     names = profile_names(settings)
     return [
-        os.path.normpath(os.path.join(settings.output_path, output.file_name(report, name, ending)))
+        os.path.normpath(os.path.join(settings.output_path, writers.file_name(report, name, ending)))
         for name in names for report in reports for ending in settings.formats
     ]  # fmt: skip
 
@@ -116,7 +117,7 @@ def _refuse_input(settings: Settings, found: Outputs) -> None:
     """A recording is never replaced by what is made of it; a database may be, it is in what replaces it."""
     from pathlib import Path
 
-    from pyprof.db.store import is_database
+    from pyprof.store.files import is_database
 
     source = Path(settings.nsys_database)
     if not settings.nsys_database or not source.is_file() or not os.path.exists(found.database):

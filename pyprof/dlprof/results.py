@@ -6,13 +6,13 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 
-from pyprof.db.source import Source
+from pyprof.analysis.source import Source
 from pyprof.dlprof import events, feedback, model_data, modes
 from pyprof.dlprof.options import Settings
 from pyprof.dlprof.outputs import Outputs, profile_names
 from pyprof.model import Trace
-from pyprof.reports import output
-from pyprof.rules import evaluate
+from pyprof.render import writers
+from pyprof.rules.evaluation import evaluate
 from pyprof.session import Profile, Selection
 from pyprof.stages import DETAILED, MINIMAL, NORMAL, Stages
 
@@ -68,7 +68,7 @@ def _say_what(source: Source, stages: Stages) -> None:
 def _reports(settings: Settings, where: Outputs, source: Source, name: str, stages: Stages) -> None:
     for report in where.reports:
         with stages.stage(f"writing report {report.name}", DETAILED):
-            paths = output.write(report, source, where.folder, name, settings.formats, settings.csv_style)
+            paths = writers.write(report, source, where.folder, name, settings.formats, settings.csv_style)
         stages.say(MINIMAL, f"wrote {', '.join(map(os.path.normpath, paths))}")
 
 

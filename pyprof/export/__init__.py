@@ -11,10 +11,10 @@ import sqlite3
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pyprof import place
-from pyprof.db.store import Store
+from pyprof import atomic_file
 from pyprof.errors import PyProfError, UsageError
 from pyprof.registry import Registry, load_folder
+from pyprof.store.files import Store
 
 
 class Window(NamedTuple):
@@ -59,7 +59,7 @@ def write(
         raise UsageError(f"the window from {start} to {end} ns is empty; its end has to be after its start.")
     name = os.fspath(path)
     try:
-        with store.sound(), place.named(name) as scratch:
+        with store.sound(), atomic_file.named(name) as scratch:
             EXPORTS[format_](store, Window(start, end), scratch, name.endswith(".gz"))
     except (OSError, sqlite3.OperationalError) as error:
         number = getattr(error, "errno", None)

@@ -17,11 +17,11 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 import pyprof
-from pyprof.db.store import Store
 from pyprof.export import Window, dimensions, exporter, gpu, host
 from pyprof.export.events import Events
-from pyprof.export.text import line, put
+from pyprof.export.json_text import line, put
 from pyprof.parse.merge import unix_start
+from pyprof.store.files import Store
 
 _LEVEL = 5  # of gzip
 

@@ -8,10 +8,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pyprof.db.store import Store
-from pyprof.export.describe import member
-from pyprof.export.text import quoted
+from pyprof.export.chrome_names import member
+from pyprof.export.json_text import quoted
 from pyprof.model import DIRECTIONS, PHASES
+from pyprof.store.files import Store
 
 CATEGORIES = (',"cat":"kernel"', ',"cat":"gpu_memcpy"', ',"cat":"gpu_memset"')
 _VERSION = re.compile(r"_v[0-9]+$")  # cudaLaunchKernel_v7000

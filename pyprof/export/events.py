@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from pyprof.db.store import Store
 from pyprof.export import Window, dimensions
-from pyprof.export.text import line, micro, number
+from pyprof.export.json_text import line, micro, number
 from pyprof.export.tracks import Tracks
 from pyprof.model import Bools, Column, Ints
+from pyprof.store.files import Store
 
 PIECE = 1 << 16  # rows
 SHIFT = 40

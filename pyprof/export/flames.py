@@ -19,9 +19,9 @@ from collections import Counter
 from typing import Any
 
 import pyprof
-from pyprof.db.store import Store
 from pyprof.export import Window, exporter
 from pyprof.model import BPROP
+from pyprof.store.files import Store
 
 _LEVEL = 5  # of gzip
 _IN_RANGE = 2  # of operator.unassociated

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pyprof.export import dimensions
 from pyprof.export.events import MASK, Events, event, flow
-from pyprof.export.text import chosen, line, number, optional
+from pyprof.export.json_text import chosen, line, number, optional
 from pyprof.model import Column
 
 

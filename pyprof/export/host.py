@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pyprof.export import describe, dimensions
+from pyprof.export import chrome_names, dimensions
 from pyprof.export.events import MASK, SHIFT, Events, event
-from pyprof.export.text import chosen, line, number, optional, quoted
+from pyprof.export.json_text import chosen, line, number, optional, quoted
 from pyprof.model import MARK, START_END, Bools, Column, Ints
 
 _EVENT, _FUNCTION = 3, 4  # kinds of ranges
@@ -31,7 +31,7 @@ def ranges(trace: Events, worker: int) -> Iterator[pa.Array]:
     for found in trace.pieces("range", worker, query, "range.start", "range.dur"):
         kind = found["kind"].values
         shown, code = _shown(trace, found)
-        operator = np.array([one.category == describe.OPERATOR for one in shown], bool)[code]
+        operator = np.array([one.category == chrome_names.OPERATOR for one in shown], bool)[code]
         if trace.gpu:
             _executions(trace, worker, found, operator)
         ids = found["id"].values
@@ -60,7 +60,7 @@ def ranges(trace: Events, worker: int) -> Iterator[pa.Array]:
         yield event("e", common, start + dur, None, line(same, "}"), between)
 
 
-def _shown(trace: Events, found: dict[str, Column]) -> tuple[list[describe.Shown], Ints]:
+def _shown(trace: Events, found: dict[str, Column]) -> tuple[list[chrome_names.Shown], Ints]:
     """What the distinct ranges are, and which each is."""
     kind, args, numbered = found["kind"].values, found["args"], found["seq"].mask()
     keys = np.column_stack([
@@ -71,11 +71,11 @@ def _shown(trace: Events, found: dict[str, Column]) -> tuple[list[describe.Shown
     for what, text, more, has in distinct.tolist():
         name = trace.strings[text]
         if what == _FUNCTION:
-            out.append(describe.Shown(quoted(name), describe.FUNCTION))
+            out.append(chrome_names.Shown(quoted(name), chrome_names.FUNCTION))
         elif what == _EVENT:
-            out.append(describe.of_event(name, trace.strings.get(more)))
+            out.append(chrome_names.of_event(name, trace.strings.get(more)))
         else:
-            out.append(describe.of_range(name, bool(has)))
+            out.append(chrome_names.of_range(name, bool(has)))
     return out, code.reshape(-1)
 
 

@@ -14,11 +14,11 @@ import sqlite3
 from contextlib import closing
 
 import pyprof
-from pyprof.db.store import Store
 from pyprof.errors import UsageError
 from pyprof.export import Window, exporter
 from pyprof.parse.formats.nsys import COPY_KINDS
 from pyprof.parse.merge import unix_start
+from pyprof.store.files import Store
 
 _TID, _PID = 24, 24  # bits
 _NUMBER = (1 << 40) - 1  # bits of an id that number the rows of a worker

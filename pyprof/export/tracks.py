@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyprof.db.store import Store
-from pyprof.export.text import quoted
+from pyprof.export.json_text import quoted
 from pyprof.model import Column, Ints
+from pyprof.store.files import Store
 
 _FREE = 10_000_000  # Linux has no pid above 4194304
 _DEVICES_AFTER = 5_000_000  # torch.profiler's sort_index of the first device

@@ -20,7 +20,7 @@ from pyprof import arrow, intervals
 from pyprof.marker import caller, is_event, with_call_id
 from pyprof.model import BPROP, DIRECTIONS, FPROP, KINDS, OPERATOR, PHASES, Column, Ints, Rows
 from pyprof.netdict.keys import KEYS
-from pyprof.screen import json_text
+from pyprof.terminal import json_text
 
 _BLOCK = 8192  # rows formatted at a time: bounds the memory of a large file
 _SLOT = "\0"  # where a number goes; in neither a literal nor JSON does it stand as it is

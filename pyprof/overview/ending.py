@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from contextlib import closing, suppress
 from urllib.parse import quote
 
-from pyprof.screen import columns, visible
+from pyprof.terminal import columns, visible
 
 LARGE = 16 << 20  # bytes: some 400,000 operators, which take about 4 s to add up
 PATIENCE = 30.0  # seconds

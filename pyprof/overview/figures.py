@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from pyprof.db.source import Source
+from pyprof.analysis.source import Source
 from pyprof.metrics import share
-from pyprof.names import short_name
 from pyprof.reports import find
-from pyprof.rules import Outcome, evaluate
-from pyprof.rules.run import NOT_CUT, Run
+from pyprof.rules import Outcome
+from pyprof.rules.context import NOT_CUT, Run
+from pyprof.rules.evaluation import evaluate
+from pyprof.symbols import short_name
 
 TOP = 5
 _SENTENCES, _LETTERS = 16, 1000  # of a verdict

@@ -20,7 +20,7 @@ from rich.cells import cell_len
 
 from pyprof.overview.figures import Figures, Row, Step
 from pyprof.rules.wording import length
-from pyprof.screen import visible
+from pyprof.terminal import visible
 
 MOST = 15
 NARROW = 60

@@ -22,7 +22,7 @@ import numpy as np
 from pyprof import intervals
 from pyprof.marker import STOP, STOPPED, CallMarker, decode, encode, is_builtin_node
 from pyprof.model import MARK, Arg, Bools, Call, Ints, Trace
-from pyprof.parse.operands import SAVES_OPERANDS
+from pyprof.parse.saved_operands import SAVES_OPERANDS
 
 _UNPACK = re.compile(r"torch/utils/checkpoint\.py\(\d+\): unpack_hook")
 _THROW = "<built-in method throw of generator object"

@@ -15,15 +15,17 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from pyprof.errors import FormatError
 from pyprof.model import Process, Trace
-from pyprof.parse import archive, formats, pool
-from pyprof.parse.database import is_profile
+from pyprof.parse import archive, formats
 from pyprof.parse.merge import merge, processes
+from pyprof.sqlite_file import is_profile
 
+Reader = Callable[[Sequence[Path]], Sequence[Trace | FormatError]]  # each recording, or why it cannot be read
 _ENDINGS = re.compile(
     r"(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$|\.(?:sqlite|sql|nvvp|nsys-rep|qdrep|tar|tar\.gz|tgz|zip)$",
     re.IGNORECASE,
@@ -66,11 +68,11 @@ def is_named(name: str) -> bool:
     return _ENDINGS.search(name) is not None
 
 
-def load_archive(path: Path) -> Trace:
+def load_archive(path: Path, read: Reader) -> Trace:
     """All recordings of an archive as one. Raises FormatError."""
     with archive.unpacked(path, is_named) as folder:
         try:
-            out = load(folder)
+            out = load(folder, read)
         except FormatError as error:
             raise FormatError(str(error).replace(str(folder), str(path))) from None
         out.path = str(path)
@@ -114,9 +116,9 @@ def runs(folder: str | os.PathLike[str]) -> dict[str, Path]:
     return out
 
 
-def load(folder: Path) -> Trace:
+def load(folder: Path, read: Reader) -> Trace:
     """All recordings of a run as one. A folder without recordings that has one run below it is that run. Raises
-    FormatError if there is none, several, or none that can be read."""
+    FormatError if there is none, several, or none that can be read. `read` reads files."""
     chosen, (found, skipped) = folder, inputs(folder)
     if not found:
         below = runs(folder)
@@ -129,7 +131,7 @@ def load(folder: Path) -> Trace:
         chosen = next(iter(below.values()))
         found, skipped = inputs(chosen)
     traces, failed = [], []
-    for one, result in zip(found, pool.read([one.path for one in found])):
+    for one, result in zip(found, read([one.path for one in found])):
         if isinstance(result, Trace):
             traces.append(_dressed(result, one))
         else:
@@ -164,6 +166,8 @@ def _no_input(path: Path) -> str | None:
     try:
         if is_profile(path):
             return _DATABASE
+        if archive.is_archive(path):
+            return None if any(map(is_named, archive.names(path))) else _OTHER
         return None if formats.recognised(path) else _OTHER
     except OSError:
         return _OTHER

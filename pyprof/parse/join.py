@@ -15,8 +15,6 @@ import numpy as np
 from pyprof import arrow, intervals
 from pyprof.marker import EVALUATE, announces_collective
 from pyprof.model import BPROP, PUSH_POP, START_END, Bools, Column, Gpu, Ints, Launches, Stack, Trace
-from pyprof.parse.assemble import take
-from pyprof.parse.database import concat
 from pyprof.parse.paths import (
     BOUNDARY,
     CALL,
@@ -34,6 +32,8 @@ from pyprof.parse.paths import (
     with_stack,
 )
 from pyprof.parse.recompute import recomputed
+from pyprof.parse.trace_builder import take
+from pyprof.sqlite_file import concat
 
 _NONE = -1
 

@@ -16,7 +16,7 @@ import numpy as np
 from pyprof import intervals
 from pyprof.errors import FormatError
 from pyprof.model import PUSH_POP, Functions, Trace
-from pyprof.parse.assemble import count, take
+from pyprof.parse.trace_builder import count, take
 
 DEEPEST = 2_000
 MANY = 4_096  # processes, or devices of them: each is summed by itself

@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing import Pipe
 from pathlib import Path
 
 from pyprof.errors import FormatError
 from pyprof.model import Trace
-from pyprof.parse import children, formats
+from pyprof.parse import reader_process
 
 Result = Trace | FormatError
 _WORTH = 1 << 27  # bytes to read, from which on children pay for their start of half a second each
 
 
-def read(paths: Sequence[Path]) -> list[Result]:
-    """Each recording, or why it cannot be read, in their order. Interrupted, it ends its children first."""
-    count = min(len(paths), children.cores()) if sum(map(_size, paths)) >= _WORTH else 1
+def read(paths: Sequence[Path], one: Callable[[Path], Result], serve: Callable[[int], None]) -> list[Result]:
+    """Each recording, or why it cannot be read, in their order. `one` reads one here; `serve` is what a child does with
+    the descriptor of its pipe. Interrupted, it ends its children first."""
+    count = min(len(paths), reader_process.cores()) if sum(map(_size, paths)) >= _WORTH else 1
     if count < 2:
         return [one(path) for path in paths]
     out: dict[int, Result] = {}
@@ -43,7 +44,7 @@ def read(paths: Sequence[Path]) -> list[Result]:
                     break
                 if child is None:
                     with suppress(OSError):  # no memory for a process more: here, then
-                        child = _Child()
+                        child = _Child(serve)
                         started.add(child.process)
             out[number] = found = one(paths[number]) if child is None else child.ask(paths[number])
             if child is not None and isinstance(found, _Died):
@@ -69,25 +70,15 @@ def read(paths: Sequence[Path]) -> list[Result]:
     return [out[number] for number in range(len(paths))]
 
 
-def one(path: Path) -> Result:
-    """A recording, or why it cannot be read."""
-    try:
-        return formats.load(path)
-    except FormatError as error:
-        return error
-    except (MemoryError, OSError) as error:
-        return FormatError(f"{path}: cannot be read ({type(error).__name__}: {error}).")
-
-
 class _Died(FormatError):
     """The child ended while it read."""
 
 
 class _Child:
-    def __init__(self) -> None:
+    def __init__(self, serve: Callable[[int], None]) -> None:
         self.pipe, other = Pipe()
         with other:
-            self.process = children.start(serve, other.fileno())
+            self.process = reader_process.start(serve, other.fileno())
 
     def ask(self, path: Path) -> Result:
         try:
@@ -95,18 +86,11 @@ class _Child:
             found: Result = self.pipe.recv()
             return found
         except (EOFError, OSError):
-            return _Died(children.ended(path, self.process))
+            return _Died(reader_process.ended(path, self.process))
 
     def close(self) -> None:
         self.pipe.close()
         self.process.wait()
-
-
-def serve(descriptor: int) -> None:
-    """What a child does: read what it is told to, until the pipe ends."""
-    with children.serving(descriptor) as pipe, suppress(EOFError, OSError):
-        while True:
-            pipe.send(one(pipe.recv()))
 
 
 def _size(path: Path) -> int:

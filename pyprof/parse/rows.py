@@ -16,10 +16,10 @@ from pyprof import arrow, intervals
 from pyprof.errors import FormatError
 from pyprof.marker import EVALUATE
 from pyprof.model import KERNEL, OPERATOR, Bools, Column, Ints, Rows, Site, Stack, Trace
-from pyprof.names import demangle, short_name
+from pyprof.parse.backward_links import pair
 from pyprof.parse.join import Spans, layers_outside, link, spans
-from pyprof.parse.pair import pair
 from pyprof.parse.paths import Place, site, with_stack
+from pyprof.symbols import demangle, short_name
 
 _NONE = -1
 

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable
 
 from pyprof.model import Call, Tensor
-from pyprof.prof.attribute import family
+from pyprof.prof.attribution.attribute import family
 from pyprof.prof.cost import tensors_of
 from pyprof.prof.params import FIRST_OPERAND, operator, params
 

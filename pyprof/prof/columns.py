@@ -19,14 +19,15 @@ import pandas as pd
 from pyprof.marker import caller
 from pyprof.model import DIRECTIONS, OPERATOR, PHASES, Column, Ints, Rows, Site
 from pyprof.netdict.write import distinct_triples
-from pyprof.prof import excess, hardware, roofline
-from pyprof.prof.attribute import Costs, attribute
-from pyprof.prof.hardware import Hardware
+from pyprof.prof import excess
+from pyprof.prof.attribution.attribute import Costs, attribute
+from pyprof.prof.hardware import machine, roofline
+from pyprof.prof.hardware.machine import Hardware
+from pyprof.prof.hardware.roofline import Cases, Roofline
+from pyprof.prof.hardware.utilisation import Utilisation, Work, per_row
 from pyprof.prof.modelflops import model_flops
 from pyprof.prof.params import dtype, params
-from pyprof.prof.roofline import Cases, Roofline
-from pyprof.prof.utilisation import Utilisation, Work, per_row
-from pyprof.prof.verdict import verdict
+from pyprof.prof.tensor_core_reasons import verdict
 from pyprof.registry import Registry
 
 
@@ -35,7 +36,7 @@ class View:
     """Rows with their costs, and the GPUs they ran on: what a column is computed from."""
 
     rows: Rows
-    hardware: Hardware = hardware.NOTHING
+    hardware: Hardware = machine.NOTHING
 
     @cached_property
     def costs(self) -> Costs:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether tensor cores could do a call, by its operator and its type: the one rule behind `tc_eligible` of an estimate
-and `tcwhy` of a kernel. What a GPU has, what a run allows and whether the sizes fit, is for `verdict.py`.
+and `tcwhy` of a kernel. What a GPU has, what a run allows and whether the sizes fit, is for `tensor_core_reasons.py`.
 
 >>> half = Arg("", Tensor((4, 8), "float16"))
 >>> eligible(Call("torch", "mm", (half, half))), eligible(Call("torch", "mv", (half, half)))
@@ -13,7 +13,7 @@ from functools import cache
 
 from pyprof.model import DTYPE_BITS, Arg, Call, Tensor
 from pyprof.prof.cost import find, tensors_of
-from pyprof.prof.gpus import SINCE
+from pyprof.prof.hardware.gpus import SINCE
 from pyprof.prof.kernels import FITS, PRODUCTS
 from pyprof.prof.params import dtype
 

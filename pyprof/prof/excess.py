@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from pyprof.model import Ints, Rows
-from pyprof.prof.attribute import ALGORITHMS, Costs
-from pyprof.prof.roofline import Cases, Floats, Roofline
+from pyprof.prof.attribution.attribute import ALGORITHMS, Costs
+from pyprof.prof.hardware.roofline import Cases, Floats, Roofline
 
 _MIB = float(1 << 20)
 _ALGORITHM = "{}: fewer multiplications than the definition counts"

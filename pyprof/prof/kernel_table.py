@@ -140,7 +140,7 @@ WORDS = [
     P(r"block_scaled_\dd|(^|_)(gate|gating|act|relu|sigmoid|tanh|softplus|mask)(_|$)|exp_kernel|resize", "pointwise", _ANY, "Triton kernels of SGLang, vLLM, Liger; ONNX Runtime"),
     P(r"^_?(fused_)?(prepare|update|commit|fill|expand|build|store|write|set|assign|save|append|insert|record|move|track|translate|compact|stage|transform_index|get|bind|free|create)_\w{0,80}(kernel|triton|indices|locations)", "copy", _ANY, "Triton kernels of SGLang and vLLM: bookkeeping of requests, caches and pages"),
 ]
-# What categories of work (db/categories.py) tell apart among kernels that only move, order or add up elements.
+# What categories of work (analysis/categories.py) tell apart among kernels that only move, order or add up elements.
 ROUTING = [
     P(r"moe_?(align|sorting|topk|fused_gate|sum)|sort_?expert|expert_?(sort|histogram)|topk_?gating|_routing|routing(main|cluster|index)|finalizemoe|_sum_bitmatrix", "moe", _ANY, "vLLM moe_align_sum_kernels.cu, AITER and CK MoeSorting, TensorRT-LLM routing and finalizeMoe, SGLang moe_fused_gate, triton_kernels"),
     P(r"(moe|token)\w{0,30}_?(un)?permute|expandinputrows|pre_?reorder|post_?reorder|(^|_)ep_(gather|scatter)", "moe", _ANY, "TensorRT-LLM and SGLang MoE, DeepEP's layouts in SGLang ep_moe"),

@@ -20,9 +20,9 @@ import pandas as pd
 
 from pyprof.marker import is_event
 from pyprof.model import BPROP, FPROP, OPERATOR, RECOMPUTE, Bools, Call, Column, Cost, Ints, Rows, Site
-from pyprof.prof.attribute import Costs
+from pyprof.prof.attribution.attribute import Costs
+from pyprof.prof.attribution.work import add, executions, parts, share, signature
 from pyprof.prof.cost import lookup
-from pyprof.prof.work import add, executions, parts, share, signature
 
 
 class _Both(NamedTuple):

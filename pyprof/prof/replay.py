@@ -21,7 +21,7 @@ import re
 from pyprof.errors import UsageError
 from pyprof.model import DTYPE_BITS, Call, Other, Tensor, Value
 from pyprof.prof.cost import TORCHS_OWN, find
-from pyprof.screen import visible
+from pyprof.terminal import visible
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _DTYPE = re.compile(r"[a-z][a-z0-9_]{0,30}")

@@ -17,7 +17,7 @@ from pyprof.arguments import nearest
 from pyprof.errors import UsageError
 from pyprof.model import Column
 from pyprof.prof.columns import COLUMNS, Cells, Reals, Spec, Texts, View
-from pyprof.screen import cell, visible
+from pyprof.terminal import cell, visible
 
 DEFAULT = ("idx", "dir", "sub", "mod", "op", "kernel", "params", "sil")
 _BLOCK = 65536

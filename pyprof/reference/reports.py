@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from pyprof.db.categories import CATEGORIES, FAMILIES, KINDS
+from pyprof.analysis.categories import CATEGORIES, FAMILIES, KINDS
 from pyprof.reference import page
 from pyprof.reports import Option, Report, diff, every
 

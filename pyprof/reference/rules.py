@@ -8,7 +8,7 @@ import re
 from pyprof.reference import page
 from pyprof.registry import load_folder
 from pyprof.rules import RULES, Rule
-from pyprof.rules.limits import LIMITS, Limit
+from pyprof.rules.thresholds import LIMITS, Limit
 
 _INTRO = f"""# Rules
 

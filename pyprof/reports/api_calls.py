@@ -6,11 +6,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.db.activity import Activity
-from pyprof.db.source import API_KINDS, Source
+from pyprof.analysis.source import API_KINDS, Source
+from pyprof.analysis.timeline import Activity
 from pyprof.reports import Column, Option, View, report
+from pyprof.reports.operator_queries import bounds, distinct, distribution, spans, started
 from pyprof.reports.step_time import WORKER
-from pyprof.reports.sums import bounds, distinct, distribution, spans, started
 
 _PER_THREAD = ("worker", "thread")
 

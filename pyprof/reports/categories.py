@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 
 from pyprof import intervals
-from pyprof.db.categories import of_kernel, of_operator
-from pyprof.db.source import Source
+from pyprof.analysis.categories import of_kernel, of_operator
+from pyprof.analysis.source import Source
 from pyprof.model import Column as Values
 from pyprof.model import Ints
 from pyprof.reports import Column, Option, View, report
-from pyprof.reports.sums import launched
+from pyprof.reports.operator_queries import launched
 
 _OTHER = "other"
 _CPU = "operator"  # kind of the "kernels" of a recording without a GPU

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.db.aligned import MUTUAL, collectives, within
-from pyprof.db.bandwidth import factors, sizes
-from pyprof.db.source import Source
+from pyprof.analysis.bandwidth import factors, sizes
+from pyprof.analysis.collective_groups import MUTUAL, collectives, within
+from pyprof.analysis.source import Source
 from pyprof.reports import Column, View, report
 from pyprof.reports.communication import DTYPE, NAME, world
-from pyprof.reports.sums import spans
+from pyprof.reports.operator_queries import spans
 
 _SKEW = "By how much the last rank came later than the first"
 _COLUMNS = (

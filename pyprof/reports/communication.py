@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.db.aligned import collectives, within
-from pyprof.db.bandwidth import factors, sizes
-from pyprof.db.bounds import marked
-from pyprof.db.frames import steps_of
-from pyprof.db.source import Source
+from pyprof.analysis.bandwidth import factors, sizes
+from pyprof.analysis.collective_groups import collectives, within
+from pyprof.analysis.dataframes import steps_of
+from pyprof.analysis.device_steps import marked
+from pyprof.analysis.source import Source
 from pyprof.reports import Column, Option, View, report
+from pyprof.reports.operator_queries import spans
 from pyprof.reports.step_time import STEP, WORKER
-from pyprof.reports.sums import spans
 
 NAME = Column("name", "Collective", "", "As c10d names it: all_reduce, all_gather, all_to_all ...", str)
 GROUP = Column(

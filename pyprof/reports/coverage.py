@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pyprof.db.ledger import ledger
-from pyprof.db.source import Source
+from pyprof.analysis.coverage import ledger
+from pyprof.analysis.source import Source
 from pyprof.reports import Column, View, report
+from pyprof.reports.operator_queries import spans
 from pyprof.reports.step_time import WORKER
-from pyprof.reports.sums import spans
 
 
 @report(

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pyprof.db.source import Source
+from pyprof.analysis.source import Source
 from pyprof.reports import Column, View, figure, report, spread
-from pyprof.reports.sums import SPREADS, operators
+from pyprof.reports.operator_queries import SPREADS, operators
 
 # Columns that name an operator, for every report that has rows about operators.
 OP_ID = Column("op_id", "Op ID", "", "Type and number of the operator: unique in the recording.", str)

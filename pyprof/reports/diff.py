@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.db.source import Source
+from pyprof.analysis.source import Source
 from pyprof.errors import UsageError
 from pyprof.model import Bools, Ints
 from pyprof.reports import Column, Report, waterfall
-from pyprof.reports.sums import MINE, direction, frame, total
+from pyprof.reports.operator_queries import MINE, direction, frame, total
 
 PLACE, NAME = "module and shapes", "name"
 _DEVICE = "GPU time of operators as in detail, of kernels as in kernel; without a GPU, operators' own time"

@@ -7,9 +7,9 @@ import json
 
 import pandas as pd
 
-from pyprof.db.source import Source
+from pyprof.analysis.source import Source
 from pyprof.reports import Column, View, report
-from pyprof.rules import evaluate
+from pyprof.rules.evaluation import evaluate
 
 
 @report(

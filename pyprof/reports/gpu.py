@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.db import launches
-from pyprof.db.activity import Activity
-from pyprof.db.bounds import activities
-from pyprof.db.source import Source
+from pyprof.analysis import launch_stats
+from pyprof.analysis.device_steps import activities
+from pyprof.analysis.source import Source
+from pyprof.analysis.timeline import Activity
 from pyprof.metrics import share
 from pyprof.model import Bools, Ints
 from pyprof.reports import Column, View, report
@@ -54,7 +54,7 @@ _COLUMNS = (
 def gpu(source: Source) -> pd.DataFrame:
     """One row per worker and device on which something ran: what the device is, and how it was used in the window. None
     in a recording without a GPU."""
-    shapes = launches.shapes(source.store)
+    shapes = launch_stats.shapes(source.store)
     rows = []
     for activity, steps in activities(source):
         described = {
@@ -66,7 +66,7 @@ def gpu(source: Source) -> pd.DataFrame:
         }
         for device in activity.devices:
             name, capability, memory, multiprocessors = described[device]
-            filled = launches.filled(shapes, multiprocessors, capability)
+            filled = launch_stats.filled(shapes, multiprocessors, capability)
             rows.append({
                 "worker": [activity.name], "device": device, "name": name, "compute_capability": capability,
                 "memory_bytes": memory, "sm_count": multiprocessors,

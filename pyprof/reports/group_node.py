@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 
 from pyprof import model
-from pyprof.db.frames import integer
-from pyprof.db.operators import OUTSIDE
-from pyprof.db.source import Source
+from pyprof.analysis.dataframes import integer
+from pyprof.analysis.source import Source
 from pyprof.model import Ints
 from pyprof.reports import Column, View, figure, report, spread
 from pyprof.reports.detail import TC_UNKNOWN
-from pyprof.reports.sums import SPREADS, counted, operators
+from pyprof.reports.operator_queries import SPREADS, counted, operators
+from pyprof.store.write.operators import OUTSIDE
 
 _OUTSIDE = "unassociated"
 _ENDS = (("", "sum"), ("_min", "min"), ("_max", "max"))

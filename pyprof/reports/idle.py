@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.db.activity import Activity
-from pyprof.db.bounds import activities
-from pyprof.db.source import API_KINDS, Source
+from pyprof.analysis.device_steps import activities
+from pyprof.analysis.source import API_KINDS, Source
+from pyprof.analysis.timeline import Activity
 from pyprof.model import Bools, Ints
 from pyprof.reports import Column, View, report
 from pyprof.reports.step_time import WORKER

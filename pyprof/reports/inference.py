@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 
 from pyprof import intervals
-from pyprof.db.activity import Activity
-from pyprof.db.source import Source
-from pyprof.db.steps import server_steps
+from pyprof.analysis.iteration_cuts import server_steps
+from pyprof.analysis.source import Source
+from pyprof.analysis.timeline import Activity
 from pyprof.reports import Column, Option, View, report
+from pyprof.reports.operator_queries import distribution, spans, started
 from pyprof.reports.step_time import WORKER
-from pyprof.reports.sums import distribution, spans, started
 from pyprof.serving import step_of
 
 _ONE = ("step", "start_ns")  # of one step

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.db.frames import category, integer, steps_of
-from pyprof.db.source import Source
+from pyprof.analysis.dataframes import category, integer, steps_of
+from pyprof.analysis.source import Source
 from pyprof.model import KERNEL, KINDS, OPERATOR, Column, Ints
 from pyprof.reports import Column as Shown
 from pyprof.reports import View, report
 from pyprof.reports.detail import DIRECTION, NAME, OP_ID, TYPE
 from pyprof.reports.kernel import KIND
-from pyprof.reports.sums import direction
+from pyprof.reports.operator_queries import direction
 
 PART = 1 << 17  # rows made at a time
 _AXES = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")

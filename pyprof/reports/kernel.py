@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pyprof.db.source import Source
+from pyprof.analysis.source import Source
 from pyprof.model import KINDS
 from pyprof.reports import Column, View, report, spread
 from pyprof.reports.detail import DIRECTION, NAME, OP_ID
-from pyprof.reports.sums import MINE, frame, known
+from pyprof.reports.operator_queries import MINE, frame, known
 
 KIND = Column("kind", "Kind", "", "kernel, memcpy, memset, or operator: an event on the CPU.", str, True)
 

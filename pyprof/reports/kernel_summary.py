@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.db import launches
-from pyprof.db.frames import category
-from pyprof.db.source import Source
+from pyprof.analysis import launch_stats
+from pyprof.analysis.dataframes import category
+from pyprof.analysis.source import Source
 from pyprof.model import Bools, Ints
 from pyprof.model import Column as Values
 from pyprof.reports import Column, Option, View, report
+from pyprof.reports.operator_queries import distinct, launched
 from pyprof.reports.operators import eligible
-from pyprof.reports.sums import distinct, launched
 
 _OPERATOR, _LAUNCH = ("operator", "tc_eligible"), ("grid", "block", "registers", "shared_memory")
 
@@ -101,7 +101,7 @@ def _plain(column: Values) -> Ints:
 
 def _launches(source: Source, event: dict[str, Values]) -> list[tuple[str, Any, Bools]]:
     """Blocks per multiprocessor and occupancy of each event, and where each is known."""
-    shapes = launches.shapes(source.store)
+    shapes = launch_stats.shapes(source.store)
     geometry, device, worker = _plain(event["geometry"]), _plain(event["device"]), event["id"].values >> 40
     blocks, occupancy = np.zeros(len(worker)), np.full(len(worker), -1)
     with_blocks = np.zeros(len(worker), bool)
@@ -109,7 +109,7 @@ def _launches(source: Source, event: dict[str, Values]) -> list[tuple[str, Any, 
         "select worker, number, sm_count, compute_capability from device where events > 0"
     ):
         mine = np.flatnonzero((worker == one) & (device == number))
-        occupancy[mine] = launches.filled(shapes, count, capability)[1][geometry[mine]]
+        occupancy[mine] = launch_stats.filled(shapes, count, capability)[1][geometry[mine]]
         if count:
             blocks[mine] = shapes.blocks[geometry[mine]] / count
             with_blocks[mine] = shapes.blocks[geometry[mine]] >= 0

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.db.activity import Activity
-from pyprof.db.bounds import Steps, activities
-from pyprof.db.partition import Union
-from pyprof.db.source import Source
+from pyprof.analysis.device_steps import Steps, activities
+from pyprof.analysis.partition import Union
+from pyprof.analysis.source import Source
+from pyprof.analysis.timeline import Activity
 from pyprof.model import Bools, Ints
 from pyprof.reports import Column, Option, View, report
+from pyprof.reports.operator_queries import distinct, distribution, spans
 from pyprof.reports.step_time import WORKER
-from pyprof.reports.sums import distinct, distribution, spans
 
 FULL = 1024  # launches that a stream takes before a call waits; source: HTA's max_queue_length
 _STREAMS = ("worker", "device", "queue_mean", "queue_p95", "queue_max", "empty_ns", "empty", "full_ns")

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.db.allocations import CPU, Allocations, allocations, pairs
-from pyprof.db.calltree import Places, operator_name, places
-from pyprof.db.frames import integer
-from pyprof.db.operators import UNASSOCIATED
-from pyprof.db.source import Source
+from pyprof.analysis.allocations import CPU, Allocations, allocations, pairs
+from pyprof.analysis.dataframes import integer
+from pyprof.analysis.operator_tree import Places, operator_name, places
+from pyprof.analysis.source import Source
 from pyprof.model import Bools, Column, Ints
 from pyprof.reports import Column as Shown
 from pyprof.reports import Option, View, report
 from pyprof.reports.step_time import WORKER
+from pyprof.store.write.operators import UNASSOCIATED
 
 PART = 1 << 17  # rows made at a time
 _OF_OPERATORS = (

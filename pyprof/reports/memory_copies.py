@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.db.activity import Activity
-from pyprof.db.source import Source
+from pyprof.analysis.source import Source
+from pyprof.analysis.timeline import Activity
 from pyprof.model import Ints
 from pyprof.reports import Column, View, report
+from pyprof.reports.operator_queries import distinct, spans
 from pyprof.reports.step_time import WORKER
-from pyprof.reports.sums import distinct, spans
 
 # Source: ENUM_CUDA_MEM_KIND of Nsight Systems' exports.
 _MEMORY = {

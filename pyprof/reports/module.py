@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.db.source import Source
+from pyprof.analysis.source import Source
 from pyprof.model import Ints
 from pyprof.reports import Column, View, report
 from pyprof.reports.group_node import add_up, tree
-from pyprof.reports.sums import operators
+from pyprof.reports.operator_queries import operators
 
 _HOST = "Time of executions on the CPU, less that of executions inside them"
 _DEVICE = "Time with work on the device, added up over executions"

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pyprof.db.source import Source
+from pyprof.analysis.source import Source
 from pyprof.reports import Column, View, figure, report, spread
 from pyprof.reports.detail import TC_UNKNOWN
-from pyprof.reports.sums import MINE, SPREADS, frame, known, spreads
+from pyprof.reports.operator_queries import MINE, SPREADS, frame, known, spreads
 
 
 @report(

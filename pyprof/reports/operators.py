@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.db.activity import Activity
-from pyprof.db.calltree import DEVICE, callers, operator_name, tree, weights
-from pyprof.db.operators import IN_RANGE, UNASSOCIATED, product, shapes
-from pyprof.db.source import Source
+from pyprof.analysis.operator_tree import DEVICE, callers, operator_name, tree, weights
+from pyprof.analysis.source import Source
+from pyprof.analysis.timeline import Activity
 from pyprof.marker import CallMarker, OperatorMarker, announces_collective, decode
 from pyprof.reports import Column, Option, View, report
-from pyprof.reports.sums import spans, started
+from pyprof.reports.operator_queries import spans, started
+from pyprof.store.write.operators import IN_RANGE, UNASSOCIATED, product, shapes
 
 _SHARE = "as a share of the time of kernels of which it is known; empty without such kernels"
 _SUMS = ("calls", "timed", *(f"{kind}_{which}" for which in ("own", "total") for kind in ("host", *DEVICE)))

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.db.activity import Activity
-from pyprof.db.bounds import Steps, activities
-from pyprof.db.source import Source
+from pyprof.analysis.device_steps import Steps, activities
+from pyprof.analysis.source import Source
+from pyprof.analysis.timeline import Activity
 from pyprof.reports import Column, View, report
 from pyprof.reports.step_time import PARTIAL, START, STEP, TOTAL, WORKER, of_steps, stacked
 

@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 
 from pyprof import intervals
-from pyprof.db.activity import Activity
-from pyprof.db.source import Source
-from pyprof.db.user_ranges import PUSH_POP, START_END, instances
+from pyprof.analysis.source import Source
+from pyprof.analysis.timeline import Activity
+from pyprof.analysis.user_ranges import PUSH_POP, START_END, instances
 from pyprof.reports import Column, Option, View, report
+from pyprof.reports.operator_queries import distribution, spans, started
 from pyprof.reports.step_time import WORKER
-from pyprof.reports.sums import distribution, spans, started
 
 _STYLES = {PUSH_POP: "push/pop", START_END: "start/end"}
 _ON_GPU = (

@@ -6,11 +6,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.db.sequences import LONGEST, SHORTEST, repeats
-from pyprof.db.source import Source
+from pyprof.analysis.sequences import LONGEST, SHORTEST, repeats
+from pyprof.analysis.source import Source
 from pyprof.model import KERNEL, Ints
 from pyprof.reports import Column, View, report
-from pyprof.reports.sums import launched
+from pyprof.reports.operator_queries import launched
 
 _MOST = 1000  # rows
 _BETWEEN = " > "

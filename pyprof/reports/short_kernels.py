@@ -6,10 +6,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.db.source import Source
+from pyprof.analysis.source import Source
 from pyprof.model import Ints
 from pyprof.reports import Column, Option, View, report
-from pyprof.reports.sums import distinct, launched
+from pyprof.reports.operator_queries import distinct, launched
 
 # Bounds of the histogram in ns: 1, 2, 5, 10 ... us, up to hours.
 EDGES = np.array([digit * 10**power for power in range(3, 13) for digit in (1, 2, 5)], np.int64)

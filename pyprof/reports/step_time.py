@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.db.activity import Activity
-from pyprof.db.bounds import Steps, activities
-from pyprof.db.partition import Union, partition
-from pyprof.db.source import Source
+from pyprof.analysis.device_steps import Steps, activities
+from pyprof.analysis.partition import Union, partition
+from pyprof.analysis.source import Source
+from pyprof.analysis.timeline import Activity
 from pyprof.model import BACKWARD, FORWARD, OPTIMIZER, RECOMPUTE, Ints
 from pyprof.reports import Column, Option, View, report
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pyprof.db.delays import PARTS, explained
-from pyprof.db.lateness import arrivals, computation
-from pyprof.db.source import Source
+from pyprof.analysis.delay_causes import PARTS, explained
+from pyprof.analysis.source import Source
+from pyprof.analysis.stragglers import arrivals, computation
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.communication import DEVICE, DTYPE, GROUP, NAME
+from pyprof.reports.operator_queries import spans
 from pyprof.reports.step_time import WORKER
-from pyprof.reports.sums import spans
 
 _COLLECTIVE = ("name", "process_group", "dtype", "place")
 _CAUSES = ("median", "before", "carried", "own", *PARTS)

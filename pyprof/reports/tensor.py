@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pyprof.db.source import Source
+from pyprof.analysis.source import Source
 from pyprof.metrics import METRICS, share
 from pyprof.reports import Column, View, figure, report
 from pyprof.reports.detail import DIRECTION, NAME, OP_ID, TYPE, USING
-from pyprof.reports.sums import MINE, frame, operators
+from pyprof.reports.operator_queries import MINE, frame, operators
 
 
 def _names(key: str, heading: str, which: str) -> Column:

@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.db.activity import Activity
-from pyprof.db.bounds import Steps, activities
-from pyprof.db.partition import Union, partition
-from pyprof.db.source import API_KINDS, Source
+from pyprof.analysis.device_steps import Steps, activities
+from pyprof.analysis.partition import Union, partition
+from pyprof.analysis.source import API_KINDS, Source
+from pyprof.analysis.timeline import Activity
 from pyprof.model import MEMCPY, Bools, Ints
 from pyprof.reports import Column
 from pyprof.reports.idle import gaps
-from pyprof.reports.sums import MINE, direction, frame
+from pyprof.reports.operator_queries import MINE, direction, frame
 
 SECTIONS = ("step", "part", "operator", "kernel", "host", "launch", "memory")
 _SIDES = ("base", "other")

@@ -17,13 +17,10 @@ from collections.abc import Callable
 from inspect import cleandoc
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyprof.db.source import Source
-from pyprof.metrics import share
-from pyprof.registry import Registry, load_folder
-from pyprof.rules.limits import limit
+from pyprof.registry import Registry
 
 if TYPE_CHECKING:
-    from pyprof.rules.run import Run
+    from pyprof.rules.context import Run
 
 
 class NeedsFacts(Exception):
@@ -95,36 +92,3 @@ def rule(
         return function
 
     return add
-
-
-def evaluate(source: Source) -> list[Outcome]:
-    """Every rule's verdict: findings by estimated saving, then what was not evaluated, then the silent ones."""
-    from pyprof.rules.run import Run
-
-    load_folder(__name__, "pyprof.rules")
-    run = Run(source)
-    with source.store.sound():
-        found = [judge(each, run) for each in RULES.values()]
-
-    def rank(outcome: Outcome) -> tuple[int, int, str]:
-        if outcome.finding is not None:
-            return 0, -(outcome.finding.saving or 0), outcome.rule.id
-        return (1 if outcome.needs else 2), 0, outcome.rule.id
-
-    return sorted(found, key=rank)
-
-
-def judge(each: Rule, run: Run) -> Outcome:
-    """One rule's verdict."""
-    try:
-        for premise in each.premises:
-            premise.check(run)
-        finding = each.evaluate(run)
-    except NeedsFacts as needs:
-        return Outcome(each, None, str(needs))
-    if finding is not None and finding.saving is not None and finding.saving < limit("worth") * run.wall:
-        finding = None
-    if finding is None:
-        return Outcome(each, None, None)
-    part = None if finding.saving is None else share(finding.saving, run.wall)
-    return Outcome(each, finding._replace(rule=each.id), None, part)

@@ -8,9 +8,9 @@ from bisect import bisect_right
 import pandas as pd
 
 from pyprof.rules import Finding, rule
-from pyprof.rules.limits import limit
+from pyprof.rules.context import Run
 from pyprof.rules.premises import GPU
-from pyprof.rules.run import Run
+from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import length, percent
 
 _PRODUCTS = ("matmul", "bmm", "baddbmm", "einsum")

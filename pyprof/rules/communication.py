@@ -6,14 +6,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.db.aligned import collectives
-from pyprof.db.bandwidth import sizes
-from pyprof.db.communication import names
+from pyprof.analysis.bandwidth import sizes
+from pyprof.analysis.collective_groups import collectives
+from pyprof.analysis.communication import names
 from pyprof.model import KERNEL
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
-from pyprof.rules.limits import limit
+from pyprof.rules.context import Run
 from pyprof.rules.premises import GPU, KINDS
-from pyprof.rules.run import Run
+from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import length, percent, size
 
 

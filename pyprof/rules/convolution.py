@@ -8,13 +8,13 @@ import re
 import numpy as np
 import pandas as pd
 
-from pyprof.prof.attribute import USED
+from pyprof.prof.attribution.attribute import USED
 from pyprof.rules import Finding, Rows, rule
-from pyprof.rules.limits import limit
+from pyprof.rules.context import Run
+from pyprof.rules.event_sample import Sample
 from pyprof.rules.peaks import HALF, products
 from pyprof.rules.premises import GPU
-from pyprof.rules.run import Run
-from pyprof.rules.sample import Sample
+from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import length, percent, which
 
 _LAYOUT = re.compile(

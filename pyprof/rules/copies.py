@@ -6,12 +6,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.db.communication import names
+from pyprof.analysis.communication import names
 from pyprof.model import KERNEL
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
-from pyprof.rules.limits import limit
+from pyprof.rules.context import Run
 from pyprof.rules.premises import GPU, STEPS
-from pyprof.rules.run import Run
+from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import length, percent, size
 
 _PAGEABLE, _PINNED, _DEVICE = 0, 1, 2  # kinds of memory, as Nsight numbers them

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pyprof.rules import Finding, NeedsFacts, rule
-from pyprof.rules.run import Run
+from pyprof.rules.context import Run
 
 _OFF = ("", "0", "no", "none", "off", "false")
 # Fact, value (None: whatever switches it on), what it does, how to switch it off. On a GPU only: the last.

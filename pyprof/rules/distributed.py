@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pyprof.db.aligned import collectives
-from pyprof.db.delays import explained
-from pyprof.db.lateness import arrivals, computation
-from pyprof.db.source import Source
+from pyprof.analysis.collective_groups import collectives
+from pyprof.analysis.delay_causes import explained
+from pyprof.analysis.source import Source
+from pyprof.analysis.stragglers import arrivals, computation
 from pyprof.prof.kernels import COMMUNICATION
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
-from pyprof.rules.limits import limit
+from pyprof.rules.context import Run
 from pyprof.rules.premises import GPU
-from pyprof.rules.run import Run
+from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import length, percent
 
 _LEAST = 3  # steps

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
-from pyprof.rules.limits import limit
+from pyprof.rules.context import Run
 from pyprof.rules.premises import GPU
-from pyprof.rules.run import Run
+from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import length, percent
 
 _WHY = {

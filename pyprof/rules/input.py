@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
-from pyprof.rules.limits import limit
-from pyprof.rules.run import Run
+from pyprof.rules.context import Run
+from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import length, percent
 
 # torch.utils.data's iterators, whose names its ranges have: without workers, with some.

@@ -10,11 +10,11 @@ from pyprof.model import OPTIMIZER, Ints
 from pyprof.occupancy import Chip, of_capability, resident
 from pyprof.prof.kernels import COMMUNICATION
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
-from pyprof.rules.limits import limit
+from pyprof.rules.context import Run
+from pyprof.rules.event_sample import Sample
 from pyprof.rules.peaks import only_gpu, roof
 from pyprof.rules.premises import GPU, KINDS
-from pyprof.rules.run import Run
-from pyprof.rules.sample import Sample
+from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import length, percent, which
 
 

@@ -11,10 +11,10 @@ import pandas as pd
 from pyprof.intervals import groups
 from pyprof.model import Ints
 from pyprof.rules import Finding, Rows, rule
-from pyprof.rules.limits import limit
+from pyprof.rules.context import Run
+from pyprof.rules.event_sample import Sample, kind
 from pyprof.rules.premises import LAUNCHES
-from pyprof.rules.run import Run
-from pyprof.rules.sample import Sample, kind
+from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import length, percent
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pyprof.rules import RULES, Finding, NeedsFacts, Rows, judge, rule
-from pyprof.rules.limits import limit
+from pyprof.rules import RULES, Finding, NeedsFacts, Rows, rule
+from pyprof.rules.context import Run
+from pyprof.rules.evaluation import judge
 from pyprof.rules.premises import GPU, LAUNCHES, STEPS
-from pyprof.rules.run import Run
+from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import percent, size, which
 
 _NO_PEAK = (

@@ -7,9 +7,9 @@ import pandas as pd
 
 from pyprof.model import OPTIMIZER
 from pyprof.rules import Finding, NeedsFacts, rule
-from pyprof.rules.limits import limit
+from pyprof.rules.context import Run
 from pyprof.rules.premises import GPU
-from pyprof.rules.run import Run
+from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import length, percent, which
 
 

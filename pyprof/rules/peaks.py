@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the GPU could do: roofline times of sums of kernels, and of the same work in another type.
 
-Definitions are those of `prof/roofline.py`. A saving by another type keeps the efficiency: time · (1 − new roofline /
-present roofline).
+Definitions are those of `prof/hardware/roofline.py`. A saving by another type keeps the efficiency:
+time · (1 − new roofline / present roofline).
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import numpy as np
 import pandas as pd
 
 from pyprof.model import Arg, Call, Tensor
-from pyprof.prof import alignment, roofline
+from pyprof.prof import alignment
 from pyprof.prof import kernels as names
-from pyprof.prof.attribute import NOT_APPLICABLE
+from pyprof.prof.attribution.attribute import NOT_APPLICABLE
 from pyprof.prof.cost import find as find_cost
-from pyprof.prof.gpus import Gpu
-from pyprof.rules.run import Run
+from pyprof.prof.hardware import roofline
+from pyprof.prof.hardware.gpus import Gpu
+from pyprof.rules.context import Run
 from pyprof.rules.wording import which
 
 HALF = frozenset({"float16", "bfloat16"})

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyprof.rules import NeedsFacts, Premise
-from pyprof.rules.limits import limit
+from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import percent
 
 if TYPE_CHECKING:
-    from pyprof.rules.run import Run
+    from pyprof.rules.context import Run
 
 
 def _gpu(run: Run) -> None:

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from pyprof import intervals
-from pyprof.db.partition import Union
+from pyprof.analysis.partition import Union
 from pyprof.model import Ints
 from pyprof.rules import Finding, NeedsFacts, rule
-from pyprof.rules.limits import limit
+from pyprof.rules.context import Run
+from pyprof.rules.event_sample import Sample
 from pyprof.rules.premises import GPU
-from pyprof.rules.run import Run
-from pyprof.rules.sample import Sample
+from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import length, percent
 
 _FUNCTION, _EVENT = 4, 3  # kinds of ranges

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.db.ledger import is_gone
-from pyprof.db.steady import SPREAD, spread, steady
+from pyprof.analysis.coverage import is_gone
+from pyprof.analysis.steady_state import SPREAD, spread, steady
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
-from pyprof.rules.limits import limit
+from pyprof.rules.context import Run
 from pyprof.rules.premises import STEPS
-from pyprof.rules.run import Run
+from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import length, percent
 
 _OPS = 300_000  # executions that are looked at for a key operator

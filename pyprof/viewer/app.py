@@ -19,9 +19,17 @@ from starlette.types import ASGIApp
 
 import pyprof
 from pyprof.errors import PyProfError
-from pyprof.viewer import drill, memory, models, page, routes, rows, work
-from pyprof.viewer.asking import GoneError, Server
+from pyprof.viewer import (
+    event_routes,
+    job_routes,
+    memory,
+    models,
+    profile_routes,
+    report_routes,
+    static_files,
+)
 from pyprof.viewer.problems import Trouble, of_error
+from pyprof.viewer.request_context import GoneError, Server
 from pyprof.viewer.security import Guard, Security
 
 _LOG = logging.getLogger("pyprof.viewer")
@@ -32,12 +40,12 @@ _PROBLEM: dict[int | str, dict[str, Any]] = {
 _MEDIA = "application/problem+json"
 
 
-def create(server: Server, guard: Guard, static: Path = page.STATIC) -> ASGIApp:
+def create(server: Server, guard: Guard, static: Path = static_files.STATIC) -> ASGIApp:
     """The application around what is served."""
     return Security(GZipMiddleware(build(server, static), 1400, 5), guard)
 
 
-def build(server: Server, static: Path = page.STATIC) -> FastAPI:
+def build(server: Server, static: Path = static_files.STATIC) -> FastAPI:
     """The application without the layer of security."""
 
     @asynccontextmanager
@@ -57,14 +65,14 @@ def build(server: Server, static: Path = page.STATIC) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.server = server
-    for module in (routes, memory, rows, drill, work):
+    for module in (profile_routes, memory, report_routes, event_routes, job_routes):
         app.include_router(module.router)
     app.add_exception_handler(PyProfError, _known)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(GoneError, _gone)
     app.add_exception_handler(Exception, _unknown)
-    page.add(app, static)
+    static_files.add(app, static)
     made = app.openapi
 
     def openapi() -> dict[str, Any]:

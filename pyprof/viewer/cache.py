@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyprof import __version__
-from pyprof.db.store import MAJOR, MINOR
 from pyprof.errors import FormatError, PyProfError
 from pyprof.parse import folder as folders
+from pyprof.store.files import MAJOR, MINOR
 
 _DAYS = 30
 

@@ -14,7 +14,6 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,41 +21,13 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from pyprof.errors import PyProfError
-from pyprof.viewer.frames import stream
+from pyprof.viewer.column_table import stream
 from pyprof.viewer.problems import of_error, of_file
+from pyprof.viewer.task_context import Session
 
-Told = Callable[[float, str], None]
 _FAULT = "The server made a mistake ({}); its terminal says more."
 _LEAST = 0.2  # seconds between two lines of progress
 _LARGE = 1 << 30  # bytes: a process that holds more ends when its task is done
-
-
-class Session:
-    """The database that tasks are about, and what several of them need."""
-
-    def __init__(self, path: str):
-        self.path = Path(path)
-        self._sources: dict[tuple[int, int | None], Any] = {}
-
-    @property
-    def store(self) -> Any:
-        """The database. Raises FormatError."""
-        if "_store" not in self.__dict__:
-            from pyprof.viewer.guarded import Guarded
-
-            self._store = Guarded(self.path)
-        return self._store
-
-    def source(self, aggregation: int, worker: int | None) -> Any:
-        """An aggregation of the database; the last one is kept with what its reports share."""
-        from pyprof.db.aggregate import aggregations
-        from pyprof.db.source import Source
-
-        key = aggregation, worker
-        if key not in self._sources:
-            found = next(one for one in aggregations(self.store) if one.id == aggregation)
-            self._sources = {key: Source(self.store, found, worker)}
-        return self._sources[key]
 
 
 def main() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pyprof.db.source import Source
+from pyprof.analysis.source import Source
 from pyprof.metrics import FIGURES
 from pyprof.model import DIRECTIONS
 from pyprof.reports import Column
-from pyprof.reports.sums import MINE, SPREADS, spreads
-from pyprof.viewer import events, roofline, tables
+from pyprof.reports.operator_queries import MINE, SPREADS, spreads
+from pyprof.viewer import events, iteration_tables, roofline
 from pyprof.viewer.models import Cell, Details, Figure, Frame, NamedTable, Partner, Text
 from pyprof.viewer.problems import Trouble
-from pyprof.viewer.tables import columns_of
+from pyprof.viewer.report_pages import columns_of
 
 ROWS = 50  # of a table in the drawer
 _KERNELS = (
@@ -181,7 +181,7 @@ def iteration(source: Source, id: str) -> Details:
     """An iteration of the cut by its number, of the worker if one is chosen, else of the first that has it. Raises
     Trouble."""
     number = _digits(id, "iteration")
-    frame = tables.iterations(source)
+    frame = iteration_tables.iterations(source)
     rows = frame.select(filters=[f"iteration:={number}"])
     if not len(rows):
         raise Trouble("missing", f"There is no iteration {id} in this aggregation's cut.")
@@ -191,7 +191,7 @@ def iteration(source: Source, id: str) -> Details:
         for column, value in zip(frame.columns, cells)
         if column.key not in ("worker_id",)
     ]
-    made = tables.iteration_operators(source, number)
+    made = iteration_tables.iteration_operators(source, number)
     places = made.select()[:ROWS]
     op_id = [column.key for column in made.columns].index("op_id")
     found = made.cells(places)

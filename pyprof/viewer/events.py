@@ -2,7 +2,7 @@
 """GPU events, of which there may be tens of millions: pages that follow a cursor, by id, start or duration.
 
 Names are looked for in their dictionaries first, and events by the numbers of what is found. Where a question is about
-at most `MOST` events (an iteration, an operator) they are a table in memory, which sorts by anything.
+at most `MOST_ROWS` events (an iteration, an operator) they are a table in memory, which sorts by anything.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from pyprof.db.source import Source
+from pyprof.analysis.source import Source
 from pyprof.model import DIRECTIONS, KINDS
 from pyprof.reports import Column
-from pyprof.viewer.frames import Frame, number_test, text_test, truth
+from pyprof.viewer.column_table import MOST_ROWS, Frame, from_rows, number_test, text_test, truth
 from pyprof.viewer.models import Cell
 from pyprof.viewer.problems import Trouble
-from pyprof.viewer.tables import framed
-from pyprof.viewer.tasks import MOST
 
 
 class Shown(NamedTuple):
@@ -144,18 +142,18 @@ def small(source: Source, iteration: int | None, operator: int | None) -> bool:
     """Whether a question is about few enough events to have them in memory."""
     if iteration is None and operator is None and not _few(source):
         return False
-    return known_count(source, within(source, iteration, operator)[1], operator) <= MOST
+    return known_count(source, within(source, iteration, operator)[1], operator) <= MOST_ROWS
 
 
 def _few(source: Source) -> bool:
-    return known_count(source, within(source)[1], None) <= MOST
+    return known_count(source, within(source)[1], None) <= MOST_ROWS
 
 
 def table(source: Source, iteration: int | None, operator: int | None) -> Frame:
     """All events of an iteration, an operator, or a small recording."""
     condition, values = within(source, iteration, operator)
     rows = source.store.rows(f"{SELECT} where {condition} order by e.id", values)
-    return framed(worded(source, rows), [shown.column for shown in COLUMNS])
+    return from_rows(worded(source, rows), [shown.column for shown in COLUMNS])
 
 
 def one(source: Source, number: int) -> list[tuple[Column, Cell]]:
@@ -168,7 +166,7 @@ def worded(source: Source, rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
     """Rows with what codes stand for."""
     import numpy as np
 
-    from pyprof.db.frames import steps_of
+    from pyprof.analysis.dataframes import steps_of
 
     if not rows:
         return []
@@ -220,7 +218,7 @@ def filtered(
         else:
             raise Trouble(
                 "parameter",
-                f"filter {key}: of more than {MOST:,} events choose an iteration or an operator first.",
+                f"filter {key}: of more than {MOST_ROWS:,} events choose an iteration or an operator first.",
                 "filter",
             )
     if search.strip():
@@ -270,7 +268,7 @@ def parts(
             f"{SELECT} where {condition} and {more} and e.id > :last order by e.id limit {_PART}",
             values | chosen | {"last": last},
         )
-        frame = framed(worded(source, rows), columns)
+        frame = from_rows(worded(source, rows), columns)
         yield frame.pandas(frame.select())
         if len(rows) < _PART:
             return

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pandas as pd
 
 from pyprof.errors import UsageError
+from pyprof.render.sink import Sink, numeric
+from pyprof.render.text_cells import TABLE
+from pyprof.render.writers import FORMATS
 from pyprof.reports import Column, Report
-from pyprof.reports.cells import TABLE
-from pyprof.reports.output import FORMATS, Sink, numeric
-from pyprof.screen import visible
+from pyprof.terminal import visible
 
 if TYPE_CHECKING:
-    from pyprof.db.source import Source
+    from pyprof.analysis.source import Source
 
 MEDIA = {
     "csv": "text/csv; charset=utf-8", "json": "application/json", "md": "text/markdown; charset=utf-8",

@@ -13,12 +13,12 @@ from fastapi import Request
 from fastapi.responses import StreamingResponse
 
 from pyprof import scratch
+from pyprof.render.writers import FORMATS
 from pyprof.reports import Report
-from pyprof.reports.output import FORMATS
-from pyprof.viewer.asking import HOUR, patiently
+from pyprof.viewer.column_table import Frame, arrow, stream
 from pyprof.viewer.exports import MEDIA, outline
-from pyprof.viewer.frames import Frame, arrow, stream
 from pyprof.viewer.library import Opened
+from pyprof.viewer.request_context import HOUR, patiently
 
 _PIECE = 1 << 18
 ANSWER: dict[int | str, dict[str, Any]] = {

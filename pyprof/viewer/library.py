@@ -18,13 +18,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from pyprof.db import store, upgrade
+from pyprof.analysis import upgrade
 from pyprof.errors import PyProfError
 from pyprof.parse import folder as folders
+from pyprof.store import files
 from pyprof.viewer import cache
 from pyprof.viewer.cache import Stamp
 from pyprof.viewer.engine import EXPORTS, Child, Engine, Kept
-from pyprof.viewer.guarded import Guarded, Pool
+from pyprof.viewer.guarded_store import Guarded, Pool
 from pyprof.viewer.models import Run
 from pyprof.viewer.problems import Trouble, of_file
 
@@ -63,7 +64,7 @@ class Opened:
 
 
 def _stem(name: str) -> str:
-    for ending in (store.SUFFIX, ".pt.trace.json.gz", ".trace.json.gz", ".json.gz", ".tar.gz"):
+    for ending in (files.SUFFIX, ".pt.trace.json.gz", ".trace.json.gz", ".json.gz", ".tar.gz"):
         if name.endswith(ending) and name != ending:
             return name[: -len(ending)]
     return Path(name).stem or name
@@ -268,7 +269,7 @@ def _is_served_as_it_is(path: Path) -> bool:
 
 def _is_database(path: Path) -> bool:
     try:
-        return store.is_database(path)
+        return files.is_database(path)
     except OSError:
         return False
 

@@ -11,7 +11,6 @@ from fastapi.responses import StreamingResponse
 
 from pyprof.reports import Report, find
 from pyprof.viewer import files, models
-from pyprof.viewer.asking import Asked, asked, known_parameters
 from pyprof.viewer.parameters import (
     MOST,
     AggregationId,
@@ -24,7 +23,8 @@ from pyprof.viewer.parameters import (
     Sort,
     WorkerId,
 )  # fmt: skip
-from pyprof.viewer.tables import Sheet, page
+from pyprof.viewer.report_pages import Sheet, page
+from pyprof.viewer.request_context import Asked, asked, known_parameters
 
 router = APIRouter(prefix="/api", dependencies=[Depends(known_parameters)])
 

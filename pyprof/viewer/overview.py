@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pyprof.db.ledger import is_gone
-from pyprof.db.source import Source
+from pyprof.analysis.coverage import is_gone
+from pyprof.analysis.source import Source
 from pyprof.metrics import METRICS, PARTS, Value, Window, share, value
 from pyprof.reports import find
 from pyprof.reports.summary import rows as summary_rows
 from pyprof.viewer import models
 from pyprof.viewer.models import Breakdown, Cell, Figure, Overview, Part
-from pyprof.viewer.tables import columns_of, plain_rows
+from pyprof.viewer.report_pages import columns_of, plain_rows
 
 TOP = 10
 _PERFORMANCE = ("wall_time", "tc_utilization", "gpu_utilization", "iterations", "average_iteration")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pyprof.errors import FormatError, PyProfError, UsageError, VersionError
-from pyprof.parse.database import is_profile, is_sqlite
+from pyprof.sqlite_file import is_profile, is_sqlite
 
 TITLES = {
     "parameter": (422, "Bad parameter in the URL"),

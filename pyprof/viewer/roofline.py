@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyprof.db.source import Source
+from pyprof.analysis.source import Source
 from pyprof.model import Device
-from pyprof.prof import gpus
+from pyprof.prof.hardware import gpus
 from pyprof.viewer.models import Ceiling, Point, Roofline
 
 _NS = 1e9

@@ -172,8 +172,8 @@ async def _run(
     import uvicorn
 
     from pyprof.viewer.app import create
-    from pyprof.viewer.asking import Server
     from pyprof.viewer.connections import LimitedServer
+    from pyprof.viewer.request_context import Server
 
     config = uvicorn.Config(  # warnings are of requests that are no HTTP: anybody could fill the terminal with them
         create(Server(library, root), guard), log_level="error", access_log=False, server_header=False,

@@ -15,7 +15,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from pyprof.viewer.details import frames
-from pyprof.viewer.guarded import Guarded
+from pyprof.viewer.guarded_store import Guarded
 from pyprof.viewer.models import SourceText
 from pyprof.viewer.problems import Trouble
 

@@ -14,13 +14,12 @@ import pandas as pd
 import pyarrow as pa
 
 from pyprof.registry import Registry
-from pyprof.reports import Report, find
-from pyprof.viewer.frames import Frame, arrow
+from pyprof.reports import find
+from pyprof.viewer.column_table import Frame, arrow, report_table
 
 if TYPE_CHECKING:
-    from pyprof.viewer.child import Session, Told
+    from pyprof.viewer.task_context import Session, Told
 
-MOST = 100_000  # rows of a table that is sorted and filtered
 TASKS: Registry[Callable[..., Any]] = Registry("task")
 
 
@@ -29,24 +28,7 @@ def report(
     session: Session, told: Told, name: str, options: dict[str, str], aggregation: int, worker: int | None
 ) -> tuple[dict[str, Any], pa.Table]:
     """The first rows of a report, and whether that is all of it."""
-    return table(find(name, **options), session.source(aggregation, worker))
-
-
-def table(made: Report, source: Any) -> tuple[dict[str, Any], pa.Table]:
-    """A report as Arrow columns, at most `MOST` rows."""
-    parts, count = [], 0
-    for part in made.chunks(source):
-        parts.append(arrow(part.iloc[: MOST - count], made.columns))
-        count += len(part)
-        if count > MOST:
-            break
-    plain = [_plain(part) for part in parts]
-    return {"complete": count <= MOST}, pa.concat_tables(plain, promote_options="permissive")
-
-
-def _plain(part: pa.Table) -> pa.Table:
-    """Texts that repeat are codes in every part, of another table each."""
-    return part.unify_dictionaries() if part.num_rows else part
+    return report_table(find(name, **options), session.source(aggregation, worker))
 
 
 @TASKS.register("tree")
@@ -54,7 +36,7 @@ def tree(
     session: Session, told: Told, name: str, aggregation: int, worker: int | None
 ) -> tuple[dict[str, Any], pa.Table]:
     """A report that is a tree, as nodes."""
-    from pyprof.viewer.nodes import MADE
+    from pyprof.viewer.tree_reports import MADE
 
     return MADE[name](session.source(aggregation, worker))
 
@@ -137,7 +119,7 @@ def events(
 @TASKS.register("insights")
 def insights(session: Session, told: Told, aggregation: int, worker: int | None) -> dict[str, Any]:
     """What the rules say."""
-    from pyprof.rules import evaluate
+    from pyprof.rules.evaluation import evaluate
 
     source = session.source(aggregation, worker)
     found: list[dict[str, Any]] = []
@@ -165,7 +147,7 @@ def insights(session: Session, told: Told, aggregation: int, worker: int | None)
 @TASKS.register("ledger")
 def ledger(session: Session, told: Told) -> list[dict[str, Any]]:
     """The coverage ledger, all workers together."""
-    from pyprof.db.ledger import ledger as made
+    from pyprof.analysis.coverage import ledger as made
 
     found = made(session.store, apart=False)
     lines: dict[str, list[dict[str, Any]]] = {}
@@ -187,9 +169,9 @@ def memory(
     end: int | None,
 ) -> list[dict[str, Any]]:
     """Curves of memory in use."""
-    from pyprof.db.allocations import CPU, allocations
+    from pyprof.analysis.allocations import CPU, allocations
     from pyprof.reports.memory import within
-    from pyprof.viewer.curves import thinned
+    from pyprof.viewer.downsample import thinned
 
     names = dict(session.store.rows("select id, name from worker"))
     out = []
@@ -226,7 +208,7 @@ def memory_table(
     from pyprof.reports.memory import stretch
 
     made = find("memory", show=show)
-    return table(made._replace(make=lambda source, show: stretch(source, show, start, end)),
+    return report_table(made._replace(make=lambda source, show: stretch(source, show, start, end)),
                  session.source(aggregation, worker))  # fmt: skip
 
 
@@ -237,12 +219,12 @@ def compare(
     """This database and another one side by side; `version` is that of the other, so that answers do not mix."""
     from pyprof.metrics import METRICS
     from pyprof.reports.diff import diff
-    from pyprof.viewer.child import Session as Other
+    from pyprof.viewer.task_context import Session as Other
 
     second_session = Other(other)
     with second_session.store.sound():
         base, second = session.source(aggregation, None), second_session.source(other_aggregation, None)
-        told_, rows = table(diff(base, by), second)
+        told_, rows = report_table(diff(base, by), second)
         values = [
             {name: metric.function(one.window) for name, metric in METRICS.items()} for one in (base, second)
         ]
@@ -264,10 +246,10 @@ def aggregate(
     session: Session, told: Told, target: str, start: int | None, stop: int | None, key: str | None
 ) -> dict[str, Any]:
     """Add an aggregation to `target`: the database itself if it is ours, else a copy, which is made first."""
-    from pyprof.db import store
-    from pyprof.db.aggregate import aggregate as add
+    from pyprof.analysis.aggregation import aggregate as add
+    from pyprof.store import files
 
-    with _writable(session, target, told) as name, store.Store(name) as database:
+    with _writable(session, target, told) as name, files.Store(name) as database:
         made = add(database, start, stop, key, lambda share: told(0.2 + 0.8 * share, "aggregating"))
     return {"aggregation": made.id}
 
@@ -275,13 +257,13 @@ def aggregate(
 @contextmanager
 def _writable(session: Session, target: str, told: Told) -> Iterator[str]:
     """The database in the cache: the one that is served, or that another server has made meanwhile; else a copy."""
-    from pyprof.db import store
+    from pyprof.store import files
 
     told(0.0, "copying")
     if Path(target).exists():
         yield target
         return
-    with store.written(target) as name:
-        with store.Store(session.path) as database:
+    with files.written(target) as name:
+        with files.Store(session.path) as database:
             database.copy(name)
         yield name

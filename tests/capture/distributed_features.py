@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from pyprof.capture.targets import COLLECTIVES
+from pyprof.capture.instrument.targets import COLLECTIVES
 from tests.waiting import HANG
 
 from .features import Features, check

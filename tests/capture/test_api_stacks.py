@@ -14,11 +14,11 @@ import torch
 from torch import nn
 
 import pyprof
+from pyprof.capture.core.options import Options
 from pyprof.capture.extras.api_stacks import CUDA_CLASSES, FUNCTIONS, ApiCall, ApiStacks, cuda_calls
 from pyprof.capture.extras.stack_rows import StackRows
-from pyprof.capture.options import Options
-from pyprof.capture.resolve import CallRow
-from pyprof.capture.targets import HOST
+from pyprof.capture.instrument.targets import HOST
+from pyprof.capture.output.merge_calls import CallRow
 from pyprof.marker import encode
 from pyprof.model import Call
 

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 import pyprof
-from pyprof.capture import callsites
-from pyprof.capture.callsites import callee_offsets
+from pyprof.capture.instrument import call_sites
+from pyprof.capture.instrument.call_sites import callee_offsets
 
 from .conftest import Recorded
 
@@ -104,7 +104,7 @@ def test_only_an_access_that_is_called_at_once_counts(
 
 
 WITHOUT_RANGES = """
-from pyprof.capture.callsites import callee_offsets, complete
+from pyprof.capture.instrument.call_sites import callee_offsets, complete
 codes = [compile(source, "", "exec") for source in ("x = m.f(1)", "import m; x = m.f(1, a=2)", "x = m.f")]
 print(complete(), [len(callee_offsets(code)) for code in codes])
 """
@@ -122,7 +122,7 @@ def test_without_source_ranges_fewer_are_found_and_none_is_wrong(words: list[str
 def test_calls_that_cannot_be_told_are_said_once_and_stand_in_the_file(
     record: Callable[..., Recorded], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(callsites, "complete", lambda: False)
+    monkeypatch.setattr(call_sites, "complete", lambda: False)
     for _ in range(2):
         assert record(lambda: torch.ones(1)).table("PYPROF_META")["python.debug_ranges"] == "no"
     assert capfd.readouterr().err.count("pyprof: Python runs without debug ranges") == 1

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import pyprof
-from pyprof.capture.recorder import local
+from pyprof.capture.instrument.recorder import local
 
 Closure = Callable[[], Any]
 

@@ -19,10 +19,10 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from pyprof.capture import compiled
-from pyprof.capture.describe import key_of
-from pyprof.capture.recorder import Recorder, ThreadState
-from pyprof.capture.stacks import Stacks
+from pyprof.capture.instrument import compiled
+from pyprof.capture.instrument.arguments import key_of
+from pyprof.capture.instrument.recorder import Recorder, ThreadState
+from pyprof.capture.instrument.stacks import Stacks
 from tests.forks import Forks
 
 from .conftest import Recorded

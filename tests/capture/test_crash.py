@@ -19,8 +19,8 @@ import pytest
 import torch
 
 import pyprof
-from pyprof import place
-from pyprof.capture import gathered, pace, session, window
+from pyprof import atomic_file
+from pyprof.capture import controller, pace, recording, session
 from pyprof.capture.collectors import kineto
 from pyprof.commands.main import main
 from tests.forks import KILL, Forks, Program
@@ -163,7 +163,7 @@ def test_stopped_while_it_copies_nothing_has_a_name(forks: Forks, tmp_path: Path
 def test_the_next_recording_removes_what_killed_ones_left_and_no_more(tmp_path: Path) -> None:
     (tmp_path / ".pyprof-0123456789abcdef.part").write_bytes(b"left behind")
     (tmp_path / ".pyprof-notes").write_text("of the user")
-    name, held = place._scratch(str(tmp_path))  # of a living process
+    name, held = atomic_file._scratch(str(tmp_path))  # of a living process
     with pyprof.profile(str(tmp_path / "net.sqlite")):
         torch.exp(x)
     assert left(tmp_path) == sorted([".pyprof-notes", os.path.basename(name), "net.sqlite"])
@@ -258,7 +258,7 @@ def test_a_disk_that_is_full_when_the_file_is_copied(
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(place.shutil, "copyfileobj", full)
+    monkeypatch.setattr(atomic_file.shutil, "copyfileobj", full)
     path = tmp_path / "net.sqlite"
     path.write_bytes(b"an older one")
     for _ in range(2):
@@ -390,10 +390,10 @@ def _fails(*args: object, **options: object) -> None:
     ("module", "name"),
     [
         (kineto, "arguments"),
-        (gathered, "resolve"),
+        (recording, "resolve"),
         (session, "write"),
-        (gathered.facts, "gather"),
-        (gathered.overhead, "calibrate"),
+        (recording.facts, "gather"),
+        (recording.overhead, "calibrate"),
     ],
 )
 @pytest.mark.parametrize("how", ["whole", "discarded", "cuda", "full"])
@@ -539,7 +539,7 @@ def test_the_signal_is_as_it_was_after_the_recording(tmp_path: Path) -> None:
     try:
         pyprof.init(output=str(tmp_path / "net.sqlite"))
         assert callable(signal.getsignal(signal.SIGTERM))
-        window.finish()
+        controller.finish()
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
         assert signal.set_wakeup_fd(-1) == -1
         while threading.active_count() > before[1]:  # the thread ends by itself

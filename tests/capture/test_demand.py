@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import pyprof
 from pyprof import mailbox
 from pyprof.capture import steps
-from pyprof.capture.window import control
+from pyprof.capture.controller import control
 from tests.cli import start
 from tests.forks import ROOT, Forks, Program
 from tests.waiting import until

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from pyprof.capture.describe import Traced, arguments, key_of
+from pyprof.capture.instrument.arguments import Traced, arguments, key_of
 from pyprof.marker import Listed
 from pyprof.model import Other, Tensor
 

@@ -28,16 +28,16 @@ import torch.nn.functional as F
 from torch import nn
 
 import pyprof
-from pyprof.capture.captures import captures
 from pyprof.capture.collectors import gpus, kineto_device, layer
 from pyprof.capture.collectors.device import COPY, KERNEL, LAUNCH, MISSING, SET, SYNC, TABLES, Records
 from pyprof.capture.collectors.kineto_device import DeviceEvent, decode, exported
+from pyprof.capture.controller import control
+from pyprof.capture.instrument.cuda_graphs import captures
 from pyprof.capture.session import Session
-from pyprof.capture.window import control
 from pyprof.commands.main import main
 from pyprof.errors import UsageError
 from pyprof.occupancy import Chip, estimate
-from pyprof.parse import formats
+from pyprof.parse import loader
 
 from .conftest import Recorded
 
@@ -486,7 +486,7 @@ def test_kernels_belong_to_the_operators_that_launched_them(
     assert all(f"{__file__}:{place['pool']}" in trace for trace in conv.trace)
     assert set(kernels[kernels.op == "linear"].module) == {"body.0", "body.2"}
     assert "optimizer" in set(kernels.phase)
-    trace = formats.load(recorded.path)
+    trace = loader.load(recorded.path)
     assert set(trace.gpu.device.values) == {0}
     shared = trace.gpu.shared_memory
     assert shared.mask()[trace.gpu.kind == 0].all()
@@ -519,7 +519,7 @@ def test_the_file_has_the_tables_of_an_export(
         L2_cache_size=50 << 20, regs_per_multiprocessor=65536, shared_memory_per_multiprocessor=233472,
         max_threads_per_multi_processor=2048, uuid="1234",
     )  # fmt: skip
-    monkeypatch.setattr("pyprof.capture.gathered.gpus", lambda: [gpus.row(0, properties)])
+    monkeypatch.setattr("pyprof.capture.recording.gpus", lambda: [gpus.row(0, properties)])
     recorded = record(train)
     for table, columns in TABLES.items():
         found = [name for _, name, *_ in recorded.query(f"pragma table_info({table})")]
@@ -543,7 +543,7 @@ def test_the_file_has_the_tables_of_an_export(
     for number, shared, occupancy in rows_:
         assert shared == 16 * number
         assert occupancy == pytest.approx(100 * 2 * number / 132 * 64 / 2048, abs=0.006)
-    (device,) = formats.load(recorded.path).devices
+    (device,) = loader.load(recorded.path).devices
     assert (device.number, device.name, device.sm_count, device.compute_capability) == (
         0,
         "NVIDIA H100",

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import pyprof
-from pyprof.capture import environment
-from pyprof.capture.window import control
+from pyprof.capture import environment_variables
+from pyprof.capture.controller import control
 from tests.forks import Forks
 
 from .conftest import Recorded
@@ -129,11 +129,15 @@ def test_nonsense_is_one_sentence_and_the_program_goes_on(
 
 
 def test_every_option_of_a_recording_can_be_said() -> None:
-    from pyprof.capture.options import Given
+    from pyprof.capture.core.options import Given
 
-    known = {*environment._WITH_VALUE, *environment._ALONE} - {"max_events", "delay", "duration"}
+    known = {*environment_variables._WITH_VALUE, *environment_variables._ALONE} - {
+        "max_events",
+        "delay",
+        "duration",
+    }
     assert known == set(Given.__annotations__)
-    assert not environment.words(
+    assert not environment_variables.words(
         "memory io sync api_backtrace=0 sample=none collector=cupti max_events=1 duration=.5"
     )[1]
 

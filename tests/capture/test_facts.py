@@ -16,8 +16,9 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import pyprof
-from pyprof.capture import facts, overhead
-from pyprof.capture.recorder import local, recorder
+from pyprof.capture.environment import facts, overhead
+from pyprof.capture.instrument import seen_objects
+from pyprof.capture.instrument.recorder import local, recorder
 
 from .conftest import Recorded
 
@@ -102,7 +103,7 @@ def test_symbolic_sizes_are_not_counted() -> None:
         def numel(self) -> Any:
             return "s0"
 
-    total = facts._Total()
+    total = seen_objects.Total()
     assert not total.add(torch.ones(2).as_subclass(Symbolic))
     assert total.count == 0
 
@@ -247,7 +248,9 @@ def test_nothing_that_was_met_is_kept_alive(tmp_path: Path) -> None:
         del net, optimizer
         gc.collect()
         assert [reference() for reference in references] == [None] * 3
-    assert [list(known) for known in (facts._models, facts._optimizers, facts._loaders)] == [[], [], []]
+    assert [
+        list(known) for known in (seen_objects.models, seen_objects.optimizers, seen_objects.loaders)
+    ] == [[], [], []]
     pyprof.shutdown()
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import pyprof
-from pyprof.capture.resolve import CallRow
-from pyprof.capture.verdict import Evidence, Extra, failure, verdict
-from pyprof.capture.writer import StepRow
+from pyprof.capture.flight_verdict import Evidence, Extra, failure, verdict
+from pyprof.capture.output.capture_file import StepRow
+from pyprof.capture.output.merge_calls import CallRow
 from pyprof.errors import PyProfError
 from pyprof.marker import encode
 from pyprof.model import Arg, Call, Tensor
@@ -152,7 +152,7 @@ train(60, planted)
 def test_what_is_kept_has_a_bound(forks: Forks, tmp_path: Path) -> None:
     program = """
 from pyprof.capture import flight
-from pyprof.capture.recorder import recorder
+from pyprof.capture.instrument.recorder import recorder
 flight._CALLS, flight._DESCRIPTIONS = 300, 50
 record = pyprof.flight(steps=10, slow=1e9)
 longest = 0
@@ -204,7 +204,7 @@ assert record.dump() is None
 
 def test_ranges_that_init_asked_for_go_on(forks: Forks, tmp_path: Path) -> None:
     program = """
-from pyprof.capture.recorder import recorder
+from pyprof.capture.instrument.recorder import recorder
 pyprof.init(nvtx="registered")
 assert recorder.ranges is not None
 with pyprof.flight(slow=1e9) as record:

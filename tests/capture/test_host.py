@@ -228,7 +228,7 @@ def test_a_thread_that_runs_no_python_converts_as_well(
 
 
 def test_the_methods_are_torchs_own_before_in_and_after(record: Record) -> None:
-    from pyprof.capture.targets import HOST
+    from pyprof.capture.instrument.targets import HOST
 
     before = {name: getattr(torch.Tensor, name) for name in HOST}
     held: dict[str, Any] = {}

@@ -15,14 +15,14 @@ import torch
 from torch import nn
 
 import pyprof
-from pyprof.capture import annotate, compiled, describe, lookups, modules, patch, wrappers
-from pyprof.capture.recorder import local, recorder
+from pyprof.capture.instrument import arguments, compiled, lookups, modules, patch, user_ranges, wrappers
+from pyprof.capture.instrument.recorder import local, recorder
 
 from .conftest import Recorded
 
 # Not stacks.py: the end of `with self.lock` is a call to Python's tracer, but no place where Python looks for signals.
 OURS = tuple(
-    str(module.__file__) for module in (patch, modules, annotate, wrappers, lookups, compiled, describe)
+    str(module.__file__) for module in (patch, modules, user_ranges, wrappers, lookups, compiled, arguments)
 )
 _CALLS = {code for name, code in dis.opmap.items() if name.startswith("CALL")}
 

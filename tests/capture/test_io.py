@@ -21,7 +21,7 @@ import pytest
 import torch
 
 import pyprof
-from pyprof.parse import formats
+from pyprof.parse import loader
 
 from .conftest import Recorded
 
@@ -104,7 +104,7 @@ def test_they_are_the_io_of_the_trace(record: Record, tmp_path: Path) -> None:
         torch.load(path)
 
     recorded = record(body, io=True)
-    trace = formats.load(recorded.path)
+    trace = loader.load(recorded.path)
     found = rows(recorded)
     assert [trace.strings[code] for code in trace.io.name] == ["torch.save", "torch.load"]
     lengths = trace.io.end - trace.io.start

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import pyprof
-from pyprof.capture import keep
+from pyprof.capture.output import rotation
 from pyprof.errors import CaptureError
 
 x = torch.ones(3)
@@ -44,7 +44,7 @@ def test_an_older_file_gets_the_first_free_number(
         monkeypatch.setattr(os, "link", refuse)
     for one in there:
         (tmp_path / one).write_text(one)
-    found = keep.aside(str(tmp_path / name))
+    found = rotation.aside(str(tmp_path / name))
     assert found == (None if wanted is None else str(tmp_path / wanted))
     for one in there:
         assert (tmp_path / (wanted or "") if one == name else tmp_path / one).read_text() == one
@@ -52,7 +52,7 @@ def test_an_older_file_gets_the_first_free_number(
 
 def test_a_file_with_nothing_in_it_is_not_kept(tmp_path: Path) -> None:
     (tmp_path / "net.sqlite").touch()
-    assert keep.aside(str(tmp_path / "net.sqlite")) is None
+    assert rotation.aside(str(tmp_path / "net.sqlite")) is None
 
 
 @pytest.mark.parametrize("links", [True, False])
@@ -70,7 +70,7 @@ def test_if_writing_fails_the_older_file_has_its_name(
         raise CaptureError("no space")
 
     with pytest.raises(CaptureError):
-        keep.put(str(path), "net.sqlite", write)
+        rotation.put(str(path), "net.sqlite", write)
     assert os.listdir(tmp_path) == ["net.sqlite"]
     assert path.read_text() == "older"
 
@@ -106,5 +106,5 @@ def test_the_first_empty_recording_is_written_with_a_hint(
     path = tmp_path / "net.sqlite"
     with pyprof.profile(str(path)):
         pass
-    assert capsys.readouterr().err == f"{path}: 0 operators, 0 calls. {keep.HINT}\n"
+    assert capsys.readouterr().err == f"{path}: 0 operators, 0 calls. {rotation.HINT}\n"
     assert path.exists()

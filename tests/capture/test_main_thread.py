@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyprof.capture import main_thread
+from pyprof.capture.process import main_thread
 from tests.forks import Forks
 
 PROGRAM = """

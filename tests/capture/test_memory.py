@@ -15,7 +15,7 @@ from torch import nn
 import pyprof
 from pyprof.capture.collectors.kineto import Kineto
 from pyprof.capture.extras.allocations import Allocations
-from pyprof.parse import formats
+from pyprof.parse import loader
 
 from .conftest import Recorded
 
@@ -216,7 +216,7 @@ def test_what_is_read_back_is_what_was_recorded(record: Record) -> None:
         (x @ x).sum()
 
     recorded = record(body, memory=True)
-    trace = formats.load(recorded.path)
+    trace = loader.load(recorded.path)
     found, memory = events(recorded), trace.memory
     assert len(found) > 2
     columns = memory.time, memory.address.values, memory.bytes, memory.allocated.values

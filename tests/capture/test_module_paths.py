@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import pyprof
-from pyprof.parse import formats
+from pyprof.parse import loader
 from pyprof.parse.rows import rows
 
 from .conftest import Recorded
@@ -69,7 +69,7 @@ class Wrapped(nn.Module):
 
 def modules(recorded: Recorded, operator: str) -> dict[str, list[str | None]]:
     """By direction, the modules of the rows of an operator, in order of time."""
-    found = rows(formats.load(recorded.path))
+    found = rows(loader.load(recorded.path))
     out: dict[str, list[str | None]] = {"fprop": [], "bprop": []}
     for name, site in zip(found.name, found.site):
         place = found.sites[site]
@@ -122,7 +122,7 @@ def test_layers_of_the_user_are_carried_to_the_backward(record: Record) -> None:
             out = net.blocks[1](hidden)
         out.sum().backward()
 
-    found = rows(formats.load(record(step).path))
+    found = rows(loader.load(record(step).path))
     layers: dict[str, set[tuple[tuple[str, ...], str | None]]] = {"fprop": set(), "bprop": set()}
     for name, site in zip(found.name, found.site):
         place = found.sites[site]

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import pyprof
-from pyprof.capture.collectors import nvtx as ranges
+from pyprof.capture.instrument import nvtx_ranges as ranges
 from pyprof.marker import CallMarker, LayerMarker, ModuleMarker, TraceMarker, decode
 from pyprof.model import Tensor
 from tests.forks import Forks
@@ -466,7 +466,7 @@ def test_no_tensor_is_kept(tool: Tool) -> None:
 
 
 def test_nothing_grows_with_calls(tool: Tool) -> None:
-    from pyprof.capture.recorder import local
+    from pyprof.capture.instrument.recorder import local
 
     step = training()
     pyprof.init()
@@ -863,6 +863,6 @@ def test_run_under_a_real_listener_writes_no_file(listener: Path, tmp_path: Path
 
 
 def test_import_does_not_import_the_package(forks: Forks, tmp_path: Path) -> None:
-    source = "import sys, pyprof, pyprof.capture.window; print('nvtx' in sys.modules)"
+    source = "import sys, pyprof, pyprof.capture.controller; print('nvtx' in sys.modules)"
     _, done = forks.run(tmp_path, source)
     assert done.stdout == "False\n", done.stderr

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import pyprof
-from pyprof.capture.describe import arguments, key_of
+from pyprof.capture.instrument.arguments import arguments, key_of
 from pyprof.marker import decode, encode
 from pyprof.model import Call, Tensor
 

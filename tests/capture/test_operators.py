@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.capture.collectors.operators import COLUMNS, Operator, Operators
+from pyprof.capture.core.operators import COLUMNS, Operator, Operators
 from pyprof.model import Call
 
 CALLS = [Call("aten", name, ()) for name in ("aten::add", "aten::mm", "AccumulateGrad")]

@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from torch import nn
 
 import pyprof
-from pyprof.capture.options import Given, options
+from pyprof.capture.core.options import Given, options
 from pyprof.commands.main import main
 from pyprof.errors import UsageError
-from pyprof.parse import formats
+from pyprof.parse import loader
 from tests.forks import Forks
 
 from .conftest import OURS, Recorded
@@ -306,7 +306,7 @@ def test_the_file_is_read_and_info_shows_how_many_rows_there_are(
         path.read_bytes()
 
     recorded = record(body, **ALL)
-    assert len(formats.load(recorded.path).io) == 1
+    assert len(loader.load(recorded.path).io) == 1
     assert main(["info", str(recorded.path)]) == 0
     shown = dict(re.findall(r"^  (\S+) +(.+)$", capsys.readouterr().out, re.M))
     assert shown["memory.events"] == str(recorded.query("select count(*) from PYPROF_MEMORY")[0][0]) != "0"

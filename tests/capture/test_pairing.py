@@ -26,7 +26,7 @@ from torch.utils.checkpoint import checkpoint
 import pyprof
 from pyprof import netdict
 from pyprof.marker import ACCUMULATE, EVALUATE
-from pyprof.parse import formats
+from pyprof.parse import loader
 from pyprof.parse.rows import rows
 from tests import cli
 from tests.forks import Forks
@@ -175,7 +175,7 @@ PROGRAMS = (
 
 
 def table(path: Path) -> list[dict[str, Any]]:
-    return [ast.literal_eval(line) for line in netdict.lines(rows(formats.load(path)))]
+    return [ast.literal_eval(line) for line in netdict.lines(rows(loader.load(path)))]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)

@@ -17,9 +17,9 @@ from torch import distributed
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import pyprof
-from pyprof.capture import ranks
+from pyprof.capture.environment import ranks
 from pyprof.info import summary
-from pyprof.parse import formats
+from pyprof.parse import loader
 from tests.forks import ROOT, Forks
 
 from .conftest import Recorded
@@ -136,7 +136,7 @@ def test_nothing_of_a_group_stays_after_shutdown(tmp_path: Path) -> None:
 def test_a_ranks_file_is_read_as_any(tmp_path: Path) -> None:
     group(3, 8)
     record(tmp_path)
-    trace = formats.load(tmp_path / "net.rank3.sqlite")
+    trace = loader.load(tmp_path / "net.rank3.sqlite")
     assert summary(trace)["facts"]["distributed.rank"] == "3"
     assert summary(trace)["counts"]["operators"] == 4
 
@@ -214,7 +214,7 @@ if __name__ == "__main__":
         pytest.param("spawn", "environment", "", marks=pytest.mark.long),
         ("fork", "init", "pyprof.init(); torch.exp(torch.ones(2))"),
         ("fork", "environment", "torch.exp(torch.ones(2))"),
-        ("fork", "init", "import pyprof.capture.window"),
+        ("fork", "init", "import pyprof.capture.controller"),
         ("fork", "profile", "pyprof.init(); torch.exp(torch.ones(2))"),
     ],
 )

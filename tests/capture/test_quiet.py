@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from pyprof.capture.collectors import quiet
-from pyprof.capture.recorder import ThreadState, recorder
+from pyprof.capture.instrument.recorder import ThreadState, recorder
 from tests.forks import Forks
 from tests.waiting import until
 

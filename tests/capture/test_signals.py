@@ -13,9 +13,9 @@ import pytest
 import torch
 
 import pyprof
-from pyprof.capture import gathered, pace, session, window
+from pyprof.capture import controller, pace, recording, session
 from pyprof.capture.collectors import kineto
-from pyprof.capture.signals import held
+from pyprof.capture.process.signals import held
 
 from .conftest import Recorded
 
@@ -72,7 +72,7 @@ def test_ctrl_c_while_torchs_records_are_read_loses_none(
 
 
 @pytest.mark.parametrize(
-    ("module", "name"), [(kineto, "arguments"), (gathered, "resolve"), (session, "write")]
+    ("module", "name"), [(kineto, "arguments"), (recording, "resolve"), (session, "write")]
 )
 def test_ctrl_c_while_the_file_is_made_comes_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str
@@ -82,7 +82,7 @@ def test_ctrl_c_while_the_file_is_made_comes_after_it(
     with pytest.raises(KeyboardInterrupt), pyprof.profile(str(path)):
         torch.tanh(x)
     assert _recorded(path) == (1, 1)
-    assert window.control.session is None
+    assert controller.control.session is None
 
 
 def test_a_second_signal_does_not_wait() -> None:

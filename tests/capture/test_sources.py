@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 import torch
 
-from pyprof.capture import cells, sources
-from pyprof.parse import formats
+from pyprof.capture.instrument import notebook_cells
+from pyprof.capture.output import sources
+from pyprof.parse import loader
 from pyprof.parse.rows import rows
 
 from .conftest import OURS, Recorded
@@ -42,7 +43,7 @@ def test_the_line_of_every_frame_is_in_the_recording(tmp_path: Path, record: Rec
     module = load(tmp_path / "model.py")
     recorded = record(lambda: module.go(net(x)).sum().backward())
     texts = stored(recorded)
-    frames = {frame for site in rows(formats.load(recorded.path)).sites for frame in site.trace}
+    frames = {frame for site in rows(loader.load(recorded.path)).sites for frame in site.trace}
     assert {frame.rpartition(":")[0] for frame in frames} == set(texts)
     assert texts[str(tmp_path / "model.py")] == PROGRAM
     for frame in frames:
@@ -96,7 +97,7 @@ def test_a_cell_of_a_notebook_is_named_by_its_number(
 )
 def test_a_shell_of_another_kind_names_no_cells(shell: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
-    assert cells.name("/tmp/ipykernel_31/934561069.py") == "/tmp/ipykernel_31/934561069.py"
+    assert notebook_cells.name("/tmp/ipykernel_31/934561069.py") == "/tmp/ipykernel_31/934561069.py"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import pyprof
-from pyprof.capture import annotate, steps
+from pyprof.capture import steps
+from pyprof.capture.instrument import user_ranges
 
 from .conftest import Recorded
 
@@ -80,8 +81,8 @@ def test_a_schedule_whose_script_marks_no_steps(
         assert path.exists()
     assert numbers(path) == powers(path) == wanted
     pyprof.shutdown()
-    assert not annotate.on_optimizer_step
-    assert not annotate.on_loader_next
+    assert not user_ranges.on_optimizer_step
+    assert not user_ranges.on_loader_next
 
 
 @pytest.mark.parametrize("of_profile", [True, False])

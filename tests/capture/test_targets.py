@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from pyprof.capture import targets
+from pyprof.capture.instrument import targets
 
 from .conftest import Recorded
 

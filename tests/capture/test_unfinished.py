@@ -12,7 +12,7 @@ from time import time_ns
 import pytest
 
 from pyprof.capture.collectors.unfinished import Function, Unfinished
-from pyprof.capture.recorder import ThreadState, local, recorder
+from pyprof.capture.instrument.recorder import ThreadState, local, recorder
 from tests.forks import Forks
 
 from .conftest import Recorded

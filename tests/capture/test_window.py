@@ -23,8 +23,8 @@ from torch import nn
 import pyprof
 from pyprof.capture.collectors import kineto
 from pyprof.capture.collectors.kineto_cpu import Reader
-from pyprof.capture.patch import Patches
-from pyprof.capture.window import control
+from pyprof.capture.controller import control
+from pyprof.capture.instrument.patch import Patches
 from tests.forks import Forks
 
 from .conftest import OURS, Recorded
@@ -344,12 +344,12 @@ def test_cuda_profiler_does_not_narrow_a_window_of_the_script(record: Record) ->
 def test_a_fault_of_ours_never_reaches_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from pyprof.capture import gathered
+    from pyprof.capture import recording
 
     def broken(*args: object) -> None:
         raise ValueError("mine")
 
-    monkeypatch.setattr(gathered, "resolve", broken)
+    monkeypatch.setattr(recording, "resolve", broken)
     with pyprof.profile(str(tmp_path / "net.sqlite")):
         torch.tanh(x)
     assert "the recording is lost (ValueError: mine)" in capsys.readouterr().err
@@ -358,7 +358,7 @@ def test_a_fault_of_ours_never_reaches_the_program(
 
 
 def test_nothing_of_the_program_is_kept_after_a_window(record: Record) -> None:
-    from pyprof.capture.recorder import recorder
+    from pyprof.capture.instrument.recorder import recorder
 
     thread = threading.Thread(target=lambda: torch.tanh(x))
 
@@ -420,7 +420,9 @@ def test_a_clock_that_is_set_in_a_window_is_told(
     jump: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when a machine's time is corrected. No interval ends before it begins."""
-    from pyprof.capture import clock, gathered, session, wrappers
+    from pyprof.capture import recording, session
+    from pyprof.capture.environment import clock
+    from pyprof.capture.instrument import wrappers
 
     late = False
 
@@ -434,7 +436,7 @@ def test_a_clock_that_is_set_in_a_window_is_told(
             late = True  # within a call
             return value.clone()
 
-    for module in (clock, wrappers, gathered):
+    for module in (clock, wrappers, recording):
         monkeypatch.setattr(module, "time_ns", now)
     monkeypatch.setattr(session, "_patches", Patches())  # with wrappers that read this clock
     path = tmp_path / "net.sqlite"

@@ -14,9 +14,10 @@ import pytest
 import torch
 
 import pyprof
-from pyprof.capture import main_thread, pace, session
-from pyprof.capture.collectors import nvtx as ranges
-from pyprof.capture.plan import Plan, Steps, Times, plan
+from pyprof.capture import pace, session
+from pyprof.capture.instrument import nvtx_ranges as ranges
+from pyprof.capture.process import main_thread
+from pyprof.capture.run_window import Plan, Steps, Times, plan
 from pyprof.commands.main import main
 from tests.forks import Forks
 from tests.waiting import until
@@ -143,7 +144,7 @@ def test_cuda_profiler_does_not_narrow_the_command_lines_window(tmp_path: Path, 
 
 # Runs until the window is open, or closed again, however long that takes: the exponent says what the script saw.
 FOLLOWS = """
-from pyprof.capture.recorder import recorder
+from pyprof.capture.instrument.recorder import recorder
 def follow(wanted, exponent):
     end = time.monotonic() + 600
     while recorder.active is not wanted and time.monotonic() < end:

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 import pyprof
+from pyprof.analysis.aggregation import aggregate
 from pyprof.commands.main import main
-from pyprof.db.aggregate import aggregate
-from pyprof.db.store import Store, written
 from pyprof.dlprof.command import main as dlprof
 from pyprof.errors import FormatError, PyProfError
+from pyprof.store.files import Store, written
 from tests.build import recording, write_capture
 from tests.hostile import journal
 from tests.parse.test_invariance import OPERATORS
@@ -219,7 +219,7 @@ def test_what_a_connection_that_adds_may_do(profile: Path, tmp_path: Path) -> No
 
 def test_another_process_that_writes(profile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its journal is that of a transaction, not of a process that was killed."""
-    monkeypatch.setattr("pyprof.db.access._WAIT", 0.05)
+    monkeypatch.setattr("pyprof.store.access._WAIT", 0.05)
     path = changed(profile, tmp_path)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("begin exclusive")
@@ -241,7 +241,7 @@ def test_how_long_a_command_lets_a_query_run(
     profile: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(["report", "kernel", "--timeout", "1e-9", str(profile)]) == 0  # few instructions need no look
-    monkeypatch.setattr("pyprof.db.access._STEPS", 1)
+    monkeypatch.setattr("pyprof.store.access._STEPS", 1)
     assert main(["report", "kernel", "--timeout", "1e-9", str(profile)]) == 1
     assert "and was ended. Give it more with --timeout" in capsys.readouterr().err
     for wrong in ("0", "nan", "soon"):

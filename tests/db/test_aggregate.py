@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 import pyprof
-from pyprof.db import blocks
-from pyprof.db.aggregate import Aggregation, aggregate
-from pyprof.db.store import Store
+from pyprof.analysis.aggregation import Aggregation, aggregate
 from pyprof.errors import UsageError
 from pyprof.session import Profile
+from pyprof.store import blocks
+from pyprof.store.files import Store
 from tests import build
 
 LINEAR = build.classic("linear", (2, 3), (4, 3))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import pyprof.prof.ops
-from pyprof.db.categories import CATEGORIES, FAMILIES, KINDS, NO_CATEGORY, of_kernel, of_operator
+from pyprof.analysis.categories import CATEGORIES, FAMILIES, KINDS, NO_CATEGORY, of_kernel, of_operator
 from pyprof.prof import kernel_table
 from pyprof.prof.kernels import FITS, kind
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import pyprof
-from pyprof.db.damage import damage
-from pyprof.db.store import Store, schema
+from pyprof.store.files import Store, schema
+from pyprof.store.validate import damage
 from tests.build import LONG, PARTS
 from tests.waiting import HANG
 

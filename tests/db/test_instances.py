@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.parse import formats
+from pyprof.parse import loader
+from pyprof.parse.backward_links import pair
 from pyprof.parse.instances import Instances, instances
 from pyprof.parse.join import spans
-from pyprof.parse.pair import pair
 from tests import build
 
 LINEAR = build.classic("linear", (2, 3), (4, 3))
@@ -22,7 +22,7 @@ Read = Callable[[str], Instances]
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
     def read(text: str) -> Instances:
-        trace = formats.load(build.write_nsys(tmp_path / "net.sqlite", build.recording(text)))
+        trace = loader.load(build.write_nsys(tmp_path / "net.sqlite", build.recording(text)))
         found = spans(trace)
         return instances(trace, found, pair(trace, found))
 

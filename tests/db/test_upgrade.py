@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 import pyprof
-from pyprof.db import upgrade
-from pyprof.db.damage import damage
-from pyprof.db.store import MAJOR, MINOR, schema
+from pyprof.analysis import upgrade
 from pyprof.errors import VersionError
 from pyprof.session import Selection
+from pyprof.store.files import MAJOR, MINOR, schema
+from pyprof.store.validate import damage
 from tests import cli
 
 FOLDER = Path(__file__).resolve().parents[1] / "traces" / "databases"

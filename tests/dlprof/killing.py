@@ -20,10 +20,10 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from pyprof.db import access, store
-from pyprof.db.aggregate import aggregate, aggregations
-from pyprof.parse import formats
+from pyprof.analysis.aggregation import aggregate, aggregations
+from pyprof.parse import loader
 from pyprof.session import Profile
+from pyprof.store import access, files
 from tests.build import call, recording, write_nsys
 
 STEPS, OPS = 40, 25
@@ -94,7 +94,7 @@ def duration(work: Callable[[], object]) -> float:
 
 def whole(path: Path) -> list[tuple[int, int, str | None]]:
     """Open a database as anyone does; everything in it is right. Returns its aggregations."""
-    with store.Store(path) as database:
+    with files.Store(path) as database:
         with closing(sqlite3.connect(database.uri, uri=True)) as connection:
             assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
         found = aggregations(database)
@@ -117,13 +117,13 @@ def rounds(kind: str, folder: Path, count: int, seed: int) -> Counter[str]:
 
     (folder / "other").mkdir()
     other = write_nsys(folder / "other" / "net.sqlite", recording(training(OPS, STEPS)))
-    traces = {path: formats.load(path) for path in (source, other)}  # read before anything is killed
+    traces = {path: loader.load(path) for path in (source, other)}  # read before anything is killed
 
     def write(source: Path = source) -> None:
         Profile(copy.copy(traces[source])).save(target)
 
     def add(first: int) -> None:
-        with store.Store(target) as database:
+        with files.Store(target) as database:
             aggregate(database, first, None, "relu" if first % 2 else None)
 
     if kind == "write":

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from pyprof.dlprof import modes
-from pyprof.parse import formats
+from pyprof.parse import loader
 from tests.build import call, recording, write_nsys, write_nvprof
 from tests.dlprof.conftest import Run
 
@@ -46,7 +46,7 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_domains_of_nsys_have_the_names_of_their_process(two: Path):
-    trace = formats.load(two)
+    trace = loader.load(two)
     texts = [trace.strings[text] for text in trace.ranges.text]
     names = [trace.strings[domain] for domain in trace.ranges.domain]
     found = {
@@ -63,7 +63,7 @@ def test_a_domain_without_a_name_has_a_number(tmp_path: Path):
     connection.execute("update NVTX_EVENTS set domainId = 5 where text = 'plain'")
     connection.commit()
     connection.close()
-    assert modes.domains(formats.load(path)) == ["default", "domain 5"]
+    assert modes.domains(loader.load(path)) == ["default", "domain 5"]
 
 
 def test_domains_of_nvprof(tmp_path: Path):
@@ -77,7 +77,7 @@ def test_domains_of_nvprof(tmp_path: Path):
     )
     connection.commit()
     connection.close()
-    trace = formats.load(path)
+    trace = loader.load(path)
     inner = [
         trace.strings[t]
         for t, d in zip(trace.ranges.text, trace.ranges.domain)

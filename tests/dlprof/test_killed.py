@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.db import access, store
-from pyprof.db.aggregate import aggregate, aggregations
+from pyprof.analysis.aggregation import aggregate, aggregations
 from pyprof.session import Profile
+from pyprof.store import access, files
 from tests.build import recording, write_nsys
 from tests.conftest import ROOT
 from tests.dlprof import killing
@@ -49,7 +49,7 @@ def half_done(tmp_path: Path) -> Iterator[Path]:
     Profile.open(write_nsys(tmp_path / "net.sqlite", recording(killing.training()))).save(whole)
     for tick in range(5, 60, 5):
         shutil.copy(whole, target)
-        with store.Store(target) as database:
+        with files.Store(target) as database:
             killing.killed(lambda database=database: aggregate(database, 3, 20, "relu"), None, tick)
         if target.with_name(target.name + "-journal").exists() and target.read_bytes() != whole.read_bytes():
             yield target
@@ -60,7 +60,7 @@ def half_done(tmp_path: Path) -> Iterator[Path]:
 def test_what_is_half_done_is_seen_by_no_reader(half_done: Path):
     """They read a copy: a journal of a file that somebody sent is not to be trusted with a name of the user's."""
     before, journal = half_done.read_bytes(), access.journal(half_done).read_bytes()
-    with store.Store(half_done) as database:
+    with files.Store(half_done) as database:
         copied = database._file
         assert database.columns("select count(*) as n from op")["n"].values.tolist() == [
             killing.STEPS * killing.OPS
@@ -71,7 +71,7 @@ def test_what_is_half_done_is_seen_by_no_reader(half_done: Path):
 
 
 def test_what_is_half_done_is_taken_back_by_the_next_writer(half_done: Path):
-    with store.Store(half_done) as database:
+    with files.Store(half_done) as database:
         aggregate(database, 1, 2, "relu")
         assert len(aggregations(database)) == 2  # it reads the file itself from now on
     assert not access.journal(half_done).exists()
@@ -88,7 +88,7 @@ def test_an_exception_in_the_middle_leaves_the_file_as_it_was(tmp_path: Path):
             if done > share:
                 raise KeyboardInterrupt
 
-        with store.Store(target) as database, pytest.raises(KeyboardInterrupt):
+        with files.Store(target) as database, pytest.raises(KeyboardInterrupt):
             aggregate(database, 1, 2, "relu", told)
         assert target.read_bytes() == before
     assert sorted(os.listdir(tmp_path)) == ["net.sqlite", "net_dldb.sqlite"]

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.db import store
 from pyprof.dlprof import application, model_data, options
 from pyprof.dlprof.options import OPTIONS, read
 from pyprof.errors import UsageError
+from pyprof.store import files
 from tests.build import recording, write_nsys
 from tests.dlprof.conftest import Run, steps
 
@@ -172,11 +172,11 @@ FILES = {
     "foreign": (sqlite("create table a (b)"), ["not a recording"]),
     "of DLProf": (sqlite("create table read_only_ops (id)", "create table ops (id)"),
                   ["is a DLProf database", "dlprof --nsys_database", "nsys_profile.sqlite"]),
-    "without tables": (sqlite(f"pragma application_id = {store.APPLICATION_ID}", "create table a (b)"),
+    "without tables": (sqlite(f"pragma application_id = {files.APPLICATION_ID}", "create table a (b)"),
                        ["is damaged"]),
-    "newer": (sqlite(f"pragma application_id = {store.APPLICATION_ID}", "create table meta (name, value)",
+    "newer": (sqlite(f"pragma application_id = {files.APPLICATION_ID}", "create table meta (name, value)",
                      "insert into meta values ('schema_major', '9'), ('schema_minor', '4')"),
-              ["9.4", f"{store.MAJOR}.{store.MINOR}", "pip install '.'"]),
+              ["9.4", f"{files.MAJOR}.{files.MINOR}", "pip install '.'"]),
 }  # fmt: skip
 
 

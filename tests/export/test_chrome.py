@@ -17,11 +17,11 @@ import pytest
 import pyprof
 from pyprof.commands.main import main
 from pyprof.errors import PyProfError, UsageError
-from pyprof.export import chrome, describe, events, text
+from pyprof.export import chrome, chrome_names, events, json_text
 from pyprof.export.tracks import Tracks
 from pyprof.marker import encode
 from pyprof.model import Arg, Call, Other, Tensor
-from pyprof.parse import children
+from pyprof.parse import reader_process
 from pyprof.session import Profile
 from tests import build, kineto
 
@@ -53,7 +53,7 @@ PHASES = ("X", "M", "s", "f", "i", "b", "e")
 
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(children, "cores", lambda: 1)
+    monkeypatch.setattr(reader_process, "cores", lambda: 1)
 
 
 @pytest.fixture
@@ -346,7 +346,7 @@ def test_hostile_names_stay_json(tmp_path: Path) -> None:
 
 
 def test_halves_of_surrogates_are_escaped() -> None:
-    assert text.quoted('\ud800"\n') == '"\\ud800\\"\\n"'
+    assert json_text.quoted('\ud800"\n') == '"\\ud800\\"\\n"'
 
 
 def test_without_a_gpu_operators_have_the_figures(tmp_path: Path) -> None:
@@ -461,7 +461,7 @@ def test_torchs_own_validator_finds_nothing(
 
 def test_arguments_without_a_value_keep_their_type() -> None:
     call = Call("aten", "aten::f", (Arg("", Other("Generator", "cpu")), Arg("", None), Arg("", (1, 2))))
-    shown = describe.of_event("aten::f", encode(call))
+    shown = chrome_names.of_event("aten::f", encode(call))
     args = json.loads(f"{{{shown.args[1:]}}}")
     assert args["Input type"] == ["Generator", "", "ScalarList"]
     assert args["Concrete Inputs"] == ["cpu", "", "[1, 2]"]
@@ -474,11 +474,13 @@ def test_a_collective_says_what_the_validator_asks_for() -> None:
         Arg("collective", "all_gather"), Arg("input", exchanged), Arg("output", Tensor((16,), "bfloat16")),
         Arg("ranks", 2),
     ))  # fmt: skip
-    args = json.loads(f"{{{describe.of_event('record_param_comms', encode(call)).args[1:]}}}")
+    args = json.loads(f"{{{chrome_names.of_event('record_param_comms', encode(call)).args[1:]}}}")
     assert args == {
         "Collective name": "all_gather", "In msg nelems": 8, "Out msg nelems": 16, "dtype": "BFloat16", "Group size": 2,
     }  # fmt: skip
-    assert "Collective name" not in describe.of_event("record_param_comms", encode(Call("aten", "x"))).args
+    assert (
+        "Collective name" not in chrome_names.of_event("record_param_comms", encode(Call("aten", "x"))).args
+    )
 
 
 # Recordings of torch.profiler in today's spelling: what is exported reads as the same profile.

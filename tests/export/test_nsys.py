@@ -14,7 +14,7 @@ import pytest
 
 import pyprof
 from pyprof.errors import UsageError
-from pyprof.parse import children, formats
+from pyprof.parse import loader, reader_process
 from pyprof.session import Profile
 from tests import build, kineto
 from tests.parse.test_invariance import training
@@ -22,7 +22,7 @@ from tests.parse.test_invariance import training
 
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(children, "cores", lambda: 1)
+    monkeypatch.setattr(reader_process, "cores", lambda: 1)
 
 
 def again(prof: Profile, path: Path, **window: int) -> Profile:
@@ -101,7 +101,7 @@ def test_operators_of_a_capture_become_ranges(tmp_path: Path) -> None:
 def test_times_are_those_of_the_same_clock(tmp_path: Path) -> None:
     prof = pyprof.load(build.write_nsys(tmp_path / "net.sqlite", training(True)))
     prof.export("nsys", tmp_path / "out.sqlite")
-    one, two = formats.load(tmp_path / "net.sqlite"), formats.load(tmp_path / "out.sqlite")
+    one, two = loader.load(tmp_path / "net.sqlite"), loader.load(tmp_path / "out.sqlite")
     start = "session_start_unix_ns"
     assert one.t0 + int(one.meta[start]) == two.t0 + int(two.meta[start])
 
@@ -117,7 +117,7 @@ def test_workers_of_equal_pid_stay_apart(tmp_path: Path) -> None:
     back = again(prof, tmp_path / "out.sqlite")
     assert back.kernels["worker"].nunique() == 3
     assert plain(back.kernels, "worker") == plain(prof.kernels, "worker")
-    assert [one.pid for one in formats.load(tmp_path / "out.sqlite").processes] == [build.PROCESS] * 3
+    assert [one.pid for one in loader.load(tmp_path / "out.sqlite").processes] == [build.PROCESS] * 3
 
 
 def test_threads_of_a_process_that_nobody_knows(tmp_path: Path) -> None:

@@ -135,8 +135,8 @@ async def _view(file: str) -> None:
     """Open a file as `pyprof view` does, and ask for what the page asks for."""
     import httpx
 
-    from pyprof.viewer.asking import Server
     from pyprof.viewer.library import Library
+    from pyprof.viewer.request_context import Server
 
     application = _application()
     library = Library(file)

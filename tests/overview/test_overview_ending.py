@@ -19,7 +19,7 @@ from pyprof.commands.main import main
 from pyprof.overview import ending
 from pyprof.overview.figures import figures
 from pyprof.overview.lines import lines
-from pyprof.screen import columns
+from pyprof.terminal import columns
 from tests.build import recording, write_capture
 from tests.reports.conftest import CPU
 

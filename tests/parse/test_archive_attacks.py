@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pyprof.errors import FormatError
-from pyprof.parse import archive, formats
+from pyprof.parse import archive, loader
 from tests import kineto
 
 
@@ -34,7 +34,7 @@ def test_lzma_that_is_damaged(trace: bytes, tmp_path: Path) -> None:
         out.writestr("net.pt.trace.json", trace)
     path.write_bytes(damaged(path.read_bytes()))
     with pytest.raises(FormatError, match=r"run\.zip"):
-        formats.load(path)
+        loader.load(path)
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w") as out:
         member = tarfile.TarInfo("net.pt.trace.json")
@@ -44,7 +44,7 @@ def test_lzma_that_is_damaged(trace: bytes, tmp_path: Path) -> None:
         path = tmp_path / name
         path.write_bytes(damaged(lzma.compress(plain.getvalue())))
         with pytest.raises(FormatError, match=name):
-            formats.load(path)
+            loader.load(path)
 
 
 def test_a_name_that_says_utf_8_and_is_not(trace: bytes, tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_name_that_says_utf_8_and_is_not(trace: bytes, tmp_path: Path) -> None
         out.writestr("ü.pt.trace.json", trace)
     path.write_bytes(path.read_bytes().replace("ü".encode(), b"\xff\xfe"))
     with pytest.raises(FormatError, match=r"run\.zip"):
-        formats.load(path)
+        loader.load(path)
 
 
 def test_only_recordings_are_unpacked(trace: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +68,7 @@ def test_only_recordings_are_unpacked(trace: bytes, tmp_path: Path, monkeypatch:
         assert [file.name for file in folder.rglob("*")] == ["net.pt.trace.json"]
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
-    assert len(formats.load(path).ops) > 0
+    assert len(loader.load(path).ops) > 0
     assert not list((tmp_path / "scratch").iterdir())
 
 
@@ -78,7 +78,7 @@ def test_more_recordings_than_anybody_has(tmp_path: Path) -> None:
         for number in range(10_001):
             out.writestr(f"{number}.json", b"")
     with pytest.raises(FormatError, match="holds 10001 recordings, more than 10000"):
-        formats.load(path)
+        loader.load(path)
 
 
 def test_a_file_that_grows_without_measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,19 +88,19 @@ def test_a_file_that_grows_without_measure(tmp_path: Path, monkeypatch: pytest.M
     path = tmp_path / "net.pt.trace.json.gz"
     path.write_bytes(gzip.compress(text))
     with pytest.raises(FormatError, match="decompress it first"):
-        formats.load(path)
+        loader.load(path)
     path.write_bytes(path.read_bytes()[:-9])  # damaged, too
     with pytest.raises(FormatError, match="decompress it first"):
-        formats.load(path)
+        loader.load(path)
     path = tmp_path / "run.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
         out.writestr("net.pt.trace.json", text)
     with pytest.raises(FormatError, match="unpack it first"):
-        formats.load(path)
+        loader.load(path)
     path = tmp_path / "plain.pt.trace.json"  # what the sentence advises
     path.write_bytes(text)
     with pytest.raises(FormatError, match="no operators and no kernels among 0 events"):
-        formats.load(path)
+        loader.load(path)
 
 
 def test_a_sentence_does_not_quote_the_head(trace: bytes, tmp_path: Path) -> None:
@@ -110,6 +110,6 @@ def test_a_sentence_does_not_quote_the_head(trace: bytes, tmp_path: Path) -> Non
         out.writestr("a" * 5000 + ".pt.trace.json", trace)
     path.write_bytes(path.read_bytes().replace(b"aaa", b"\n\xff\0", 500))
     with pytest.raises(FormatError) as caught:
-        formats.load(path)
+        loader.load(path)
     assert len(str(caught.value)) < 400 + len(str(path))
     assert "\n" not in str(caught.value)

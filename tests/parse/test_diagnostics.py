@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pyprof.errors import FormatError
-from pyprof.parse import formats
+from pyprof.parse import loader
 from tests.build import recording, write_nsys
 
 DRIVER = "Installed CUDA driver version (13.1) is not supported by this build"
@@ -34,7 +34,7 @@ def write(path: Path, text: str) -> Path:
 
 
 def test_warnings_and_errors_are_facts_of_the_recording(tmp_path: Path) -> None:
-    trace = formats.load(write(tmp_path / "net.sqlite", "forward\n    > 3 kernel"))
+    trace = loader.load(write(tmp_path / "net.sqlite", "forward\n    > 3 kernel"))
     assert trace.meta["nsys.diagnostics"] == f"{DRIVER} | CUPTI_ERROR_NOT_INITIALIZED"
 
 
@@ -42,4 +42,4 @@ def test_they_take_the_place_of_the_advice_where_nothing_was_recorded(tmp_path: 
     with pytest.raises(
         FormatError, match=r"no kernels found, 1 NVTX ranges\. Nsight Systems reported: Installed CUDA"
     ):
-        formats.load(write(tmp_path / "net.sqlite", "forward"))
+        loader.load(write(tmp_path / "net.sqlite", "forward"))

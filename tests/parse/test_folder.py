@@ -21,12 +21,12 @@ import pytest
 
 import pyprof
 from pyprof.commands.main import main
-from pyprof.db.dimensions import worker_names
 from pyprof.errors import FormatError
 from pyprof.model import Column, Process, Trace
-from pyprof.parse import children as processes
-from pyprof.parse import folder, formats, pool
+from pyprof.parse import folder, loader, pool
+from pyprof.parse import reader_process as processes
 from pyprof.parse.merge import MEANING, merge
+from pyprof.store.write.dimensions import worker_names
 from tests import build
 
 LINEAR = build.classic("linear", (2, 3), (4, 3))
@@ -152,7 +152,7 @@ def decoded(trace: Trace, shift: int = 0) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def labelled(path: Path) -> Trace:
-    trace = formats.load(path)
+    trace = loader.load(path)
     trace.processes = [one._replace(label=path.stem) for one in trace.processes]
     return trace
 
@@ -184,7 +184,7 @@ def test_all_rows_of_all_tables_are_there_and_say_the_same(tmp_path: Path, captu
 
 def test_every_column_of_a_trace_has_a_meaning(tmp_path: Path) -> None:
     """Who adds a column to the model says here what its numbers are, or merging would mix them up."""
-    trace = formats.load(build.write_nsys(tmp_path / "a.sqlite", build.recording(ONE)))
+    trace = loader.load(build.write_nsys(tmp_path / "a.sqlite", build.recording(ONE)))
     tables = [getattr(trace, field.name) for field in dataclasses.fields(trace)]
     columns = {
         field.name
@@ -217,7 +217,7 @@ def test_each_worker_has_the_kernels_of_its_file_at_their_absolute_times(tmp_pat
 def test_without_an_absolute_time_each_file_begins_at_its_own_zero(tmp_path: Path) -> None:
     nsys(tmp_path / "a.sqlite", ONE)
     nsys(tmp_path / "b.sqlite", TWO, None)
-    trace = formats.load(tmp_path)
+    trace = loader.load(tmp_path)
     assert trace.meta["run.clock"] == "own zero"
     assert trace.lost["files without an absolute time (each begins at its own zero)"] == 1
     firsts = {int(trace.ranges.start[trace.ranges.thread == thread].min()) for thread in (0, 2)}
@@ -279,7 +279,7 @@ def test_facts_that_differ_belong_to_their_file(tmp_path: Path) -> None:
         connection.commit()
         connection.close()
         traces.append(path)
-    trace = formats.load(tmp_path)
+    trace = loader.load(tmp_path)
     assert trace.meta["torch"] == "2.13.0"
     assert trace.meta["distributed.world_size"] == "2"
     assert "distributed.rank" not in trace.meta
@@ -295,7 +295,7 @@ def test_the_files_own_rank_comes_before_that_of_its_name(tmp_path: Path) -> Non
         connection.execute("insert into PYPROF_META values ('distributed.rank', ?)", (rank,))
         connection.commit()
         connection.close()
-    trace = formats.load(tmp_path)
+    trace = loader.load(tmp_path)
     assert [(one.rank, one.label) for one in trace.processes] == [(4, "x.rank1"), (7, "x.rank0")]
 
 
@@ -308,7 +308,7 @@ def test_what_is_no_recording_is_counted_and_what_cannot_be_read_is_named(tmp_pa
     (tmp_path / "cut.sqlite").write_bytes(good.read_bytes()[:20000])
     (tmp_path / "a.nsys-rep").write_bytes(b"report")
     nsys(tmp_path / "capture_traces" / "graph.sqlite", TWO)
-    trace = formats.load(tmp_path)
+    trace = loader.load(tmp_path)
     assert len(trace.gpu) == 3
     lost = dict(trace.lost)
     assert lost.pop("profile databases in the folder (results, not read)") == 1
@@ -404,7 +404,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
 
 
 def test_files_are_read_by_children_that_end(tmp_path: Path, children: list[Any]) -> None:
-    found = pool.read(two(tmp_path))
+    found = pool.read(two(tmp_path), loader.one, loader.serve)
     assert [len(trace.gpu) for trace in found if isinstance(trace, Trace)] == [3, 2]
     assert len(children) == 2
     assert all(child.poll() is not None for child in children)
@@ -423,11 +423,11 @@ def test_a_child_that_dies_costs_its_file(
         return ask(self, path)
 
     monkeypatch.setattr(pool._Child, "ask", killed)
-    died, alive = pool.read(paths)
+    died, alive = pool.read(paths, loader.one, loader.serve)
     assert isinstance(died, FormatError)
     assert "a.sqlite: the process that read it ended (-9)" in str(died)
     assert isinstance(alive, Trace)
-    trace = formats.load(tmp_path)
+    trace = loader.load(tmp_path)
     assert len(trace.gpu) == 2
     assert any("a.sqlite" in reason for reason in trace.lost)
 
@@ -456,7 +456,7 @@ def test_ctrl_c_ends_the_children(
     monkeypatch.setattr(pool._Child, "ask", waits)
     monkeypatch.setattr(pool.threading.Thread, "join", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        pool.read(two(tmp_path))
+        pool.read(two(tmp_path), loader.one, loader.serve)
     assert len(children) == 2
     assert all(child.poll() is not None for child in children)
 
@@ -472,7 +472,7 @@ def test_real_recordings_beside_each_other(data: Path, tmp_path: Path) -> None:
         shutil.copy(data / name, tmp_path / Path(name).name)
     prof = pyprof.load(tmp_path)
     mine = prof.kernels.groupby("worker", observed=True)["dur"].agg(["size", "sum"])
-    assert mine["size"].sum() == sum(len(formats.load(data / name).gpu) for name in names)
+    assert mine["size"].sum() == sum(len(loader.load(data / name).gpu) for name in names)
     assert int(mine.loc["net", "sum"]) == int(pyprof.load(data / names[2]).kernels["dur"].sum())
     assert prof.trace.meta["run.clock"] == "unix"
 
@@ -507,7 +507,7 @@ def test_an_archive_is_a_folder(tmp_path: Path, name: str, monkeypatch: pytest.M
     files = {f"run/a.rank{n}.sqlite": content for n, content in enumerate(recordings)}
     files |= {"run/cut.sqlite": recordings[0][:20000], "../outside.sqlite": recordings[0]}
     path = pack(tmp_path / name, files)
-    trace = formats.load(path)
+    trace = loader.load(path)
     assert trace.path == str(path)
     assert [(one.rank, one.label) for one in trace.processes] == [(0, "a.rank0"), (1, "a.rank1")]
     assert len(trace.gpu) == 5
@@ -516,23 +516,23 @@ def test_an_archive_is_a_folder(tmp_path: Path, name: str, monkeypatch: pytest.M
     (tmp_path / "run").mkdir()
     path.rename(tmp_path / "run" / name)
     nsys(tmp_path / "run" / "b.rank2.sqlite", ONE)
-    found = formats.load(tmp_path / "run").processes
+    found = loader.load(tmp_path / "run").processes
     assert [(one.rank, one.label) for one in found] == [(0, "a.rank0"), (1, "a.rank1"), (2, "b.rank2")]
 
 
 def test_archives_that_are_none_are_one_sentence(tmp_path: Path) -> None:
     empty = pack(tmp_path / "code.zip", {"a/train.py": b"x"})
     with pytest.raises(FormatError, match=r"code\.zip: holds no recording; expected"):
-        formats.load(empty)
+        loader.load(empty)
     whole = pack(tmp_path / "net.zip", {"a.sqlite": nsys(tmp_path / "x" / "a.sqlite", ONE).read_bytes()})
     raw = bytearray(whole.read_bytes())
     raw[60:200] = bytes(140)
     whole.write_bytes(raw)
     with pytest.raises(FormatError, match=r"net\.zip: cannot be unpacked \(.*\)\. Copy it again"):
-        formats.load(whole)
+        loader.load(whole)
     (tmp_path / "text.zip").write_text("hello")
     with pytest.raises(FormatError, match=r"text\.zip: not a recording"):
-        formats.load(tmp_path / "text.zip")
+        loader.load(tmp_path / "text.zip")
 
 
 def test_ranks_of_a_real_archive(data: Path) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import pyprof
-from pyprof.parse import formats
-from pyprof.parse.graphs import UNMATCHED, certain
+from pyprof.parse import loader
+from pyprof.parse.graph_replays import UNMATCHED, certain
 from pyprof.parse.rows import rows
 from tests.build import LONG
 
@@ -69,7 +69,7 @@ def joined(folder: Path, replayed: list[Event], *captures: list[Event]) -> list[
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps({"traceEvents": events}))
     (folder / "replay.json").write_text(json.dumps({"traceEvents": replayed}))
-    made = rows(formats.load(folder / "replay.json"))
+    made = rows(loader.load(folder / "replay.json"))
     sites = [made.sites[code] for code in made.site.tolist()]
     return [
         (made.names[name], site.ops[0] if site.ops else "", site.module)
@@ -119,7 +119,7 @@ def test_the_batch_size_of_the_execution_decides(tmp_path: Path) -> None:
     (tmp_path / "capture_traces" / "execution_details.json").write_text(json.dumps(told))
     around = event("user_annotation", "execute_16_context_1(sq16)_generation_0()", -1, 100)
     joined(tmp_path, [around, *replay([LAYER])], capture([LAYER], 8), capture([LAYER], 16))
-    made = rows(formats.load(tmp_path / "replay.json"))
+    made = rows(loader.load(tmp_path / "replay.json"))
     shapes = {site.calls[-1].args[0].value.shape for site in made.sites}  # type: ignore[union-attr]
     assert shapes == {(16, 4)}
 
@@ -166,7 +166,7 @@ def server(data: Path, tmp_path: Path) -> Path:
 
 def operators(path: Path) -> dict[tuple[int, str], tuple[str, str | None, Any]]:
     """Operator, module and inputs of each kernel, by its absolute start and name."""
-    trace = formats.load(path)
+    trace = loader.load(path)
     made, out = rows(trace), {}
     for start, name, code in zip(made.start.tolist(), made.name.tolist(), made.site.tolist()):
         site = made.sites[code]
@@ -204,7 +204,7 @@ def test_mutated_replays_never_get_a_wrong_operator(server: Path, seed: int) -> 
         else:
             events.append(dict(chosen, ts=round(chosen["ts"] + chosen["dur"] + 0.001, 3), dur=0.0))
     path.write_bytes(gzip.compress(json.dumps(document).encode(), 1))
-    trace = formats.load(path)
+    trace = loader.load(path)
     assert float(trace.meta["graph_replay.confidence"].rstrip(" %")) < 100
     assert trace.lost.get(UNMATCHED, 0) == int(trace.meta["graph_replay.kernels"]) - int(
         trace.meta["graph_replay.matched"]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 
 from pyprof.errors import FormatError
-from pyprof.parse import formats
+from pyprof.parse import loader
 from pyprof.parse.rows import rows
 from tests import build
 from tests.build import LONG, START_END, call, classic, examples, recording, stack
@@ -169,10 +169,10 @@ WAYS = {"dropped": lambda c: "", "null": lambda c: "null", "renamed": lambda c: 
 
 def test_the_order_of_rows_changes_no_byte(source, tmp_path):
     _, path = source
-    expected = str(build.read(path, memory=True)), build.table(path), rows(formats.load(path)).lost
+    expected = str(build.read(path, memory=True)), build.table(path), rows(loader.load(path)).lost
     for seed in range(2):
         copy = build.rewrite(path, tmp_path / f"shuffled{seed}", seed=seed)
-        found = str(build.read(copy, memory=True)), build.table(copy), rows(formats.load(copy)).lost
+        found = str(build.read(copy, memory=True)), build.table(copy), rows(loader.load(copy)).lost
         assert found == expected
 
 

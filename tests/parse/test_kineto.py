@@ -15,7 +15,7 @@ import pytest
 
 import pyprof
 from pyprof.model import KERNEL, MEMCPY, MEMSET, Trace
-from pyprof.parse import formats
+from pyprof.parse import loader
 from pyprof.parse.join import link
 from pyprof.parse.rows import rows
 from tests import kineto
@@ -82,7 +82,7 @@ def check(trace: Trace, wanted: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", TRACES)
 def test_figures_of_the_raw_events(name: str, data: Path, expected: dict[str, Any]) -> None:
-    check(formats.load(data / "kineto" / name), expected["traces"][f"kineto/{name}"])
+    check(loader.load(data / "kineto" / name), expected["traces"][f"kineto/{name}"])
 
 
 @pytest.mark.parametrize("rank", RANKS)
@@ -91,14 +91,14 @@ def test_figures_of_a_rank(rank: str, data: Path, expected: dict[str, Any], tmp_
     with tarfile.open(data / "kineto" / name) as archive:
         member = next(m for m in archive if f"worker{rank.removeprefix('rank')}_" in m.name)
         archive.extract(member, tmp_path, filter="data")
-    check(formats.load(tmp_path / member.name), expected["traces"][f"kineto/{name}"][rank])
+    check(loader.load(tmp_path / member.name), expected["traces"][f"kineto/{name}"][rank])
 
 
 @pytest.mark.parametrize("name", TRACES)
 def test_every_kernel_with_a_launch_belongs_to_an_operator(
     name: str, data: Path, expected: dict[str, Any]
 ) -> None:
-    trace = formats.load(data / "kineto" / name)
+    trace = loader.load(data / "kineto" / name)
     kernels, agree, disagree, contained, _, neither = expected["linking"]["rows"][f"kineto/{name}"]
     made = rows(trace)
     named = np.array([bool(site.ops) for site in made.sites])[made.site]
@@ -133,7 +133,7 @@ def test_dma_requests_of_mtia_are_copies(tmp_path: Path) -> None:
         event("dma_request", 5_000, direction="SIDEWAYS", size=7),
         event("fc_kernel", 6_000, direction="HOST_TO_DEVICE", size=8),
     ])  # fmt: skip
-    gpu = (trace := formats.load(path)).gpu
+    gpu = (trace := loader.load(path)).gpu
     copied = gpu.bytes.mask()
     assert [trace.strings[code] for code in gpu.name] == [
         "memcpy HtoD", "fc_kernel", "memcpy DtoH", "dma_request", "dma_request", "fc_kernel",

@@ -16,7 +16,7 @@ from torch.profiler import profile, record_function
 
 from pyprof.errors import FormatError
 from pyprof.model import NO_DIRECTION, Trace
-from pyprof.parse import formats
+from pyprof.parse import loader
 from pyprof.parse.join import spans
 from pyprof.parse.rows import rows
 from tests import kineto
@@ -45,7 +45,7 @@ def test_a_quote_in_a_name_as_torch_writes_it(name: str, tmp_path: Path) -> None
             torch.ones(2) + 1
         torch.ones(3).sum()
     recording.export_chrome_trace(str(path))
-    trace = formats.load(path)
+    trace = loader.load(path)
     events = recording.profiler.kineto_results.events()  # type: ignore[union-attr]
     # torch writes a backslash as a slash.
     expected = [event.name().replace("\\", "/") for event in events if event.name() != "PyTorch Profiler (0)"]
@@ -59,7 +59,7 @@ def test_quotes_that_are_not_escaped(name: str, tmp_path: Path) -> None:
     events = [annotation("@@", 1000, 5000), op("aten::mm", 2000, 3000, seq=4), op("aten::add", 6000, 7000)]
     for escaped in ("", r"\"\\"):  # of two quotes in a name one may be escaped
         path = kineto.write_text(tmp_path / "trace.json", text(events).replace("@@", escaped + name))
-        trace = formats.load(path)
+        trace = loader.load(path)
         assert names(trace, "ranges") == [json.loads(f'"{escaped}"') + name]
         assert names(trace, "ops") == ["aten::mm", "aten::add"]
         assert trace.lost == {}
@@ -68,7 +68,7 @@ def test_quotes_that_are_not_escaped(name: str, tmp_path: Path) -> None:
 def test_a_quote_in_an_argument(tmp_path: Path) -> None:
     events = [op("aten::mm", 2000, 3000, note="@@", seq=4), op("aten::add", 6000, 7000)]
     path = kineto.write_text(tmp_path / "trace.json", text(events).replace("@@", 'a "b" c'))
-    trace = formats.load(path)
+    trace = loader.load(path)
     assert (names(trace, "ops"), trace.lost) == (["aten::mm", "aten::add"], {})
     assert trace.ops.seq.take(np.array([0])).values.tolist() == [4]
 
@@ -79,7 +79,7 @@ def test_a_quote_in_an_argument(tmp_path: Path) -> None:
 def test_control_characters_are_blanks(tmp_path: Path) -> None:
     events = [annotation("@@", 1000, 5000), op("aten::mm", 2000, 3000)]
     path = kineto.write_text(tmp_path / "trace.json", text(events).replace("@@", "a\x01b\nc\td\x1be\x00"))
-    trace = formats.load(path)
+    trace = loader.load(path)
     assert (names(trace, "ranges"), names(trace, "ops"), trace.lost) == (["a b c d e "], ["aten::mm"], {})
 
 
@@ -93,7 +93,7 @@ def test_words_for_no_number_are_missing_numbers(word: str, tmp_path: Path) -> N
     ]
     events[2]["args"] |= {"est. achieved occupancy %": "@@", "registers per thread": 32, "grid": ["@@", 1, 1]}
     path = kineto.write_text(tmp_path / "trace.json", text(events).replace('"@@"', word))
-    trace = formats.load(path)
+    trace = loader.load(path)
     assert (len(trace.ops), len(trace.gpu), trace.lost) == (2, 1, {})
     assert not trace.gpu.occupancy.mask().any()
     assert not trace.gpu.grid.mask().any()
@@ -119,9 +119,9 @@ def ends(whole: str) -> list[tuple[int, str]]:
 def check(path: Path, expected: list[str]) -> None:
     if not [name for name in expected if name.startswith("aten")]:
         with pytest.raises(FormatError):
-            formats.load(path)
+            loader.load(path)
         return
-    trace = formats.load(path)
+    trace = loader.load(path)
     assert sorted(names(trace, "ops") + names(trace, "ranges")) == sorted(expected)
 
 
@@ -150,7 +150,7 @@ def test_an_archive_with_a_wrong_byte_is_read_up_to_it(tmp_path: Path) -> None:
     packed[-6] ^= 1  # the checksum
     path = tmp_path / "trace.json.gz"
     path.write_bytes(bytes(packed))
-    trace = formats.load(path)
+    trace = loader.load(path)
     assert len(trace.ops) == 3
     assert trace.lost == {"ends of a compressed file that is cut off or damaged": 1}
 
@@ -159,7 +159,7 @@ def test_an_archive_with_a_wrong_byte_is_read_up_to_it(tmp_path: Path) -> None:
 
 
 def test_a_list_without_a_document_around(tmp_path: Path) -> None:
-    trace = formats.load(kineto.write_text(tmp_path / "trace.json", json.dumps(kineto.training())))
+    trace = loader.load(kineto.write_text(tmp_path / "trace.json", json.dumps(kineto.training())))
     assert (len(trace.ops), len(trace.launches), len(trace.gpu), trace.lost) == (8, 5, 5, {})
 
 
@@ -169,13 +169,13 @@ def without(*categories: str) -> list[Any]:
 
 def test_without_steps_operators_or_launches(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
-    trace = formats.load(kineto.write(path, without("user_annotation")))
+    trace = loader.load(kineto.write(path, without("user_annotation")))
     assert (len(trace.steps), len(trace.gpu), trace.lost) == (0, 5, {})
-    trace = formats.load(kineto.write(path, without("cuda_runtime")))
+    trace = loader.load(kineto.write(path, without("cuda_runtime")))
     made = rows(trace)
     assert made.lost == {"GPU events without a launch record (kept)": 4}
     assert [site.direction for site in made.sites] == [NO_DIRECTION]
-    trace = formats.load(kineto.write(path, without("cpu_op", "python_function", "user_annotation")))
+    trace = loader.load(kineto.write(path, without("cpu_op", "python_function", "user_annotation")))
     assert (len(trace.ops), len(trace.gpu)) == (0, 5)
     assert [made.names[name] for name in rows(trace).name] == [
         "gemm",
@@ -184,12 +184,12 @@ def test_without_steps_operators_or_launches(tmp_path: Path) -> None:
         "stray",
     ]
     only = [event for event in kineto.training() if event.get("cat") == "kernel"]
-    trace = formats.load(kineto.write(path, only))
+    trace = loader.load(kineto.write(path, only))
     assert (len(trace.gpu), len(trace.processes), len(rows(trace))) == (4, 1, 4)
 
 
 def test_a_kernel_without_a_launch_is_kept_and_counted(tmp_path: Path) -> None:
-    made = rows(formats.load(kineto.write(tmp_path / "trace.json", kineto.training())))
+    made = rows(loader.load(kineto.write(tmp_path / "trace.json", kineto.training())))
     stray = [row for row, name in enumerate(made.name) if made.names[name] == "stray"]
     assert made.lost == {"GPU events without a launch record (kept)": 1}
     assert made.sites[made.site[stray[0]]].ops == ()
@@ -203,14 +203,14 @@ def test_processes_and_threads_with_names_for_numbers(tmp_path: Path) -> None:
         kernel("gemm", 3000, 4000, 1) | {"pid": 0, "tid": "stream 9"},
     ]  # fmt: skip
     del events[-1]["args"]["stream"], events[-1]["args"]["device"]
-    trace = formats.load(kineto.write(tmp_path / "trace.json", events))
+    trace = loader.load(kineto.write(tmp_path / "trace.json", events))
     pids = [trace.processes[thread.process].pid for thread in trace.threads]
     assert len({(pid, thread.tid) for pid, thread in zip(pids, trace.threads)}) == 3
     assert (7, 25738) in [(pid, thread.tid) for pid, thread in zip(pids, trace.threads)]
     assert (trace.gpu.device.values.tolist(), trace.gpu.stream.values.tolist()) == ([0], [9])
     assert names(trace, "ops") == ["aten::a", "aten::b", "aten::c"] or len(trace.ops) == 3
     # Marks of the viewer make no process.
-    assert [p.pid for p in formats.load(kineto.write(tmp_path / "t", kineto.training())).processes] == [
+    assert [p.pid for p in loader.load(kineto.write(tmp_path / "t", kineto.training())).processes] == [
         kineto.PID
     ]
 
@@ -220,7 +220,7 @@ def test_a_stream_with_the_number_of_a_thread(tmp_path: Path) -> None:
         op("aten::mm", 1000, 4000), launch(2000, 3000, 1), op("aten::add", 5000, 6000),
         kernel("gemm", 2500, 5500, 1, stream=kineto.TID, device=kineto.PID),
     ]  # fmt: skip
-    trace = formats.load(kineto.write(tmp_path / "trace.json", events))
+    trace = loader.load(kineto.write(tmp_path / "trace.json", events))
     assert len(trace.threads) == 1
     assert trace.gpu.stream.values.tolist() == [kineto.TID]
     assert [site.ops for site in rows(trace).sites] == [("aten::mm",)]
@@ -231,7 +231,7 @@ def rounded(ops: list[tuple[str, int, int]], path: Path) -> Trace:
     events = [op(name, start * 1000, end * 1000) for name, start, end in ops]
     for event in events:
         event["ts"], event["dur"] = int(event["ts"]), int(event["dur"])
-    return formats.load(kineto.write(path, events))
+    return loader.load(kineto.write(path, events))
 
 
 def test_neighbours_that_overlap_by_rounding_stay_neighbours(tmp_path: Path) -> None:
@@ -253,14 +253,14 @@ def test_a_child_that_ends_later_by_rounding_stays_a_child(tmp_path: Path) -> No
 
 def test_overlap_of_a_microsecond_is_no_rounding_where_times_have_nanoseconds(tmp_path: Path) -> None:
     events = [op("aten::a", 10_001, 21_000), op("aten::b", 20_000, 30_000)]
-    trace = formats.load(kineto.write(tmp_path / "trace.json", events))
+    trace = loader.load(kineto.write(tmp_path / "trace.json", events))
     assert spans(trace).parent.tolist() == [-1, 0]
 
 
 def test_the_rank_is_known_if_the_trace_tells(tmp_path: Path) -> None:
     told = {"rank": 3, "world_size": 8, "backend": "nccl"}
     for facts, rank in (({}, None), ({"distributedInfo": told}, 3), ({"distributedInfo": {}}, None)):
-        trace = formats.load(kineto.write(tmp_path / "trace.json", kineto.training(), **facts))
+        trace = loader.load(kineto.write(tmp_path / "trace.json", kineto.training(), **facts))
         assert [process.rank for process in trace.processes] == [rank]
         assert trace.meta.get("distributed.world_size") == ("8" if rank else None)
         assert len(trace.gpu) == 5

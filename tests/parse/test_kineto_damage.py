@@ -23,7 +23,7 @@ import pyprof
 from pyprof import netdict
 from pyprof.errors import FormatError
 from pyprof.model import Trace
-from pyprof.parse import formats
+from pyprof.parse import loader
 from pyprof.parse.rows import rows
 from pyprof.reports import every
 from tests import kineto
@@ -40,7 +40,7 @@ RECORDINGS = (
 def load(path: Path) -> Trace | str:
     """The trace, or the sentence."""
     try:
-        trace = formats.load(path)
+        trace = loader.load(path)
         rows(trace)
     except FormatError as error:
         text = str(error)
@@ -187,7 +187,7 @@ def test_damaged_copies_of_the_recordings(place: int, part: int, data: Path, tmp
 
 def state(path: Path) -> tuple[list[str], list[str], dict[str, str]]:
     """Lines of net.dict, the database as SQL, and every report."""
-    lines = [*netdict.lines(rows(formats.load(path)))]
+    lines = [*netdict.lines(rows(loader.load(path)))]
     profile = pyprof.load(path)
     reports = {}
     for name in (report.name for report in every()):
@@ -229,7 +229,7 @@ def test_of_events_at_one_time_the_recorders_count_decides(tmp_path: Path) -> No
     found = []
     for seed in range(6):
         random.Random(seed).shuffle(events)
-        made = rows(formats.load(kineto.write(tmp_path / "trace.json", events)))
+        made = rows(loader.load(kineto.write(tmp_path / "trace.json", events)))
         found.append([(made.names[name], int(own)) for name, own in zip(made.name, made.duration)])
     assert found[0][:2] == [("aten::e", 0), ("aten::a", 100)]
     assert [name for name, _ in found[0]] == names
@@ -264,7 +264,7 @@ def test_archives_give_the_same_whatever_their_name(tmp_path: Path) -> None:
     text = kineto.write(tmp_path / "plain", kineto.training()).read_bytes()
     (tmp_path / "zipped").write_bytes(gzip.compress(text))
     (tmp_path / "members").write_bytes(gzip.compress(text[:100]) + gzip.compress(text[100:]))
-    found = [[*netdict.lines(rows(formats.load(tmp_path / name)))] for name in ("plain", "zipped", "members")]
+    found = [[*netdict.lines(rows(loader.load(tmp_path / name)))] for name in ("plain", "zipped", "members")]
     assert found[0] == found[1] == found[2]
 
 

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given
 
 from pyprof.model import MEMCPY, MEMSET, Tensor, Trace
-from pyprof.parse import formats
+from pyprof.parse import loader
+from pyprof.parse.backward_links import pair
 from pyprof.parse.join import link, spans
-from pyprof.parse.pair import pair
 from pyprof.parse.rows import self_times
 from tests import kineto
 from tests.build import examples
@@ -333,7 +333,7 @@ def test_what_is_read_is_what_happened(seed: int, tmp_path_factory: pytest.TempP
     path: Path = kineto.write(tmp_path_factory.mktemp("model") / "trace.json", world.events(), **facts)
     if not any(node.kind == "op" for thread in world.threads for node in walk(thread.inside)):
         return
-    trace = formats.load(path)
+    trace = loader.load(path)
     trace.t0 -= world.base
     assert trace.lost == {}
     assert found_ops(trace) == expected_ops(world)
@@ -366,7 +366,7 @@ def test_threads_with_equal_numbers_are_told_apart_by_arrows(arrows: str | None,
                 "tid": at["tid"],
             }
             events += [{**arrow, "ts": at["ts"]}] if arrows else []
-    trace = formats.load(kineto.write(tmp_path / "trace.json", events))
+    trace = loader.load(kineto.write(tmp_path / "trace.json", events))
     backward = trace.ops.forward_thread.take(trace.ops.scope.nonzero()[0])
     tids = [trace.threads[thread].tid for thread in backward.values.tolist()]
     assert backward.mask().tolist() == [arrows is not None] * 2

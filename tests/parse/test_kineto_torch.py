@@ -23,9 +23,9 @@ from torch.profiler import profile, tensorboard_trace_handler
 import pyprof
 from pyprof.marker import STOPPED, decode
 from pyprof.model import BPROP, DIRECTIONS, PHASES, Call, Tensor, Value
-from pyprof.parse import formats
+from pyprof.parse import formats, loader
+from pyprof.parse.backward_links import pair
 from pyprof.parse.join import spans
-from pyprof.parse.pair import pair
 from pyprof.parse.rows import linked
 from tests.build import LONG
 from tests.parse import kineto_program
@@ -66,7 +66,7 @@ class Row(NamedTuple):
 
 @cache
 def read(path: Path) -> list[Row]:
-    trace = formats.load(path)
+    trace = loader.load(path)
     found = spans(trace)
     forward, boundary, event = pair(trace, found), found.boundary.copy(), found.event.copy()
     made = linked(trace, found, forward)
@@ -157,7 +157,7 @@ def test_early_stops_as_far_as_they_can_be_known(both: Both) -> None:
     for our, their in zip(ours, theirs):
         (mine, told) = ({arg.value for arg in row.call.args if arg.name == STOPPED} for row in (our, their))
         assert mine in (set(), {True})
-        assert told == mine or "with_stack" not in flags and (told, mine) == ({None}, {True})
+        assert told == mine or ("with_stack" not in flags and (told, mine) == ({None}, {True}))
 
 
 def without_list_types(value: Value) -> Value:

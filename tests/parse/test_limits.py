@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import pyprof
-from pyprof.db import store
 from pyprof.errors import FormatError
 from pyprof.model import Trace
-from pyprof.parse import formats, limits
+from pyprof.parse import formats, limits, loader
 from pyprof.parse.rows import rows
+from pyprof.store import files
 from tests import build, kineto
 
 MORE = 500  # than the limit
@@ -39,7 +39,7 @@ def test_operators_beyond_the_limit_are_counted_and_their_kernels_kept(tmp_path:
     middle = 2 * count
     inside = [kineto.launch(middle, middle + 5, 9), kineto.kernel("k", middle, 8000, 9)]
     events = [*nested("cpu_op", count), *inside]
-    trace = formats.load(kineto.write(tmp_path / "t.json", events))
+    trace = loader.load(kineto.write(tmp_path / "t.json", events))
     assert (len(trace.ops), lost(trace)) == (limits.DEEPEST, {"operators nested more than 2,000 deep": MORE})
     found = rows(trace)
     assert (len(found), found.sites[found.site[0]].ops) == (1, ("aten::relu",))
@@ -49,13 +49,13 @@ def test_functions_beyond_the_limit(tmp_path: Path) -> None:
     count = limits.DEEPEST + MORE
     functions = nested("python_function", count, "train.py(12): main")
     inside = kineto.op("aten::mm", 2 * count, 2 * count + 5)
-    trace = formats.load(kineto.write(tmp_path / "t.json", [*functions, inside]))
+    trace = loader.load(kineto.write(tmp_path / "t.json", [*functions, inside]))
     assert lost(trace) == {"calls of Python functions nested more than 2,000 deep": MORE}
     assert [len(stack.frames) for stack in trace.stacks] == [limits.DEEPEST]
 
 
 def test_names_of_what_was_left_out_make_no_gaps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "_GAPS", 100)
+    monkeypatch.setattr(files, "_GAPS", 100)
     count = limits.DEEPEST * 3
     events = [kineto.annotation(f"layer: {i}", i, 4 * count - i) for i in range(count)]
     trace = kineto.write(tmp_path / "t.json", [*events, kineto.op("aten::mm", 5 * count, 6 * count)])
@@ -76,7 +76,7 @@ DEEP = """
 
 
 def test_the_time_that_is_left_out_belongs_to_the_deepest_that_is_kept(tmp_path: Path, low: int) -> None:
-    trace = formats.load(build.write_nsys(tmp_path / "net.sqlite", build.recording(DEEP)))
+    trace = loader.load(build.write_nsys(tmp_path / "net.sqlite", build.recording(DEEP)))
     assert lost(trace) == {"ranges nested more than 3 deep": 1}
     found = rows(trace)
     layers = {found.names[name]: found.sites[site].layer for name, site in zip(found.name, found.site)}
@@ -86,7 +86,7 @@ def test_the_time_that_is_left_out_belongs_to_the_deepest_that_is_kept(tmp_path:
 
 def test_ranges_that_were_never_closed_are_counted_as_open(tmp_path: Path, low: int) -> None:
     whole = build.write_nsys(tmp_path / "whole.sqlite", build.recording(DEEP))
-    trace = formats.load(build.rewrite(whole, tmp_path / "open.sqlite", {"NVTX_EVENTS": {"end": "null"}}))
+    trace = loader.load(build.rewrite(whole, tmp_path / "open.sqlite", {"NVTX_EVENTS": {"end": "null"}}))
     assert lost(trace) == {"ranges nested more than 3 deep": 2}  # five is inside one, two and three
 
 
@@ -95,7 +95,7 @@ def test_open_ranges_of_other_kinds_do_not_nest(tmp_path: Path) -> None:
     started = build.rewrite(
         whole, tmp_path / "open.sqlite", {"NVTX_EVENTS": {"end": "null", "eventType": "60"}}
     )
-    assert lost(formats.load(started)) == {}
+    assert lost(loader.load(started)) == {}
 
 
 def test_operators_of_a_graph_keep_their_rows(tmp_path: Path, low: int) -> None:
@@ -114,14 +114,14 @@ def test_more_processes_or_devices_than_are_summed(what: str, kept: int, tmp_pat
         ] + [kineto.kernel("k", i, i + 5, i, device=i) for i in range(count * kept)]
         return kineto.write(tmp_path / f"{count}.json", events)
 
-    formats.load(write(limits.MANY))
+    loader.load(write(limits.MANY))
     with pytest.raises(FormatError, match=f"has events of 4,097 {what}; expected at most 4,096."):
-        formats.load(write(limits.MANY + 1))
+        loader.load(write(limits.MANY + 1))
 
 
 def test_many_threads_may_have_run_a_forward(tmp_path: Path) -> None:
     """The number alone names 100 threads, and no recording of one process has as many at work."""
     forward = "".join(f"    thread {i}\n    aten::mm, seq = 5\n        > 1 k{i}\n" for i in range(1, 101))
     text = f"{forward}    thread 101\n    MmBackward0, seq = 5\n        > 1 backward\n"
-    found = rows(formats.load(build.write_nsys(tmp_path / "net.sqlite", build.recording(text))))
+    found = rows(loader.load(build.write_nsys(tmp_path / "net.sqlite", build.recording(text))))
     assert found.lost == {"backward ranges whose forward could be in several threads (not paired)": 1}

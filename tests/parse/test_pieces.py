@@ -15,7 +15,7 @@ import pytest
 
 from pyprof.errors import FormatError
 from pyprof.model import Column, Trace
-from pyprof.parse import children, formats
+from pyprof.parse import loader, reader_process
 from pyprof.parse.tracejson import pieces
 from tests import kineto
 from tests.kineto import annotation, function, kernel, launch, op
@@ -74,7 +74,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def whole(path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
     with monkeypatch.context() as patch:
         patch.setattr(pieces, "PIECE", 1 << 30)
-        return formats.load(path)
+        return loader.load(path)
 
 
 FILES: dict[str, Any] = {
@@ -90,10 +90,10 @@ FILES: dict[str, Any] = {
 def test_pieces_are_the_whole(
     name: str, cores: int, tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(children, "cores", lambda: cores)
+    monkeypatch.setattr(reader_process, "cores", lambda: cores)
     path = kineto.write_text(tmp_path / name, FILES[name](events(150)))
     assert pieces.read(path, {}) is not None
-    found = formats.load(path)
+    found = loader.load(path)
     assert same(found, whole(path, monkeypatch))
     assert (len(found.gpu), len(found.ops), len(found.memory), found.processes[-1].name) == (
         300,
@@ -126,11 +126,11 @@ def test_what_is_not_sound_is_read_as_a_whole(text: str, tmp_path: Path, small: 
 
 
 def test_names_that_look_like_borders(tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(children, "cores", lambda: 1)
+    monkeypatch.setattr(reader_process, "cores", lambda: 1)
     several = [{**one, "name": 'a"}, {"ph": "X"'} if i % 3 else one for i, one in enumerate(events(60))]
     path = kineto.write(tmp_path / "trace.json", several)
     assert pieces.read(path, {}) is not None
-    assert same(formats.load(path), whole(path, monkeypatch))
+    assert same(loader.load(path), whole(path, monkeypatch))
 
 
 def test_a_compressed_text_beyond_what_is_expected(
@@ -139,32 +139,32 @@ def test_a_compressed_text_beyond_what_is_expected(
     path = kineto.write(tmp_path / "trace.json.gz", events(60))
     monkeypatch.setattr(pieces.inputs, "largest", lambda size: 10_000)
     with pytest.raises(FormatError, match="holds more than 10000 bytes"):
-        formats.load(path)
+        loader.load(path)
 
 
 def test_a_child_that_dies_is_one_sentence(
     tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(children, "cores", lambda: 2)
+    monkeypatch.setattr(reader_process, "cores", lambda: 2)
     started: list[subprocess.Popen[bytes]] = []
-    start = children.start
+    start = reader_process.start
 
     def killed(*args: Any) -> Any:
         started.append(start(*args))
         started[0].kill()
         return started[0]
 
-    monkeypatch.setattr(children, "start", killed)
+    monkeypatch.setattr(reader_process, "start", killed)
     path = kineto.write(tmp_path / "trace.json", events(60))
     with pytest.raises(FormatError) as caught:
-        formats.load(path)
+        loader.load(path)
     assert str(caught.value) == f"{path}: the process that read it ended (-9); memory may be short."
 
 
 def test_an_interrupt_ends_the_child(tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(children, "cores", lambda: 2)
+    monkeypatch.setattr(reader_process, "cores", lambda: 2)
     started: list[subprocess.Popen[bytes]] = []
-    start = children.start
+    start = reader_process.start
 
     def noted(*args: Any) -> Any:
         started.append(start(*args))
@@ -173,7 +173,7 @@ def test_an_interrupt_ends_the_child(tmp_path: Path, small: None, monkeypatch: p
     def interrupted(*args: Any) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(children, "start", noted)
+    monkeypatch.setattr(reader_process, "start", noted)
     monkeypatch.setattr(pieces, "_next", interrupted)
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
     with pytest.raises(KeyboardInterrupt):

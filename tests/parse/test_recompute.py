@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pyprof.model import PHASES, no_functions
-from pyprof.parse import formats
-from pyprof.parse.operands import SAVES_OPERANDS
+from pyprof.parse import loader
 from pyprof.parse.rows import rows
+from pyprof.parse.saved_operands import SAVES_OPERANDS
 from tests import build, kineto
 
 # Name: lines of the backward, and the phase of each kernel in it. The forward ran operators 3 to 5.
@@ -134,7 +134,7 @@ FORWARD = """
 
 
 def phases(path: Path) -> dict[str, str]:
-    made = rows(formats.load(path))
+    made = rows(loader.load(path))
     sites = (made.sites[site] for site in made.site)
     return {made.names[name]: PHASES[site.phase] for name, site in zip(made.name, sites)}
 
@@ -205,7 +205,7 @@ def test_python_functions_tell_before_numbers_do(tmp_path: Path) -> None:
 
 
 def test_a_gpu_trace_with_checkpoints_tells_the_same_both_ways(data: Path) -> None:
-    trace = formats.load(data / "kineto" / "mi300_resnet_act_checkpoint.json.gz")
+    trace = loader.load(data / "kineto" / "mi300_resnet_act_checkpoint.json.gz")
     found = []
     for functions in (trace.functions, no_functions()):
         made = rows(replace(trace, functions=functions))

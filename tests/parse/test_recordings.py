@@ -15,7 +15,7 @@ import pytest
 from pyprof.marker import decode, split
 from pyprof.model import Tensor
 from pyprof.prof.columns import View
-from pyprof.prof.ledger import ledger
+from pyprof.prof.coverage import ledger
 from pyprof.session import load
 from tests import build
 

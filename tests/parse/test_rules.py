@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pyprof.parse import formats
+from pyprof.parse import loader
 from pyprof.parse.rows import rows
 from pyprof.session import load
 from tests import build
@@ -39,7 +39,7 @@ def capture(tmp_path: Path) -> Parse:
 
 
 def lost(path: Path) -> dict[str, int]:
-    return rows(formats.load(path)).lost
+    return rows(loader.load(path)).lost
 
 
 SUFFIXES = ("seq = 12", "op_id = 40", "sizes = [[64, 10], [], [10]]", "input_op_ids = [[37,0],[],[-1,2]]")

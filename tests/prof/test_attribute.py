@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from pyprof.marker import CallMarker, decode
 from pyprof.model import BPROP, FPROP, MEMCPY, Cost
-from pyprof.parse import formats
+from pyprof.parse import loader
 from pyprof.parse.rows import rows
-from pyprof.prof.attribute import attribute, share
+from pyprof.prof.attribution.attribute import attribute, share
 from pyprof.prof.cost import lookup
 from tests import build
 from tests.build import call, examples, recording
@@ -32,7 +32,7 @@ def carried(tmp_path: Path) -> Carried:
     def run(text: str) -> Known:
         what = recording(text)
         write = build.write_capture if what.ops else build.write_nsys
-        found = rows(formats.load(write(tmp_path / f"file{len(list(tmp_path.iterdir()))}", what)))
+        found = rows(loader.load(write(tmp_path / f"file{len(list(tmp_path.iterdir()))}", what)))
         costs = attribute(found)
         out: Known = {}
         for i, name in enumerate(found.name.tolist()):
@@ -243,7 +243,7 @@ def test_an_unknown_operator_has_an_unknown_cost_not_zero(carried):
 def test_copies_compute_nothing(tmp_path):
     what = recording(f"{LINEAR}\n  > 5 sgemm\n  > 4 copy")
     what.kernels[1].size, what.kernels[1].copy_kind = 64, 1
-    found = rows(formats.load(build.write_nsys(tmp_path / "f", what)), memory=True)
+    found = rows(loader.load(build.write_nsys(tmp_path / "f", what)), memory=True)
     costs = attribute(found)
     (copy,) = (found.kind == MEMCPY).nonzero()[0]
     assert (costs.flops.values[copy], costs.flops.mask()[copy]) == (0, True)
@@ -323,7 +323,7 @@ def computed(cost: Cost, names: list[str]) -> list[Cost]:
 @examples(50)
 @given(trainings())
 def test_the_sum_over_the_kernels_of_a_call_and_direction_is_its_cost(what):
-    found = rows(formats.load(build.write_nsys(Path(build.scratch()) / "f", what)))
+    found = rows(loader.load(build.write_nsys(Path(build.scratch()) / "f", what)))
     costs = attribute(found)
     sums: dict[tuple[int, int, str], Counter[str]] = defaultdict(Counter)
     seen: dict[tuple[int, int, str], list[str]] = defaultdict(list)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pyprof.marker import Listed
 from pyprof.model import BASES, Arg, Call, Cost, Tensor
-from pyprof.parse import formats
+from pyprof.parse import loader
 from pyprof.parse.rows import rows
-from pyprof.prof.attribute import attribute
+from pyprof.prof.attribution.attribute import attribute
 from pyprof.prof.cost import UNKNOWN, VIEW, default, lookup, lookup_or_default
 from tests import build
 from tests.build import call, recording
@@ -48,7 +48,7 @@ def test_a_formula_comes_first_and_users_calls_have_no_default() -> None:
 def table(path: Path, text: str) -> dict[str, tuple[str, int | None, int | None]]:
     what = recording(text)
     write = build.write_capture if what.ops else build.write_nsys
-    found = rows(formats.load(write(path / "file", what)))
+    found = rows(loader.load(write(path / "file", what)))
     costs = attribute(found)
     return {
         found.short_names[name]: (

@@ -21,7 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 import pyprof
-from pyprof.capture.describe import arguments, key_of
+from pyprof.capture.instrument.arguments import arguments, key_of
 from pyprof.model import Call, Cost
 from pyprof.prof.cost import lookup
 

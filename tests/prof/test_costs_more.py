@@ -19,7 +19,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.capture.describe import arguments, key_of
+from pyprof.capture.instrument.arguments import arguments, key_of
 from pyprof.model import Arg, Call, Cost, Tensor
 from pyprof.prof.cost import lookup
 from pyprof.prof.ops.attention import pairs

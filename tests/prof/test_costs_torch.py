@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import sdpa_backward_flop_count, sdpa_flop_count
 
-from pyprof.capture.describe import arguments, key_of
+from pyprof.capture.instrument.arguments import arguments, key_of
 from pyprof.model import Arg, Call, Cost, Tensor
 from pyprof.prof.cost import find, lookup
 from pyprof.prof.ops.shapes import CATEGORY, broadcast, result_dtype

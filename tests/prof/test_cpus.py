@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from pyprof.capture import processor
-from pyprof.prof import cpus
-from pyprof.prof.cpu_table import CORES
-from pyprof.prof.cpus import Cpu
+from pyprof.capture.environment import processor
+from pyprof.prof.hardware import cpus
+from pyprof.prof.hardware.cpu_table import CORES
+from pyprof.prof.hardware.cpus import Cpu
 
 
 def facts(id: str, isa: str, **more: str) -> dict[str, str]:

@@ -6,13 +6,13 @@ from __future__ import annotations
 import pytest
 
 from pyprof.model import DTYPE_BITS, Arg, Call, Tensor
-from pyprof.prof import gpus
-from pyprof.prof.attribute import NOT_USED
+from pyprof.prof.attribution.attribute import NOT_USED
 from pyprof.prof.cost import VIEW, lookup
 from pyprof.prof.eligible import eligible
-from pyprof.prof.hardware import Hardware
-from pyprof.prof.roofline import Case
-from pyprof.prof.verdict import verdict
+from pyprof.prof.hardware import gpus
+from pyprof.prof.hardware.machine import Hardware
+from pyprof.prof.hardware.roofline import Case
+from pyprof.prof.tensor_core_reasons import verdict
 
 BLACKWELL = gpus.find("B200")  # has every type
 

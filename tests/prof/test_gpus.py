@@ -11,8 +11,8 @@ import pytest
 
 from pyprof.capture.collectors import gpus as capture_gpus
 from pyprof.model import Device
-from pyprof.parse import formats
-from pyprof.prof import gpu_table, gpus
+from pyprof.parse import loader
+from pyprof.prof.hardware import gpu_table, gpus
 from pyprof.reference.gpus import markdown
 from tests import build
 from tests.build import recording
@@ -255,9 +255,9 @@ def test_which_peak_a_type_has(name: str, math: str, product: bool, tflops: floa
 
 
 def test_clock_and_bandwidth_are_read_from_recordings_of_others(data: Path):
-    turing = formats.load(data / "nsys" / "cifar_rtx2070_pyprof_markers.sqlite").devices[0]
+    turing = loader.load(data / "nsys" / "cifar_rtx2070_pyprof_markers.sqlite").devices[0]
     assert (turing.clock_hz, turing.bandwidth) == (1_785_000_000, 448_064_000_000)
-    volta = formats.load(data / "nvprof" / "transformer_lm" / "net.sql").devices[0]
+    volta = loader.load(data / "nvprof" / "transformer_lm" / "net.sql").devices[0]
     assert (volta.clock_hz, volta.bandwidth) == (1_530_000_000, 898_048_000_000)
 
 
@@ -274,5 +274,5 @@ def test_clock_and_bandwidth_of_our_own_recordings():
 
 
 def test_a_recording_without_them_has_none(tmp_path: Path):
-    trace = formats.load(build.write_nsys(tmp_path / "net.sqlite", recording("> 5 kernel")))
+    trace = loader.load(build.write_nsys(tmp_path / "net.sqlite", recording("> 5 kernel")))
     assert (trace.devices[0].clock_hz, trace.devices[0].bandwidth) == (None, None)

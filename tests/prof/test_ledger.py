@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 
 from pyprof.netdict import read
-from pyprof.parse import formats
+from pyprof.parse import loader
 from pyprof.parse.rows import rows
 from pyprof.prof.columns import View
-from pyprof.prof.ledger import ledger, text
+from pyprof.prof.coverage import ledger, text
 from tests import build
 from tests.build import call, examples, recording
 from tests.parse.test_join import recordings
@@ -32,7 +32,7 @@ TEXT = f"""
 
 @pytest.fixture
 def view(tmp_path: Path) -> View:
-    return View(rows(formats.load(build.write_nsys(tmp_path / "f", recording(TEXT)))))
+    return View(rows(loader.load(build.write_nsys(tmp_path / "f", recording(TEXT)))))
 
 
 def test_each_line_says_what_share_of_the_time_is_known(view):
@@ -58,7 +58,7 @@ def test_without_rows_the_ledger_is_empty():
 @examples(40)
 @given(recordings())
 def test_the_parts_close(what):
-    found = View(rows(formats.load(build.write_nsys(Path(build.scratch()) / "f", what))))
+    found = View(rows(loader.load(build.write_nsys(Path(build.scratch()) / "f", what))))
     total = int(found.rows.duration.sum())
     assert {sum(entry.parts.values()) for entry in ledger(found)} == {total}
     assert {sum(entry.counts.values()) for entry in ledger(found)} == {len(found.rows)}

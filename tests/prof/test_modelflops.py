@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 
 import pyprof
 from pyprof.model import Tensor
-from pyprof.parse import formats
+from pyprof.parse import loader
 from pyprof.parse.rows import rows
 from pyprof.prof import custom
 from pyprof.prof.columns import View
@@ -38,7 +38,7 @@ Found = dict[str, tuple[int | None, int | None]]
 
 def figures(path: Path) -> Found:
     """Executed and model FLOPs of each kernel or event, by its name."""
-    view = View(rows(formats.load(path)))
+    view = View(rows(loader.load(path)))
     columns = view.costs.flops, view.model_flops
     return {
         view.rows.names[name]: tuple(int(c.values[i]) if c.mask()[i] else None for c in columns)
@@ -182,7 +182,7 @@ def test_operator_events_of_one_backward_do_not_share(tmp_path: Path):
                     wait 60
     """)
     try:
-        view = View(rows(formats.load(build.write_capture(tmp_path / "net.sqlite", what))))
+        view = View(rows(loader.load(build.write_capture(tmp_path / "net.sqlite", what))))
         mine = np.flatnonzero(view.rows.name == view.rows.names.index("modelflops::hidden"))
         assert view.costs.flops.mask()[mine].tolist() == [False, False]
         assert view.model_flops.values[mine].tolist() == [7, 7]
@@ -217,7 +217,7 @@ def test_the_sum_over_the_kernels_of_a_call_and_direction_is_its_dense_cost(call
                  for part, kernels in (("fwd", forward), ("bwd", backward))]  # fmt: skip
         text += training(what, *lines).replace("seq = 3", f"seq = {len(text)}") + "    thread 1\n"
         expected += 6 * SQUARE
-    view = View(rows(formats.load(build.write_nsys(Path(build.scratch()) / "f", recording(text)))))
+    view = View(rows(loader.load(build.write_nsys(Path(build.scratch()) / "f", recording(text)))))
     assert view.model_flops.mask().all()
     assert view.model_flops.values.sum() == expected
 

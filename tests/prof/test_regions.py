@@ -15,9 +15,9 @@ import torch
 
 import pyprof
 from pyprof import netdict
-from pyprof.parse import formats
+from pyprof.parse import loader
 from pyprof.parse.rows import rows
-from pyprof.prof.attribute import attribute
+from pyprof.prof.attribution.attribute import attribute
 from pyprof.prof.modelflops import model_flops
 from tests import kineto
 from tests.kineto import Event
@@ -56,7 +56,7 @@ def products(outer: str, count: int, kernels: int = 1) -> list[Event]:
 @pytest.mark.parametrize("count", [1, 2, 8, 64])
 def test_equal_operators_inside_another_have_their_flops_each(outer: str, count: int, tmp_path: Path) -> None:
     path = kineto.write(tmp_path / "trace.json", products(outer, count))
-    made = rows(formats.load(path))
+    made = rows(loader.load(path))
     for found in (made, netdict.read(netdict.lines(made))):
         costs = attribute(found)
         assert costs.flops.values.tolist() == [FLOPS] * count
@@ -68,14 +68,14 @@ def test_equal_operators_inside_another_have_their_flops_each(outer: str, count:
 
 @pytest.mark.parametrize("outer", OUTER)
 def test_the_kernels_of_one_operator_share_its_flops(outer: str, tmp_path: Path) -> None:
-    made = rows(formats.load(kineto.write(tmp_path / "trace.json", products(outer, 3, kernels=2))))
+    made = rows(loader.load(kineto.write(tmp_path / "trace.json", products(outer, 3, kernels=2))))
     flops = attribute(made).flops.values
     assert flops.reshape(3, 2).sum(axis=1).tolist() == [FLOPS] * 3
     assert (flops > 0).all()
 
 
 def test_lines_of_an_earlier_net_dict_have_no_number_of_the_operator(tmp_path: Path) -> None:
-    made = rows(formats.load(kineto.write(tmp_path / "trace.json", products("", 2))))
+    made = rows(loader.load(kineto.write(tmp_path / "trace.json", products("", 2))))
     lines = [line.partition(", 'launcher': ")[0] + "}" for line in netdict.lines(made)]
     found = netdict.read(lines)
     assert not found.launcher.mask().any()
@@ -83,7 +83,7 @@ def test_lines_of_an_earlier_net_dict_have_no_number_of_the_operator(tmp_path: P
 
 
 def test_json_lines_have_the_number_of_the_operator(tmp_path: Path) -> None:
-    made = rows(formats.load(kineto.write(tmp_path / "trace.json", products("MyLayer", 2, kernels=2))))
+    made = rows(loader.load(kineto.write(tmp_path / "trace.json", products("MyLayer", 2, kernels=2))))
     numbers = [json.loads(line)["launcher"] for line in netdict.lines(made, "jsonl")]
     assert numbers[0] == numbers[1] != numbers[2] == numbers[3]
     assert np.array_equal(made.launcher.values, numbers)
@@ -110,7 +110,7 @@ def test_what_inductor_fuses_on_the_cpu_is_unknown(tmp_path: Path) -> None:
         kineto.op("aten::mm", 12_000, 13_000, **PRODUCT),
         kineto.op("CompiledFunctionBackward", 20_000, 29_000),
     ]
-    made = rows(formats.load(kineto.write(tmp_path / "trace.json", events)))
+    made = rows(loader.load(kineto.write(tmp_path / "trace.json", events)))
     costs = attribute(made)
     by_name: dict[str, list[tuple[int, int]]] = {}
     for row in np.argsort(made.start):

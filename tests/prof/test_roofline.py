@@ -14,20 +14,20 @@ import numpy as np
 import pytest
 
 from pyprof import metrics, session
-from pyprof.db.peaks import Peaks
 from pyprof.errors import UsageError
 from pyprof.model import Arg, Call, Device, Tensor
-from pyprof.parse import formats
+from pyprof.parse import loader
 from pyprof.parse.rows import rows
-from pyprof.prof import gpus, hardware
-from pyprof.prof.attribute import NOT_APPLICABLE, NOT_USED, TC_UNKNOWN, USED
+from pyprof.prof.attribution.attribute import NOT_APPLICABLE, NOT_USED, TC_UNKNOWN, USED
 from pyprof.prof.columns import COLUMNS, View
 from pyprof.prof.eligible import normal
-from pyprof.prof.hardware import Hardware
-from pyprof.prof.roofline import Case, math
+from pyprof.prof.hardware import gpus, machine
+from pyprof.prof.hardware.machine import Hardware
+from pyprof.prof.hardware.roofline import Case, math
+from pyprof.prof.hardware.utilisation import per_group
 from pyprof.prof.table import frame, lines, select
-from pyprof.prof.utilisation import per_group
-from pyprof.prof.verdict import verdict
+from pyprof.prof.tensor_core_reasons import verdict
+from pyprof.store.write.peaks import Peaks
 from tests import build
 from tests.build import call, recording
 from tests.cli import prof as main
@@ -68,8 +68,8 @@ TRAINING = f"""
 
 @pytest.fixture
 def view(tmp_path: Path) -> View:
-    trace = formats.load(build.write_nsys(tmp_path / "net.sqlite", recording(TRAINING)))
-    return View(rows(trace), hardware.named("A100 40GB"))
+    trace = loader.load(build.write_nsys(tmp_path / "net.sqlite", recording(TRAINING)))
+    return View(rows(trace), machine.named("A100 40GB"))
 
 
 def table(view: View, columns: str) -> list[list[str]]:
@@ -115,7 +115,7 @@ def test_a_causal_call_is_used_less_than_its_model(tmp_path: Path):
     q = half(1, 1, 64, 64)
     causal = call("torch.nn.functional.scaled_dot_product_attention", q, q, q, is_causal=True)
     what = f"{causal}\n aten::x\n  > 10 flash_fwd"
-    view = View(rows(formats.load(build.write_nsys(tmp_path / "f", recording(what)))), hardware.named("A100"))
+    view = View(rows(loader.load(build.write_nsys(tmp_path / "f", recording(what)))), machine.named("A100"))
     assert table(view, "flops,flops_dense,hfu,mfu") == [["532480", "1048576", "17.1", "33.6"]]
 
 
@@ -124,8 +124,8 @@ def convolved(path: Path, *kernels: str) -> View:
     conv = call("torch.conv2d", single(1, 8, 16, 16), single(8, 8, 3, 3), None, 1, 1)
     text = "\n".join([conv, " aten::cudnn_convolution", *(f"  > {name}" for name in kernels)])
     path.mkdir(exist_ok=True)
-    trace = formats.load(build.write_nsys(path / "net.sqlite", recording(text)))
-    return View(rows(trace), hardware.named("V100 SXM2"))
+    trace = loader.load(build.write_nsys(path / "net.sqlite", recording(text)))
+    return View(rows(trace), machine.named("V100 SXM2"))
 
 
 WINOGRAD = "volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1"
@@ -180,8 +180,8 @@ FASTER = [
 
 @pytest.mark.parametrize(("text", "efficiency", "reason"), FASTER)
 def test_the_row_says_why_it_is_faster_than_the_roofline(tmp_path: Path, text, efficiency, reason):
-    trace = formats.load(build.write_nsys(tmp_path / "net.sqlite", recording(text)))
-    view = View(rows(trace), hardware.named("A100 40GB"))
+    trace = loader.load(build.write_nsys(tmp_path / "net.sqlite", recording(text)))
+    view = View(rows(trace), machine.named("A100 40GB"))
     assert table(view, "eff,effwhy") == [[efficiency, reason]]
 
 
@@ -195,7 +195,7 @@ def test_winograd_is_the_reason_if_it_is_the_arithmetic_that_is_too_fast(tmp_pat
 
 
 def test_without_the_size_of_the_l2_nothing_is_said_of_it(tmp_path: Path):
-    trace = formats.load(build.write_nsys(tmp_path / "f", recording(f"{relu(16)}  > 9 elementwise_kernel")))
+    trace = loader.load(build.write_nsys(tmp_path / "f", recording(f"{relu(16)}  > 9 elementwise_kernel")))
     derived = gpus.of(Device(0, "New", 40, "8.6", None, 10**9, 10**12))
     assert table(View(rows(trace), Hardware(every=derived)), "effwhy") == [["na"]]
 
@@ -203,10 +203,10 @@ def test_without_the_size_of_the_l2_nothing_is_said_of_it(tmp_path: Path):
 def test_complex_products_outside_of_convolutions_are_executed(tmp_path: Path):
     """8·64³ = 2097152 FLOPs in 1000 ns at 15700 per ns: 13.4 %."""
     turned = call("torch.mm", Tensor((64, 64), "complex64"), Tensor((64, 64), "complex64"))
-    trace = formats.load(
+    trace = loader.load(
         build.write_nsys(tmp_path / "f", recording(f"{turned}\n aten::mm\n  > 1000 volta_cgemm_32x32_tn"))
     )
-    assert table(View(rows(trace), hardware.named("V100 SXM2")), "flops,hfu") == [["2097152", "13.4"]]
+    assert table(View(rows(trace), machine.named("V100 SXM2")), "flops,hfu") == [["2097152", "13.4"]]
 
 
 def on_a_v100(path: Path, *kernels: str) -> Any:
@@ -278,7 +278,7 @@ ZEN3 = {
 
 
 def on_cpu(path: Path, what: str, facts: dict[str, str]) -> View:
-    trace = formats.load(build.write_capture(path / "net.sqlite", recording(what)))
+    trace = loader.load(build.write_capture(path / "net.sqlite", recording(what)))
     return View(rows(trace), Hardware(facts=facts, every=gpus.find("A100")))
 
 
@@ -311,8 +311,8 @@ def test_the_command_says_how_the_processors_peaks_were_derived(tmp_path: Path, 
 def test_copies_have_no_roofline(tmp_path: Path):
     what = recording("> 5 kernel")
     what.kernels.append(build.Kernel("copy", 500, 509, 1, size=64, copy_kind=1))
-    trace = formats.load(build.write_nsys(tmp_path / "net.sqlite", what))
-    view = View(rows(trace, memory=True), hardware.named("A100"))
+    trace = loader.load(build.write_nsys(tmp_path / "net.sqlite", what))
+    view = View(rows(trace, memory=True), machine.named("A100"))
     assert ["na"] * 5 + ["-"] in table(view, "bound,roof,eff,hfu,mfu,tcwhy")
 
 
@@ -347,8 +347,8 @@ def test_two_gpus_in_one_recording(tmp_path: Path):
             aten::relu, seq = 4
                 > 50 device=1 vectorized_elementwise_kernel
     """)
-    found = rows(formats.load(build.write_nsys(tmp_path / "net.sqlite", what)))
-    both = hardware.recorded([Device(0, "NVIDIA H100 80GB HBM3"), Device(1, "Tesla T4")], {})
+    found = rows(loader.load(build.write_nsys(tmp_path / "net.sqlite", what)))
+    both = machine.recorded([Device(0, "NVIDIA H100 80GB HBM3"), Device(1, "Tesla T4")], {})
     # 8388608 B at 3350 and at 320 GB/s.
     assert [row[0] for row in table(View(found, both), "roof")] == ["2504.1", "26214.4"]
 
@@ -494,7 +494,7 @@ def test_a_recording_that_has_a_stride_has_them_all(tmp_path: Path):
     plain, turned = call("torch.mm", A, B), call("torch.relu", TURNED_A)
     for number, (what, expected) in enumerate([(plain, "N=60"), (f"{plain}\n{turned}", "N=60, K=33")]):
         text = "\n".join(f"{line}\n aten::x\n  > 10 {HALF_GEMM}" for line in what.splitlines())
-        view = View(rows(formats.load(build.write_nsys(tmp_path / str(number), recording(text)))))
+        view = View(rows(loader.load(build.write_nsys(tmp_path / str(number), recording(text)))))
         assert table(view, "tcwhy")[0] == [f"used; {expected} no multiple of 8 (float16): less efficient"]
 
 
@@ -506,21 +506,21 @@ def test_a_gpu_without_tensor_cores():
 
 def test_a_recording_names_its_gpu_by_table_or_by_facts():
     facts = {"gpu.0.name": "NVIDIA H200", "gpu.1.name": "Odd", "gpu.1.sm_count": "8", "gpu.count": "2"}
-    found = hardware.recorded([], facts)
+    found = machine.recorded([], facts)
     assert found.gpu(0) == gpus.find("H200")
     assert found.gpu(1) is None
     assert found.gpu(None) is None
     assert found.notes == (
         "device 1, Odd, is not in the table of GPUs: the recording lacks its clock; name one with --gpu",
     )
-    assert hardware.recorded([], {}).notes == hardware.NOTHING.notes
+    assert machine.recorded([], {}).notes == machine.NOTHING.notes
 
 
 def test_a_gpu_that_nobody_knows_is_a_usage_error():
     with pytest.raises(
         UsageError, match="--gpu 'Abacus' is not in the table of GPUs; choose one of: P100 SXM2, "
     ):
-        hardware.named("Abacus")
+        machine.named("Abacus")
 
 
 @pytest.fixture

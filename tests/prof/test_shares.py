@@ -22,9 +22,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import pyprof
 from pyprof.model import BASES
-from pyprof.prof import ledger
+from pyprof.prof import coverage
 from pyprof.prof.columns import View
-from pyprof.prof.gaps import gaps
+from pyprof.prof.unknown_costs import gaps
 from pyprof.session import load
 from tests import build
 from tests.build import call, recording
@@ -193,8 +193,8 @@ OPEN = {
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_every_product_has_exact_flops_and_every_operator_a_formula(program: Program, tmp_path: Path) -> None:
     view = recorded(program, tmp_path)
-    for kind, rows in ledger.products(view).items():
-        left = rows & ~ledger.exact_flops(view)
+    for kind, rows in coverage.products(view).items():
+        left = rows & ~coverage.exact_flops(view)
         assert [view.rows.names[n] for n in set(view.rows.name[left].tolist())] == [], kind
     found = gaps(view.rows, view.costs)
     assert {(gap.operator, gap.basis, gap.lacks) for gap in found} == OPEN.get(program, set())
@@ -205,7 +205,7 @@ def test_the_rows_of_products_add_up_to_what_torch_counts(program: Program, tmp_
     with FlopCounterMode(display=False) as counter:
         program()
     view = recorded(program, tmp_path)
-    products = np.any(list(ledger.products(view).values()), axis=0)
+    products = np.any(list(coverage.products(view).values()), axis=0)
     assert int(view.costs.flops.values[products].sum()) == counter.get_total_flops() > 0
 
 
@@ -224,7 +224,7 @@ def _view(path: Path) -> View:
 def shares(view: View) -> dict[str, dict[str, float]]:
     """The ledger's lines, in percent of the time."""
     total = int(view.rows.duration.sum())
-    return {e.what: {part: 100 * ns / total for part, ns in e.parts.items()} for e in ledger.ledger(view)}
+    return {e.what: {part: 100 * ns / total for part, ns in e.parts.items()} for e in coverage.ledger(view)}
 
 
 # Of recordings with kernels, whose times stand in the file. The gaps have no shapes in the recording: ranges of torch
@@ -239,8 +239,8 @@ RECORDINGS = {
 def test_recordings_of_others_reach_the_aims(name: str, data: Path) -> None:
     view = _view(data / name)
     found = shares(view)
-    assert found["products"][ledger.OPEN] == 0
-    assert found["products"][ledger.EXACT] > 40  # there are products
+    assert found["products"][coverage.OPEN] == 0
+    assert found["products"][coverage.EXACT] > 40  # there are products
     assert found["FLOPs"]["default"] == found["bytes"]["default"] == 0
     assert {gap.operator for gap in gaps(view.rows, view.costs)} == RECORDINGS[name]
 
@@ -249,8 +249,8 @@ def test_a_recording_without_shapes_claims_nothing(data: Path) -> None:
     view = _view(data / "nsys/h100_2gpu_1s.sqlite")
     found = shares(view)
     assert found["FLOPs"]["unknown"] == found["bytes"]["unknown"] == 100
-    assert found["products"][ledger.EXACT] == 0
-    assert found["products"][ledger.OPEN] > 80  # the names of the kernels say so
+    assert found["products"][coverage.EXACT] == 0
+    assert found["products"][coverage.OPEN] > 80  # the names of the kernels say so
     whys = {gap.why for gap in gaps(view.rows, view.costs)}
     assert whys == {"no launch record", "its arguments were not recorded"}
 
@@ -277,8 +277,8 @@ def made(tmp_path: Path) -> View:
 
 
 def test_a_default_never_counts_as_exact(made: View) -> None:
-    parts = {entry.what: entry.parts for entry in ledger.ledger(made)}
-    assert parts["products"] == {ledger.EXACT: 50, ledger.OPEN: 20, ledger.OTHER: 30}
+    parts = {entry.what: entry.parts for entry in coverage.ledger(made)}
+    assert parts["products"] == {coverage.EXACT: 50, coverage.OPEN: 20, coverage.OTHER: 30}
     assert parts["bytes"] == {"formula": 50, "view": 0, "default": 30, "unknown": 20, "approximate": 0}
     assert parts["FLOPs"] == {"formula": 50, "view": 0, "default": 0, "unknown": 50, "approximate": 0}
 
@@ -291,7 +291,7 @@ def test_every_gap_has_a_name_and_a_reason(made: View) -> None:
         ("no operator", "unknown", "no operator around the launch", 4, 1),
         ("no operator", "unknown", "no launch record", 1, 1),
     ]
-    lines = ledger.text(made, "net.sqlite").splitlines()
+    lines = coverage.text(made, "net.sqlite").splitlines()
     assert "  products      exact FLOPs 50.0 %, no exact FLOPs 20.0 %, no product 30.0 %" in lines
     assert "  mine::fused 30.0 %: default, FLOPs and bytes; no formula" in lines
 
@@ -300,8 +300,8 @@ def test_a_product_kernel_without_flops_is_not_exact(tmp_path: Path) -> None:
     """The helpers of a call have 0; a matrix product among them is a fault."""
     text = f"{call('torch.relu', (8, 4))}\n  > 9 elementwise_kernel\n  > 7 volta_sgemm"
     view = _view(build.write_nsys(tmp_path / "f", recording(text)))
-    parts = {entry.what: entry.parts for entry in ledger.ledger(view)}
-    assert parts["products"] == {ledger.EXACT: 0, ledger.OPEN: 7, ledger.OTHER: 9}
+    parts = {entry.what: entry.parts for entry in coverage.ledger(view)}
+    assert parts["products"] == {coverage.EXACT: 0, coverage.OPEN: 7, coverage.OTHER: 9}
 
 
 def test_a_backward_of_parts_joins_the_gradients(tmp_path: Path) -> None:

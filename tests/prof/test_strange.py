@@ -17,8 +17,8 @@ import pyprof
 from pyprof.marker import decode, encode
 from pyprof.model import Arg, Call, Cost, Other, Tensor, Value
 from pyprof.prof.cost import LARGEST, UNKNOWN, VIEW, default, formulas, lookup, lookup_or_default
-from pyprof.prof.gaps import why
 from pyprof.prof.params import params
+from pyprof.prof.unknown_costs import why
 from tests import build, cli
 from tests.build import LONG, recording
 

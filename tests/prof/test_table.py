@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from pyprof.errors import UsageError
-from pyprof.parse import formats
+from pyprof.parse import loader
 from pyprof.parse.rows import rows
 from pyprof.prof.columns import COLUMNS, View
 from pyprof.prof.table import DEFAULT, frame, lines, select
@@ -40,7 +40,7 @@ TEXT = f"""
 
 @pytest.fixture
 def view(tmp_path: Path) -> View:
-    return View(rows(formats.load(build.write_nsys(tmp_path / "f", recording(TEXT)))))
+    return View(rows(loader.load(build.write_nsys(tmp_path / "f", recording(TEXT)))))
 
 
 def test_the_first_twenty_columns_are_the_originals_with_its_headings():
@@ -74,7 +74,7 @@ def test_csv_reads_back_with_the_csv_module(view):
 def test_line_breaks_in_names_stay_in_their_field(tmp_path):
     what = recording("layer:x\n  > 5 kernel")
     what.ranges[0].text = "layer:two\nlines\r\n"
-    view = View(rows(formats.load(build.write_nsys(tmp_path / "f", what))))
+    view = View(rows(loader.load(build.write_nsys(tmp_path / "f", what))))
     text = "".join(line + "\n" for line in lines(view, select("layer,kernel"), "csv"))
     assert list(csv.reader(io.StringIO(text, newline=""))) == [
         ["Layer", "Kernel"],
@@ -88,7 +88,7 @@ def test_fixed_width_prints_no_control_characters(tmp_path):
     """A name is text of a stranger: it must not clear the reader's terminal."""
     what = recording("layer:x\n  > 5 kernel")
     what.ranges[0].text = "layer:\x1b[2J\x07"
-    view = View(rows(formats.load(build.write_nsys(tmp_path / "f", what))))
+    view = View(rows(loader.load(build.write_nsys(tmp_path / "f", what))))
     assert all(line.isprintable() for line in lines(view, select("layer,kernel"), "width", 80))
 
 

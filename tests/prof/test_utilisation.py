@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof.model import Column
-from pyprof.prof.utilisation import Work, per_bin, per_group, per_interval, per_row, within
+from pyprof.prof.hardware.utilisation import Work, per_bin, per_group, per_interval, per_row, within
 from tests.build import examples
 
 NAN = float("nan")

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyprof.reports.sums import distribution
+from pyprof.reports.operator_queries import distribution
 from tests import kineto
 from tests.build import recording
 from tests.reports.test_oracle import load, rows

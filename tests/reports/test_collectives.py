@@ -20,7 +20,7 @@ US = 1000  # ns
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of a few events are read faster than a process starts."""
-    monkeypatch.setattr("pyprof.parse.children.cores", lambda: 1)
+    monkeypatch.setattr("pyprof.parse.reader_process.cores", lambda: 1)
 
 
 def test_one_row_for_all_ranks_of_a_size(tmp_path):

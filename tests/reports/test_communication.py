@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pyprof import session
-from pyprof.db import aligned
+from pyprof.analysis import collective_groups
 from tests.reports.ranks import K, run
 from tests.reports.test_oracle import rows
 
@@ -24,7 +24,7 @@ US = 1000  # ns
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of a few events are read faster than a process starts."""
-    monkeypatch.setattr("pyprof.parse.children.cores", lambda: 1)
+    monkeypatch.setattr("pyprof.parse.reader_process.cores", lambda: 1)
 
 
 def table(prof: session.Profile, name: str, **more: Any) -> list[dict[str, Any]]:
@@ -59,7 +59,7 @@ def test_transfer_is_the_kernel_of_the_rank_that_came_last(tmp_path):
     assert first["algbw"] == second["algbw"] == pytest.approx(0.2)
     assert first["busbw"] == pytest.approx(0.2)
     assert first["bandwidth_of"] == "transfer"
-    assert hows(prof) == {aligned.BY_SEQUENCE}
+    assert hows(prof) == {collective_groups.BY_SEQUENCE}
 
 
 def test_one_rank_alone_knows_no_transfer(tmp_path):

@@ -24,7 +24,7 @@ Events = list[dict[str, Any]]
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of a few events are read faster than a process starts."""
-    monkeypatch.setattr("pyprof.parse.children.cores", lambda: 1)
+    monkeypatch.setattr("pyprof.parse.reader_process.cores", lambda: 1)
 
 
 class Rank:

@@ -6,9 +6,10 @@ from __future__ import annotations
 import io
 import json
 
+from pyprof.render.writers import render
 from pyprof.reports import find
-from pyprof.reports.output import render
-from pyprof.rules import RULES, Finding, NeedsFacts, Rule, evaluate
+from pyprof.rules import RULES, Finding, NeedsFacts, Rule
+from pyprof.rules.evaluation import evaluate
 from tests.reports.test_oracle import rows
 
 

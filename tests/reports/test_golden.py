@@ -8,8 +8,8 @@ import io
 import pytest
 
 import pyprof
+from pyprof.render.writers import render
 from pyprof.reports import every
-from pyprof.reports.output import render
 
 
 @pytest.mark.parametrize("name", [one.name for one in every()])

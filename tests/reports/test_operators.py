@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof import session
-from pyprof.db.ledger import ledger
+from pyprof.analysis.coverage import ledger
 from pyprof.marker import CallMarker, decode
 from tests.build import (
     Kernel,

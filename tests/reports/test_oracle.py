@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof import metrics, session
-from pyprof.db import peaks
 from pyprof.model import Column
 from pyprof.prof.columns import View
+from pyprof.store.write import peaks
 from tests import oracle
 from tests.build import Recording, call, examples, recording, scratch, write_capture
 from tests.oracle import Oracle, Window

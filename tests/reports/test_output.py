@@ -14,8 +14,8 @@ import pytest
 
 from pyprof import session
 from pyprof.errors import PyProfError, UsageError
+from pyprof.render.writers import FORMATS, file_name, render, write
 from pyprof.reports import every, find, iteration
-from pyprof.reports.output import FORMATS, file_name, render, write
 from tests.build import call, recording, write_capture
 
 NAMES = [one.name for one in every()]

@@ -34,7 +34,7 @@ OVERLAP = {
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of a few events are read faster than a process starts."""
-    monkeypatch.setattr("pyprof.parse.children.cores", lambda: 1)
+    monkeypatch.setattr("pyprof.parse.reader_process.cores", lambda: 1)
 
 
 def kineto(folder: Path, name: str = "Memcpy PtoP (Device -> Device)") -> session.Profile:

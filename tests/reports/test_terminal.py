@@ -14,8 +14,9 @@ import pytest
 from rich.cells import cell_len
 
 from pyprof import load
-from pyprof.reports import every, output
-from pyprof.reports.terminal import Shown, fit, lines, scaled
+from pyprof.render import writers
+from pyprof.render.fit import Shown, fit, lines, scaled
+from pyprof.reports import every
 
 TRACE = Path(__file__).resolve().parents[2] / "examples" / "data" / "trace.pt.trace.json.gz"
 
@@ -27,7 +28,7 @@ def prof():
 
 def table(prof, report, width: int | None) -> str:
     out = io.BytesIO()
-    output.render(report, prof.source(), "table", out, width=width)
+    writers.render(report, prof.source(), "table", out, width=width)
     return out.getvalue().decode()
 
 

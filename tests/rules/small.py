@@ -16,12 +16,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from pyprof.db import columns
-from pyprof.db.aggregate import aggregate
-from pyprof.db.store import Store, create
+from pyprof.analysis.aggregation import aggregate
+from pyprof.api_names import api_kind
 from pyprof.model import KERNEL, MEMCPY, MEMSET, OPERATOR, PUSH_POP
-from pyprof.parse.api_names import api_kind
 from pyprof.prof import kernels
+from pyprof.store.files import Store, create
+from pyprof.store.write import columns
 
 PAGEABLE, PINNED, DEVICE = 0, 1, 2
 _COPIES = {(0, 2): "memcpy HtoD", (1, 2): "memcpy HtoD", (2, 0): "memcpy DtoH", (2, 1): "memcpy DtoH"}

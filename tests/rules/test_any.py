@@ -8,13 +8,14 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from pyprof.db.aggregate import aggregate, aggregations
-from pyprof.db.build import build
-from pyprof.db.source import Source
-from pyprof.db.store import Store
+from pyprof.analysis.aggregation import aggregate, aggregations
+from pyprof.analysis.build import build
+from pyprof.analysis.source import Source
 from pyprof.metrics import value
-from pyprof.parse import formats
-from pyprof.rules import RULES, Outcome, evaluate
+from pyprof.parse import loader
+from pyprof.rules import RULES, Outcome
+from pyprof.rules.evaluation import evaluate
+from pyprof.store.files import Store
 from tests.build import WRITERS, examples, recording
 from tests.rules.small import A100, V100, Small, opened
 
@@ -154,7 +155,7 @@ linear, seq = 1
 
 @pytest.mark.parametrize("format_", WRITERS)
 def test_every_rule_answers_on_any_format(format_, tmp_path):
-    trace = formats.load(WRITERS[format_](tmp_path / "x.sqlite", recording(PROGRAM * 3)))
+    trace = loader.load(WRITERS[format_](tmp_path / "x.sqlite", recording(PROGRAM * 3)))
     build(trace, str(tmp_path / "x_dldb.sqlite"))
     with Store(tmp_path / "x_dldb.sqlite") as database:
         for worker in (None, 1):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyprof.reference.rules import markdown, parts
 from pyprof.rules import RULES
-from pyprof.rules.limits import LIMITS
+from pyprof.rules.thresholds import LIMITS
 
 ROOT = Path(__file__).resolve().parents[2]
 

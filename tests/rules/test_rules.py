@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 import pytest
 
-from pyprof.db.aggregate import aggregate, aggregations
-from pyprof.db.source import Source
+from pyprof.analysis.aggregation import aggregate, aggregations
+from pyprof.analysis.source import Source
 from pyprof.registry import load_folder
-from pyprof.rules import RULES, Finding, Outcome, Premise, Rule, evaluate, judge
+from pyprof.rules import RULES, Finding, Outcome, Premise, Rule
+from pyprof.rules.context import Run
+from pyprof.rules.evaluation import evaluate, judge
 from pyprof.rules.premises import KINDS
-from pyprof.rules.run import Run
 from tests.rules.small import A100, DEVICE, PAGEABLE, PINNED, Small, opened
 
 load_folder("pyprof.rules")

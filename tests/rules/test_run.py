@@ -6,17 +6,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pyprof.db.aggregate import aggregate, aggregations
-from pyprof.db.build import build
-from pyprof.db.source import Source
-from pyprof.db.steady import spread, steady
-from pyprof.db.store import Store
+from pyprof.analysis.aggregation import aggregate, aggregations
+from pyprof.analysis.build import build
+from pyprof.analysis.source import Source
+from pyprof.analysis.steady_state import spread, steady
 from pyprof.model import Device
 from pyprof.occupancy import LIMITS
-from pyprof.parse import formats
-from pyprof.prof.gpu_table import PRODUCTS
-from pyprof.rules import RULES, evaluate, judge, sample
-from pyprof.rules.run import Run
+from pyprof.parse import loader
+from pyprof.prof.hardware.gpu_table import PRODUCTS
+from pyprof.rules import RULES, event_sample
+from pyprof.rules.context import Run
+from pyprof.rules.evaluation import evaluate, judge
+from pyprof.store.files import Store
 from tests.build import call, recording, write_nsys
 from tests.rules.small import DEVICE, PAGEABLE, PINNED, Small, opened
 from tests.rules.test_rules import (
@@ -86,7 +87,7 @@ def test_a_short_steady_stretch_gives_way_to_a_longer_less_steady_one():
 @pytest.mark.parametrize("rule", ["R07", "R10", "R11", "R23", "R40"])
 def test_a_sample_of_equal_steps_tells_the_same_as_all(rule, monkeypatch):
     whole = outcome(rule, CASES[rule].fires()).finding
-    monkeypatch.setattr(sample, "_EVENTS", 12)  # some of ten steps
+    monkeypatch.setattr(event_sample, "_EVENTS", 12)  # some of ten steps
     part = outcome(rule, CASES[rule].fires()).finding
     assert whole is not None
     assert part is not None
@@ -264,7 +265,7 @@ def test_other_ranks_may_use_the_other_gpus():
 @pytest.mark.parametrize(("switch", "ok"), [("yes", 1), ("no", 0), (None, None)])
 def test_tensor_cores_take_float32_if_tf32_is_on(switch, ok, tmp_path):
     text = f"{call('torch.nn.functional.linear', (8, 8), (8, 8))}\n    > 40 volta_sgemm\n"
-    trace = formats.load(write_nsys(tmp_path / "x.sqlite", recording(text)))
+    trace = loader.load(write_nsys(tmp_path / "x.sqlite", recording(text)))
     trace.devices = [Device(0, "NVIDIA A100-SXM4-40GB", 108, "8.0")]
     trace.meta |= {"matmul.tf32": switch} if switch else {}
     build(trace, str(tmp_path / "y.sqlite"))

@@ -18,9 +18,9 @@ import uvicorn
 
 from pyprof import session
 from pyprof.viewer.app import create
-from pyprof.viewer.asking import Server
 from pyprof.viewer.connections import LimitedServer
 from pyprof.viewer.library import Library
+from pyprof.viewer.request_context import Server
 from pyprof.viewer.security import Guard
 from pyprof.viewer.serve import listening
 from tests.build import Recording, call, recording, write_capture

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from pyprof.viewer import asking, engine, overview
-from pyprof.viewer.guarded import Deadline
+from pyprof.viewer import engine, overview, request_context
+from pyprof.viewer.guarded_store import Deadline
 from pyprof.viewer.problems import Trouble
 from tests.viewer.conftest import serving
 from tests.viewer.test_jobs import children
@@ -40,12 +40,12 @@ def endless(monkeypatch):
 
 
 def test_a_statement_ends_when_time_is_up(made, endless, monkeypatch):
-    monkeypatch.setattr(asking, "Deadline", lambda seconds: Deadline(0.2))
+    monkeypatch.setattr(request_context, "Deadline", lambda seconds: Deadline(0.2))
     with serving(made) as client:
         found = client.json("/api/overview", 503)
         assert found["type"] == "slow"
         assert "Narrow it down" in found["detail"]
-        monkeypatch.setattr(asking, "Deadline", Deadline)
+        monkeypatch.setattr(request_context, "Deadline", Deadline)
         client.json("/api/iterations")
 
 
@@ -111,7 +111,7 @@ def test_who_asks_while_a_process_is_on_its_way_out_gets_an_answer_of_his_own(mo
 
 def test_a_process_ends_when_time_is_up(made, monkeypatch):
     monkeypatch.setattr(engine, "_GRACE", 0.1)
-    monkeypatch.setattr(asking, "PATIENCE", 0.3)
+    monkeypatch.setattr(request_context, "PATIENCE", 0.3)
     with serving(made) as client:
         client.json("/api/profile")
         before = children()

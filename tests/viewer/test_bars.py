@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from pyprof.viewer.bars import bars
-from pyprof.viewer.tables import ITERATION, framed
+from pyprof.viewer.column_table import from_rows
+from pyprof.viewer.iteration_bars import bars
+from pyprof.viewer.iteration_tables import ITERATION
 from tests.viewer.conftest import STEPS, Asking
 
 NAMES = [column.key for column in ITERATION]
@@ -25,7 +26,7 @@ def test_means_of_workers_and_of_neighbours():
     rows = [row(0, n, 100 * n, 10 * n) for n in range(5)] + [
         row(1, n, 100 * n + 50, None if n == 1 else 10 * n + 6) for n in range(4)
     ]
-    frame = framed(rows, ITERATION)
+    frame = from_rows(rows, ITERATION)
     one = bars(frame, 1, 3, None)
     assert (one.number, one.until, one.count) == ([0, 1, 2, 3, 4], [0, 1, 2, 3, 4], [1] * 5)
     assert one.duration == [25, 125, 225, 325, 400]
@@ -41,12 +42,12 @@ def test_means_of_workers_and_of_neighbours():
 
 
 def test_what_is_unknown_stays_so():
-    frame = framed([row(0, n, 10, None) for n in range(4)], ITERATION)
+    frame = from_rows([row(0, n, 10, None) for n in range(4)], ITERATION)
     assert bars(frame, 0, 3, 2).parts["tc"] == [None, None]
 
 
 def test_no_iteration():
-    found = bars(framed([], ITERATION), 0, 0, 300)
+    found = bars(from_rows([], ITERATION), 0, 0, 300)
     assert (found.number, found.duration, found.total) == ([], [], 0)
 
 

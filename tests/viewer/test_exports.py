@@ -18,9 +18,9 @@ import pytest
 
 from pyprof.reports import Column, find
 from pyprof.viewer import engine, tasks
-from pyprof.viewer.drill import EVENTS, ITERATIONS, OPERATORS
+from pyprof.viewer.column_table import Frame, arrow, stream
+from pyprof.viewer.event_routes import EVENTS, ITERATIONS, OPERATORS
 from pyprof.viewer.exports import of_outline, outline, sink
-from pyprof.viewer.frames import Frame, arrow, stream
 from tests.viewer.conftest import HOSTILE, STEPS, serving
 from tests.viewer.test_jobs import children
 from tests.viewer.test_reports import cells
@@ -59,10 +59,10 @@ def test_the_name_of_the_file(client, format):
 
 
 def test_csv_is_that_of_the_report(client, prof, tmp_path):
-    from pyprof.reports import output
+    from pyprof.render import writers
 
     stream = io.BytesIO()
-    output.render(find("detail"), prof.source(), "csv", stream)
+    writers.render(find("detail"), prof.source(), "csv", stream)
     assert export(client, "detail", format="csv").content == stream.getvalue()
     rows = list(csv.reader(io.StringIO(export(client, format="csv").text)))
     assert all(not cell.startswith(("=", "@")) for row in rows for cell in row)

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from pyprof.errors import FormatError
-from pyprof.viewer.guarded import Deadline, Guarded, Pool
+from pyprof.viewer.guarded_store import Deadline, Guarded, Pool
 from pyprof.viewer.problems import Trouble
 from pyprof.viewer.security import Guard
 from tests.hostile import journal

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from pyprof import session
-from pyprof.viewer.nodes import columns_of
-from pyprof.viewer.trees import Tree
+from pyprof.viewer.tree import Tree
+from pyprof.viewer.tree_reports import columns_of
 from tests.viewer.conftest import HOSTILE, Asking
 
 

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof import session
-from pyprof.db.source import Source
+from pyprof.analysis.source import Source
 from pyprof.metrics import METRICS
-from pyprof.rules import evaluate
-from pyprof.viewer.curves import thinned
+from pyprof.rules.evaluation import evaluate
+from pyprof.viewer.downsample import thinned
 from tests.build import recording, write_capture
 from tests.reports.test_memory import event, load, op
 from tests.viewer.conftest import HOSTILE, MM, RELU, STEPS, serving, steps
@@ -290,10 +290,10 @@ def test_many_events_follow_a_cursor(made, many, sort):
 @pytest.mark.parametrize("size", [1, 4])
 def test_the_longest_of_many_events(tmp_path, many, monkeypatch, size):
     """Blocks of 2 and 16 events; of all, and of a part of the iterations, whose ends are within blocks."""
-    from pyprof.db import blocks
-    from pyprof.db.aggregate import aggregate
-    from pyprof.db.store import Store
-    from pyprof.viewer import many as module
+    from pyprof.analysis.aggregation import aggregate
+    from pyprof.store import blocks
+    from pyprof.store.files import Store
+    from pyprof.viewer import event_index as module
 
     monkeypatch.setattr(blocks, "SHIFT", size)
     looked = []

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from pyprof.capture.captures import LONGEST_S, captures
-from pyprof.capture.private import look_up
+from pyprof.capture.core.torch_internals import look_up
+from pyprof.capture.instrument.cuda_graphs import LONGEST_S, captures
 from pyprof.occupancy import Chip
 
 # Column of the export -> attribute of torch.cuda.get_device_properties.

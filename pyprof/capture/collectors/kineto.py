@@ -27,14 +27,14 @@ from pyprof.capture.collectors.device import Records
 from pyprof.capture.collectors.gpus import finish_kernels
 from pyprof.capture.collectors.kineto_cpu import Reader
 from pyprof.capture.collectors.kineto_start import OPERATORS, ProfilerActivity, begin, enable, prepare
-from pyprof.capture.collectors.operators import COLUMNS, Operators
 from pyprof.capture.collectors.unfinished import MARK, Function, cut_ranges, mark, unfinished
-from pyprof.capture.private import lack, look_up, never
-from pyprof.capture.recorder import recorder
-from pyprof.capture.uncollected import uncollected
+from pyprof.capture.core.operators import COLUMNS, Operators
+from pyprof.capture.core.torch_internals import lack, look_up, never
+from pyprof.capture.instrument.recorder import recorder
+from pyprof.capture.process.gc_pause import uncollected
 from pyprof.marker import EVALUATE
 from pyprof.model import Arg, Call, Ints, Other, Value, tensor
-from pyprof.names import dtype_of
+from pyprof.symbols import dtype_of
 
 log = logging.getLogger(__name__)
 FUNCTION, BACKWARD_FUNCTION, USER_SCOPE = 0, 1, 7  # at::RecordScope

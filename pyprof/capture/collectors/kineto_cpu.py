@@ -3,7 +3,7 @@
 
 Since torch 2.5 an event has its end, since 2.7 the overload of its operator, since 2.12 its kind, and strides and the
 shapes in lists of tensors. In an older torch the tree of the same events has the rest. A method that is missing or has
-changed gives what stands for unknown (`private.py`), never an error.
+changed gives what stands for unknown (`torch_internals.py`), never an error.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
-from pyprof.capture.private import lack, look_up
+from pyprof.capture.core.torch_internals import lack, look_up
 
 _EVENT = "torch._C._autograd._KinetoEvent"
 _RESULT = "torch._C._autograd._ProfilerResult"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pyprof.capture.private import look_up
+from pyprof.capture.core.torch_internals import look_up
 
 OPERATORS = "operators"
 ProfilerActivity, prepare, enable = (

@@ -19,7 +19,7 @@ from pyprof.capture.collectors.device import COPY, KERNEL, LAUNCH, SET, Records
 from pyprof.capture.collectors.gpus import finish_kernels, initialized
 from pyprof.capture.collectors.kineto import Kineto
 from pyprof.capture.collectors.kineto_start import ProfilerActivity
-from pyprof.capture.private import look_up
+from pyprof.capture.core.torch_internals import look_up
 from pyprof.errors import CaptureError
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from pyprof.capture import THREAD
-from pyprof.capture.recorder import local, recorder
+from pyprof.capture.instrument.recorder import local, recorder
 
 _R = TypeVar("_R")
 # Microseconds, less than another thread waits until it asks for the lock: sys.getswitchinterval().

@@ -18,8 +18,8 @@ from enum import Flag, auto
 from time import time_ns
 from typing import Any, NamedTuple
 
-from pyprof.capture.private import graph_task, lack, look_up
-from pyprof.capture.recorder import ThreadState, local, recorder
+from pyprof.capture.core.torch_internals import graph_task, lack, look_up
+from pyprof.capture.instrument.recorder import ThreadState, local, recorder
 
 MARK = "profiler::pyprof"  # ends when the recording is about to be stopped
 CUT = "record_function, cut"  # source of a range that torch has recorded in part alone

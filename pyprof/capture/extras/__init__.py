@@ -13,10 +13,10 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from pyprof.capture.options import NOTHING, Options
-from pyprof.capture.patch import Registry
-from pyprof.capture.recorder import Recorder
-from pyprof.capture.writer import Table
+from pyprof.capture.core.options import NOTHING, Options
+from pyprof.capture.instrument.patch import Registry
+from pyprof.capture.instrument.recorder import Recorder
+from pyprof.capture.output.capture_file import Table
 
 log = logging.getLogger(__name__)
 

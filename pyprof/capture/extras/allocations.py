@@ -15,11 +15,11 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pyprof.capture.patch import Registry
-from pyprof.capture.private import look_up
-from pyprof.capture.recorder import Recorder
-from pyprof.capture.resolve import Innermost
-from pyprof.capture.writer import Recording, Table
+from pyprof.capture.core.torch_internals import look_up
+from pyprof.capture.instrument.patch import Registry
+from pyprof.capture.instrument.recorder import Recorder
+from pyprof.capture.output.capture_file import Recording, Table
+from pyprof.capture.output.merge_calls import Innermost
 
 _CREATE = """
 -- One event of an allocator. bytes: above 0 allocated, below 0 freed, at that address. allocated and reserved: bytes of

@@ -26,15 +26,15 @@ from typing import Any, NamedTuple
 
 import torch
 
+from pyprof.capture.core.options import Options
+from pyprof.capture.extras.patch_target import Watched
 from pyprof.capture.extras.stack_rows import StackRows
-from pyprof.capture.extras.watched import Watched
-from pyprof.capture.lookups import always, method
-from pyprof.capture.options import Options
-from pyprof.capture.patch import Registry
-from pyprof.capture.recorder import Recorder, local, recorder
-from pyprof.capture.resolve import Innermost
-from pyprof.capture.targets import HOST
-from pyprof.capture.writer import Recording, Table
+from pyprof.capture.instrument.lookups import always, method
+from pyprof.capture.instrument.patch import Registry
+from pyprof.capture.instrument.recorder import Recorder, local, recorder
+from pyprof.capture.instrument.targets import HOST
+from pyprof.capture.output.capture_file import Recording, Table
+from pyprof.capture.output.merge_calls import Innermost
 from pyprof.marker import CallMarker, decode
 
 _CREATE = """

@@ -29,11 +29,11 @@ from time import time_ns
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from pyprof.capture.extras.watched import Watched
-from pyprof.capture.lookups import always, method
-from pyprof.capture.patch import Registry
-from pyprof.capture.recorder import Recorder
-from pyprof.capture.writer import Recording, Table
+from pyprof.capture.extras.patch_target import Watched
+from pyprof.capture.instrument.lookups import always, method
+from pyprof.capture.instrument.patch import Registry
+from pyprof.capture.instrument.recorder import Recorder
+from pyprof.capture.output.capture_file import Recording, Table
 
 _CREATE = """
 -- One access to a file: open, a read, a write. fileId is the file's own name without its folder, null where unknown;

@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterable
 from time import monotonic_ns, time_ns
 from types import CodeType, FrameType
 
-from pyprof.capture import THREAD, cells
+from pyprof.capture import THREAD
 from pyprof.capture.extras.stack_rows import StackRows
-from pyprof.capture.patch import Registry
-from pyprof.capture.recorder import Recorder
-from pyprof.capture.stacks import Frame
-from pyprof.capture.writer import Recording, Table
+from pyprof.capture.instrument import notebook_cells
+from pyprof.capture.instrument.patch import Registry
+from pyprof.capture.instrument.recorder import Recorder
+from pyprof.capture.instrument.stacks import Frame
+from pyprof.capture.output.capture_file import Recording, Table
 
 _CREATE = """
 -- The Python stack of a thread at an instant; cpuNs is the processor time of that thread since it was looked at last,
@@ -179,7 +180,7 @@ def _name(frames: tuple[Frame, ...], text: Callable[[Frame], str]) -> str:
     if not frames:
         return "outside of the program"
     code = frames[0][0]
-    return f"{getattr(code, 'co_qualname', code.co_name)} ({os.path.basename(cells.name(code.co_filename))})"
+    return f"{getattr(code, 'co_qualname', code.co_name)} ({os.path.basename(notebook_cells.name(code.co_filename))})"
 
 
 def _cpu_ns(tid: int) -> int | None:

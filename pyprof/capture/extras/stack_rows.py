@@ -11,9 +11,9 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
 
-from pyprof.capture import modules
-from pyprof.capture.stacks import ENDS, OWN, Frame, Stacks
-from pyprof.capture.writer import Recording, Table
+from pyprof.capture.instrument import modules
+from pyprof.capture.instrument.stacks import ENDS, OWN, Frame, Stacks
+from pyprof.capture.output.capture_file import Recording, Table
 
 _CREATE = """
 -- A Python stack: depth 0 is the outermost frame. frameId is path:line, functionId the function (null: not known).

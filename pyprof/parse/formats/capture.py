@@ -13,10 +13,10 @@ import numpy as np
 
 from pyprof.errors import WHERE, FormatError, install
 from pyprof.model import KERNEL, READING, Column, Memory, Ops, Pauses, Steps, Trace
-from pyprof.parse.assemble import count, take
-from pyprof.parse.database import Database, concat, is_sqlite, required, tables
 from pyprof.parse.formats import FORMATS
 from pyprof.parse.formats.nsys import Reader
+from pyprof.parse.trace_builder import count, take
+from pyprof.sqlite_file import Database, concat, is_sqlite, required, tables
 
 VERSION = "1"
 LARGEST_SOURCE = 2 << 20  # characters of a file

@@ -41,15 +41,15 @@ from pyprof.model import (
     Trace,
 )
 from pyprof.parse import limits
-from pyprof.parse.assemble import Clock, sole_owner
 from pyprof.parse.formats import FORMATS
 from pyprof.parse.join import link
+from pyprof.parse.trace_builder import Clock, sole_owner
 from pyprof.parse.tracejson import (
-    captures,
     communication,
     convolutions,
     experts,
     facts,
+    graph_captures,
     pieces,
     requests,
 )
@@ -57,7 +57,7 @@ from pyprof.parse.tracejson import text as texts
 from pyprof.parse.tracejson.arguments import call
 from pyprof.parse.tracejson.columns import Collector, Parts
 from pyprof.parse.tracejson.events import chunks, document
-from pyprof.parse.tracejson.settled import settle
+from pyprof.parse.tracejson.renumber import settle
 from pyprof.parse.tracejson.stacks import Stacks, of_text
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,15})")
@@ -73,7 +73,7 @@ class Kineto:
     @staticmethod
     def load(path: Path) -> Trace:
         trace = read(path)
-        captures.join(trace, path, read)
+        graph_captures.join(trace, path, read)
         requests.attach(trace)
         return trace
 

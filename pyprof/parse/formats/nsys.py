@@ -35,8 +35,9 @@ from pyprof.model import (
     Steps,
     Trace,
 )
-from pyprof.parse import texts
-from pyprof.parse.assemble import (
+from pyprof.parse import range_texts
+from pyprof.parse.formats import FORMATS
+from pyprof.parse.trace_builder import (
     Clock,
     Names,
     Threads,
@@ -46,8 +47,7 @@ from pyprof.parse.assemble import (
     launch_table,
     range_table,
 )
-from pyprof.parse.database import Batch, Database, is_sqlite, required, tables
-from pyprof.parse.formats import FORMATS
+from pyprof.sqlite_file import Batch, Database, is_sqlite, required, tables
 
 # eventType of NVTX_EVENTS; 70 and 71 are ranges imported from another process. Source: ENUM_NSYS_EVENT_TYPE.
 _RANGE_KINDS = {34: MARK, 59: PUSH_POP, 60: START_END, 70: PUSH_POP, 71: START_END}
@@ -149,7 +149,7 @@ class Reader:
 
     def _range_parts(
         self, domains: dict[tuple[int, int], int]
-    ) -> Iterator[tuple[Ints, Ints, Column, texts.SplitTexts, Ints, Ints]]:
+    ) -> Iterator[tuple[Ints, Ints, Column, range_texts.SplitTexts, Ints, Ints]]:
         """Batches of ranges; numbers their domains in `domains`, whose names may come later than their ranges."""
         numbers = ("start", "end", "eventType", "globalTid", "textId", "domainId")
         for batch in self.database.read("NVTX_EVENTS", numbers, ("text",)):
@@ -168,15 +168,15 @@ class Reader:
             domain = np.array(places, np.int32)[code]
             yield self.threads.index(tid), start.values, batch.column("end"), text, kind, domain
 
-    def _text(self, batch: Batch) -> texts.SplitTexts:
+    def _text(self, batch: Batch) -> range_texts.SplitTexts:
         """The text of each range: its own, else the registered one."""
-        own = texts.split(batch.text("text"), self.names.strings)
+        own = range_texts.split(batch.text("text"), self.names.strings)
         ids = batch.column("textId")
         registered = ids.mask() & (own.code == self.names.strings.code(""))
         if not registered.any():
             return own
         split = self.names.split_texts().take(self.names.place(ids.values))
-        return texts.SplitTexts(
+        return range_texts.SplitTexts(
             np.where(registered, split.code, own.code),
             Column(np.where(registered, split.seq.values, own.seq.values),
                    np.where(registered, split.seq.mask(), own.seq.mask())),

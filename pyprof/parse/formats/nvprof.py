@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyprof import arrow
+from pyprof.api_names import api_name
 from pyprof.errors import FormatError
 from pyprof.model import (
     KERNEL,
@@ -32,8 +33,9 @@ from pyprof.model import (
     Steps,
     Trace,
 )
-from pyprof.parse.api_names import api_name
-from pyprof.parse.assemble import (
+from pyprof.parse.formats import FORMATS
+from pyprof.parse.formats.nsys import copy_names
+from pyprof.parse.trace_builder import (
     Clock,
     Names,
     Threads,
@@ -43,9 +45,7 @@ from pyprof.parse.assemble import (
     launch_table,
     range_table,
 )
-from pyprof.parse.database import Batch, Database, is_sqlite, required, tables
-from pyprof.parse.formats import FORMATS
-from pyprof.parse.formats.nsys import copy_names
+from pyprof.sqlite_file import Batch, Database, is_sqlite, required, tables
 
 _MARKER = "CUPTI_ACTIVITY_KIND_MARKER"
 _COPIES, _SETS = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"

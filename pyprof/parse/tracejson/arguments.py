@@ -14,8 +14,8 @@ import msgspec
 
 from pyprof.marker import Listed, is_backward
 from pyprof.model import Arg, Call, Other, Tensor, Value, tensor
-from pyprof.names import dtype_of
 from pyprof.parse.tracejson.events import FAULTS
+from pyprof.symbols import dtype_of
 
 # Types that a trace gives to inputs that are no tensors.
 _LISTS = frozenset({"ScalarList", "GenericList"})

@@ -13,7 +13,7 @@ import pandas as pd
 
 from pyprof.intervals import groups
 from pyprof.model import Column, Ints, Strings
-from pyprof.parse.pair import node_name, operator_name
+from pyprof.parse.backward_links import node_name, operator_name
 
 
 def threads(

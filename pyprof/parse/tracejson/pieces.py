@@ -27,7 +27,7 @@ import numpy as np
 
 from pyprof import inputs
 from pyprof.errors import FormatError
-from pyprof.parse import children
+from pyprof.parse import reader_process
 from pyprof.parse.tracejson import text as texts
 from pyprof.parse.tracejson.columns import Collector
 from pyprof.parse.tracejson.events import BORDER, FAULTS, LIST_BEGINS, Document, chunks, events_of
@@ -58,7 +58,7 @@ def read(path: Path, lost: dict[str, int]) -> tuple[dict[str, Any], Collector] |
             file = os.memfd_create("trace") if packed else os.open(path, os.O_RDONLY)
             stack.callback(os.close, file)
             team = stack.enter_context(
-                _team(path, file, min(children.cores() - 1, size // _WORTH), collector)
+                _team(path, file, min(reader_process.cores() - 1, size // _WORTH), collector)
             )
             grown = _unpacked(path, file) if packed else iter([path.stat().st_size])
             facts = _cut(file, grown, collector, team)
@@ -165,7 +165,9 @@ class _Team:
         """Add a child. Raises OSError."""
         mine, other = Pipe(duplex=False)
         with other:
-            self._children.append((children.start(serve, self._file, self._tasks, other.fileno()), mine))
+            self._children.append(
+                (reader_process.start(serve, self._file, self._tasks, other.fileno()), mine)
+            )
 
     def give(self, place: int, first: int, end: int) -> None:
         """Have a piece read; at once where nobody else is there, or all have enough to do."""
@@ -188,7 +190,7 @@ class _Team:
             try:
                 found = pipe.recv()
             except (EOFError, OSError):
-                raise FormatError(children.ended(self._path, process)) from None
+                raise FormatError(reader_process.ended(self._path, process)) from None
             if found is None:
                 raise _UnsoundError
             self._collector.join(found)
@@ -229,7 +231,7 @@ def _piece(file: int, collector: Collector, place: int, first: int, end: int) ->
 def serve(file: int, tasks: int, result: int) -> None:
     """What a child does: collect pieces until there are no more; it tells None if one is unsound."""
     collector: Collector | None = Collector({})
-    with children.serving(result) as pipe:
+    with reader_process.serving(result) as pipe:
         try:
             while collector is not None and _next(file, tasks, collector):
                 pass

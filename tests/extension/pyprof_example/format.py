@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from pyprof.parse import formats
+from pyprof.parse import loader
 from pyprof.parse.formats import FORMATS
 
 
@@ -22,4 +22,4 @@ class Lines:
 
         database = Path(f"{path}.sqlite")
         write_nsys(database, recording(path.read_text().partition("\n")[2]))
-        return formats.load(database)
+        return loader.load(database)

@@ -93,7 +93,7 @@ def chromium() -> Iterator[Any]:
     if CHROMIUM is None:
         pytest.skip("no Chromium: apt-get install chromium, or PYPROF_CHROMIUM=PATH")
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    from pyprof.viewer import page as built
+    from pyprof.viewer import static_files as built
 
     if not (built.STATIC / "index.html").is_file():
         pytest.skip("the page is not built: make page")

@@ -385,7 +385,7 @@ def test_a_tree_of_50_000_nodes(opened: Open, made: Path, monkeypatch: pytest.Mo
 
     nodes = plain(50_000, 3)
     tree = tree_of(nodes)
-    monkeypatch.setattr("pyprof.viewer.rows.Tree", lambda answer, name: tree)
+    monkeypatch.setattr("pyprof.viewer.report_routes.Tree", lambda answer, name: tree)
     with serving(made) as server:
         page = opened(server)
         sizes: list[int] = []

@@ -21,7 +21,7 @@ from pyprof.capture.collectors.device import KERNEL as KERNELS
 from pyprof.capture.collectors.device import RUNTIME as RUNTIME_CALL
 from pyprof.capture.collectors.device import SYNC as SYNCS
 from pyprof.errors import CaptureError
-from pyprof.names import demangle
+from pyprof.symbols import demangle
 
 Bytes = npt.NDArray[np.uint8]
 Rows = npt.NDArray[np.void]

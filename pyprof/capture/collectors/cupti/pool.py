@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from pyprof.capture.collectors.cupti.decode import Buffer
-from pyprof.capture.private import look_up
+from pyprof.capture.core.torch_internals import look_up
 from pyprof.errors import CaptureError
 
 BUFFER_BYTES = 8 << 20

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Aggregation: iterations of a cut, and the sums over some of them.
+
+A cut costs one pass over all events. A range of iterations of a cut that is there costs the blocks of it (`blocks`).
+Everything is worked out first and written in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from pyprof import inputs
+from pyprof.analysis import communication, iteration_cuts, launch_stats
+from pyprof.analysis.iteration_cuts import Iterations
+from pyprof.analysis.partition import Union, partition, pauses
+from pyprof.api_names import API_KINDS
+from pyprof.errors import UsageError
+from pyprof.intervals import groups
+from pyprof.model import KERNEL, OPERATOR, Bools, Column, Ints
+from pyprof.store import blocks
+from pyprof.store.files import Store
+
+PARTS = ("tc", "kernel", "memory", "dataloader", "io", "cpu", "other")
+DEVICE = (
+    "kernels", "tc_kernels", "kernel", "tc", "memory", "late", "busy", "kernel_busy", "communication",
+    "exposed_communication", "exposed_memory", "launched", "delay", "queued", "waited", "shaped", "filled",
+    "occupied_of", "occupied",
+)  # fmt: skip
+_MASK = (1 << 40) - 1
+Told = Callable[[float], None]
+
+
+class Aggregation(NamedTuple):
+    """A row of the table, with its cut."""
+
+    id: int
+    iteration_set: int
+    first: int
+    last: int
+    method: str
+    key: str | None
+    note: str
+
+
+def aggregations(store: Store) -> list[Aggregation]:
+    """All that are there, the original first."""
+    return [
+        Aggregation(*row)
+        for row in store.rows(
+            """select a.id, a.iteration_set, a.first, a.last, s.method, s.key, s.note
+               from aggregation a join iteration_set s on s.id = a.iteration_set order by a.id"""
+        )
+    ]
+
+
+def aggregate(
+    store: Store,
+    first: int | None = None,
+    last: int | None = None,
+    key: str | None = None,
+    told: Told = lambda share: None,
+) -> Aggregation:
+    """Add up iterations first to last, both included, cut by `key` or as steps.automatic says. Found again if it is
+    there already. `told` is called with the share that is done; an exception from it ends the work, and nothing is
+    written. Raises UsageError for a key or iterations that do not exist."""
+    number, cut, tables = _cut(store, key, told)
+    count = int(cut.number.max()) + 1 if len(cut.number) else 0
+    first, last = _checked(first, last, count)
+    for one in aggregations(store):
+        if (one.iteration_set, one.first, one.last) == (number, first, last):
+            return one
+    rows = tables["iteration"] if tables else _iterations(store, number)
+    sums = _sums(store, rows, first, last, told)
+    told(0.95)
+    with store.writing() as connection:
+        if tables:
+            connection.execute(
+                "insert into iteration_set values (?, ?, ?, ?)", (number, cut.method, cut.key, cut.note)
+            )
+            for name, columns in tables.items():
+                width = len(columns) + 1
+                connection.executemany(
+                    f"insert into {name} values ({','.join('?' * width)})",
+                    zip([number] * len(columns["worker"]), *(c.tolist() for c in columns.values())),
+                )
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        identity = connection.execute(
+            'insert into aggregation (iteration_set, "first", "last", created) values (?, ?, ?, ?)',
+            (number, first, last, created),
+        ).lastrowid
+        for name, columns in sums.items():
+            width = len(columns) + 1
+            connection.executemany(
+                f"insert into {name} values ({','.join('?' * width)})",
+                zip([identity] * len(columns["worker"]), *(c.tolist() for c in columns.values())),
+            )
+        connection.execute(
+            "update op_kernel_stat set api_min = null, api_max = null where launched = 0 and aggregation = ?",
+            (identity,),
+        )
+        connection.execute(
+            """update op_stat set cpu_min = null, cpu_max = null, overhead_min = null, overhead_max = null
+               where timed = 0 and aggregation = ?""",
+            (identity,),
+        )
+    told(1.0)
+    return Aggregation(int(identity or 0), number, first, last, cut.method, cut.key, cut.note)
+
+
+def _checked(first: int | None, last: int | None, count: int) -> tuple[int, int]:
+    low, high = 0 if first is None else first, count - 1 if last is None else last
+    for number in (low, high):
+        if not 0 <= number < count:
+            raise UsageError(f"iteration {number} does not exist, the run has {_numbers(count)}.")
+    if low > high:
+        raise UsageError(f"the first iteration, {low}, is after the last, {high}.")
+    return low, high
+
+
+def _numbers(count: int) -> str:
+    return f"iterations 0 to {count - 1}" if count > 1 else "iteration 0 alone" if count else "none"
+
+
+def _cut(
+    store: Store, key: str | None, told: Told
+) -> tuple[int, Iterations, dict[str, dict[str, Ints]] | None]:
+    """The number of a cut and its iterations; with its tables if it is new."""
+    for number, method, known, note in store.rows(
+        "select id, method, key, note from iteration_set order by id"
+    ):
+        if (key is None and number == 1) or (key is not None and method == "key" and known == key):
+            table = _iterations(store, number)
+            at = [table[name] for name in ("worker", "number", "start", "end", "partial")]
+            return number, Iterations(method, known, note, *at), None
+    cut = iteration_cuts.by_key(store, key) if key else iteration_cuts.automatic(store)
+    number = (store.rows("select coalesce(max(id), 0) from iteration_set")[0][0]) + 1
+    return number, cut, _tables(store, cut, told)
+
+
+def _iterations(store: Store, number: int) -> dict[str, Ints]:
+    found = store.columns(
+        f"""select worker, number, start, "end", first_event, last_event, first_op, last_op, partial, paused
+            from iteration where iteration_set = {number} order by worker, number"""
+    )
+    return {name: column.values for name, column in found.items()}
+
+
+def _tables(store: Store, cut: Iterations, told: Told) -> dict[str, dict[str, Ints]]:
+    """Rows of the three tables of a cut."""
+    workers = np.unique(cut.worker).tolist()
+    known = communication.names(store)
+    iterations: list[dict[str, Ints]] = []
+    parts: list[dict[str, Ints]] = []
+    devices: list[dict[str, Ints]] = []
+    for done, worker in enumerate(workers):
+        mine = np.flatnonzero(cut.worker == worker)
+        one = _Worker(store, worker, cut.start[mine], cut.end[mine], known)
+        told((done + 0.3) / len(workers) * 0.7)
+        here = {"worker": cut.worker[mine], "number": cut.number[mine]}
+        ids = {"first_event": one.event_bounds, "last_event": one.event_ends,
+               "first_op": one.op_bounds, "last_op": one.op_ends}  # fmt: skip
+        iterations.append(
+            {
+                **here,
+                "start": one.start,
+                "end": one.end,
+                **ids,
+                "partial": cut.partial[mine],
+                "paused": one.paused.within(one.start, one.end),
+            }
+        )
+        parts.append({**here, **one.parts()})
+        for device, columns in one.devices():
+            devices.append({**here, "device": np.full(len(mine), device), **columns})
+        told((done + 1) / len(workers) * 0.7)
+    tables = {"iteration": iterations, "iteration_part": parts, "iteration_device": devices}
+    return {name: _stack(rows) for name, rows in tables.items() if rows}
+
+
+def _stack(tables: list[dict[str, Ints]]) -> dict[str, Ints]:
+    return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+
+
+class _Worker:
+    """One worker's facts as columns, and its iterations."""
+
+    def __init__(self, store: Store, worker: int, start: Ints, end: Ints, known: Bools):
+        self.store, self.start, self.end = store, start, end
+        self.low, self.high = worker << 40, (worker + 1) << 40
+        self._worker, self._communication = worker, known
+        self.paused = pauses(store, worker)
+        last = store.rows('select "end" from worker where id = ?', (worker,))[0][0]
+        self._open = end >= last  # an iteration that goes to the end takes what is left
+        where = f"where id >= {self.low} and id < {self.high}"
+        self._api = store.columns(f"select start, dur from api {where} order by id")
+        self._event = store.columns(
+            f"""select kind, device, name, api, start, dur, coalesce(tc, 3) as tc, coalesce(geometry, -1) as geometry
+                from event {where} order by id"""
+        )
+        self._op = store.columns(f'select start, "end" from op {where} order by id')
+        api = self._event["api"]
+        place = np.where(api.mask(), api.values & _MASK, 0)
+        launched = self._launched = api.mask()
+        begin = self._event["start"].values
+        self._launch = np.where(launched, self._take(self._api["start"], place), begin)
+        self._launch_end = np.where(
+            launched, self._launch + self._take(self._api["dur"], place), np.iinfo(np.int64).min
+        )
+        self.event_bounds, self.event_ends = self._ids(self._launch)
+        self.op_bounds, self.op_ends = self._ids(self._op["start"].values)
+        sync = store.columns(
+            f"select start, dur from api {where} and kind = {API_KINDS.index('sync')} order by id"
+        )
+        self._sync = Union(sync["start"].values, sync["start"].values + sync["dur"].values)
+        self._shapes = launch_stats.shapes(store)
+        described = "select number, sm_count, compute_capability from device where worker = ?"
+        self._chips = {row[0]: row[1:] for row in store.rows(described, (worker,))}
+
+    @staticmethod
+    def _take(column: Column, place: Ints) -> Ints:
+        return column.values[place] if len(column.values) else np.zeros(len(place), np.int64)
+
+    def _ids(self, time: Ints) -> tuple[Ints, Ints]:
+        first, last = np.searchsorted(time, self.start), np.searchsorted(time, self.end)
+        return first + self.low, np.where(self._open, len(time), last) + self.low
+
+    def parts(self) -> dict[str, Ints]:
+        """The partition of each iteration; a sum of exactly its length without pauses."""
+        event = self._event
+        start, end = event["start"].values, event["start"].values + event["dur"].values
+        kernel = event["kind"].values == KERNEL
+        memory = (event["kind"].values != KERNEL) & (event["kind"].values != OPERATOR)
+        tc = event["tc"].values == 1
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+        classes = [
+            Union(start[chosen[order]], end[chosen[order]]) for chosen in (kernel & tc, kernel & ~tc, memory)
+        ]
+        threads = f"(select id from thread where worker = {self._worker})"
+        for table in ("dataloader", "io"):
+            rows = self.store.columns(
+                f"select start, dur from {table} where thread in {threads} order by start"
+            )
+            classes.append(Union(rows["start"].values, rows["start"].values + rows["dur"].values))
+        begin, finish = self._api["start"].values, self._api["start"].values + self._api["dur"].values
+        cpu = Union(self._op["start"].values, self._op["end"].values)
+        outside = ~cpu.covers(begin, finish)  # hardly any: calls belong to executions
+        classes.append(cpu.with_(Union(begin[outside], finish[outside])))
+        return dict(zip(PARTS, partition([self.paused, *classes], self.start, self.end)[1:]))
+
+    def devices(self) -> Iterator[tuple[int, dict[str, Ints]]]:
+        """Sums and unions of each device."""
+        device = self._event["device"]
+        known = np.flatnonzero(device.mask())
+        for number, places in groups(device.values[known]):
+            yield number, self._device(number, known[places])
+
+    def _device(self, number: int, mine: Ints) -> dict[str, Ints]:
+        event = self._event
+        first, last = (np.searchsorted(mine, ids - self.low) for ids in (self.event_bounds, self.event_ends))
+        kind, tc = event["kind"].values[mine], event["tc"].values[mine] == 1
+        start, dur = event["start"].values[mine], event["dur"].values[mine]
+        kernel = kind == KERNEL
+
+        def added(weight: Ints, chosen: Ints) -> Ints:
+            inputs.check_sum(self.store.shown, weight[chosen])  # waits are longer than what waited
+            total = np.r_[0, np.cumsum(np.where(chosen, weight, 0))]
+            between: Ints = total[last] - total[first]
+            return between
+
+        one = np.ones(len(mine), np.int64)
+        out = {
+            "kernels": added(one, kernel), "tc_kernels": added(one, kernel & tc), "kernel": added(dur, kernel),
+            "tc": added(dur, kernel & tc), "memory": added(dur, ~kernel),
+        }  # fmt: skip
+        order = np.argsort(start, kind="stable")
+        begin, end = start[order], (start + dur)[order]
+        reached = np.r_[begin[:1], np.maximum.accumulate(end)[:-1]]
+        late = (begin > reached) & (self._launch_end[mine][order] > reached)
+        out["late"] = Union(reached[late], begin[late]).within(self.start, self.end)
+        every = np.ones(len(mine), bool)
+        columns = {"kind": kind, "start": start, "dur": dur, "geometry": event["geometry"].values[mine]}
+        filled = launch_stats.filled(self._shapes, *self._chips.get(number, (None, None)))
+        weights = launch_stats.weights(
+            columns, self._launched[mine], self._launch[mine], self._launch_end[mine], filled
+        )
+        out |= {name: added(weight, every) for name, weight in weights.items()}
+        comm = self._communication[event["name"].values[mine]]
+        classes = (kernel, comm, kernel & ~comm, ~kernel & ~comm)
+        kernels, between, compute, memory = (Union(begin[c[order]], end[c[order]]) for c in classes)
+        working = compute.with_(between)
+        busy = working.with_(memory)
+        out["busy"], out["kernel_busy"], out["communication"], work, computing = (
+            union.within(self.start, self.end) for union in (busy, kernels, between, working, compute)
+        )
+        out["exposed_communication"] = work - computing
+        out["exposed_memory"] = out["busy"] - work
+        apart = self._sync.within(self.start, self.end) + out["busy"]
+        out["waited"] = apart - busy.with_(self._sync).within(self.start, self.end)
+        return {name: out[name] for name in DEVICE}
+
+
+def _sums(
+    store: Store, iterations: dict[str, Ints], first: int, last: int, told: Told
+) -> dict[str, dict[str, Ints]]:
+    """Rows of op_stat and op_kernel_stat."""
+    out: dict[str, list[dict[str, Ints]]] = {"op_stat": [], "op_kernel_stat": []}
+    workers = np.unique(iterations["worker"]).tolist()
+    for done, worker in enumerate(workers):
+        mine = (
+            (iterations["worker"] == worker)
+            & (iterations["number"] >= first)
+            & (iterations["number"] <= last)
+        )
+        if not mine.any():
+            continue
+        for table, shape, low, high in (
+            ("op_stat", blocks.OPS, "first_op", "last_op"),
+            ("op_kernel_stat", blocks.EVENTS, "first_event", "last_event"),
+        ):
+            keys, sums = blocks.between(
+                store, shape, int(iterations[low][mine].min()), int(iterations[high][mine].max())
+            )
+            rows = {"worker": np.full(len(keys[0]), worker), **dict(zip(shape.keys, keys)), **sums}
+            out[table].append({name: rows[name] for name in ("worker", *shape.keys, *shape.columns)})
+        told(0.7 + (done + 1) / len(workers) * 0.2)
+    return {table: _stack(rows) for table, rows in out.items() if rows}
+
+
+def frame(store: Store, query: str, parameters: tuple[object, ...] = ()) -> pd.DataFrame:
+    """A small result as a data frame."""
+    names, rows = store.named(query, parameters)
+    return pd.DataFrame(rows, columns=names)

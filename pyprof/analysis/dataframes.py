@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The database as data frames: events, executions of operators, iterations, devices, coverage.
+
+Integers are nullable (Int64), times ns from the recording's first event; texts are categories where they repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pyprof import metrics
+from pyprof.analysis.aggregation import Aggregation, frame
+from pyprof.analysis.coverage import ledger
+from pyprof.analysis.source import Source
+from pyprof.marker import caller
+from pyprof.model import BASES, DIRECTIONS, KINDS, PHASES, Column, Ints
+from pyprof.store.files import Store
+
+_CPU = "cpu"
+
+
+def kernels(store: Store, aggregation: Aggregation) -> pd.DataFrame:
+    """One row per event, by start, device, stream, id. `step`: the iteration of the aggregation's cut."""
+    found = store.columns(
+        """select e.id, e.kind, e.name, e.start, e.dur, coalesce(e.total, e.dur) as total, e.device, e.stream,
+                  e.operator, e.op, e.site, e.tc, e.flops, e.dense, e.bytes, e.basis, e.copied, e.geometry,
+                  e.roofline, a.start as launch, a.dur as launch_dur, op.seq
+           from event e left join api a on a.id = e.api left join op on op.id = e.op"""
+    )
+    start, device = found["start"].values, found["device"]
+    order = np.lexsort((found["id"].values, found["stream"].values, device.values, start))
+    found = {name: column.take(order) for name, column in found.items()}
+    kind = found["kind"].values
+    names = store.rows("select name, short_name from kernel_name order by id")
+    operators = store.rows("select type, mod, name, op_id, params from operator order by id")
+    stacks = dict(store.rows("select id, frames from stack"))
+    sites = store.rows("select direction, phase, module, stack from site order by id")
+    operator, site = found["operator"].values, found["site"].values
+    tc = found["tc"]
+    out: dict[str, Any] = {
+        **worker_of(store, found["id"].values),
+        "kind": category(kind, {i: "cpu" if name == "operator" else name for i, name in enumerate(KINDS)}),
+        "name": category(found["name"].values, {i: row[1] for i, row in enumerate(names)}),
+        "start": found["start"].values,
+        "end": found["start"].values + found["total"].values,
+        "dur": found["dur"].values,
+        "device": device_names(found["device"], kind),
+        "stream": integer(found["stream"]),
+        "op": category(operator, {i: row[0] for i, row in enumerate(operators)}),
+        "mod": category(operator, {i: row[1] for i, row in enumerate(operators)}),
+        "op_name": category(operator, {i: row[2] for i, row in enumerate(operators)}),
+        "op_id": category(operator, {i: row[3] for i, row in enumerate(operators)}),
+        "params": category(operator, {i: row[4] for i, row in enumerate(operators)}),
+        "direction": category(site, {i: DIRECTIONS[row[0]] for i, row in enumerate(sites)}),
+        "phase": category(site, {i: PHASES[row[1]] for i, row in enumerate(sites)}),
+        "module": category(site, {i: row[2] for i, row in enumerate(sites)}),
+        "source": category(site, {i: _last(stacks.get(row[3])) for i, row in enumerate(sites)}),
+        "seq": integer(found["seq"]),
+        "step": steps_of(store, aggregation, found["id"].values),
+        "flops": integer(found["flops"]),
+        "dense": integer(found["dense"]),
+        "bytes": integer(found["bytes"]),
+        "roofline": integer(found["roofline"]),
+        "basis": category(found["basis"].values, dict(enumerate(BASES))),
+        "tc": integer(Column(tc.values, tc.mask() & (tc.values < 2))),
+        "copied": integer(found["copied"]),
+        "launch": integer(found["launch"]),
+        "launch_dur": integer(found["launch_dur"]),
+        "full_name": category(found["name"].values, {i: row[0] for i, row in enumerate(names)}),
+        "caller": category(site, {i: _caller(stacks.get(row[3])) for i, row in enumerate(sites)}),
+    }  # fmt: skip
+    return pd.DataFrame(out, index=pd.Index(found["id"].values, name="id"))
+
+
+def ops(store: Store, aggregation: Aggregation) -> pd.DataFrame:
+    """One row per execution, by worker and start."""
+    found = store.columns(
+        """select id, thread, operator, start, "end", cpu, api, gpu, idle, kernel, tc, kernels, tc_kernels, seq, forward
+           from op order by id"""
+    )
+    operators = store.rows(
+        "select op_id, name, type, direction, phase, module, dtype, shapes, stack from operator order by id"
+    )
+    stacks = dict(store.rows("select id, frames from stack"))
+    operator = found["operator"].values
+    keys = ("op_id", "name", "type", "direction", "phase", "module", "dtype", "shapes")
+    texts: dict[str, Any] = {}
+    for place, key in enumerate(keys):
+        table: dict[int, str | None] = {i: row[place] for i, row in enumerate(operators)}
+        if key == "direction":
+            table = {i: DIRECTIONS[row[place]] for i, row in enumerate(operators)}
+        elif key == "phase":
+            table = {i: PHASES[row[place]] for i, row in enumerate(operators)}
+        texts[key] = category(operator, table)
+    timed = found["cpu"].mask()  # others are of graph replays: they have an order, and no length
+    times: dict[str, Any] = {
+        "start": found["start"].values, "end": integer(Column(found["end"].values, timed)),
+        "cpu": integer(found["cpu"]), "api": found["api"].values,
+    }  # fmt: skip
+    overhead: Any = integer(Column(np.maximum(found["cpu"].values - found["api"].values, 0), timed))
+    more = ("gpu", "idle", "kernel", "tc", "kernels", "tc_kernels", "seq", "forward")
+    if not Source(store, aggregation).gpu:  # what API calls and gaps on a device are said of
+        nothing = pd.array([pd.NA] * len(overhead), dtype="Int64")
+        times["api"], overhead = nothing, nothing
+        found["idle"], found["tc"], found["tc_kernels"] = (Column.missing(len(operator)) for _ in range(3))
+    return pd.DataFrame(
+        {
+            **worker_of(store, found["id"].values), "thread": integer(found["thread"]), **texts, **times,
+            "overhead": overhead,
+            **{name: integer(found[name]) for name in more},
+            "step": steps_of(store, aggregation, found["id"].values, "op"),
+            "source": category(operator, {i: _last(stacks.get(row[8])) for i, row in enumerate(operators)}),
+            "caller": category(operator, {i: _caller(stacks.get(row[8])) for i, row in enumerate(operators)}),
+        },
+        index=pd.Index(found["id"].values, name="id"),
+    )  # fmt: skip
+
+
+def steps(store: Store, aggregation: Aggregation) -> pd.DataFrame:
+    """One row per worker and iteration: bounds, length, parts, kernels; whether the aggregation covers it."""
+    parts = ", ".join(f"p.{part} as {part}_ns" for part in metrics.PARTS)
+    return frame(
+        store,
+        f"""select w.name as worker, w.span, i.number as step, i.start, i."end",
+                   i."end" - i.start - i.paused as dur, {parts},
+                   (select sum(d.kernels) from iteration_device d where d.iteration_set = i.iteration_set
+                    and d.worker = i.worker and d.number = i.number) as kernels,
+                   i.partial = 1 as partial, i.number between ? and ? as aggregated
+            from iteration i
+            join iteration_part p using (iteration_set, worker, number)
+            join worker w on w.id = i.worker
+            where i.iteration_set = ? order by i.worker, i.number""",
+        (aggregation.first, aggregation.last, aggregation.iteration_set),
+    ).astype({"partial": bool, "aggregated": bool, "kernels": "Int64"})
+
+
+def devices(store: Store, aggregation: Aggregation) -> pd.DataFrame:
+    """One row per worker and device that was recorded: what it is, and how busy it was in the aggregation."""
+    source = Source(store, aggregation)
+    shares = {
+        (device.worker, device.number): metrics.share(device.sums.get("busy", 0), device.wall)
+        for device in source.window.devices
+    }
+    table = frame(
+        store,
+        """select d.worker as worker_id, w.name as worker, w.span, d.number as device, d.name, d.compute_capability,
+                  d.sm_count, d.memory_bytes, d.clock_hz, d.bandwidth, d.events
+           from device d join worker w on w.id = d.worker order by d.worker, d.number""",
+    )
+    pairs = zip(table.pop("worker_id").tolist(), table["device"].tolist())
+    table["utilization"] = [shares.get(pair) for pair in pairs]
+    whole = ["sm_count", "memory_bytes", "clock_hz", "bandwidth", "events"]
+    return table.astype(dict.fromkeys(whole, "Int64"))
+
+
+def findings(found: Sequence[Any]) -> pd.DataFrame:
+    """One row per finding."""
+    keys = ("rule", "problem", "advice", "saving", "verify", "evidence")
+    rows = [{key: getattr(one, key) for key in keys} for one in found]
+    return pd.DataFrame(rows, columns=list(keys)).astype({"saving": "Int64"})
+
+
+def coverage(store: Store) -> pd.DataFrame:
+    """One row per line of the ledger and part, with its time, events and share, of all workers; the parts of a line are
+    everything. Lines of what was dropped have a count alone."""
+    return ledger(store, apart=False).drop(columns="worker")
+
+
+def html(source: Source) -> str:
+    """The metrics as a small table for a notebook."""
+    rows = []
+    for metric in metrics.METRICS.values():
+        value = metric.function(source.window)
+        shown = "na" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+        rows.append(
+            f'<tr title="{escape(metric.text)}"><td>{escape(metric.heading)}</td>'
+            f'<td style="text-align:right">{shown} {escape(metric.unit)}</td></tr>'
+        )
+    name = escape(str(source.store.meta.get("source", source.store.path.name)))
+    return f"<table><caption>{name}</caption>{''.join(rows)}</table>"
+
+
+def worker_of(store: Store, ids: Ints) -> dict[str, Any]:
+    """The worker of each id, and which of its recordings it is."""
+    rows = store.rows("select id, name, span from worker order by id")
+    spans = np.ones(max((row[0] for row in rows), default=0) + 1, np.int64)
+    for number, _, span in rows:
+        spans[number] = span
+    worker = ids >> 40
+    return {"worker": category(worker, {row[0]: row[1] for row in rows}), "span": spans[worker]}
+
+
+def steps_of(store: Store, aggregation: Aggregation, ids: Ints, what: str = "event") -> Any:
+    """The iteration of each id, missing outside of all."""
+    found = store.columns(
+        f"""select number, first_{what} as low, last_{what} as high from iteration
+            where iteration_set = {aggregation.iteration_set} order by worker, number"""
+    )
+    low, high, number = (found[name].values for name in ("low", "high", "number"))
+    if not len(low):
+        return pd.array([pd.NA] * len(ids), dtype="Int64")
+    # Iterations without events share a bound with the next: the last that begins there is meant.
+    place = np.searchsorted(low, ids, side="right") - 1
+    inside = (place >= 0) & (ids < high[np.maximum(place, 0)])
+    return pd.arrays.IntegerArray(number[np.maximum(place, 0)].astype(np.int64), ~inside)
+
+
+def integer(column: Column) -> Any:
+    """A nullable integer column."""
+    return pd.arrays.IntegerArray(column.values.astype(np.int64), ~column.mask())
+
+
+def category(codes: Ints, table: dict[int, str | None]) -> Any:
+    """Texts by code; None is missing."""
+    known = list(dict.fromkeys(text for text in table.values() if text is not None))
+    place = {text: i for i, text in enumerate(known)}
+    lookup = np.full(max(table, default=0) + 1, -1, np.int64)
+    for code, text in table.items():
+        lookup[code] = -1 if text is None else place[text]
+    return pd.Categorical.from_codes(lookup[codes], categories=pd.Index(known, dtype=object))
+
+
+def device_names(column: Column, kind: Ints) -> Any:
+    """The device of each event as text; cpu for operator events."""
+    codes, distinct = pd.factorize(np.where(column.mask(), column.values, np.where(kind == 3, -1, -2)))
+    names = {i: _CPU if n == -1 else None if n == -2 else str(n) for i, n in enumerate(distinct.tolist())}
+    return category(codes, names)
+
+
+def _last(frames: str | None) -> str | None:
+    return frames.rpartition("\n")[2] or None if frames else None
+
+
+def _caller(frames: str | None) -> str | None:
+    return caller(tuple(frames.split("\n"))) if frames else None

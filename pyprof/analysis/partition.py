@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long something was going on within given bounds: lengths of unions of intervals, and partitions by priority.
+
+A union is asked for its length before a time; the length within [a, b) is the difference of two such answers, so that
+any number of bounds costs one pass over the intervals.
+
+>>> busy = Union(np.array([0, 2, 8]), np.array([4, 6, 9]))
+>>> busy.before(np.array([3, 7, 100])).tolist()
+[3, 6, 7]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pyprof.model import Bools, Ints
+from pyprof.store.files import Store
+
+
+class Union:
+    """Disjoint intervals in order, made of any."""
+
+    def __init__(self, start: Ints, end: Ints):
+        if len(start) > 1 and (start[1:] < start[:-1]).any():
+            order = np.argsort(start, kind="stable")
+            start, end = start[order], end[order]
+        reached = np.maximum.accumulate(end) if len(end) else end
+        fresh = np.ones(len(start), bool)
+        fresh[1:] = start[1:] > reached[:-1]
+        first = np.flatnonzero(fresh)
+        self.start: Ints = start[first]
+        self.end: Ints = reached[np.r_[first[1:] - 1, len(start) - 1]] if len(first) else end[:0]
+        self._length = np.r_[0, np.cumsum(self.end - self.start)]
+
+    def __len__(self) -> int:
+        return int(self._length[-1])
+
+    def with_(self, other: Union) -> Union:
+        """The union of both."""
+        if not len(other.start):
+            return self
+        if not len(self.start):
+            return other
+        return Union(np.r_[self.start, other.start], np.r_[self.end, other.end])
+
+    def covers(self, start: Ints, end: Ints) -> Bools:
+        """Whether each interval lies within one of the union's.
+
+        >>> Union(np.array([0, 8]), np.array([6, 9])).covers(np.array([1, 5]), np.array([6, 9])).tolist()
+        [True, False]
+        """
+        if not len(self.start):
+            return np.zeros(len(start), bool)
+        place = np.searchsorted(self.start, start, side="right") - 1
+        return np.asarray((place >= 0) & (end <= self.end[place]))
+
+    def before(self, time: Ints) -> Ints:
+        """Length of what lies before each time."""
+        place = np.searchsorted(self.start, time, side="right")
+        length: Ints = self._length[place]
+        inside = np.flatnonzero(place > 0)
+        length[inside] -= np.maximum(self.end[place[inside] - 1] - time[inside], 0)
+        return length
+
+    def within(self, start: Ints, end: Ints) -> Ints:
+        """Length within each [start, end)."""
+        return self.before(end) - self.before(start)
+
+
+def pauses(store: Store, worker: int) -> Union:
+    """When a worker's program waited for its recording to be read."""
+    found = store.columns(
+        f'select start, "end" from pause where worker = {worker} and waited = 1 order by start'
+    )
+    return Union(found["start"].values, found["end"].values)
+
+
+def partition(classes: Sequence[Union], start: Ints, end: Ints) -> list[Ints]:
+    """Split each [start, end) by priority: a class gets what no class before it has; the last part is the rest.
+
+    >>> kernel, host = Union(np.array([2]), np.array([5])), Union(np.array([0]), np.array([4]))
+    >>> [part.tolist() for part in partition([kernel, host], np.array([0]), np.array([9]))]
+    [[3], [2], [4]]
+    """
+    parts: list[Ints] = []
+    covered, taken = Union(start[:0], end[:0]), np.zeros_like(start)
+    for each in classes:
+        covered = covered.with_(each)
+        length = covered.within(start, end)
+        parts.append(length - taken)
+        taken = length
+    rest: Ints = end - start - taken
+    return [*parts, rest]

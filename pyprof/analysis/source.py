@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What reports and rules read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyprof.analysis.aggregation import Aggregation
+from pyprof.analysis.timeline import Activity
+from pyprof.analysis.window import window
+from pyprof.api_names import API_KINDS as API_KINDS  # what the numbers in api.kind mean
+from pyprof.metrics import Window
+from pyprof.store.files import Store
+
+
+@dataclass(frozen=True)
+class Source:
+    """An aggregation of a database, of all workers or of one."""
+
+    store: Store
+    aggregation: Aggregation
+    worker: int | None = None
+
+    @cached_property
+    def window(self) -> Window:
+        return window(self.store, self.aggregation, self.worker)
+
+    def activity(self, worker: int) -> Activity:
+        """What a worker did."""
+        return self.store.once(("activity", worker), lambda: Activity(self.store, worker))
+
+    @cached_property
+    def gpu(self) -> bool:
+        """Whether something ran on a GPU; if not, operator events stand for GPU events."""
+        return bool(self.store.rows("select 1 from event_block where kind < 3 limit 1"))

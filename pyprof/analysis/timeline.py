@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one worker did, as columns: its GPU events with their launches, API calls, and ranges of the CPU.
+
+For reports that look at stretches of time; each table is read when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from pyprof.analysis import communication
+from pyprof.analysis.partition import Union, pauses
+from pyprof.model import KERNEL, MEMCPY, MEMSET, NO_PHASE, Bools, Column, Ints
+from pyprof.parse.paths import is_step
+from pyprof.store.files import Store
+
+_MASK = (1 << 40) - 1
+
+
+class Activity:
+    """One worker. GPU events are in the order of their ids, which is that of their launches."""
+
+    def __init__(self, store: Store, worker: int):
+        self.store, self.worker = store, worker
+        self._mine = f"id >= {worker << 40} and id < {(worker + 1) << 40}"
+        self.name: str
+        self.name, start, end = store.rows('select name, start, "end" from worker where id = ?', (worker,))[0]
+        self.span: tuple[int, int] = (start, end)
+
+    @cached_property
+    def paused(self) -> Union:
+        """When the program waited for its recording to be read."""
+        return pauses(self.store, self.worker)
+
+    @cached_property
+    def event(self) -> dict[str, Column]:
+        """Kernels, copies and sets."""
+        return self.store.columns(
+            f"""select id, kind, device, name, operator, api, start, dur, geometry, tc, copied, copy_from, copy_to
+                from event where {self._mine} and kind < 3 order by id"""
+        )
+
+    @cached_property
+    def call(self) -> dict[str, Column]:
+        """API calls; the place of each is its number."""
+        return self.store.columns(
+            f"select id, thread, name, kind, start, dur, op from api where {self._mine} order by id"
+        )
+
+    @cached_property
+    def id(self) -> Ints:
+        return self.event["id"].values
+
+    @cached_property
+    def start(self) -> Ints:
+        return self.event["start"].values
+
+    @cached_property
+    def end(self) -> Ints:
+        return self.start + self.event["dur"].values
+
+    @cached_property
+    def launched(self) -> Bools:
+        """Events with a launch record."""
+        return self.event["api"].mask()
+
+    @cached_property
+    def launch(self) -> Ints:
+        """Place of each event's launch in `call`, -1 without one."""
+        return np.where(self.launched, self.event["api"].values & _MASK, -1)
+
+    @cached_property
+    def replayed(self) -> tuple[Ints, Ints]:
+        """Places of events of graph replays, and the ranges that they belong to."""
+        found = self.store.columns(
+            f"select event, range from replayed where {self._mine.replace('id', 'event')} order by event"
+        )
+        return np.searchsorted(self.id, found["event"].values), found["range"].values
+
+    def phases(self, gpu: bool) -> tuple[Ints, Ints, Ints]:
+        """Phase (`model.PHASES`), start and end of each GPU event, or of each operator event, by their starts."""
+        found = self.store.columns(
+            f"""select coalesce(site.phase, {NO_PHASE}) as phase, start, coalesce(total, dur) as length
+                from event left join site on site.id = event.site
+                where event.{self._mine.replace("and id", "and event.id")} and kind {"<" if gpu else "="} 3
+                order by start"""
+        )
+        start = found["start"].values
+        return found["phase"].values, start, start + found["length"].values
+
+    @cached_property
+    def kernel(self) -> Bools:
+        """Kernels, collectives among them."""
+        found: Bools = self.event["kind"].values == KERNEL
+        return found
+
+    @cached_property
+    def communication(self) -> Bools:
+        """Kernels of collectives, and copies between devices."""
+        found: Bools = communication.names(self.store)[self.event["name"].values]
+        return found
+
+    @cached_property
+    def devices(self) -> list[int]:
+        """Devices on which something ran."""
+        device = self.event["device"]
+        return [int(number) for number in np.unique(device.values[device.mask()])]
+
+    def on(self, device: int) -> Bools:
+        """Events of a device."""
+        found: Bools = self.event["device"].mask() & (self.event["device"].values == device)
+        return found
+
+    def union(self, chosen: Bools) -> Union:
+        """Time in which at least one of some events ran."""
+        return Union(self.start[chosen], self.end[chosen])
+
+    def classes(self, chosen: Bools) -> dict[str, Union]:
+        """Time of some events: kernels, copies and sets that are no communication, and communication."""
+        kind, apart = self.event["kind"].values, self.communication
+        parts = {
+            "kernel": self.kernel & ~apart, "memcpy": (kind == MEMCPY) & ~apart, "memset": kind == MEMSET,
+            "communication": apart,
+        }  # fmt: skip
+        return {name: self.union(part & chosen) for name, part in parts.items()}
+
+    @cached_property
+    def runtime(self) -> Union:
+        """Time in API calls, of any thread."""
+        start = self.call["start"].values
+        return Union(start, start + self.call["dur"].values)
+
+    @cached_property
+    def dataloader(self) -> Union:
+        """Time in which a thread waited for its data loader."""
+        found = self.store.columns(
+            f"""select start, dur from dataloader
+                where thread in (select id from thread where worker = {self.worker}) order by start"""
+        )
+        return Union(found["start"].values, found["start"].values + found["dur"].values)
+
+    @cached_property
+    def ranges(self) -> dict[str, Column]:
+        """Push/pop ranges and RecordFunction events."""
+        return self.store.columns(
+            f"""select id, thread, start, dur, text, args, stack, kind from range
+                where {self._mine} and kind in (0, 3) order by id"""
+        )
+
+    @cached_property
+    def cpu(self) -> Union:
+        """Time in operator events and in ranges of any text but those of steps."""
+        found = self.ranges
+        texts = dict(self.store.rows("select id, text from string"))
+        counted = np.zeros(max(texts, default=0) + 1, bool)
+        for number in np.unique(found["text"].values).tolist():
+            counted[number] = not is_step(texts[number])
+        kept = counted[found["text"].values]
+        start = found["start"].values[kept]
+        return Union(start, start + found["dur"].values[kept])

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The window that an aggregation covers, as the metrics take it."""
+
+from __future__ import annotations
+
+from pyprof.analysis.aggregation import DEVICE, Aggregation
+from pyprof.metrics import PARTS, Device, Window, Worker
+from pyprof.store.files import Store
+
+_OPERATORS = {
+    "": "1", "eligible_": "eligible", "eligible_tc_": "eligible and used", "using_": "used",
+    "missed_": "eligible and not used", "others_": "not eligible and not used",
+}  # fmt: skip
+_EVENTS = {
+    "events_": "1", "kernel_events_": "kind in (0, 3)", "tc_events_": "kind = 0 and tc = 1",
+    "other_events_": "kind = 0 and tc <> 1 or kind = 3", "unknown_events_": "kind = 0 and tc = 3",
+    "memory_events_": "kind in (1, 2)",
+}  # fmt: skip
+_EVENT_SUMS = (
+    "calls", "gpu", "api", "launched", "flops", "dense", "bytes", "flops_unknown", "bytes_unknown", "roofline",
+    "roofline_unknown", "hardware_ps", "hardware_unknown", "model_ps",
+)  # fmt: skip
+_SUMS = ("calls", "kernels", "tc_kernels", "kernel", "tc", "cpu", "gpu", "overhead", "idle")
+
+
+def window(store: Store, aggregation: Aggregation, worker: int | None = None) -> Window:
+    """Iterations `first` to `last` of all workers, or of one."""
+    within = {"set": aggregation.iteration_set, "first": aggregation.first, "last": aggregation.last,
+              "worker": worker, "aggregation": aggregation.id}  # fmt: skip
+    workers = _workers(store, within)
+    walls = {one.number: one.wall for one in workers}
+    facts = store.meta
+    if not store.rows("select 1 from io limit 1"):
+        facts["io"] = "none"
+    if not store.rows("select 1 from event_block where kind < 3 limit 1"):
+        facts["gpu"] = "none"
+    return Window(workers, _devices(store, within, walls), _totals(store, within), facts)
+
+
+_WHERE = "iteration_set = :set and number between :first and :last and (:worker is null or worker = :worker)"
+
+
+def _workers(store: Store, within: dict[str, int | None]) -> tuple[Worker, ...]:
+    lengths: dict[int, list[int]] = {}
+    for number, length in store.rows(
+        f'select worker, "end" - start - paused from iteration where {_WHERE} order by worker, number', within
+    ):
+        lengths.setdefault(number, []).append(length)
+    sums = ", ".join(f"sum({part})" for part in PARTS)
+    parts = {row[0]: dict(zip(PARTS, row[1:])) for row in store.rows(
+        f"select worker, {sums} from iteration_part where {_WHERE} group by worker", within
+    )}  # fmt: skip
+    names = dict(store.rows("select id, name from worker"))
+    return tuple(
+        Worker(number, names[number], sum(found), tuple(found), parts[number])
+        for number, found in lengths.items()
+    )
+
+
+def _devices(store: Store, within: dict[str, int | None], walls: dict[int, int]) -> tuple[Device, ...]:
+    sums = ", ".join(f"sum({name})" for name in DEVICE)
+    found = {row[:2]: dict(zip(DEVICE, row[2:])) for row in store.rows(
+        f"select worker, device, {sums} from iteration_device where {_WHERE} group by worker, device", within
+    )}  # fmt: skip
+    return tuple(
+        Device(worker, number, walls[worker], found.get((worker, number), {}), name, events, sms)
+        for worker, number, name, events, sms in store.rows(
+            "select worker, number, name, events, sm_count from device order by worker, number"
+        )
+        if worker in walls
+    )
+
+
+def _totals(store: Store, within: dict[str, int | None]) -> dict[str, int]:
+    """Sums over operators and over events, all of them and some; see metrics.Window."""
+    names = ", ".join((*_SUMS, "operators"))
+    sums = ", ".join(f"sum({name}) as {name}" for name in _SUMS)
+    out = _partial(
+        store, within, _OPERATORS, (*_SUMS, "operators"),
+        f"""select {names}, eligible, tc_kernels > 0 as used from (
+                select {sums}, 1 as operators, o.eligible from op_stat s join operator o on o.id = s.operator
+                where s.aggregation = :aggregation and (:worker is null or s.worker = :worker) group by s.operator)""",
+    )  # fmt: skip
+    return out | _partial(
+        store, within, _EVENTS, _EVENT_SUMS,
+        f"""select {", ".join(_EVENT_SUMS)}, kind, tc from op_kernel_stat
+            where aggregation = :aggregation and (:worker is null or worker = :worker)""",
+    )  # fmt: skip
+
+
+def _partial(
+    store: Store, within: dict[str, int | None], kinds: dict[str, str], names: tuple[str, ...], rows: str
+) -> dict[str, int]:
+    """Sums of the columns `names` of rows, of all that fulfil each condition."""
+    sums = ", ".join(
+        f"coalesce(sum({name}) filter (where {condition}), 0)"
+        for condition in kinds.values()
+        for name in names
+    )
+    found = store.rows(f"select {sums} from ({rows})", within)[0]
+    keys = (f"{prefix}{name}" for prefix in kinds for name in names)
+    return dict(zip(keys, found))

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the environment says `init` records: PYPROF_OUTPUT, PYPROF_STEPS and PYPROF_OPTIONS.
+
+PYPROF_STEPS is written as after `pyprof run --steps`. PYPROF_OPTIONS has the other options of `pyprof run` as `init`
+spells them, with spaces between: `memory io max_events=50000`. A word that cannot be understood is left out, and a
+sentence says so; without knowing the steps nothing is recorded.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from pyprof.capture import COLLECTORS, DEFAULT_MAX_EVENTS
+from pyprof.capture.core.options import Given
+from pyprof.capture.run_window import Plan, plan
+from pyprof.errors import UsageError
+
+OUTPUT, STEPS, OPTIONS = "PYPROF_OUTPUT", "PYPROF_STEPS", "PYPROF_OPTIONS"
+_EXPECTED = (
+    "expected words such as memory io api_backtrace=10000 sample=cpu collector=kineto max_events=50000 delay=60 "
+    "duration=5"
+)
+
+
+class Said(NamedTuple):
+    """What the environment says. With a plan only a part of the run is recorded."""
+
+    more: Given
+    max_events: int = DEFAULT_MAX_EVENTS
+    plan: Plan | None = None
+    wrong: str = ""  # a sentence
+    nothing: bool = False  # is to be recorded
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise ValueError
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError
+    return number
+
+
+def _nanoseconds(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() else _count("")
+
+
+def _one_of(*names: str) -> Callable[[str], str]:
+    def choose(text: str) -> str:
+        if text not in names:
+            raise ValueError
+        return text
+
+    return choose
+
+
+# How the text after `name=` is read; None: there is no such text, or need not be.
+_WITH_VALUE: dict[str, Callable[[str], Any]] = {
+    "api_backtrace": _nanoseconds,
+    "collector": _one_of(*COLLECTORS),
+    "sample": _one_of("cpu", "none"),
+    "max_events": _count,
+    "delay": _seconds,
+    "duration": _seconds,
+}
+_ALONE = ("memory", "io", "sync", "api_backtrace")
+
+
+def words(text: str) -> tuple[dict[str, Any], list[str]]:
+    """The options in a text, and the words that are none.
+
+    >>> words("memory --max-events=5 api_backtrace colector=none")
+    ({'memory': True, 'max_events': 5, 'api_backtrace': True}, ['colector=none'])
+    """
+    found: dict[str, Any] = {}
+    wrong = []
+    for word in text.split():
+        name, given, value = word.removeprefix("--").partition("=")
+        name = name.replace("-", "_")
+        try:
+            if given:
+                found[name] = _WITH_VALUE[name](value)
+            elif name in _ALONE:
+                found[name] = True
+            else:
+                raise ValueError
+        except (KeyError, ValueError):
+            wrong.append(word)
+    return found, wrong
+
+
+def read(environment: Mapping[str, str] = os.environ) -> Said:
+    """What these variables say. Never raises."""
+    found, wrong = words(environment.get(OPTIONS, ""))
+    times = {name: found.pop(name, None) for name in ("delay", "duration")}
+    steps = environment.get(STEPS, "").strip()
+    if steps:
+        wrong += [f"{name} beside {STEPS}" for name, value in times.items() if value is not None]
+        times = dict.fromkeys(times)
+    sentence = f"{OPTIONS}: {', '.join(wrong)} left out; {_EXPECTED}." if wrong else ""
+    max_events = found.pop("max_events", DEFAULT_MAX_EVENTS)
+    more: Given = found  # type: ignore[assignment]
+    try:
+        chosen = plan(steps or None, times["delay"], times["duration"])
+    except UsageError:
+        expected = "expected FIRST:END, such as 10:15 for the steps 10 to 14"
+        sentence = f"{STEPS}={steps}: {expected}. Nothing is recorded."
+        return Said(more, max_events, wrong=sentence, nothing=True)
+    return Said(more, max_events, chosen, sentence)

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a flight record says first: what the last step did that the others did not.
+
+A call takes as long as its thread is in it: one that launches kernels does not wait for them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from types import FrameType, TracebackType
+from typing import NamedTuple
+
+from pyprof.capture.output.capture_file import StepRow
+from pyprof.capture.output.merge_calls import CallRow
+from pyprof.marker import CallMarker, caller, decode, user_frames
+from pyprof.model import Arg, Tensor
+
+FEWEST = 5  # steps that a median is of
+_SHARE = 0.1  # of what the step took more, below which a part of it is not named
+_NAMED = 3
+_LONGEST = 200  # letters of a message of the program
+_MEMORY = ("out of memory", "can't allocate memory")
+
+Key = tuple[str, str]  # operator, user's line
+
+
+class Extra(NamedTuple):
+    """What else is known of a step: ns in which Python collected garbage, and in which its thread computed, None if
+    another thread asks."""
+
+    garbage: int
+    computed: int | None
+
+
+class Evidence(NamedTuple):
+    """What is known when a record is written. The last of `steps` is the one that it is about, which may still run.
+
+    `samples` counts where its thread was while it was slow: (user's line, innermost function).
+    """
+
+    steps: Sequence[StepRow]
+    calls: Sequence[CallRow]
+    extras: Sequence[Extra]
+    samples: Mapping[tuple[str, str], int]
+    running: bool
+
+
+def verdict(reason: str, evidence: Evidence) -> list[str]:
+    """Sentences, the reason first."""
+    if not evidence.steps:
+        return [reason, "No step had ended."]
+    return [reason, *_length(evidence), *_more(evidence), *_where(evidence)]
+
+
+def failure(error: BaseException) -> str:
+    """What was raised, and the user's line."""
+    message = " ".join(str(error).split())
+    if len(message) > _LONGEST:
+        message = message[: _LONGEST - 3] + "..."
+    text = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    memory = isinstance(error, MemoryError) or any(part in str(error) for part in _MEMORY)
+    line = _line_of(error.__traceback__)
+    return f"{'Out of memory' if memory else 'An exception'}{f' at {line}' if line else ''}: {text}"
+
+
+def _line_of(traceback: TracebackType | None) -> str | None:
+    frames = []
+    while traceback is not None:
+        frames.append(f"{traceback.tb_frame.f_code.co_filename}:{traceback.tb_lineno}")
+        traceback = traceback.tb_next
+    return line_of(frames)
+
+
+def line_of(frames: Sequence[str]) -> str | None:
+    """The user's line among frames, outermost first; of none the innermost.
+
+    >>> line_of(["train.py:9", "/env/lib/python3.11/site-packages/torch/nn/modules/linear.py:134"])
+    'train.py:9'
+    """
+    users = user_frames(tuple(frames))
+    return caller(users) or (users[-1] if users else frames[-1] if frames else None)
+
+
+def place_of(frame: FrameType) -> tuple[str, str]:
+    """The user's line that a thread is at, and the innermost function."""
+    frames, function = [], frame.f_code.co_name
+    at: FrameType | None = frame
+    while at is not None:
+        frames.append(f"{at.f_code.co_filename}:{at.f_lineno}")
+        at = at.f_back
+    return line_of(frames[::-1]) or "an unknown line", function
+
+
+def _length(evidence: Evidence) -> Iterable[str]:
+    *others, step = evidence.steps
+    took = f"Step {step.number} {'has run for' if evidence.running else 'took'} {time(step.end - step.start)}"
+    if len(others) < FEWEST:
+        yield f"{took}. Too few steps went before to compare it."
+        return
+    typical = median(other.end - other.start for other in others)
+    yield f"{took}; the median of the {len(others)} before is {time(typical)}."
+
+
+def _more(evidence: Evidence) -> Iterable[str]:
+    """What took longer than in the other steps, the longest first, and what only this one calls."""
+    if len(evidence.steps) <= FEWEST:
+        return
+    sums, arguments = _by_step(evidence)
+    last = sums[-1]
+    typical = {key: median(one.get(key, 0) for one in sums[:-1]) for key in last}
+    lengths = [one.end - one.start for one in evidence.steps]
+    more = lengths[-1] - median(lengths[:-1])
+    outside = [length - sum(one.values()) for length, one in zip(lengths, sums)]
+    garbage = [extra.garbage for extra in evidence.extras]
+    parts: list[tuple[float, str]] = []
+    for (op, line), took in last.items():
+        key, before = (op, line), typical[op, line]
+        known = any(key in one for one in sums[:-1])
+        text = f"{op} at {line} took {time(took)}"
+        if not known:
+            text += "; no other step calls it there."
+        else:
+            shapes = arguments[-1][key].difference(*(one[key] for one in arguments[:-1]))
+            text += f", {time(before)} in the others"
+            text += f"; only this step calls it with {', '.join(sorted(shapes)[:2])}." if shapes else "."
+        parts.append((took - before, text))
+    for what, now, before in (
+        ("passed outside of torch's functions", outside[-1], median(outside[:-1])),
+        ("went into Python's garbage collection", garbage[-1], median(garbage[:-1])),
+    ):
+        parts.append((now - before, f"{time(now)} {what}, {time(before)} in the others."))
+    parts.sort(key=lambda part: -part[0])
+    least = max(_SHARE * more, _SHARE * median(lengths[:-1]))
+    named = [text for excess, text in parts if excess > least][:_NAMED]
+    yield from named
+    new = [key for key in last if not any(key in one for one in sums[:-1])]
+    left = [f"{op} at {line}" for op, line in new if not any(f"{op} at {line} " in text for text in named)]
+    if left:
+        yield f"Only this step calls {', '.join(left[:_NAMED])}{' and others' if len(left) > _NAMED else ''}."
+    computed = evidence.extras[-1].computed
+    if named and computed is not None and lengths[-1] - computed > more / 2 > 0:
+        yield f"Its thread computed for {time(computed)} of that: it waited for the rest."
+
+
+def _by_step(
+    evidence: Evidence,
+) -> tuple[list[Counter[Key]], list[defaultdict[Key, set[str]]]]:
+    """For each step the ns of each operator and line on its thread, and with what arguments it was called."""
+    steps = evidence.steps
+    sums: list[Counter[Key]] = [Counter() for _ in steps]
+    arguments: list[defaultdict[Key, set[str]]] = [defaultdict(set) for _ in steps]
+    markers: dict[str, CallMarker] = {}
+    at = 0
+    for call in sorted(evidence.calls):
+        while at < len(steps) and call.start >= steps[at].end:
+            at += 1
+        if at == len(steps):
+            break
+        if call.start < steps[at].start or call.tid != steps[at].tid:
+            continue
+        marker = markers.get(call.text)
+        if marker is None:
+            decoded = decode(call.text)
+            if not isinstance(decoded, CallMarker):
+                continue
+            marker = markers[call.text] = decoded
+        key = f"{marker.call.mod}.{marker.call.op}", line_of(marker.trace) or "an unknown line"
+        sums[at][key] += call.end - call.start
+        arguments[at][key].add(_shapes(marker.call.args))
+    return sums, arguments
+
+
+def _shapes(args: Sequence[Arg]) -> str:
+    """Shapes of tensors and values of numbers, as short as a call is written."""
+    return "(" + ", ".join(_shape(arg.value) for arg in args) + ")"
+
+
+def _shape(value: object) -> str:
+    if isinstance(value, Tensor):
+        return "x".join(map(str, value.shape)) or "scalar"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_shape, value[:4])) + (", ...]" if len(value) > 4 else "]")
+    return repr(value) if isinstance(value, (bool, int, float, str, type(None))) else "..."
+
+
+def _where(evidence: Evidence) -> Iterable[str]:
+    seen = Counter(evidence.samples)
+    total = seen.total()
+    if total:
+        (line, function), count = seen.most_common(1)[0]
+        yield f"While it was slow its thread was at {line} (in {function}) in {count} of {total} looks."
+
+
+def time(ns: float) -> str:
+    """A time for people.
+
+    >>> time(812_400_000), time(61_000_000_000), time(0), time(1234)
+    ('812 ms', '61 s', '0', '0.00123 ms')
+    """
+    if ns >= 1e9:
+        return f"{ns / 1e9:.3g} s"
+    return f"{ns / 1e6:.3g} ms" if ns else "0"

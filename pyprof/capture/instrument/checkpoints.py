@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Activation checkpoints (torch.utils.checkpoint) are a part of the program, not operators.
+
+The reentrant kind is a custom Function; what it runs is recorded as if it were not there. Both kinds run a function
+again in the backward. Where that is not a module (but its `forward`, or any function), the module that it runs for is
+the one that made the checkpoint.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from time import time_ns
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import checkpoint
+
+from pyprof.capture.core.torch_internals import look_up
+from pyprof.capture.instrument.recorder import MARK, RangeRecord, local, recorder
+from pyprof.capture.instrument.stacks import ENDS, walk
+from pyprof.capture.instrument.wrappers import passed_over
+from pyprof.marker import STOP
+
+if TYPE_CHECKING:
+    from pyprof.capture.instrument.patch import Registry
+
+_getframe = sys._getframe
+# Functions of torch: the Function, and what the other kind calls. Without the names such calls have no module.
+_LOST = "modules of what activation checkpoints run"
+REENTRANT = look_up("torch.utils.checkpoint.CheckpointFunction", _LOST)
+_GENERATOR = "_checkpoint_without_reentrant_generator"
+# Ends a recomputation that has all tensors that are missing. Its last operator may have an event, and computes nothing.
+_ENOUGH: Any = look_up(
+    "torch.utils.checkpoint._StopRecomputationError",
+    "operators that checkpoints stop",
+    (),
+    lambda found: issubclass(found, Exception),
+)
+_known: dict[
+    tuple[Any, ...], int
+] = {}  # in which module a checkpoint runs, and its whole stack -> its context
+
+
+def resumed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What a checkpoint runs now and again in the backward, which is then still in the module that runs here now."""
+    state = local.state
+    path, root = recorder.stacks.contexts[state.context].path, state.root
+    if state.busy or not recorder.active:
+        return function
+    function = _watched(function)
+    if not path:
+        return function
+
+    @functools.wraps(function)
+    def again(*args: Any, **kwargs: Any) -> Any:
+        state = local.state
+        if state.busy or not recorder.active:
+            return function(*args, **kwargs)
+        outside = state.context, state.root
+        try:
+            try:
+                state.context, state.root = _context(path, _getframe(1), outside[0]), root
+            except Exception as error:  # never into the user's code
+                recorder.drop(f"module not named ({type(error).__name__})")
+            return function(*args, **kwargs)
+        finally:
+            state.context, state.root = outside
+
+    made: Any = again
+    made.__code__ = passed_over(made.__code__)
+    if not any(made.__code__ is end for end in ENDS):
+        ENDS.append(made.__code__)
+    return again
+
+
+def _watched(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which says when it is stopped."""
+
+    @functools.wraps(function)
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except _ENOUGH:
+            if recorder.keeping:
+                now = time_ns()
+                local.state.ranges.append(RangeRecord(MARK, STOP, now, now, "checkpoint"))
+            raise
+
+    made: Any = watched
+    made.__code__ = passed_over(made.__code__)
+    return watched
+
+
+def _context(path: str, frame: FrameType, outside: int) -> int:
+    # The whole stack: checkpoints of one module run again in nodes of torch, or in a Function of the user's.
+    key = path, outside, *((id(code), instruction) for code, instruction in walk(frame))
+    context = _known.get(key)
+    if context is None:
+        context = _known[key] = recorder.stacks.add_context(outside, frame, path)
+    return context
+
+
+def forget() -> None:
+    """Drop what is known, with the contexts."""
+    _known.clear()
+
+
+def install(registry: Registry) -> None:
+    """See what checkpoints that are not reentrant run, until the registry is undone."""
+    original = look_up(f"torch.utils.checkpoint.{_GENERATOR}", _LOST)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def generator(fn: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(fn if torch.compiler.is_dynamo_compiling() else resumed(fn), *args, **kwargs)
+
+    registry.replace(checkpoint, _GENERATOR, generator)

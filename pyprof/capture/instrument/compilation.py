@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When torch.compile compiles: one call `torch.compile`, from the start to the end of it.
+
+While it compiles, torch runs the program's operators on tensors without data, forward and backward, and its profiler
+records them like any others. Without this they would be taken for the program's own work. Torch tells when it begins
+and ends (torch._dynamo.callback); it is never imported for that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from time import time_ns
+from types import FrameType
+from typing import Any
+
+import torch
+
+from pyprof.capture.core.torch_internals import lack
+from pyprof.capture.instrument.recorder import local, recorder
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_began: dict[int, tuple[int, int]] = {}  # by thread: when a compilation began, and where
+_handler: Any = None
+
+
+def install() -> None:
+    """Follow compilations until `remove`, once torch's compiler is imported."""
+    global _handler
+    callback = sys.modules.get("torch._dynamo.callback")
+    if callback is None or not recorder.keeping:
+        return
+    try:  # `part` would do, but between two graphs torch.compile would compile what makes it a context manager
+        _handler = callback.callback_handler
+        if _start not in _handler.start_callbacks:  # torch._dynamo.reset() drops them
+            _handler.register_start_callback(_start)
+            _handler.register_end_callback(_end)
+    except Exception as error:
+        lack("torch._dynamo.callback.callback_handler", "when torch.compile compiles", error)
+
+
+def remove() -> None:
+    """Follow them no more."""
+    global _handler
+    handler, _handler = _handler, None
+    for state in recorder.threads:  # that are compiling now
+        if _began.pop(state.tid, None) is not None:
+            state.busy = False
+    if handler is not None:
+        with suppress(ValueError, AttributeError):
+            handler.remove_start_callback(_start)
+        with suppress(ValueError, AttributeError):
+            handler.remove_end_callback(_end)
+
+
+def following(original: Callable[..., Any]) -> Callable[..., Any]:
+    """torch.compile for a window in which the compiler is imported."""
+
+    @functools.wraps(original)
+    def compile(*args: Any, **kwargs: Any) -> Any:
+        compiled = original(*args, **kwargs)
+        install()
+        return compiled
+
+    return compile
+
+
+def _start(*_: Any) -> None:
+    state = local.state
+    if state.busy or not recorder.keeping:  # inside a recorded call it is part of that one
+        return
+    try:
+        site = recorder.stacks.site(_caller(sys._getframe(1)), state.context)
+    except Exception as error:  # never into the user's code
+        recorder.drop(f"call not described ({type(error).__name__})")
+        return
+    state.busy = True
+    _began[state.tid] = time_ns(), site
+
+
+def running() -> bool:
+    """Whether this thread is inside compiled code: torch's profiler has a range open around it, which only C++ ends."""
+    module = sys.modules.get("torch._dynamo.eval_frame")
+    file, frame = getattr(module, "__file__", None), sys._getframe(1)
+    while file is not None and frame is not None:
+        if frame.f_code.co_filename == file:
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
+def _caller(frame: FrameType) -> FrameType:
+    """The frame that called compiled code: what stands between is the compiler."""
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((_TORCH, contextlib.__file__)):
+        frame = frame.f_back
+    return frame
+
+
+def _end(*_: Any) -> None:
+    state = local.state
+    began = _began.pop(state.tid, None)
+    if began is None:
+        return
+    state.busy = False
+    if recorder.keeping:
+        start, site = began
+        number = recorder.function("torch", "compile")
+        state.calls += (number, site, -1, state.layer, start, time_ns())

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compiled path of a recorded call, `_compiled.c`: where it is there, and unless PYPROF_PURE is set.
+
+It makes a recording cheaper and changes nothing that is recorded; a machine without a C compiler has the same in
+Python (`wrappers.recording`, `lookups.py`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from pyprof.capture.core.torch_internals import is_tracing, look_up
+from pyprof.capture.instrument.arguments import Key, Traced, key_of, symbolic
+from pyprof.capture.instrument.recorder import Recorder, local, recorder
+from pyprof.capture.instrument.stacks import CALL_IMPL
+from pyprof.capture.instrument.wrappers import at_bound, passed_over
+
+Function = Callable[..., Any]
+
+
+def _load() -> Any:
+    if os.environ.get("PYPROF_PURE", "") not in ("", "0"):
+        return None
+    try:
+        return importlib.import_module("pyprof.capture._compiled")
+    except ImportError:  # not built, or for another Python
+        return None
+
+
+def _through(function: Function, /, *args: Any, **kwargs: Any) -> Any:
+    return function(*args, **kwargs)
+
+
+_through.__code__ = passed_over(_through.__code__)
+_module = _load()
+_exchange = look_up("torch.Tensor.__dlpack_c_exchange_api__", "")
+
+
+def watch(of: Recorder, threads: Any) -> Any:
+    """What the compiled wrappers of a recorder share; None without them."""
+    if _module is None:
+        return None
+    try:
+        return _module.Watch(
+            recorder=of, local=threads, tracing=is_tracing, site=of.stacks.site, describe=_describe(of),
+            at_bound=at_bound, drop=of.drop, through=_through, tensor=torch.Tensor, parameter=torch.nn.Parameter,
+            size=torch.Size, dtype=torch.dtype, frame_end=CALL_IMPL, exchange=_exchange,
+            sample=torch.empty(2, 3, dtype=torch.float32, device="cpu").t(),
+        )  # fmt: skip
+    except (AttributeError, TypeError, RuntimeError):
+        return None
+
+
+def _describe(of: Recorder) -> Callable[[tuple[Any, ...], Mapping[str, Any]], int | None]:
+    keys = of.keys
+
+    def describe(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
+        """The number of some arguments; None where the call computes nothing and is not recorded."""
+        key: Key = ()
+        try:
+            key = key_of(args, kwargs)
+            number = keys.get(key)
+            return of.describe(key) if number is None else number
+        except Traced:
+            return None
+        except TypeError:
+            if symbolic(key):
+                return None
+            raise
+
+    return describe
+
+
+WATCH = watch(recorder, local)
+
+
+# For the following there has to be a `watch`.
+
+
+def call(original: Function, number: int, watch: Any = WATCH) -> Function:
+    """As `wrappers.recording`, for one place where `original` is called at once."""
+    made: Function = _module.Call(watch, original, number)
+    return made
+
+
+def function(
+    names: Mapping[str, Any], name: str, original: Function, absent: Any, make: Function, watch: Any = WATCH
+) -> Any:
+    """What the property of a function of a module calls: see `lookups.function`."""
+    return _module.Function(watch, names, name, original, absent, make)
+
+
+def method(original: Any, make: Function) -> Any:
+    """A method of a class: see `lookups.Method`."""
+    return _module.Method(WATCH, original, make)
+
+
+def getattribute() -> Any:
+    """`__getattribute__` of a subclass of a class of modules, without a frame of Python."""
+    return _module.getattribute
+
+
+def forget() -> None:
+    """Sites and arguments will have other numbers."""
+    if WATCH is not None:
+        WATCH.forget()
+
+
+def forked() -> None:
+    """In a forked child the thread has another state."""
+    if _module is not None:
+        _module.forked()

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Captures of CUDA graphs by any thread: while there is one, a synchronisation on another thread makes it fail.
+
+CUDA tells of a thread's own stream only, so `torch.cuda.CUDAGraph.capture_begin` and `capture_end`, which
+`torch.cuda.graph` and torch.compile call, are followed from `init` to `shutdown`. A capture that is begun in C++ is not
+seen.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from pyprof.capture.instrument.patch import Registry
+
+# A device that never finishes, one that waits for another rank for instance, must not hold the program.
+LONGEST_S = 10.0
+
+
+class Captures:
+    """The graphs that are being captured. One that is thrown away in the middle is none."""
+
+    def __init__(self) -> None:
+        self._graphs: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._synchronizing = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._graphs)
+
+    def begin(self, graph: Any) -> None:
+        """A capture is about to begin: a synchronisation of ours that is under way ends first."""
+        self._graphs.add(graph)
+        if self._synchronizing.acquire(timeout=LONGEST_S):
+            self._synchronizing.release()
+
+    def end(self, graph: Any) -> None:
+        """It has ended, or failed."""
+        self._graphs.discard(graph)
+
+    @contextmanager
+    def kept_off(self) -> Iterator[bool]:
+        """Keep captures from beginning; gives whether there is none."""
+        with self._synchronizing:
+            yield not self._graphs
+
+
+captures = Captures()
+
+
+def install(registry: Registry) -> None:
+    """Follow captures until the registry is undone."""
+    graph: Any = torch.cuda.CUDAGraph
+    begin, end = graph.capture_begin, graph.capture_end
+
+    @functools.wraps(begin)
+    def capture_begin(self: Any, *args: Any, **kwargs: Any) -> Any:
+        captures.begin(self)
+        try:
+            return begin(self, *args, **kwargs)
+        except BaseException:
+            captures.end(self)
+            raise
+
+    @functools.wraps(end)
+    def capture_end(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return end(self, *args, **kwargs)
+        finally:
+            captures.end(self)
+
+    registry.replace(graph, "capture_begin", capture_begin)
+    registry.replace(graph, "capture_end", capture_end)

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who asks for a function or a method, and gets a wrapper only where it calls at once what it gets.
+
+`function` makes the property of a function of a module, `Method` the descriptor of a method. Both look at the
+instruction that asks, once per place, and keep what that place gets. `_compiled.c` has the same compiled.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from pyprof.capture.core.torch_internals import is_tracing
+from pyprof.capture.instrument import compiled
+from pyprof.capture.instrument.call_sites import callee_offsets, is_operator
+from pyprof.capture.instrument.recorder import local, recorder
+from pyprof.capture.instrument.wrappers import Function, placed, recording
+
+_getframe = sys._getframe
+# torch.jit.trace writes the file and line of the innermost Python frame, and names of its variables, into the program
+# that it makes: that frame must be the user's.
+_tracing = is_tracing
+_MISSING: Any = object()
+# From 3.13 on the interpreter may read an attribute of any module straight from its dictionary, past a property,
+# unless its class has a __getattribute__ of its own: in Python one frame more between the property and who asks.
+_BYPASSED = sys.version_info >= (3, 13)
+_ASKING = 2 if _BYPASSED else 1
+
+Make = Callable[[FrameType], Function | None]
+_offsets: dict[int, frozenset[int]] = {}
+_codes: list[CodeType] = []  # keeps their ids valid
+
+
+def is_called(frame: FrameType) -> bool:
+    """Whether the attribute that the frame asks for is called at once, and reaches nothing else."""
+    code = frame.f_code
+    offsets = _offsets.get(id(code))
+    if offsets is None:
+        offsets = _offsets[id(code)] = callee_offsets(code)
+        _codes.append(code)
+    return frame.f_lasti in offsets
+
+
+def forget() -> None:
+    """Let go of all code that was looked at."""
+    _offsets.clear()
+    _codes.clear()
+
+
+def always(wrapper: Function) -> Make:
+    """Each place gets this wrapper."""
+    return lambda frame: wrapper
+
+
+def where_called(wrapper: Function) -> Make:
+    """Each place that calls at once gets this wrapper."""
+    return lambda frame: wrapper if is_called(frame) else None
+
+
+def at_place(
+    make: Callable[[Function, int], Function],
+    original: Function,
+    number: int,
+    frame: FrameType,
+    at_once: bool = True,
+) -> Function:
+    """The wrapper of a function for the place where `frame` stands; `make` makes one, as `recording` does."""
+    if at_once and make is recording and compiled.WATCH is not None:
+        return compiled.call(original, number)
+    builtin = not isinstance(original, FunctionType)  # a warning of one has no frame of its own
+    return placed(make(original, number), frame, builtin, at_once)  # type: ignore[no-any-return]
+
+
+class Lookup(property):
+    """The property of one function of a module: a wrapper for a callee, the function itself for everybody else.
+
+    A class of its own also keeps Python 3.12 from the shortcut that it takes for a plain property: while that runs,
+    `f_lasti` of the frame that asks is past the access.
+    """
+
+    def __init__(self, get: Callable[[Any], Any], name: str, clear: Callable[[], None]):
+        super().__init__(get)
+        self._name, self.clear = name, clear
+
+    def __set__(self, module: ModuleType, value: Any) -> None:
+        vars(module)[self._name] = value
+
+    def __delete__(self, module: ModuleType) -> None:
+        if self._name not in vars(module):
+            raise AttributeError(self._name)
+        del vars(module)[self._name]
+
+
+def function(names: dict[str, Any], name: str, original: Function, make: Make) -> Lookup:
+    """The property of a function of a module with these names. `make` gives each place that asks its wrapper, or None
+    for the function itself."""
+    absent = _MISSING if name in names else original  # torch._VF computes its attributes
+    if compiled.WATCH is not None:
+        getter = compiled.function(names, name, original, None if absent is _MISSING else absent, make)
+        return Lookup(getter, name, getter.clear)
+    # Where it is asked for (code's id + instruction) -> that code, its wrapper. The code keeps its id from another one.
+    places: dict[int, tuple[CodeType, Function | None]] = {}
+
+    def get(module: ModuleType) -> Any:
+        try:
+            value = names[name]
+        except KeyError:
+            value = absent
+        if value is original and not (
+            local.state.busy or _tracing()
+        ):  # in a recorded call nothing is recorded
+            frame = _getframe(_ASKING)
+            code = frame.f_code
+            place = id(code) + frame.f_lasti
+            entry = places.get(place)
+            if entry is None or entry[0] is not code:
+                try:
+                    entry = places[place] = code, make(frame)
+                except Exception as error:  # never into the user's code
+                    recorder.drop(f"call not seen ({type(error).__name__})")
+                    return value
+            return value if entry[1] is None else entry[1]
+        if value is _MISSING:  # the program took it away
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+        return value
+
+    return Lookup(get, name, places.clear)
+
+
+def getattribute(plain: Any) -> dict[str, Any]:
+    """What the class of a module needs besides, whose class was `plain`, so that its properties are asked."""
+    if not _BYPASSED:
+        return {}
+    if compiled.WATCH is not None and plain.__getattribute__ is ModuleType.__getattribute__:
+        return {"__getattribute__": compiled.getattribute()}
+    return {"__getattribute__": lambda self, name: plain.__getattribute__(self, name)}
+
+
+class Method:
+    """A method of a class: the original through the class, a bound wrapper through an instance."""
+
+    __slots__ = ("_make", "_places", "bind", "original")
+
+    def __init__(self, original: Any, make: Make):
+        """`make` gives each place that asks its wrapper, or None for the method itself."""
+        self.original, self._make = original, make
+        self.bind = original.__get__
+        self._places: dict[int, tuple[CodeType, Function | None]] = {}  # as those of `function`
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self.original
+        if local.state.busy or _tracing():  # inside a recorded call nothing is recorded
+            return self.bind(instance)
+        try:
+            frame = _getframe(1)
+        except ValueError:  # C code asks, on a thread that runs no Python
+            return self.bind(instance)
+        code = frame.f_code
+        place = id(code) + frame.f_lasti
+        entry = self._places.get(place)
+        if entry is None or entry[0] is not code:
+            try:
+                entry = self._places[place] = code, self._make(frame)
+            except Exception as error:  # never into the user's code
+                recorder.drop(f"call not seen ({type(error).__name__})")
+                return self.bind(instance)
+        return self.bind(instance) if entry[1] is None else MethodType(entry[1], instance)
+
+    def clear(self) -> None:
+        """Forget all places."""
+        self._places.clear()
+
+
+def method(original: Any, make: Make) -> Any:
+    """A `Method`, compiled where it can be."""
+    return Method(original, make) if compiled.WATCH is None else compiled.method(original, make)
+
+
+class Recorded:
+    """What the places get that ask for a method of a tensor."""
+
+    def __init__(self, original: Any, number: int, make: Callable[[Function, int], Function]):
+        self._original, self._number, self._make = original, number, make
+        self._kept: Function | None = None
+
+    def __call__(self, frame: FrameType) -> Function:
+        """For an operator and for a method that is called at once; a method that is kept equals itself anywhere."""
+        original = self._original
+        at_once = is_called(frame) or is_operator(frame.f_code, frame.f_lasti)
+        if at_once or (not isinstance(original, FunctionType) and original.__name__.startswith("__")):
+            return at_place(self._make, original, self._number, frame, at_once)
+        if self._kept is None:
+            self._kept = self._make(original, self._number)
+        return self._kept

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which module is running: its dotted path in the model, and the frames that led to its call.
+
+`torch.nn.Module.__call__` is replaced for the length of a window (global hooks would take torch's slow path for each
+module). The first module called on a thread is the root; the others have the path that `named_modules` of the root
+gives them (`encoder.layers.0.linear1`, a shared module its first one). The root, and a module that no root holds, is
+known by its class. Modules are kept by weak reference only.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable
+from time import time_ns
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+
+from pyprof.capture.instrument import checkpoints, compilation, parameters, seen_objects
+from pyprof.capture.instrument.patch import Registry
+from pyprof.capture.instrument.recorder import ThreadState, local, recorder
+from pyprof.capture.instrument.stacks import ENDS
+from pyprof.capture.instrument.wrappers import at_bound, passed_over
+
+_getframe = sys._getframe
+_paths: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}  # id of a module -> itself, its path
+_contexts: dict[tuple[int, ...], tuple[int, weakref.ref[torch.nn.Module]]] = {}
+_made: dict[tuple[type, int, int], _Made] = {}  # class and place of modules that a model makes while it runs
+_original: Callable[..., Any] = torch.nn.Module.__call__
+
+
+class _Made:
+    """Modules of one class that are made and called at one place. To look for each in the whole model takes as long as
+    the model is large: they are looked for when twice as many have come."""
+
+    def __init__(self, code: CodeType):
+        self.code = code  # kept, so that its number is not another one's
+        self.calls, self.next_look = 1, 2
+        self.contexts: dict[int, int] = {}  # context outside -> that of the module
+
+    def to_look(self) -> bool:
+        self.calls += 1
+        if self.calls < self.next_look:
+            return False
+        self.next_look *= 2
+        return True
+
+
+def _call_module(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """What `Module.__call__` is during a window."""
+    if torch.compiler.is_dynamo_compiling():
+        return _original(self, *args, **kwargs)
+    state = local.state
+    if state.busy or not recorder.active:
+        return _original(self, *args, **kwargs)
+    outside, root = state.context, state.root
+    context, start = -1, 0
+    try:  # around everything: ctrl-C may come at any call below, and the context must not stay
+        try:
+            frame = _getframe(1)
+            key = (id(self), id(frame.f_code), frame.f_lasti, outside)
+            known = _contexts.get(key)
+            if known is None or known[1]() is not self:
+                known = _enter(self, state, frame, key)
+            if not outside:
+                state.root = known[1]
+            context = known[0]
+            start = time_ns()
+            state.context = context
+        except Exception as error:  # never into the user's code; no Python call here: the stack may be full
+            context = -1
+            lost, reason = recorder.lost, f"module not named ({type(error).__name__})"
+            lost[reason] = lost.get(reason, 0) + 1
+        finally:
+            frame = None  # type: ignore[assignment]
+        return _original(self, *args, **kwargs)
+    finally:
+        state.context, state.root = outside, root
+        if context >= 0 and recorder.keeping:
+            state.modules += (context, start, time_ns())
+            if not recorder.limit:  # somebody waits for a place to read torch's records, or to go on
+                at_bound()
+
+
+_call_module.__code__ = passed_over(_call_module.__code__)
+ENDS.append(_call_module.__code__)  # the frames outside are those of the module's context
+
+
+def _enter(
+    module: torch.nn.Module, state: ThreadState, frame: FrameType, key: tuple[int, ...]
+) -> tuple[int, weakref.ref[torch.nn.Module]]:
+    """The first call of a module from this place in this context."""
+    reference = weakref.ref(module)
+    place = type(module), id(frame.f_code), frame.f_lasti
+    made = _made.get(place)
+    if made is not None and state.context and not made.to_look() and _known_path(module) is None:
+        return _made_context(made, module, state, frame), reference
+    _met(compilation.install)  # torch imports its compiler when it is first wanted
+    _met(seen_objects.met_autocast)
+    if not state.context:
+        _met(seen_objects.met_model, module)
+    path = _known_path(module)
+    if path is None and not state.context:
+        _name_children(module)
+        path = _known_path(module)
+    elif path is None and state.root is not None:
+        root = state.root()
+        if root is not None:  # a module that was added to the model after its first call
+            _name_children(root)
+        path = _known_path(module)
+        if path is None:
+            made = _made.setdefault(place, _Made(frame.f_code))
+            return _made_context(made, module, state, frame), reference
+    if not state.context and recorder.keeping:
+        _met(parameters.met, module, _known_path)
+    if not state.context and recorder.observer is not None:
+        _met(recorder.observer.met, module, _known_path)
+    if path is None:
+        path = f"{recorder.stacks.contexts[state.context].path}.{_class(module)}"
+        _paths[id(module)] = reference, path
+    context = recorder.stacks.add_context(state.context, frame, path)
+    _contexts[key] = context, reference
+    return _contexts[key]
+
+
+def _made_context(made: _Made, module: torch.nn.Module, state: ThreadState, frame: FrameType) -> int:
+    context = made.contexts.get(state.context)
+    if context is None:
+        path = f"{recorder.stacks.contexts[state.context].path}.{_class(module)}"
+        context = made.contexts[state.context] = recorder.stacks.add_context(state.context, frame, path)
+    return context
+
+
+def _met(note: Callable[..., None], *args: Any) -> None:
+    """Note something beside the module's path, which is known without it."""
+    try:
+        note(*args)
+    except Exception as error:  # never into the user's code
+        recorder.drop(f"{note.__qualname__} failed ({type(error).__name__})")
+
+
+def _known_path(module: torch.nn.Module) -> str | None:
+    known = _paths.get(id(module))
+    return known[1] if known is not None and known[0]() is module else None
+
+
+def _class(module: torch.nn.Module) -> str:
+    """The class; of a scripted module the one it was made from."""
+    original = getattr(module, "original_name", None)
+    return original if isinstance(original, str) else type(module).__name__
+
+
+def _name_children(root: torch.nn.Module) -> None:
+    """Give every module of a model its path. A larger model overrides what a part of it was called by itself."""
+    for name, child in root.named_modules():
+        _paths[id(child)] = weakref.ref(child), name or _known_path(root) or _class(root)
+
+
+def forget() -> None:
+    """Drop what is known of modules; `recorder.forget` goes before."""
+    if len(recorder.stacks.contexts) == 1:
+        _contexts.clear()
+        _made.clear()
+        _paths.clear()
+        checkpoints.forget()
+
+
+def install(registry: Registry) -> None:
+    """See module calls until the registry is undone."""
+    checkpoints.install(registry)
+    global _original
+    if torch.nn.Module.__call__ is _call_module:  # an earlier window could not put it back
+        return
+    _original = torch.nn.Module.__call__
+    registry.replace(torch.nn.Module, "__call__", _call_module)

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps of optimizers as calls (`torch.optim`, `AdamW.step`), and the program that runs inside them.
+
+torch.optim marks `step` and `zero_grad` with record_function, so schedulers that wrap `step` on an instance, and
+optimizers of the user, need no patch. What a step does itself are operators of its call.
+
+A closure, `optimizer.step(closure)`, is the program again: forward and backward of a model. Lightning trains so, with
+every optimizer. While it runs, the step's call is interrupted: calls are recorded, in a range that says so. So a step
+with a closure is several calls, one per part. The closure is put in our own by a pre-hook of the instance, which is
+there for the length of the step.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from time import time_ns
+from typing import Any
+
+from pyprof.capture.instrument import seen_objects
+from pyprof.capture.instrument import user_ranges as ranges
+from pyprof.capture.instrument.recorder import local, recorder
+from pyprof.capture.instrument.wrappers import passed_over
+from pyprof.marker import CLOSURE
+
+NAMES = ("Optimizer.step#", "Optimizer.zero_grad#")
+_STEP = NAMES[0]
+_HOOK = "pyprof"  # key among an optimizer's hooks, whose own keys are numbers
+
+
+def begins(self: Any, name: str) -> None:
+    """The record_function `self` around a step or zero_grad was entered, from `__enter__` by way of two functions."""
+    # Who called step is the fourth frame outwards: before it are functions of ours, and torch's around step.
+    frame = sys._getframe(4)
+    if ranges.on_optimizer_step and name.startswith(_STEP):
+        self._pyprof_stepped = frame.f_locals.get("self")
+    state = local.state
+    if (
+        state.busy or not recorder.active or recorder.observer is not None
+    ):  # an estimate wants what a step runs
+        return
+    site = recorder.stacks.site(frame, state.context)
+    number = _function(name.split("#", 1)[1])
+    if name.startswith(_STEP):
+        around = frame.f_locals
+        seen_objects.met_optimizer(around.get("self"))
+        if len(around.get("args", ())) > 1 or around.get("kwargs"):
+            _follow_closure(self, around.get("self"), name)
+    writer = recorder.ranges
+    depth = writer.push(state, number, site, -1, None) if writer is not None else 0
+    self._pyprof_call = (state, number, site, state.layer, time_ns(), writer, depth)
+    state.busy = True
+
+
+_numbers: dict[str, int] = {}
+
+
+def _function(name: str) -> int:
+    number = _numbers.get(name)
+    if number is None:
+        number = _numbers[name] = recorder.function("torch.optim", name)
+    return number
+
+
+def ends(self: Any) -> None:
+    """A record_function was left, an optimizer's or another. All in one function: the stack may be full."""
+    held = self.__dict__
+    call = held.pop("_pyprof_call", None)
+    if call is not None:
+        state, number, site, layer, start, writer, depth = call
+        if depth:
+            writer.pop(depth)
+        if recorder.keeping:
+            state.calls += (number, site, -1, layer, start, time_ns())
+        state.busy = False
+    elif held.pop("_pyprof_open", False):
+        ranges.pop()
+    hooks = held.pop("_pyprof_hooks", None)
+    if hooks is not None:
+        hooks.pop(_HOOK, None)
+    stepped = held.pop("_pyprof_stepped", None)
+    if stepped is not None:
+        for follow in tuple(ranges.on_optimizer_step):  # one that leaves is not to hide the next
+            follow(stepped)
+
+
+def _follow_closure(self: Any, optimizer: Any, name: str) -> None:
+    """Put our function in the place of the closure, when torch has asked all other hooks for the arguments."""
+    hooks = getattr(optimizer, "_optimizer_step_pre_hooks", None)
+    if hooks is None:
+        return
+
+    def hook(
+        _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        if callable(kwargs.get("closure")):
+            return args, {**kwargs, "closure": _closure(self, kwargs["closure"], name)}
+        if len(args) > 1 and callable(args[1]):
+            return (args[0], _closure(self, args[1], name), *args[2:]), kwargs
+        return None
+
+    hooks[_HOOK] = hook
+    self._pyprof_hooks = hooks
+
+
+def _interrupt(self: Any) -> None:
+    """End the part of the call that ran so far."""
+    state, number, site, layer, start, writer, depth = self.__dict__.pop("_pyprof_call")
+    if depth:
+        writer.pop(depth)
+    if recorder.keeping:
+        state.calls += (number, site, -1, layer, start, time_ns())
+
+
+def _resume(self: Any, number: int, site: int, layer: str) -> None:
+    """Begin another part of the call."""
+    state, writer = local.state, recorder.ranges
+    depth = writer.push(state, number, site, -1, None) if writer is not None else 0
+    self._pyprof_call = (state, number, site, layer, time_ns(), writer, depth)
+    state.busy = True
+
+
+def _closure(self: Any, original: Callable[..., Any], name: str) -> Callable[..., Any]:
+    inside = f"{CLOSURE}{name.split('#', 1)[1]}"
+
+    @functools.wraps(original)
+    def closure(*args: Any, **kwargs: Any) -> Any:
+        call = self.__dict__.get("_pyprof_call")
+        if call is None or call[0] is not local.state:  # the step is over, or another thread does it
+            return original(*args, **kwargs)
+        call[0].busy = False  # before any call, where ctrl-C may come
+        named = ranges.annotate(inside)
+        ranges.safely(_interrupt, self)
+        ranges.safely(named.__enter__)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            ranges.safely(named.__exit__)
+            if recorder.active and not local.state.busy:
+                ranges.safely(_resume, self, *call[1:4])
+
+    function: Any = closure
+    function.__code__ = passed_over(function.__code__)
+    return closure

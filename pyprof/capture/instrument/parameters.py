@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which parameter a gradient was added to: torch's event of it (AccumulateGrad) says neither name nor shape.
+
+While a window is open, each parameter of a model that runs has a post-accumulate hook, which torch calls inside that
+event. It notes the time and a number. The hooks go with the window; a parameter is known by weak reference only.
+Not seen: parameters of a model whose forward ran before the window, tensors that are no module's parameter, and
+gradients that something else than the engine sets (FSDP's reduced shards).
+"""
+
+from __future__ import annotations
+
+import weakref
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from time import time_ns
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn.parameter import is_lazy
+
+from pyprof.capture.core.operators import Operators
+from pyprof.capture.core.torch_internals import DisableTorchFunction, is_tracing
+from pyprof.capture.instrument.recorder import ThreadState, local, recorder
+from pyprof.marker import ACCUMULATE
+from pyprof.model import Arg, Call, Tensor
+
+
+class Parameter(NamedTuple):
+    """A parameter of a model, as it was when the model was first called."""
+
+    name: str  # in the module that holds it
+    module: str  # path of that module
+    tensor: Tensor
+
+
+class _Hooked(NamedTuple):
+    reference: weakref.ref[torch.Tensor]
+    hook: Callable[[torch.Tensor], None]
+
+
+_HOOKS = "_post_accumulate_grad_hooks"  # of a tensor; a dictionary from the first hook on
+_known: dict[int, _Hooked] = {}  # by id of the parameter
+_parameters: list[Parameter] = []
+_installed: list[tuple[weakref.ref[torch.Tensor], Any]] = []  # with the handle that takes the hook away
+_open = False
+
+
+def met(root: torch.nn.Module, path_of: Callable[[torch.nn.Module], str | None]) -> None:
+    """A model runs for the first time: its parameters get their hooks. `path_of` gives a module's path."""
+    if is_tracing():  # torch.jit.trace would take reading a size for an operator
+        return
+    with DisableTorchFunction():  # modes and subclasses of the program need not know
+        for module in root.modules():
+            for name, parameter in getattr(module, "_parameters", {}).items():
+                known = _known.get(id(parameter))
+                if parameter is None or (known is not None and known.reference() is parameter):
+                    continue
+                if parameter.requires_grad and parameter.is_leaf and not is_lazy(parameter):
+                    _know(parameter, name, path_of(module) or "")
+
+
+def _know(parameter: torch.nn.Parameter, name: str, module: str) -> None:
+    tensor = Tensor(
+        tuple(map(int, parameter.shape)),
+        str(parameter.dtype).removeprefix("torch."),
+        tuple(map(int, parameter.stride())) if parameter.layout == torch.strided else None,
+    )
+    number = len(_parameters)
+    _parameters.append(Parameter(name, module, tensor))
+
+    def hook(_: torch.Tensor) -> None:
+        if recorder.keeping and not torch.compiler.is_dynamo_compiling():
+            local.state.gradients += (time_ns(), number)
+
+    hooked = _known[id(parameter)] = _Hooked(weakref.ref(parameter), hook)
+    if _open:
+        _hook(hooked)
+
+
+def _hook(hooked: _Hooked) -> None:
+    parameter = hooked.reference()
+    if parameter is not None and parameter.requires_grad:
+        handle = parameter.register_post_accumulate_grad_hook(hooked.hook)  # type: ignore[no-untyped-call]
+        _installed.append((hooked.reference, handle))
+
+
+def install() -> None:
+    """A window opens: models of an earlier one get their hooks again."""
+    global _open
+    _open = True
+    if not _known:
+        return
+    with DisableTorchFunction():
+        for hooked in _known.values():
+            _hook(hooked)
+
+
+def remove() -> None:
+    """Take all hooks away."""
+    global _open
+    _open = False
+    if not _installed:
+        return
+    with DisableTorchFunction():
+        for reference, handle in _installed:
+            handle.remove()
+            parameter = reference()
+            if parameter is not None and getattr(parameter, _HOOKS, None) == {}:
+                setattr(parameter, _HOOKS, None)  # as it was
+    _installed.clear()
+
+
+def forget() -> None:
+    """Drop what is known of parameters."""
+    _known.clear()
+    _parameters.clear()
+
+
+def name(operators: Operators, threads: Iterable[ThreadState]) -> None:
+    """Give each AccumulateGrad event that a hook fired in its parameter, as an argument of its call, and the module."""
+    places: dict[int, list[int]] = {}
+    for place in operators.places(ACCUMULATE).tolist():
+        places.setdefault(operators[place].tid, []).append(place)
+    calls: dict[int, Call] = {}
+    for state in threads:
+        mine = sorted(places.get(state.tid, ()), key=lambda place: operators[place].start)
+        starts = [operators[place].start for place in mine]
+        for time, number in zip(state.gradients[::2], state.gradients[1::2]):
+            index = bisect_right(starts, time) - 1
+            if index < 0 or time > operators[mine[index]].end:
+                continue  # FSDP calls the hooks itself, for the shards that it reduced; or no operators are recorded
+            operator, parameter = operators[mine[index]], _parameters[number]
+            call = calls.get(number)
+            if call is None:
+                args = (Arg("parameter", parameter.name), Arg("variable", parameter.tensor))
+                call = calls[number] = operator.call._replace(args=args)
+            operators.name(mine[index], call, parameter.module)

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""After a window: put together what was seen in Python and what torch recorded below it.
+
+Calls come from the wrappers. An operator that ran outside every recorded call (through a name imported before the
+window, or from C++) becomes a call of its own: its user's name where the operator tells it, else `aten`. It stands
+where the innermost module call around it stands. Operators of a backward are never calls: their forward's call
+accounts for them. Nor are those inside an optimizer's step, which is a call; but those of its closure.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from pyprof.capture.collectors.kineto import UserRange, mod_is_autograd
+from pyprof.capture.core.operators import COLUMNS, Operator, Operators
+from pyprof.capture.instrument.arguments import arguments
+from pyprof.capture.instrument.optimizers import NAMES as OPTIMIZER_RANGES
+from pyprof.capture.instrument.recorder import CallRecord, RangeRecord, Recorder, ThreadState
+from pyprof.capture.instrument.targets import OPERATOR_NAMES
+from pyprof.capture.instrument.user_ranges import LAYER
+from pyprof.marker import WHOLE_BACKWARD, CallMarker, decode, encode
+from pyprof.model import Call
+
+BACKWARD = ("torch.autograd", "backward")  # recorded where operators are not
+_NO_OPERATORS = frozenset({"TorchDynamo Cache Lookup"})  # events of torch that compute nothing
+
+
+class CallRow(NamedTuple):
+    """A call as it is written."""
+
+    start: int
+    end: int
+    tid: int
+    text: str
+
+
+class RangeRow(NamedTuple):
+    """A user's range as it is written."""
+
+    start: int
+    end: int | None
+    tid: int
+    kind: int
+    name: str
+
+
+def resolve(
+    recorder: Recorder, threads: Iterable[ThreadState], operators: Operators, ranges: list[UserRange]
+) -> tuple[list[CallRow], list[RangeRow]]:
+    """Calls and user ranges of a window, each sorted by start. `operators` and `ranges` are torch's records."""
+    by_thread = operators.in_order().by_thread()
+    texts = _Texts(recorder)
+    calls: list[CallRow] = []
+    for state in threads:
+        recorded = list(state.call_records())
+        calls.extend(texts.recorded(record, state.tid) for record in recorded)
+        unseen = _unseen(by_thread.pop(state.tid, ()), recorded)
+        modules = Innermost((record.start, record.end, record.context) for record in state.module_records())
+        calls.extend(texts.operator(operator, modules, state.ranges) for operator in unseen)
+    nowhere = Innermost(())
+    for rest in by_thread.values():  # threads that never ran a wrapper
+        calls.extend(texts.operator(operator, nowhere, ()) for operator in _unseen(rest, []))
+    return sorted(calls), sorted(_range_rows(threads, ranges), key=lambda row: row.start)
+
+
+def _range_rows(threads: Iterable[ThreadState], ranges: list[UserRange]) -> Iterable[RangeRow]:
+    """Torch's record of a record_function range is preferred to ours: it has those of C++ as well."""
+    for state in threads:
+        for record in state.ranges:
+            if record.source != "record_function" or not ranges:
+                yield RangeRow(record.start, record.end, state.tid, record.kind, record.name)
+    for user in ranges:
+        if not user.name.startswith(OPTIMIZER_RANGES):  # these are calls
+            yield RangeRow(user.start, user.end, user.tid, 59, user.name)
+
+
+def _unseen(operators: Iterable[Operator], calls: list[CallRecord]) -> list[Operator]:
+    """The outermost forward operators of one thread that lie in no call, nor around one (compiled code, say)."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for call in sorted(calls, key=lambda call: call.start):
+        if not ends or call.end > ends[-1]:  # a call inside another one (a hook) is covered already
+            starts.append(call.start)
+            ends.append(call.end)
+    out = []
+    covered_to = -1
+    for operator in operators:
+        if operator.start < covered_to:
+            continue
+        index = bisect_right(starts, operator.start) - 1
+        if index >= 0 and operator.start < ends[index]:
+            continue
+        if mod_is_autograd(operator.call):
+            covered_to = operator.end
+        elif operator.call.op not in _NO_OPERATORS and bisect_left(starts, operator.end) == index + 1:
+            covered_to = operator.end
+            out.append(operator)
+    return out
+
+
+class Innermost:
+    """Nested intervals (start, end, value); `at` is the value of the innermost one around an instant, 0 if none."""
+
+    def __init__(self, intervals: Iterable[tuple[int, int, int]]):
+        self._times: list[int] = []
+        self._values: list[int] = []
+        stack: list[tuple[int, int]] = []
+        for start, end, value in sorted(intervals, key=lambda interval: (interval[0], -interval[1])):
+            while stack and stack[-1][0] <= start:
+                self._close(stack)
+            self._times.append(start)
+            self._values.append(value)
+            stack.append((end, value))
+        while stack:
+            self._close(stack)
+
+    def _close(self, stack: list[tuple[int, int]]) -> None:
+        end, _ = stack.pop()
+        self._times.append(end)
+        self._values.append(stack[-1][1] if stack else 0)
+
+    def at(self, time: int) -> int:
+        index = bisect_right(self._times, time) - 1
+        return self._values[index] if index >= 0 else 0
+
+
+class _Texts:
+    """The text of calls, made once per distinct call."""
+
+    def __init__(self, recorder: Recorder):
+        self._recorder = recorder
+        self._keys = list(recorder.keys)
+        self._known: dict[object, str] = {}
+
+    def recorded(self, record: CallRecord, tid: int) -> CallRow:
+        key = (record.function, record.site, record.args, record.layer)
+        text = self._known.get(key)
+        if text is None:
+            stacks = self._recorder.stacks
+            mod, op = self._recorder.functions[record.function]
+            call = Call(mod, op, arguments(self._keys[record.args]) if record.args >= 0 else ())
+            path = stacks.contexts[stacks.sites[record.site][1]].path if record.site >= 0 else ""
+            text = self._known[key] = encode(call, record.layer, stacks.trace(record.site), path or None)
+        return CallRow(record.start, max(record.start, record.end), tid, text)
+
+    def operator(self, operator: Operator, modules: Innermost, ranges: Iterable[RangeRecord]) -> CallRow:
+        context = modules.at(operator.start)
+        layer = _layer_at(ranges, operator.start)
+        key = (id(operator.call), context, layer)  # an object per distinct call; 1 and True are equal
+        text = self._known.get(key)
+        if text is None:
+            stacks = self._recorder.stacks
+            mod, op = OPERATOR_NAMES.get(operator.call.op) or _operator_name(operator.call.op)
+            text = self._known[key] = encode(
+                Call(mod, op, operator.call.args), layer, stacks.context_trace(context),
+                stacks.contexts[context].path or None,
+            )  # fmt: skip
+        return CallRow(operator.start, operator.end, operator.tid, text)
+
+
+def _operator_name(op: str) -> tuple[str, str]:
+    """The namespace of an operator, and the whole name.
+
+    >>> _operator_name("aten::add"), _operator_name("Torch-Compiled Region: 0/0")
+    (('aten', 'aten::add'), ('torch', 'Torch-Compiled Region: 0/0'))
+    """
+    namespace, separator, _ = op.partition("::")
+    return (namespace if separator else "torch", op)
+
+
+def _layer_at(ranges: Iterable[RangeRecord], time: int) -> str:
+    around = [
+        record for record in ranges
+        if record.name.startswith(LAYER) and record.start <= time and (record.end is None or time < record.end)
+    ]  # fmt: skip
+    return ":".join(record.name[len(LAYER) :] for record in sorted(around, key=lambda record: record.start))
+
+
+def calls_as_operators(rows: Iterable[CallRow]) -> Operators:
+    """Calls as the operators of a recording that has none of torch's."""
+    calls: list[Call] = []
+    numbers: dict[str, int] = {}
+    out = []
+    for row in rows:
+        number = numbers.get(row.text)
+        if number is None:
+            marker = decode(row.text)
+            if not isinstance(marker, CallMarker):
+                continue
+            number = numbers[row.text] = len(calls)
+            backward = (marker.call.mod, marker.call.op) == BACKWARD
+            calls.append(Call("autograd", WHOLE_BACKWARD) if backward else marker.call)
+        scope = int(calls[number].mod == "autograd")  # at::RecordScope: 1 of a backward function, 0 of others
+        out.append((row.start, row.end, row.tid, number, scope, -1, -1, -1))
+    return Operators(np.array(out, np.int64).reshape(-1, COLUMNS), calls)
+
+
+__all__ = ["CallRow", "RangeRow", "calls_as_operators", "resolve"]

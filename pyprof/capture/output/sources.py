@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The text of the program's own source files that its stacks name, so that a reader of the recording sees the line.
+
+Files of torch and of PyProf are left out, and very large ones. The text is what Python has read for tracebacks
+(`linecache`, which knows the cells of a notebook too), else the file as it is when the recording is written.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import NamedTuple
+
+from pyprof.capture.instrument import notebook_cells
+from pyprof.marker import user_frames
+
+LARGEST, MOST = 1 << 20, 1 << 24  # characters of one file, and of all
+
+
+class Source(NamedTuple):
+    """One file as the stacks name it; the hash is that of the text in UTF-8."""
+
+    path: str
+    sha256: str
+    text: str
+
+
+def read(paths: Iterable[str]) -> tuple[list[Source], int]:
+    """The files that can be read, by path, and how many were left out for their size."""
+    out: list[Source] = []
+    left_out = total = 0
+    for path in sorted(set(paths)):
+        if not user_frames((f"{path}:1",)):
+            continue
+        try:
+            text = "".join(linecache.getlines(path))
+            digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        except Exception:  # a loader of the program's own, or a path that is none
+            continue
+        if not text.strip():  # Python 3.13 reads an empty file as one empty line
+            continue
+        if len(text) > LARGEST or total + len(text) > MOST:
+            left_out += 1
+            continue
+        total += len(text)
+        out.append(Source(notebook_cells.name(path), digest, text))
+    return out, left_out

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Totals by module of what a script costs: `pyprof estimate script.py`, `python -m pyprof estimate script.py`.
+
+The script runs once, without torch's profiler. A line is a module with all that is inside it: parameters, FLOPs of its
+calls and of their backward parts, bytes, share of all forward FLOPs, number of calls, and how many of them have no
+FLOPs. FLOPs are executed ones; a fused multiply-add is 2. A module that runs twice counts twice, its parameters once.
+
+>>> si(4.089e9), si(999), si(25_557_032)
+('4.09 G', '999', '25.6 M')
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from pyprof.estimation import Estimated, costs, warn
+from pyprof.prof.cost import lookup
+from pyprof.registry import load_module
+
+OUTSIDE = "(outside modules)"
+HEADINGS = ("module", "params", "forward", "backward", "bytes", "share", "calls", "unknown")
+CSV = (
+    "depth", "module", "params", "flops", "flops_backward", "bytes", "share", "calls", "unknown",
+    "flops_dense", "flops_dense_backward",
+)  # fmt: skip
+
+
+@dataclass
+class Node:
+    """A module and all that is inside it. Sums are of what is known; `unknown` counts calls without FLOPs."""
+
+    name: str
+    path: str
+    params: int = 0
+    flops: int = 0
+    backward: int = 0
+    bytes: int = 0
+    calls: int = 0
+    unknown: int = 0
+    dense: int = 0
+    dense_backward: int = 0
+    inside: dict[str, Node] = field(default_factory=dict)
+
+    def child(self, name: str, path: str) -> Node:
+        """The module of this name inside this one."""
+        return self.inside.setdefault(name, Node(name, path))
+
+    def add(self, each: Estimated) -> None:
+        """One call more."""
+        backward = each.backward
+        self.calls += 1
+        self.unknown += each.cost.flops is None
+        self.flops += each.cost.flops or 0
+        self.bytes += each.cost.bytes or 0
+        self.backward += (backward.flops or 0) if backward is not None else 0
+        self.dense += each.cost.flops_dense or 0
+        self.dense_backward += (backward.flops_dense or 0) if backward is not None else 0
+
+
+def tree(found: Iterable[Estimated], parameters: dict[tuple[str, str], int]) -> Node:
+    """Calls and parameters by (class of the outermost module, path), as a tree; its top is the whole run."""
+    top = Node("total", "")
+    for each in found:
+        for node in _down(top, each.noted.root, each.noted.module):
+            node.add(each)
+    for (root, path), count in parameters.items():
+        for node in _down(top, root, path):
+            node.params += count
+    return top
+
+
+def _down(top: Node, root: str, path: str) -> Iterator[Node]:
+    """The nodes from the top to a module."""
+    yield top
+    node = top.child(root or OUTSIDE, root)
+    yield node
+    if path == root:
+        return
+    whole = ""
+    for name in path.removeprefix(f"{root}.").split("."):
+        whole = f"{whole}.{name}" if whole else name
+        node = node.child(name, whole)
+        yield node
+
+
+def lines(top: Node, depth: int) -> Iterator[tuple[int, Node]]:
+    """Depth and node, parents first, in the order of the first call; what ran outside of modules and the total last."""
+
+    def walk(node: Node, level: int) -> Iterator[tuple[int, Node]]:
+        for child in sorted(node.inside.values(), key=lambda each: each.name == OUTSIDE):
+            if level < depth:
+                yield level, child
+                yield from walk(child, level + 1)
+
+    yield from walk(top, 0)
+    yield 0, top
+
+
+def si(number: float) -> str:
+    """Three significant digits and a prefix."""
+    if number < 1000:
+        return str(int(number))
+    prefixes = iter("kMGTPE")
+    prefix = ""
+    while number >= 999.5 and (larger := next(prefixes, "")):
+        number, prefix = number / 1000, larger
+    return f"{number:.{2 - (number >= 9.995) - (number >= 99.95)}f} {prefix}"
+
+
+def text(top: Node, depth: int) -> Iterator[str]:
+    """The tree with aligned columns."""
+    table = [list(HEADINGS)]
+    for level, node in lines(top, depth):
+        share = f"{100 * node.flops / top.flops:.1f} %" if top.flops else "-"
+        sizes = [si(n) for n in (node.params, node.flops, node.backward, node.bytes)]
+        table.append(["  " * level + node.name, *sizes, share, str(node.calls), str(node.unknown or "-")])
+    widths = [max(map(len, column)) for column in zip(*table)]
+    for i, row in enumerate(table):
+        if i == len(table) - 1:
+            yield "-" * (sum(widths) + 2 * len(widths) - 2)
+        first, *rest = row
+        yield "  ".join([first.ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(rest, widths[1:]))])
+
+
+def rows(top: Node, depth: int) -> Iterator[tuple[object, ...]]:
+    """The tree as rows of `CSV`: exact numbers, share between 0 and 1."""
+    for level, node in lines(top, depth):
+        path = "total" if node is top else node.path or OUTSIDE
+        share = f"{node.flops / top.flops:.6f}" if top.flops else ""
+        yield (
+            -1 if node is top else level, path, node.params, node.flops, node.backward, node.bytes, share,
+            node.calls, node.unknown, node.dense, node.dense_backward,
+        )  # fmt: skip
+
+
+def unknown(found: Iterable[Estimated]) -> str:
+    """Names of the calls that have no FLOPs, the most frequent first, "" if there is none."""
+    counts = Counter(
+        f"{call.op if '::' in call.op else f'{call.mod}.{call.op}'}"
+        + ("" if lookup(call).basis in ("unknown", "default") else " (FLOPs depend on data)")
+        for call in (each.noted.call for each in found if each.cost.flops is None)
+    )
+    return ", ".join(f"{name} ×{count}" if count > 1 else name for name, count in counts.most_common())
+
+
+def run(script: str, arguments: list[str], depth: int, as_csv: bool) -> int:
+    """Run a script and print its totals; returns the script's exit code."""
+    observe, runs = load_module("pyprof.capture.observer"), load_module("pyprof.capture.run")
+    shutdown = load_module("pyprof.capture.controller").shutdown
+    try:
+        with runs.as_main(script, arguments) as execute, observe.observing() as notes:
+            code = int(execute())
+    finally:
+        shutdown()  # what the script has initialised
+    warn(notes)
+    found = costs(notes.rows)
+    top = tree(found, notes.parameters)
+    sys.stdout.flush()
+    if as_csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(CSV)
+        writer.writerows(rows(top, depth))
+    else:
+        print("\n".join(text(top, depth)))
+    missing = unknown(found)
+    if missing:
+        print(f"pyprof: without FLOPs: {missing}.", file=sys.stderr)
+    return code

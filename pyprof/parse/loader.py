@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Load a recording: a file of a known format, a report of Nsight Systems, an archive, or a folder that is a run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyprof import inputs, scratch
+from pyprof.errors import FormatError
+from pyprof.model import Device, Trace
+from pyprof.parse import archive, early_stop, folder, limits, pool, reader_process
+from pyprof.parse.formats import EXPECTED, NO_RECORDING, formats
+from pyprof.parse.pool import Result
+from pyprof.sqlite_file import MAGIC, is_profile, is_sqlite, tables
+
+
+def load(path: str | os.PathLike[str]) -> Trace:
+    """Read a recording of any known format, or all of a run: a folder. Raises FormatError for everything that is not
+    one, and for times that add up to more than a sum can hold."""
+    trace = _load(Path(path))
+    trace.devices = [_known(device) for device in trace.devices]
+    for table in (trace.gpu, trace.launches, trace.ops):
+        inputs.check_sum(str(path), table.end - table.start)
+    ranges = trace.ranges
+    inputs.check_sum(str(path), np.where(ranges.end.mask(), ranges.end.values - ranges.start, 0))
+    return trace
+
+
+def one(path: Path) -> Result:
+    """A recording, or why it cannot be read."""
+    try:
+        return load(path)
+    except FormatError as error:
+        return error
+    except (MemoryError, OSError) as error:
+        return FormatError(f"{path}: cannot be read ({type(error).__name__}: {error}).")
+
+
+def serve(descriptor: int) -> None:
+    """What a child does: read what it is told to, until the pipe ends."""
+    with reader_process.serving(descriptor) as pipe, suppress(EOFError, OSError):
+        while True:
+            pipe.send(one(pipe.recv()))
+
+
+def _read(paths: Sequence[Path]) -> list[Result]:
+    return pool.read(paths, one, serve)
+
+
+def _known(device: Device) -> Device:
+    """Without facts that are of another kind than they should be, or too large: these are unknown."""
+    wrong: dict[str, Any] = {}
+    if not isinstance(device.compute_capability, str):
+        wrong["compute_capability"] = None
+    for name in ("sm_count", "memory_bytes", "clock_hz", "bandwidth"):
+        value = getattr(device, name)
+        if not isinstance(value, int) or not -(2**63) <= value < 2**63:
+            wrong[name] = None
+    return device._replace(**wrong)
+
+
+def _load(path: Path) -> Trace:
+    inputs.check(path, EXPECTED)
+    if path.is_dir():
+        return folder.load(path, _read)
+    _check_readable(path)
+    if archive.is_archive(path):
+        return folder.load_archive(path, _read)
+    if path.suffix in (".nsys-rep", ".qdrep"):
+        return _load_report(path)
+    for format_ in formats():
+        if format_.sniff(path):
+            trace = limits.apply(format_.load(path))
+            early_stop.note(trace)
+            return trace
+    if is_profile(path):
+        raise FormatError(NO_RECORDING.format(path))
+    if _is_of_dlprof(path):
+        raise FormatError(
+            f"{path}: is a DLProf database, which lacks most of the recording; run dlprof --nsys_database on the nsys "
+            "file beside it (nsys_profile.sqlite)."
+        )
+    raise FormatError(f"{path}: not a recording; expected {EXPECTED}.")
+
+
+def _check_readable(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            head = file.read(100)
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be read ({error.strerror}).") from error
+    if not head:
+        raise FormatError(f"{path}: is empty; the recording was not written. Record again.")
+    if head.startswith(MAGIC):
+        page = int.from_bytes(head[16:18], "big")
+        expected = int.from_bytes(head[28:32], "big") * (65536 if page == 1 else page)
+        size = path.stat().st_size
+        if size < expected:
+            raise FormatError(
+                f"{path}: is cut off, {size} of {expected} bytes are there. Copy or export it again."
+            )
+
+
+def _is_of_dlprof(path: Path) -> bool:
+    """Whether a file is a database of the DLProf of 2019 to 2021: its raw tables have names of their own."""
+    return is_sqlite(path) and any(name.startswith("read_only_") for name in tables(path))
+
+
+def _load_report(path: Path) -> Trace:
+    """A report of Nsight Systems has a closed format: its own tool turns it into SQLite."""
+    nsys = shutil.which("nsys")
+    command = "nsys export --type=sqlite --output FILE.sqlite"
+    if nsys is None:
+        raise FormatError(
+            f"{path}: a report of Nsight Systems, and no nsys is installed here; where it is, export the report with "
+            f'"{command} {path.name}".'
+        )
+    with scratch.Folder() as folder:
+        out = Path(folder) / "report.sqlite"
+        arguments = [nsys, "export", "--type=sqlite", "--force-overwrite=true", f"--output={out}", str(path)]
+        done = subprocess.run(arguments, capture_output=True, text=True)
+        if done.returncode or not out.exists():
+            last = (done.stderr or done.stdout).strip().splitlines()
+            raise FormatError(
+                f'{path}: nsys could not export it ({last[-1] if last else "no message"}); try "{command}".'
+            )
+        trace = load(out)
+    trace.path = str(path)
+    return trace

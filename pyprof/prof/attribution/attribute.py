@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From calls to rows: which kernel carries the cost of a call.
+
+The cost belongs to the call and is worked out once per distinct call. Among the kernels of one call and direction:
+
+* the *principal* carries the whole cost, the others carry 0. It is the kernel whose kind fits the operator (a GEMM
+  kernel for `linear`), else the longest. Several that fit share in proportion to their time; the shares are integers
+  and add up to the cost.
+* in the backward of a product (matrix product, convolution) the two gradients are two products: each kernel that fits
+  carries one. A kernel of which only the name tells (dgrad, wgrad) carries that one. The longest reduction carries the
+  bias gradient. dgrad and wgrad touch the same three operands and cost the same; more kernels than products share.
+  Where no name tells, the shapes of the operators around the launches do: a fused one (`convolution_backward` with its
+  output_mask) carries what it computes, of two different ones each is one gradient. Order and time decide nothing.
+* without a GPU the rows are operator events with shapes of their own. The innermost events that account for the work
+  carry: the call's cost in forward, their own cost in backward (their shapes are the evidence), and their own cost
+  where the call has no formula (`multi_head_attention_forward`, an optimizer's step).
+
+A row of an unknown operator has unknown cost; a row that stands around or beside what carries the cost has 0.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pyprof.model import KERNEL, MEMCPY, MEMSET, OPERATOR, Bools, Call, Column, Ints, Rows
+from pyprof.prof import kernels
+from pyprof.prof.attribution import cpu_rows, gpu_rows
+from pyprof.prof.attribution.work import ALGORITHMS, Work, add, family, share, signature
+
+USED, NOT_USED, NOT_APPLICABLE, TC_UNKNOWN = 1, 0, 2, 3
+
+
+class Costs(NamedTuple):
+    """Per row: FLOPs, bytes, their basis (index in model.BASES), tensor cores, and the call they belong to.
+
+    `call` indexes `calls`, -1 for a row without arguments. `principal` marks the rows that carry a cost. `algorithm`
+    (index in ALGORITHMS): a convolution by Winograd or FFT, whose FLOPs are those of the definition; how many it
+    executes nobody knows.
+    """
+
+    flops: Column
+    bytes: Column
+    basis: Ints
+    tensor_cores: Ints
+    call: Ints
+    calls: list[Call]
+    principal: Bools
+    algorithm: Ints
+
+    @property
+    def executed(self) -> Column:
+        """FLOPs that the row's kernel executes: unknown where the algorithm does not do what the definition says."""
+        known = self.flops.mask() & ((self.algorithm == 0) | (self.flops.values == 0))
+        return Column(self.flops.values, known)
+
+
+def attribute(rows: Rows) -> Costs:
+    """The cost of every row. The sum over the rows of a call and direction is the cost of the call."""
+    signatures = [signature(site) for site in rows.sites]
+    n = len(rows)
+    work = Work(rows, signatures)
+    cpu = rows.kind == OPERATOR
+    if cpu.any():
+        cpu_rows.fill(work, np.flatnonzero(cpu))
+    gpu = np.flatnonzero(rows.kind == KERNEL)
+    if len(gpu):
+        gpu_rows.fill(work, gpu)
+    work.flops[(rows.kind == MEMCPY) | (rows.kind == MEMSET)] = (
+        0  # a copy computes nothing; its bytes are not in a row
+    )
+    return Costs(
+        Column(work.flops, work.flops >= 0),
+        Column(work.bytes, work.bytes >= 0),
+        work.basis,
+        _tensor_cores(rows, work),
+        work.shown[rows.site] if n else np.empty(0, np.int64),
+        work.calls,
+        work.principal,
+        work.algorithm,
+    )
+
+
+def _tensor_cores(rows: Rows, work: Work) -> Ints:
+    """Used, not used though the kernel is of a kind that could, not applicable, unknown."""
+    out = np.full(len(rows), TC_UNKNOWN, np.int8)
+    verdicts = []
+    for name in rows.names:
+        used, kind = kernels.tensor_core(name), kernels.kind(name)
+        could = kind in kernels.PRODUCTS
+        verdicts.append(
+            USED if used else (NOT_USED if used is False else TC_UNKNOWN) if could else NOT_APPLICABLE
+        )
+    gpu = rows.kind == KERNEL
+    if gpu.any():
+        out[gpu] = np.array(verdicts, np.int8)[rows.name[gpu]]
+        # A kernel of no known kind may well use them if it carries a product, or if nobody knows what it does.
+        nameless = [
+            kernels.kind(name) == "other" and kernels.tensor_core(name) is None for name in rows.names
+        ]
+        families = [family(sign.owner or sign.event) for sign in work.signatures]
+        product = np.array(
+            [bool(kernels.FITS.get(name, frozenset()) & kernels.PRODUCTS) for name in families], bool
+        )[rows.site]
+        idle = np.array([name == "" for name in families], bool)[rows.site]
+        out[gpu & np.array(nameless, bool)[rows.name] & (product & work.principal | idle)] = TC_UNKNOWN
+    out[(rows.kind == MEMCPY) | (rows.kind == MEMSET)] = NOT_APPLICABLE
+    return out
+
+
+__all__ = [
+    "ALGORITHMS", "NOT_APPLICABLE", "NOT_USED", "TC_UNKNOWN", "USED", "Costs", "add", "attribute", "family",
+    "share",
+]  # fmt: skip

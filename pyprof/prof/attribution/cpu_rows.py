@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operator events: which of those inside one another carry the cost of a call. `attribute.py` has the rule."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from pyprof import intervals
+from pyprof.marker import STOPPED, WHOLE_BACKWARD, is_compiled
+from pyprof.model import BASES, FPROP, NO_DIRECTION, Bools, Call, Cost, Ints, Rows, Site
+from pyprof.prof.attribution.work import (  # fmt: skip
+    DEFAULT,
+    FORMULA,
+    NOT_KNOWN,
+    VIEWED,
+    Signature,
+    Work,
+    family,
+    figures,
+    groups,
+    longest,
+    share,
+)
+from pyprof.prof.cost import UNKNOWN, VIEW, default, find, lookup
+from pyprof.prof.reasons import COMPOSITE, reason_of
+
+
+def fill(work: Work, index: Ints) -> None:
+    """The innermost ones that account for the work carry it."""
+    rows = work.rows
+    own = [_of_event(site, sign) for site, sign in zip(rows.sites, work.signatures)]
+    table = figures(own)
+    bases = np.array([BASES.index(c.basis) for c in own], np.int8)
+    flops, size = table[rows.site[index]].T
+    basis = bases[rows.site[index]]
+    tree = _Tree(rows, index)
+    carries, around, covered = _carriers(tree, basis, flops, size)
+    beside = ~carries & ((basis != NOT_KNOWN) | around)
+    work.flops[index], work.bytes[index] = np.where(beside, 0, flops), np.where(beside, 0, size)
+    work.basis[index] = np.where(beside & (basis != VIEWED), FORMULA, basis)
+    work.principal[index] = carries
+    _forward_calls(work, index, carries, flops, size)
+    unexplained = tree.around(basis == NOT_KNOWN)
+    _innermost_by_default(work, index[~covered & ~around & ~unexplained])
+    compiled = np.array([is_compiled(name) for name in rows.names], bool)[rows.name[index]]
+    _fused(work, index[compiled & ~tree.around(compiled)])
+
+
+def _fused(work: Work, index: Ints) -> None:
+    """What torch.compile has written runs in the time of its innermost region, as no operator: it is unknown."""
+    work.flops[index], work.bytes[index] = -1, -1
+    work.basis[index] = NOT_KNOWN
+    work.principal[index] = True
+
+
+def _innermost_by_default(work: Work, index: Ints) -> None:
+    """Events that nothing explains, with no event inside that does the work: the bytes of their tensors."""
+    events = [sign.event for sign in work.signatures]
+    costs = [default(event) if event is not None and event.mod != "autograd" else UNKNOWN for event in events]
+    known = np.array([cost.basis != "unknown" for cost in costs], bool)
+    bases = np.array([BASES.index(cost.basis) for cost in costs], np.int8)
+    index = index[work.basis[index] == NOT_KNOWN]
+    index = index[known[work.rows.site[index]]]
+    site = work.rows.site[index]
+    work.flops[index], work.bytes[index] = figures(costs)[site].T
+    work.basis[index] = bases[site]
+    work.principal[index] = True
+
+
+def _of_event(site: Site, sign: Signature) -> Cost:
+    """The cost of an operator event by itself. An autograd node or a composite only calls operators: events inside it.
+
+    What has a call but no direction runs while torch.compile is at work, on tensors without data.
+    """
+    if sign.owner is not None and site.direction == NO_DIRECTION:
+        return lookup(sign.owner)
+    if sign.event is None or sign.event.op == WHOLE_BACKWARD:
+        return UNKNOWN
+    if sign.event.mod == "autograd" or reason_of(sign.event) == COMPOSITE:
+        return VIEW
+    return lookup(sign.event)
+
+
+class _Tree:
+    """Operator events inside one another, thread by thread: parent of each (-1: none) and the events of each depth."""
+
+    def __init__(self, rows: Rows, index: Ints):
+        self.parent = np.full(len(index), -1, np.int64)
+        depth = np.zeros(len(index), np.int64)
+        thread = pd.factorize(rows.process[index].astype(np.int64) * (1 << 32) + rows.tid.values[index])[0]
+        for _, mine in intervals.groups(thread):
+            start, end = rows.start[index[mine]], rows.end[index[mine]]
+            order = intervals.nesting_order(start, end, np.negative)
+            nest = intervals.Nesting(start[order], intervals.clip(start[order], end[order])[0])
+            place = mine[order]
+            self.parent[place] = np.where(nest.parent >= 0, place[nest.parent], -1)
+            depth[place] = nest.depth
+        order = np.argsort(depth, kind="stable")
+        self.levels = np.split(order, np.cumsum(np.bincount(depth))[:-1])
+
+    def around(self, marked: Bools) -> Bools:
+        """Which events have a marked one inside them."""
+        out = np.zeros(len(self.parent), bool)
+        for members in reversed(self.levels):
+            nested = members[self.parent[members] >= 0]
+            out[self.parent[nested[(out | marked)[nested]]]] = True
+        return out
+
+
+def _carriers(tree: _Tree, basis: Ints, flops: Ints, size: Ints) -> tuple[Bools, Bools, Bools]:
+    """Which events carry a cost, which have one inside that works, and which are inside a carrier.
+
+    An event with a formula leaves its cost to the events inside it if those account for at least half of its FLOPs
+    (of its bytes, if it computes nothing): `aten::relu` to `aten::clamp_min`, but `aten::addmm` not to the copy of
+    its bias.
+    """
+    n = len(basis)
+    computes = (basis == FORMULA) | (basis == DEFAULT)
+    works = computes & ((flops != 0) | (size != 0))
+    flops, size = np.maximum(flops, 0).astype(float), np.maximum(size, 0).astype(float)  # sums of any size
+    inner_flops, inner_size, inner = np.zeros(n), np.zeros(n), np.zeros(n, bool)
+    carries = np.zeros(n, bool)
+    for members in reversed(tree.levels):
+        enough = np.where(
+            flops[members] > 0,
+            2 * inner_flops[members] >= flops[members],
+            2 * inner_size[members] >= size[members],
+        )
+        mine = members[computes[members] & ~(inner[members] & enough)]
+        carries[mine] = True
+        inner_flops[mine], inner_size[mine], inner[mine] = flops[mine], size[mine], True
+        nested = members[tree.parent[members] >= 0]
+        above = tree.parent[nested]
+        np.add.at(inner_flops, above, inner_flops[nested])
+        np.add.at(inner_size, above, inner_size[nested])
+        inner[above[inner[nested]]] = True
+    covered = np.zeros(n, bool)
+    for members in tree.levels:  # below a carrier nothing else carries
+        nested = members[tree.parent[members] >= 0]
+        above = tree.parent[nested]
+        covered[nested] = covered[above] | carries[above]
+    return carries & ~covered, tree.around(works), covered
+
+
+def _same_work(sign: Signature) -> bool:
+    """Whether an operator does what the call around it does, so that it has more FLOPs for one reason alone: vmap has
+    called the function once for a whole batch, which the operator sees and the call does not."""
+    if sign.owner is None or sign.event is None:
+        return False
+    families = family(sign.owner), family(sign.event)
+    one = families[0] == families[1] and families[0] in ("gemm", "conv", "attention")
+    return one or find(sign.owner.mod, sign.owner.op) == find(sign.event.mod, sign.event.op)
+
+
+def _is_stopped(event: Call | None) -> bool:
+    return event is not None and any(arg.name == STOPPED for arg in event.args)
+
+
+def _forward_calls(work: Work, index: Ints, carries: Bools, flops: Ints, size: Ints) -> None:
+    """The cost of a forward call that has a formula goes to its carriers, in proportion to their own FLOPs or bytes.
+
+    A figure that the formula leaves open (the bytes of `to(device)`) is what the events say, and so are all of a call
+    under vmap, which sees one element of the batch.
+    """
+    site = work.rows.site[index]
+    owners = [sign.owner for sign in work.signatures]
+    owned = np.array([owner is not None for owner in owners], bool)[site] & (work.direction[index] == FPROP)
+    if not owned.any():
+        return
+    group = groups(work, index, owners)
+    n = int(group.max()) + 1
+    # What ran of a call that was stopped is what its events say.
+    stopped = np.array([_is_stopped(sign.event) for sign in work.signatures], bool)[site]
+    owned &= np.bincount(group, owned & stopped, n)[group] == 0
+    if not owned.any():
+        return
+    lonely = owned & (np.bincount(group, owned & carries, n)[group] == 0)
+    team = (owned & carries) | longest(group, work.rows.duration[index], lonely)
+    rest = owned & ~team
+    work.flops[index[rest]], work.bytes[index[rest]] = 0, 0
+    work.basis[index[rest & (work.basis[index] == NOT_KNOWN)]] = FORMULA
+    work.principal[index[team]] = True
+    members = np.flatnonzero(team)
+    members = members[np.argsort(group[members], kind="stable")]
+    weight, other = np.maximum(flops[members], 0), np.maximum(size[members], 0)
+    computes = np.bincount(group[members], weight, n)[group[members]] > 0
+    own = [lookup(owner) if owner is not None else UNKNOWN for owner in owners]
+    table, who = figures(own), site[members]
+    more = np.bincount(group[members], weight, n)[group[members]] > table[who, 0]
+    same = np.array([_same_work(sign) for sign in work.signatures], bool)[who]
+    alike = np.bincount(group[members], ~same & (weight > 0), n)[group[members]] == 0
+    mapped = more & alike & (table[who, 0] > 0) & (flops[members] >= 0)
+    for column, figure, its in ((work.flops, 0, flops), (work.bytes, 1, size)):
+        shares = share(table[who, figure], group[members], np.where(computes, weight, other))
+        shares = np.where(mapped, its[members], shares)
+        column[index[members]] = np.where(table[who, figure] < 0, column[index[members]], shares)
+    work.basis[index[members]] = np.array([BASES.index(cost.basis) for cost in own], np.int8)[who]

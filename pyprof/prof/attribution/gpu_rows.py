@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels: which of a call's kernels carries its cost. `attribute.py` has the rule."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from pyprof.marker import is_event
+from pyprof.model import BASES, BPROP, Bools, Call, Cost, Ints, Site
+from pyprof.prof import kernels
+from pyprof.prof.attribution.work import (
+    ALGORITHMS,
+    DEFAULT,
+    FORMULA,
+    Signature,
+    Work,
+    add,
+    family,
+    figures,
+    groups,
+    longest,
+    parts,
+    share,
+)
+from pyprof.prof.cost import UNKNOWN, lookup, lookup_or_default
+
+# Which part of a group's cost a row carries; rows of one group and slot share it.
+_HELPER, _WHOLE, _DGRAD, _WGRAD, _BOTH, _EITHER, _BGRAD, _SHOWN = range(8)
+
+
+def fill(work: Work, index: Ints) -> None:
+    """Principal and helpers by the kind of kernel."""
+    rows = work.rows
+    site, name, duration = rows.site[index], rows.name[index], rows.duration[index]
+    owners = [sign.owner or sign.event for sign in work.signatures]
+    bases = [UNKNOWN.basis if owner is None else _price(owner).basis for owner in owners]
+    known = np.array([basis != "unknown" for basis in bases], bool)[site]
+    group = groups(work, index, owners)
+    kinds = [kernels.kind(text) for text in rows.names]
+    fits = _fits(owners, kinds)[site, name]
+    is_product = np.array([_is_product(s, o) for s, o in zip(rows.sites, owners)], bool)[site]
+    has_bias = np.array([o is not None and lookup(o).bgrad is not None for o in owners], bool)[site]
+    reduces = np.array([kind == "reduction" for kind in kinds], bool)[name]
+    part = np.array([_PART[kernels.part(text)] for text in rows.names], np.int8)[name]
+    slot = _slots(group, duration, fits, is_product, has_bias & (reduces | (part == _BGRAD)), part)
+    evidence = [_evidence(sign, owner) for sign, owner in zip(work.signatures, owners)]
+    team = _shown(group, slot, evidence, site)
+    helper = known & (slot == _HELPER)
+    work.flops[index[helper]], work.bytes[index[helper]], work.basis[index[helper]] = 0, 0, FORMULA
+    guessed = index[helper & np.array([basis == "default" for basis in bases], bool)[site]]
+    work.flops[guessed], work.basis[guessed] = -1, DEFAULT  # any of its kernels may be the one that computes
+    work.principal[index] = slot != _HELPER
+    carriers = np.flatnonzero(known & (slot != _HELPER))
+    of_name = [kernels.describe(text).algorithm or "" for text in rows.names]
+    algorithm = np.array([ALGORITHMS.index(each) for each in of_name], np.int8)[name]
+    convolves = np.array(["conv" in kernels.FITS.get(family(owner), ()) for owner in owners], bool)[site]
+    work.algorithm[index] = np.where(convolves, algorithm, 0)
+    _share_out(work, index, carriers, team, slot, owners)
+
+
+_PART = {None: _HELPER, "dgrad": _DGRAD, "wgrad": _WGRAD, "bgrad": _BGRAD}
+
+
+def _fits(owners: list[Call | None], kinds: list[str]) -> Bools:
+    """Per site and kernel name: whether the kernel's kind fits the operator's family."""
+    columns = {kind: np.array([k == kind for k in kinds], bool) for kind in set(kinds)}
+    out = np.zeros((len(owners), len(kinds)), bool)
+    for i, owner in enumerate(owners):
+        for kind in kernels.FITS.get(family(owner), ()):
+            if kind in columns:
+                out[i] |= columns[kind]
+    return out
+
+
+def _is_product(site: Site, owner: Call | None) -> bool:
+    """Whether this is the backward of a product: an input and a weight gradient, two products of one size."""
+    if site.direction != BPROP or owner is None or is_event(owner):
+        return False
+    cost = lookup(owner)
+    return cost.dgrad is not None and cost.wgrad is not None
+
+
+def _slots(group: Ints, duration: Ints, fits: Bools, is_product: Bools, of_bias: Bools, part: Ints) -> Ints:
+    """What each row carries. `of_bias`: what could be the gradient of the bias, if there is one."""
+    n = int(group.max()) + 1
+
+    def in_group(rows: Bools) -> Ints:
+        return np.bincount(group, rows, n).astype(np.int64)[group]
+
+    slot = np.zeros(len(group), np.int8)
+    products = is_product & (fits | (part == _DGRAD) | (part == _WGRAD)) & (part != _BGRAD)
+    named = products & (part != _HELPER)
+    slot[named] = part[named]
+    unnamed = products & ~named
+    has_dgrad, has_wgrad = (in_group(named & (part == which)) > 0 for which in (_DGRAD, _WGRAD))
+    slot[unnamed & ~has_dgrad] = _DGRAD
+    slot[unnamed & ~has_wgrad] = _WGRAD
+    either = unnamed & ~has_dgrad & ~has_wgrad
+    slot[either] = np.where(in_group(unnamed)[either] <= 2, _EITHER, _BOTH)
+    bias = longest(group, duration, is_product & ~products & of_bias)
+    slot[bias] = _BGRAD
+    simple = ~is_product & fits
+    slot[simple] = _WHOLE
+    slot[longest(group, duration, in_group(slot != _HELPER) == 0)] = _WHOLE
+    return slot
+
+
+class _Evidence(NamedTuple):
+    """What the operator that launched a backward kernel tells by its shapes."""
+
+    operator: Call
+    cost: Cost
+    whole: bool  # it computes all that the backward needs: others tell one gradient each
+
+
+def _evidence(sign: Signature, owner: Call | None) -> _Evidence | None:
+    """An operator whose FLOPs are those of one gradient, or of both together; None if it tells nothing."""
+    if owner is None or owner is sign.event or sign.event is None or sign.event.mod == "autograd":
+        return None
+    cost, found = lookup(owner), lookup(sign.event)
+    if cost.dgrad is None or cost.wgrad is None or found.basis != "formula" or not found.flops:
+        return None
+    both = add([cost.dgrad, cost.wgrad])
+    fused = "backward" in sign.event.op
+    fitting = [part for part in (cost.dgrad, cost.wgrad) if part.flops == found.flops]
+    if fused and found.flops == both.flops:
+        return _Evidence(sign.event, both, True)
+    if not fitting:
+        return None
+    same = len({part.bytes for part in fitting}) == 1
+    return _Evidence(sign.event, Cost(found.flops, fitting[0].bytes if same else None), fused)
+
+
+def _shown(group: Ints, slot: Ints, evidence: list[_Evidence | None], site: Ints) -> Ints:
+    """Products of which no name tells the gradient, but the shapes of their operators do, get the slot `_SHOWN`.
+
+    One fused operator tells all; two different operators are one gradient each. A single plain one may have run once or
+    twice with the same shapes. Returns the teams that share.
+    """
+    numbers: dict[Call, int] = {}
+    operator = np.array(
+        [-1 if e is None else numbers.setdefault(e.operator, len(numbers)) for e in evidence], np.int64
+    )[site]
+    whole = np.array([e is not None and e.whole for e in evidence], bool)[site]
+    open_ = (slot == _EITHER) | (slot == _BOTH)
+    if not (open_ & (operator >= 0)).any():
+        return group
+    n = int(group.max()) + 1
+    pairs = np.unique(np.stack([group[open_], operator[open_]]), axis=1)
+    distinct = np.bincount(pairs[0], minlength=n)[group]
+    silent = np.bincount(group, open_ & (operator < 0), n)[group] > 0
+    told = open_ & ~silent & np.where(whole, distinct == 1, distinct == 2)
+    slot[told] = _SHOWN
+    return np.where(told, n + group * len(numbers) + operator, group)
+
+
+def _price(owner: Call) -> Cost:
+    """A user's call has a formula or none; the operator that launched a kernel has at least its tensors' bytes."""
+    return lookup_or_default(owner) if is_event(owner) and owner.mod != "autograd" else lookup(owner)
+
+
+def _cost_of(sign: Signature, site: Site, owner: Call, slot: int) -> Cost:
+    """What a slot of a group costs."""
+    cost = _price(owner)
+    if slot == _SHOWN:
+        shown = _evidence(sign, owner)
+        return UNKNOWN if shown is None else shown.cost
+    if slot == _WHOLE:
+        return add(parts(cost)) if site.direction == BPROP and not is_event(owner) else cost
+    dgrad, wgrad = cost.dgrad or UNKNOWN, cost.wgrad or UNKNOWN
+    if slot == _EITHER:  # one of two products of one size; should they differ, what differs is unknown
+        same_flops, same_bytes = dgrad.flops == wgrad.flops, dgrad.bytes == wgrad.bytes
+        return Cost(dgrad.flops if same_flops else None, dgrad.bytes if same_bytes else None)
+    return {_DGRAD: dgrad, _WGRAD: wgrad, _BOTH: add([dgrad, wgrad]), _BGRAD: cost.bgrad or Cost(0, 0)}[slot]
+
+
+def _share_out(
+    work: Work, index: Ints, carriers: Ints, group: Ints, slot: Ints, owners: list[Call | None]
+) -> None:
+    """Give every carrier its cost, or its share of it."""
+    if not len(carriers):
+        return
+    site = work.rows.site[index]
+    code, keys = pd.factorize(site[carriers] * 8 + slot[carriers])
+    distinct = [
+        _cost_of(work.signatures[key // 8], work.rows.sites[key // 8], owner, key % 8)
+        if (owner := owners[key // 8]) is not None
+        else UNKNOWN
+        for key in keys.tolist()
+    ]
+    team = np.where(
+        slot[carriers] == _EITHER, -1 - np.arange(len(carriers)), group[carriers] * 8 + slot[carriers]
+    )
+    team_code = pd.factorize(team)[0]
+    alone = np.bincount(team_code)[team_code] == 1
+    costs = figures(distinct)
+    basis = np.array([BASES.index(c.basis) for c in distinct], np.int8)
+    target = index[carriers]
+    work.basis[target] = basis[code]
+    work.flops[target[alone]], work.bytes[target[alone]] = costs[code[alone]].T
+    of_team = np.zeros(int(team_code.max()) + 1, np.int8)  # whoever computes with one that does, computes so
+    np.maximum.at(of_team, team_code, work.algorithm[target])
+    work.algorithm[target] = of_team[team_code]
+    together = np.flatnonzero(~alone)
+    together = together[np.argsort(team_code[together], kind="stable")]
+    team, weight = team_code[together], work.rows.duration[target[together]]
+    work.flops[target[together]] = share(costs[code[together], 0], team, weight)
+    work.bytes[target[together]] = share(costs[code[together], 1], team, weight)

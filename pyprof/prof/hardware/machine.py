@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""On which GPUs and processor the rows ran, and what else the recording says that decides how fast they could be.
+
+A net.dict names no GPU: `--gpu` does. A recording read directly names its own, and its processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pyprof.errors import UsageError
+from pyprof.model import Device
+from pyprof.prof.hardware import cpus, gpus
+from pyprof.prof.hardware.cpus import Cpu
+from pyprof.prof.hardware.gpu_table import PRODUCTS
+from pyprof.prof.hardware.gpus import Gpu
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """The GPU behind each device number, the processor, and facts of the run (`matmul.tf32`, `cudnn`, ...)."""
+
+    devices: Mapping[int, Gpu] = field(default_factory=dict)
+    every: Gpu | None = None  # named by the user: all devices are this one
+    facts: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = (
+        "the input does not say which GPU ran; name it with --gpu, as in --gpu 'H100 SXM'",
+    )
+
+    @cached_property
+    def cpu(self) -> Cpu | None:
+        """The processor that the facts describe; None if its peaks are unknown."""
+        found = cpus.of(self.facts)
+        return found if isinstance(found, Cpu) else None
+
+    @property
+    def cpu_notes(self) -> tuple[str, ...]:
+        """How the processor's peaks were derived, or why they are unknown."""
+        found = cpus.of(self.facts)
+        return (found.source if isinstance(found, Cpu) else found,)
+
+    def gpu(self, number: int | None) -> Gpu | None:
+        """The GPU of a row; None if it is unknown, or no GPU."""
+        if number is None:
+            return None
+        return self.every or self.devices.get(number)
+
+
+NOTHING = Hardware()
+_NOT_THERE = "device {0.number}, {0.name}, is not in the table of GPUs"
+
+
+def named(name: str, facts: Mapping[str, str] | None = None) -> Hardware:
+    """Hardware as the user says. Raises UsageError for a GPU that is not in the table."""
+    gpu = gpus.find(name)
+    if gpu is None:
+        known = ", ".join(product.name for product in PRODUCTS)
+        raise UsageError(f"--gpu {name!r} is not in the table of GPUs; choose one of: {known}.")
+    return Hardware(every=gpu, facts=facts or {}, notes=())
+
+
+def recorded(devices: Sequence[Device], facts: Mapping[str, str]) -> Hardware:
+    """Hardware as a recording says, in its table of devices or among its facts."""
+    found, notes = {}, []
+    for device in devices or _of_facts(facts):
+        gpu = gpus.of(device)
+        if gpu is None:
+            notes.append(f"{_NOT_THERE.format(device)}: the recording lacks its clock; name one with --gpu")
+            continue
+        found[device.number] = gpu
+        if gpu.derived:
+            bandwidth = "" if gpu.bandwidth else "; its bandwidth is unknown"
+            notes.append(f"{_NOT_THERE.format(device)}; {gpu.source}{bandwidth}")
+    return Hardware(found, None, facts, tuple(notes) if found or notes else NOTHING.notes)
+
+
+def _of_facts(facts: Mapping[str, str]) -> list[Device]:
+    out = []
+    for key, name in facts.items():
+        parts = key.split(".")
+        if len(parts) == 3 and parts[0] == "gpu" and parts[1].isdigit() and parts[2] == "name":
+            number, units = int(parts[1]), facts.get(f"gpu.{parts[1]}.sm_count", "")
+            capability = facts.get(f"gpu.{parts[1]}.compute_capability")
+            out.append(Device(number, name, int(units) if units.isdigit() else None, capability))
+    return out

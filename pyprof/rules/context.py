@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steady iterations of an aggregation, and what rules ask of them; each answer is worked out once.
+
+Sums over operators and kernels cover all steady iterations and come from blocks of sums. Single events, API calls and
+gaps come from a sample, their first stretch of some 300,000 events, so that a rule costs the same at any length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pyprof.analysis.source import Source
+from pyprof.analysis.steady_state import steady
+from pyprof.analysis.window import window
+from pyprof.metrics import Device, Window
+from pyprof.metrics import value as metric
+from pyprof.model import Device as Recorded
+from pyprof.model import Ints
+from pyprof.prof.hardware import gpus
+from pyprof.prof.hardware.gpus import Gpu
+from pyprof.prof.hardware.machine import Hardware
+from pyprof.rules import Finding, NeedsFacts
+from pyprof.rules.event_sample import Sample, kind, read
+from pyprof.rules.thresholds import limit
+from pyprof.rules.wording import plain
+from pyprof.store import blocks
+
+_TOP = 5  # rows of evidence
+NOT_CUT = " (The recording was not cut into iterations: what happens once is in these figures.)"
+_NO_GPU = "needs a GPU: nothing in this recording ran on one; record on a machine with a GPU"
+
+
+class Run:
+    """What rules read."""
+
+    def __init__(self, source: Source):
+        self.source, self.store = source, source.store
+        self.facts: Mapping[str, str] = source.store.meta
+
+    # --- the window
+
+    @cached_property
+    def steady(self) -> tuple[int, int]:
+        """First and last of the steady iterations. If those within a twentieth are less than half of all, those within
+        what R02 allows; all that are whole if not even those are there."""
+        lengths = self.lengths
+        if not len(lengths):
+            return self.source.aggregation.first, self.source.aggregation.last
+        values = lengths.to_numpy(np.int64)
+        found = steady(values)
+        if found is None or 2 * (found[1] - found[0] + 1) < len(values):
+            found = steady(values, limit("R02.spread")) or (0, len(values) - 1)
+        return int(lengths.index[found[0]]), int(lengths.index[found[1]])
+
+    @cached_property
+    def lengths(self) -> pd.Series[int]:
+        """Length of each whole iteration of the aggregation, of the slowest worker, by its number."""
+        one = self.source.aggregation
+        rows = self.store.rows(
+            """select number, max("end" - start - paused) from iteration
+               where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
+               group by number having max(partial) = 0 order by number""",
+            (one.iteration_set, one.first, one.last, self.source.worker, self.source.worker),
+        )
+        return pd.Series(dict(rows), dtype=np.int64)
+
+    @cached_property
+    def window(self) -> Window:
+        """The steady iterations, as metrics take them; its totals are those of the whole aggregation."""
+        first, last = self.steady
+        return window(
+            self.store, self.source.aggregation._replace(first=first, last=last), self.source.worker
+        )
+
+    @cached_property
+    def wall(self) -> int:
+        """ns, of the slowest worker."""
+        return int(metric("wall_time", self.window) or 0)
+
+    @cached_property
+    def steps(self) -> int:
+        return max((len(worker.durations) for worker in self.window.workers), default=0)
+
+    @property
+    def cut(self) -> bool:
+        """Whether the run was cut into iterations."""
+        return self.source.aggregation.method != "none"
+
+    @property
+    def per_step(self) -> str:
+        """What stands behind a mean of iterations: nothing where the run is one of them, not a step."""
+        return " a step" if self.cut else ""
+
+    @cached_property
+    def ids(self) -> list[tuple[int, int, int, int, int, int, int]]:
+        """Per worker: number, start, end, then the bounds of its events and of its ops."""
+        first, last = self.steady
+        return self.store.rows(
+            """select worker, min(start), max("end"), min(first_event), max(last_event), min(first_op), max(last_op)
+               from iteration where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
+               group by worker order by worker""",
+            (self.source.aggregation.iteration_set, first, last, self.source.worker, self.source.worker),
+        )
+
+    # --- what is there
+
+    @cached_property
+    def used(self) -> tuple[Device, ...]:
+        """Devices on which something ran."""
+        return self.window.used
+
+    @cached_property
+    def gpus(self) -> dict[int, Gpu]:
+        """The GPUs that were used and are known, by number."""
+        found = {}
+        for number, row in self.devices.items():
+            gpu = gpus.of(row) if row.name else None
+            if gpu is not None:
+                found[number] = gpu
+        return found
+
+    @cached_property
+    def devices(self) -> dict[int, Recorded]:
+        """The GPUs that were used, as they were recorded."""
+        return {
+            row[0]: Recorded(*row)
+            for row in self.store.rows(
+                """select number, name, sm_count, compute_capability, memory_bytes, clock_hz, bandwidth
+                   from device where events > 0"""
+            )
+        }
+
+    @cached_property
+    def hardware(self) -> Hardware:
+        return Hardware(self.gpus, None, self.facts)
+
+    @cached_property
+    def capability(self) -> float:
+        """The least compute capability of the GPUs that were used. Raises NeedsFacts."""
+        self.need_gpu()
+        if "hip" in self.facts or any((row.name or "").startswith("AMD") for row in self.devices.values()):
+            raise NeedsFacts(
+                "needs a GPU of NVIDIA: what others have in place of its compute capability says nothing of tensor "
+                "cores"
+            )
+        found = [row.compute_capability for row in self.devices.values()]
+        known = [gpu.capability for gpu in self.gpus.values()]
+        numbers = [float(text) for text in found if text and text.replace(".", "", 1).isdigit()]
+        numbers += [] if len(numbers) == len(found) else [number for number in known if number is not None]
+        if len(numbers) < len(found):
+            raise NeedsFacts(
+                "needs the GPU's compute capability, which this recording lacks; record with pyprof, or export all "
+                "tables of nsys (TARGET_INFO_GPU)"
+            )
+        return min(numbers)
+
+    @cached_property
+    def launches_recorded(self) -> bool:
+        return bool(self.store.rows("select 1 from api limit 1"))
+
+    @cached_property
+    def trains(self) -> bool:
+        """Whether there is a backward pass."""
+        return bool(self.store.rows("select 1 from operator where direction = 1 limit 1"))
+
+    def need_gpu(self) -> None:
+        if not self.used:
+            raise NeedsFacts(_NO_GPU)
+
+    def need_launches(self) -> None:
+        self.need_gpu()
+        if not self.launches_recorded:
+            raise NeedsFacts(
+                'needs the calls of the CUDA API; record with pyprof, or "nsys profile -t cuda,nvtx"'
+            )
+
+    def need_steps(self) -> None:
+        if not self.cut:
+            raise NeedsFacts(
+                "needs iterations, to tell what happens in each from what happens once; call pyprof.step() at the "
+                "end of each, or name a key operator"
+            )
+
+    def need_fact(self, name: str, what: str) -> str:
+        """A fact of the run. Raises NeedsFacts."""
+        found = self.facts.get(name)
+        if found is None:
+            raise NeedsFacts(f"needs {what}, which this recording lacks; record with pyprof")
+        return found
+
+    # --- sums over the steady iterations
+
+    @cached_property
+    def operators(self) -> pd.DataFrame:
+        """The table of operators by id, with `source`: the innermost line of the stack."""
+        names = (
+            "op_id",
+            "name",
+            "type",
+            "mod",
+            "direction",
+            "phase",
+            "params",
+            "dtype",
+            "shapes",
+            "eligible",
+        )
+        rows = self.store.rows(
+            f"""select o.id, {", ".join(f"o.{name}" for name in names)}, o.unassociated, k.frames
+                from operator o left join stack k on k.id = o.stack order by o.id"""
+        )
+        frame = pd.DataFrame(rows, columns=["id", *names, "unassociated", "frames"]).set_index("id")
+        frame["source"] = [text.rpartition("\n")[2] or None if text else None for text in frame.pop("frames")]
+        return frame
+
+    @cached_property
+    def kernel_names(self) -> pd.DataFrame:
+        rows = self.store.rows(
+            "select id, name as kernel, short_name, kind as what from kernel_name order by id"
+        )
+        return pd.DataFrame(rows, columns=["id", "kernel", "short_name", "what"]).set_index("id")
+
+    @cached_property
+    def ops(self) -> pd.DataFrame:
+        """Sums of executions per operator, with its columns."""
+        keys = ["calls", "kernels", "kernel", "cpu", "gpu", "overhead"]
+        return self._sums(blocks.OPS, 5, keys).join(self.operators, on="operator")
+
+    @cached_property
+    def kernels(self) -> pd.DataFrame:
+        """Sums of kernels per operator, name and use of tensor cores (as in the table event; 3: unknown)."""
+        keys = ["calls", "gpu", "api", "launched", "flops", "bytes", "flops_unknown", "bytes_unknown"]
+        found = self._sums(blocks.EVENTS, 3, keys)
+        found = found[found["kind"] == 0].join(self.kernel_names, on="name")
+        return found.join(self.operators.rename(columns={"name": "path"}), on="operator").reset_index(
+            drop=True
+        )
+
+    def _sums(self, shape: blocks.Shape, place: int, columns: list[str]) -> pd.DataFrame:
+        parts = []
+        for row in self.ids:
+            keys, sums = blocks.between(self.store, shape, int(row[place]), int(row[place + 1]))
+            parts.append(
+                pd.DataFrame({**dict(zip(shape.keys, keys)), **{name: sums[name] for name in columns}})
+            )
+        whole = (
+            pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*shape.keys, *columns])
+        )
+        return whole.groupby(list(shape.keys), as_index=False, sort=True)[columns].sum()
+
+    @cached_property
+    def kernel_time(self) -> int:
+        """Sum of the times of all kernels."""
+        return int(self.kernels["gpu"].sum())
+
+    # --- single events
+
+    @cached_property
+    def samples(self) -> list[Sample]:
+        return [
+            read(self.store, row, len(self.ids), self.source.aggregation.iteration_set) for row in self.ids
+        ]
+
+    def events(self, names: Sequence[str], chosen: Callable[[Sample], Ints]) -> pd.DataFrame:
+        """Columns of the events of all samples that `chosen` picks by their places."""
+        parts = [{name: each.of(name)[chosen(each)] for name in names} for each in self.samples]
+        return _joined(parts, names)
+
+    def calls(self, kinds: Sequence[str] = ()) -> pd.DataFrame:
+        """API calls of all samples, of some kinds or all: operator, call, dur."""
+        wanted = [kind(name) for name in kinds]
+        parts = []
+        for each in self.samples:
+            here = np.isin(each.api["kind"].values, wanted) | (not kinds)
+            parts.append({name: each.api[name].values[here] for name in ("name", "operator", "dur")})
+        found = _joined(parts, ("name", "operator", "dur"))
+        texts = dict(self.store.rows("select id, text from string"))
+        found["call"] = pd.Series([texts.get(code, "") for code in found.pop("name").tolist()], dtype=object)
+        return found
+
+    @cached_property
+    def sampled_steps(self) -> float:
+        """How many iterations of one worker the sample is."""
+        return self.steps * self._part
+
+    @cached_property
+    def _part(self) -> float:
+        total = sum(row[2] - row[1] for row in self.ids)
+        return sum(each.end - each.start for each in self.samples) / total if total else 1.0
+
+    def scaled(self, length: float) -> int:
+        """From a sum of lengths on one thread per worker in the sample to the whole window, of one worker."""
+        total = sum(each.end - each.start for each in self.samples)
+        return int(length / total * self.wall) if total else 0
+
+    def on_device(self, length: float) -> int:
+        """The same for lengths on devices, of which a worker may have several."""
+        return self.scaled(length * len(self.samples) / max(len(self.used), 1))
+
+    # --- figures of the window
+
+    def mean(self, name: str) -> int:
+        """A length of `iteration_device`, mean over the devices that were used."""
+        return int(fmean(device.sums.get(name, 0) for device in self.used)) if self.used else 0
+
+    def part(self, name: str) -> int:
+        """A part of the wall time, mean over the workers."""
+        workers = self.window.workers
+        return int(fmean(worker.parts[name] for worker in workers)) if workers else 0
+
+    @cached_property
+    def late(self) -> int:
+        """How long a GPU waits for launches, without the time that the program waits for data or files."""
+        return max(self.mean("late") - self.part("dataloader") - self.part("io"), 0)
+
+    def per_device(self, length: float) -> int:
+        """A sum over all devices, of one of them, at most as long as the window."""
+        return max(min(int(length) // max(len(self.used), 1), self.wall), 0)
+
+    def share(self, length: float) -> float:
+        return length / self.wall if self.wall else 0.0
+
+    def finding(
+        self,
+        problem: str,
+        advice: str,
+        saving: float | None,
+        evidence: Iterable[Mapping[str, Any]],
+        verify: str,
+    ) -> Finding:
+        """A finding; its saving within what is possible. The rule's id is filled in later."""
+        if not self.cut:
+            problem += NOT_CUT
+        rows = tuple({key: plain(cell) for key, cell in row.items()} for row in list(evidence)[:_TOP])
+        bounded = None if saving is None else max(min(int(saving), self.wall), 0)
+        return Finding("", problem, advice, bounded, rows, verify)
+
+    def top(self, frame: pd.DataFrame, by: str, **columns: str) -> list[dict[str, Any]]:
+        """The largest rows of a table; `columns` renames those that are shown."""
+        largest = frame.sort_values(by, ascending=False, kind="stable").head(_TOP)
+        return [dict(zip(columns, row)) for row in largest[list(columns.values())].itertuples(index=False)]
+
+    def by_operator(self, found: pd.DataFrame) -> list[dict[str, Any]]:
+        """The operators with the most time, of rows of `kernels`."""
+        grouped = found.groupby("operator", as_index=False).agg(
+            time=("gpu", "sum"), calls=("calls", "sum"), path=("path", "first"), source=("source", "first"),
+            params=("params", "first"), kernel=("short_name", "first"),
+        )  # fmt: skip
+        return self.top(
+            grouped, "time", operator="path", source="source", params="params", kernel="kernel", kernels="calls",
+            time_ns="time",
+        )  # fmt: skip
+
+
+def _joined(parts: Sequence[Mapping[str, Ints]], names: Sequence[str]) -> pd.DataFrame:
+    nothing = np.empty(0, np.int64)
+    return pd.DataFrame({name: np.concatenate([part[name] for part in parts] or [nothing]) for name in names})

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Single events of the beginning of a worker's steady iterations: for what no sum tells, as gaps and chains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pyprof.analysis.source import API_KINDS
+from pyprof.intervals import groups
+from pyprof.model import KERNEL, MEMCPY, Bools, Column, Ints
+from pyprof.store.files import Store
+
+_EVENTS = 300_000  # of all workers
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Events and API calls of a stretch of time, in the order of their ids. `event`: id, kind, device, stream, name,
+    operator, start, dur, geometry, copied, copy_from, copy_to, graph, bytes, api, op, launch, launch_dur, thread.
+    `api`: id, thread, name, kind, start, dur, operator (missing outside of all)."""
+
+    worker: int
+    start: int
+    end: int
+    event: dict[str, Column]
+    api: dict[str, Column]
+
+    def of(self, name: str) -> Ints:
+        """A column of the events, 0 where it is missing; `late` and `sized` (whether bytes are known) too."""
+        if name == "late":
+            return self.late
+        return self.event["bytes"].mask().astype(np.int64) if name == "sized" else self.event[name].values
+
+    @cached_property
+    def kernel(self) -> Ints:
+        return np.flatnonzero(self.of("kind") == KERNEL)
+
+    @cached_property
+    def copies(self) -> Ints:
+        return np.flatnonzero(self.of("kind") == MEMCPY)
+
+    @cached_property
+    def alone(self) -> Bools:
+        """Per event whether its launch launched it and nothing else: a replay of a graph launches many."""
+        launched = self.event["api"].mask()
+        _, place, count = np.unique(self.of("api"), return_inverse=True, return_counts=True)
+        return np.asarray(launched & (count[place] == 1))
+
+    @cached_property
+    def late(self) -> Ints:
+        """Per event the gap before it on its device, if its launch returned only after the event before had ended."""
+        start, dur, device = self.of("start"), self.of("dur"), self.of("device")
+        launched = self.event["launch"].mask()
+        returned = np.where(launched, self.of("launch") + self.of("launch_dur"), np.iinfo(np.int64).min)
+        out = np.zeros(len(start), np.int64)
+        for _, here in groups(device):
+            order = here[np.argsort(start[here], kind="stable")]
+            reached = np.maximum.accumulate(start[order] + dur[order])
+            before = np.r_[start[order[:1]], reached[:-1]]
+            out[order] = np.where(returned[order] > before, np.maximum(start[order] - before, 0), 0)
+        return out
+
+
+def read(store: Store, row: tuple[int, ...], workers: int, cut: int) -> Sample:
+    """The sample of a worker; `row` is its number, start, end and the bounds of its events, `cut` the iteration set.
+    Whole iterations, if at least one is small enough."""
+    worker, start, end, first, last = row[:5]
+    stop = min(last, first + max(_EVENTS // workers, 1))
+    if stop < last:
+        whole = store.rows(
+            """select last_event, "end" from iteration
+               where iteration_set = ? and worker = ? and start >= ? and last_event > ? and last_event <= ?
+               order by number desc limit 1""",
+            (cut, worker, start, first, stop),
+        )
+        if whole:
+            stop, end = whole[0]
+            last = stop
+    event = store.columns(
+        f"""select e.id, e.kind, e.device, e.stream, e.name, e.operator, e.start, e.dur, e.geometry, e.copied,
+                   e.copy_from, e.copy_to, e.graph, e.bytes, e.api, e.op, a.start as launch, a.dur as launch_dur,
+                       a.thread
+            from event e left join api a on a.id = e.api
+            where e.id >= {first} and e.id < {stop} order by e.id"""
+    )
+    if stop < last:  # to the launch of the first event that is left out
+        found = store.rows(
+            "select coalesce(a.start, e.start) from event e left join api a on a.id = e.api where e.id = ?",
+            (stop,),
+        )
+        end = max(min(end, int(found[0][0])), start + 1)
+    low, high = (_bound(store, worker, time) for time in (start, end))
+    api = store.columns(
+        f"""select a.id, a.thread, a.name, a.kind, a.start, a.dur, o.operator
+            from api a left join op o on o.id = a.op where a.id >= {low} and a.id < {high} order by a.id"""
+    )
+    return Sample(worker, start, end, event, api)
+
+
+def _bound(store: Store, worker: int, time: int) -> int:
+    """The first id of a worker's API calls that start at a time or later: they are numbered by start, without gaps."""
+    base = worker << 40
+    top = store.rows("select max(id) from api where id >= ? and id < ?", (base, (worker + 1) << 40))[0][0]
+    low, high = base, base if top is None else int(top) + 1
+    while low < high:
+        middle = (low + high) // 2
+        (begin,) = store.rows("select start from api where id = ?", (middle,))[0]
+        low, high = (middle + 1, high) if begin < time else (low, middle)
+    return low
+
+
+def kind(name: str) -> int:
+    """The number of a kind of API call."""
+    return API_KINDS.index(name)

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sums over blocks of 65,536 consecutive ids, so that the sum over any range of ids costs its blocks and two edges.
+
+A range of iterations is a range of ids. Sums, smallest and largest of its whole blocks come from the tables
+`op_block` and `event_block`, those of what is left at both ends from the rows themselves. 10 M events have some
+hundred thousand rows in these tables; without them every new aggregation would read all events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pyprof.model import Bools, Column, Ints
+from pyprof.store.files import Store
+
+SHIFT = 16
+
+
+class Shape(NamedTuple):
+    """A table of sums: its keys, the columns that add up, and those with a smallest and a largest value."""
+
+    table: str
+    block: str
+    keys: tuple[str, ...]
+    sums: tuple[str, ...]
+    extremes: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All but the keys, in the order of the tables."""
+        least = tuple(f"{name}_min" for name in self.extremes)
+        return (*self.sums, *least, *(f"{name}_max" for name in self.extremes))
+
+
+OPS = Shape(
+    "op", "op_block", ("operator",),
+    ("calls", "timed", "kernels", "tc_kernels", "kernel", "tc", "cpu", "gpu", "overhead", "idle"),
+    ("cpu", "gpu", "overhead", "idle"),
+)  # fmt: skip
+EVENTS = Shape(
+    "event", "event_block", ("operator", "name", "kind", "tc"),
+    ("calls", "gpu", "api", "launched", "flops", "dense", "bytes", "flops_unknown", "bytes_unknown",
+     "roofline", "roofline_unknown", "hardware_ps", "hardware_unknown", "model_ps"),
+    ("gpu", "api"),
+)  # fmt: skip
+_PARTLY = {  # sums with the time of those that they leave out
+    "flops": "flops_unknown", "bytes": "bytes_unknown", "roofline": "roofline_unknown",
+    "hardware_ps": "hardware_unknown",
+}  # fmt: skip
+_LARGE, _SMALL = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+Sums = dict[str, Ints]
+
+
+def of_ops(columns: Mapping[str, Column | Ints]) -> Sums:
+    """What the sums need of rows of `op`."""
+    plain = {
+        name: _values(columns[name])
+        for name in ("kernels", "tc_kernels", "kernel", "tc", "cpu", "gpu", "idle")
+    }
+    timed = _known(columns["cpu"])
+    plain["cpu"] = np.where(timed, plain["cpu"], 0)
+    overhead = np.where(timed, np.maximum(plain["cpu"] - _values(columns["api"]), 0), 0)
+    calls = np.ones(len(overhead), np.int64)
+    out = {**plain, "calls": calls, "timed": timed.astype(np.int64), "overhead": overhead}
+    return _without(_extremes(out, OPS), ("cpu", "overhead"), timed)
+
+
+def of_events(columns: Mapping[str, Column | Ints]) -> Sums:
+    """What the sums need of rows of `event`; `launch` is the length of the launch."""
+    dur = _values(columns["dur"])
+    out = {"calls": np.ones(len(dur), np.int64), "gpu": dur}
+    for name in ("flops", "dense", "bytes", "roofline", "hardware_ps", "model_ps"):
+        column = columns[name]
+        known = _known(column)
+        out[name] = np.where(known, _values(column), 0)
+        if name in _PARTLY:
+            out[_PARTLY[name]] = np.where(known, 0, dur)
+    launch = columns["launch"]
+    launched = _known(launch)
+    out["api"], out["launched"] = np.where(launched, _values(launch), 0), launched.astype(np.int64)
+    return _without(_extremes(out, EVENTS), ("api",), launched)
+
+
+def _extremes(sums: Sums, shape: Shape) -> Sums:
+    return {**sums, **{f"{name}_{end}": sums[name] for name in shape.extremes for end in ("min", "max")}}
+
+
+def _without(sums: Sums, names: Sequence[str], known: Bools) -> Sums:
+    """What is not known is neither the smallest nor the largest."""
+    for name in names:
+        sums[f"{name}_min"] = np.where(known, sums[name], _LARGE)
+        sums[f"{name}_max"] = np.where(known, sums[name], _SMALL)
+    return sums
+
+
+def _known(column: Column | Ints) -> Bools:
+    return column.mask() if isinstance(column, Column) else np.ones(len(column), bool)
+
+
+def _values(column: Column | Ints) -> Ints:
+    return column.values if isinstance(column, Column) else column
+
+
+def reduce(keys: Sequence[Ints], values: Sums, shape: Shape) -> tuple[list[Ints], Sums]:
+    """Add up rows of equal keys; the keys that occur, in ascending order, and their sums."""
+    if not len(keys[0]):
+        return list(keys), {name: np.empty(0, np.int64) for name in shape.columns}
+    order = np.lexsort(tuple(reversed(keys)))
+    change = np.zeros(len(order), bool)
+    change[0] = True
+    for key in keys:
+        ordered = key[order]
+        change[1:] |= ordered[1:] != ordered[:-1]
+    first = np.flatnonzero(change)
+    out: Sums = {}
+    for name in shape.columns:
+        how = np.minimum if name.endswith("_min") else np.maximum if name.endswith("_max") else np.add
+        out[name] = how.reduceat(values[name][order].astype(np.int64), first)
+    return [key[order][first] for key in keys], out
+
+
+def between(store: Store, shape: Shape, first: int, last: int) -> tuple[list[Ints], Sums]:
+    """Sums over the rows with first <= id < last, all of one worker, by the keys."""
+    low, high = -(-first >> SHIFT), last >> SHIFT  # whole blocks: low <= block < high
+    names = ", ".join((*shape.keys, *shape.columns))
+    if low >= high:
+        edges, whole = [(first, last)], None
+    else:
+        edges = [(first, low << SHIFT), (high << SHIFT, last)]
+        whole = store.columns(f"select {names} from {shape.block} where block >= {low} and block < {high}")
+    parts = [rows(store, shape, a, b) for a, b in edges if a < b]
+    if whole is not None:
+        parts.append({name: column.values for name, column in whole.items()})
+    if not parts:
+        return [np.empty(0, np.int64) for _ in shape.keys], {n: np.empty(0, np.int64) for n in shape.columns}
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in (*shape.keys, *shape.columns)}
+    return reduce([joined[name] for name in shape.keys], joined, shape)
+
+
+def rows(store: Store, shape: Shape, first: int, last: int) -> Sums:
+    """Keys and values of the rows with first <= id < last, to be reduced."""
+    if shape is OPS:
+        found = store.columns(
+            f"""select operator, kernels, tc_kernels, kernel, tc, cpu, api, gpu, idle
+                from op where id >= {first} and id < {last}"""
+        )
+        return {"operator": found["operator"].values, **of_ops(found)}
+    found = store.columns(
+        f"""select event.operator, event.name, event.kind, coalesce(event.tc, 3) as tc, event.dur, event.flops,
+                   event.dense, event.bytes, event.roofline,
+                   event.hardware_ps, event.model_ps, api.dur as launch
+            from event left join api on api.id = event.api where event.id >= {first} and event.id < {last}"""
+    )
+    return {**{name: found[name].values for name in shape.keys}, **of_events(found)}

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The small tables that facts point to: operators, kernel names, launch geometries, sites, workers, devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from pyprof.model import KERNEL, OPERATOR, Column, Device, Ints, Process, Rows, Site, Trace
+from pyprof.parse.merge import processes
+from pyprof.prof import kernels
+from pyprof.store.write.columns import Stacks, flag, plain, rows, table
+from pyprof.store.write.operators import Operator, dtype_ok
+
+
+def operators(found: list[Operator], stacks: Stacks, trace: Trace) -> pa.Table:
+    """One row per operator."""
+    capability, tf32 = _capability(trace), _tf32(trace)
+    kinds = {
+        "id": int, "op_id": str, "name": str, "type": str, "mod": str, "direction": int, "phase": int, "module": str,
+        "stack": int, "params": str, "dtype": str, "shapes": str, "eligible": int, "dtype_ok": int,
+        "unassociated": int,
+    }  # fmt: skip
+    cells = (
+        (
+            number, op.op_id, op.name, op.type, op.mod, op.direction, op.phase, op.module, stacks.code(op.stack),
+            op.params, op.dtype, op.shapes, int(op.eligible), flag(dtype_ok(op.dtype, capability, tf32)),
+            op.unassociated,
+        )
+        for number, op in enumerate(found)
+    )  # fmt: skip
+    return rows(kinds, cells)
+
+
+def _capability(trace: Trace) -> tuple[int, int] | None:
+    """The least compute capability of the recorded GPUs."""
+    found = []
+    for device in trace.devices:
+        first, _, second = (device.compute_capability or "").partition(".")
+        if first.isdigit() and second.isdigit():
+            found.append((int(first), int(second)))
+    return min(found, default=None)
+
+
+def _tf32(trace: Trace) -> bool | None:
+    allowed = trace.meta.get("matmul.tf32")
+    return None if allowed is None else allowed.lower() in ("yes", "true", "1", "high", "medium", "tf32")
+
+
+def geometry(found: Rows, occupancy: Column) -> tuple[Ints, pa.Table]:
+    """Per row the number of its launch geometry, and the distinct ones."""
+    parts = [found.grid.values[:, i] for i in range(3)] + [found.block.values[:, i] for i in range(3)]
+    parts += [plain(found.registers), plain(found.shared_memory), plain(occupancy)]
+    code: npt.NDArray[np.int64] = np.zeros(len(found), np.int64)
+    for part in parts:
+        inner, distinct = pd.factorize(part)
+        code = pd.factorize(code * len(distinct) + inner)[0]
+    first = np.zeros(int(code.max()) + 1 if len(code) else 0, np.int64)
+    first[code[::-1]] = np.arange(len(code))[::-1]
+    names = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "shared_memory",
+             "occupancy")  # fmt: skip
+    columns = {name: Column(part[first], part[first] >= 0) for name, part in zip(names, parts)}
+    return code, table(id=np.arange(len(first)), **columns)
+
+
+def kernel_names(found: Rows) -> pa.Table:
+    """Each name with its kind and whether such kernels use tensor cores."""
+    on_gpu = bool((found.kind != OPERATOR).any())
+    copies = set(found.name[(found.kind != KERNEL) & (found.kind != OPERATOR)].tolist())
+    cells: list[tuple[Any, ...]] = []
+    for number, (name, short) in enumerate(zip(found.names, found.short_names)):
+        kernel = on_gpu and number not in copies
+        kind = kernels.kind(name) if kernel else kernels.copy_kind(name) if on_gpu else "operator"
+        cells.append((number, name, short, kind, flag(kernels.tensor_core(name)) if kernel else None))
+    return rows({"id": int, "name": str, "short_name": str, "kind": str, "tc": int}, cells)
+
+
+def sites(found: list[Site], stacks: Stacks) -> pa.Table:
+    """One row per place that launched something."""
+    kinds = {"id": int, "mod": str, "op": str, "module": str, "stack": int, "direction": int, "phase": int}
+    cells = (
+        (
+            number, site.mods[0] if site.mods else None, site.ops[0] if site.ops else None, site.module,
+            stacks.code(site.trace), site.direction, site.phase,
+        )
+        for number, site in enumerate(found)
+    )  # fmt: skip
+    return rows(kinds, cells)
+
+
+def workers(trace: Trace, numbers: Ints, spans: dict[int, tuple[int, int]]) -> pa.Table:
+    """One row per worker; `numbers` by process, `spans` by worker. One more than the processes stands for "unknown"."""
+    chosen = [process for process, worker in enumerate(numbers.tolist()) if worker >= 0]
+    every = [*processes(trace), Process(-1)]
+    known = [every[process] for process in chosen]
+    cells = [
+        (
+            worker, name, None if one.pid < 0 else one.pid, one.rank, one.host, one.name, one.label, one.span,
+            *spans[worker],
+        )
+        for worker, name, one in zip(numbers[chosen].tolist(), worker_names(known), known)
+    ]  # fmt: skip
+    kinds = {
+        "id": int, "name": str, "pid": int, "rank": int, "host": str, "process": str, "label": str, "span": int,
+        "start": int, "end": int,
+    }  # fmt: skip
+    return rows(kinds, cells)
+
+
+def worker_names(found: list[Process]) -> list[str]:
+    """Names of workers: the rank, else how the file calls it, else host and process; different for different ones.
+
+    >>> worker_names([Process(7, rank=3), Process(7, rank=3, span=2), Process(8)])
+    ['rank3', 'rank3 span 2', 'host_8']
+    >>> worker_names([Process(9, label="a"), Process(5, label="a")])
+    ['a', 'a_5']
+    """
+    names: list[str] = []
+    for one in found:
+        pid = "unknown" if one.pid < 0 else one.pid
+        own = f"{one.host or 'host'}_{pid}"
+        base = f"rank{one.rank}" if one.rank is not None else one.label or own
+        span = f" span {one.span}" if one.span > 1 else ""
+        more = [f"{base}_{part}" for part in (pid, own, one.label or own)]
+        tries = [f"{name}{span}" for name in (base, *more)]
+        tries += [f"{tries[0]} ({number})" for number in range(2, len(names) + 3)]
+        names.append(next(name for name in tries if name not in names))
+    return names
+
+
+def devices(trace: Trace, found: Rows, worker: Ints, numbers: Ints) -> pa.Table:
+    """One row per worker and device, those on which nothing ran among them. `worker` by row, `numbers` by process."""
+    known = found.device.mask()
+    ran = pd.DataFrame({"worker": worker[known], "number": found.device.values[known]}).value_counts()
+    counts: dict[tuple[int, int], int] = {}
+    for (one, number), count in zip(ran.index.tolist(), ran.tolist()):
+        counts[int(one), int(number)] = int(count)
+    active = set(np.unique(worker).tolist())
+    recorded: dict[tuple[int, int], Device] = {}
+    for device in trace.devices:
+        owners = numbers.tolist() if device.process is None else [int(numbers[device.process])]
+        for one in active.intersection(owners):
+            recorded[one, device.number] = device
+            counts.setdefault((one, device.number), 0)
+    kinds = {
+        "worker": int, "number": int, "name": str, "sm_count": int, "compute_capability": str, "memory_bytes": int,
+        "clock_hz": int, "bandwidth": int, "events": int,
+    }  # fmt: skip
+    cells = [
+        (*key, *(recorded[key][1:7] if key in recorded else (None,) * 6), count)
+        for key, count in sorted(counts.items())
+    ]
+    return rows(kinds, cells)

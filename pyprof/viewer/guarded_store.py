@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections to the database that is served: a statement ends with the time of its request, or when who asked has
+gone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyprof.errors import PyProfError
+from pyprof.model import Column
+from pyprof.store.files import Store
+from pyprof.viewer.problems import Trouble
+
+SECONDS = 5.0  # for the statements of a request
+_KEPT = 4
+
+
+def slow() -> Trouble:
+    """The error to raise when time is up."""
+    return Trouble(
+        "slow", "This took too long and was ended. Narrow it down: an iteration, an operator, a worker."
+    )
+
+
+class Deadline:
+    """When a request has to be done; `cancel` is: at once."""
+
+    def __init__(self, seconds: float = SECONDS):
+        self._end, self._cancelled = time.monotonic() + seconds, threading.Event()
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+    @property
+    def over(self) -> bool:
+        return self._cancelled.is_set() or time.monotonic() > self._end
+
+    def check(self) -> None:
+        """Raises Trouble when time is up."""
+        if self.over:
+            raise slow()
+
+
+class Guarded(Store):
+    """A database whose statements end when the request does that asks. Raises FormatError, and Trouble then."""
+
+    def __init__(self, path: Path):
+        self.deadline: Deadline | None = Deadline(Store.timeout)
+        super().__init__(path)
+        self.deadline = None
+
+    def _over(self) -> bool:
+        return self.deadline is not None and self.deadline.over
+
+    def _ended(self) -> PyProfError:
+        return slow()
+
+    def named(
+        self, query: str, parameters: Sequence[Any] | dict[str, Any] = ()
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        self._check()
+        return super().named(query, parameters)
+
+    def columns(self, query: str, parameters: Sequence[Any] = ()) -> dict[str, Column]:
+        self._check()
+        return super().columns(query, parameters)
+
+    def _check(self) -> None:
+        if self.deadline is not None:
+            self.deadline.check()
+
+
+class Pool:
+    """Connections to one database, for requests that run at once."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._idle: list[Guarded] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @contextmanager
+    def store(self, deadline: Deadline) -> Iterator[Guarded]:
+        """A connection for a request. Raises FormatError."""
+        with self._lock:
+            store = self._idle.pop() if self._idle else None
+        store = store or Guarded(self.path)
+        store.deadline = deadline
+        try:
+            with store.sound():
+                yield store
+        finally:
+            store.deadline = None
+            with self._lock:
+                keep = not self._closed and len(self._idle) < _KEPT
+                if keep:
+                    self._idle.append(store)
+            if not keep:
+                store.close()
+
+    def close(self) -> None:
+        """Close what is idle; what is in use when it is given back."""
+        with self._lock:
+            self._closed, idle, self._idle = True, self._idle, []
+        for store in idle:
+            store.close()

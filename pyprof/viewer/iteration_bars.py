@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Iterations as the bars of a chart: means over the workers, and over neighbours where there are many."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pyprof.metrics import PARTS
+from pyprof.model import Bools, Ints
+from pyprof.viewer import models
+from pyprof.viewer.column_table import Frame
+
+Floats = npt.NDArray[np.float64]
+
+
+def bars(frame: Frame, first: int, last: int, most: int | None) -> models.Bars:
+    """The iterations of `tables.iterations`, at most so many bars. One number is a bar whatever workers have it. A bar
+    of several numbers is of those from `first` to `last` alone if it has such, each with the same weight."""
+    numbers, at = np.unique(frame.numbers("iteration")[0], return_inverse=True)
+    columns = {key: _means(*frame.numbers(key), at, len(numbers)) for key in ("duration", *PARTS)}
+    inside: Bools = (numbers >= first) & (numbers <= last)
+    width = 1 if most is None else max(1, -(-len(numbers) // most))
+    bin: Ints = np.arange(len(numbers)) // width
+    count = -(-len(numbers) // width)
+    any_inside: Bools = np.bincount(bin, inside, count) > 0
+    counted: Bools = inside | ~any_inside[bin]
+    binned = {
+        key: _means(values[counted], ~np.isnan(values[counted]), bin[counted], count)
+        for key, values in columns.items()
+    }
+    starts = np.arange(count) * width
+    return models.Bars(
+        number=numbers[starts].tolist(),
+        until=numbers[np.minimum(starts + width, len(numbers)) - 1].tolist(),
+        count=np.bincount(bin[counted], minlength=count).tolist(),
+        outside=(~any_inside).tolist(),
+        duration=[value or 0.0 for value in _listed(binned["duration"])],
+        parts={key: _listed(binned[key]) for key in PARTS},
+        total=len(numbers),
+        first=first,
+        last=last,
+    )
+
+
+def _means(values: npt.NDArray[np.generic], known: Bools, at: Ints, count: int) -> Floats:
+    """The mean of what is known of each; NaN where nothing is."""
+    sums = np.bincount(at[known], values[known].astype(np.float64), count)
+    number = np.bincount(at[known], minlength=count)
+    out: Floats = np.where(number > 0, sums / np.maximum(number, 1), np.nan)
+    return out
+
+
+def _listed(values: Floats) -> list[float | None]:
+    return [None if value != value else value for value in values.tolist()]

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The routes of the API that change something: re-aggregations."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Request
+from fastapi.responses import StreamingResponse
+
+from pyprof.viewer import models
+from pyprof.viewer.parameters import Run
+from pyprof.viewer.request_context import known_parameters, server
+
+router = APIRouter(prefix="/api", dependencies=[Depends(known_parameters)])
+Id = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
+
+
+@router.post("/aggregations", status_code=202)
+async def aggregate(request: Request, body: models.Reaggregate, run: Run = None) -> models.Job:
+    """Add up other iterations, in a process of its own. Jobs of one run wait for each other."""
+    return (await server(request).jobs.start(run, body)).model
+
+
+@router.get("/jobs")
+async def jobs(request: Request) -> list[models.Job]:
+    """Jobs since the server was started, the latest first."""
+    return [job.model for job in server(request).jobs.every()]
+
+
+@router.get("/jobs/{id}")
+async def job(request: Request, id: Id) -> models.Job:
+    """A job."""
+    return server(request).jobs.find(id).model
+
+
+@router.get(
+    "/jobs/{id}/events", response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {}}, "description": "A job per event."}},
+)  # fmt: skip
+async def job_events(request: Request, id: Id) -> StreamingResponse:
+    """Progress as server-sent events: `data:` is a job; the last one is done, failed or cancelled."""
+    found = server(request).jobs
+    found.find(id)
+
+    async def stream() -> AsyncIterator[str]:
+        async for one in found.watch(id):
+            yield f"data: {one.model.model_dump_json()}\n\n"
+
+    return StreamingResponse(stream(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+
+@router.delete("/jobs/{id}")
+async def cancel(request: Request, id: Id) -> models.Job:
+    """End a job; nothing of it is kept. One that is over stays as it is."""
+    return server(request).jobs.cancel(id).model
