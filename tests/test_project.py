@@ -97,18 +97,17 @@ def test_parse_script_on_path_leaves_the_package_parse_alone(tmp_path, monkeypat
         sys.modules.pop("parse", None)
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_modules_say_their_licence_and_purpose(name):
-    source = (ROOT / name).read_text(encoding="utf-8")
-    assert "# SPDX-License-Identifier: Apache-2.0" in source.splitlines()[:2]
-    assert ast.get_docstring(ast.parse(source)), f"{name} does not say what it is for"
+def test_modules_say_their_licence_and_purpose() -> None:
+    for name in MODULES:
+        source = (ROOT / name).read_text(encoding="utf-8")
+        assert "# SPDX-License-Identifier: Apache-2.0" in source.splitlines()[:2], name
+        assert ast.get_docstring(ast.parse(source)), f"{name} does not say what it is for"
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_modules_are_not_named_like_the_standard_library(name):
+def test_scripts_have_no_neighbour_named_like_the_standard_library() -> None:
     """parse.py and prof.py run as scripts, so a neighbour of such a name would be imported in its place."""
-    if len(Path(name).parts) > 2:  # below pyprof/ itself
-        assert Path(name).stem not in sys.stdlib_module_names - {"__init__", "__main__"}
+    for path in (path for folder in ("parse", "prof") for path in (ROOT / "pyprof" / folder).glob("*.py")):
+        assert path.stem not in sys.stdlib_module_names - {"__init__", "__main__"}, path
 
 
 def test_no_text_names_a_machine():

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules of the code that a linter does not have: who may print, build parsers, write SQL; names that say nothing."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = {
+    path.relative_to(ROOT / "pyprof").as_posix(): path.read_text(encoding="utf-8")
+    for path in sorted((ROOT / "pyprof").rglob("*.py"))
+}
+TREES = {name: ast.parse(source) for name, source in SOURCES.items()}
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+# A past participle or a pronoun says how a value came about, never what it is.
+BANNED = {
+    "found", "told", "said", "made", "mine", "chosen", "wanted", "kept", "shown", "given", "asked", "taken", "gone",
+    "met", "sound", "worded", "poured", "framed", "stacked", "hung", "here", "some", "others",
+}  # fmt: skip
+# How many functions of a folder still bind such a name. Lower a number when you have changed one; a new row is refused.
+ALLOWED: dict[str, int] = {}
+
+
+def under(name: str, *folders: str) -> bool:
+    """Return whether a module is one of some files, or in one of some folders."""
+    return any(name == folder or name.startswith(f"{folder}/") for folder in folders)
+
+
+def calls(name: str) -> Iterator[str]:
+    """Yield the modules with a call of a function, by its last name."""
+    for module, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and name in (
+                getattr(node.func, "id", ""),
+                getattr(node.func, "attr", ""),
+            ):
+                yield module
+
+
+def bound(function: Function) -> set[str]:
+    """Return the names that a function binds, and its own."""
+    arguments = function.args
+    names = {argument.arg for argument in arguments.args + arguments.kwonlyargs + arguments.posonlyargs}
+    names |= {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return names | {function.name}
+
+
+def test_names_say_what_a_value_is() -> None:
+    counts: Counter[str] = Counter()
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, Function) and bound(node) & BANNED:
+                counts[name.split("/")[0]] += 1
+    assert dict(counts) == ALLOWED
+
+
+def test_docstrings_begin_with_an_imperative_or_a_noun() -> None:
+    wrong = []
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, Function | ast.ClassDef | ast.Module):
+                text = ast.get_docstring(node) or ""
+                if re.match(r"(What|Whether|How|Which|Where|Who|When|Why)\b", text):
+                    wrong.append(f"{name}: {text.splitlines()[0]}")
+    assert not wrong
+
+
+def test_only_commands_build_command_lines() -> None:
+    allowed = {
+        "arguments.py",
+        "commands/main.py",
+        "commands/view.py",
+    }  # the last: dlprofviewer, which stands alone
+    assert {name for call in ("ArgumentParser", "Parser") for name in calls(call)} <= allowed
+
+
+def test_only_commands_and_lines_on_stderr_print() -> None:
+    """The rest returns values. Capture has no other way to speak to the user of a script."""
+    allowed = (
+        "commands", "capture", "dlprof", "reference", "autostart.py", "frame.py", "module_totals.py", "stages.py",
+        "terminal.py", "overview/ending.py", "viewer/serve.py",
+        "prof/replay.py",  # in the text of the script that it writes
+    )  # fmt: skip
+    assert [name for name in calls("print") if not under(name, *allowed)] == []
+
+
+def test_errors_become_exit_codes_in_one_place() -> None:
+    """Elsewhere they are caught only where a process has another way to tell them: the server, a recorded program."""
+    allowed = (
+        "frame.py",
+        "commands/main.py",
+        "capture",
+        "viewer/child.py",
+        "viewer/library.py",
+        "dlprof/command.py",
+    )
+    catching = [
+        name
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ExceptHandler) and node.type and "PyProfError" in ast.unparse(node.type)
+    ]
+    assert [name for name in catching if not under(name, *allowed)] == []
+
+
+def test_sql_stays_in_its_layers() -> None:
+    query = re.compile(
+        r"\s*(select\s.+\sfrom|insert into|update \w+ set|delete from|create (table|index)|attach)\b", re.S
+    )
+    allowed = (
+        "store",
+        "analysis",
+        "reports",
+        "rules",
+        "export",
+        "viewer",
+        "capture",
+        "dlprof/model_data.py",
+        "sqlite_file.py",
+    )
+    written = {
+        name
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and query.match(node.value)
+    }
+    assert {name for name in written if not under(name, *allowed)} == set()
+
+
+def test_libraries_stay_in_their_layers() -> None:
+    homes = {
+        "rich": ("stages.py", "overview/lines.py", "render/layout.py"),
+        "fastapi": ("viewer",), "starlette": ("viewer",), "uvicorn": ("viewer",), "pydantic": ("viewer",),
+        "xlsxwriter": ("viewer/exports.py",), "fpdf": ("viewer/exports.py",),
+        "torch": ("capture", "prof/replay.py"),
+    }  # fmt: skip
+    wrong = []
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for package in {module.split(".")[0] for module in modules} & homes.keys():
+                if not under(name, *homes[package]):
+                    wrong.append(f"{name} imports {package}")
+    assert not wrong
