@@ -1,5 +1,6 @@
 # make demo   profile examples/lenet.py, print its first kernels and an overview, and say how to view the profile
 # make page   build the page of the viewer
+# make docs   the site of the documentation, into site/
 # make quick  lint, types, doctests and the quickest tests
 # make test   what has to pass before a commit: ruff, mypy, pytest
 # make matrix every command with torch 2.4 to the newest, other versions of Python, numpy and pandas
@@ -13,7 +14,7 @@ STAMP := .venv/.installed
 # Many processes import the same packages: each would compile them again where the variable is set.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo page quick test test-long test-programs test-all test-3.13 matrix lint format bench clean
+.PHONY: demo page docs quick test test-long test-programs test-all test-3.13 matrix lint format bench clean
 
 demo: $(STAMP)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" && set -ex && \
@@ -29,6 +30,9 @@ demo: $(STAMP)
 # The page of the viewer, built again when a source of it has changed. Node.js is a package of requirements-dev.txt.
 page: $(STAMP)
 	@$(BIN)/python frontend/backend.py develop
+
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # While editing: no browser, no torch, no other process.
 quick: lint
@@ -68,6 +72,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix
@@ -77,7 +82,7 @@ bench: $(STAMP)
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
 clean:
-	rm -rf .venv .venv313 .venv-programs frontend/node_modules pyprof/viewer/static build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis net.sqlite net.dict net.txt net_dldb.sqlite
+	rm -rf site .venv .venv313 .venv-programs frontend/node_modules pyprof/viewer/static build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis net.sqlite net.dict net.txt net_dldb.sqlite
 
 # A torch that PYTHON or .venv can import is used as it is: another build would not fit this machine's driver, and
 # is gigabytes. PYTHON's reaches .venv through a .pth file, which works for a system Python, conda and another venv.
