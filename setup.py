@@ -72,6 +72,7 @@ setup(
         "rich>=13",
     ],
     extras_require={
+        "completion": ["argcomplete>=3"],
         "cupti": ["cupti-python>=13.0.1"],
         "tensorboard": ["tensorboard"],
         "viewer": ["fastapi>=0.110", "uvicorn>=0.23", "XlsxWriter>=3.0.1", "fpdf2>=2.7.5"],

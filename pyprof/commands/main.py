@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -19,6 +20,10 @@ _SCRIPTS = ("run", "estimate")  # which run a script: what that raises, and its 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `pyprof`; returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if "_ARGCOMPLETE" in os.environ:
+        from pyprof.commands.completion import complete
+
+        complete(_parser())
     if words and words[0] in names():
         return start(words[0], words[1:])
     parser = _parser()
