@@ -347,7 +347,7 @@ def test_a_compiler_that_fails_changes_nothing_but_speed(tmp_path: Path) -> None
 
 
 def test_without_it_python_records(tmp_path: Path) -> None:
-    program = "from pyprof.capture import compiled; print(compiled.WATCH)"
+    program = "from pyprof.capture.instrument import compiled; print(compiled.WATCH)"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, env={**os.environ, "PYPROF_PURE": "1"}, capture_output=True,
         text=True, check=True,

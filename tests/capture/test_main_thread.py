@@ -14,7 +14,7 @@ from tests.forks import Forks
 
 PROGRAM = """
 import threading, time
-from pyprof.capture import main_thread
+from pyprof.capture.process import main_thread
 
 
 called = []

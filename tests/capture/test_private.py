@@ -83,7 +83,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 import pyprof
-from pyprof.capture import observe, private
+from pyprof.capture import observer
+from pyprof.capture.core import torch_internals
 
 class Double(torch.autograd.Function):
     @staticmethod
@@ -109,11 +110,11 @@ with pyprof.profile("net.sqlite") as p:
     thread.start()
     thread.join()
 print(loss.item().hex(), [float(q.detach().sum()).hex() for q in model.parameters()])
-print(*sorted(private.names))
+print(*sorted(torch_internals.names))
 """
 HIDE = """
-from pyprof.capture import private
-resolve, hidden, changed = private._resolve, {hidden!r}, {changed}
+from pyprof.capture.core import torch_internals
+resolve, hidden, changed = torch_internals._resolve, {hidden!r}, {changed}
 class Changed:
     def __getattr__(self, name):
         raise TypeError("not what it was")
@@ -125,7 +126,7 @@ def look(path):
             return Changed()
         raise AttributeError("there is no " + path)
     return resolve(path)
-private._resolve = look
+torch_internals._resolve = look
 """
 
 

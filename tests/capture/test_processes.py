@@ -236,9 +236,7 @@ def test_ranks_that_the_script_starts_are_recorded(
 
 def test_the_rank_that_the_environment_had_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "7")
-    look = (
-        "import os; os.environ['RANK'] = '8'; from pyprof.capture import ranks; print(ranks._launched_as())"
-    )
+    look = "import os; os.environ['RANK'] = '8'; from pyprof.capture.environment import ranks; print(ranks._launched_as())"
     run = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
     assert run.stdout == "7\n"
 
@@ -257,7 +255,7 @@ for number in (None, "2"):
     child.join()
 """
     variables = dict(RANK="1", WORLD_SIZE="4", PYPROF_OUTPUT="net.sqlite")
-    prelude = "from pyprof.capture import ranks; ranks._launched_as = lambda: '1'"
+    prelude = "from pyprof.capture.environment import ranks; ranks._launched_as = lambda: '1'"
     code, program = forks.run(tmp_path, source, prelude=prelude, **variables)
     assert code == 0, program.stderr
     assert sorted(set(os.listdir(tmp_path)) - {"net.py"}) == ["net.rank2.sqlite"]

@@ -71,16 +71,16 @@ ENDLESS = "with recursive n(x) as (select 1 union all select x + 1 from n where 
 INTERRUPTED = f"""
 import os, signal, sys, threading, time
 import pyarrow as pa
-from pyprof.db import store
+from pyprof.store import files
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started us with ctrl-C ignored
 threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
     if sys.argv[1] == "read":
-        store.Store(sys.argv[2]).columns({ENDLESS!r})
+        files.Store(sys.argv[2]).columns({ENDLESS!r})
     else:
-        with store.written(sys.argv[2] + "2") as name:
+        with files.written(sys.argv[2] + "2") as name:
             while True:
-                store.create(name, [("string", pa.table({{"text": ["text"] * 2_000_000}}))], {{}})
+                files.create(name, [("string", pa.table({{"text": ["text"] * 2_000_000}}))], {{}})
                 os.unlink(name)
 except KeyboardInterrupt:
     print("interrupted")

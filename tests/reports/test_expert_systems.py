@@ -28,7 +28,7 @@ def test_the_report_tells_findings_and_what_could_not_be_evaluated(prof, monkeyp
         "R2": Rule("R2", "waits", "", lambda source: FOUND),
         "R3": Rule("R3", "clock", "", _needs),
     }
-    monkeypatch.setattr("pyprof.rules.load_folder", lambda *names: None)
+    monkeypatch.setattr("pyprof.rules.evaluation.load_folder", lambda *names: None)
     monkeypatch.setattr(RULES, "_items", rules)
     assert [o.rule.id for o in evaluate(prof.source())] == ["R2", "R1", "R3", "R0"]
     found, small, needs = rows(prof.report("expert_systems"))
@@ -47,6 +47,6 @@ def test_the_report_tells_findings_and_what_could_not_be_evaluated(prof, monkeyp
 
 
 def test_no_rules_no_rows(prof, monkeypatch):
-    monkeypatch.setattr("pyprof.rules.load_folder", lambda *names: None)
+    monkeypatch.setattr("pyprof.rules.evaluation.load_folder", lambda *names: None)
     monkeypatch.setattr(RULES, "_items", {})
     assert rows(prof.report("expert_systems")) == []
