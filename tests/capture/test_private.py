@@ -83,8 +83,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 import pyprof
-from pyprof.capture import observer
-from pyprof.capture.core import torch_internals
+from pyprof.capture import observer; from pyprof.capture.core import torch_internals
 
 class Double(torch.autograd.Function):
     @staticmethod
