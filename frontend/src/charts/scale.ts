@@ -26,7 +26,7 @@ export function byteTicks(from: number, to: number, most: number): number[] {
 /** Powers of ten within two logarithms. */
 export function decades(from: number, to: number): number[] {
   const out: number[] = [];
-  for (let power = Math.ceil(from - 1e-9); power <= to + 1e-9; power++) out.push(power);
+  for (let power = Math.ceil(from - 1e-9) + 0; power <= to + 1e-9; power++) out.push(power);
   const every = Math.ceil(out.length / 8);
   return out.filter((_, place) => place % every === 0);
 }

@@ -37,14 +37,16 @@ def test_no_html_is_made_of_texts():
             assert "innerHTML" not in text, file
 
 
-def test_the_page_type_checks(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("script", ["check", "lint", "test"])
+def test_the_page_passes_its_own_checks(script: str, monkeypatch: pytest.MonkeyPatch):
+    """Types, formatting and ESLint's rules, unit tests."""
     if not (FRONTEND / "node_modules/.package-lock.json").is_file():
         pytest.skip("npm's packages are not installed: make page")
     monkeypatch.syspath_prepend(FRONTEND)
     backend = importlib.import_module("backend")
     tool = backend.npm()
     run = subprocess.run(
-        [*tool.command, "run", "check"], cwd=FRONTEND, env=os.environ | {"PATH": tool.path},
+        [*tool.command, "run", script], cwd=FRONTEND, env=os.environ | {"PATH": tool.path},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout[-2000:]

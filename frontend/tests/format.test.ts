@@ -1,0 +1,62 @@
+import { describe, expect, test } from "vitest";
+import * as format from "../src/lib/format";
+
+describe("numbers", () => {
+  test.each([
+    [null, "na"],
+    [0, "0"],
+    [1234567, "1,234,567"],
+    [0.5, "0.5"],
+    [12.34567, "12.3457"],
+    [1234.56, "1,234.6"],
+  ])("number(%s) is %s", (value, text) => expect(format.number(value)).toBe(text));
+
+  test.each([
+    [null, "na"],
+    [0, "0 ns"],
+    [999, "999 ns"],
+    [1000, "1.00 µs"],
+    [12_345, "12.3 µs"],
+    [999_600, "1.00 ms"], // rounds up into the next unit
+    [1_234_567_890, "1.23 s"],
+    [60_000_000_000, "60.0 s"],
+  ])("time(%s) is %s", (value, text) => expect(format.time(value)).toBe(text));
+
+  test.each([
+    [1023, "1,023 B"],
+    [1024, "1.00 KiB"],
+    [1_048_576, "1.00 MiB"],
+    [80 * 2 ** 30, "80.0 GiB"],
+  ])("bytes(%s) is %s", (value, text) => expect(format.bytes(value)).toBe(text));
+
+  test.each([
+    [1.5e12, "FLOP/s", "1.50 TFLOP/s"],
+    [2e9, "B/s", "2.00 GB/s"],
+    [null, "B/s", "na"],
+  ])("rate(%s, %s) is %s", (value, unit, text) => expect(format.rate(value, unit)).toBe(text));
+
+  test.each([
+    [null, "na"],
+    [0, "0.0 %"],
+    [0.04, "0.04 %"],
+    [99.97, "99.97 %"], // nearly all is not all
+    [100, "100.0 %"],
+  ])("percent(%s) is %s", (value, text) => expect(format.percent(value)).toBe(text));
+});
+
+test("decimals line up: what a text has fewer of is filled with blanks as wide", () => {
+  expect(format.padding("1.25", 2)).toBe(null);
+  expect(format.padding("1.2", 2)).toBe("\u2007");
+  expect(format.padding("1", 2)).toBe("\u2008\u2007\u2007");
+});
+
+test("a tick has no zeros that say nothing", () => {
+  expect(format.tick("50.0 ms")).toBe("50 ms");
+  expect(format.tick("2.50 ms")).toBe("2.5 ms");
+});
+
+test("a long name keeps its beginning and its end", () => {
+  expect(format.middle("abcdefghij", 10)).toBe("abcdefghij");
+  expect(format.middle("abcdefghijk", 6)).toBe("abcd…k");
+  expect(format.middle("abcdefghijk", 6)).toHaveLength(6);
+});
