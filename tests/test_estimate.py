@@ -466,7 +466,7 @@ def test_windows_inside_an_estimate_are_passed_over(tmp_path, capsys):
         pyprof.shutdown()
     assert list(frame.op) == ["ones", "relu"] * 2
     assert not list(tmp_path.iterdir())
-    assert capsys.readouterr().err.count("an estimate is being made") == 1
+    assert capsys.readouterr().err.count("an estimate is running") == 1
 
 
 def test_an_estimate_inside_an_estimate_belongs_to_both():

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capture: what a PyTorch program does, recorded inside its process. The only package that imports torch.
+"""Capture: recording of a PyTorch program inside its process. The only package that imports torch.
 
-Three layers, joined by thread and time: call sites (`patch`, `modules`, `stacks`), operators (`collectors.kineto`),
-device records (`collectors.layer`; none on a machine without a GPU). `window` says when, `session` gathers, `resolve`
-joins, `writer` writes, `run` runs a script.
+Three layers, joined by thread and time: call sites (`instrument`), operators (`collectors.kineto`), device records
+(`collectors.layer`; none on a machine without a GPU). `controller` opens and closes windows, `session` collects,
+`output.merge_calls` joins, `output.capture_file` writes, `run` runs a script.
 """
 
 DEFAULT_MAX_EVENTS = 1_000_000  # operators, calls and ranges that one recording keeps
-THREAD = "pyprof"  # name of each of our threads
-COLLECTORS = ("auto", "kineto", "cupti", "none")  # who records the GPU
+THREAD = "pyprof"  # name of PyProf's threads
+COLLECTORS = ("auto", "kineto", "cupti", "none")  # collectors of GPU events

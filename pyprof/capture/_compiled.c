@@ -106,7 +106,7 @@ table_clear(Table *table, void (*drop)(void *))
     PyMem_Free(old.slots);
 }
 
-/* --- What all objects below share: the recorder, and the Python functions that are asked. */
+/* --- State shared by all objects below: the recorder, and the Python functions to call. */
 
 typedef struct {
     PyObject_HEAD
@@ -293,7 +293,7 @@ static PyMethodDef watch_methods[] = {
     {NULL, NULL, 0, NULL}};
 
 static PyMemberDef watch_members[] = {
-    {"signatures", T_OBJECT, offsetof(Watch, signatures), READONLY, "Arguments that were met, by their bytes."},
+    {"signatures", T_OBJECT, offsetof(Watch, signatures), READONLY, "Known arguments, by their bytes."},
     {NULL, 0, 0, 0, NULL}};
 
 static PyGetSetDef watch_getters[];
@@ -301,7 +301,7 @@ static PyGetSetDef watch_getters[];
 static PyTypeObject Watch_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "pyprof.capture._compiled.Watch",
-    .tp_doc = "What the wrappers of one recorder share.",
+    .tp_doc = "Shared state of the wrappers of one recorder.",
     .tp_basicsize = sizeof(Watch),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_new = PyType_GenericNew,
@@ -321,7 +321,7 @@ watch_exchanges(Watch *self, void *Py_UNUSED(closure))
 }
 
 static PyGetSetDef watch_getters[] = {
-    {"exchanges", (getter)watch_exchanges, NULL, "Whether shapes come from DLPack.", NULL}, {NULL, NULL, NULL, NULL, NULL}};
+    {"exchanges", (getter)watch_exchanges, NULL, "True if shapes come from DLPack.", NULL}, {NULL, NULL, NULL, NULL, NULL}};
 
 /* --- Signatures of arguments. Each value begins with a letter that says what follows and how much. */
 
@@ -350,7 +350,7 @@ put(Writer *out, char letter, const void *bytes, size_t size)
     return 1;
 }
 
-/* Whether a tensor is the memory of one of the first few before, which it joins. */
+/* Return whether a tensor shares memory with one of the first few before, and add it to them. */
 static int
 again(Writer *out, PyObject *value, const DLTensor *t)
 {
@@ -812,7 +812,7 @@ static PyTypeObject Call_Type = {
     .tp_clear = (inquiry)call_clear,
 };
 
-/* --- What gives a place its wrapper. */
+/* --- Lookup of the wrapper for a place. */
 
 /* Where something was asked for, and what that place gets; NULL: nothing, it does not call. */
 typedef struct {
@@ -835,7 +835,7 @@ static PyObject *
 wrapper_of(Watch *watch, Table *askings, PyObject *make)
 {
     PyFrameObject *frame = PyEval_GetFrame();
-    if (frame == NULL) /* C++ asks, on a thread that runs no Python */
+    if (frame == NULL) /* a lookup from C++, on a thread that runs no Python */
         return NULL;
     PyObject *code = (PyObject *)PyFrame_GetCode(frame), *wrapper = NULL;
     int at = PyFrame_GetLasti(frame);
@@ -878,7 +878,7 @@ is_tracing(const Watch *watch)
     return tracing;
 }
 
-/* Whether who asks gets no wrapper: inside a recorded call nothing is recorded, nor what torch.jit.trace traces. */
+/* Return whether a lookup gets no wrapper: nothing is recorded inside a recorded call or under torch.jit.trace. */
 static int
 unwatched(const Watch *watch)
 {
@@ -981,7 +981,7 @@ static PyMethodDef function_methods[] = {
 static PyTypeObject Function_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "pyprof.capture._compiled.Function",
-    .tp_doc = "Function(watch, names, name, original, absent, make)\n\nWhat lookups.py's `function` gives, compiled.",
+    .tp_doc = "Function(watch, names, name, original, absent, make)\n\nCompiled form of `function` in lookups.py.",
     .tp_basicsize = sizeof(Function),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(Function, vectorcall),
@@ -1070,13 +1070,13 @@ method_forget(Method *self, PyObject *Py_UNUSED(ignored))
 static PyMethodDef method_methods[] = {
     {"clear", (PyCFunction)method_forget, METH_NOARGS, "Forget all places."}, {NULL, NULL, 0, NULL}};
 
-static PyMemberDef method_members[] = {{"original", T_OBJECT, offsetof(Method, original), READONLY, "What the class had."},
+static PyMemberDef method_members[] = {{"original", T_OBJECT, offsetof(Method, original), READONLY, "Original attribute of the class."},
                                        {NULL, 0, 0, 0, NULL}};
 
 static PyTypeObject Method_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "pyprof.capture._compiled.Method",
-    .tp_doc = "Method(watch, original, make)\n\nWhat lookups.py's `Method` is, compiled.",
+    .tp_doc = "Method(watch, original, make)\n\nCompiled form of `Method` in lookups.py.",
     .tp_basicsize = sizeof(Method),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_new = method_new,

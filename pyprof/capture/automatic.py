@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process in which nobody calls `init`: `pyprof.autostart` does, once torch is imported."""
+"""Start without a call of `init`: `pyprof.autostart` calls it once torch is imported."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pyprof.capture.process.faults import guarded
 
 
 def begin() -> None:
-    """Do what the environment says, in this process and in ranks that multiprocessing starts from it.
+    """Apply the environment's settings in this process and in ranks that multiprocessing starts from it.
 
-    A child of multiprocessing comes here while it imports the script again, or is forked. It is a process of its own
-    from the moment at which multiprocessing has told it what it is.
+    A child of multiprocessing gets here while it imports the script again, or is forked. It counts as a process of
+    its own once multiprocessing has set up its identity.
     """
     control.automatic = control.recorded = True
     multiprocessing.util.register_after_fork(control, _begin_in_child)

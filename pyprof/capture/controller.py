@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When PyProf records: `init`, `shutdown`, `start`, `stop`, `step`; `profile` is in `schedule.py`.
+"""Control of recording: `init`, `shutdown`, `start`, `stop`, `step`; `profile` is in `schedule.py`.
 
-`init` sets the hooks of `hooks.py`; what slows a call down is in place only while a window is open. `profile` and
-`start` call it themselves. A recording can have several windows (torch.cuda.profiler.start and stop, called more than
-once): they go to one file.
+`init` sets the hooks of `hooks.py`; anything that slows a call down is installed only while a window is open.
+`profile` and `start` call it themselves. A recording can have several windows (torch.cuda.profiler.start and stop,
+called more than once): they go to one file.
 
-Where calls are written as NVTX ranges (`collectors/nvtx.py`), `init` opens a window without a file until the end of the
+If calls are written as NVTX ranges (`nvtx_ranges.py`), `init` opens a window without a file until the end of the
 program; the script's own windows interrupt it. Under a tool that records the process no window has a file.
 
-Nothing here stops a training: where a file cannot be written, a sentence says so and the window is empty.
+Nothing here stops a training: if a file cannot be written, a message says so and the window is empty.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 DEFAULT_OUTPUT = "net.sqlite"
 _NO_RANGES = (
     "Python runs without debug ranges (-X no_debug_ranges or PYTHONNODEBUGRANGES): calls such as torch.add(x, y) are "
-    "seen as operators only, without a line. Leave the option out, or use Python 3.13 or later."
+    "recorded as operators only, without a line. Remove the option, or use Python 3.13 or later."
 )
 _HINT = (
     "pyprof: nothing was recorded. Record with `pyprof run SCRIPT`, with `pyprof.profile()` around the loop, "
@@ -55,55 +55,55 @@ _HINT = (
 
 
 class Control:
-    """The state of this process: whether PyProf is initialised, and what records."""
+    """State of this process: whether PyProf is initialized, and the current recording."""
 
     def __init__(self) -> None:
         self.hooks: Registry | None = None
         self.session: Session | None = None
-        self.ranges: Session | None = None  # the window of `init` that writes NVTX ranges alone
-        self.start_failed = False  # `start` met a fault, which it has told: `stop` has nothing to end
-        self.whole_run = False  # the session is not the script's own: torch.cuda.profiler may narrow it
-        self.implicit = False  # and has not done so yet
-        self.plan: Plan | None = None  # of the command line: the script's own windows are passed over
-        self.from_environment = False  # the plan is that of PYPROF_STEPS
-        self.passed_over = False  # one of them, and a line on stderr said so
+        self.ranges: Session | None = None  # the window of `init` that only writes NVTX ranges
+        self.start_failed = False  # `start` has failed and reported it: `stop` has nothing to end
+        self.whole_run = False  # not a session of the script: torch.cuda.profiler may narrow it
+        self.implicit = False  # and has not narrowed it yet
+        self.plan: Plan | None = None  # of the command line: the script's own windows are ignored
+        self.from_environment = False  # the plan comes from PYPROF_STEPS
+        self.ignore_reported = False  # a line on stderr about an ignored window was printed
         self.output = DEFAULT_OUTPUT
         self.max_events = DEFAULT_MAX_EVENTS
-        self.written: set[str] = set()  # files of this run, whole paths
-        self.of_ranks = False  # processes that the script started wrote some
-        self.failed = False  # one could not be written
-        self.said: set[str] = set()
-        self.more: Given = {}  # what `init` and the command line asked for
+        self.written: set[str] = set()  # files of this run, full paths
+        self.of_ranks = False  # processes started by the script wrote files
+        self.failed = False  # a file could not be written
+        self.reported: set[str] = set()
+        self.options: Given = {}  # options of `init` and the command line
         self.recorded = False
         self.pid = os.getpid()
         self.at_exit = False
-        self.trigger: Trigger | None = None  # what `pyprof trigger` asks
+        self.trigger: Trigger | None = None  # handler of `pyprof trigger`
         self.flight: flight | None = None  # keeps the last steps whenever no other window is open
-        self.automatic = False  # nobody called `init`: see autostart.py
+        self.automatic = False  # `init` was not called by the program: see autostart.py
         self.on_script_step: list[Callable[[], object]] = []  # called when the script marks the end of a step
         self.until_exit = False  # NVTX ranges are written whenever no other window is open
 
-    def choose(self, more: Given) -> None:
-        """Options for every recording from now on. Raises UsageError."""
-        options(more)
-        self.more = merged(self.more, more)
+    def choose(self, values: Given) -> None:
+        """Set options for every recording from now on. Raises UsageError."""
+        options(values)
+        self.options = merged(self.options, values)
 
     def recording(self) -> bool:
         session = self.session
         if session is not None and (session.output is not None or session.emits_operators):
             return True
-        return (
-            not ranges.attached()
-        )  # ranges that no tool reads would only keep our window from torch's profiler
+        # Ranges that no tool reads would only block torch's profiler for PyProf's window.
+        return not ranges.attached()
 
     def background(self) -> bool:
-        """Whether the open window is the one of `init`, or a flight record, which give way to any other."""
+        """Return whether the open window is the one of `init`, or a flight record, which give way to any other."""
         if self.flight is not None and self.session is not None and self.flight.owns(self.session):
             return True
         return self.until_exit and self.session is not None and self.session is self.ranges
 
     def resume(self) -> None:
-        """Open what gives way to windows again, after one, unless the command line has chosen the window."""
+        """Reopen the background window or flight record after a window, unless the command line has selected the
+        window."""
         if self.flight is not None and self.plan is None and os.getpid() == self.pid:
             self.flight.open()
         free = self.until_exit and self.session is None and self.plan is None and recorder.observer is None
@@ -112,7 +112,7 @@ class Control:
             self.session.open()
 
     def interrupt(self) -> None:
-        """Close the window of `init` for another one."""
+        """Close the window of `init` to make room for another one."""
         if self.flight is not None:
             self.flight.suspend()
         if self.background():
@@ -122,7 +122,8 @@ class Control:
 
     @contained
     def cuda_profiler(self, start: bool) -> None:
-        """A window of the script, which replaces the whole run if that is recorded; all of them go to one file."""
+        """Open or close a window of the script, which replaces a recording of the whole run; all of them go to one
+        file."""
         if os.getpid() != self.pid:
             return
         if start:
@@ -137,7 +138,7 @@ class Control:
                 session.discard()
                 self.implicit = False
             session.open()
-        elif not self.implicit:  # a stop without a start is none
+        elif not self.implicit:  # a stop without a start is ignored
             session.close()
 
     @contained
@@ -147,7 +148,7 @@ class Control:
 
 
 def _session(output: str | None, *arguments: Any, **more: Any) -> Session:
-    """A new one. What it consists of is imported when the first is wanted: a third of what `init` would import."""
+    """Create a session. Its modules are imported with the first one: a third of what `init` would import."""
     from pyprof.capture.session import Session
 
     return Session(output, *arguments, **more)
@@ -169,21 +170,21 @@ def init(
     `off` never. `more` are options as of `profile`, for this recording and for later windows. A second call changes
     nothing, except that it may begin such a recording, name another `nvtx` or add options.
     """
-    said = environment_variables.Said({}) if ranks.is_helper() else environment_variables.read()
-    control.choose(merged(said.more, more))
+    settings = environment_variables.Settings({}) if ranks.is_helper() else environment_variables.read()
+    control.choose(merged(settings.options, more))
     if max_events == DEFAULT_MAX_EVENTS:
-        max_events = said.max_events
+        max_events = settings.max_events
     if max_events != DEFAULT_MAX_EVENTS:
         control.max_events = max_events
     if control.hooks is None or nvtx is not None:
         _configure(nvtx)
     _install()
     control.until_exit = ranges.plan.writer is not None
-    if said.wrong:
-        _say_once(said.wrong)
+    if settings.error:
+        _say_once(settings.error)
     for_rank = output is None and ranks.is_child()
     if output is None:
-        output = ranks.inherited_output() or (DEFAULT_OUTPUT if said.plan else None)
+        output = ranks.inherited_output() or (DEFAULT_OUTPUT if settings.plan else None)
     if output:
         _end_triggered()
     free = (
@@ -191,11 +192,11 @@ def init(
         and recorder.observer is None
         and (control.session is None or control.background())
     )
-    if said.nothing:
+    if settings.disabled:
         control.recorded = True
     elif output and free and not ranks.imports_script():
-        control.from_environment = said.plan is not None
-        record_run(output, bound(max_events), said.plan)
+        control.from_environment = settings.plan is not None
+        record_run(output, bound(max_events), settings.plan)
         if control.session is not None:
             control.session.for_rank, control.session.unless_empty = for_rank, control.automatic
     control.resume()
@@ -208,9 +209,9 @@ def _configure(nvtx: str | None) -> None:
 
 
 def _install() -> None:
-    if os.getpid() != control.pid:  # forked before there was anything to follow
+    if os.getpid() != control.pid:  # forked before the hooks were set
         _forget()
-    if ranks.imports_script():  # a worker that fails before it runs anything: its hint is the parent's
+    if ranks.imports_script():  # a worker that fails early prints no hint; the parent does
         control.recorded = True
     if control.hooks is None:
         control.hooks = Registry()
@@ -243,12 +244,12 @@ def _disarm(forked: bool = False) -> None:
 def record_run(
     output: str, max_events: int = DEFAULT_MAX_EVENTS, plan: Plan | None = None, more: Given | None = None
 ) -> None:
-    """Record from now until `finish`, unless the script chooses its own window. With a plan, what that says."""
+    """Record from now until `finish`, unless the script opens its own window; with a plan, the part that it selects."""
     control.choose(more or {})
     control.interrupt()
     if control.session is not None:
-        raise CaptureError("PyProf is recording already: one window at a time.")
-    if ranks.is_child():  # which ends without the functions of atexit, if it was forked
+        raise CaptureError("PyProf is already recording: only one window can be open at a time.")
+    if ranks.is_child():  # a forked child ends without running atexit functions
         multiprocessing.util.Finalize(None, _at_exit, exitpriority=0)
     session = new_session(output, max_events)
     if ranges.plan.tool is None:
@@ -263,18 +264,18 @@ def record_run(
 
 
 def _record_windows() -> None:
-    """After `init` alone: what the script records between torch.cuda.profiler.start and stop goes to one file.
+    """Record the windows of torch.cuda.profiler.start and stop into one file, after `init` without an output.
 
-    It is written when the program ends. Under a tool the ranges of `init` are all that is wanted.
+    The file is written when the program ends. Under a tool only the ranges of `init` are needed.
     """
-    unwanted = control.plan is not None or recorder.observer is not None or ranks.imports_script()
-    if unwanted or ranges.plan.tool is not None:
+    excluded = control.plan is not None or recorder.observer is not None or ranks.imports_script()
+    if excluded or ranges.plan.tool is not None:
         return
     if ranks.is_child():
         multiprocessing.util.Finalize(None, _at_exit, exitpriority=0)
     control.interrupt()
     session = new_session(None, control.max_events)
-    if session.output is None:  # no file can be written, which has been said
+    if session.output is None:  # no file can be written, which was reported
         control.resume()
         return
     session.for_rank = ranks.is_child()
@@ -283,11 +284,11 @@ def _record_windows() -> None:
 
 
 def new_session(
-    output: str | None, max_events: int, number: int = 0, chosen: Options | None = None
+    output: str | None, max_events: int, number: int = 0, session_options: Options | None = None
 ) -> Session:
-    """A session into a file, the `number`th of one schedule; under a tool, one that writes NVTX ranges for it.
+    """Create a session for a file, the `number`th of one schedule; under a tool, one that writes NVTX ranges for it.
 
-    Where a file cannot be written, or a helper imports the script again, one that does nothing.
+    If a file cannot be written, or a helper imports the script again, the session does nothing.
     """
     if not call_sites.complete():
         _say_once(_NO_RANGES)
@@ -302,7 +303,9 @@ def new_session(
         _say_once(f"nothing is recorded: {reason}")
         return _session(None)
     try:
-        session = _session(output or control.output, max_events, options=chosen or options(control.more))
+        session = _session(
+            output or control.output, max_events, options=session_options or options(control.options)
+        )
     except CaptureError as error:
         control.recorded = True
         _say_once(f"{error} Nothing is recorded.")
@@ -312,8 +315,8 @@ def new_session(
 
 
 def _say_once(sentence: str) -> None:
-    if sentence not in control.said:
-        control.said.add(sentence)
+    if sentence not in control.reported:
+        control.reported.add(sentence)
         print(f"pyprof: {sentence}", file=sys.stderr)
 
 
@@ -321,8 +324,8 @@ def _say_once(sentence: str) -> None:
 def finish(last: bool = False) -> str | None:
     """End the recording, if there is one, and write its file. Returns the file's name.
 
-    A file that cannot be written is one line on stderr: it must not end a training. NVTX ranges that `init` asked for
-    go on, unless it is the `last`.
+    If the file cannot be written, one line goes to stderr: this must not end a training. NVTX ranges of `init` go
+    on, unless this is the `last` call.
     """
     if control.plan is not None:
         guarded(control.plan.end)
@@ -348,10 +351,10 @@ def _finish() -> str | None:
         if control.plan is not None and not control.plan.reached:
             control.recorded = True
             if session.unless_empty and ranks.rank() is None and ranks.files(session.path):
-                return None  # it has started the ranks that wrote these
+                return None  # this process has started the ranks that wrote these
             print(f"pyprof: nothing was recorded: {control.plan.missed()}.", file=sys.stderr)
         elif (session.for_rank and not ranks.is_rank()) or _unwanted(session):
-            session.discard()  # a helper: the file is that of its parent; or a launcher
+            session.discard()  # a helper, whose parent writes the file; or a launcher
         else:
             return write(session)
     finally:
@@ -366,7 +369,7 @@ def _unwanted(session: Session) -> bool:
 
 
 def leave_out_empty() -> bool:
-    """End the recording of the whole run without a file, if there is nothing in it. Returns whether."""
+    """End the recording of the whole run without a file, if it is empty. Returns whether it was."""
     session = control.session
     if session is None or not control.whole_run:
         return False
@@ -374,7 +377,7 @@ def leave_out_empty() -> bool:
     if not session.empty:
         return False
     control.session, control.whole_run, control.implicit = None, False, False
-    control.recorded = True  # by the ranks: no hint
+    control.recorded = True  # the ranks have recorded: print no hint
     session.discard()
     session.forget()
     terminate.remove()
@@ -382,14 +385,14 @@ def leave_out_empty() -> bool:
 
 
 def write(session: Session) -> str | None:
-    """Close a session and write its file. Returns the file's name; None, and a line on stderr, if that failed."""
+    """Close a session and write its file. Returns the file's name, or None after a line on stderr if that failed."""
     control.recorded = control.recorded or session.output is not None
     try:
         session.close()
         if session.output is not None:
             session.output = _file_name(session, session.output)
             session.write()
-            if session.output is not None:  # else an older file stays
+            if session.output is not None:  # else an older file was kept
                 control.written.add(session.path)
         return session.output
     except CaptureError as error:
@@ -399,10 +402,10 @@ def write(session: Session) -> str | None:
         control.failed = True
         log.debug("the recording is lost", exc_info=True)
         print(
-            "pyprof: memory is short, the recording is lost. Record fewer steps, or name a lower max_events.",
+            "pyprof: out of memory, the recording is lost. Record fewer steps, or set a lower max_events.",
             file=sys.stderr,
         )
-    except Exception as error:  # a fault of ours: the program goes on
+    except Exception as error:  # an internal error: the program goes on
         control.failed = True
         log.debug("the recording is lost", exc_info=True)
         print(
@@ -413,19 +416,20 @@ def write(session: Session) -> str | None:
 
 
 def _file_name(session: Session, output: str) -> str:
-    """`net.rank3.1.sqlite`: with the rank, and a number for a later window that this run has not used."""
+    """Return a name such as `net.rank3.1.sqlite`: with the rank, and an unused number for a later window of this
+    run."""
     name = ranks.named(output, ranks.rank())
     root, extension = os.path.splitext(name)
     number = session.number
     while True:
-        found = f"{root}.{number}{extension}" if number else name
-        if not session.keeps_others or os.path.join(session.folder, found) not in control.written:
-            return found
+        candidate = f"{root}.{number}{extension}" if number else name
+        if not session.keeps_others or os.path.join(session.folder, candidate) not in control.written:
+            return candidate
         number += 1
 
 
 def shutdown() -> None:
-    """Stop recording and put everything back as it was before `init`."""
+    """Stop recording and restore everything as it was before `init`."""
     _end_triggered()
     _end_flight()
     finish(last=True)
@@ -437,10 +441,10 @@ def shutdown() -> None:
     kineto = sys.modules.get("pyprof.capture.collectors.kineto")
     if kineto is not None:
         guarded(kineto.stranded.end)
-    control.more, control.output, control.max_events = {}, DEFAULT_OUTPUT, DEFAULT_MAX_EVENTS
-    control.plan, control.passed_over = None, False
+    control.options, control.output, control.max_events = {}, DEFAULT_OUTPUT, DEFAULT_MAX_EVENTS
+    control.plan, control.ignore_reported = None, False
     control.automatic = control.from_environment = False
-    control.said.clear()
+    control.reported.clear()
     if control.hooks is not None:
         guarded(control.hooks.undo)
         control.hooks = None
@@ -448,27 +452,28 @@ def shutdown() -> None:
 
 @contained
 def start(output: str | None = None, max_events: int = DEFAULT_MAX_EVENTS, **more: Unpack[Given]) -> None:
-    """Begin to record; `stop` writes the file. Raises CaptureError while another window is open.
+    """Start recording; `stop` writes the file. Raises CaptureError while another window is open.
 
-    Without a name it is net.sqlite (or what `pyprof run` was given), and a second one net.1.sqlite. `more` are options
+    The default name is net.sqlite (or the output of `pyprof run`), for a second one net.1.sqlite. `more` are options
     as of `profile`.
     """
-    control.start_failed = True  # until it has not
+    control.start_failed = True  # reset below on success
     try:
-        chosen, max_events = options(control.more, more), bound(max_events)
-        if not passed_over():
+        session_options, max_events = options(control.options, more), bound(max_events)
+        if not ignores_script_windows():
             choose_window()
             init_only()
-            control.session = new_session(output, max_events, chosen=chosen)
+            control.session = new_session(output, max_events, session_options=session_options)
             control.session.open()
-    except PyProfError:  # the author's, who has not begun to record
+    except PyProfError:  # meant for the program's author: nothing was started
         control.start_failed = False
         raise
     control.start_failed = False
 
 
 def stop() -> str:
-    """End the recording of `start` and write its file. Returns the file's name, "" under a tool that has it instead."""
+    """End the recording of `start` and write its file. Returns the file's name, "" under a tool that records
+    instead."""
     if control.plan is not None or recorder.observer is not None:
         return control.output
     failed, control.start_failed = control.start_failed, False
@@ -483,26 +488,26 @@ def stop() -> str:
 def step() -> None:
     """Mark the end of a step of the training loop. Without a recording it does nothing."""
     session = control.session
-    owners = (control.trigger, control.flight)  # which mark the steps of theirs
+    owners = (control.trigger, control.flight)  # mark their own steps
     if (
         session is not None
         and os.getpid() == control.pid
         and not any(owner is not None and owner.owns(session) for owner in owners)
     ):
         session.step()
-    tell_script_step()
+    notify_script_step()
 
 
-def tell_script_step() -> None:
-    """The script has marked the end of a step, whether or not anything is recorded."""
+def notify_script_step() -> None:
+    """Notify listeners of the end of a step marked by the script, whether or not anything is recorded."""
     if os.getpid() == control.pid:
-        for follow in tuple(control.on_script_step):
-            follow()
+        for notify in tuple(control.on_script_step):
+            notify()
 
 
 @contained
 def _end_triggered() -> None:
-    """What `pyprof trigger` asked for ends here, and its file is written."""
+    """End the recording of `pyprof trigger`, and write its file."""
     if control.trigger is not None:
         control.trigger.finish()
 
@@ -515,30 +520,32 @@ def _end_flight() -> None:
 
 @contained
 def init_only() -> None:
-    """`init` without the window that it may open."""
+    """Run `init` without the window that it may open."""
     if control.hooks is None:
         _configure(None)
         _install()
 
 
-def passed_over() -> bool:
-    """Whether the command line has chosen the window, or an estimate is made, so that the script cannot."""
+def ignores_script_windows() -> bool:
+    """Return whether the script's own windows are ignored: the command line has selected the window, or an estimate
+    runs."""
     if recorder.observer is not None:
-        _say_once("an estimate is being made, the script's own windows are passed over.")
+        _say_once("an estimate is running; the script's own windows are ignored.")
         return True
-    if control.plan is not None and not control.passed_over:
-        control.passed_over = True
-        who = "the environment" if control.from_environment else "the command line"
+    if control.plan is not None and not control.ignore_reported:
+        control.ignore_reported = True
+        source = "the environment" if control.from_environment else "the command line"
         print(
-            f"pyprof: {who} says what is recorded, the script's own windows are passed over.", file=sys.stderr
+            f"pyprof: {source} selects the recorded window; the script's own windows are ignored.",
+            file=sys.stderr,
         )
     return control.plan is not None
 
 
 def choose_window() -> None:
-    """The script opens a window of its own: what was recorded of the whole run so far is dropped.
+    """Drop the recording of the whole run so far: the script opens a window of its own.
 
-    Windows of torch.cuda.profiler that are closed have a file of their own, which is written now.
+    Closed windows of torch.cuda.profiler have a file of their own, which is written now.
     """
     _end_triggered()
     if (
@@ -552,7 +559,7 @@ def choose_window() -> None:
         return
     if not control.implicit:
         raise CaptureError(
-            "PyProf is recording already: end that window with pyprof.stop() or leave profile() first."
+            "PyProf is already recording: end that window with pyprof.stop() or leave profile() first."
         )
     control.session.discard()
     control.session, control.whole_run, control.implicit = None, False, False
@@ -578,7 +585,7 @@ def _at_exit() -> None:
 
 @contained
 def _forget() -> None:
-    """In a forked child: a worker records nothing and says nothing."""
+    """Reset the state in a forked child: a worker records nothing and prints nothing."""
     if control.session is not None:
         control.session.abandon()
     forked()
@@ -595,5 +602,5 @@ def _forget() -> None:
 
 
 def recorded() -> bool:
-    """Whether this process has written a file."""
+    """Return whether this process has written a file."""
     return control.recorded

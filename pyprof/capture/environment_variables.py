@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the environment says `init` records: PYPROF_OUTPUT, PYPROF_STEPS and PYPROF_OPTIONS.
+"""Settings of `init` from the environment: PYPROF_OUTPUT, PYPROF_STEPS and PYPROF_OPTIONS.
 
-PYPROF_STEPS is written as after `pyprof run --steps`. PYPROF_OPTIONS has the other options of `pyprof run` as `init`
-spells them, with spaces between: `memory io max_events=50000`. A word that cannot be understood is left out, and a
-sentence says so; without knowing the steps nothing is recorded.
+PYPROF_STEPS has the syntax of `pyprof run --steps`. PYPROF_OPTIONS has the other options of `pyprof run` as `init`
+spells them, separated by spaces: `memory io max_events=50000`. A word that is not understood is left out, with a
+message; with invalid steps nothing is recorded.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _EXPECTED = (
 )
 
 
-class Said(NamedTuple):
-    """What the environment says. With a plan only a part of the run is recorded."""
+class Settings(NamedTuple):
+    """Settings from the environment. With a plan only a part of the run is recorded."""
 
-    more: Given
+    options: Given
     max_events: int = DEFAULT_MAX_EVENTS
     plan: Plan | None = None
-    wrong: str = ""  # a sentence
-    nothing: bool = False  # is to be recorded
+    error: str = ""  # message about invalid settings
+    disabled: bool = False  # nothing is recorded
 
 
 def _count(text: str) -> int:
@@ -53,15 +53,15 @@ def _nanoseconds(text: str) -> int:
 
 
 def _one_of(*names: str) -> Callable[[str], str]:
-    def choose(text: str) -> str:
+    def check(text: str) -> str:
         if text not in names:
             raise ValueError
         return text
 
-    return choose
+    return check
 
 
-# How the text after `name=` is read; None: there is no such text, or need not be.
+# Parsers of the text after `name=`.
 _WITH_VALUE: dict[str, Callable[[str], Any]] = {
     "api_backtrace": _nanoseconds,
     "collector": _one_of(*COLLECTORS),
@@ -70,47 +70,47 @@ _WITH_VALUE: dict[str, Callable[[str], Any]] = {
     "delay": _seconds,
     "duration": _seconds,
 }
-_ALONE = ("memory", "io", "sync", "api_backtrace")
+_FLAGS = ("memory", "io", "sync", "api_backtrace")
 
 
 def words(text: str) -> tuple[dict[str, Any], list[str]]:
-    """The options in a text, and the words that are none.
+    """Return the options in a text, and the unknown words.
 
     >>> words("memory --max-events=5 api_backtrace colector=none")
     ({'memory': True, 'max_events': 5, 'api_backtrace': True}, ['colector=none'])
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     wrong = []
     for word in text.split():
-        name, given, value = word.removeprefix("--").partition("=")
+        name, separator, value = word.removeprefix("--").partition("=")
         name = name.replace("-", "_")
         try:
-            if given:
-                found[name] = _WITH_VALUE[name](value)
-            elif name in _ALONE:
-                found[name] = True
+            if separator:
+                values[name] = _WITH_VALUE[name](value)
+            elif name in _FLAGS:
+                values[name] = True
             else:
                 raise ValueError
         except (KeyError, ValueError):
             wrong.append(word)
-    return found, wrong
+    return values, wrong
 
 
-def read(environment: Mapping[str, str] = os.environ) -> Said:
-    """What these variables say. Never raises."""
-    found, wrong = words(environment.get(OPTIONS, ""))
-    times = {name: found.pop(name, None) for name in ("delay", "duration")}
+def read(environment: Mapping[str, str] = os.environ) -> Settings:
+    """Read these variables. Never raises."""
+    values, wrong = words(environment.get(OPTIONS, ""))
+    times = {name: values.pop(name, None) for name in ("delay", "duration")}
     steps = environment.get(STEPS, "").strip()
     if steps:
         wrong += [f"{name} beside {STEPS}" for name, value in times.items() if value is not None]
         times = dict.fromkeys(times)
-    sentence = f"{OPTIONS}: {', '.join(wrong)} left out; {_EXPECTED}." if wrong else ""
-    max_events = found.pop("max_events", DEFAULT_MAX_EVENTS)
-    more: Given = found  # type: ignore[assignment]
+    message = f"{OPTIONS}: {', '.join(wrong)} left out; {_EXPECTED}." if wrong else ""
+    max_events = values.pop("max_events", DEFAULT_MAX_EVENTS)
+    recording_options: Given = values  # type: ignore[assignment]
     try:
-        chosen = plan(steps or None, times["delay"], times["duration"])
+        window = plan(steps or None, times["delay"], times["duration"])
     except UsageError:
         expected = "expected FIRST:END, such as 10:15 for the steps 10 to 14"
-        sentence = f"{STEPS}={steps}: {expected}. Nothing is recorded."
-        return Said(more, max_events, wrong=sentence, nothing=True)
-    return Said(more, max_events, chosen, sentence)
+        message = f"{STEPS}={steps}: {expected}. Nothing is recorded."
+        return Settings(recording_options, max_events, error=message, disabled=True)
+    return Settings(recording_options, max_events, window, message)

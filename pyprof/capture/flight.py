@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`pyprof.flight`: the last steps in memory, written when something goes wrong.
 
-Calls, module calls and ranges are recorded as in a window; operators are not, whose end costs ten times what they do
-(docs/measurements.md). What is older than the last steps is dropped at the end of each. A record is a recording whose
-operators are the calls, and whose facts begin with a verdict (`flight_verdict.py`).
+Calls, module calls and ranges are recorded as in a window; operators are not, since reading them costs ten times as
+much as running them (docs/measurements.md). Records older than the last steps are dropped at the end of each step. A
+record is a recording whose operators are the calls, and whose facts begin with a verdict (`flight_verdict.py`).
 
-A thread looks at the running step now and then. It sees where a slow one is, and writes the record of one that does not
-end: a rank that waits for others never comes to its next line.
+A thread inspects the running step at intervals. It samples where a slow one is, and writes the record of one that
+does not end: a rank that waits for others never reaches its next line.
 """
 
 from __future__ import annotations
@@ -34,18 +34,16 @@ from pyprof.capture.instrument.recorder import ThreadState, local, recorder
 from pyprof.capture.instrument.wrappers import recording
 from pyprof.capture.output.merge_calls import BACKWARD, calls_as_operators
 from pyprof.capture.process.faults import contained, guarded
-from pyprof.capture.recording import Gathered
+from pyprof.capture.recording import SessionData
 from pyprof.capture.session import Session
 from pyprof.capture.steps import Marks
 from pyprof.errors import CaptureError, UsageError
 
-_CALLS = 50_000  # of one thread that are kept, however few steps there are
-_DESCRIPTIONS = 50_000  # distinct arguments, after which the tables are begun anew
-_LEAST_NS = (
-    50_000_000  # more than the median, below which no step is called slow: a busy machine takes as much
-)
-_LOOK, _RARE = (0.02, 0.5), 0.01  # seconds between two looks: the bounds; while a step is slow
-_PATIENCE_NS = 1_000_000_000  # in which a step that was asked for a record may end
+_CALLS = 50_000  # kept per thread, however few steps there are
+_DESCRIPTIONS = 50_000  # distinct arguments, after which the tables start over
+_LEAST_NS = 50_000_000  # above the median, below which no step counts as slow: a busy machine varies as much
+_LOOK, _RARE = (0.02, 0.5), 0.01  # seconds between two samples: limits; while a step is slow
+_PATIENCE_NS = 1_000_000_000  # for the running step to end after a request for a record
 _LISTS = ("calls", "modules", "ranges")
 _NONE = [0] * len(_LISTS)
 
@@ -72,34 +70,34 @@ class flight:
     ):
         if not isinstance(steps, int) or steps <= FEWEST:
             raise UsageError(
-                f"flight(): steps={steps!r}, more than {FEWEST} were expected: a median is of as many."
+                f"flight(): steps={steps!r}: expected more than {FEWEST}, the number of steps for a median."
             )
         if not slow > 1 or not stall > 0:
             raise UsageError("flight(): slow is a factor above 1, stall a number of seconds above 0.")
         if on_signal is not None and not (on_signal.startswith("SIG") and hasattr(signal, on_signal)):
             raise UsageError(
-                f"flight(): on_signal={on_signal!r} is no signal of this system, such as 'SIGUSR1'."
+                f"flight(): on_signal={on_signal!r} is not a signal of this system; expected a name such as 'SIGUSR1'."
             )
         if control.flight is not None:
-            raise CaptureError("a flight record is kept already: end it with its stop() first.")
+            raise CaptureError("a flight record is already active: end it with its stop() first.")
         self.steps, self.output, self.slow, self.stall, self.most = steps, output, slow, stall, most
         self._signal: Any = getattr(signal, on_signal) if on_signal else None
         self._session: Session | None = None
-        # At the end of each step, how many records each thread has made, and how many of them were dropped.
-        self._made: deque[dict[ThreadState, list[int]]] = deque()
+        # At the end of each step the number of records of each thread, and the number of them that were dropped.
+        self._counts: deque[dict[ThreadState, list[int]]] = deque()
         self._dropped: dict[ThreadState, list[int]] = {}
         self._extras: list[Extra] = []
         self._written = self._window = self._number = 0
-        self._longest = 0.0  # that a step took more than the median, of those that were written as slow
+        self._longest = 0.0  # excess over the median, of the slow steps that were written
         self._median = 0.0
         self._garbage = self._garbage_since = self._computed = 0
         self._samples: Counter[tuple[str, str]] = Counter()
-        self._asked: tuple[int, str] | None = None  # when, and why a record is to be written
-        self._stalled = -1  # the last step that was written because it did not end
+        self._request: tuple[int, str] | None = None  # time of the request, and reason
+        self._stalled = -1  # the last step written because it did not end
         self._thread = threading.get_ident()
         self._lock = threading.RLock()
         self._ended = threading.Event()
-        self._marks = Marks(self._found)
+        self._marks = Marks(self._on_step)
         self._backwards = Registry()  # a backward is a call, since its operators are not recorded
         self._before: dict[str, Any] = {}  # handlers of the program
         self._pid = os.getpid()
@@ -107,7 +105,7 @@ class flight:
 
     @contained
     def _begin(self) -> None:
-        if controller.passed_over() or ranks.is_helper():
+        if controller.ignores_script_windows() or ranks.is_helper():
             return
         controller.init_only()
         control.interrupt()
@@ -128,14 +126,14 @@ class flight:
             else:
                 print(
                     f"pyprof: {signal.Signals(self._signal).name} has a handler of the program's own, "
-                    "which stays: it writes no flight record.",
+                    "which is kept: the signal writes no flight record.",
                     file=sys.stderr,
                 )
         threading.Thread(target=self._watch, name=THREAD, daemon=True).start()
 
     def open(self) -> None:
-        """Begin to keep steps, unless a window is open."""
-        with self._lock:  # or the watching thread would find a session without a first step
+        """Start keeping steps, unless a window is open."""
+        with self._lock:  # or the watching thread would see a session without a first step
             self._open()
 
     def _open(self) -> None:
@@ -143,7 +141,7 @@ class flight:
             return
         options = Options(collector="none")
         session = controller.new_session(self.output, sys.maxsize, self._window, options)
-        if session.output is None:  # a tool records, or no file can be written there: both have been said
+        if session.output is None:  # a tool records, or no file can be written: both were reported
             self._leave()
             return
         session.keeps_others, session.only_calls = True, True
@@ -157,7 +155,7 @@ class flight:
         self._forget_steps()
 
     def suspend(self) -> None:
-        """Make room for a window. What was kept is dropped."""
+        """Make room for a window. The kept steps are dropped."""
         with self._lock:  # another thread may be writing one
             session, self._session = self._session, None
             self._backwards.undo()
@@ -168,7 +166,7 @@ class flight:
                     control.session = None
 
     def owns(self, session: Session) -> bool:
-        """Whether a recording is this one."""
+        """Return whether a recording is this one."""
         return session is self._session
 
     def __enter__(self) -> flight:
@@ -188,7 +186,7 @@ class flight:
 
     @contained
     def stop(self) -> None:
-        """Keep no more."""
+        """Stop keeping steps."""
         if control.flight is not self:
             return
         self.suspend()
@@ -211,17 +209,17 @@ class flight:
             signal.signal(self._signal, self._before["signal"])
 
     def forked(self) -> None:
-        """In a forked child: the record is the parent's."""
+        """Reset the state in a forked child: the record is the parent's."""
         self._session = None
         self._backwards.undo()
         guarded(self._leave)
 
     @contained
     def _script(self) -> None:
-        """The script has marked the end of a step."""
-        self._found(self._marks.script())
+        """Handle the end of a step marked by the script."""
+        self._on_step(self._marks.script())
 
-    def _found(self, again: bool) -> None:
+    def _on_step(self, restart: bool) -> None:
         session = self._session
         if session is None or control.session is not session or os.getpid() != self._pid:
             return
@@ -229,73 +227,73 @@ class flight:
             self._thread = threading.get_ident()
             self._number += 1
             session.mark()
-            if again:
+            if restart:
                 self._forget_steps()
                 self._number = session.next_step = 0
-                session.gathered.steps.clear()
+                session.data.steps.clear()
                 return
             computed = thread_time_ns()
             self._extras.append(Extra(self._garbage, computed - self._computed))
-            self._made.append({state: self._count(state) for state in recorder.threads})
-            gathered = session.gathered
-            if self._asked is not None:
-                self._write(self._asked[1])
-            elif self._is_slow(gathered):
+            self._counts.append({state: self._count(state) for state in recorder.threads})
+            data = session.data
+            if self._request is not None:
+                self._write(self._request[1])
+            elif self._is_slow(data):
                 self._write("A step was slow.")
             else:
-                self._drop_old(gathered)
-                lengths = [step.end - step.start for step in gathered.steps]
+                self._drop_old(data)
+                lengths = [step.end - step.start for step in data.steps]
                 self._median = median(lengths) if len(lengths) >= FEWEST else 0.0
             self._garbage, self._computed = 0, computed
             self._samples.clear()
 
-    def _is_slow(self, gathered: Gathered) -> bool:
-        """Whether the last step is to be written because it was slow; counts those."""
-        last = gathered.steps[-1]
-        took = last.end - last.start
-        more = took - self._median
-        if not 0 < self._slow_ns < took or (self._written >= self.most and more < 2 * self._longest):
+    def _is_slow(self, data: SessionData) -> bool:
+        """Return whether the last step must be written because it was slow; count such steps."""
+        last = data.steps[-1]
+        length = last.end - last.start
+        excess = length - self._median
+        if not 0 < self._slow_ns < length or (self._written >= self.most and excess < 2 * self._longest):
             return False
-        self._written, self._longest = self._written + 1, max(self._longest, more)
+        self._written, self._longest = self._written + 1, max(self._longest, excess)
         return True
 
     @property
     def _slow_ns(self) -> float:
-        """Above which a step is slow; 0: not known yet."""
+        """Length above which a step is slow; 0 if unknown yet."""
         return max(self.slow * self._median, self._median + _LEAST_NS) if self._median else 0.0
 
-    def _drop_old(self, gathered: Gathered) -> None:
-        """Drop what is older than the last steps."""
-        while len(gathered.steps) > self.steps:
-            del gathered.steps[0], self._extras[0]
-            for state, made in self._made.popleft().items():
+    def _drop_old(self, data: SessionData) -> None:
+        """Drop records older than the last steps."""
+        while len(data.steps) > self.steps:
+            del data.steps[0], self._extras[0]
+            for state, counts in self._counts.popleft().items():
                 dropped = self._dropped.get(state, _NONE)
-                for name, new, old in zip(_LISTS, made, dropped):
+                for name, new, old in zip(_LISTS, counts, dropped):
                     del getattr(state, name)[: new - old]
-                self._dropped[state] = made
-            gathered.first = gathered.steps[0].start
+                self._dropped[state] = counts
+            data.first = data.steps[0].start
         if len(recorder.keys) > _DESCRIPTIONS and not any(state.busy for state in recorder.threads):
             self.suspend()
             self.open()
 
     def _count(self, state: ThreadState) -> list[int]:
         dropped = self._dropped.get(state, _NONE)
-        return [len(getattr(state, name)) + gone for name, gone in zip(_LISTS, dropped)]
+        return [len(getattr(state, name)) + missing for name, missing in zip(_LISTS, dropped)]
 
     def _forget_steps(self) -> None:
-        self._made.clear()
+        self._counts.clear()
         self._dropped.clear()
         self._extras.clear()
         self._samples.clear()
         self._median, self._garbage, self._computed = 0.0, 0, thread_time_ns()
 
     def _full(self) -> None:
-        """A thread has as many calls as are kept: forget the older half of them, and the steps."""
+        """Forget the older half of a thread's calls, and the steps: it has reached the limit."""
         calls = local.state.calls
         with self._lock:
             del calls[: len(calls) // 12 * 6]
             if self._session is not None:
-                self._session.gathered.steps.clear()
+                self._session.data.steps.clear()
             self._forget_steps()
 
     @contained
@@ -309,7 +307,7 @@ class flight:
     def _signalled(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() == self._pid:
             place = f" at {place_of(frame)[0]}" if frame is not None else ""
-            self._asked = time_ns(), f"{signal.Signals(number).name} came{place}."
+            self._request = time_ns(), f"{signal.Signals(number).name} came{place}."
 
     def _raised(
         self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
@@ -339,26 +337,26 @@ class flight:
         session, now = self._session, time_ns()
         if session is None or control.session is not session:
             return
-        ran = now - session.gathered.step_start
+        ran = now - session.data.step_start
         slow = self._slow_ns
         if slow and ran > slow and self._samples.total() < 1000:
             frame = sys._current_frames().get(self._thread)
             if frame is not None:
                 self._samples[place_of(frame)] += 1
-        asked = self._asked
-        if asked is not None and now - asked[0] > _PATIENCE_NS:
-            self._write(asked[1], running=True)
+        request = self._request
+        if request is not None and now - request[0] > _PATIENCE_NS:
+            self._write(request[1], running=True)
         elif ran > self.stall * 1e9 and self._stalled != self._number:
             self._stalled = self._number
             self._write(f"A step has not ended after {time(ran)}.", running=True)
 
     def _write(self, reason: str, running: bool = False) -> str | None:
-        """Write a record and begin anew; `running`: it is about the step that has not ended."""
+        """Write a record and start over; `running`: it is about a step that has not ended."""
         with self._lock:
             session = self._session
             if session is None or control.session is not session:
                 return None
-            self._asked = None
+            self._request = None
             if running:
                 self._add_running(session)
             session.close()
@@ -372,15 +370,13 @@ class flight:
                 self.open()
 
     def _put(self, session: Session, reason: str, running: bool) -> str | None:
-        gathered = session.gathered
-        gathered.operators = calls_as_operators(gathered.calls)
-        sentences = verdict(
-            reason, Evidence(gathered.steps, gathered.calls, self._extras, self._samples, running)
-        )
+        data = session.data
+        data.operators = calls_as_operators(data.calls)
+        sentences = verdict(reason, Evidence(data.steps, data.calls, self._extras, self._samples, running))
         session.more_facts = {
             "operators": "none but the calls: this is a flight record",
             "layers": "sites",
-            "flight.steps": str(len(gathered.steps)),
+            "flight.steps": str(len(data.steps)),
             **{f"flight.verdict.{number}": text for number, text in enumerate(sentences)},
         }
         name = controller.write(session)
@@ -389,9 +385,9 @@ class flight:
         return name
 
     def _add_running(self, session: Session) -> None:
-        session.gathered.mark(self._number)
+        session.data.mark(self._number)
         frame = sys._current_frames().get(self._thread)
         if frame is not None and threading.get_ident() != self._thread:
             self._samples[place_of(frame)] += 1
-        here = threading.get_ident() == self._thread
-        self._extras.append(Extra(self._garbage, thread_time_ns() - self._computed if here else None))
+        own_thread = threading.get_ident() == self._thread
+        self._extras.append(Extra(self._garbage, thread_time_ns() - self._computed if own_thread else None))

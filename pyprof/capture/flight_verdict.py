@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a flight record says first: what the last step did that the others did not.
+"""Verdict of a flight record: the differences between the last step and the others.
 
-A call takes as long as its thread is in it: one that launches kernels does not wait for them.
+The time of a call is the time its thread spends in it: a call that launches kernels does not wait for them.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from pyprof.capture.output.merge_calls import CallRow
 from pyprof.marker import CallMarker, caller, decode, user_frames
 from pyprof.model import Arg, Tensor
 
-FEWEST = 5  # steps that a median is of
-_SHARE = 0.1  # of what the step took more, below which a part of it is not named
+FEWEST = 5  # steps needed for a median
+_SHARE = 0.1  # share of the excess time below which a part is not named
 _NAMED = 3
-_LONGEST = 200  # letters of a message of the program
+_LONGEST = 200  # characters of a message of the program
 _MEMORY = ("out of memory", "can't allocate memory")
 
 Key = tuple[str, str]  # operator, user's line
 
 
 class Extra(NamedTuple):
-    """What else is known of a step: ns in which Python collected garbage, and in which its thread computed, None if
-    another thread asks."""
+    """Additional data of a step: ns of Python's garbage collection, and CPU ns of its thread, None if another thread
+    reads it."""
 
     garbage: int
     computed: int | None
 
 
 class Evidence(NamedTuple):
-    """What is known when a record is written. The last of `steps` is the one that it is about, which may still run.
+    """Data available when a record is written. The last of `steps` is its subject, which may still be running.
 
-    `samples` counts where its thread was while it was slow: (user's line, innermost function).
+    `samples` counts the positions of its thread while it was slow: (user's line, innermost function).
     """
 
     steps: Sequence[StepRow]
@@ -48,14 +48,14 @@ class Evidence(NamedTuple):
 
 
 def verdict(reason: str, evidence: Evidence) -> list[str]:
-    """Sentences, the reason first."""
+    """Return the sentences of the verdict, the reason first."""
     if not evidence.steps:
         return [reason, "No step had ended."]
-    return [reason, *_length(evidence), *_more(evidence), *_where(evidence)]
+    return [reason, *_length(evidence), *_differences(evidence), *_where(evidence)]
 
 
 def failure(error: BaseException) -> str:
-    """What was raised, and the user's line."""
+    """Describe an exception, with the user's line."""
     message = " ".join(str(error).split())
     if len(message) > _LONGEST:
         message = message[: _LONGEST - 3] + "..."
@@ -74,7 +74,7 @@ def _line_of(traceback: TracebackType | None) -> str | None:
 
 
 def line_of(frames: Sequence[str]) -> str | None:
-    """The user's line among frames, outermost first; of none the innermost.
+    """Return the user's line among frames, outermost first; without one the innermost frame.
 
     >>> line_of(["train.py:9", "/env/lib/python3.11/site-packages/torch/nn/modules/linear.py:134"])
     'train.py:9'
@@ -84,7 +84,7 @@ def line_of(frames: Sequence[str]) -> str | None:
 
 
 def place_of(frame: FrameType) -> tuple[str, str]:
-    """The user's line that a thread is at, and the innermost function."""
+    """Return the user's line that a thread is at, and the innermost function."""
     frames, function = [], frame.f_code.co_name
     at: FrameType | None = frame
     while at is not None:
@@ -94,60 +94,60 @@ def place_of(frame: FrameType) -> tuple[str, str]:
 
 
 def _length(evidence: Evidence) -> Iterable[str]:
-    *others, step = evidence.steps
-    took = f"Step {step.number} {'has run for' if evidence.running else 'took'} {time(step.end - step.start)}"
-    if len(others) < FEWEST:
-        yield f"{took}. Too few steps went before to compare it."
+    *earlier, step = evidence.steps
+    text = f"Step {step.number} {'has run for' if evidence.running else 'took'} {time(step.end - step.start)}"
+    if len(earlier) < FEWEST:
+        yield f"{text}. Too few steps went before to compare it."
         return
-    typical = median(other.end - other.start for other in others)
-    yield f"{took}; the median of the {len(others)} before is {time(typical)}."
+    typical = median(earlier_step.end - earlier_step.start for earlier_step in earlier)
+    yield f"{text}; the median of the {len(earlier)} before is {time(typical)}."
 
 
-def _more(evidence: Evidence) -> Iterable[str]:
-    """What took longer than in the other steps, the longest first, and what only this one calls."""
+def _differences(evidence: Evidence) -> Iterable[str]:
+    """Yield the parts that took longer than in the other steps, the longest first, and the calls only in this step."""
     if len(evidence.steps) <= FEWEST:
         return
     sums, arguments = _by_step(evidence)
     last = sums[-1]
-    typical = {key: median(one.get(key, 0) for one in sums[:-1]) for key in last}
-    lengths = [one.end - one.start for one in evidence.steps]
-    more = lengths[-1] - median(lengths[:-1])
-    outside = [length - sum(one.values()) for length, one in zip(lengths, sums)]
+    typical = {key: median(totals.get(key, 0) for totals in sums[:-1]) for key in last}
+    lengths = [step.end - step.start for step in evidence.steps]
+    extra_time = lengths[-1] - median(lengths[:-1])
+    outside = [length - sum(totals.values()) for length, totals in zip(lengths, sums)]
     garbage = [extra.garbage for extra in evidence.extras]
     parts: list[tuple[float, str]] = []
-    for (op, line), took in last.items():
+    for (op, line), ns in last.items():
         key, before = (op, line), typical[op, line]
-        known = any(key in one for one in sums[:-1])
-        text = f"{op} at {line} took {time(took)}"
-        if not known:
+        is_known = any(key in totals for totals in sums[:-1])
+        text = f"{op} at {line} took {time(ns)}"
+        if not is_known:
             text += "; no other step calls it there."
         else:
-            shapes = arguments[-1][key].difference(*(one[key] for one in arguments[:-1]))
+            shapes = arguments[-1][key].difference(*(totals[key] for totals in arguments[:-1]))
             text += f", {time(before)} in the others"
             text += f"; only this step calls it with {', '.join(sorted(shapes)[:2])}." if shapes else "."
-        parts.append((took - before, text))
-    for what, now, before in (
+        parts.append((ns - before, text))
+    for label, now, before in (
         ("passed outside of torch's functions", outside[-1], median(outside[:-1])),
         ("went into Python's garbage collection", garbage[-1], median(garbage[:-1])),
     ):
-        parts.append((now - before, f"{time(now)} {what}, {time(before)} in the others."))
+        parts.append((now - before, f"{time(now)} {label}, {time(before)} in the others."))
     parts.sort(key=lambda part: -part[0])
-    least = max(_SHARE * more, _SHARE * median(lengths[:-1]))
-    named = [text for excess, text in parts if excess > least][:_NAMED]
-    yield from named
-    new = [key for key in last if not any(key in one for one in sums[:-1])]
-    left = [f"{op} at {line}" for op, line in new if not any(f"{op} at {line} " in text for text in named)]
+    least = max(_SHARE * extra_time, _SHARE * median(lengths[:-1]))
+    listed = [text for excess, text in parts if excess > least][:_NAMED]
+    yield from listed
+    new = [key for key in last if not any(key in totals for totals in sums[:-1])]
+    left = [f"{op} at {line}" for op, line in new if not any(f"{op} at {line} " in text for text in listed)]
     if left:
         yield f"Only this step calls {', '.join(left[:_NAMED])}{' and others' if len(left) > _NAMED else ''}."
     computed = evidence.extras[-1].computed
-    if named and computed is not None and lengths[-1] - computed > more / 2 > 0:
+    if listed and computed is not None and lengths[-1] - computed > extra_time / 2 > 0:
         yield f"Its thread computed for {time(computed)} of that: it waited for the rest."
 
 
 def _by_step(
     evidence: Evidence,
 ) -> tuple[list[Counter[Key]], list[defaultdict[Key, set[str]]]]:
-    """For each step the ns of each operator and line on its thread, and with what arguments it was called."""
+    """Return for each step the ns of each operator and line on its thread, and the arguments of its calls."""
     steps = evidence.steps
     sums: list[Counter[Key]] = [Counter() for _ in steps]
     arguments: list[defaultdict[Key, set[str]]] = [defaultdict(set) for _ in steps]
@@ -173,7 +173,7 @@ def _by_step(
 
 
 def _shapes(args: Sequence[Arg]) -> str:
-    """Shapes of tensors and values of numbers, as short as a call is written."""
+    """Return shapes of tensors and values of numbers, in short form."""
     return "(" + ", ".join(_shape(arg.value) for arg in args) + ")"
 
 
@@ -186,15 +186,15 @@ def _shape(value: object) -> str:
 
 
 def _where(evidence: Evidence) -> Iterable[str]:
-    seen = Counter(evidence.samples)
-    total = seen.total()
+    samples = Counter(evidence.samples)
+    total = samples.total()
     if total:
-        (line, function), count = seen.most_common(1)[0]
+        (line, function), count = samples.most_common(1)[0]
         yield f"While it was slow its thread was at {line} (in {function}) in {count} of {total} looks."
 
 
 def time(ns: float) -> str:
-    """A time for people.
+    """Format a time for a message.
 
     >>> time(812_400_000), time(61_000_000_000), time(0), time(1234)
     ('812 ms', '61 s', '0', '0.00123 ms')

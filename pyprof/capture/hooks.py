@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What PyProf changes from `init` to `shutdown`, windows or not: switches of other profilers that a script contains.
+"""Hooks from `init` to `shutdown`, with or without a window: switches of other profilers in a script.
 
-* `torch.autograd.profiler.emit_nvtx` does nothing without CUDA (it would raise), where no tool reads its ranges, and
+* `torch.autograd.profiler.emit_nvtx` does nothing without CUDA (it would raise), if no tool reads its ranges, and
   while PyProf records or has entered it itself.
-* `torch.cuda.profiler.start` and `stop`, and what they call (`torch.cuda.cudart().cudaProfilerStart`), open and close
-  the window; without CUDA they do nothing else.
-* torch.profiler of the user: torch serves one profiler at a time and would silently cancel the first, so ours gives
-  way before it begins, whichever starts first. Its CUPTI monitor frees the buffers of `cupti/pool.py` before that.
+* `torch.cuda.profiler.start` and `stop`, and the functions behind them (`torch.cuda.cudart().cudaProfilerStart`), open
+  and close the window; without CUDA they do nothing else.
+* torch.profiler of the user: torch serves one profiler at a time and would silently cancel the first, so PyProf's gives
+  way before it starts, whichever starts first. Its CUPTI monitor frees the buffers of `cupti/pool.py` before that.
 * Captures of CUDA graphs are followed (`cuda_graphs.py`).
 """
 
@@ -24,23 +24,24 @@ from pyprof.capture.instrument.patch import Registry
 
 
 class Listener(Protocol):
-    """What a script's own switches call."""
+    """Receiver of a script's own switches."""
 
     def recording(self) -> bool:
-        """Whether a range of emit_nvtx would have no reader: PyProf records, has it running, or no tool listens."""
+        """Return whether a range of emit_nvtx would have no reader: PyProf records, has it running, or no tool
+        listens."""
 
     def cuda_profiler(self, start: bool) -> None:
-        """torch.cuda.profiler.start or stop was called."""
+        """Handle a call of torch.cuda.profiler.start or stop."""
 
     def user_profiler(self, running: bool) -> None:
-        """The user's own torch.profiler is about to begin, or has ended."""
+        """Handle the user's own torch.profiler, which is about to start or has ended."""
 
 
 _user_profiler = False
 
 
 def user_profiler_runs() -> bool:
-    """Whether a profiler of the user is running, as far as torch or our hooks tell."""
+    """Return whether a profiler of the user is running, as far as torch or the hooks know."""
     return _user_profiler or profiler_enabled()
 
 
@@ -101,14 +102,16 @@ def _install_cuda_profiler(registry: Registry, listener: Listener) -> None:
 
     follow(profiler, "start", True, needs_cuda=True)
     follow(profiler, "stop", False, needs_cuda=True)
-    runtime = getattr(torch._C, "_cudart", None)  # of a build with CUDA: what torch.cuda.cudart() gives
+    runtime = getattr(
+        torch._C, "_cudart", None
+    )  # only in a build with CUDA: the module behind torch.cuda.cudart()
     if runtime is not None:
         follow(runtime, "cudaProfilerStart", True, needs_cuda=False)
         follow(runtime, "cudaProfilerStop", False, needs_cuda=False)
 
 
 def _install_user_profiler(registry: Registry, listener: Listener) -> None:
-    """torch.autograd.profiler holds its own names of the functions that begin and end a profile."""
+    """Replace the functions that start and end a profile; torch.autograd.profiler has its own references to them."""
     module = torch.autograd.profiler
 
     def follow(name: str, running: bool) -> None:
@@ -138,7 +141,7 @@ def _install_user_profiler(registry: Registry, listener: Listener) -> None:
 
 
 def _install_monitor(registry: Registry, listener: Listener) -> None:
-    """torch.profiler with its CUPTI monitor (torch 2.13): that one begins before the profile does."""
+    """Follow torch.profiler with its CUPTI monitor (torch 2.13), which starts before the profile does."""
     profile: Any = look_up("torch.profiler.profiler._KinetoProfile", "")
     prepare = getattr(profile, "prepare_trace", None)
     if prepare is None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run something and note its calls: wrappers and module paths as in a window, a dispatch mode underneath.
+"""Observation of calls without recording: wrappers and module paths as in a window, and a dispatch mode below.
 
-Without torch's profiler, without times and without a file. Under a dispatch mode torch runs what it has compiled as
-it was written, so that its calls are seen. Everything is undone at the end, also after an error, which is the
-program's own.
+Without torch's profiler, without times and without a file. Under a dispatch mode torch runs compiled code as
+originally written, so that its calls are visible. Everything is undone at the end, also after an exception, which is
+the program's own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Mode: Any = look_up(
     nullcontext,
     check=lambda mode: issubclass(mode, object),
 )
-# No call by itself, since it runs several products, and what it runs for its projections.
+# Not a call itself, since it runs several products; and its functions for projections.
 _ATTENTION, _PARTS = "multi_head_attention_forward", ("_in_projection", "_in_projection_packed")
 
 
@@ -43,7 +43,7 @@ _HigherOrder: Any = look_up(
     "torch._ops.HigherOrderOperator",
     "torch.cond and its like, in estimates",
     type(None),
-    check=lambda one: issubclass(one, object),
+    check=lambda value: issubclass(value, object),
 )
 
 
@@ -51,7 +51,7 @@ _FLEX, _UNCOMPILED = "torch.nn.attention.flex_attention", "_FLEX_ATTENTION_DISAB
 
 
 class _Operators(_Mode):  # type: ignore[misc]
-    """Shows each operator to the notes."""
+    """Dispatch mode that passes each operator to the notes."""
 
     supports_higher_order_operators = True
 
@@ -61,11 +61,12 @@ class _Operators(_Mode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if isinstance(func, _HigherOrder):
-            return self._notes.higher_order(func, args, kwargs or {}, self._seen)
+            return self._notes.higher_order(func, args, kwargs or {}, self._wrap)
         return self._notes.operator(func, args, kwargs or {})
 
-    def _seen(self, function: Any) -> Any:
-        """The function with its operators shown: torch has taken this mode away until the operator around returns."""
+    def _wrap(self, function: Any) -> Any:
+        """Wrap a function so that its operators are noted: torch disables this mode until the surrounding operator
+        returns."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             with self:
@@ -76,9 +77,9 @@ class _Operators(_Mode):  # type: ignore[misc]
 
 @contextmanager
 def observing() -> Iterator[Notes]:
-    """Note what this thread calls in the block; the rows are there after it.
+    """Note the calls of this thread in the block; the rows are available after it.
 
-    Raises CaptureError while a recording is open, and where this torch is too old.
+    Raises CaptureError while a recording is open, and if this torch is too old.
     """
     if reason := torch_internals.unsupported():
         raise CaptureError(reason)
@@ -87,7 +88,7 @@ def observing() -> Iterator[Notes]:
     with ExitStack() as undo:
         if outer is None:
             _install(undo)
-        elif not isinstance(outer, Notes) or not outer.here():
+        elif not isinstance(outer, Notes) or not outer.of_this_thread():
             raise CaptureError("another thread is making an estimate: one at a time.")
         state = local.state
         undo.callback(setattr, recorder, "observer", outer)
@@ -101,7 +102,7 @@ def observing() -> Iterator[Notes]:
 
 
 def named(fn: Callable[..., object]) -> Callable[..., object]:
-    """A function of torch that was handed over is a call like any other; anything else is what it was.
+    """Wrap a function of torch that was passed in, so that it is a call; return anything else unchanged.
 
     >>> import torch
     >>> named(torch.mm) is torch.mm, named(print) is print
@@ -112,14 +113,14 @@ def named(fn: Callable[..., object]) -> Callable[..., object]:
     owner = getattr(fn, "__self__", None)
     if isinstance(owner, torch.Tensor):  # x.mul: of the class, as for any tensor
         method = getattr(torch.Tensor, getattr(fn, "__name__", ""), None)
-        known = None if method is None else _known(method)
-        return fn if method is None or known is None else functools.partial(noting(method, known), owner)
-    known = _known(fn)
-    return fn if known is None else noting(fn, known)
+        number = None if method is None else _function_number(method)
+        return fn if method is None or number is None else functools.partial(noting(method, number), owner)
+    number = _function_number(fn)
+    return fn if number is None else noting(fn, number)
 
 
-def _known(fn: Callable[..., object]) -> int | None:
-    """The number of a function of torch."""
+def _function_number(fn: Callable[..., object]) -> int | None:
+    """Return the number of a function of torch."""
     for namespace in targets.namespaces():
         for attribute, op in targets.functions(namespace):
             if vars(namespace.module).get(attribute) is fn:
@@ -134,7 +135,7 @@ def _install(undo: ExitStack) -> None:
     control = controller.control
     if control.session is not None and not control.background():
         raise CaptureError(
-            "PyProf is recording: an estimate would stand in that recording. End the window first, "
+            "PyProf is recording: an estimate would become part of that recording. End the window first, "
             "or call pyprof.estimate() in a program that is not recorded."
         )
     control.interrupt()
@@ -149,26 +150,25 @@ def _install(undo: ExitStack) -> None:
         registry.replace(F, _ATTENTION, _with_calls(getattr(F, _ATTENTION)))
     flex = sys.modules.get(_FLEX)
     if flex is not None and hasattr(flex, _UNCOMPILED):
-        registry.replace(
-            flex, _UNCOMPILED, True
-        )  # it compiles itself, which torch refuses under a dispatch mode
+        # It compiles itself, which torch refuses under a dispatch mode.
+        registry.replace(flex, _UNCOMPILED, True)
     recorder.active = True
 
 
 def _with_calls(function: Any) -> FunctionType:
-    """A copy of a function of torch.nn.functional in which the functions that it finds there are calls.
+    """Return a copy of a function of torch.nn.functional in which the functions of that module are calls.
 
-    It reaches them as its globals, which no property of the module is asked for.
+    It accesses them as its globals, which bypasses the properties of the module.
     """
     names: dict[str, Any] = dict(vars(F))
-    namespace = next(each for each in targets.namespaces() if each.module is F)
+    namespace = next(space for space in targets.namespaces() if space.module is F)
     for attribute, op in targets.functions(namespace):
         names[attribute] = noting(names[attribute], recorder.function(namespace.mod, op))
 
     def copy(original: Any) -> FunctionType:
-        made = FunctionType(original.__code__, names, original.__name__, original.__defaults__)
-        made.__kwdefaults__ = original.__kwdefaults__
-        return made
+        copied = FunctionType(original.__code__, names, original.__name__, original.__defaults__)
+        copied.__kwdefaults__ = original.__kwdefaults__
+        return copied
 
     for name in _PARTS:
         if name in names:

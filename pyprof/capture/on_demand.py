@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A window that `pyprof trigger PID` asks for, in a process that PyProf is set up in.
+"""Windows requested by `pyprof trigger PID`, in a process in which PyProf is set up.
 
-At the end of each step one byte is looked at (`mailbox.py`); nothing else waits or listens. The window opens there and
-closes so many steps later. The program goes before: its own window ends a triggered one, and while it records a request
-is refused. What is wrong with a request is told to who asked.
+One byte is checked at the end of each step (`mailbox.py`); nothing else waits or listens. The window opens there and
+closes the requested number of steps later. The program takes precedence: its own window ends a triggered one, and a
+request is refused while it records. Errors in a request are reported to its sender.
 """
 
 from __future__ import annotations
@@ -27,42 +27,42 @@ if TYPE_CHECKING:
 
 
 class _Watch(Marks):
-    """Ends of steps, of loaders only while somebody waits for one: to ask for optimizers takes a moment."""
+    """Ends of steps; those of loaders only while a request is pending: searching for optimizers takes a moment."""
 
-    wanted: Mailbox
+    box: Mailbox
 
     def _loader_next(self, iterator: Any) -> None:
-        if self.wanted.state in (ASKED, RECORDING):
+        if self.box.state in (ASKED, RECORDING):
             super()._loader_next(iterator)
 
 
 class Trigger:
-    """What this process does about requests."""
+    """Handler of requests in this process."""
 
     def __init__(self, box: Mailbox, control: Control, finish: Callable[[], str | None]):
         self._box = box
         self._control = control
         self._finish = finish
-        self._session: Session | None = None  # the one that was asked for
-        self._number = 0  # of the step that runs, as far as steps are found
-        self._steps = self._end = 0  # of the window: how many, and the number of the one after it
-        self._marks = _Watch(self._found)
-        self._marks.wanted = box
+        self._session: Session | None = None  # the requested one
+        self._number = 0  # of the running step, as far as steps are detected
+        self._steps = self._end = 0  # length of the window, and the number of the step after it
+        self._marks = _Watch(self._on_step)
+        self._marks.box = box
         self._marks.follow()
 
     def owns(self, session: Session) -> bool:
-        """Whether a recording is the one that was asked for."""
+        """Return whether a recording is the requested one."""
         return self._session is session
 
     @contained
     def script(self) -> None:
-        """The script has marked the end of a step."""
-        self._found(self._marks.script())
+        """Handle the end of a step marked by the script."""
+        self._on_step(self._marks.script())
 
-    def _found(self, again: bool) -> None:
+    def _on_step(self, restart: bool) -> None:
         if self._session is not None and self._control.session is self._session:
             self._session.mark()
-        if again:  # the window began somewhere in a step
+        if restart:  # the window began in the middle of a step
             self._number, self._end = 0, 1 + self._steps
             if self._session is not None:
                 self._session.discard()
@@ -82,18 +82,20 @@ class Trigger:
         except PyProfError as error:
             self._box.put(REFUSED, text=str(error))
         except (ValueError, KeyError, TypeError):
-            self._box.put(REFUSED, text="the request is none that this version of PyProf knows.")
+            self._box.put(REFUSED, text="this version of PyProf does not understand the request.")
 
     def _open(self, output: str, steps: int) -> Session:
         control = self._control
         busy = control.session is not None and not control.background()
         if busy or recorder.observer is not None:
-            raise CaptureError("it is recording already, or waits for the steps that it was told to record.")
+            raise CaptureError(
+                "it is already recording, or waits for the steps selected on its command line."
+            )
         if ranges.plan.tool is not None:
             raise CaptureError(f"it runs under {ranges.plan.tool}, which records it.")
         if reason := torch_internals.unsupported():
             raise CaptureError(reason)
-        session = Session(output, control.max_events, options=options(control.more))
+        session = Session(output, control.max_events, options=options(control.options))
         control.interrupt()
         control.session = session
         session.next_step, self._steps, self._end = self._number, steps, self._number + steps
@@ -102,7 +104,7 @@ class Trigger:
         return session
 
     def finish(self) -> None:
-        """Close the window that was asked for, if there is one, and answer."""
+        """Close the requested window, if there is one, and answer."""
         session, self._session = self._session, None
         if session is None:
             return
@@ -115,7 +117,7 @@ class Trigger:
             self._box.put(DONE, output=session.path)
 
     def forget(self, forked: bool = False) -> None:
-        """Be asked no more. In a forked child the mailbox is the parent's."""
+        """Stop accepting requests. In a forked child the mailbox is the parent's."""
         self._marks.leave()
         if self._box.page[0] == ASKED and not forked:
             self._box.put(REFUSED, text="it ended before its next step.")
@@ -123,6 +125,6 @@ class Trigger:
 
 
 def arm(control: Control, finish: Callable[[], str | None]) -> Trigger | None:
-    """Be ready to be asked; None where the system has no way."""
+    """Start accepting requests; return None if the system does not support it."""
     box = mailbox.make()
     return Trigger(box, control, finish) if box is not None else None

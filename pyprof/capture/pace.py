@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When torch's records are read in the middle of a window, so that they never fill the memory.
+"""Schedule for reading torch's records in the middle of a window, so that they never fill the memory.
 
 torch's profiler keeps about 500 bytes for each operator while it records and about 5 kB when it is stopped, and does
-not say how many it has. They are estimated: from the calls that were recorded and the operators that each had so far;
-and, for operators that no call of ours comes with (compiled code, TorchScript, a backward, C++), from what the process
-has allocated, which a thread looks at. Both say too many rather than too few.
+not report how many it has. Their number is estimated: from the recorded calls and the operators per call so far;
+and, for operators without a recorded call (compiled code, TorchScript, a backward, C++), from the memory that the
+process has allocated, which a thread monitors. Both overestimate.
 
-A reading takes time. Where steps are marked it is made between two of them.
+A reading takes time. If steps are marked it happens between two of them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from pyprof.capture import THREAD
 from pyprof.capture.process.faults import guarded
 
 MOST = 40_000  # operators that torch may hold: 230 MB while they are read
-_EARLY = 25_000  # at which the thread asks for a reading
-_PER_CALL = 15.0  # operators of a call, until some were read
+_EARLY = 25_000  # at which the thread requests a reading
+_PER_CALL = 15.0  # assumed operators of a call, until some were read
 _BYTES = 500  # that torch allocates per operator: 500.2 with torch 2.13 for `torch.add`
 _FASTEST_NS = 500  # CPU time of an operator that is recorded
-_SHORTEST, _LONGEST = 0.003, 0.02  # seconds between two looks
+_SHORTEST, _LONGEST = 0.003, 0.02  # seconds between two checks
 
 
 class Pace:
@@ -35,34 +35,34 @@ class Pace:
         self._per_call = 0.0
         self._calls = 0  # at the last reading
         self._step_calls = 0  # when the last step began
-        self.asked = False  # the thread asks for a reading
+        self.pending = False  # the thread has requested a reading
 
     def begin(self) -> None:
-        """A window opens."""
+        """Reset the counts when a window opens."""
         self._calls = self._step_calls = 0
-        self.asked = False
+        self.pending = False
 
     def limit(self) -> int:
-        """Calls that may be recorded until the next reading."""
+        """Return the number of calls that may be recorded until the next reading."""
         return max(int(MOST / (self._per_call or _PER_CALL)), 1)
 
     def read(self, calls: int, operators: int) -> None:
-        """A reading found so many operators; `calls` were recorded in this window so far."""
+        """Update the estimate after a reading of `operators` operators; `calls` were recorded in this window so far."""
         new = calls - self._calls
         if new and operators:
             self._per_call = operators / new
         self._calls = calls
-        self.asked = False
+        self.pending = False
 
     def due(self, calls: int) -> bool:
-        """Whether a step has ended and the next one might have too many operators."""
+        """Return whether the next step might have too many operators, at the end of a step."""
         since, step = calls - self._calls, calls - self._step_calls
         self._step_calls = calls
-        return self.asked or (since + step) * (self._per_call or _PER_CALL) > MOST
+        return self.pending or (since + step) * (self._per_call or _PER_CALL) > MOST
 
 
 class Watcher:
-    """A thread that looks at what the process has allocated, and calls `ask` as long as it is much.
+    """Thread that monitors the process's allocated memory, and calls `ask` as long as it is large.
 
     It does not read by itself: while the program runs operators, torch cannot (`collectors/quiet.py`).
     """
@@ -76,28 +76,28 @@ class Watcher:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Start to look, unless this C library does not say what was allocated."""
+        """Start the thread, unless this C library does not report allocated memory."""
         if _allocated() is not None:
             self.restart(0)
             self._thread = threading.Thread(target=self._look, name=THREAD, daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Look no more, soon."""
+        """Tell the thread to end, without waiting."""
         self._ended.set()
 
     def end(self) -> None:
-        """Look no more."""
+        """End the thread."""
         self._ended.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
     def hold(self) -> None:
-        """Look no more until `restart`: torch's records are being read, which takes ten times as much memory."""
+        """Pause until `restart`: torch's records are being read, which takes ten times as much memory."""
         self._held = True
 
     def restart(self, operators: int) -> None:
-        """torch's records were read: so many."""
+        """Start over after torch's records were read, `operators` of them."""
         self._held = False
         if operators:
             self._noise = max(self._noise / 2, self._grown - operators * _BYTES)
@@ -143,14 +143,14 @@ _mallinfo = _heap()
 
 
 def trim() -> None:
-    """Give memory that was freed back to the system, where the C library can: what torch held while its records were
-    read is not what the rest of a recording needs."""
+    """Return freed memory to the system, if the C library can: the rest of a recording does not need the memory that
+    torch held while its records were read."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _allocated() -> int | None:
-    """Bytes that the process has allocated and not freed; None where the C library does not say."""
+    """Return the bytes that the process has allocated and not freed; None if the C library does not report it."""
     if _mallinfo is None:
         return None
     heap = _mallinfo()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the windows of one session have recorded so far, and how it becomes the contents of a file."""
+"""Data of the windows of one session so far, and its conversion to the contents of a file."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from pyprof.capture.output.merge_calls import CallRow, RangeRow, resolve
 from pyprof.model import NO_OPERATORS, READING
 
 
-class Gathered:
-    """Rows, facts and counts of the windows that are closed, and the steps of the one that is open."""
+class SessionData:
+    """Rows, facts and counts of closed windows, and the steps of the open one."""
 
     def __init__(self) -> None:
         self.first = self.last = 0
@@ -39,19 +39,19 @@ class Gathered:
         self._threads: dict[int, str] = {}
         self._facts: dict[str, str] = {}
         self._files: set[str] = set()  # that the stacks name
-        # What the overhead is estimated from: recorded calls and module calls, those of them in steps, and the time.
+        # Input of the overhead estimate: recorded calls and module calls, those of them in steps, and the time.
         self._recorded = [0, 0]
         self._recorded_in_steps = [0, 0]
         self._windows = self._window_ns = 0
-        self._moved_ns = 0  # by which the clock was set while a window was open
-        self.step_start = 0  # of the step that runs
+        self._moved_ns = 0  # change of the system clock while a window was open
+        self.step_start = 0  # of the running step
         self._opened = self._clock = 0
-        self.full = 0  # when the bound was reached
-        self._waiting = 0  # since when no operators are recorded; 0: they are
-        self._first_step = 0  # of the window that is open, in steps
+        self.full = 0  # time at which the limit was reached
+        self._waiting = 0  # time since when no operators are recorded; 0: they are
+        self._first_step = 0  # of the open window, as an index of steps
 
     def begin(self) -> None:
-        """A window opens."""
+        """Begin a window."""
         self._clock = clock.offset_ns()
         now = time_ns()
         self.first = self.first or now
@@ -59,14 +59,14 @@ class Gathered:
         self._first_step = len(self.steps)
 
     def mark(self, number: int) -> None:
-        """A step of the open window ends."""
+        """End a step of the open window."""
         now = max(time_ns(), self.step_start)  # unless the clock was set back
         self.steps.append(StepRow(number, self.step_start, now, threading.get_native_id()))
         self.step_start = now
 
     def pause(self, start: int, between_steps: bool) -> None:
-        """The program waited until now, while torch's records were read. Between steps the pause goes from the end of
-        one to the start of the next."""
+        """Add a pause until now, in which torch's records were read. Between steps the pause lasts from the end of one
+        to the start of the next."""
         start = self.step_start if between_steps else start
         now = max(time_ns(), start)
         self.pauses.append(PauseRow(start, now, threading.get_native_id(), READING))
@@ -74,7 +74,7 @@ class Gathered:
             self.step_start = now
 
     def without_operators(self, waiting: bool) -> None:
-        """From now on no operators are recorded, or they are again."""
+        """Begin or end a stretch in which no operators are recorded."""
         now = time_ns()
         if waiting:
             if not self._waiting:
@@ -89,20 +89,20 @@ class Gathered:
             self._waiting = 0
 
     def end_of_operators(self, limit: int | None) -> None:
-        """What was recorded at the bound ends at a time, that of the bound or when it was noticed."""
+        """End the recording at a time, that of the limit or when it was noticed."""
         ends = [time for time in (limit, self.full) if time]
         if ends and min(ends) < self.last:
             self.pauses.append(PauseRow(min(ends), self.last, 0, NO_OPERATORS))
 
     def forget_steps(self) -> None:
-        """What was marked before the last mark was no step: that one began with the window."""
+        """Discard all steps but the last, which now begins with the window."""
         self.steps = [step._replace(number=0, start=self.first) for step in self.steps[-1:]]
 
     def end(self, operators: Operators, scopes: list[UserRange]) -> None:
-        """The window is closed: keep what the recorder and torch's profiler hold."""
-        moved = clock.offset_ns() - self._clock
-        if abs(moved) > clock.TOLERANCE_NS:
-            self._moved_ns += moved
+        """Add the data of the recorder and torch's profiler when the window is closed."""
+        shift = clock.offset_ns() - self._clock
+        if abs(shift) > clock.TOLERANCE_NS:
+            self._moved_ns += shift
         self.last = max(time_ns(), self._opened)
         self.without_operators(False)
         self._windows += 1
@@ -121,22 +121,22 @@ class Gathered:
         self._facts.update(facts.gather())
 
     def _count_recorded(self) -> None:
-        """Calls and module calls of this window, and those that began in its steps."""
+        """Count calls and module calls of this window, and those that began in its steps."""
         steps = self.steps[self._first_step :]
         for state in recorder.threads:
-            for which, starts in enumerate((state.calls[4::6], state.modules[1::3])):
-                self._recorded[which] += len(starts)
+            for index, starts in enumerate((state.calls[4::6], state.modules[1::3])):
+                self._recorded[index] += len(starts)
                 if steps:
                     within = sum(steps[0].start <= start < steps[-1].end for start in starts)
-                    self._recorded_in_steps[which] += within
+                    self._recorded_in_steps[index] += within
 
     def drop(self, counts: dict[str, int]) -> None:
-        """Count what was lost, by reason."""
+        """Count losses, by reason."""
         for reason, count in counts.items():
             self.lost[reason] = self.lost.get(reason, 0) + count
 
     def bound(self, max_events: int) -> int | None:
-        """Keep the first so many events, by the time they began. Returns the time up to which all are kept."""
+        """Keep the first `max_events` events, by start. Returns the time up to which all are kept."""
         starts = np.array([row.start for table in (self.calls, self.ranges) for row in table], np.int64)
         starts = np.concatenate([starts, self.operators.start])
         if len(starts) <= max_events:
@@ -145,16 +145,18 @@ class Gathered:
         self.calls = [row for row in self.calls if row.start < limit]
         self.ranges = [row for row in self.ranges if row.start < limit]
         self.operators = self.operators.take(np.flatnonzero(self.operators.start < limit))
-        kept = len(self.calls) + len(self.ranges) + len(self.operators)
-        self.drop({f"operators, calls and ranges after the first {max_events} events": len(starts) - kept})
+        remaining = len(self.calls) + len(self.ranges) + len(self.operators)
+        self.drop(
+            {f"operators, calls and ranges after the first {max_events} events": len(starts) - remaining}
+        )
         return limit
 
     def is_empty(self, records: Records) -> bool:
-        """Whether there are no operators, calls and kernels."""
+        """Return whether there are no operators, calls and kernels."""
         return not self.operators and not self.calls and not records.count(KERNEL)
 
     def recording(self, device: Layer, extras: Extras, folder: str, operators_given_up: bool) -> Recording:
-        """The contents of the file."""
+        """Return the contents of the file."""
         operators = self.operators.in_order()
         for tid in operators.by_thread():
             self._threads.setdefault(tid, "")
@@ -200,7 +202,7 @@ class Gathered:
         )
 
     def _overhead(self) -> dict[str, str]:
-        """What recording cost, estimated; without the part of torch's own profiler."""
+        """Return the estimated cost of recording, without that of torch's own profiler."""
         costs = overhead.calibrate()
         (calls, modules), (step_calls, step_modules) = self._recorded, self._recorded_in_steps
         out = {"calls": calls, "modules": modules, "window_ns": self._window_ns, "windows": self._windows}

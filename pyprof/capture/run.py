@@ -28,7 +28,7 @@ from pyprof.capture.instrument.stacks import ENDS
 from pyprof.capture.run_window import Plan
 from pyprof.errors import CaptureError, UsageError
 
-_SHOWN = 4  # files of ranks that are named
+_MAX_LISTED = 4  # files of ranks that are listed
 
 
 def run(
@@ -37,7 +37,7 @@ def run(
     output: str,
     max_events: int,
     plan: Plan | None = None,
-    more: Given | None = None,
+    options: Given | None = None,
     module: bool = False,
 ) -> int:
     """Run a script, or a `module` as python -m does, under capture. Returns the exit code of python."""
@@ -47,7 +47,7 @@ def run(
     earlier = ranks.files(whole)
     with as_main(script, args, module) as execute:
         controller.init_only()
-        controller.record_run(output, max_events, plan, more)
+        controller.record_run(output, max_events, plan, options)
         if plan is None:
             os.environ[ranks.OUTPUT_OF_RUN] = whole
         try:
@@ -61,8 +61,8 @@ def run(
 
 def _finish(script: str, output: str, earlier: ranks.Files) -> None:
     """End the recording. A process that only started ranks has nothing to write: their files are named instead."""
-    found = ranks.files(output) if ranks.rank() is None else {}
-    written = sorted(name for name, state in found.items() if earlier.get(name) != state)
+    files = ranks.files(output) if ranks.rank() is None else {}
+    written = sorted(name for name, state in files.items() if earlier.get(name) != state)
     if (
         not (written and controller.leave_out_empty())
         and controller.finish() is None
@@ -71,33 +71,33 @@ def _finish(script: str, output: str, earlier: ranks.Files) -> None:
         print(f"pyprof: {script} opened no window, nothing was recorded.", file=sys.stderr)
     if written:
         controller.control.of_ranks = True
-        shown = ", ".join(written[:_SHOWN]) + (
-            f" and {more} more" if (more := len(written) - _SHOWN) > 0 else ""
+        listed = ", ".join(written[:_MAX_LISTED]) + (
+            f" and {extra} more" if (extra := len(written) - _MAX_LISTED) > 0 else ""
         )
-        print(f"pyprof: the script's ranks were recorded in {shown}.", file=sys.stderr)
+        print(f"pyprof: the script's ranks were recorded in {listed}.", file=sys.stderr)
 
 
 @contextmanager
 def as_main(script: str, args: list[str], module: bool = False) -> Iterator[Callable[[], int]]:
-    """The process as `python SCRIPT ARGS`, or `python -m MODULE ARGS`, finds it. Gives what runs the script and returns
-    its exit code."""
+    """Set up the process as for `python SCRIPT ARGS`, or `python -m MODULE ARGS`. Yields a function that runs the
+    script and returns its exit code."""
     main = ModuleType("__main__")
     if module:
         sys.path[0] = os.getcwd()
         spec, code = _module(script)
         path = spec.origin or script
         sys.argv = [path, *args]
-        more = dict(__spec__=spec, __package__=spec.parent, __loader__=spec.loader, __cached__=spec.cached)
+        attributes = dict(
+            __spec__=spec, __package__=spec.parent, __loader__=spec.loader, __cached__=spec.cached
+        )
     else:
         stdin = script == "-"
-        path = (
-            "<stdin>" if stdin else os.path.abspath(script)
-        )  # as python names it to itself and in tracebacks
+        path = "<stdin>" if stdin else os.path.abspath(script)  # python's name for it, also in tracebacks
         code = _compile(script, path)
         sys.argv = [script, *args]
         sys.path[0] = "" if stdin else os.path.dirname(path)
-        more = dict(__cached__=None)
-    main.__dict__.update(__file__=path, __builtins__=builtins, **more)
+        attributes = dict(__cached__=None)
+    main.__dict__.update(__file__=path, __builtins__=builtins, **attributes)
     replaced = sys.modules["__main__"]
     sys.modules["__main__"] = main
     try:
@@ -111,7 +111,7 @@ def _compile(script: str, path: str) -> CodeType:
         with open(script if script != "-" else 0, "rb", closefd=script != "-") as file:
             source = file.read()
     except OSError as error:
-        raise UsageError(f"{script}: cannot be read ({error.strerror}). Name a Python script.") from error
+        raise UsageError(f"{script}: cannot be read ({error.strerror}). Pass a Python script.") from error
     try:
         return compile(source, path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
@@ -119,7 +119,8 @@ def _compile(script: str, path: str) -> CodeType:
 
 
 def _module(name: str) -> tuple[ModuleSpec, CodeType]:
-    """What python -m runs: a module, or `__main__` of a package. The packages around it are imported here."""
+    """Return the code that python -m runs: a module, or `__main__` of a package. Packages around it are imported
+    here."""
     try:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
@@ -128,9 +129,7 @@ def _module(name: str) -> tuple[ModuleSpec, CodeType]:
     except (ImportError, ValueError, SyntaxError) as error:
         raise UsageError(f"-m {name}: cannot be run as a module ({error}).") from error
     if spec is None or code is None:
-        raise UsageError(
-            f"-m {name}: no module of this name that can be run; expected one that python -m runs."
-        )
+        raise UsageError(f"-m {name}: no module of this name can be run; expected one that python -m runs.")
     return spec, code
 
 
@@ -148,17 +147,17 @@ def _execute(code: CodeType, namespace: dict[str, Any]) -> int:
 
 
 def _join(before: list[threading.Thread]) -> None:
-    """Python waits for the threads that a script leaves behind; what they run belongs to the recording."""
+    """Wait, as Python does, for the threads that a script leaves behind; their work belongs to the recording."""
     for thread in threading.enumerate():
         if not thread.daemon and thread not in before:
             thread.join()
 
 
-ENDS.append(_execute.__code__)  # stacks end here: the command's own frames are no part of the program
+ENDS.append(_execute.__code__)  # stacks end here: the command's own frames are not part of the program
 
 
 def _print_traceback(error: BaseException, code: CodeType) -> None:
-    """The script's own traceback: the frames of this file are left out. The script may have its own hook."""
+    """Print the script's own traceback, without the frames of this file. The script may have its own hook."""
     place = error.__traceback__
     while place is not None and place.tb_frame.f_code is not code:
         place = place.tb_next
@@ -169,7 +168,7 @@ def _print_traceback(error: BaseException, code: CodeType) -> None:
 
 
 def _exit_code(code: object) -> int:
-    """What python makes of the argument of sys.exit."""
+    """Return python's exit code for the argument of sys.exit."""
     if code is None:
         return 0
     if isinstance(code, int):

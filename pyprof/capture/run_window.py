@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of a run that the command line chooses: `--steps a:b`, or `--delay` and `--duration` in seconds.
+"""Part of a run selected on the command line: `--steps a:b`, or `--delay` and `--duration` in seconds.
 
-Steps are counted by pyprof.step() or p.step(); where the script marks none, as `steps.py` finds them. Times count from
-the start of the script. A plan opens and closes the window of a session; `done` writes the file.
+Steps are counted by pyprof.step() or p.step(); if the script marks none, as `steps.py` detects them. Times count
+from the start of the script. A plan opens and closes the window of a session; `done` writes the file.
 """
 
 from __future__ import annotations
@@ -25,53 +25,51 @@ from pyprof.errors import UsageError
 if TYPE_CHECKING:
     from pyprof.capture.session import Session
 
-_PATIENCE, _ATTEMPTS = (
-    1.0,
-    200,
-)  # seconds in which the main thread is asked to open or close the window itself
+# seconds, and attempts in them, to have the main thread open or close the window itself
+_PATIENCE, _ATTEMPTS = 1.0, 200
 
 
 class Plan(Protocol):
-    """What part of a run is recorded."""
+    """Selection of a part of a run."""
 
     reached: bool  # the window was opened
 
     def begin(self, session: Session, done: Callable[[], object]) -> None:
-        """The script is about to start."""
+        """Begin, before the script starts."""
 
     def end(self) -> None:
-        """The script has ended, or the file is written."""
+        """End, when the script has ended or the file is written."""
 
     def missed(self) -> str:
-        """Why nothing was recorded."""
+        """Return why nothing was recorded."""
 
 
 def plan(steps: str | None, delay: float | None, duration: float | None) -> Plan | None:
-    """The plan of a command line; None without any of these options. Raises UsageError."""
+    """Return the plan of a command line; None without any of these options. Raises UsageError."""
     if steps is not None:
         if delay is not None or duration is not None:
             raise UsageError("--steps counts steps, --delay and --duration seconds: use one or the other.")
         return Steps(*_bounds(steps))
     if delay is None and duration is None:
         return None
-    for name, value, least in (("--delay", delay, "0 or more"), ("--duration", duration, "more than 0")):
+    for name, value, expected in (("--delay", delay, "0 or more"), ("--duration", duration, "more than 0")):
         if value is not None and not (
             math.isfinite(value) and (value > 0 or (value == 0 and delay is value))
         ):
-            raise UsageError(f"{name} {value:g}: expected seconds, {least}.")
+            raise UsageError(f"{name} {value:g}: expected seconds, {expected}.")
     return Times(delay or 0.0, duration)
 
 
 def _bounds(text: str) -> tuple[int, int | None]:
-    """First step and end of `a:b`, as in a slice of Python: b is not recorded, either may be left out.
+    """Return first step and end of `a:b`, as in a slice of Python: b is not recorded, either may be omitted.
 
     >>> _bounds("2:4"), _bounds(":3"), _bounds("5:")
     ((2, 4), (0, 3), (5, None))
     """
-    found = re.fullmatch(r"([0-9]{0,18}):([0-9]{0,18})", text)
-    if found is None:
+    match = re.fullmatch(r"([0-9]{0,18}):([0-9]{0,18})", text)
+    if match is None:
         raise UsageError(f"--steps {text}: expected FIRST:END, such as 10:15 for the steps 10 to 14.")
-    first, end = int(found[1] or 0), int(found[2]) if found[2] else None
+    first, end = int(match[1] or 0), int(match[2]) if match[2] else None
     if end is not None and end <= first:
         raise UsageError(
             f"--steps {text} is empty: the end is exclusive, so {first}:{first + 1} records step {first}."
@@ -86,7 +84,7 @@ class Steps:
         self.first, self.end_step = first, end
         self.reached = False
         self._number = 0
-        self._marks = Marks(self._found)
+        self._marks = Marks(self._on_step)
 
     def begin(self, session: Session, done: Callable[[], object]) -> None:
         self._session, self._done = session, done
@@ -114,12 +112,12 @@ class Steps:
         else:
             self._session.forget_steps()
 
-    def _found(self, again: bool) -> None:
+    def _on_step(self, restart: bool) -> None:
         self._session.mark()
-        self._step(again)
+        self._step(restart)
 
-    def _step(self, again: bool) -> None:
-        if again:
+    def _step(self, restart: bool) -> None:
+        if restart:
             self._start_again()
         self._number += 1
         self._session.next_step = self._number
@@ -131,10 +129,10 @@ class Steps:
 
 
 class Times:
-    """From `delay` seconds on, for `duration` seconds or to the end.
+    """Window from `delay` seconds on, for `duration` seconds or to the end.
 
-    A thread waits; what it decides is done by the main thread between two of its instructions, so that no operator of
-    it is cut in two. If the main thread does not come to that (it waits for others), the waiting thread does it.
+    A thread waits; the main thread opens and closes the window between two of its instructions, so that no operator
+    is cut in two. If the main thread does not get there (it waits for others), the waiting thread does it.
     """
 
     def __init__(self, delay: float, duration: float | None):
@@ -173,24 +171,24 @@ class Times:
         self._done()
 
     def _do(self, action: Callable[[], object]) -> bool:
-        """Have the main thread do something; False if the run has ended."""
+        """Run an action on the main thread; return False if the run has ended."""
         finished = threading.Event()
-        begun = False
+        started = False
 
         def act() -> None:
-            nonlocal begun
+            nonlocal started
             with self._lock:
-                if not begun and not self._ended.is_set():
-                    begun = True
+                if not started and not self._ended.is_set():
+                    started = True
                     action()
                     finished.set()
 
-        def asked() -> None:
+        def try_act() -> None:
             if not (self._session.reading or _in_operator()) and os.getpid() == self._pid:
                 act()
 
         for _ in range(_ATTEMPTS):
-            main_thread.soon(asked)
+            main_thread.soon(try_act)
             if finished.wait(_PATIENCE / _ATTEMPTS) or self._ended.is_set():
                 break
         while self._session.reading and not self._ended.is_set():
@@ -200,5 +198,5 @@ class Times:
 
 
 def _in_operator() -> bool:
-    """Whether this thread is inside a recorded call or a backward, whose events are still open."""
+    """Return whether this thread is inside a recorded call or a backward, whose events are still open."""
     return local.state.busy or graph_task() >= 0

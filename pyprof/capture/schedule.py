@@ -48,7 +48,7 @@ class profile:
             raise UsageError("profile(): repeat needs active, the number of steps that each file holds.")
         self.output = output
         self.wait, self.warmup, self.active, self.repeat = wait, warmup, active, repeat
-        self.max_events, self.options = bound(max_events), options(control.more, more)
+        self.max_events, self.options = bound(max_events), options(control.options, more)
         self.number = 0
         self._session: Session | None = None
         self._marks: Marks | None = None
@@ -60,14 +60,13 @@ class profile:
     @contained
     def _enter(self) -> None:
         self.number = self._window = 0
-        if not controller.passed_over():
+        if not controller.ignores_script_windows():
             controller.choose_window()
             controller.init_only()
             self._begin()
-            if (
-                self.wait or self.warmup or self.active > 1
-            ):  # one step alone ends before the script can mark it
-                self._marks = Marks(self._found)
+            # A single step ends before the script can mark it.
+            if self.wait or self.warmup or self.active > 1:
+                self._marks = Marks(self._on_step)
                 self._marks.follow()
                 control.on_script_step.append(self._script)
 
@@ -90,30 +89,30 @@ class profile:
         elif self._session is not None and control.session is self._session:
             self._session.step()
         if control.plan is None:
-            controller.tell_script_step()
+            controller.notify_script_step()
 
     def _marked(self, session: Session) -> None:
-        """The script has marked a step of the session."""
+        """Handle a step of the session marked by the script."""
         if self._marks is not None and self._marks.script():
             session = self._start_again(session)
         self._stepped(session)
 
     def _script(self) -> None:
-        """The script has marked a step, perhaps after steps that it did not mark have ended the window."""
+        """Handle a step marked by the script, perhaps after unmarked steps have ended the window."""
         session = self._session if control.session is None else None
         if session is not None and self._marks is not None and self._marks.script():
             self._stepped(self._start_again(session))
 
-    def _found(self, again: bool) -> None:
-        """A step has ended that the script did not mark."""
+    def _on_step(self, restart: bool) -> None:
+        """Handle the end of a step that the script did not mark."""
         session = self._session
         if session is not None and control.session is session:
             session.mark()
-            self._stepped(self._start_again(session) if again else session)
+            self._stepped(self._start_again(session) if restart else session)
 
     def _start_again(self, session: Session) -> Session:
-        """The steps before the one that has just ended were none. Returns the session that goes on."""
-        if self._window:  # their file is written
+        """Start counting over: the steps before the last one do not count. Returns the session that goes on."""
+        if self._window:  # the file of those steps is written
             if control.session is session:
                 control.session = None
                 session.discard()
@@ -131,7 +130,7 @@ class profile:
         return session
 
     def _stepped(self, session: Session) -> None:
-        """After the session has marked a step: open, empty or close the window."""
+        """Open, empty or close the window after the session has marked a step."""
         self.number += 1
         session.next_step = self.number
         first, steps = self.wait + self.warmup, self.number - self._first

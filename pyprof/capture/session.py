@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One recording, from its first window to its file. Switches the layers on and off; `recording.py` keeps their data.
+"""Session: one recording, from its first window to its file. It switches the layers; `recording.py` keeps their data.
 
-Without a file it writes NVTX ranges alone: nothing is kept, torch's profiler is not started.
+Without a file only NVTX ranges are written: nothing is kept, torch's profiler is not started.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from pyprof.capture.output.capture_file import write
 from pyprof.capture.pace import Pace, Watcher, trim
 from pyprof.capture.process import main_thread
 from pyprof.capture.process.faults import contained, guarded
-from pyprof.capture.process.gc_pause import uncollected
+from pyprof.capture.process.gc_pause import gc_disabled
 from pyprof.capture.process.signals import held
-from pyprof.capture.recording import Gathered
+from pyprof.capture.recording import SessionData
 from pyprof.errors import CaptureError
 
 _patches = Patches()
 _emitting_patches = Patches(emitting)
-_current: Session | None = None  # the last one that opened a window
+_current: Session | None = None  # the last session that opened a window
 
 
 class Session:
-    """A recording into one file. Windows of one session follow each other; only one session exists at a time.
+    """Recording into one file. Windows of one session follow each other; only one session exists at a time.
 
-    `output` None: only NVTX ranges; then `operators` says whether torch's own are wanted as well.
+    `output` None: only NVTX ranges; `operators` then tells whether to write torch's own as well.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class Session:
                 raise CaptureError(f"{output}: {error}") from error
             self.folder = os.getcwd()  # the program may leave it
         self.output, self.max_events = output, max_events
-        self.number = 0  # of this window among those of one schedule
-        self.keeps_others = False  # the file takes no name that this run has written
-        self.for_rank = False  # nobody named the file here: it is written if this process is a rank
-        self.unless_empty = False  # nobody asked this very process to record: it may have nothing to show
+        self.number = 0  # index of this window within a schedule
+        self.keeps_others = False  # never replaces a file that this run has written
+        self.for_rank = False  # the file name is inherited: it is written if this process is a rank
+        self.unless_empty = False  # recording was not requested for this process: write no empty file
         self.only_calls = False  # torch's profiler stays off
         self.more_facts: dict[str, str] = {}  # for the file
         self._emit_nvtx = nvtx_ranges.Operators() if output is None and operators else None
@@ -79,22 +79,22 @@ class Session:
         self._device = Layer(options.collector, self._kineto, options.sync)
         self._pace = Pace()
         self._watcher = Watcher(self._ask)
-        self._lock = threading.RLock()  # of torch's profiler, which another thread may read
+        self._lock = threading.RLock()  # guards torch's profiler, which another thread may read
         self._open = False
-        self.reading = False  # torch's records, in the middle of a window: not the moment to close it
+        self.reading = False  # torch's records are being read in mid-window: do not close it now
         self._reset()
 
     def _reset(self) -> None:
         self.operators_given_up = False
-        self._fault: Exception | None = None  # what was recorded is lost; `write` says so
-        self.gathered = Gathered()
+        self._fault: Exception | None = None  # the recording is lost; reported by `write`
+        self.data = SessionData()
         self._extras.clear()
         seen_objects.clear()
 
     @contained
     @held()
     def open(self) -> None:
-        """Open a window; nothing if it is open. What fails is left out of the recording, or is all of it."""
+        """Open a window; does nothing if it is open. A failing part is left out of the recording."""
         if self._open:
             return
         try:
@@ -139,7 +139,7 @@ class Session:
                 )
         self._device.begin()
         guarded(self._extras.start)
-        self.gathered.begin()
+        self.data.begin()
         self._pace.begin()
         recorder.excess = 0
         self._allow()
@@ -153,13 +153,14 @@ class Session:
         torch_internals.say()
 
     def _lose(self, error: Exception) -> None:
-        """Keep a fault for `write`, which says that the recording is lost. Its frames would keep tensors."""
+        """Keep an exception for `write`, which reports that the recording is lost. Its frames would keep tensors
+        alive."""
         self._fault = self._fault or error.with_traceback(None)
 
     @contained
     @held()
     def close(self) -> None:
-        """Close the window and keep what it recorded. What goes wrong is raised by `write`, not into the program."""
+        """Close the window and keep its records. `write` raises an error of this, not the program."""
         if not self._open:
             return
         try:
@@ -168,7 +169,7 @@ class Session:
                 nvtx_ranges.say_lost()
                 seen_objects.clear()
             else:
-                with uncollected():
+                with gc_disabled():
                     self._keep()
         except Exception as error:
             self._lose(error)
@@ -179,11 +180,11 @@ class Session:
 
     def _keep(self) -> None:
         self._device.keep()
-        if self.gathered.pauses:
+        if self.data.pauses:
             trim()
-        # Torch's own record of a record_function range is complete only if torch's profiler was ours to the end.
+        # Torch's own record of a record_function range is complete only if PyProf kept torch's profiler to the end.
         scopes = [] if self.operators_given_up else self._kineto.ranges
-        self.gathered.end(self._kineto.operators(), scopes)
+        self.data.end(self._kineto.operators(), scopes)
         self._extras.take(recorder)
         if not (kineto.ALL_THREADS or self.operators_given_up):
             calls = sum(len(state.calls) // 6 for state in recorder.threads if state.tid != self._kineto.tid)
@@ -193,7 +194,7 @@ class Session:
                 )
         if recorder.excess:
             recorder.drop(f"calls after the first {self.max_events} events", recorder.excess)
-        self.gathered.drop(recorder.lost)
+        self.data.drop(recorder.lost)
 
     @contained
     @held()
@@ -208,8 +209,8 @@ class Session:
 
     @contained
     def forget(self) -> None:
-        """After the file is written: keep nothing of the program."""
-        if self._open:  # what should have closed it did not
+        """Release everything of the program, after the file is written."""
+        if self._open:  # an earlier close has failed
             self._stop()
         if recorder.forget() and nvtx_ranges.plan.writer is not None:
             nvtx_ranges.plan.writer.forget()
@@ -219,7 +220,7 @@ class Session:
         seen_objects.clear()
 
     def abandon(self) -> None:
-        """In a forked child: be quiet. The profiler belongs to the parent and is not touched."""
+        """Stop recording in a forked child. The profiler belongs to the parent and is not touched."""
         recorder.active = recorder.keeping = False
         recorder.ranges = None
         guarded(self._extras.stop)
@@ -227,7 +228,7 @@ class Session:
         recorder.clear()
 
     def _stop(self) -> None:
-        """Take everything back, whatever fails on the way."""
+        """Undo everything, even if a part fails."""
         self._open = False
         recorder.active = recorder.keeping = recorder.counting = False
         recorder.ranges = None
@@ -239,7 +240,7 @@ class Session:
         try:
             with self._lock:
                 self._kineto.stop()
-        except Exception as error:  # whose operators are those of the whole recording
+        except Exception as error:  # all operators of the recording are lost with it
             self._lose(error)
         guarded(self._device.stop)
 
@@ -249,14 +250,14 @@ class Session:
 
     @contained
     def step(self) -> None:
-        """The program marks the end of a step."""
+        """Handle the end of a step marked by the program."""
         self.mark()
         if self.on_step is not None:
             self.on_step(self)
         self.between_steps()
 
     def between_steps(self) -> None:
-        """A step has ended: read torch's records now if they would be read in the next one."""
+        """Read torch's records after a step, if they would otherwise be read in the next one."""
         if not self._open or self.output is None or graph_task() >= 0 or self._kineto.of_another_thread:
             return
         unfinished.step()
@@ -268,18 +269,18 @@ class Session:
     def mark(self) -> None:
         """Note the end of a step."""
         if self._open and self.output is not None:
-            self.gathered.mark(self.next_step)
+            self.data.mark(self.next_step)
             guarded(self._device.step)
         self.next_step += 1
 
     def forget_steps(self) -> None:
-        """What was marked before the last mark was no step: that one began with the window."""
-        self.gathered.forget_steps()
+        """Discard all steps but the last, which now begins with the window."""
+        self.data.forget_steps()
 
     @contained
     @held()
     def give_way(self) -> None:
-        """The user's own torch.profiler begins: its trace must be whole, so we keep to the sites."""
+        """Stop recording operators: the user's own torch.profiler starts, and its trace must be complete."""
         if self._emit_nvtx is not None:
             self._emit_nvtx.stop()
         if self.output is not None and not self.operators_given_up:
@@ -295,7 +296,7 @@ class Session:
         )
 
     def _count(self) -> None:
-        """A thread has recorded `recorder.limit` calls: read torch's records, stop at the bound or go on."""
+        """Read torch's records, then stop at the limit or go on: a thread has recorded `recorder.limit` calls."""
         # Inside a backward, whose events are still open, or on a thread that cannot end the recording.
         if graph_task() >= 0 or self._kineto.of_another_thread or self._later():
             recorder.limit += 6
@@ -305,12 +306,12 @@ class Session:
             self._go_on()
 
     def _later(self) -> bool:
-        """Whether a reading for the sake of memory waits for the end of compiled code: operators would not go on."""
-        return self._pace.asked and self._calls < self.max_events and compilation.running()
+        """Return whether a reading to save memory waits for the end of compiled code: operators could not restart."""
+        return self._pace.pending and self._calls < self.max_events and compilation.running()
 
     def _pause(self, between_steps: bool = False) -> None:
         with held():
-            began = time_ns()
+            start = time_ns()
             self.reading = True
             try:
                 self._read()
@@ -319,11 +320,11 @@ class Session:
                 recorder.active, recorder.keeping = recorder.ranges is not None, False
             finally:
                 self.reading = False
-                self.gathered.pause(began, between_steps)
+                self.data.pause(start, between_steps)
 
     def _read(self) -> None:
         with self._lock:
-            if not self._open:  # another thread closed the window meanwhile
+            if not self._open:  # another thread has closed the window
                 return
             if self._kineto.running:
                 self._watcher.hold()
@@ -335,7 +336,7 @@ class Session:
             if self._calls + len(self._kineto) >= self.max_events:
                 self._watcher.stop()
                 self._extras.full()
-                self.gathered.full = time_ns()
+                self.data.full = time_ns()
                 recorder.active, recorder.keeping, recorder.counting = (
                     recorder.ranges is not None,
                     False,
@@ -347,7 +348,7 @@ class Session:
             self._allow()
 
     def _allow(self) -> None:
-        """Set the number of calls, of each thread, after which `_count` is asked."""
+        """Set the number of calls, of each thread, after which `_count` is called."""
         if not (self._kineto.running or self.operators_given_up):
             recorder.limit = 0
             return
@@ -360,14 +361,14 @@ class Session:
         return sum(len(state.calls) // 6 for state in recorder.threads)
 
     def _start_operators(self) -> None:
-        """Start torch's profiler. While a function of its last recording is open it waits: `unfinished.py`."""
+        """Start torch's profiler. It waits while a function of its last recording is open: `unfinished.py`."""
         end_ranges(local.state)
         with suppress(Waiting):
             self._kineto.start()
-        self.gathered.without_operators(not self._kineto.running)
+        self.data.without_operators(not self._kineto.running)
 
     def _go_on(self) -> None:
-        """Start torch's profiler again if it can be now."""
+        """Restart torch's profiler if possible."""
         end_ranges(local.state)
         if not unfinished.remain:
             with held(), self._lock:
@@ -377,80 +378,81 @@ class Session:
                     self._allow()
 
     def _ask(self) -> None:
-        """Much was allocated: read at the next call, module or step, or where the main thread is if none comes."""
+        """Request a reading because much memory is allocated: at the next call, module or step, or on the main
+        thread."""
         if not self.reading:
-            if self._pace.asked:
+            if self._pace.pending:
                 main_thread.soon(self._read_between)
-            self._pace.asked = True
+            self._pace.pending = True
             recorder.limit = 0
 
     def _read_between(self) -> None:
-        """Read between two bytecodes of the main thread, unless it is inside a call that is recorded."""
-        if self._open and recorder.keeping and not (self.reading or local.state.busy) and self._pace.asked:
+        """Read between two bytecodes of the main thread, unless it is inside a recorded call."""
+        if self._open and recorder.keeping and not (self.reading or local.state.busy) and self._pace.pending:
             self._count()
 
     @property
     def empty(self) -> bool:
-        """Whether the windows so far recorded no event. False if something went wrong, which `write` says."""
-        gathered = self.gathered
-        found = gathered.calls or gathered.operators or gathered.ranges or self._device.records.count(KERNEL)
-        return not (found or self._fault)
+        """True if the windows so far recorded no event; False after an error, which `write` reports."""
+        data = self.data
+        events = data.calls or data.operators or data.ranges or self._device.records.count(KERNEL)
+        return not (events or self._fault)
 
     @property
     def is_open(self) -> bool:
-        """Whether a window is open."""
+        """True if a window is open."""
         return self._open
 
     @property
     def emits_operators(self) -> bool:
-        """Whether torch's own NVTX ranges are written by us."""
+        """True if PyProf writes torch's own NVTX ranges."""
         return self._emit_nvtx is not None and self._emit_nvtx.running
 
     @property
     def path(self) -> str:
-        """The whole name of the file."""
+        """Full name of the file."""
         return os.path.join(self.folder, self.output or "")
 
     def write(self) -> None:
-        """Write the file; one line on stderr says what is in it."""
+        """Write the file, and print one line about its contents on stderr."""
         if self.output is None:
             return
         if self._fault is not None:
             raise self._fault
-        gathered, device = self.gathered, self._device
-        limit = gathered.bound(self.max_events)
-        gathered.end_of_operators(limit)
+        data, device = self.data, self._device
+        limit = data.bound(self.max_events)
+        data.end_of_operators(limit)
         if limit is not None:
             device.cut(limit, f"device events after the first {self.max_events} events")
-        gathered.drop(device.records.lost)
-        gathered.drop(self._extras.lost())
+        data.drop(device.records.lost)
+        data.drop(self._extras.lost())
         device.say_empty()
-        if gathered.is_empty(device.records) and rotation.stays(self.path, self.output):
+        if data.is_empty(device.records) and rotation.stays(self.path, self.output):
             self.output = None
             return
-        recording = gathered.recording(device, self._extras, self.folder, self.operators_given_up)
+        recording = data.recording(device, self._extras, self.folder, self.operators_given_up)
         recording.meta.update(self.more_facts)
         try:
             process_name = " ".join(sys.argv[:1]) or "python"
-            with uncollected():
+            with gc_disabled():
                 rotation.put(
                     self.path, self.output, lambda before: write(self.path, recording, process_name, before)
                 )
         except CaptureError as error:
             raise CaptureError(f"{self.output}: {error}") from error
         counts = [
-            _plural(len(gathered.operators), "operator"),
-            _plural(len(gathered.calls), "call"),
+            _plural(len(data.operators), "operator"),
+            _plural(len(data.calls), "call"),
             *([_plural(kernels, "kernel")] if (kernels := device.records.count(KERNEL)) else []),
-            *([_plural(len(gathered.steps), "step")] if gathered.steps else []),
-            *([f"{lost} not recorded"] if (lost := sum(gathered.lost.values())) else []),
+            *([_plural(len(data.steps), "step")] if data.steps else []),
+            *([f"{lost} not recorded"] if (lost := sum(data.lost.values())) else []),
         ]
-        hint = f". {rotation.HINT}" if gathered.is_empty(device.records) else ""
+        hint = f". {rotation.HINT}" if data.is_empty(device.records) else ""
         print(f"{self.output}: {', '.join(counts)}{hint}", file=sys.stderr)
 
 
 def put_back() -> None:
-    """Take away what the last window could not."""
+    """Remove patches that the last window could not."""
     if _current is not None:
         _current._unpatch()
 

@@ -419,7 +419,7 @@ def test_short_memory_is_one_sentence(
                 p.step()
     error = capsys.readouterr().err
     assert error == (
-        "pyprof: memory is short, the recording is lost. Record fewer steps, or name a lower max_events.\n"
+        "pyprof: out of memory, the recording is lost. Record fewer steps, or set a lower max_events.\n"
     )
     assert os.listdir(tmp_path) == []
     assert "mul" not in vars(torch.Tensor)

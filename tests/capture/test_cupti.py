@@ -433,7 +433,7 @@ def test_more_than_one_buffer_and_more_than_there_may_be(fake: Fake, monkeypatch
     cupti.stop()
     assert cupti.records.count(KERNEL) == 100  # what was there is kept
     assert cupti.records.lost == {
-        "windows whose end lacks device events: 1 GiB of activity records had come together": 1
+        "windows whose end lacks device events: 1 GiB of activity records was reached": 1
     }
 
 
@@ -481,7 +481,7 @@ def test_without_torchs_own_buffers_cupti_is_refused_in_a_sentence(monkeypatch: 
     monkeypatch.setattr(pool, "_requested", None)
     monkeypatch.setattr(library, "load", lambda: pytest.fail("CUPTI was touched"))
     assert layer.cupti_missing() == (
-        f"torch {torch.__version__} has no buffers for CUPTI that work without Python's lock, and others can "
+        f"torch {torch.__version__} has no buffers for CUPTI that work without the GIL, and others can "
         "deadlock; use the collector kineto, or torch 2.13"
     )
 
@@ -567,7 +567,7 @@ def test_reasons_not_to_begin(fake_path: Path, fake: Fake) -> None:
     assert library.load(lambda: str(fake_path), lambda: "").version() == 130001
     assert reason(driver=lambda: "there is no driver") == "there is no driver"
     assert reason(find=lambda: None) == (
-        "libcupti is not found; pip install '.[cupti]' in a clone of PyProf's repository installs it"
+        "libcupti was not found; pip install '.[cupti]' in a clone of PyProf's repository installs it"
     )
     assert "libcupti cannot be loaded" in reason(find=lambda: "/nowhere/libcupti.so")
     fake.version(18)
@@ -591,7 +591,8 @@ def test_another_profiler_in_the_process_is_left_alone(name: str, monkeypatch: p
     monkeypatch.setenv(name, "1")
     monkeypatch.setattr(library, "load", lambda: pytest.fail("CUPTI was touched"))
     assert (
-        layer.cupti_missing() == f"another profiler is in this process ({name} is set), and CUPTI serves one"
+        layer.cupti_missing()
+        == f"another profiler is loaded into this process ({name} is set), and CUPTI serves only one"
     )
 
 

@@ -181,7 +181,7 @@ def test_what_cannot_be_recorded_is_told_to_who_asks(
         command = trigger()
         marked(2)
         assert command.end() == 1
-    assert "recording already" in capsys.readouterr().err
+    assert "already recording" in capsys.readouterr().err
     assert numbers(tmp_path / "own.sqlite") == [0, 1]
     assert not (tmp_path / "net.sqlite").exists()
 

@@ -62,19 +62,19 @@ def test_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pyprof.init()
     for i in range(9):
         torch.pow(x, i)
-    assert control.more == {"memory": True, "collector": "none"}
+    assert control.options == {"memory": True, "collector": "none"}
     assert control.max_events == 5
     pyprof.shutdown()
     recorded = Recorded(tmp_path / "net.sqlite")
     assert len(recorded.calls) + len(recorded.ops) == 5
     assert recorded.query("select count(*) from PYPROF_MEMORY") != [(0,)]
-    assert control.more == {}
+    assert control.options == {}
 
 
 def test_what_the_script_says_goes_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYPROF_OPTIONS", "memory io max_events=5")
     pyprof.init(memory=False, max_events=7)
-    assert control.more == {"memory": False, "io": True}
+    assert control.options == {"memory": False, "io": True}
     assert control.max_events == 7
 
 
@@ -131,7 +131,7 @@ def test_nonsense_is_one_sentence_and_the_program_goes_on(
 def test_every_option_of_a_recording_can_be_said() -> None:
     from pyprof.capture.core.options import Given
 
-    known = {*environment_variables._WITH_VALUE, *environment_variables._ALONE} - {
+    known = {*environment_variables._WITH_VALUE, *environment_variables._FLAGS} - {
         "max_events",
         "delay",
         "duration",

@@ -68,8 +68,8 @@ own, target, which = {own!r}, {target!r}, {which}
 seen = {{}}
 def inside(frame):
     code = frame.f_code if frame is not None else None
-    return code is not None and (code.co_filename.startswith(own) or "here" in code.co_freevars)
-caught = ("safely", "at_bound", "guarded", "contained", "contained.<locals>.call", "tell", "_name", "Session._unpatch")
+    return code is not None and (code.co_filename.startswith(own) or "sites" in code.co_freevars)
+caught = "safely", "at_bound", "guarded", "contained", "contained.<locals>.call", "report", "_name", "Session._unpatch"
 unguarded = "contained.<locals>.call", "profile.__init__", "flight.__init__"
 def importing(frame):
     while frame is not None and frame.f_code.co_filename.startswith(own):

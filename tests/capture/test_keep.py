@@ -44,7 +44,7 @@ def test_an_older_file_gets_the_first_free_number(
         monkeypatch.setattr(os, "link", refuse)
     for one in there:
         (tmp_path / one).write_text(one)
-    found = rotation.aside(str(tmp_path / name))
+    found = rotation.add_numbered_name(str(tmp_path / name))
     assert found == (None if wanted is None else str(tmp_path / wanted))
     for one in there:
         assert (tmp_path / (wanted or "") if one == name else tmp_path / one).read_text() == one
@@ -52,7 +52,7 @@ def test_an_older_file_gets_the_first_free_number(
 
 def test_a_file_with_nothing_in_it_is_not_kept(tmp_path: Path) -> None:
     (tmp_path / "net.sqlite").touch()
-    assert rotation.aside(str(tmp_path / "net.sqlite")) is None
+    assert rotation.add_numbered_name(str(tmp_path / "net.sqlite")) is None
 
 
 @pytest.mark.parametrize("links", [True, False])

@@ -199,7 +199,9 @@ def test_a_window_that_another_thread_closes_is_told_and_the_next_one_works(tmp_
         thread.start()
         thread.join()
         lost = Recorded(path).table("PYPROF_LOST")
-        assert lost == {"operators and memory: the window was closed by another thread than opened it": 1}
+        assert lost == {
+            "operators and memory: the window was closed by another thread than the one that opened it": 1
+        }
         pyprof.start(str(path), memory=True)
         x = torch.empty(20)
         del x

@@ -115,7 +115,7 @@ def test_how_many_calls_may_be_recorded_until_the_next_reading() -> None:
     assert of.due(10_000 + MOST // 5 // 2 + 1)
     of.read(15_000, 5000)
     assert not of.due(15_000)
-    of.asked = True
+    of.pending = True
     assert of.due(15_000)
 
 

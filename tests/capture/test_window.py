@@ -96,9 +96,9 @@ def test_file_is_written_when_the_body_raises(tmp_path: Path) -> None:
 
 def test_a_second_window_inside_the_first_is_one_clear_error(tmp_path: Path) -> None:
     with pyprof.profile(str(tmp_path / "a.sqlite")):
-        with pytest.raises(pyprof.PyProfError, match="recording already"):
+        with pytest.raises(pyprof.PyProfError, match="already recording"):
             pyprof.start()
-        with pytest.raises(pyprof.PyProfError, match="recording already"), pyprof.profile():
+        with pytest.raises(pyprof.PyProfError, match="already recording"), pyprof.profile():
             pass
         torch.tanh(x)
     assert Recorded(tmp_path / "a.sqlite").names == ["torch.tanh"]

@@ -132,7 +132,7 @@ def test_the_command_line_overrules_the_script(own: str, tmp_path: Path, run: Ru
     code, error = run(own, "--steps", "3:5")
     assert code == 0, error
     assert powers(tmp_path / "net.sqlite") == [3, 4]
-    assert error.count("passed over") == 1
+    assert error.count("are ignored") == 1
     assert not (tmp_path / "own.sqlite").exists()
 
 
@@ -260,7 +260,7 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> Tool:
     """A tool that listens to NVTX and records this process."""
     listening = Tool()
     monkeypatch.setattr(nvtx, "get_domain", listening.get_domain)
-    monkeypatch.setattr(ranges.plan, "_said", False)
+    monkeypatch.setattr(ranges.plan, "_reported", False)
     monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "7")
     return listening
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device events as columns: what both device collectors make, and what the capture file stores.
+"""Device events as columns: the output of both device collectors, and the contents of the capture file.
 
-A table has the name and the columns that an export of Nsight Systems gives it, so that the file has one reader. Every
-column is an int64 array; `MISSING` stands for what the source does not tell, and a column that is not there is
-missing in every row. Times are ns of the epoch, `globalTid` is the system's number of the thread until the file is
-written, names are numbers in `Records.names`.
+A table has the name and the columns that an export of Nsight Systems gives it, so that one reader serves both. Every
+column is an int64 array; `MISSING` marks a value that the source does not provide, and a column that is absent is
+missing in every row. Times are ns of the epoch, `globalTid` is the system's thread id until the file is written,
+names are indices into `Records.names`.
 
 Constants: documentation of CUPTI (`CUpti_ActivityMemoryKind`, `CUpti_ActivityMemcpyKind`,
 `CUpti_ActivityLaunchType`, `CUpti_ActivitySynchronizationType`) and the ENUM tables of an export.
@@ -105,7 +105,7 @@ class Records:
         return sum(len(part["start"]) for parts in self._parts.values() for part in parts)
 
     def name(self, text: str) -> int:
-        """The number of a name."""
+        """Return the index of a name."""
         code = self._codes.setdefault(text, len(self.names))
         if code == len(self.names):
             self.names.append(text)
@@ -113,36 +113,36 @@ class Records:
 
     def add(self, table: str, columns: Mapping[str, Any]) -> None:
         """Add rows to a table. Raises KeyError for a column that it does not have."""
-        known = (*TABLES[table], *(MORE_COLUMNS if table == KERNEL else ()))
+        allowed = (*TABLES[table], *(MORE_COLUMNS if table == KERNEL else ()))
         for name in columns:
-            if name not in known:
+            if name not in allowed:
                 raise KeyError(f"{table}.{name}")
         if len(columns["start"]):
             part = {name: np.asarray(column, np.int64) for name, column in columns.items()}
             self._parts.setdefault(table, []).append(part)
 
     def drop(self, reason: str, count: int) -> None:
-        """Count what could not be recorded."""
+        """Count events that could not be recorded."""
         if count:
             self.lost[reason] = self.lost.get(reason, 0) + count
 
     def count(self, *tables: str) -> int:
-        """Rows of some tables."""
+        """Return the number of rows of the given tables."""
         return sum(len(part["start"]) for table in tables for part in self._parts.get(table, ()))
 
     def parts(self, table: str) -> list[Columns]:
-        """The rows of a table, in the pieces in which they came."""
+        """Return the rows of a table, in the pieces in which they were added."""
         return self._parts.get(table, [])
 
     def column(self, table: str, name: str) -> Array:
-        """One column of a table."""
+        """Return one column of a table."""
         columns = [
             part.get(name, np.full(len(part["start"]), MISSING, np.int64)) for part in self.parts(table)
         ]
         return np.concatenate(columns) if columns else np.empty(0, np.int64)
 
     def extend(self, other: Records) -> None:
-        """Add the rows of another window, and what it lost."""
+        """Add the rows and losses of another window."""
         codes = np.array([self.name(text) for text in other.names] or [0], np.int64)
         for table, parts in other._parts.items():
             for part in parts:
@@ -152,14 +152,14 @@ class Records:
             self.drop(reason, count)
 
     def before(self, limit: int) -> Records:
-        """What was launched before a time; the rest is counted in `lost` by who asks."""
+        """Return the records launched before a time; the caller counts the rest in `lost`."""
         out = Records()
         out.names, out._codes, out.lost = self.names, self._codes, self.lost
         late = self.column(LAUNCH, "start") >= limit
-        gone = np.unique(self.column(LAUNCH, "correlationId")[late])
+        dropped = np.unique(self.column(LAUNCH, "correlationId")[late])
         for table, parts in self._parts.items():
             for part in parts:
-                keep = part["start"] < limit if table == LAUNCH else ~np.isin(part["correlationId"], gone)
+                keep = part["start"] < limit if table == LAUNCH else ~np.isin(part["correlationId"], dropped)
                 out.add(table, {name: column[keep] for name, column in part.items()})
         return out
 
@@ -169,10 +169,10 @@ class Records:
 
 
 def _take(codes: Array, column: Array) -> Array:
-    known = column != MISSING
-    return np.where(known, codes[np.where(known, column, 0)], MISSING)
+    valid = column != MISSING
+    return np.where(valid, codes[np.where(valid, column, 0)], MISSING)
 
 
 def column(values: Iterable[int | None]) -> Array:
-    """A column from numbers, None where there is none."""
+    """Return a column of numbers; None becomes MISSING."""
     return np.array([MISSING if value is None else value for value in values], np.int64)

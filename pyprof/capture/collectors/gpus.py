@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPUs of this process: rows of TARGET_INFO_GPU, what their multiprocessors have, the end of their work."""
+"""The GPUs of this process: rows of TARGET_INFO_GPU, resources of their multiprocessors, completion of their work."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _NEEDED = ("computeMajor", "computeMinor", "smCount", "maxWarpsPerSm", "maxRegis
 
 
 def initialized() -> bool:
-    """Whether the program has used CUDA. Nothing here makes it do so."""
+    """Return whether the program has initialized CUDA. Nothing in this module initializes it."""
     cuda: Any = torch.cuda
     return bool(cuda.is_initialized())
 
 
 def gpus() -> list[dict[str, Any]]:
-    """A row per GPU that torch sees; none before the program has used CUDA."""
+    """Return a row per GPU that torch sees; empty before the program has initialized CUDA."""
     out: list[dict[str, Any]] = []
     with suppress(Exception):  # after an error of a kernel every call of CUDA may fail
         for number in range(torch.cuda.device_count() if initialized() else 0):
@@ -44,7 +44,7 @@ def gpus() -> list[dict[str, Any]]:
 
 
 def row(number: int, properties: Any) -> dict[str, Any]:
-    """One row; a property that this torch does not have is None."""
+    """Return the row of one GPU; a property that this torch does not have is None."""
     out = {column: getattr(properties, name, None) for column, name in _PROPERTIES.items()}
     uuid = getattr(properties, "uuid", None)
     threads = getattr(properties, "max_threads_per_multi_processor", None)
@@ -58,14 +58,15 @@ def row(number: int, properties: Any) -> dict[str, Any]:
 
 
 def _bandwidth(properties: Any) -> int | None:
-    """Bytes per second: two transfers per clock over the whole bus. Source: torch.cuda._device_limits."""
+    """Return bytes per second: two transfers per clock over the whole bus. Source: torch.cuda._device_limits."""
     khz = getattr(properties, "memory_clock_rate", None)
     bits = getattr(properties, "memory_bus_width", None)
     return 2 * 1000 * khz * bits // 8 if khz and bits else None
 
 
 def chip(gpu: dict[str, Any]) -> Chip | None:
-    """What occupancy is estimated from; None where torch does not tell, and on GPUs that are not NVIDIA's."""
+    """Return the input of the occupancy estimate; None where torch does not provide it, and for GPUs not made by
+    NVIDIA."""
     if torch.version.hip is not None or gpu.get("threadsPerWarp") != 32:
         return None
     if any(gpu.get(name) is None for name in _NEEDED):
@@ -75,17 +76,18 @@ def chip(gpu: dict[str, Any]) -> Chip | None:
 
 
 def finish_kernels() -> None:
-    """When a window has ended: let the kernels that were launched in it finish, for at most ten seconds.
+    """Wait at the end of a window for the kernels launched in it, for at most ten seconds.
 
-    What still runs when a collector stops is not in its records. Inside a window nothing waits for a device. Where
-    a CUDA graph is being captured, by this thread or another, nothing does at all: it would make the capture fail.
+    Kernels still running when a collector stops are missing from its records. Inside a window nothing waits for a
+    device. While a CUDA graph is being captured, by this thread or another, nothing waits either: the capture would
+    fail.
     """
     if not initialized() or _capturing():
         return
     thread = threading.Thread(target=_synchronize, daemon=True)
     try:
         thread.start()
-    except RuntimeError:  # the interpreter is at its end, where CUDA waits for its kernels in any case
+    except RuntimeError:  # the interpreter is shutting down, where CUDA waits for its kernels anyway
         _synchronize()
     else:
         thread.join(LONGEST_S)
@@ -99,11 +101,10 @@ def _capturing() -> bool:
 
 
 def _synchronize() -> None:
-    # A device that the program does not use must not get a context from this.
+    # Do not create a context on a device that the program does not use.
     used = look_up("torch._C._cuda_hasPrimaryContext", "") or torch.cuda.current_device().__eq__
     for number in range(torch.cuda.device_count()):
-        with captures.kept_off() as none, suppress(Exception):
-            if none and used(
-                number
-            ):  # an error of a kernel is the program's own and meets it at its next call
+        with captures.blocked() as none, suppress(Exception):
+            # An error of a kernel is the program's own; it will get it at its next call.
+            if none and used(number):
                 torch.cuda.synchronize(number)

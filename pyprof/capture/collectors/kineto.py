@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators, from torch's own profiler (Kineto), read from memory: no trace file is written.
+"""Operators from torch's own profiler (Kineto), read from memory: no trace file is written.
 
 One event per RecordFunction: name, times (ns, Unix epoch), thread, sequence number, the thread of the forward, and
 inputs as shapes, dtypes, strides and scalars. `device_resource_id` of a CPU event is the system's thread id. With
-`devices` Kineto records what runs on the GPU as well (`kineto_device.py`).
+`devices` Kineto records the events of the GPU as well (`kineto_device.py`).
 
-Kineto serves one profiler at a time: while the user's own torch.profiler runs, we do not (`hooks.py`).
+Kineto serves one profiler at a time: while the user's own torch.profiler runs, PyProf does not use it (`hooks.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pyprof.capture.collectors.unfinished import MARK, Function, cut_ranges, mar
 from pyprof.capture.core.operators import COLUMNS, Operators
 from pyprof.capture.core.torch_internals import lack, look_up, never
 from pyprof.capture.instrument.recorder import recorder
-from pyprof.capture.process.gc_pause import uncollected
+from pyprof.capture.process.gc_pause import gc_disabled
 from pyprof.marker import EVALUATE
 from pyprof.model import Arg, Call, Ints, Other, Value, tensor
 from pyprof.symbols import dtype_of
@@ -43,7 +43,7 @@ _SETTLE = 0.5  # seconds that the end of a recording waits for the operators of 
 
 
 def _config_takes(option: str) -> bool:
-    """Whether an experimental option of torch's profiler exists."""
+    """Return whether an experimental option of torch's profiler exists."""
     try:
         _ExperimentalConfig(**{option: True})
     except TypeError:
@@ -58,7 +58,7 @@ ProfilerConfig, ProfilerState, _ExperimentalConfig = (
 
 
 def _without_arguments(disable: Any) -> None:
-    """Read the signature of the function that ends a profile; it cannot be tried."""
+    """Check the signature of the function that ends a profile; it cannot be tried."""
     if not isinstance(disable, BuiltinFunctionType) or f"{disable.__name__}()" not in (disable.__doc__ or ""):
         raise TypeError("takes other arguments")
 
@@ -77,7 +77,7 @@ _OVERFLOW = "readings whose end lacks device events: the buffers of torch's prof
 
 
 class Waiting(RuntimeError):
-    """Torch's profiler must not be started yet: `unfinished.py`."""
+    """Torch's profiler must not be started yet, see `unfinished.py`."""
 
 
 class UserRange(NamedTuple):
@@ -90,17 +90,17 @@ class UserRange(NamedTuple):
 
 
 class Kineto:
-    """torch's profiler as a collector of operators. What it holds grows with each `stop`, until `clear`."""
+    """Collector of operators on top of torch's profiler. Its contents grow with each `stop`, until `clear`."""
 
     def __init__(self, memory: Any = None) -> None:
         self._memory = memory  # reads the allocator's events as well: `allocations.py`
-        self.tid = 0  # the system's number of the thread that began the recording
+        self.tid = 0  # system thread id of the thread that began the recording
         self._thread = 0  # that began the recording, where only it can end it
         self.running = False
         self.last = 0  # events of the last reading
-        self.devices = False  # to be set before `start`: record the GPUs
-        self.sync = False  # the same: and events of synchronisation
-        self.knows_gpus = False  # the same: there are GPUs, recorded or not
+        self.devices = False  # set before `start`: record the GPUs
+        self.sync = False  # set before `start`: record synchronizations as well
+        self.knows_gpus = False  # set before `start`: there are GPUs, recorded or not
         self.started: Callable[[], None] = lambda: None  # called after each start, and before each stop
         self.stopping: Callable[[], None] = lambda: None
         self._overflowed = False  # since the last start
@@ -115,20 +115,20 @@ class Kineto:
         return len(self._events) // COLUMNS + len(self.records)
 
     def start(self) -> None:
-        """Begin to record the operators of all threads, and the GPUs if `devices` says so. Raises RuntimeError."""
+        """Start recording the operators of all threads, and the GPUs if `devices` is set. Raises RuntimeError."""
         if None in _PARTS:
-            raise RuntimeError("this torch has another profiler than PyProf knows")
+            raise RuntimeError("PyProf does not support the profiler of this torch")
         if unfinished.remain:
             raise Waiting("a function of the last recording is still running")
         if not stranded.end():
-            raise RuntimeError("the last window was closed by another thread than opened it")
+            raise RuntimeError("the last window was closed by another thread than the one that opened it")
         if self._all_threads:
             quiet.leave()
         try:
             begin(self._config(), self.devices, self.knows_gpus)
         except (AttributeError, TypeError) as error:
             lack("torch._C._profiler.ProfilerConfig", OPERATORS, error)
-            raise RuntimeError("this torch has another profiler than PyProf knows") from error
+            raise RuntimeError("PyProf does not support the profiler of this torch") from error
         self.running = True
         self.tid = threading.get_native_id()
         if not self._all_threads:
@@ -141,12 +141,12 @@ class Kineto:
         return ALL_THREADS and self._memory is None
 
     def _config(self) -> Any:
-        wanted = {
+        requested = {
             "profile_all_threads": self._all_threads,
             "capture_overload_names": True,
             "enable_cuda_sync_events": self.devices and self.sync,
         }
-        options = {name: value for name, value in wanted.items() if value and _config_takes(name)}
+        options = {name: value for name, value in requested.items() if value and _config_takes(name)}
         shapes, stacks, flops, modules = True, False, False, False
         return ProfilerConfig(
             ProfilerState.KINETO, shapes, self._memory is not None, stacks, flops, modules,
@@ -155,11 +155,11 @@ class Kineto:
 
     @property
     def of_another_thread(self) -> bool:
-        """Whether this thread cannot end the recording."""
+        """True if this thread cannot end the recording."""
         return self.running and not self._all_threads and self._thread != threading.get_ident()
 
     def look(self) -> None:
-        """Count, once a reading, that Kineto has stopped to record the GPUs: it does when its buffers are full."""
+        """Count, once per reading, that Kineto has stopped recording the GPUs: it does so when its buffers are full."""
         if self.running:
             self._look()
 
@@ -169,14 +169,14 @@ class Kineto:
             self.records.drop(_OVERFLOW, 1)
 
     def stop(self) -> None:
-        """End the recording and keep what it holds."""
+        """End the recording and keep its contents."""
         if not self.running:
             return
         foreign, self.running = self.of_another_thread, False
         if foreign:
             stranded.thread = self._thread
             what = OPERATORS if self._memory is None else "operators and memory"
-            recorder.drop(f"{what}: the window was closed by another thread than opened it")
+            recorder.drop(f"{what}: the window was closed by another thread than the one that opened it")
             return
         self.stopping()
         if self.devices:
@@ -189,7 +189,7 @@ class Kineto:
         cut = cut_ranges()
         result = self._end()
         try:
-            with uncollected():
+            with gc_disabled():
                 self._read(result, cut)
                 if self.devices:
                     self._read_devices(result)
@@ -207,7 +207,7 @@ class Kineto:
     def _read_devices(self, result: Any) -> None:
         try:
             self.records.extend(kineto_device.decode(kineto_device.events(result)))
-        except Exception:  # the operators are there; what Kineto tells of a device changes with its versions
+        except Exception:  # keep the operators; Kineto's device events change from version to version
             log.debug("the device events of Kineto", exc_info=True)
             self.records.drop("readings of Kineto whose device events were not understood", 1)
 
@@ -216,12 +216,13 @@ class Kineto:
             self._read_operators(Reader(result), cut)
         except MemoryError:
             raise
-        except Exception as error:  # calls are there without them
+        except Exception as error:  # calls are kept without them
             lack("torch._C._autograd._KinetoEvent", OPERATORS, error)
             recorder.drop(f"readings of torch's profiler that were not understood ({type(error).__name__})")
 
     def _read_operators(self, reader: Reader, cut: Mapping[int, list[Any]]) -> None:
-        """Read the events column by column: a loop over events that asks each for all takes half as long again."""
+        """Read the events column by column: a loop that reads all fields of one event at a time takes half as long
+        again."""
         events = reader.events
         names, tids = list(map(reader.name, events)), list(map(reader.tid, events))
         start, end, scope, seq = (
@@ -232,7 +233,7 @@ class Kineto:
         for index in np.flatnonzero(scope == USER_SCOPE).tolist():
             self.ranges.append(UserRange(int(start[index]), int(end[index]), tids[index], names[index]))
         calls = self._call_numbers(reader, names, scope.tolist())
-        # Kineto counts threads from 1; the resource of an event on the CPU is the system's number of its thread.
+        # Kineto numbers threads from 1; the resource of a CPU event is its system thread id.
         threads = dict(zip(map(reader.thread, events), tids))
         forward = [threads.get(number, -1) for number in map(reader.forward_thread, events)]
         backward = (seq >= 0) & np.isin(
@@ -254,23 +255,24 @@ class Kineto:
     def _note_unfinished(
         self, names: list[str], tids: list[int], end: Ints, scope: Ints, cut: Mapping[int, list[Any]]
     ) -> None:
-        """Note what was open when the recording was stopped. Python's ranges among it have no whole record here."""
+        """Note the functions that were open at the stop. Python ranges among them have no complete record here."""
         marks = [index for index, name in enumerate(names) if name == MARK]
         if not marks:
             return
-        found, ranges = [], Counter[int]()
+        functions, ranges = [], Counter[int]()
         for index in np.flatnonzero(end > end[marks[-1]]).tolist()[::-1]:  # the innermost first
             tid, kind = tids[index], int(scope[index])
-            found.append(
+            functions.append(
                 Function(tid, names[index], kind == FUNCTION, kind == BACKWARD_FUNCTION, kind == USER_SCOPE)
             )
             if kind == USER_SCOPE and ranges[tid] < len(cut.get(tid, ())):
                 ranges[tid] += 1
                 scope[index] = _NO_SCOPE
-        unfinished.note(found, cut)
+        unfinished.note(functions, cut)
 
     def _call_numbers(self, reader: Reader, names: list[str], scopes: list[int]) -> Ints:
-        """The number of each event's call, -1 of what is no operator: ranges, and how record_function enters them."""
+        """Return the number of each event's call, -1 for events that are not operators: ranges, and the events of
+        record_function itself."""
         events, numbers, out = reader.events, self._numbers, []
         kinds, overloads = map(tuple, map(reader.dtypes, events)), map(reader.overload, events)
         shapes, strides, concrete = (
@@ -296,30 +298,31 @@ class Kineto:
         return np.array(out, np.int64)
 
     def operators(self) -> Operators:
-        """The operators so far, in the order torch gives them."""
+        """Return the operators so far, in torch's order."""
         return Operators(np.array(self._events, np.int64).reshape(-1, COLUMNS), self._calls)
 
     def clear(self) -> None:
-        """Forget what was recorded."""
+        """Forget all records."""
         self.ranges, self._events, self._calls, self._numbers = [], array("q"), [], {}
         self.records = Records()
 
 
 def _bytes(inputs: tuple[Any, ...]) -> bytes:
-    """Shapes, strides and numbers as bytes that are equal where they are; without references, which depend on more."""
+    """Serialize shapes, strides and numbers so that equal inputs give equal bytes; without references, which depend on
+    object identity."""
     try:
         return marshal.dumps(inputs, 2)
-    except ValueError:  # something that torch made an object of
+    except ValueError:  # an object of torch
         return repr(inputs).encode()
 
 
 class _Stranded:
-    """A recording of one thread that another one wanted to end: torch ends it only on its own."""
+    """A recording of one thread that another thread tried to end: torch can only end it on its own thread."""
 
     thread = 0
 
     def end(self) -> bool:
-        """End it, if this is the thread. Returns whether none is left."""
+        """End the recording if this is its thread. Returns whether none is left."""
         if self.thread == threading.get_ident():
             _disable()
             self.thread = 0
@@ -330,7 +333,7 @@ stranded = _Stranded()
 
 
 def mod_is_autograd(call: Call) -> bool:
-    """Whether an operator is an autograd node, or the engine's range around one."""
+    """Return whether an operator is an autograd node, or the engine's range around one."""
     return call.mod == "autograd"
 
 
@@ -342,8 +345,9 @@ def arguments(
     in_lists: Sequence[tuple[str, ...] | None] = (),
     arity: int | None = None,
 ) -> tuple[Arg, ...]:
-    """Inputs of an event in the order of the operator's schema; what Kineto does not tell is None."""
-    # An operator of TorchScript's interpreter is announced with the whole stack; its own inputs lie on top.
+    """Return the inputs of an event in the order of the operator's schema; None where Kineto does not provide a
+    value."""
+    # TorchScript's interpreter passes its whole stack as inputs; those of the operator are on top.
     first = max(len(kinds) - arity, 0) if arity is not None else 0
     out = []
     for index, kind in list(enumerate(kinds))[first:]:
@@ -359,11 +363,11 @@ def arguments(
 
 
 @cache
-def _arity(name: str, overload: str | None, given: int) -> int | None:
-    """How many arguments the dispatcher's schema of an operator has, None for what is no operator.
+def _arity(name: str, overload: str | None, count: int) -> int | None:
+    """Return the number of arguments in the dispatcher's schema of an operator, None if it is not an operator.
 
-    Without its overload an operator that was `given` as many inputs as one of them has is that one, else it is unknown
-    which inputs are its own: 0.
+    If the overload is unknown and one overload has `count` arguments, that one is meant; else it is unknown which
+    inputs are the operator's own: 0.
     """
     try:
         if overload is not None:
@@ -371,7 +375,7 @@ def _arity(name: str, overload: str | None, given: int) -> int | None:
         arities = {len(schema.arguments) for schema in _get_schemas(name)}
     except (RuntimeError, TypeError):
         return None
-    return None if not arities else given if given in arities else 0
+    return None if not arities else count if count in arities else 0
 
 
 def _tensors(shapes: Any, strides: Any, dtypes: Sequence[str]) -> Value:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPU events of torch's profiler (Kineto), as every torch since 2.4 has them.
+"""CPU events of torch's profiler (Kineto), for every torch since 2.4.
 
-Since torch 2.5 an event has its end, since 2.7 the overload of its operator, since 2.12 its kind, and strides and the
-shapes in lists of tensors. In an older torch the tree of the same events has the rest. A method that is missing or has
-changed gives what stands for unknown (`torch_internals.py`), never an error.
+Since torch 2.5 an event has its end, since 2.7 the overload of its operator, since 2.12 its kind, and strides and
+the shapes in lists of tensors. In an older torch the tree of the same events has the missing data. A method that is
+missing or has changed yields a placeholder for unknown (`torch_internals.py`), never an error.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ class Unreadable(Exception):
 
 
 class Input(NamedTuple):
-    """One input of an operator, from the tree of events: of a tensor, or of each tensor of a list."""
+    """One input of an operator, from the event tree: one tensor, or the tensors of a list."""
 
     shape: Any
     stride: Any
     dtype: Any
 
 
-# (start, name) of an event -> its inputs; None is no tensor.
+# (start, name) of an event -> its inputs; None is not a tensor.
 Inputs = dict[tuple[int, str], tuple[Input | None, ...]]
 
 
 class Reader:
     """The CPU events of one finished profile. Each attribute but `events` is a function of an event.
 
-    `name`, `start`, `end` (ns of the Unix epoch), `tid` (the system's number of the thread), `scope`, `seq` (-1: none),
+    `name`, `start`, `end` (ns of the Unix epoch), `tid` (system thread id), `scope`, `seq` (-1: none),
     `thread` and `forward_thread` (as Kineto numbers them), `dtypes`, `overload` (None: unknown), `concrete`,
     `shapes`, `strides`; `in_lists`: per input the dtypes of a list of tensors, or None.
     """
 
     def __init__(self, result: Any) -> None:
-        """Raises Unreadable."""
+        """Read the events of a profile. Raises Unreadable."""
         events = list(result.events())
         self.events: list[Any] = []
         if not events:
@@ -52,12 +52,12 @@ class Reader:
         sample = events[0]
 
         def method(name: str, otherwise: Any = None, without: str = "") -> Callable[[Any], Any]:
-            found = look_up(f"{_EVENT}.{name}", without, check=lambda function: function(sample))
-            if found is None:
+            reader = look_up(f"{_EVENT}.{name}", without, check=lambda function: function(sample))
+            if reader is None:
                 if otherwise is None:
                     raise Unreadable(f"events of this torch have no {name}")
                 return lambda event: otherwise
-            return found  # type: ignore[no-any-return]
+            return reader  # type: ignore[no-any-return]
 
         self.name, self.start, self.tid = map(method, ("name", "start_ns", "device_resource_id"))
         self.end = self._end(method)
@@ -71,21 +71,21 @@ class Reader:
         self.concrete = method("concrete_inputs", (), "numbers among the arguments of operators")
         kind = method("activity_type", "")
         shapes, strides = method("structured_input_shapes", ()), method("structured_input_strides", ())
-        known = bool(kind(sample))
+        has_kinds = bool(kind(sample))
         structured = bool(look_up(f"{_EVENT}.structured_input_shapes", ""))
-        if known and structured:  # only what is in lists is missing
+        if has_kinds and structured:  # only shapes and strides in lists are missing
             lists = {self.start(event) for event in events if "TensorList" in self.dtypes(event)}
             tree = _tree(result, lists) if lists else {}
         else:
             tree = _tree(result)
-        if known:
+        if has_kinds:
             self.events = [event for event in events if kind(event) in _CPU_KINDS]
-        elif tree:  # which holds operators and ranges, but no call of the CUDA runtime
+        elif tree:  # the tree holds operators and ranges, but no CUDA runtime calls
             self.events = [event for event in events if (self.start(event), self.name(event)) in tree]
         else:
             self.events = events
 
-        # Not by way of `self`: a cycle would keep torch's events until Python looks for garbage, in another window.
+        # Not through `self`: a cycle would keep torch's events until the garbage collector runs, in another window.
         start, name = self.start, self.name
 
         def inputs(event: Any) -> tuple[Input | None, ...]:
@@ -93,8 +93,8 @@ class Reader:
 
         def in_lists(event: Any) -> tuple[tuple[str, ...] | None, ...]:
             return tuple(
-                each.dtype if each is not None and isinstance(each.dtype, tuple) else None
-                for each in inputs(event)
+                item.dtype if item is not None and isinstance(item.dtype, tuple) else None
+                for item in inputs(event)
             )
 
         self.in_lists = in_lists
@@ -103,8 +103,8 @@ class Reader:
         if structured:
             self.shapes, self.strides = shapes, strides
         elif tree:
-            self.shapes = lambda event: [[] if each is None else each.shape for each in inputs(event)]
-            self.strides = lambda event: [None if each is None else each.stride for each in inputs(event)]
+            self.shapes = lambda event: [[] if item is None else item.shape for item in inputs(event)]
+            self.strides = lambda event: [None if item is None else item.stride for item in inputs(event)]
         else:
             self.shapes = method("shapes", (), _SHAPES)
             self.strides = lambda event: ()
@@ -118,8 +118,8 @@ class Reader:
 
 
 def _tree(result: Any, starts: Container[int] | None = None) -> Inputs:
-    """Inputs of the operators and ranges of a profile, by start and name, or of those with some starts alone. Empty
-    where this torch has no such tree."""
+    """Return the inputs of operators and ranges of a profile by start and name, limited to `starts` if given. Empty if
+    this torch has no such tree."""
     out: Inputs = {}
     try:
         operator = look_up("torch._C._profiler._EventType.TorchOp", _SHAPES)

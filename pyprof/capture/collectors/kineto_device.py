@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device events out of what torch's profiler (Kineto) holds in memory, as the tables of `device.py`.
+"""Device events in the memory of torch's profiler (Kineto), as the tables of `device.py`.
 
-Kineto names the kind of an event and gives the rest as a fragment of JSON, its metadata: grid, block, registers,
-shared memory (static and dynamic together), bytes, graph node. Torch 2.13 hands out both (`trace_activities`); an
-older one writes them only to a trace file, which is then exported to a temporary file, read and removed.
-`decode` itself knows nothing of torch.
+Kineto gives the kind of an event and its other fields as a fragment of JSON, the metadata: grid, block, registers,
+shared memory (static and dynamic together), bytes, graph node. Torch 2.13 returns both (`trace_activities`); an
+older one writes them only to a trace file, which is exported to a temporary file, read and removed. `decode` itself
+does not depend on torch.
 
 Source of the metadata's keys: libkineto/src/CuptiActivity.cpp and CudaMetadataFields.h of pytorch/kineto.
 """
@@ -31,14 +31,14 @@ from pyprof.capture.collectors.device import (
     column,
 )
 
-# Kinds of event that become rows; Kineto's other ones are seen as operators, or are its own.
+# Kinds of event that become rows; Kineto's other kinds are operators, or internal to it.
 KINDS = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cuda_sync")
 _COPY = re.compile(r"Memcpy (\w+) \(([\w ]+) -> ([\w ]+)\)")
 _SET = re.compile(r"Memset \(([\w ]+)\)")
 _COPY_KINDS = {name[-4] + "to" + name[-1]: number for number, name, _ in ENUMS["ENUM_CUDA_MEMCPY_OPER"][1:]}
 _MEMORY_KINDS = {label: number for number, _, label in ENUMS["ENUM_CUDA_MEM_KIND"]}
 _SYNC_KINDS = {"Event Sync": 1, "Stream Wait Event": 2, "Stream Sync": 3, "Context Sync": 4}
-_NO_STREAM = (-1, 0xFFFFFFFF)  # a synchronisation with no stream
+_NO_STREAM = (-1, 0xFFFFFFFF)  # a synchronization without a stream
 
 
 class DeviceEvent(NamedTuple):
@@ -55,15 +55,15 @@ class DeviceEvent(NamedTuple):
 
 
 def decode(events: Iterable[DeviceEvent]) -> Records:
-    """The rows that events stand for. An event that ends before it starts is kept as it is; unknown kinds are not."""
+    """Convert events to rows. An event that ends before it starts is kept as it is; unknown kinds are dropped."""
     out = Records()
     rows: dict[str, list[dict[str, int | None]]] = {}
     for event in events:
         table, read = _READ[event.kind]
         rows.setdefault(table, []).append(read(event, out))
-    for table, found in rows.items():
-        names = {name: None for row in found for name in row}
-        out.add(table, {name: column(row.get(name) for row in found) for name in names})
+    for table, records in rows.items():
+        names = {name: None for row in records for name in row}
+        out.add(table, {name: column(row.get(name) for row in records) for name in names})
     return out
 
 
@@ -159,7 +159,7 @@ def _triple(value: Any) -> tuple[int | None, int | None, int | None]:
 
 
 def events(result: Any) -> Iterator[DeviceEvent]:
-    """The device events of a finished profile of torch."""
+    """Yield the device events of a finished torch profile."""
     if not hasattr(result, "trace_activities"):
         yield from exported(_export(result))
         return
@@ -174,16 +174,16 @@ def events(result: Any) -> Iterator[DeviceEvent]:
 
 
 def metadata(fragment: str) -> dict[str, Any]:
-    """The members of a JSON object, without its braces; nothing if that is not what it is.
+    """Parse the members of a JSON object, given without its braces; empty if the text is something else.
 
     >>> metadata('"stream": 7, "grid": [2, 1, 1]'), metadata('"stream": ')
     ({'stream': 7, 'grid': [2, 1, 1]}, {})
     """
     try:
-        found = json.loads("{" + fragment + "}")
+        members = json.loads("{" + fragment + "}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return members if isinstance(members, dict) else {}
 
 
 def _export(result: Any) -> Any:
@@ -198,7 +198,7 @@ def _export(result: Any) -> Any:
 
 
 def exported(trace: Any) -> Iterator[DeviceEvent]:
-    """The device events of an exported trace. Its times are µs after `baseTimeNanoseconds`, or of the epoch."""
+    """Yield the device events of an exported trace. Its times are µs after `baseTimeNanoseconds`, or of the epoch."""
     base = int(trace.get("baseTimeNanoseconds", 0))
     for event in trace["traceEvents"]:
         if event.get("ph") == "X" and event.get("cat") in KINDS:

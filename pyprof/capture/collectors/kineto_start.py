@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a profile of torch's own profiler (Kineto) begins: what it knows of GPUs, and that it is quiet."""
+"""Start of a profile of torch's own profiler (Kineto): its knowledge of GPUs, and its silence."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ ProfilerActivity, prepare, enable = (
     look_up(f"torch._C.{name}", OPERATORS)
     for name in ("_profiler.ProfilerActivity", "_autograd._prepare_profiler", "_autograd._enable_profiler")
 )
-# From torch 2.13 on the first profile of a process decides, by its activities, whether Kineto will ever know of GPUs.
-# The same torch can be told to record nothing of them: then Kineto enables no kind of CUPTI. Source of the names:
-# kCpuTypes in torch/csrc/profiler/kineto_shim.cpp, those that are not of a GPU.
+# From torch 2.13 on the activities of the first profile in a process decide whether Kineto can ever record GPUs.
+# The same torch has a filter that records nothing of them: then Kineto enables no CUPTI kind. Source of the names:
+# kCpuTypes in torch/csrc/profiler/kineto_shim.cpp, those that do not belong to a GPU.
 _FILTERS = "activity_filter" in (getattr(prepare, "__doc__", None) or "")
 _OF_THE_CPU = {"CPU_OP", "CPU_INSTANT_EVENT", "USER_ANNOTATION", "PYTHON_FUNCTION"}
 _LOG_LEVEL, _SILENT = "KINETO_LOG_LEVEL", "99"
 
 
 def begin(config: Any, devices: bool, knows_gpus: bool) -> None:
-    """Begin a profile of operators, with `devices` of what runs on the GPUs too.
+    """Start a profile of operators, and with `devices` of GPU events.
 
-    `knows_gpus`: there are GPUs, and a later profile in this process, of the program's own too, may record them.
+    `knows_gpus`: there are GPUs, and a later profile in this process, including the program's own, may record them.
     """
-    activities, chosen = {ProfilerActivity.CPU}, {}
+    activities, filters = {ProfilerActivity.CPU}, {}
     if devices or (knows_gpus and _FILTERS):
         activities.add(ProfilerActivity.CUDA)
     if knows_gpus and _FILTERS and not devices:
-        chosen["activity_filter"] = {ProfilerActivity.CPU: _OF_THE_CPU, ProfilerActivity.CUDA: set[str]()}
+        filters["activity_filter"] = {ProfilerActivity.CPU: _OF_THE_CPU, ProfilerActivity.CUDA: set[str]()}
     with _quiet():
         try:
-            prepare(config, activities, **chosen)
+            prepare(config, activities, **filters)
         except RuntimeError:  # names that this torch does not know
-            if not chosen:
+            if not filters:
                 raise
             activities = {ProfilerActivity.CPU}
             prepare(config, activities)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device layer of a recording: which collector records what runs on the GPU, and why none does.
+"""Device layer of a recording: the choice of the collector for GPU events, and the reason if there is none.
 
-`auto` is torch's own profiler where there is a GPU, and nothing to say where there is none. A collector that was asked
-for and cannot work says why in one sentence; calls and operators are recorded in any case.
+`auto` is torch's own profiler where there is a GPU, and silent where there is none. A collector that was requested
+and cannot work gives its reason in one sentence; calls and operators are recorded in any case.
 """
 
 from __future__ import annotations
@@ -28,32 +28,34 @@ _supported_activities = look_up(
     "torch._C._autograd._supported_activities", "what runs on a GPU", check=lambda supported: set(supported())
 )
 
-# Variables by which another profiler comes into a process that uses CUDA.
+# Variables through which another profiler is injected into a process that uses CUDA.
 _INJECTIONS = ("CUDA_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID", "NVPROF_ID")
 
 
 def kineto_missing() -> str:
-    """ "" if torch's profiler can record a GPU here, else why not."""
+    """Return "" if torch's profiler can record a GPU on this machine, else the reason."""
     if torch.version.cuda is None and torch.version.hip is None:
         return "this torch was built without CUDA"
-    if not torch.cuda.device_count():  # first: without a driver a torch with CUPTI does not offer CUDA either
+    if (
+        not torch.cuda.device_count()
+    ):  # checked first: without a driver even a torch with CUPTI does not offer CUDA
         return f"torch sees no GPU ({library.driver() or 'is CUDA_VISIBLE_DEVICES empty?'})"
     if _supported_activities is None or ProfilerActivity is None:
-        return "PyProf does not know the profiler of this torch"
+        return "PyProf does not support the profiler of this torch"
     if ProfilerActivity.CUDA not in _supported_activities():
         return "the profiler of this torch was built without CUPTI"
     return ""
 
 
 def injected() -> str:
-    """The variable by which another profiler has come into this process, "" for none."""
+    """Return the environment variable through which another profiler was loaded into this process, "" for none."""
     return next((name for name in _INJECTIONS if name in os.environ), "")
 
 
 def cupti_missing() -> str:
-    """ "" if CUPTI can record here now, else why not."""
+    """Return "" if CUPTI can record in this process now, else the reason."""
     if name := injected():
-        return f"another profiler is in this process ({name} is set), and CUPTI serves one"
+        return f"another profiler is loaded into this process ({name} is set), and CUPTI serves only one"
     if reason := pool.missing():
         return reason
     try:
@@ -64,12 +66,12 @@ def cupti_missing() -> str:
 
 
 def available() -> dict[str, str]:
-    """The device collectors of this machine: "" for one that works, else the reason why it does not."""
+    """Return the device collectors of this machine: "" for one that works, else the reason."""
     return {"kineto": kineto_missing(), "cupti": cupti_missing()}
 
 
 class Layer:
-    """The device's part of one session."""
+    """Device part of one session."""
 
     def __init__(self, collector: str, kineto: Kineto, sync: bool = False):
         self.collector, self.missing = collector, ""
@@ -83,7 +85,8 @@ class Layer:
         self.records = Records()
 
     def start(self, held: bool) -> None:
-        """A window opens, torch's profiler is not started yet. `held`: a profiler of the user's runs."""
+        """Prepare the collectors when a window opens, before torch's profiler starts. `held`: a profiler of the user is
+        running."""
         try:
             if not self._decided:
                 self._decided = True
@@ -98,7 +101,7 @@ class Layer:
             self._fail(error)
 
     def begin(self) -> None:
-        """In a window, torch's profiler has been started, or again; or does not run at all."""
+        """Start CUPTI after torch's profiler was started or restarted, or is known not to run."""
         if self._cupti is None or self._cupti.running or self.missing:
             return
         try:
@@ -107,7 +110,7 @@ class Layer:
             self._fail(error)
 
     def _decide(self) -> None:
-        # Its first profile in a process decides whether Kineto will ever know of GPUs: the program's own may want it.
+        # The first profile in a process decides whether Kineto can ever record GPUs: the program's own may need it.
         self._kineto.knows_gpus = not (kineto_missing() or injected())
         if self.collector in ("auto", "kineto"):
             reason = kineto_missing()
@@ -118,13 +121,13 @@ class Layer:
                 self.missing = reason
 
     def step(self) -> None:
-        """Between two steps: tell, and end, what is full."""
+        """Report and end full collectors, between two steps."""
         self._kineto.look()
         if self._cupti is not None:
             self._cupti.bound()
 
     def stop(self) -> None:
-        """The window closes, torch's profiler is about to stop, or the user's own one to begin."""
+        """Stop CUPTI: the window closes, torch's profiler is about to stop, or the user's own is about to start."""
         if self._cupti is None or not self._cupti.running:
             return
         finish_kernels()
@@ -134,25 +137,25 @@ class Layer:
             self._fail(error)
 
     def keep(self) -> None:
-        """Keep what the window that was closed has recorded."""
+        """Keep the records of the window that was closed."""
         for source in (self._kineto, self._cupti):
             if source is not None:
                 self.records.extend(source.records)
                 source.records = Records()
 
     def forget(self) -> None:
-        """Drop what was recorded so far."""
+        """Drop all records."""
         self.keep()
         self.records = Records()
 
     def cut(self, limit: int, reason: str) -> None:
-        """Keep what was launched before a time."""
-        kept = self.records.before(limit)
-        kept.drop(reason, len(self.records) - len(kept))
-        self.records = kept
+        """Keep only records launched before a time."""
+        remaining = self.records.before(limit)
+        remaining.drop(reason, len(self.records) - len(remaining))
+        self.records = remaining
 
     def _fail(self, error: Exception) -> None:
-        """Whatever it is, the program that is recorded goes on."""
+        """Report a failure; the recorded program must go on."""
         if not isinstance(error, CaptureError):
             log.debug("the collector failed", exc_info=True)
             error = CaptureError(f"{type(error).__name__}: {error}; please report this")
@@ -166,23 +169,21 @@ class Layer:
         )
 
     def say_empty(self) -> None:
-        """A program that used a GPU and gave not one kernel: that is not to be overlooked."""
+        """Warn if a program used a GPU and not one kernel was recorded."""
         works = self.collector != "none" and not self.missing
         if works and initialized() and not self.records.count(KERNEL, COPY, SET):
             launches = self.records.count(LAUNCH)
             print(
-                f"pyprof: NO KERNELS were recorded, though the program uses CUDA ({launches} CUDA calls were seen); "
-                "see docs/troubleshooting.md.",
+                f"pyprof: NO KERNELS were recorded, though the program uses CUDA ({launches} CUDA calls were "
+                "recorded); see docs/troubleshooting.md.",
                 file=sys.stderr,
             )
 
     def facts(self) -> dict[str, str]:
-        """For PYPROF_META: the collector that worked, or why none did."""
-        worked = "cupti" if self._cupti is not None else "kineto"
+        """Return the rows of PYPROF_META: the collector that worked, or why none did."""
+        name = "cupti" if self._cupti is not None else "kineto"
         if self.collector == "none":
             return {"collector": "none"}
         return (
-            {"collector": "none", "collector.missing": self.missing}
-            if self.missing
-            else {"collector": worked}
+            {"collector": "none", "collector.missing": self.missing} if self.missing else {"collector": name}
         )

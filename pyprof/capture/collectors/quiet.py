@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A moment at which no other thread runs an operator, in which torch's profiler can be ended.
+"""A pause in which no other thread runs an operator, for ending torch's profiler.
 
-torch (2.7 to 2.15) ends a recording of all threads while they go on: what an operator writes then is written into
-records that are being read or were freed, and the process dies of it, sooner on a busy machine. An operator runs
-without the interpreter's lock, but each begins and ends in Python, which needs it. So the lock is held for a while: the
-other threads end their operators and wait.
+torch (2.7 to 2.15) ends a recording of all threads while they go on: an operator then writes into records that are
+being read or were freed, and the process crashes, sooner on a busy machine. An operator runs without the GIL, but
+begins and ends in Python, which needs it. So the GIL is held for a while: the other threads finish their operators
+and wait.
 
-Source: disableProfiler in torch/csrc/autograd/profiler_kineto.cpp; four threads that train, and a fifth one that starts
-and ends a profile, end in SIGSEGV or SIGABRT after some tens of times, and with the pause did not in 1200.
+Source: disableProfiler in torch/csrc/autograd/profiler_kineto.cpp. Four training threads and a fifth that starts and
+ends a profile crash with SIGSEGV or SIGABRT after some tens of rounds; with the pause they did not in 1200.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from pyprof.capture.instrument.recorder import local, recorder
 _R = TypeVar("_R")
 # Microseconds, less than another thread waits until it asks for the lock: sys.getswitchinterval().
 _PAUSE = 1000
-_LEAVE = 0.01  # seconds in which functions end that began while a recording was being ended
+_LEAVE = 0.01  # seconds for functions to end that began while a recording was being ended
 
 
 def _library() -> ctypes.PyDLL | None:
-    """The C library, to be called with the lock held."""
+    """Return the C library, called with the GIL held."""
     try:
         library = ctypes.PyDLL(None)
         library.usleep, library.open, library.read, library.close  # noqa: B018
@@ -45,13 +45,14 @@ _libc = _library()
 
 
 def crowded() -> bool:
-    """Whether other threads than PyProf's own have run Python."""
+    """Return whether threads other than PyProf's own have run Python."""
     ours = {thread.ident for thread in threading.enumerate() if thread.name == THREAD}
     return bool(sys._current_frames().keys() - ours - {threading.get_ident()})
 
 
 def settle(seconds: float) -> bool:
-    """Hold the lock until no thread that has called operators computes. Returns whether that was within `seconds`."""
+    """Hold the GIL until no thread that has called operators is computing. Returns whether that was within
+    `seconds`."""
     until = time.perf_counter() + seconds
     threads = [state.tid for state in recorder.threads if state is not local.state]
     while _libc is not None and any(map(_computes, threads)):
@@ -62,7 +63,7 @@ def settle(seconds: float) -> bool:
 
 
 def call(function: Callable[[], _R]) -> _R:
-    """Call a builtin function after a pause, without a bytecode between: no other thread is given the lock there."""
+    """Call a builtin function after a pause, without a bytecode in between: no other thread gets the GIL there."""
     if _libc is None or not crowded():
         return function()
     functions = functools.partial(_libc.usleep, _PAUSE), function
@@ -70,14 +71,14 @@ def call(function: Callable[[], _R]) -> _R:
 
 
 def leave() -> None:
-    """Let other threads leave what they have begun while a recording was being ended."""
+    """Give other threads time to finish functions that they began while a recording was being ended."""
     if crowded():
         time.sleep(_LEAVE)
 
 
 def _computes(tid: int) -> bool:
-    """Whether a thread, by the system's number, runs or waits for a processor: its state in proc(5), stat. False where
-    the system does not say, and of a thread that has ended."""
+    """Return whether a thread, by the system's id, runs or waits for a processor: its state in proc(5), stat. False
+    where the system does not provide it, and for a thread that has ended."""
     if _libc is None:
         return False
     file = _libc.open(b"/proc/self/task/%d/stat" % tid, os.O_RDONLY)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What torch's profiler was still recording when it was stopped, and when it may be started again.
+"""Functions that torch's profiler was still recording when it was stopped, and when it may be restarted.
 
-A RecordFunction writes its end into the recording in which it began. torch (2.4 to 2.15) looks only whether any
-recording runs: what began in one and ends in a later one writes into memory that was freed, and the process may die of
-it, in record_function.__exit__ for instance. So ranges of record_function that are open on the thread are ended before
-the recording is, which torch allows, and nothing is started while another function may be open.
+A RecordFunction writes its end into the recording in which it began. torch (2.4 to 2.15) only checks whether any
+recording runs: a function that began in one and ends in a later one writes into freed memory, and the process may
+crash, in record_function.__exit__ for instance. So ranges of record_function that are open on the thread are ended
+before the recording is, which torch allows, and nothing is started while another function may be open.
 
 Source: onFunctionExit in torch/csrc/autograd/profiler_kineto.cpp, RecordFunction::end in ATen/record_function.cpp.
 """
@@ -22,7 +22,7 @@ from pyprof.capture.core.torch_internals import graph_task, lack, look_up
 from pyprof.capture.instrument.recorder import ThreadState, local, recorder
 
 MARK = "profiler::pyprof"  # ends when the recording is about to be stopped
-CUT = "record_function, cut"  # source of a range that torch has recorded in part alone
+CUT = "record_function, cut"  # source of a range that torch has recorded only in part
 _TASKS = "/proc/self/task"
 
 
@@ -37,7 +37,7 @@ _plain = look_up("torch._C.DisableTorchFunctionSubclass", "")
 
 
 def mark() -> None:
-    """Let torch record a function that ends now: what ends later was open."""
+    """Record a function in torch's profiler that ends now: functions that end later were open."""
     try:
         if _mark is not None:
             with _mark(MARK):
@@ -47,8 +47,8 @@ def mark() -> None:
 
 
 def cut_ranges() -> dict[int, list[Any]]:
-    """The ranges of record_function that are open, by thread, when torch's profiler is about to be stopped. Those of
-    this thread are ended."""
+    """Return the open ranges of record_function by thread, when torch's profiler is about to be stopped. Ranges of this
+    thread are ended."""
     out = {}
     for state in recorder.threads:
         if state.scopes:
@@ -59,26 +59,26 @@ def cut_ranges() -> dict[int, list[Any]]:
 
 
 def _cut(state: ThreadState) -> None:
-    """Note that torch's records of the open ranges are not whole."""
+    """Note that torch's records of the open ranges are incomplete."""
     for index, (name, start, source, layer) in enumerate(state.open):
         if source == "record_function":
             state.open[index] = name, start, CUT, layer
 
 
 def end_ranges(state: ThreadState) -> None:
-    """End torch's record of the ranges that are open on this thread. To leave them later does nothing."""
+    """End torch's record of the ranges that are open on this thread. Leaving them later does nothing."""
     _cut(state)
     try:
         while state.scopes and _exit is not None and _plain is not None:
-            with _plain():  # a mode of the program is not to see it
+            with _plain():  # hide it from modes of the program
                 _exit(state.scopes[-1].record)
             state.scopes.pop()
-    except Exception as error:  # what stays open keeps the next recording waiting
+    except Exception as error:  # functions that stay open delay the next recording
         lack("torch.ops.profiler._record_function_exit", "", error)
 
 
 class Kind(Flag):
-    """What is open on a thread."""
+    """Kinds of functions open on a thread."""
 
     OPERATOR = auto()  # calls no Python
     NODE = auto()  # of autograd
@@ -97,7 +97,7 @@ class Function(NamedTuple):
 
 
 class _Thread:
-    """What is open on one thread since a stop."""
+    """Functions open on one thread since a stop."""
 
     def __init__(self, stopped: int):
         self.stopped, self.kinds = stopped, Kind(0)
@@ -111,14 +111,14 @@ class Unfinished:
         self._threads: dict[int, _Thread] = {}
 
     def note(self, functions: Iterable[Function], scopes: Mapping[int, list[Any]]) -> None:
-        """Functions that were open at a stop just now, and the ranges of Python among them by thread."""
+        """Note the functions open at a stop just now, and the Python ranges among them by thread."""
         now, ranges = time_ns(), dict.fromkeys(scopes, 0)
-        here = threading.get_native_id()
+        current = threading.get_native_id()
         for function in functions:
             tid = function.tid
             if function.range and tid in scopes:
                 ranges[tid] += 1
-                if tid == here and ranges[tid] <= len(scopes[tid]):
+                if tid == current and ranges[tid] <= len(scopes[tid]):
                     continue  # ended
             thread = self._threads.setdefault(tid, _Thread(now))
             thread.stopped = now
@@ -127,14 +127,14 @@ class Unfinished:
                 thread.kinds, thread.scopes = thread.kinds & ~Kind.OTHER | Kind.RANGE, scopes[tid]
 
     def step(self) -> None:
-        """This thread is between two steps: not inside anything but ranges."""
+        """Note that this thread is between two steps: inside nothing but ranges."""
         thread = self._threads.get(threading.get_native_id())
         if thread is not None:
             thread.kinds &= Kind.RANGE
 
     @property
     def remain(self) -> bool:
-        """Whether a function may still be open."""
+        """True if a function may still be open."""
         for tid, thread in list(self._threads.items()):
             state = next((state for state in recorder.threads if state.tid == tid), None)
             thread.kinds &= ~_left(thread, tid, state)
@@ -150,10 +150,11 @@ def _kind(function: Function) -> Kind:
 
 
 def _left(thread: _Thread, tid: int, state: ThreadState | None) -> Kind:
-    """What the thread has certainly left since: an operator when it has begun another call, a node of autograd when it
-    is in no backward. Nodes also run on threads of torch's own, while the thread of the backward waits."""
+    """Return the kinds that the thread has certainly left since: an operator when it has begun another call, an
+    autograd node when it is in no backward. Nodes also run on threads of torch's own, while the thread of the
+    backward waits."""
     left = Kind(0)
-    alone = state is None and sum(bool(each.calls) for each in recorder.threads) == 1
+    alone = state is None and sum(bool(other.calls) for other in recorder.threads) == 1
     if (tid == threading.get_native_id() or alone) and graph_task() < 0:
         left |= Kind.NODE
         if alone:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every part of capture stands on: names of torch that may change, options, the table of operators."""
+"""Foundations of capture: names of torch that may change, options, the table of operators."""

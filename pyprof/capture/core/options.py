@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `init`, `start`, `profile` and `pyprof run` take besides the name of a file: who records the GPU, and what is
-recorded on request (`extras`). What `init` or the command line says holds for later windows too, unless they say
-otherwise.
+"""Options of `init`, `start`, `profile` and `pyprof run` besides the file name: the GPU collector, and the optional
+recordings (`extras`). Values from `init` or the command line hold for later windows too, unless overridden.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ DEFAULT_API_NS = 10_000
 
 
 class Given(TypedDict, total=False):
-    """The options as `init`, `start` and `profile` take them; None is what was said before."""
+    """Options as `init`, `start` and `profile` receive them; None keeps the earlier value."""
 
     collector: str | None
     sync: bool | None
@@ -44,51 +43,53 @@ NOTHING = Options()
 
 
 def options(*layers: Given) -> Options:
-    """Check what was given, the later over the earlier; raises UsageError.
+    """Merge and check options, later layers over earlier ones. Raises UsageError.
 
     >>> options({"memory": True, "api_backtrace": True, "sample": "cpu"}, {"memory": False, "collector": "none"})
     Options(collector='none', memory=False, io=False, api_backtrace=10000, sample=True, sync=False)
     """
-    given = merged(*layers)
-    unknown = [name for name in given if name not in Given.__annotations__]
+    merged_options = merged(*layers)
+    unknown = [name for name in merged_options if name not in Given.__annotations__]
     if unknown:
-        known = ", ".join(Given.__annotations__)
-        raise UsageError(f"{unknown[0]} is not an option of a recording; there are max_events, {known}.")
-    collector = given.get("collector") or "auto"
+        names = ", ".join(Given.__annotations__)
+        raise UsageError(
+            f"{unknown[0]} is not an option of a recording; expected one of max_events, {names}."
+        )
+    collector = merged_options.get("collector") or "auto"
     if collector not in COLLECTORS:
-        raise UsageError(f"collector={collector!r}: one of {', '.join(COLLECTORS)} was expected.")
-    least = given.get("api_backtrace")
-    if least is True:
-        least = DEFAULT_API_NS
-    if least is not None and least is not False and (not isinstance(least, int) or least < 0):
-        raise UsageError(f"api_backtrace={least!r}: expected nanoseconds, such as {DEFAULT_API_NS}.")
-    sample = given.get("sample") or "none"
+        raise UsageError(f"collector={collector!r}: expected one of {', '.join(COLLECTORS)}.")
+    threshold = merged_options.get("api_backtrace")
+    if threshold is True:
+        threshold = DEFAULT_API_NS
+    if threshold is not None and threshold is not False and (not isinstance(threshold, int) or threshold < 0):
+        raise UsageError(f"api_backtrace={threshold!r}: expected nanoseconds, such as {DEFAULT_API_NS}.")
+    sample = merged_options.get("sample") or "none"
     if sample not in ("cpu", "none"):
         raise UsageError(f"sample={sample!r}: expected 'cpu' or 'none'.")
     return Options(
         collector,
-        bool(given.get("memory")),
-        bool(given.get("io")),
-        None if least is False else least,
+        bool(merged_options.get("memory")),
+        bool(merged_options.get("io")),
+        None if threshold is False else threshold,
         sample == "cpu",
-        bool(given.get("sync")),
+        bool(merged_options.get("sync")),
     )
 
 
 def bound(max_events: int) -> int:
-    """A number of events to keep; raises UsageError for one below 1."""
+    """Return a limit on the number of events; raises UsageError for one below 1."""
     if max_events < 1:
         raise UsageError(f"max_events={max_events}: expected 1 or more.")
     return max_events
 
 
 def merged(*layers: Given) -> Given:
-    """The later over the earlier, without what is None."""
+    """Merge options, later layers over earlier ones, without None."""
     out: Any = {name: value for layer in layers for name, value in layer.items() if value is not None}
     return out  # type: ignore[no-any-return]
 
 
 def of_command(arguments: argparse.Namespace) -> Given:
-    """The options of `pyprof run`."""
-    given: Any = {name: getattr(arguments, name) for name in Given.__annotations__}
-    return merged(given)
+    """Return the options of `pyprof run`."""
+    values: Any = {name: getattr(arguments, name) for name in Given.__annotations__}
+    return merged(values)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of torch that it does not promise: each is looked up, and tried where that is harmless, before it is used.
 
-Capture stands on internals of torch, which change from version to version. Every one of them comes through `look_up`,
-every change to a class or module of torch through `part`. One that is missing or has changed costs the part of a
-recording that needs it and nothing else: `missing` says which, for the file and for one line on stderr.
+Capture depends on internals of torch, which change from version to version. All of them come through `look_up`, all
+changes to a class or module of torch through `part`. A name that is missing or has changed costs only the part of a
+recording that needs it: `missing` lists these, for the file and for one line on stderr.
 
 >>> look_up("torch._C._no_such_name", without="an example", otherwise=int)
 <class 'int'>
@@ -28,16 +28,16 @@ log = logging.getLogger(__name__)
 OLDEST = (2, 4)  # the first torch that PyProf records
 names: dict[str, str] = {}  # every name that was looked up -> what a recording lacks without it
 _missing: dict[str, str] = {}
-_said: set[str] = set()
+_reported: set[str] = set()
 
 
 def look_up(
     path: str, without: str, otherwise: Any = None, check: Callable[[Any], object] | None = None
 ) -> Any:
-    """Return what stands at a dotted path of torch, or `otherwise`.
+    """Return the value at a dotted path of torch, or `otherwise`.
 
-    `without` names what a recording lacks then, "" if nothing. `check` tries the value; what it raises means that it
-    has changed.
+    `without` names what a recording lacks in that case, "" if nothing. `check` tries the value; an exception from it
+    means that the value has changed.
     """
     names[path] = without
     try:
@@ -52,22 +52,22 @@ def look_up(
 
 def _resolve(path: str) -> Any:
     first, *rest = path.split(".")
-    found, walked = sys.modules.get(first) or importlib.import_module(first), first
-    for name in map(sys.intern, rest):  # Python's cache of attributes keeps the names that it is asked for
-        walked = f"{walked}.{name}"
+    value, path_so_far = sys.modules.get(first) or importlib.import_module(first), first
+    for name in map(sys.intern, rest):  # Python's attribute cache keeps the names that are looked up
+        path_so_far = f"{path_so_far}.{name}"
         try:
-            found = getattr(found, name)
+            value = getattr(value, name)
         except AttributeError:
             try:
-                found = importlib.import_module(walked)
+                value = importlib.import_module(path_so_far)
             except ImportError:
-                raise AttributeError(f"there is no {walked}") from None
-    return found
+                raise AttributeError(f"there is no {path_so_far}") from None
+    return value
 
 
 @contextmanager
 def part(path: str, without: str) -> Iterator[None]:
-    """Do one step of hooking into torch: what it raises is noted under `path` and goes no further."""
+    """Run one step of hooking into torch: an exception is noted under `path` and suppressed."""
     try:
         yield
     except Exception as error:
@@ -75,23 +75,23 @@ def part(path: str, without: str) -> Iterator[None]:
 
 
 def lack(path: str, without: str, error: Exception) -> None:
-    """Note a name that cannot be used; nothing if a recording is whole `without` it."""
+    """Note a name that cannot be used; nothing is noted if a recording is complete `without` it."""
     log.debug("%s cannot be used", path, exc_info=error)
     if without:
         _missing.setdefault(path, without)
 
 
 def missing() -> dict[str, str]:
-    """The names that could not be used so far, each with what a recording lacks because of it."""
+    """Return the unusable names so far, each with what a recording lacks because of it."""
     return _missing
 
 
 def say() -> None:
-    """Print one line about the names that no line has named yet."""
-    new = {path: without for path, without in _missing.items() if path not in _said}
+    """Print one line about unusable names that have not been reported yet."""
+    new = {path: without for path, without in _missing.items() if path not in _reported}
     if not new:
         return
-    _said.update(new)
+    _reported.update(new)
     lacking = "; ".join(dict.fromkeys(new.values()))
     print(
         f"pyprof: torch {torch.__version__} lacks or has changed {', '.join(new)}. Not recorded: {lacking}.",
@@ -100,7 +100,7 @@ def say() -> None:
 
 
 def facts() -> dict[str, str]:
-    """For PYPROF_META: the names, and what the recording lacks."""
+    """Return the rows of PYPROF_META: the unusable names, and what the recording lacks."""
     return (
         {"torch.missing": "; ".join(f"{path} ({without})" for path, without in _missing.items())}
         if _missing
@@ -110,8 +110,8 @@ def facts() -> dict[str, str]:
 
 def unsupported() -> str:
     """Return why this torch cannot be recorded at all, "" if it can."""
-    found = re.match(r"(\d+)\.(\d+)", str(torch.__version__))
-    if found is None or (int(found[1]), int(found[2])) >= OLDEST:  # one that was built by hand is tried
+    match = re.match(r"(\d+)\.(\d+)", str(torch.__version__))
+    if match is None or (int(match[1]), int(match[2])) >= OLDEST:  # try an unreleased build
         return ""
     return (
         f"recording needs torch {OLDEST[0]}.{OLDEST[1]} or later, and this is torch {torch.__version__}. "
@@ -120,18 +120,18 @@ def unsupported() -> str:
 
 
 def never() -> bool:
-    """Stand in for a function that tells whether torch is doing something."""
+    """Return False; stands in for a function that tells whether torch is doing something."""
     return False
 
 
 class Refused:
-    """Stand in for a guard that torch no longer has: what it would protect the program from is not done."""
+    """Stand-in for a guard that torch no longer has: the reads it would guard are not done."""
 
     def __enter__(self) -> None:
-        raise LookupError("torch has another guard than PyProf knows")
+        raise LookupError("PyProf does not support the guard of this torch")
 
     def __exit__(self, *error: object) -> None:
-        """Never entered."""
+        """Do nothing; never entered."""
 
 
 def _enter(guard: Any) -> None:
@@ -139,7 +139,7 @@ def _enter(guard: Any) -> None:
         pass
 
 
-# What more than one module uses. Names of one module's own stand there.
+# Names used by several modules. A name used by one module is looked up there.
 is_tracing = look_up(
     "torch._C._is_tracing", "whether torch.jit.trace runs", never, check=lambda tracing: tracing()
 )
@@ -153,7 +153,7 @@ profiler_enabled = look_up(
     never,
     check=lambda enabled: enabled(),
 )
-# Inside of these the program's own modes, and classes of tensors, are not told of what PyProf reads.
+# Inside these guards the program's own modes and tensor subclasses do not see PyProf's reads.
 DisableTorchFunction = look_up(
     "torch._C.DisableTorchFunction",
     "parameters, and calls under a mode of the program",

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts of the run, for advice later: the machine, the versions, torch's switches, models, optimizers, loaders.
+"""Facts of the run, for later advice: the machine, the versions, torch's switches, models, optimizers, loaders.
 
-Switches are read when the window closes; models, optimizers and loaders are described when a hook that is there anyway
-first meets them in the window, and are known by weak reference. A fact is read from a description (shape, dtype, flag),
-never from a tensor's data, nothing initialises or waits for a device, and one that cannot be read is left out. Of the
-environment only the variables of `SWITCHES` are looked at. Add a fact: a line in a table here and in docs/capture.md.
+Switches are read when the window closes; models, optimizers and loaders are described when an existing hook first
+meets them in the window, and are held by weak reference. A fact is read from a description (shape, dtype, flag),
+never from a tensor's data, nothing initializes or waits for a device, and a fact that cannot be read is left out. Of
+the environment only the variables of `SWITCHES` are read. To add a fact: a line in a table here and in
+docs/capture.md.
 
 >>> memory_format((2, 3, 4, 5), (60, 1, 15, 3)), memory_format((2, 3, 4, 5), None)
 ('channels_last', 'contiguous')
@@ -34,7 +35,7 @@ from pyprof.model import Tensor
 if TYPE_CHECKING:
     from pyprof.capture.core.operators import Operator, Operators
 
-# The only variables of the environment that are recorded: what changes speed, memory or numerics.
+# The only environment variables that are recorded: those that change speed, memory or numerics.
 SWITCHES = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "KMP_AFFINITY", "KMP_BLOCKTIME", "CUDA_LAUNCH_BLOCKING",
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_MODULE_LOADING", "CUBLAS_WORKSPACE_CONFIG",
@@ -95,7 +96,7 @@ _SINGLE: dict[str, Callable[[], Any]] = {
 
 
 def gather() -> dict[str, str]:
-    """The facts by their dotted names, as text. Never raises; a fact that cannot be read is not there."""
+    """Return the facts by their dotted names, as text. Never raises; a fact that cannot be read is absent."""
     out: dict[str, str] = {}
     for name, read in _SINGLE.items():
         with suppress(Exception):
@@ -108,7 +109,7 @@ def gather() -> dict[str, str]:
 
 
 def gather_seen(operators: Operators) -> dict[str, str]:
-    """Facts that the recorded operators tell; empty if there are none."""
+    """Return the facts that follow from the recorded operators; empty if there are none."""
     with suppress(Exception):
         return {name: as_text(value) for name, value in _seen_in(operators).items()}
     return {}
@@ -120,7 +121,7 @@ def _put(out: dict[str, str], name: str, value: Any) -> None:
 
 
 def command(words: Sequence[str]) -> str:
-    """A command line without what looks like a secret.
+    """Return a command line with anything that looks like a secret masked.
 
     >>> command(["train.py", "--lr", "1", "--api-key=abc", "--token", "xyz", "s3://me:pw@host/data"])
     'train.py --lr 1 --api-key=*** --token *** s3://***@host/data'
@@ -141,7 +142,7 @@ def command(words: Sequence[str]) -> str:
 
 
 def _compiled_frames() -> int:
-    """How many frames torch.compile has compiled so far; asked only if something imported it."""
+    """Return the number of frames torch.compile has compiled so far; 0 if nothing has imported it."""
     utils: Any = sys.modules.get("torch._dynamo.utils")
     return int(utils.counters["frames"]["total"]) if utils is not None else 0
 
@@ -151,7 +152,7 @@ def _switches() -> dict[str, Any]:
 
 
 def _gpus() -> dict[str, Any]:
-    """The properties of a device are asked for only if the program uses CUDA: asking would initialise it."""
+    """Return facts of the GPUs. Properties are read only if the program uses CUDA: reading would initialize it."""
     out: dict[str, Any] = {}
     if not uses_cuda():
         return out
@@ -170,15 +171,15 @@ def _gpus() -> dict[str, Any]:
 
 
 def _distributed() -> dict[str, Any]:
-    found = {f"distributed.{name}": value for name, value in ranks.group().items()}
+    facts = {f"distributed.{name}": value for name, value in ranks.group().items()}
     local = os.environ.get("LOCAL_RANK", "")
-    if found and local.isdigit():
-        found["distributed.local_rank"] = local
-    return found
+    if facts and local.isdigit():
+        facts["distributed.local_rank"] = local
+    return facts
 
 
 def _amp() -> dict[str, Any]:
-    """What the closing thread is in, and what modules of the window ran in."""
+    """Return the autocast state of the closing thread, and the one that modules of the window ran in."""
     out: dict[str, Any] = {}
     for device in autocast_devices():
         enabled = torch.is_autocast_enabled(device)
@@ -190,32 +191,33 @@ def _amp() -> dict[str, Any]:
 
 
 def _objects() -> dict[str, Any]:
-    """Models, optimizers and loaders, numbered as they were met; a module inside another model is none."""
+    """Return facts of models, optimizers and loaders, numbered in order of appearance; a module inside another model is
+    skipped."""
     alive = [module for module in (reference() for reference, _ in seen_objects.models) if module is not None]
     inner = {id(child) for root in alive for child in root.modules() if child is not root}
     models = []
-    for reference, found in seen_objects.models:
+    for reference, facts in seen_objects.models:
         module = reference()
         if module is not None and id(module) in inner:
             continue
-        if module is not None and found.get("gradients") in (None, 0):
-            found.update(gradients(module.parameters()))
-        if found.get("parameters"):  # a loss function has none
-            models.append(found)
+        if module is not None and facts.get("gradients") in (None, 0):
+            facts.update(gradients(module.parameters()))
+        if facts.get("parameters"):  # a loss function has no parameters
+            models.append(facts)
     out: dict[str, Any] = {}
     groups = (
         ("model", models),
-        ("optimizer", [found for _, found in seen_objects.optimizers]),
-        ("loader", _distinct(found for _, found in seen_objects.loaders)),
+        ("optimizer", [facts for _, facts in seen_objects.optimizers]),
+        ("loader", _distinct(facts for _, facts in seen_objects.loaders)),
     )
     for kind, items in groups:
-        for number, found in enumerate(items):
-            out.update({f"{kind}.{number}.{name}": value for name, value in found.items()})
+        for number, facts in enumerate(items):
+            out.update({f"{kind}.{number}.{name}": value for name, value in facts.items()})
     return out
 
 
 def _distinct(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each once: a loader makes an iterator per epoch."""
+    """Drop duplicates: a loader creates an iterator per epoch."""
     out: list[dict[str, Any]] = []
     for item in items:
         if item not in out:
@@ -224,19 +226,19 @@ def _distinct(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _seen_in(operators: Operators) -> dict[str, Any]:
-    """What the operators say: memory formats of the inputs of convolutions, and regions of torch.compile."""
-    found: Counter[str] = Counter()
+    """Return facts from the operators: memory formats of the inputs of convolutions, and regions of torch.compile."""
+    counts: Counter[str] = Counter()
     for operator, count in operators.counted():
         name = _counted(operator)
         if name is not None:
-            found[name] += count
+            counts[name] += count
     if len(operators):
-        found.setdefault("compile.regions", 0)
-    return dict(found)
+        counts.setdefault("compile.regions", 0)
+    return dict(counts)
 
 
 def _counted(operator: Operator) -> str | None:
-    from pyprof.capture.collectors.kineto import FUNCTION  # `init` comes here without it
+    from pyprof.capture.collectors.kineto import FUNCTION  # not imported at the top: `init` works without it
 
     call = operator.call
     if call.op.startswith("Torch-Compiled Region"):
@@ -249,9 +251,9 @@ def _counted(operator: Operator) -> str | None:
 
 
 def memory_format(shape: Sequence[int], stride: Sequence[int] | None) -> str | None:
-    """The layout of an image (N, C, H, W) or volume; stride None is contiguous. None for other tensors.
+    """Return the layout of an image (N, C, H, W) or volume; stride None is contiguous. None for other tensors.
 
-    A tensor with one channel, or of one pixel, is laid out either way: it counts as contiguous.
+    A tensor with one channel, or of one pixel, fits either layout: it counts as contiguous.
     """
     if len(shape) not in (4, 5):
         return None

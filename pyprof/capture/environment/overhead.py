@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What recording costs: an empty call, timed with and without its wrapper when a recording ends.
+"""Cost of recording: an empty call, timed with and without its wrapper when a recording ends.
 
 The wrappers and lookups of a window run here on a recorder of their own: each Python function is copied with other
-globals (same code, another `recorder` and `local`), so nothing of this stands in the recording, and no other thread is
-seen. Least of several rounds: what else the machine does meanwhile is no cost of ours. Not in the figures: what torch's
-own profiler adds to each operator, which cannot be timed without running operators.
+globals (same code, another `recorder` and `local`), so the measurement leaves no trace in the recording, and no
+other thread is affected. The minimum of several rounds counts, so other load on the machine is not included. Not in
+the figures: the overhead of torch's own profiler per operator, which cannot be timed without running operators.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from pyprof.capture.instrument import compiled, lookups, modules, wrappers
 from pyprof.capture.instrument.recorder import Recorder, ThreadState
 
 _ROUNDS, _CALLS = 5, 100  # of each kind
-_LONGEST_NS = 4_000_000  # a machine this slow gives fewer rounds
+_LONGEST_NS = 4_000_000  # a slow machine gets fewer rounds
 _SAMPLE = torch.empty((2, 2), device="cpu")  # the argument of the empty call
 
 
 class Costs(NamedTuple):
-    """Estimated ns that a recorded call, and a recorded call of a module, take more than unrecorded ones."""
+    """Estimated extra ns of a recorded call, and of a recorded call of a module."""
 
     call: int
     module: int
 
 
 class _Local(threading.local):
-    """As `recorder.local`, but no recorder knows of its state."""
+    """Counterpart of `recorder.local` whose state belongs to no recorder."""
 
     def __init__(self) -> None:
         self.state = ThreadState()
 
 
 class _Model:
-    """Stands in for a module."""
+    """Stand-in for a module."""
 
 
 def calibrate() -> Costs | None:
-    """The costs on this machine now; takes a few ms. None if they cannot be found out."""
+    """Measure the costs on this machine; takes a few ms. None if that fails."""
     try:
         scratch, local = Recorder(), _Local()
         for switch in ("active", "keeping"):
@@ -55,12 +55,12 @@ def calibrate() -> Costs | None:
         scratch.limit = 1 << 60
         until = perf_counter_ns() + _LONGEST_NS
         return Costs(_call(scratch, local, until), _module(scratch, local, until))
-    except Exception:  # a figure is not worth the recording
+    except Exception:  # an estimate must not break the recording
         return None
 
 
 def _copy(function: Any, names: dict[str, Any]) -> Any:
-    """The same function with other globals."""
+    """Return the same function with other globals."""
     return FunctionType(
         function.__code__, names, function.__name__, function.__defaults__, function.__closure__
     )
@@ -71,7 +71,7 @@ def _empty(value: Any) -> Any:
 
 
 def _call(scratch: Recorder, local: _Local, until: int) -> int:
-    """A function of a module: the lookup and the wrapper, as of `F.relu(x)`."""
+    """Measure a call of a module's function: the lookup and the wrapper, as for `F.relu(x)`."""
     plain, watched = ModuleType("plain"), ModuleType("watched")
     for module in (plain, watched):
         module.empty = _empty  # type: ignore[attr-defined]
@@ -106,7 +106,7 @@ def _call(scratch: Recorder, local: _Local, until: int) -> int:
 
 
 def _module(scratch: Recorder, local: _Local, until: int) -> int:
-    """A call of a module that was called from here before."""
+    """Measure a repeated call of a module from the same place."""
     contexts: dict[Any, Any] = {}
     names: dict[str, Any] = {**vars(modules), "recorder": scratch, "local": local, "_contexts": contexts}
     names["_original"] = _empty
@@ -125,13 +125,13 @@ def _module(scratch: Recorder, local: _Local, until: int) -> int:
 
 
 def _difference(recorded: Callable[[], None], plain: Callable[[], None], until: int) -> int:
-    """ns per call that `recorded` takes more than `plain`; both run `_CALLS` calls."""
+    """Return the ns per call that `recorded` takes longer than `plain`; both run `_CALLS` calls."""
     best = [1 << 60, 1 << 60]
     for round_ in range(_ROUNDS):
-        for which, run in enumerate((recorded, plain)):
+        for index, run in enumerate((recorded, plain)):
             start = perf_counter_ns()
             run()
-            best[which] = min(best[which], perf_counter_ns() - start)
+            best[index] = min(best[index], perf_counter_ns() - start)
         if round_ and perf_counter_ns() > until:
             break
     return max((best[0] - best[1]) // _CALLS, 0)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts of the processor, from which its peaks can be derived: what it is, what it can execute, cores and clock.
+"""Facts of the processor, from which its peak rates can be derived: model, instruction sets, cores and clock.
 
-Read from /proc and /sys of Linux, once; a system that has neither leaves the facts out. Nothing is measured.
+Read from /proc and /sys of Linux, once; a system without them leaves the facts out. Nothing is measured.
 
 >>> isa(["fpu", "avx2", "fma", "sse"])
 'avx2,fma'
@@ -27,37 +27,38 @@ _CPUS = Path("/sys/devices/system/cpu")
 
 
 def isa(flags: Iterable[str]) -> str:
-    """The decisive ones among a processor's flags."""
-    found = set(flags)
-    return ",".join(name for name in DECISIVE if name in found)
+    """Return the decisive ones among a processor's flags."""
+    available = set(flags)
+    return ",".join(name for name in DECISIVE if name in available)
 
 
 def facts() -> dict[str, object]:
-    """What the system says, and nothing for the rest. Cores and sockets are those that the process may use."""
-    found: dict[str, object] = {**_described()}
+    """Return the facts that the system provides. Cores and sockets are those that the process may use."""
+    out: dict[str, object] = {**_described()}
     with suppress(OSError, AttributeError, ValueError):
         usable = os.sched_getaffinity(0)
         places = {
             (_read(cpu, "topology/physical_package_id"), _read(cpu, "topology/core_id")) for cpu in usable
         }
-        found |= {"cpu.cores": len(places), "cpu.sockets": len({socket for socket, _ in places})}
-    return found
+        out |= {"cpu.cores": len(places), "cpu.sockets": len({socket for socket, _ in places})}
+    return out
 
 
 @cache
 def _described() -> dict[str, object]:
-    """The same for every CPU of the machine: identity, instructions, clock."""
+    """Return the facts that are the same for every CPU of the machine: identity, instructions, clock."""
     with suppress(OSError, ValueError):
         return described(_CPUINFO.read_text(encoding="utf-8", errors="replace"), _maximum())
     return {}
 
 
 def described(cpuinfo: str, maximum_mhz: int | None) -> dict[str, object]:
-    """The facts in the text of /proc/cpuinfo.
+    r"""Parse the facts from the text of /proc/cpuinfo.
 
-    The clock is the maximum if the system tells it, else the nominal one: of the name ("@ 2.70GHz"), else the present.
+    The clock is the maximum if the system provides it, else the nominal one: from the name ("@ 2.70GHz"), else the
+    current one.
 
-    >>> tuple(described("CPU implementer: 0x41\\nCPU part: 0xd40\\nFeatures: fp asimd sve", 2600).values())
+    >>> tuple(described("CPU implementer: 0x41\nCPU part: 0xd40\nFeatures: fp asimd sve", 2600).values())
     ('0x41 0xd40', 'asimd,sve', False, 2600, 'maximum')
     """
     first: dict[str, str] = {}
@@ -76,8 +77,8 @@ def described(cpuinfo: str, maximum_mhz: int | None) -> dict[str, object]:
         "cpu.isa": isa(flags),
         "cpu.virtual": "hypervisor" in flags,
     }
-    named = re.search(r"@ ?([\d.]+) ?GHz", first.get("model name", ""))
-    nominal = float(named[1]) * 1000 if named else float(first.get("cpu MHz", 0))
+    in_name = re.search(r"@ ?([\d.]+) ?GHz", first.get("model name", ""))
+    nominal = float(in_name[1]) * 1000 if in_name else float(first.get("cpu MHz", 0))
     if maximum_mhz or nominal:
         out |= {
             "cpu.mhz": maximum_mhz or round(nominal),

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is recorded on request: memory, files, stacks of waiting calls, samples. All off by default, and then nothing is
+"""Optional recordings: memory, files, stacks of waiting calls, samples. All are off by default, and then nothing is
 imported, patched or started for them.
 
-Each is a module here with one *extra*: an object that is started and stopped with the window and gives tables to the
-file. A table exists only in files whose recording asked for it. Add one: an option in options.py, a module, a line in
-`_make`, a row in docs/options.md.
+Each is a module here with one *extra*: an object that is started and stopped with the window and adds tables to the
+file. A table exists only in files whose recording requested it. To add one: an option in options.py, a module, a
+line in `_make`, a row in docs/options.md.
 """
 
 from __future__ import annotations
@@ -22,59 +22,59 @@ log = logging.getLogger(__name__)
 
 
 class Extra(Protocol):
-    """Something that is recorded on request. What it holds grows from window to window, until `clear`."""
+    """Optional recording. Its contents grow from window to window, until `clear`."""
 
     lost: dict[str, int]
 
     def start(self, registry: Registry) -> None:
-        """A window opens. What is put into the registry is put back when it closes."""
+        """Start with a window. Entries of the registry are restored when it closes."""
 
     def stop(self) -> None:
-        """The window closes."""
+        """Stop with the window."""
 
     def take(self, recorder: Recorder) -> None:
-        """After `stop`, before the recorder is emptied: turn sites into texts."""
+        """Turn sites into texts, after `stop` and before the recorder is emptied."""
 
     def clear(self) -> None:
-        """Forget what was recorded."""
+        """Forget all records."""
 
     def tables(self) -> list[Table]:
-        """What it holds."""
+        """Return its tables."""
 
     def facts(self) -> dict[str, str]:
-        """Rows of PYPROF_META."""
+        """Return its rows of PYPROF_META."""
 
 
 class Extras:
-    """The extras of one session. A fault in one of them is counted and never reaches the program."""
+    """Extras of one session. An error in one of them is counted and never reaches the program."""
 
-    def __init__(self, chosen: Options, max_events: int):
-        self._chosen = chosen
+    def __init__(self, options: Options, max_events: int):
+        self._options = options
         self._all: list[Extra] = []
         self._tables: Callable[[], list[Table]] = list
         self._clear: Callable[[], object] = list
-        if chosen._replace(collector=NOTHING.collector) != NOTHING:
+        if options._replace(collector=NOTHING.collector) != NOTHING:
             from pyprof.capture.extras.stack_rows import StackRows
 
             stacks = StackRows()
             self._clear = stacks.clear
-            if chosen.sample or chosen.api_backtrace is not None:
+            if options.sample or options.api_backtrace is not None:
                 self._tables = stacks.tables
-            self._all = [make(chosen, max_events, stacks) for make in _make(chosen)]
+            self._all = [make(options, max_events, stacks) for make in _constructors(options)]
         self._registry = Registry()
         self._faults: dict[str, int] = {}
 
     @property
     def memory(self) -> Any:
-        """Who reads torch's memory events (`Allocations`), None where nobody asked for them."""
-        return self._all[0] if self._chosen.memory else None
+        """Reader of torch's memory events (`Allocations`), None if they were not requested."""
+        return self._all[0] if self._options.memory else None
 
     def start(self) -> None:
         for extra in self._all:
             self._safely(extra.start, self._registry)
 
     def stop(self) -> None:
-        """Stop all of them; nothing if they are stopped. What the window changed is put back."""
+        """Stop all extras; does nothing if they are stopped. Changes made for the window are undone."""
         for extra in reversed(self._all):
             self._safely(extra.stop)
         self._registry.undo()
@@ -84,7 +84,7 @@ class Extras:
             self._safely(extra.take, recorder)
 
     def full(self) -> None:
-        """Torch's profiler ends before the window: the bound is reached."""
+        """Note that torch's profiler ends before the window: the limit is reached."""
         if self.memory is not None:
             self._faults["memory events after the operators ended (one or more)"] = 1
 
@@ -96,7 +96,7 @@ class Extras:
 
     def tables(self) -> list[Table]:
         tables = [table for extra in self._all for table in extra.tables()]
-        return tables + self._tables()  # the stacks last: rows of the others number them
+        return tables + self._tables()  # stacks last: rows of the other tables number them
 
     def facts(self) -> dict[str, str]:
         return {name: text for extra in self._all for name, text in extra.facts().items()}
@@ -111,28 +111,29 @@ class Extras:
         try:
             action(*args)
         except Exception as error:
-            log.debug("an option does not work", exc_info=True)
+            log.debug("an optional recording failed", exc_info=True)
             reason = f"{action.__qualname__} failed ({type(error).__name__})"
             self._faults[reason] = self._faults.get(reason, 0) + 1
 
 
-def _make(chosen: Options) -> list[Callable[..., Extra]]:
-    """Constructors of what was asked for: (options, max_events, stacks). The sampler starts last, and stops first."""
-    made: list[Callable[..., Extra]] = []
-    if chosen.memory:
+def _constructors(options: Options) -> list[Callable[..., Extra]]:
+    """Return the constructors of the requested extras: (options, max_events, stacks). The sampler starts last, and
+    stops first."""
+    constructors: list[Callable[..., Extra]] = []
+    if options.memory:
         from pyprof.capture.extras.allocations import Allocations
 
-        made.append(Allocations)
-    if chosen.io:
+        constructors.append(Allocations)
+    if options.io:
         from pyprof.capture.extras.file_access import FileAccess
 
-        made.append(FileAccess)
-    if chosen.api_backtrace is not None:
+        constructors.append(FileAccess)
+    if options.api_backtrace is not None:
         from pyprof.capture.extras.api_stacks import ApiStacks
 
-        made.append(ApiStacks)
-    if chosen.sample:
+        constructors.append(ApiStacks)
+    if options.sample:
         from pyprof.capture.extras.sampler import Sampler
 
-        made.append(Sampler)
-    return made
+        constructors.append(Sampler)
+    return constructors

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`memory=True`: what torch's allocators hand out and take back, from the same profiler as the operators.
+"""`memory=True`: allocations and frees of torch's allocators, from the same profiler as the operators.
 
-One row per event, in table PYPROF_MEMORY: bytes above 0 are an allocation, below 0 a free of the block at that address.
-The processor's allocator reports what was asked for; a caching allocator of a device reports the size of its block,
-and how much it holds in `reserved`. Blocks of the processor that were there before the window leave without an event.
+One row per event, in table PYPROF_MEMORY: bytes above 0 are an allocation, below 0 a free of the block at that
+address. The CPU allocator reports the requested size; a caching allocator of a device reports the size of its block,
+and the total that it holds in `reserved`. CPU blocks from before the window are freed without an event.
 
 torch 2.13 reports no memory while it records all threads (pytorch issue 192290), so with this option operators and
 memory are those of the thread that opens the window and of its backward (`collectors/kineto.py`).
@@ -45,42 +45,42 @@ class Allocations:
         return len(self._events) // _FIELDS
 
     def read(self, result: Any) -> None:
-        """Keep the events of one of torch's profiles."""
-        # The tree numbers threads from 1; the resource of an event is the system's number of its thread.
+        """Keep the allocator events of one torch profile."""
+        # The tree numbers threads from 1; the resource of an event is its system thread id.
         tids = {event.start_thread_id(): event.device_resource_id() for event in result.events()}
-        found = []
+        allocations = []
         nodes = list(result.experimental_event_tree())
         while nodes:
             node = nodes.pop()
             nodes.extend(node.children)
             if node.tag == _ALLOCATION:
-                found.append(node)
-        for node in sorted(found, key=_start):
+                allocations.append(node)
+        for node in sorted(allocations, key=_start):
             self._add(node, tids.get(node.start_tid, 0))
 
     def _add(self, node: Any, tid: int) -> None:
         if len(self) >= self._max_events:
             self.lost[self._reason] += 1
             return
-        what = node.extra_fields
-        device = self._devices.setdefault((what.device.type, what.device.index), len(self._devices))
-        # What torch does not know is -1, and an unsigned number there.
+        fields = node.extra_fields
+        device = self._devices.setdefault((fields.device.type, fields.device.index), len(self._devices))
+        # Unknown sizes are -1, read as an unsigned number.
         allocated, reserved = (
-            value if 0 <= value < 1 << 62 else -1 for value in (what.total_allocated, what.total_reserved)
+            value if 0 <= value < 1 << 62 else -1 for value in (fields.total_allocated, fields.total_reserved)
         )
-        address = what.ptr or 0
+        address = fields.ptr or 0
         self._events.extend(
-            (node.start_time_ns, tid, _signed(address), what.alloc_size, allocated, reserved, device)
+            (node.start_time_ns, tid, _signed(address), fields.alloc_size, allocated, reserved, device)
         )
 
     def start(self, registry: Registry) -> None:
-        """Torch's profiler is started by the session."""
+        """Do nothing: the session starts torch's profiler."""
 
     def stop(self) -> None:
-        """And stopped."""
+        """Do nothing: the session stops torch's profiler."""
 
     def take(self, recorder: Recorder) -> None:
-        """Calls are known when the file is written."""
+        """Do nothing: calls are looked up when the file is written."""
 
     def clear(self) -> None:
         self._events = array("q")
@@ -107,18 +107,18 @@ class Allocations:
             call, operator = (where.get(tid, nowhere).at(time) for where in (calls, operators))
             yield (
                 time - recording.start, process | tid, address, count, allocated if allocated >= 0 else None,
-                # The processor's allocator keeps nothing back, and reports 0.
+                # The CPU allocator keeps no reserve, and reports 0.
                 reserved if reserved >= 0 and kind != "cpu" else None, kind, number,
                 call - 1 if call else None, code(recording.operators[operator - 1].call.op) if operator else None,
             )  # fmt: skip
 
 
 def _by_thread(rows: Iterable[Any]) -> dict[int, Innermost]:
-    """Per thread what is innermost at an instant: the number of the row, from 1."""
+    """Return per thread a lookup of the innermost row at an instant: the number of the row, from 1."""
     intervals: dict[int, list[tuple[int, int, int]]] = {}
     for number, row in enumerate(rows, 1):
         intervals.setdefault(row.tid, []).append((row.start, row.end, number))
-    return {tid: Innermost(found) for tid, found in intervals.items()}
+    return {tid: Innermost(spans) for tid, spans in intervals.items()}
 
 
 def _start(node: Any) -> int:
@@ -126,7 +126,7 @@ def _start(node: Any) -> int:
 
 
 def _signed(address: int) -> int:
-    """SQLite's integers have a sign.
+    """Convert an address to a signed integer, as SQLite stores it.
 
     >>> _signed((1 << 64) - 1)
     -1

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`api_backtrace=NS`: the Python stack of calls into the CUDA API, and of calls that wait for the device, that take
-longer than NS.
+"""`api_backtrace=NS`: the Python stack of CUDA API calls, and of calls that wait for the device, that take longer than
+NS.
 
-In the process nobody is called when a CUDA call ends, so no stack can be taken there. What is known afterwards is which
-Python call it lay in, by thread and time:
+There is no callback in the process at the end of a CUDA call, so no stack can be taken there. Afterwards it is known
+which Python call contained it, by thread and time:
 
-* a recorded call (`F.linear`, `Tensor.to`, and what brings values to the host: `x.item()`, `if x:`): its stack is in
-  its record;
-* a function that only waits (`torch.cuda.synchronize()`): such calls are timed here, and those that took longer than NS
+* a recorded call (`F.linear`, `Tensor.to`, and calls that bring values to the host: `x.item()`, `if x:`): its stack
+  is in its record;
+* a function that only waits (`torch.cuda.synchronize()`): such calls are timed here, and those longer than NS
   have their stack taken when they end, from the frame that is still waiting;
 * neither (a backward thread, a destructor, a C++ library): the stack is unknown.
 
-Table PYPROF_API: one row per waiting call, and, where the recording has records of the CUDA API, one per call of it.
+Table PYPROF_API: one row per waiting call, and, if the recording has records of the CUDA API, one per API call.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ FUNCTIONS = (
 )
 # Methods of classes of torch.cuda that wait.
 CUDA_CLASSES = (("Event", "synchronize"), ("Stream", "synchronize"))
-# Recorded calls that wait: they have a stack of their own.
+# Recorded calls that wait: their records have a stack.
 CALLS = {
     *(("Tensor", name) for name in HOST), ("torch", "is_nonzero"),
     ("Tensor", "cpu"), ("Tensor", "nonzero"), ("torch", "nonzero"), ("Tensor", "masked_select"),
@@ -72,7 +72,7 @@ class ApiCall(NamedTuple):
 
 
 def cuda_calls(device: Any) -> list[ApiCall]:
-    """Calls of the CUDA runtime and driver among a recording's device events, as their collector gives them."""
+    """Return the CUDA runtime and driver calls among a recording's device events."""
     if device is None:
         return []
     columns = [device.column(_LAUNCHES, name).tolist() for name in ("start", "end", "globalTid", "nameId")]
@@ -83,7 +83,7 @@ def cuda_calls(device: Any) -> list[ApiCall]:
 
 
 class ApiStacks:
-    """Waiting calls so far, and whose stack a call of the CUDA API has."""
+    """Waiting calls so far, and the lookup of stacks for CUDA API calls."""
 
     def __init__(self, options: Options, max_events: int, stacks: StackRows):
         self._least = options.api_backtrace or 0
@@ -135,7 +135,7 @@ class ApiStacks:
         return call
 
     def _add(self, start: int, end: int, name: int, frame: Any) -> None:
-        """The frame stands where the call does, and the walk costs less than the call took."""
+        """Record a waiting call. The frame is still at the call, and the walk costs less than the call took."""
         try:
             if len(self) >= self._max_events:
                 self.lost[self._reason] += 1
@@ -173,9 +173,9 @@ class ApiStacks:
     def _rows(
         self, recording: Recording, code: Callable[[str], int], process: int
     ) -> Iterable[tuple[object, ...]]:
-        found = [*self._waiting(), *self._recorded(recording.calls)]
-        found += self.attach(cuda_calls(getattr(recording, "device", None)), found, recording.calls)
-        for start, end, tid, name, stack in sorted(found, key=lambda row: row[0]):
+        rows = [*self._waiting(), *self._recorded(recording.calls)]
+        rows += self.attach(cuda_calls(getattr(recording, "device", None)), rows, recording.calls)
+        for start, end, tid, name, stack in sorted(rows, key=lambda row: row[0]):
             yield start - recording.start, end - recording.start, process | tid, code(name), stack
 
     def _waiting(self) -> list[tuple[int, int, int, str, int | None]]:
@@ -184,7 +184,7 @@ class ApiStacks:
         return [(start, end, tid, names[name], stack) for start, end, tid, name, stack in zip(*columns)]
 
     def _recorded(self, calls: Iterable[Any]) -> list[tuple[int, int, int, str, int | None]]:
-        """Recorded calls that wait, with the stack of their record."""
+        """Return recorded calls that wait, with the stack of their record."""
         out = []
         for row in calls:
             if row.end - row.start > self._least:
@@ -202,7 +202,7 @@ class ApiStacks:
     def attach(
         self, api: Iterable[ApiCall], waiting: Iterable[Any], calls: Iterable[Any]
     ) -> list[tuple[int, int, int, str, int | None]]:
-        """Calls of the CUDA API above the threshold, with the stack of the Python call that each lies in."""
+        """Return CUDA API calls above the threshold, with the stack of the Python call around each."""
         stacks: list[int | None] = [None]
         intervals: dict[int, list[tuple[int, int, int]]] = {}
         long = [call for call in api if call.end - call.start > self._least]
@@ -215,7 +215,7 @@ class ApiStacks:
         for row in calls:
             intervals.setdefault(row.tid, []).append((row.start, row.end, len(stacks) + len(texts)))
             texts.append(row.text)
-        where = {tid: Innermost(found) for tid, found in intervals.items()}
+        where = {tid: Innermost(spans) for tid, spans in intervals.items()}
         out = []
         for call in long:
             place = where[call.tid].at(call.start) if call.tid in where else 0

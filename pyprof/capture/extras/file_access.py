@@ -2,14 +2,15 @@
 """`io=True`: opening, reading and writing of files as ranges, for the share of time that a program spends on I/O.
 
 `open` is replaced for the length of the window by an object that calls it (not a function: one would become a method
-where a class body says `open = open`) and gives back the very file object. Functions of modules are seen as those of
-torch are: the module keeps them, a call gets a wrapper (`patch.py`). One row per outermost call, table PYPROF_IO.
+where a class body says `open = open`) and returns the original file object. Functions of modules are intercepted
+like those of torch: the module keeps them, a call gets a wrapper (`patch.py`). One row per outermost call, table
+PYPROF_IO.
 
-Not seen: what is read or written through a file object (its class is Python's own and cannot be watched without giving
-the program another one), memory maps, C++ readers, and other processes, such as the workers of a DataLoader. Time on
+Not recorded: reads and writes through a file object (its class is built in and cannot be watched without
+substituting the object), memory maps, C++ readers, and other processes, such as the workers of a DataLoader. Time in
 those shows as the wait for the next batch, a range of torch (`enumerate(DataLoader)#...`) that is recorded anyway.
 
-Add a function: a row in `ACCESSES`.
+To add a function: a row in `ACCESSES`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ _LONGEST = 200  # characters of a file's name
 
 
 class Access(NamedTuple):
-    """A function that reads or writes a file: where it stands, which argument is the file, how many bytes that were."""
+    """Function that reads or writes a file: its module and name, the argument that is the file, and its number of
+    bytes."""
 
     module: str
     function: str
@@ -69,7 +71,7 @@ def _array(result: Any, file: Any) -> int | None:
 
 
 def _written(result: Any, file: Any) -> int | None:
-    """The size of a file that was written whole."""
+    """Return the size of a file that was written as a whole."""
     try:
         return os.stat(file).st_size if isinstance(file, (str, os.PathLike)) else None
     except OSError:
@@ -132,13 +134,13 @@ _NAMES = [
 
 
 class _Busy(threading.local):
-    """Whether the running thread is inside a recorded access."""
+    """Flag per thread: set inside a recorded access."""
 
     inside = False
 
 
 class _Open:
-    """What `open` is during a window. It may outlive it, in a variable of the program: then it only calls `open`."""
+    """Replacement of `open` during a window. If the program keeps it in a variable, it only calls `open` afterwards."""
 
     def __init__(self, original: Callable[..., Any], timed: Callable[..., Any]):
         self._original, self._timed = original, timed
@@ -157,7 +159,7 @@ class _Open:
 
 
 class FileAccess:
-    """Accesses to files so far."""
+    """File accesses so far."""
 
     def __init__(self, options: object, max_events: int, stacks: object):
         self._max_events = max_events
@@ -174,13 +176,12 @@ class FileAccess:
         for watched in self._watched:
             watched.install()
         for access in _PATH:
-            held = inspect.getattr_static(
-                pathlib.Path, access.function
-            )  # some Pythons have it in a base class
-            timed = self._timed(held, access)
-            registry.replace(pathlib.Path, access.function, method(held, always(timed)))
+            # Some Python versions define it in a base class.
+            original = inspect.getattr_static(pathlib.Path, access.function)
+            timed = self._timed(original, access)
+            registry.replace(pathlib.Path, access.function, method(original, always(timed)))
         replaced = _Open(open, self._timed(open, _OPEN))
-        # The last is where pickle looks for it: `io`, or `_io` from Python 3.12 on.
+        # pickle looks it up in the last one: `io`, or `_io` from Python 3.12 on.
         for module in dict.fromkeys((builtins, io, sys.modules[open.__module__])):
             registry.replace(module, "open", replaced)
         self._active = True
@@ -189,10 +190,10 @@ class FileAccess:
         self._active = False
         for watched in reversed(self._watched):
             watched.remove()
-        self._watched = []  # a module that the program imports later is seen in the next window
+        self._watched = []  # a module that the program imports later is watched in the next window
 
     def take(self, recorder: Recorder) -> None:
-        """Nothing of a row is known later than the row."""
+        """Do nothing: rows are complete when they are added."""
 
     def clear(self) -> None:
         self._events = array("q")
@@ -201,7 +202,7 @@ class FileAccess:
         self.lost: dict[str, int] = {self._reason: 0}
 
     def _modules(self) -> Iterable[Watched]:
-        """The modules of the table that the program has imported."""
+        """Yield the modules of the table that the program has imported."""
         of_module: dict[str, list[Access]] = {}
         for access in ACCESSES:
             of_module.setdefault(access.module, []).append(access)
@@ -209,7 +210,7 @@ class FileAccess:
             module = sys.modules.get(name)
             if isinstance(module, ModuleType):
                 functions = ((access, vars(module).get(access.function)) for access in accesses)
-                wrappers = {a.function: self._timed(held, a) for a, held in functions if callable(held)}
+                wrappers = {a.function: self._timed(value, a) for a, value in functions if callable(value)}
                 yield Watched(module, wrappers)
 
     def _timed(self, original: Callable[..., Any], access: Access) -> Callable[..., Any]:
@@ -226,7 +227,7 @@ class FileAccess:
                 result = original(*args, **kwargs)
                 return result
             finally:
-                busy.inside = False  # before anything that ctrl-C may end
+                busy.inside = False  # before any call that ctrl-C may interrupt
                 end = time_ns()
                 with suppress(Exception):  # never into the user's code
                     file = args[place] if len(args) > place else kwargs.get(keyword)
@@ -262,14 +263,14 @@ class FileAccess:
 
 
 def _is_file(file: Any) -> bool:
-    """Whether an argument names a file of a file system: a pipe, a socket or a buffer in memory is none."""
+    """Return whether an argument names a file of a file system: a pipe, a socket or a buffer in memory does not."""
     if isinstance(file, int):
         return stat.S_ISREG(os.fstat(file).st_mode)
     return file is not None and not isinstance(file, (io.BytesIO, io.StringIO))
 
 
 def _name(file: Any) -> str | None:
-    """The file's own name: where it lies may say more than the recording should.
+    """Return the file's name without its folder, which may reveal more than the recording should.
 
     >>> _name("/home/user/secret/net.pt"), _name(7)
     ('net.pt', None)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`sample="cpu"`: the Python stack of each running thread, every 10 ms, from a thread of PyProf's own.
 
-A thread that has used no processor time since the last look is waiting and gives no sample, where the system tells
-(Linux); elsewhere each thread gives one, and the column is null. The stack is that of Python: C++ below it is not seen,
-and while C++ code holds the interpreter's lock the sampler comes late; what it missed is counted.
+A thread that has used no CPU time since the previous sample is waiting and gets no sample, if the system provides
+that time (Linux); elsewhere each thread gets one, and the column is null. The stack is that of Python: C++ below it
+is not visible, and while C++ code holds the GIL the sampler is late; missed samples are counted.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ create table PYPROF_SAMPLE (time integer, globalTid integer, stackId integer, cp
 INTERVAL_NS = 10_000_000
 _TOP = 5  # functions among the facts
 _FIELDS = 4  # time, thread, stack, processor time or -1
-# As they are now: with io=True what a module gives to a caller may be timed.
+# Bound now: with io=True a later lookup in the module may return a timed wrapper.
 _open, _read, _close = os.open, os.read, os.close
 _MISSED = "samples that came too late"
-_UNKNOWN = "samples of threads that Python does not know"
+_UNKNOWN = "samples of threads unknown to Python"
 
 
 class Sampler:
@@ -45,7 +45,7 @@ class Sampler:
     def __init__(self, options: object, max_events: int, stacks: StackRows):
         self._max_events = max_events
         self._stacks = stacks
-        self._taken = 0
+        self._resolved = 0
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
         self.clear()
@@ -68,7 +68,7 @@ class Sampler:
     def _run(self) -> None:
         try:
             self._sample()
-        except Exception as error:  # nothing on the program's stderr
+        except Exception as error:  # print nothing to the program's stderr
             self.lost[f"samples after a fault ({type(error).__name__})"] = 1
 
     def _sample(self) -> None:
@@ -102,7 +102,7 @@ class Sampler:
 
     @staticmethod
     def _tids() -> dict[int, int]:
-        """Python's numbers of the threads and the system's."""
+        """Return the system thread ids by Python's thread ids."""
         return {t.ident: t.native_id for t in threading.enumerate() if t.ident and t.native_id}
 
     def _stack(self, frame: FrameType) -> int:
@@ -119,11 +119,11 @@ class Sampler:
             code_objects = []
             at = frame
             while at is not None:
-                code_objects.append(at.f_code)  # kept, so that their ids stay theirs
+                code_objects.append(at.f_code)  # kept, so that their ids are not reused
                 at = at.f_back
             self._codes.append(code_objects)
-            number = self._places[place] = len(self._found)
-            self._found.append(whole_walk(frame))
+            number = self._places[place] = len(self._walks)
+            self._walks.append(whole_walk(frame))
         return number
 
     def _add(self, now: int, tid: int, stack: int, spent: int) -> None:
@@ -133,23 +133,23 @@ class Sampler:
             self._events.extend((now, tid, stack, spent))
 
     def take(self, recorder: Recorder) -> None:
-        numbers = [self._stacks.of_frames(recorder.stacks, frames) for frames in self._found]
-        for index in range(self._taken + 2, len(self._events), _FIELDS):
+        numbers = [self._stacks.of_frames(recorder.stacks, frames) for frames in self._walks]
+        for index in range(self._resolved + 2, len(self._events), _FIELDS):
             self._events[index] = numbers[self._events[index]]
-        for frames, number in zip(self._found, numbers):
+        for frames, number in zip(self._walks, numbers):
             self._innermost[number] = _name(frames, recorder.stacks.text)
-        self._taken = len(self._events)
+        self._resolved = len(self._events)
         self._forget()
 
     def _forget(self) -> None:
-        """Let go of the code of the program."""
+        """Release the code objects of the program."""
         self._places: dict[tuple[int, ...], int] = {}
-        self._found: list[tuple[Frame, ...]] = []
+        self._walks: list[tuple[Frame, ...]] = []
         self._codes: list[list[CodeType]] = []
 
     def clear(self) -> None:
         self._events = array("q")
-        self._taken = 0
+        self._resolved = 0
         self._innermost: dict[int, str] = {}
         self._used: dict[int, int | None] = {}
         self._reason = f"samples after the first {self._max_events}"
@@ -157,7 +157,7 @@ class Sampler:
         self._forget()
 
     def facts(self) -> dict[str, str]:
-        """How many, and which functions had most of them."""
+        """Return the number of samples, and the functions with most of them."""
         stacks = self._events[2::_FIELDS]
         facts = {"samples": str(len(stacks)), "samples.interval_ns": str(INTERVAL_NS)}
         functions = Counter(self._innermost.get(stack, "") for stack in stacks)
@@ -184,7 +184,7 @@ def _name(frames: tuple[Frame, ...], text: Callable[[Frame], str]) -> str:
 
 
 def _cpu_ns(tid: int) -> int | None:
-    """Processor time of a thread, ns; None where the system does not tell. Source: proc(5), schedstat."""
+    """Return the CPU time of a thread, ns; None where the system does not provide it. Source: proc(5), schedstat."""
     try:
         file = _open(f"/proc/self/task/{tid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python stacks as rows of the file: PYPROF_STACK, each distinct stack once, a row per frame.
 
-A frame is `path:line`, as in the stacks of recorded calls, with the function's name where it is known. PyProf's own
-frames and what lies outside the script are left out; torch's stay.
+A frame is `path:line`, as in the stacks of recorded calls, with the function's name if it is known. PyProf's own
+frames and those outside the script are left out; torch's stay.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ _CREATE = """
 create table PYPROF_STACK (id integer, depth integer, frameId integer, functionId integer)
 """
 _PACKAGE = os.path.join(os.path.dirname(OWN.rstrip(os.sep)), "")
-_COPIED = {"here", "record", "frame_of"}  # what a wrapper closes over: `wrappers.recording`
+_COPIED = {"sites", "record", "frame_of"}  # closure variables of a wrapper: `wrappers.recording`
 Row = tuple[str, str | None]  # path:line, function
 
 
 def whole_walk(frame: FrameType | None) -> tuple[Frame, ...]:
-    """All frames of the program from the innermost outwards; none of a thread that is in a command of PyProf itself."""
+    """Return all frames of the program from the innermost outwards; empty for a thread inside a command of PyProf
+    itself."""
     frames = []
     while frame is not None:
         code = frame.f_code
         if code in ENDS and code is not modules._call_module.__code__:
             break
         if code.co_filename.startswith(_PACKAGE) and not code.co_filename.startswith(OWN):
-            return ()  # before the script begins or after it has ended
-        # A wrapper of a builtin has the file of the place that calls it.
+            return ()  # before the script starts or after it has ended
+        # A wrapper of a builtin has the file of its caller.
         if not code.co_filename.startswith(OWN) and not ({*code.co_freevars} >= _COPIED):
             frames.append((code, frame.f_lasti))
         frame = frame.f_back
@@ -41,7 +42,7 @@ def whole_walk(frame: FrameType | None) -> tuple[Frame, ...]:
 
 
 def site_frames(stacks: Stacks, site: int) -> tuple[Frame, ...]:
-    """The frames of a site, innermost first, through the modules that it lies in."""
+    """Return the frames of a site, innermost first, through the modules around it."""
     frames, context = stacks.sites[site]
     out = [*frames]
     while context:
@@ -60,11 +61,11 @@ class StackRows:
         return len(self._numbers)
 
     def number(self, rows: Sequence[Row]) -> int:
-        """The number of a stack, outermost frame first."""
+        """Return the number of a stack, outermost frame first."""
         return self._numbers.setdefault(tuple(rows), len(self._numbers))
 
     def of_frames(self, stacks: Stacks, frames: Iterable[Frame]) -> int:
-        """The number of a stack that is given as frames, innermost first."""
+        """Return the number of a stack, from its frames, innermost first."""
         rows = [(stacks.text(frame), getattr(frame[0], "co_qualname", frame[0].co_name)) for frame in frames]
         return self.number(rows[::-1])
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""See what the program does: calls, modules, ranges, optimizers, checkpoints, graphs, compilation."""
+"""Instrumentation of the program: calls, modules, ranges, optimizers, checkpoints, graphs, compilation."""

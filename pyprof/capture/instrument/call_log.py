@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calls of one function, for an estimate: what was called with what, in which module. No times, no stacks, no file.
+"""Calls of one function, for an estimate: operators, arguments and modules. No times, no stacks, no file.
 
-Calls come from the wrappers that a window uses (`patch.py`), made by `noting`. Operators that run outside every such
-call (a name imported earlier, a custom operator, a scripted module) are seen by a dispatch mode underneath and become
-calls of their own. Operators inside a call are noted with it, for calls whose own name has no formula.
+Calls come from the wrappers that a window uses (`patch.py`), built by `noting`. Operators that run outside every
+such call (a name imported earlier, a custom operator, a scripted module) are caught by a dispatch mode below and
+become calls of their own. Operators inside a call are noted with it, for calls whose own name has no formula.
 
-Nothing is noted in a backward: what it costs is known from the forward's calls. No tensor is kept, no value is read.
+Nothing is noted in a backward: its cost follows from the forward's calls. No tensor is kept, no value is read.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _is_wrapped = look_up(
 _inside = look_up(
     "torch._C._functorch.get_unwrapped", "", lambda tensor: None, check=lambda ask: ask.__name__
 )
-_NO_WORK = ("prim::", "profiler::")  # asks for a property of a tensor; begins and ends a range
+_NO_WORK = ("prim::", "profiler::")  # reading a property of a tensor; beginning and ending a range
 
 
 class Noted(NamedTuple):
@@ -79,7 +79,8 @@ class _Row(NamedTuple):
 
 
 def noting(original: Function, number: int) -> Function:
-    """A function that calls `original` and notes the call as `recorder.functions[number]`, if it is the outermost."""
+    """Return a wrapper that calls `original` and notes the call as `recorder.functions[number]`, if it is the
+    outermost."""
     record, thread = recorder, local
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -98,13 +99,13 @@ def noting(original: Function, number: int) -> Function:
 
 
 class Notes:
-    """What one function has called so far, on the thread that made this object."""
+    """Calls of one function so far, on the thread that created this object."""
 
     def __init__(self) -> None:
-        self.elsewhere = 0  # calls of other threads: not noted
+        self.elsewhere = 0  # calls on other threads, which are not noted
         self.undescribed = 0  # calls whose arguments could not be noted
-        self.rows: list[Noted] = []  # the calls in order, at the end; equal ones are one object
-        self.parameters: dict[tuple[str, str], int] = {}  # (root, module path) -> elements of its own
+        self.rows: list[Noted] = []  # the calls in order, after `close`; equal ones are one object
+        self.parameters: dict[tuple[str, str], int] = {}  # (root, module path) -> number of own elements
         self._state = local.state
         self._pid = _getpid()
         self._calls: dict[Any, Call] = {}
@@ -115,18 +116,18 @@ class Notes:
         self._inner: list[Call] = []
         self._models: dict[int, weakref.ref[torch.nn.Module]] = {}
 
-    def here(self) -> bool:
-        """Whether these are the notes of the running thread."""
+    def of_this_thread(self) -> bool:
+        """Return whether these notes belong to the running thread."""
         return local.state is self._state and _getpid() == self._pid
 
     def begin(self, state: ThreadState, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """A wrapped call begins."""
-        if not self._mine(state) or (_transforms() and _batched((args, kwargs))):
-            return False  # under vmap a call sees one element of the batch: its operators are the calls
+        """Begin a wrapped call."""
+        if not self._accepts(state) or (_transforms() and _batched((args, kwargs))):
+            return False  # under vmap a call sees one element of the batch: count its operators as calls
         mod, op = recorder.functions[number]
         try:
             self._before = self._describe(mod, op, args, kwargs), _tensors((args, kwargs))
-        except Traced:  # a stand-in of a tracer: it computes nothing
+        except Traced:  # a tracer's stand-in: the call computes nothing
             return False
         except Exception:  # never into the user's code
             self.undescribed += 1
@@ -136,18 +137,18 @@ class Notes:
         return True
 
     def leave(self, state: ThreadState) -> None:
-        """It has returned or raised."""
+        """Leave a wrapped call, which has returned or raised."""
         state.busy = False
 
     def end(self, number: int, result: Any) -> None:
-        """It has returned."""
+        """Note a wrapped call that has returned."""
         call, tensors = self._before
         self._add(call, tensors, result)
 
     def operator(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operator for the dispatch mode."""
         state = self._state
-        if recorder.observer is not self or not self._mine(local.state):
+        if recorder.observer is not self or not self._accepts(local.state):
             return func(*args, **kwargs)
         schema = getattr(func, "_schema", None)
         name = getattr(schema, "name", None) or str(func)
@@ -173,21 +174,22 @@ class Notes:
         return result
 
     def higher_order(
-        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Callable[[Any], Any]
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wrap: Callable[[Any], Any]
     ) -> Any:
-        """Run an operator that is given functions: flex_attention is a call, others are what runs inside of them.
+        """Run an operator that takes functions: flex_attention is a call; for others the operators inside are calls.
 
-        `seen` makes a function whose operators are noted. One in which nothing was noted is a call of unknown cost.
+        `seen` wraps a function so that its operators are noted. If nothing was noted inside, the operator is a call
+        of unknown cost.
         """
         name = getattr(func, "__name__", str(func))
         if name.startswith("flex_attention"):
             return self.operator(func, args, kwargs)
         before = len(self._order), len(self._inner)
-        result = func(*(seen(arg) if _is_program(arg) else arg for arg in args), **kwargs)
+        result = func(*(wrap(arg) if _is_program(arg) else arg for arg in args), **kwargs)
         if (
             before == (len(self._order), len(self._inner))
             and not self._state.busy
-            and self._mine(local.state)
+            and self._accepts(local.state)
         ):
             self._row(
                 _Row(
@@ -197,17 +199,18 @@ class Notes:
         return result
 
     def _operator_call(self, schema: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        """Arguments of torch's own operators stand as they came; those of others have the names of their schema."""
+        """Return the call of an operator. Arguments of torch's own operators stay positional; those of others get the
+        names of their schema."""
         mod = name.partition("::")[0] if "::" in name else "higher_order"
         if mod != "aten" and schema is not None:
             kwargs = {**dict(zip((a.name for a in schema.arguments), args)), **kwargs}
             args = ()
         return self._describe(mod, name, args, kwargs)
 
-    def met(self, root: torch.nn.Module, path_of: Callable[[torch.nn.Module], str | None]) -> None:
+    def add_model(self, root: torch.nn.Module, path_of: Callable[[torch.nn.Module], str | None]) -> None:
         """Count the parameters of a model; one that several modules share counts in the first."""
-        known = self._models.get(id(root))
-        if known is not None and known() is root:
+        reference = self._models.get(id(root))
+        if reference is not None and reference() is root:
             return
         self._models[id(root)] = weakref.ref(root)
         name = path_of(root) or type(root).__name__
@@ -223,24 +226,24 @@ class Notes:
             self.parameters[key] = self.parameters.get(key, 0) + count
 
     def close(self) -> None:
-        """Nothing more will come: name the modules, while their contexts are known."""
+        """Finish the notes: resolve the modules while their contexts are known."""
         contexts = recorder.stacks.contexts
         calls = {id(call): call for call in self._calls.values()}
-        done = []
+        rows = []
         for row in self._rows:
             root = row.context
             while contexts[root].parent:
                 root = contexts[root].parent
-            done.append(
+            rows.append(
                 Noted(
                     row.call, contexts[row.context].path, contexts[root].path, row.tensors,
                     tuple(calls[inner] for inner in row.inner),
                 )
             )  # fmt: skip
-        self.rows = [done[number] for number in self._order]
+        self.rows = [rows[number] for number in self._order]
 
     def absorb(self, other: Notes) -> None:
-        """What an estimate inside this one has noted happened here as well."""
+        """Add the notes of an estimate that ran inside this one."""
         for call in other._calls.values():
             self._keep((id(call),), call)
         for number in other._order:
@@ -251,7 +254,7 @@ class Notes:
     def _mine(self, state: ThreadState) -> bool:
         if graph_task() >= 0 or _getpid() != self._pid:
             return False
-        if _tracer() is not None:  # torch.cond reads its functions before it runs one of them
+        if _tracer() is not None:  # torch.cond traces its functions before it runs one of them
             return False
         if state is not self._state:
             self.elsewhere += 1
@@ -261,11 +264,11 @@ class Notes:
     def _describe(self, mod: str, op: str, args: Any, kwargs: Any) -> Call:
         key: Key = key_of(args, kwargs)
         try:
-            known = self._calls.get((mod, op, key))
-        except TypeError:  # a size that is a symbol has no hash
+            call = self._calls.get((mod, op, key))
+        except TypeError:  # a symbolic size has no hash
             call = Call(mod, op, arguments(key))
             return self._keep((id(call),), call)
-        return known or self._keep((mod, op, key), Call(mod, op, arguments(key)))
+        return call or self._keep((mod, op, key), Call(mod, op, arguments(key)))
 
     def _keep(self, key: Any, call: Call) -> Call:
         return self._calls.setdefault(key, call)
@@ -286,7 +289,8 @@ class Notes:
 
 
 def _batched(values: Any) -> bool:
-    """Whether a tensor stands for the elements of a batch, a gradient's of torch.func around it or not."""
+    """Return whether a tensor stands for the elements of a batch, with or without a gradient wrapper of torch.func
+    around it."""
     for leaf in _tree_leaves(values):
         while isinstance(leaf, torch.Tensor) and _is_wrapped(leaf):
             if _is_batched(leaf):
@@ -296,15 +300,16 @@ def _batched(values: Any) -> bool:
 
 
 def _is_program(value: Any) -> bool:
-    """Whether an argument of a higher-order operator is a function of the program, not an operator that it names."""
+    """Return whether an argument of a higher-order operator is a function of the program, not an operator passed to
+    it."""
     return isinstance(value, (FunctionType, MethodType, torch.nn.Module, functools.partial))
 
 
 def _tensors(values: Any) -> tuple[Value, ...]:
-    """The distinct tensors in some values, described."""
-    found: dict[int, torch.Tensor] = {}
+    """Return descriptions of the distinct tensors in some values."""
+    tensors: dict[int, torch.Tensor] = {}
     for leaf in _tree_leaves(values):
         if isinstance(leaf, torch.Tensor):
-            found[id(leaf)] = leaf
-    described: tuple[Arg, ...] = arguments(key_of(tuple(found.values()), {}))
+            tensors[id(leaf)] = leaf
+    described: tuple[Arg, ...] = arguments(key_of(tuple(tensors.values()), {}))
     return tuple(arg.value for arg in described)

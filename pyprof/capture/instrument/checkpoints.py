@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activation checkpoints (torch.utils.checkpoint) are a part of the program, not operators.
+"""Activation checkpoints (torch.utils.checkpoint) are part of the program, not operators.
 
-The reentrant kind is a custom Function; what it runs is recorded as if it were not there. Both kinds run a function
-again in the backward. Where that is not a module (but its `forward`, or any function), the module that it runs for is
-the one that made the checkpoint.
+The reentrant kind is a custom Function; its body is recorded as if the Function were not there. Both kinds run a
+function again in the backward. If that function is not a module (but its `forward`, or any function), the
+recomputation belongs to the module that created the checkpoint.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from torch.utils import checkpoint
 from pyprof.capture.core.torch_internals import look_up
 from pyprof.capture.instrument.recorder import MARK, RangeRecord, local, recorder
 from pyprof.capture.instrument.stacks import ENDS, walk
-from pyprof.capture.instrument.wrappers import passed_over
+from pyprof.capture.instrument.wrappers import hide_from_warnings
 from pyprof.marker import STOP
 
 if TYPE_CHECKING:
     from pyprof.capture.instrument.patch import Registry
 
 _getframe = sys._getframe
-# Functions of torch: the Function, and what the other kind calls. Without the names such calls have no module.
+# Functions of torch: the Function, and the one behind the other kind. Without them such calls have no module.
 _LOST = "modules of what activation checkpoints run"
 REENTRANT = look_up("torch.utils.checkpoint.CheckpointFunction", _LOST)
 _GENERATOR = "_checkpoint_without_reentrant_generator"
-# Ends a recomputation that has all tensors that are missing. Its last operator may have an event, and computes nothing.
+# Ends a recomputation once it has all missing tensors. Its last operator may have an event, but computes nothing.
 _ENOUGH: Any = look_up(
     "torch.utils.checkpoint._StopRecomputationError",
     "operators that checkpoints stop",
     (),
-    lambda found: issubclass(found, Exception),
+    lambda error: issubclass(error, Exception),
 )
-_known: dict[
-    tuple[Any, ...], int
-] = {}  # in which module a checkpoint runs, and its whole stack -> its context
+# module of a checkpoint, and its whole stack -> its context
+_contexts: dict[tuple[Any, ...], int] = {}
 
 
 def resumed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What a checkpoint runs now and again in the backward, which is then still in the module that runs here now."""
+    """Wrap the function of a checkpoint, so that its recomputation in the backward belongs to the module that runs
+    now."""
     state = local.state
     path, root = recorder.stacks.contexts[state.context].path, state.root
     if state.busy or not recorder.active:
@@ -69,15 +69,15 @@ def resumed(function: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             state.context, state.root = outside
 
-    made: Any = again
-    made.__code__ = passed_over(made.__code__)
-    if not any(made.__code__ is end for end in ENDS):
-        ENDS.append(made.__code__)
+    wrapper: Any = again
+    wrapper.__code__ = hide_from_warnings(wrapper.__code__)
+    if not any(wrapper.__code__ is end for end in ENDS):
+        ENDS.append(wrapper.__code__)
     return again
 
 
 def _watched(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which says when it is stopped."""
+    """Wrap a function to mark the moment at which its recomputation is stopped."""
 
     @functools.wraps(function)
     def watched(*args: Any, **kwargs: Any) -> Any:
@@ -89,27 +89,27 @@ def _watched(function: Callable[..., Any]) -> Callable[..., Any]:
                 local.state.ranges.append(RangeRecord(MARK, STOP, now, now, "checkpoint"))
             raise
 
-    made: Any = watched
-    made.__code__ = passed_over(made.__code__)
+    wrapper: Any = watched
+    wrapper.__code__ = hide_from_warnings(wrapper.__code__)
     return watched
 
 
 def _context(path: str, frame: FrameType, outside: int) -> int:
-    # The whole stack: checkpoints of one module run again in nodes of torch, or in a Function of the user's.
+    # The whole stack: checkpoints of one module are recomputed in nodes of torch, or in a Function of the user's.
     key = path, outside, *((id(code), instruction) for code, instruction in walk(frame))
-    context = _known.get(key)
+    context = _contexts.get(key)
     if context is None:
-        context = _known[key] = recorder.stacks.add_context(outside, frame, path)
+        context = _contexts[key] = recorder.stacks.add_context(outside, frame, path)
     return context
 
 
 def forget() -> None:
-    """Drop what is known, with the contexts."""
-    _known.clear()
+    """Drop the contexts."""
+    _contexts.clear()
 
 
 def install(registry: Registry) -> None:
-    """See what checkpoints that are not reentrant run, until the registry is undone."""
+    """Wrap the functions of checkpoints that are not reentrant, until the registry is undone."""
     original = look_up(f"torch.utils.checkpoint.{_GENERATOR}", _LOST)
     if original is None:
         return

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When torch.compile compiles: one call `torch.compile`, from the start to the end of it.
+"""Compilations by torch.compile: each is one call `torch.compile`, from its start to its end.
 
 While it compiles, torch runs the program's operators on tensors without data, forward and backward, and its profiler
-records them like any others. Without this they would be taken for the program's own work. Torch tells when it begins
-and ends (torch._dynamo.callback); it is never imported for that.
+records them like any others. Without this call they would look like the program's own work. Torch reports start and
+end (torch._dynamo.callback); that module is never imported for it.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from pyprof.capture.core.torch_internals import lack
 from pyprof.capture.instrument.recorder import local, recorder
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
-_began: dict[int, tuple[int, int]] = {}  # by thread: when a compilation began, and where
+_began: dict[int, tuple[int, int]] = {}  # by thread: start and site of a compilation
 _handler: Any = None
 
 
 def install() -> None:
-    """Follow compilations until `remove`, once torch's compiler is imported."""
+    """Follow compilations until `remove`, if torch's compiler is imported."""
     global _handler
     callback = sys.modules.get("torch._dynamo.callback")
     if callback is None or not recorder.keeping:
         return
-    try:  # `part` would do, but between two graphs torch.compile would compile what makes it a context manager
+    try:  # not `part`: between two graphs torch.compile would compile contextlib's code
         _handler = callback.callback_handler
         if _start not in _handler.start_callbacks:  # torch._dynamo.reset() drops them
             _handler.register_start_callback(_start)
@@ -44,7 +44,7 @@ def install() -> None:
 
 
 def remove() -> None:
-    """Follow them no more."""
+    """Stop following compilations."""
     global _handler
     handler, _handler = _handler, None
     for state in recorder.threads:  # that are compiling now
@@ -58,7 +58,7 @@ def remove() -> None:
 
 
 def following(original: Callable[..., Any]) -> Callable[..., Any]:
-    """torch.compile for a window in which the compiler is imported."""
+    """Return torch.compile for a window in which the compiler is imported."""
 
     @functools.wraps(original)
     def compile(*args: Any, **kwargs: Any) -> Any:
@@ -71,7 +71,7 @@ def following(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _start(*_: Any) -> None:
     state = local.state
-    if state.busy or not recorder.keeping:  # inside a recorded call it is part of that one
+    if state.busy or not recorder.keeping:  # part of a recorded call
         return
     try:
         site = recorder.stacks.site(_caller(sys._getframe(1)), state.context)
@@ -83,7 +83,8 @@ def _start(*_: Any) -> None:
 
 
 def running() -> bool:
-    """Whether this thread is inside compiled code: torch's profiler has a range open around it, which only C++ ends."""
+    """Return whether this thread is inside compiled code: torch's profiler has a range open around it, which only C++
+    ends."""
     module = sys.modules.get("torch._dynamo.eval_frame")
     file, frame = getattr(module, "__file__", None), sys._getframe(1)
     while file is not None and frame is not None:
@@ -94,7 +95,7 @@ def running() -> bool:
 
 
 def _caller(frame: FrameType) -> FrameType:
-    """The frame that called compiled code: what stands between is the compiler."""
+    """Return the frame that called compiled code: the frames in between belong to the compiler."""
     while frame.f_back is not None and frame.f_code.co_filename.startswith((_TORCH, contextlib.__file__)):
         frame = frame.f_back
     return frame

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled path of a recorded call, `_compiled.c`: where it is there, and unless PYPROF_PURE is set.
+"""Compiled path of a recorded call, `_compiled.c`: used if it is built, unless PYPROF_PURE is set.
 
-It makes a recording cheaper and changes nothing that is recorded; a machine without a C compiler has the same in
+It makes recording cheaper and changes nothing that is recorded; a machine without a C compiler uses the same in
 Python (`wrappers.recording`, `lookups.py`).
 """
 
@@ -18,7 +18,7 @@ from pyprof.capture.core.torch_internals import is_tracing, look_up
 from pyprof.capture.instrument.arguments import Key, Traced, key_of, symbolic
 from pyprof.capture.instrument.recorder import Recorder, local, recorder
 from pyprof.capture.instrument.stacks import CALL_IMPL
-from pyprof.capture.instrument.wrappers import at_bound, passed_over
+from pyprof.capture.instrument.wrappers import at_bound, hide_from_warnings
 
 Function = Callable[..., Any]
 
@@ -36,13 +36,13 @@ def _through(function: Function, /, *args: Any, **kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
-_through.__code__ = passed_over(_through.__code__)
+_through.__code__ = hide_from_warnings(_through.__code__)
 _module = _load()
 _exchange = look_up("torch.Tensor.__dlpack_c_exchange_api__", "")
 
 
 def watch(of: Recorder, threads: Any) -> Any:
-    """What the compiled wrappers of a recorder share; None without them."""
+    """Return the shared state of a recorder's compiled wrappers; None without them."""
     if _module is None:
         return None
     try:
@@ -60,7 +60,7 @@ def _describe(of: Recorder) -> Callable[[tuple[Any, ...], Mapping[str, Any]], in
     keys = of.keys
 
     def describe(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
-        """The number of some arguments; None where the call computes nothing and is not recorded."""
+        """Return the number of some arguments; None if the call computes nothing and is not recorded."""
         key: Key = ()
         try:
             key = key_of(args, kwargs)
@@ -79,39 +79,39 @@ def _describe(of: Recorder) -> Callable[[tuple[Any, ...], Mapping[str, Any]], in
 WATCH = watch(recorder, local)
 
 
-# For the following there has to be a `watch`.
+# The following require a `watch`.
 
 
 def call(original: Function, number: int, watch: Any = WATCH) -> Function:
-    """As `wrappers.recording`, for one place where `original` is called at once."""
-    made: Function = _module.Call(watch, original, number)
-    return made
+    """Return a wrapper like `wrappers.recording`, for one place where `original` is called immediately."""
+    wrapper: Function = _module.Call(watch, original, number)
+    return wrapper
 
 
 def function(
     names: Mapping[str, Any], name: str, original: Function, absent: Any, make: Function, watch: Any = WATCH
 ) -> Any:
-    """What the property of a function of a module calls: see `lookups.function`."""
+    """Return the getter of the property of a module's function: see `lookups.function`."""
     return _module.Function(watch, names, name, original, absent, make)
 
 
 def method(original: Any, make: Function) -> Any:
-    """A method of a class: see `lookups.Method`."""
+    """Return the descriptor of a method of a class: see `lookups.Method`."""
     return _module.Method(WATCH, original, make)
 
 
 def getattribute() -> Any:
-    """`__getattribute__` of a subclass of a class of modules, without a frame of Python."""
+    """Return `__getattribute__` for a subclass of a module class, without a Python frame."""
     return _module.getattribute
 
 
 def forget() -> None:
-    """Sites and arguments will have other numbers."""
+    """Forget the numbers of sites and arguments."""
     if WATCH is not None:
         WATCH.forget()
 
 
 def forked() -> None:
-    """In a forked child the thread has another state."""
+    """Replace the thread's state in a forked child."""
     if _module is not None:
         _module.forked()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures of CUDA graphs by any thread: while there is one, a synchronisation on another thread makes it fail.
+"""Captures of CUDA graphs by any thread: during one, a synchronization on another thread makes it fail.
 
-CUDA tells of a thread's own stream only, so `torch.cuda.CUDAGraph.capture_begin` and `capture_end`, which
-`torch.cuda.graph` and torch.compile call, are followed from `init` to `shutdown`. A capture that is begun in C++ is not
-seen.
+CUDA only reports on a thread's own stream, so `torch.cuda.CUDAGraph.capture_begin` and `capture_end`, which
+`torch.cuda.graph` and torch.compile call, are followed from `init` to `shutdown`. A capture that begins in C++ is
+not detected.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import torch
 
 from pyprof.capture.instrument.patch import Registry
 
-# A device that never finishes, one that waits for another rank for instance, must not hold the program.
+# A device that never finishes, because it waits for another rank for instance, must not block the program.
 LONGEST_S = 10.0
 
 
 class Captures:
-    """The graphs that are being captured. One that is thrown away in the middle is none."""
+    """Graphs that are being captured. An abandoned one does not count."""
 
     def __init__(self) -> None:
         self._graphs: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -34,18 +34,18 @@ class Captures:
         return len(self._graphs)
 
     def begin(self, graph: Any) -> None:
-        """A capture is about to begin: a synchronisation of ours that is under way ends first."""
+        """Note that a capture is about to begin, after waiting for a synchronization of PyProf's own."""
         self._graphs.add(graph)
         if self._synchronizing.acquire(timeout=LONGEST_S):
             self._synchronizing.release()
 
     def end(self, graph: Any) -> None:
-        """It has ended, or failed."""
+        """Note that a capture has ended, or failed."""
         self._graphs.discard(graph)
 
     @contextmanager
-    def kept_off(self) -> Iterator[bool]:
-        """Keep captures from beginning; gives whether there is none."""
+    def blocked(self) -> Iterator[bool]:
+        """Keep captures from beginning; yields whether none is running."""
         with self._synchronizing:
             yield not self._graphs
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.compile leaves PyProf's own frames alone.
+"""Exclusion of PyProf's own frames from torch.compile.
 
-Between two graphs it runs the program as it is, and looks at each Python function that is called there: it would
-compile our wrappers, count them, and compile them again when something that they look at differs. A mark on each code
-object says that this one is not for it; what is called from there is looked at as ever.
+Between two graphs it runs the program as it is, and examines each Python function that is called there: it would
+compile PyProf's wrappers, count them, and recompile them when a guarded value differs. A mark on each code object
+excludes it; functions called from there are examined as usual.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def leave_alone() -> None:
 
 
 def mark(code: CodeType) -> None:
-    """Mark a code object, and those of the functions that it makes."""
+    """Mark a code object, and those of the functions defined in it."""
     if _skip is not None:
-        for each in _with_inner(code):
-            _skip(each)
+        for inner in _with_inner(code):
+            _skip(inner)
 
 
 def _skipping() -> Callable[[CodeType], object] | None:
@@ -56,7 +56,7 @@ _skip = _skipping()
 
 
 def _codes(module: ModuleType) -> Iterator[CodeType]:
-    """Code of the functions and methods that a module defines."""
+    """Yield the code of the functions and methods that a module defines."""
     for value in vars(module).values():
         if getattr(value, "__module__", None) != module.__name__:
             continue

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who asks for a function or a method, and gets a wrapper only where it calls at once what it gets.
+"""Lookups of functions and methods that return a wrapper only where the result is called immediately.
 
-`function` makes the property of a function of a module, `Method` the descriptor of a method. Both look at the
-instruction that asks, once per place, and keep what that place gets. `_compiled.c` has the same compiled.
+`function` creates the property of a function of a module, `Method` the descriptor of a method. Both examine the
+instruction that does the lookup, once per place, and cache the result for that place. `_compiled.c` has the same in
+C.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from pyprof.capture.instrument.recorder import local, recorder
 from pyprof.capture.instrument.wrappers import Function, placed, recording
 
 _getframe = sys._getframe
-# torch.jit.trace writes the file and line of the innermost Python frame, and names of its variables, into the program
-# that it makes: that frame must be the user's.
+# torch.jit.trace writes the file and line of the innermost Python frame, and names of its variables, into the traced
+# program: that frame must be the user's.
 _tracing = is_tracing
 _MISSING: Any = object()
 # From 3.13 on the interpreter may read an attribute of any module straight from its dictionary, past a property,
-# unless its class has a __getattribute__ of its own: in Python one frame more between the property and who asks.
+# unless its class has a __getattribute__ of its own: one more Python frame between the property and the lookup.
 _BYPASSED = sys.version_info >= (3, 13)
-_ASKING = 2 if _BYPASSED else 1
+_CALLER_DEPTH = 2 if _BYPASSED else 1
 
 Make = Callable[[FrameType], Function | None]
 _offsets: dict[int, frozenset[int]] = {}
@@ -34,7 +35,7 @@ _codes: list[CodeType] = []  # keeps their ids valid
 
 
 def is_called(frame: FrameType) -> bool:
-    """Whether the attribute that the frame asks for is called at once, and reaches nothing else."""
+    """Return whether the attribute that the frame looks up is called immediately, and is used for nothing else."""
     code = frame.f_code
     offsets = _offsets.get(id(code))
     if offsets is None:
@@ -44,18 +45,18 @@ def is_called(frame: FrameType) -> bool:
 
 
 def forget() -> None:
-    """Let go of all code that was looked at."""
+    """Release all code objects that were examined."""
     _offsets.clear()
     _codes.clear()
 
 
 def always(wrapper: Function) -> Make:
-    """Each place gets this wrapper."""
+    """Return a maker that gives every place this wrapper."""
     return lambda frame: wrapper
 
 
 def where_called(wrapper: Function) -> Make:
-    """Each place that calls at once gets this wrapper."""
+    """Return a maker that gives this wrapper to places that call immediately."""
     return lambda frame: wrapper if is_called(frame) else None
 
 
@@ -66,7 +67,7 @@ def at_place(
     frame: FrameType,
     at_once: bool = True,
 ) -> Function:
-    """The wrapper of a function for the place where `frame` stands; `make` makes one, as `recording` does."""
+    """Return the wrapper of a function for the place of `frame`; `make` creates one, as `recording` does."""
     if at_once and make is recording and compiled.WATCH is not None:
         return compiled.call(original, number)
     builtin = not isinstance(original, FunctionType)  # a warning of one has no frame of its own
@@ -74,10 +75,10 @@ def at_place(
 
 
 class Lookup(property):
-    """The property of one function of a module: a wrapper for a callee, the function itself for everybody else.
+    """The property of one function of a module: a wrapper for a callee, the function itself otherwise.
 
-    A class of its own also keeps Python 3.12 from the shortcut that it takes for a plain property: while that runs,
-    `f_lasti` of the frame that asks is past the access.
+    A class of its own also keeps Python 3.12 from its shortcut for a plain property: while that runs,
+    `f_lasti` of the accessing frame is past the access.
     """
 
     def __init__(self, get: Callable[[Any], Any], name: str, clear: Callable[[], None]):
@@ -94,13 +95,13 @@ class Lookup(property):
 
 
 def function(names: dict[str, Any], name: str, original: Function, make: Make) -> Lookup:
-    """The property of a function of a module with these names. `make` gives each place that asks its wrapper, or None
-    for the function itself."""
+    """Return the property of a module's function. `names` is the module's namespace; `make` returns the wrapper for a
+    place, or None for the function itself."""
     absent = _MISSING if name in names else original  # torch._VF computes its attributes
     if compiled.WATCH is not None:
         getter = compiled.function(names, name, original, None if absent is _MISSING else absent, make)
         return Lookup(getter, name, getter.clear)
-    # Where it is asked for (code's id + instruction) -> that code, its wrapper. The code keeps its id from another one.
+    # Place of the lookup (id of the code + instruction) -> the code, its wrapper. Holding the code keeps its id unique.
     places: dict[int, tuple[CodeType, Function | None]] = {}
 
     def get(module: ModuleType) -> Any:
@@ -110,8 +111,8 @@ def function(names: dict[str, Any], name: str, original: Function, make: Make) -
             value = absent
         if value is original and not (
             local.state.busy or _tracing()
-        ):  # in a recorded call nothing is recorded
-            frame = _getframe(_ASKING)
+        ):  # nothing is recorded inside a recorded call
+            frame = _getframe(_CALLER_DEPTH)
             code = frame.f_code
             place = id(code) + frame.f_lasti
             entry = places.get(place)
@@ -122,7 +123,7 @@ def function(names: dict[str, Any], name: str, original: Function, make: Make) -
                     recorder.drop(f"call not seen ({type(error).__name__})")
                     return value
             return value if entry[1] is None else entry[1]
-        if value is _MISSING:  # the program took it away
+        if value is _MISSING:  # the program deleted it
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
         return value
 
@@ -130,7 +131,8 @@ def function(names: dict[str, Any], name: str, original: Function, make: Make) -
 
 
 def getattribute(plain: Any) -> dict[str, Any]:
-    """What the class of a module needs besides, whose class was `plain`, so that its properties are asked."""
+    """Return the additional entries for the class of a module whose class was `plain`, so that its properties are
+    used."""
     if not _BYPASSED:
         return {}
     if compiled.WATCH is not None and plain.__getattribute__ is ModuleType.__getattribute__:
@@ -144,19 +146,19 @@ class Method:
     __slots__ = ("_make", "_places", "bind", "original")
 
     def __init__(self, original: Any, make: Make):
-        """`make` gives each place that asks its wrapper, or None for the method itself."""
+        """Create the descriptor. `make` returns the wrapper for a place, or None for the method itself."""
         self.original, self._make = original, make
         self.bind = original.__get__
-        self._places: dict[int, tuple[CodeType, Function | None]] = {}  # as those of `function`
+        self._places: dict[int, tuple[CodeType, Function | None]] = {}  # as in `function`
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self.original
-        if local.state.busy or _tracing():  # inside a recorded call nothing is recorded
+        if local.state.busy or _tracing():  # nothing is recorded inside a recorded call
             return self.bind(instance)
         try:
             frame = _getframe(1)
-        except ValueError:  # C code asks, on a thread that runs no Python
+        except ValueError:  # a lookup from C, on a thread that runs no Python
             return self.bind(instance)
         code = frame.f_code
         place = id(code) + frame.f_lasti
@@ -175,23 +177,24 @@ class Method:
 
 
 def method(original: Any, make: Make) -> Any:
-    """A `Method`, compiled where it can be."""
+    """Return a `Method`, compiled if possible."""
     return Method(original, make) if compiled.WATCH is None else compiled.method(original, make)
 
 
 class Recorded:
-    """What the places get that ask for a method of a tensor."""
+    """Maker of wrappers for the places that look up a method of a tensor."""
 
     def __init__(self, original: Any, number: int, make: Callable[[Function, int], Function]):
         self._original, self._number, self._make = original, number, make
-        self._kept: Function | None = None
+        self._unbound: Function | None = None
 
     def __call__(self, frame: FrameType) -> Function:
-        """For an operator and for a method that is called at once; a method that is kept equals itself anywhere."""
+        """Return the wrapper for an operator or a method called immediately; a method that is stored equals itself
+        anywhere."""
         original = self._original
         at_once = is_called(frame) or is_operator(frame.f_code, frame.f_lasti)
         if at_once or (not isinstance(original, FunctionType) and original.__name__.startswith("__")):
             return at_place(self._make, original, self._number, frame, at_once)
-        if self._kept is None:
-            self._kept = self._make(original, self._number)
-        return self._kept
+        if self._unbound is None:
+            self._unbound = self._make(original, self._number)
+        return self._unbound

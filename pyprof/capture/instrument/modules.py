@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which module is running: its dotted path in the model, and the frames that led to its call.
+"""Tracking of the running module: its dotted path in the model, and the frames that led to its call.
 
 `torch.nn.Module.__call__` is replaced for the length of a window (global hooks would take torch's slow path for each
 module). The first module called on a thread is the root; the others have the path that `named_modules` of the root
-gives them (`encoder.layers.0.linear1`, a shared module its first one). The root, and a module that no root holds, is
-known by its class. Modules are kept by weak reference only.
+gives them (`encoder.layers.0.linear1`, a shared module its first one). The root, and a module outside any root, is
+identified by its class. Modules are held by weak reference only.
 """
 
 from __future__ import annotations
@@ -22,25 +22,28 @@ from pyprof.capture.instrument import checkpoints, compilation, parameters, seen
 from pyprof.capture.instrument.patch import Registry
 from pyprof.capture.instrument.recorder import ThreadState, local, recorder
 from pyprof.capture.instrument.stacks import ENDS
-from pyprof.capture.instrument.wrappers import at_bound, passed_over
+from pyprof.capture.instrument.wrappers import at_bound, hide_from_warnings
 
 _getframe = sys._getframe
 _paths: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}  # id of a module -> itself, its path
 _contexts: dict[tuple[int, ...], tuple[int, weakref.ref[torch.nn.Module]]] = {}
-_made: dict[tuple[type, int, int], _Made] = {}  # class and place of modules that a model makes while it runs
+_transient: dict[
+    tuple[type, int, int], _Transient
+] = {}  # class and place of modules created while a model runs
 _original: Callable[..., Any] = torch.nn.Module.__call__
 
 
-class _Made:
-    """Modules of one class that are made and called at one place. To look for each in the whole model takes as long as
-    the model is large: they are looked for when twice as many have come."""
+class _Transient:
+    """Modules of one class that are created and called at one place. Searching the whole model for each of them takes
+    as long as the model is large: the search is repeated only when their number has doubled."""
 
     def __init__(self, code: CodeType):
-        self.code = code  # kept, so that its number is not another one's
+        self.code = code  # kept, so that its id is not reused
         self.calls, self.next_look = 1, 2
-        self.contexts: dict[int, int] = {}  # context outside -> that of the module
+        self.contexts: dict[int, int] = {}  # outer context -> that of the module
 
     def to_look(self) -> bool:
+        """Return whether it is time to search the model again."""
         self.calls += 1
         if self.calls < self.next_look:
             return False
@@ -49,7 +52,7 @@ class _Made:
 
 
 def _call_module(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-    """What `Module.__call__` is during a window."""
+    """Run a module call: the replacement of `Module.__call__` during a window."""
     if torch.compiler.is_dynamo_compiling():
         return _original(self, *args, **kwargs)
     state = local.state
@@ -61,12 +64,12 @@ def _call_module(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         try:
             frame = _getframe(1)
             key = (id(self), id(frame.f_code), frame.f_lasti, outside)
-            known = _contexts.get(key)
-            if known is None or known[1]() is not self:
-                known = _enter(self, state, frame, key)
+            entry = _contexts.get(key)
+            if entry is None or entry[1]() is not self:
+                entry = _enter(self, state, frame, key)
             if not outside:
-                state.root = known[1]
-            context = known[0]
+                state.root = entry[1]
+            context = entry[0]
             start = time_ns()
             state.context = context
         except Exception as error:  # never into the user's code; no Python call here: the stack may be full
@@ -80,27 +83,27 @@ def _call_module(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         state.context, state.root = outside, root
         if context >= 0 and recorder.keeping:
             state.modules += (context, start, time_ns())
-            if not recorder.limit:  # somebody waits for a place to read torch's records, or to go on
+            if not recorder.limit:  # a reading of torch's records, or a restart, is pending
                 at_bound()
 
 
-_call_module.__code__ = passed_over(_call_module.__code__)
+_call_module.__code__ = hide_from_warnings(_call_module.__code__)
 ENDS.append(_call_module.__code__)  # the frames outside are those of the module's context
 
 
 def _enter(
     module: torch.nn.Module, state: ThreadState, frame: FrameType, key: tuple[int, ...]
 ) -> tuple[int, weakref.ref[torch.nn.Module]]:
-    """The first call of a module from this place in this context."""
+    """Register the first call of a module from this place in this context."""
     reference = weakref.ref(module)
     place = type(module), id(frame.f_code), frame.f_lasti
-    made = _made.get(place)
-    if made is not None and state.context and not made.to_look() and _known_path(module) is None:
-        return _made_context(made, module, state, frame), reference
-    _met(compilation.install)  # torch imports its compiler when it is first wanted
-    _met(seen_objects.met_autocast)
+    transient = _transient.get(place)
+    if transient is not None and state.context and not transient.to_look() and _known_path(module) is None:
+        return _transient_context(transient, module, state, frame), reference
+    _notify(compilation.install)  # torch imports its compiler on first use
+    _notify(seen_objects.note_autocast)
     if not state.context:
-        _met(seen_objects.met_model, module)
+        _notify(seen_objects.note_model, module)
     path = _known_path(module)
     if path is None and not state.context:
         _name_children(module)
@@ -111,12 +114,12 @@ def _enter(
             _name_children(root)
         path = _known_path(module)
         if path is None:
-            made = _made.setdefault(place, _Made(frame.f_code))
-            return _made_context(made, module, state, frame), reference
+            transient = _transient.setdefault(place, _Transient(frame.f_code))
+            return _transient_context(transient, module, state, frame), reference
     if not state.context and recorder.keeping:
-        _met(parameters.met, module, _known_path)
+        _notify(parameters.follow, module, _known_path)
     if not state.context and recorder.observer is not None:
-        _met(recorder.observer.met, module, _known_path)
+        _notify(recorder.observer.add_model, module, _known_path)
     if path is None:
         path = f"{recorder.stacks.contexts[state.context].path}.{_class(module)}"
         _paths[id(module)] = reference, path
@@ -125,16 +128,18 @@ def _enter(
     return _contexts[key]
 
 
-def _made_context(made: _Made, module: torch.nn.Module, state: ThreadState, frame: FrameType) -> int:
-    context = made.contexts.get(state.context)
+def _transient_context(
+    transient: _Transient, module: torch.nn.Module, state: ThreadState, frame: FrameType
+) -> int:
+    context = transient.contexts.get(state.context)
     if context is None:
         path = f"{recorder.stacks.contexts[state.context].path}.{_class(module)}"
-        context = made.contexts[state.context] = recorder.stacks.add_context(state.context, frame, path)
+        context = transient.contexts[state.context] = recorder.stacks.add_context(state.context, frame, path)
     return context
 
 
-def _met(note: Callable[..., None], *args: Any) -> None:
-    """Note something beside the module's path, which is known without it."""
+def _notify(note: Callable[..., None], *args: Any) -> None:
+    """Call a secondary hook; the module's path does not depend on it."""
     try:
         note(*args)
     except Exception as error:  # never into the user's code
@@ -142,33 +147,33 @@ def _met(note: Callable[..., None], *args: Any) -> None:
 
 
 def _known_path(module: torch.nn.Module) -> str | None:
-    known = _paths.get(id(module))
-    return known[1] if known is not None and known[0]() is module else None
+    entry = _paths.get(id(module))
+    return entry[1] if entry is not None and entry[0]() is module else None
 
 
 def _class(module: torch.nn.Module) -> str:
-    """The class; of a scripted module the one it was made from."""
+    """Return the class name; for a scripted module that of the original class."""
     original = getattr(module, "original_name", None)
     return original if isinstance(original, str) else type(module).__name__
 
 
 def _name_children(root: torch.nn.Module) -> None:
-    """Give every module of a model its path. A larger model overrides what a part of it was called by itself."""
+    """Give every module of a model its path. A larger model overrides earlier paths of its parts."""
     for name, child in root.named_modules():
         _paths[id(child)] = weakref.ref(child), name or _known_path(root) or _class(root)
 
 
 def forget() -> None:
-    """Drop what is known of modules; `recorder.forget` goes before."""
+    """Drop the data about modules; call `recorder.forget` before."""
     if len(recorder.stacks.contexts) == 1:
         _contexts.clear()
-        _made.clear()
+        _transient.clear()
         _paths.clear()
         checkpoints.forget()
 
 
 def install(registry: Registry) -> None:
-    """See module calls until the registry is undone."""
+    """Follow module calls until the registry is undone."""
     checkpoints.install(registry)
     global _original
     if torch.nn.Module.__call__ is _call_module:  # an earlier window could not put it back

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls as NVTX ranges, for the tool that listens: Nsight Systems, nvprof, any library that NVTX was told to load.
+"""Calls as NVTX ranges, for the tool that listens: Nsight Systems, nvprof, any library that NVTX loads.
 
-`registered`: one range per outermost call in the domain `pyprof`. Its text (`marker.encode`) says function, arguments,
-frames, module and layer; it is made and registered once per distinct call and is a dictionary hit after that. The
-payload is the number of the call. `classic`: the nested ranges of the original in the default domain, its texts.
+`registered`: one range per outermost call in the domain `pyprof`. Its text (`marker.encode`) holds function,
+arguments, frames, module and layer; it is built and registered once per distinct call and is a dictionary hit after
+that. The payload is the number of the call. `classic`: the nested ranges of the original in the default domain, with
+its texts.
 
-The nvtx package gives a DummyDomain when nothing listens: `auto` writes no ranges then. Nothing here raises into the
-program, and the package is imported by `configure`, never before.
+The nvtx package returns a DummyDomain when nothing listens: `auto` writes no ranges then. Nothing here raises into
+the program, and the package is imported by `configure`, never before.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from pyprof.model import Call
 log = logging.getLogger(__name__)
 MODES = ("auto", "registered", "classic", "off")
 DOMAIN = "pyprof"
-# A registered text is never given back: a program whose shapes or layer names never repeat must not fill the memory.
+# A registered text is never freed: a program whose shapes or layer names never repeat must not fill the memory.
 MAX_TEXTS = 100_000
 # Set by the tools that listen to NVTX in a process they started.
 TOOLS = ("NSYS_PROFILING_SESSION_ID", "NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH", "NVPROF_ID")
@@ -42,26 +43,26 @@ _MISSING = object()
 
 
 class Writer:
-    """Opens and closes the ranges of calls. Attributes are kept per thread, since each push changes their payload."""
+    """Writer of the ranges of calls. Attributes are kept per thread, since each push changes their payload."""
 
     def __init__(self, domain: Any, classic: bool):
         self.classic = classic
-        self.full = False  # as many texts as there may be: new ones leave arguments and layer out
+        self.full = False  # the limit on texts is reached: new ones leave arguments and layer out
         self._domain = domain
         self._push, self._pop = domain.push_range, domain.pop_range
         self._numbers = itertools.count(1)
         self._texts: dict[tuple[Any, ...], tuple[str, ...]] = {}
-        self._made = 0
+        self._text_count = 0
         self._lock = threading.RLock()
 
-    def push(self, state: ThreadState, number: int, site: int, described: int, key: Key | None) -> int:
-        """Open the ranges of a call; returns how many. `described` is the number of its arguments, `key`."""
+    def push(self, state: ThreadState, number: int, site: int, args_id: int, key: Key | None) -> int:
+        """Open the ranges of a call; return how many. `args_id` is the number of its arguments, `key`."""
         depth = 0
         try:
-            known = (number, site, described, state.layer)
-            ranges = state.attributes.get(known)
+            call_key = (number, site, args_id, state.layer)
+            ranges = state.attributes.get(call_key)
             if ranges is None:
-                ranges = self._attributes(state, known, key)
+                ranges = self._attributes(state, call_key, key)
             if not self.classic:
                 attributes = ranges[0]
                 if attributes is not None:
@@ -84,33 +85,33 @@ class Writer:
             recorder.drop(f"NVTX range not closed ({type(error).__name__})")
 
     def forget(self) -> None:
-        """The numbers of functions, sites and arguments are about to mean something else."""
+        """Forget the texts: numbers of functions, sites and arguments are about to change."""
         self._texts.clear()
 
-    def _attributes(self, state: ThreadState, known: tuple[Any, ...], key: Key | None) -> tuple[Any, ...]:
-        """The first call of its kind on a thread."""
+    def _attributes(self, state: ThreadState, call_key: tuple[Any, ...], key: Key | None) -> tuple[Any, ...]:
+        """Return the attributes for the first call of its kind on a thread."""
         with self._lock:
-            texts = self._texts.get(known)
+            texts = self._texts.get(call_key)
             if texts is None:
                 if self.full:
-                    known, key = (*known[:2], -1, ""), None
-                    texts = self._texts.get(known)
+                    call_key, key = (*call_key[:2], -1, ""), None
+                    texts = self._texts.get(call_key)
                 if texts is None:
-                    texts = self._texts[known] = self._make(known, key)
-                    self._made += 1
-                    if self._made == MAX_TEXTS:
+                    texts = self._texts[call_key] = self._make(call_key, key)
+                    self._text_count += 1
+                    if self._text_count == MAX_TEXTS:
                         self.full = True
                         _say(
                             f"{MAX_TEXTS} different NVTX texts: new ones leave arguments and layer out from now on."
                         )
-            ranges = state.attributes.get(known)
+            ranges = state.attributes.get(call_key)
             if ranges is None:
                 make = self._domain.get_event_attributes
-                ranges = state.attributes[known] = tuple(make(message=text) for text in texts)
+                ranges = state.attributes[call_key] = tuple(make(message=text) for text in texts)
             return ranges
 
-    def _make(self, known: tuple[Any, ...], key: Key | None) -> tuple[str, ...]:
-        number, site, _, layer = known
+    def _make(self, call_key: tuple[Any, ...], key: Key | None) -> tuple[str, ...]:
+        number, site, _, layer = call_key
         stacks = recorder.stacks
         mod, op = recorder.functions[number]
         args = arguments(key) if key is not None else ()
@@ -125,7 +126,7 @@ class Writer:
 
 
 def _rnn_module() -> tuple[str, str] | None:
-    """Class and extra_repr of the recurrent module whose `forward` is running. The original marks these alone."""
+    """Return class and extra_repr of the recurrent module whose `forward` is running. The original marks only these."""
     frame: FrameType | None = sys._getframe(1)
     for _ in range(8):
         if frame is None:
@@ -139,20 +140,20 @@ def _rnn_module() -> tuple[str, str] | None:
 
 
 class Plan:
-    """What `init` decided for this process: who listens, and what is written for it."""
+    """NVTX setup of this process, as decided by `init`: the tool that listens, and the writer for it."""
 
     def __init__(self) -> None:
         self.mode = "off"
         self.writer: Writer | None = None
-        self.tool: str | None = None  # what is attached; None: nothing, or its ranges are not wanted
-        self._said = False
+        self.tool: str | None = None  # the attached tool; None: none, or its ranges are turned off
+        self._reported = False
 
     def configure(self, mode: str | None) -> None:
-        """Choose by argument, else PYPROF_NVTX, else `auto`."""
+        """Choose the mode by argument, else PYPROF_NVTX, else `auto`."""
         if mode is None:
             mode = os.environ.get("PYPROF_NVTX") or "auto"
             if mode not in MODES:
-                _say(f"PYPROF_NVTX={mode} is none of {', '.join(MODES)}: auto is taken.")
+                _say(f"PYPROF_NVTX={mode} is not one of {', '.join(MODES)}; auto is used.")
                 mode = "auto"
         self.reset()
         self.mode = mode
@@ -171,16 +172,16 @@ class Plan:
             self.writer = Writer(domain, mode == "classic")
 
     def reset(self) -> None:
-        """Back to before `init`."""
+        """Return to the state before `init`."""
         self.mode, self.writer, self.tool = "off", None, None
         for state in recorder.threads:  # of the writer before
             state.attributes = {}
 
     def say_no_file(self) -> None:
-        """One line, once: under a tool there is no file of ours."""
-        if self._said:
+        """Print one line, once: under a tool PyProf writes no file."""
+        if self._reported:
             return
-        self._said = True
+        self._reported = True
         begin = f"a profiler is attached ({self.tool})"
         if self.writer is not None:
             _say(
@@ -193,18 +194,18 @@ class Plan:
 
 
 def attached() -> bool:
-    """Whether a tool that reads NVTX ranges has started this process, wanted or not."""
+    """Return whether a tool that reads NVTX ranges has started this process, whether or not its ranges are written."""
     return plan.tool is not None or any(name in os.environ for name in TOOLS)
 
 
 def check(mode: str | None) -> None:
-    """Raise UsageError for an argument of `init` that is no mode."""
+    """Raise UsageError for an argument of `init` that is not a mode."""
     if mode is not None and mode not in MODES:
         raise UsageError(f"init(nvtx={mode!r}): use one of {', '.join(map(repr, MODES))}.")
 
 
 def say_lost() -> None:
-    """One line after a window without a file, which would hold the counts."""
+    """Print one line after a window without a file, which would hold the counts."""
     if recorder.lost:
         _say("; ".join(f"{reason}: {count}" for reason, count in recorder.lost.items()) + ".")
 
@@ -214,7 +215,7 @@ def _say(sentence: str) -> None:
 
 
 def _domain(name: str | None) -> Any:
-    """A domain of the nvtx package, None where there is none (the package, or one that is old enough to lack it)."""
+    """Return a domain of the nvtx package, None without the package or with one too old to have it."""
     try:
         import nvtx
 
@@ -225,7 +226,7 @@ def _domain(name: str | None) -> Any:
 
 
 def push_user(name: str) -> bool:
-    """Open a range of `pyprof.annotate` in the default domain; whether there is one to close."""
+    """Open a range of `pyprof.annotate` in the default domain; return whether there is one to close."""
     try:
         domain = _domain(None)
         if domain is None:
@@ -238,13 +239,14 @@ def push_user(name: str) -> bool:
 
 
 def pop_user() -> None:
-    """Close the innermost of these."""
+    """Close the innermost range of `push_user`."""
     with suppress(Exception):
         _domain(None).pop_range()
 
 
 class Operators:
-    """torch's own ranges (`emit_nvtx`), which carry sequence numbers: without them no backward finds its forward.
+    """torch's own ranges (`emit_nvtx`), which carry sequence numbers: without them no backward can be matched to its
+    forward.
 
     They need CUDA, and leave when the program runs a profiler of its own. torch keeps their state per thread.
     """
@@ -258,7 +260,7 @@ class Operators:
         return self._context is not None
 
     def start(self) -> None:
-        """Begin, unless the program has its own."""
+        """Start the ranges, unless the program has its own."""
         try:
             if not torch.cuda.is_available() or profiler_enabled():
                 return
@@ -270,7 +272,7 @@ class Operators:
             _say(f"torch's emit_nvtx does not start ({error}); calls are written, sequence numbers are not.")
 
     def stop(self) -> None:
-        """End; nothing if it does not run, or was begun by another thread."""
+        """End the ranges; does nothing if they do not run, or were started by another thread."""
         context, self._context = self._context, None
         if context is None or self._thread != threading.get_ident():
             return

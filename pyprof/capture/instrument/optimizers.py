@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of optimizers as calls (`torch.optim`, `AdamW.step`), and the program that runs inside them.
+"""Steps of optimizers as calls (`torch.optim`, `AdamW.step`), and the program code that runs inside them.
 
 torch.optim marks `step` and `zero_grad` with record_function, so schedulers that wrap `step` on an instance, and
-optimizers of the user, need no patch. What a step does itself are operators of its call.
+optimizers of the user, need no patch. The step's own work appears as operators of its call.
 
-A closure, `optimizer.step(closure)`, is the program again: forward and backward of a model. Lightning trains so, with
-every optimizer. While it runs, the step's call is interrupted: calls are recorded, in a range that says so. So a step
-with a closure is several calls, one per part. The closure is put in our own by a pre-hook of the instance, which is
-there for the length of the step.
+A closure, `optimizer.step(closure)`, is program code again: forward and backward of a model. Lightning trains this
+way with every optimizer. While the closure runs, the step's call is interrupted: calls are recorded, inside a range
+that marks it. So a step with a closure is several calls, one per part. A pre-hook of the instance, present for the
+length of the step, wraps the closure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from pyprof.capture.instrument import seen_objects
 from pyprof.capture.instrument import user_ranges as ranges
 from pyprof.capture.instrument.recorder import local, recorder
-from pyprof.capture.instrument.wrappers import passed_over
+from pyprof.capture.instrument.wrappers import hide_from_warnings
 from pyprof.marker import CLOSURE
 
 NAMES = ("Optimizer.step#", "Optimizer.zero_grad#")
@@ -30,7 +30,8 @@ _HOOK = "pyprof"  # key among an optimizer's hooks, whose own keys are numbers
 
 
 def begins(self: Any, name: str) -> None:
-    """The record_function `self` around a step or zero_grad was entered, from `__enter__` by way of two functions."""
+    """Handle the record_function `self` around a step or zero_grad, entered from `__enter__` by way of two
+    functions."""
     # Who called step is the fourth frame outwards: before it are functions of ours, and torch's around step.
     frame = sys._getframe(4)
     if ranges.on_optimizer_step and name.startswith(_STEP):
@@ -44,7 +45,7 @@ def begins(self: Any, name: str) -> None:
     number = _function(name.split("#", 1)[1])
     if name.startswith(_STEP):
         around = frame.f_locals
-        seen_objects.met_optimizer(around.get("self"))
+        seen_objects.note_optimizer(around.get("self"))
         if len(around.get("args", ())) > 1 or around.get("kwargs"):
             _follow_closure(self, around.get("self"), name)
     writer = recorder.ranges
@@ -64,7 +65,7 @@ def _function(name: str) -> int:
 
 
 def ends(self: Any) -> None:
-    """A record_function was left, an optimizer's or another. All in one function: the stack may be full."""
+    """Handle the end of a record_function, an optimizer's or another. All in one function: the stack may be full."""
     held = self.__dict__
     call = held.pop("_pyprof_call", None)
     if call is not None:
@@ -86,7 +87,7 @@ def ends(self: Any) -> None:
 
 
 def _follow_closure(self: Any, optimizer: Any, name: str) -> None:
-    """Put our function in the place of the closure, when torch has asked all other hooks for the arguments."""
+    """Replace the closure by a wrapper, after all other hooks have seen the arguments."""
     hooks = getattr(optimizer, "_optimizer_step_pre_hooks", None)
     if hooks is None:
         return
@@ -141,5 +142,5 @@ def _closure(self: Any, original: Callable[..., Any], name: str) -> Callable[...
                 ranges.safely(_resume, self, *call[1:4])
 
     function: Any = closure
-    function.__code__ = passed_over(function.__code__)
+    function.__code__ = hide_from_warnings(function.__code__)
     return closure

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which parameter a gradient was added to: torch's event of it (AccumulateGrad) says neither name nor shape.
+"""Parameters behind AccumulateGrad events: torch's event carries neither name nor shape.
 
 While a window is open, each parameter of a model that runs has a post-accumulate hook, which torch calls inside that
-event. It notes the time and a number. The hooks go with the window; a parameter is known by weak reference only.
-Not seen: parameters of a model whose forward ran before the window, tensors that are no module's parameter, and
-gradients that something else than the engine sets (FSDP's reduced shards).
+event. It notes the time and a number. The hooks are removed with the window; a parameter is held by weak reference
+only. Not covered: parameters of a model whose forward ran before the window, tensors that are no module's parameter,
+and gradients that are not set by the engine (FSDP's reduced shards).
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ class _Hooked(NamedTuple):
 
 
 _HOOKS = "_post_accumulate_grad_hooks"  # of a tensor; a dictionary from the first hook on
-_known: dict[int, _Hooked] = {}  # by id of the parameter
+_by_id: dict[int, _Hooked] = {}
 _parameters: list[Parameter] = []
-_installed: list[tuple[weakref.ref[torch.Tensor], Any]] = []  # with the handle that takes the hook away
+_installed: list[tuple[weakref.ref[torch.Tensor], Any]] = []  # with the handle that removes the hook
 _open = False
 
 
-def met(root: torch.nn.Module, path_of: Callable[[torch.nn.Module], str | None]) -> None:
-    """A model runs for the first time: its parameters get their hooks. `path_of` gives a module's path."""
-    if is_tracing():  # torch.jit.trace would take reading a size for an operator
+def follow(root: torch.nn.Module, path_of: Callable[[torch.nn.Module], str | None]) -> None:
+    """Add hooks to the parameters of a model that runs for the first time. `path_of` returns a module's path."""
+    if is_tracing():  # torch.jit.trace would record reading a size as an operator
         return
-    with DisableTorchFunction():  # modes and subclasses of the program need not know
+    with DisableTorchFunction():  # hide it from modes and subclasses of the program
         for module in root.modules():
             for name, parameter in getattr(module, "_parameters", {}).items():
-                known = _known.get(id(parameter))
-                if parameter is None or (known is not None and known.reference() is parameter):
+                entry = _by_id.get(id(parameter))
+                if parameter is None or (entry is not None and entry.reference() is parameter):
                     continue
                 if parameter.requires_grad and parameter.is_leaf and not is_lazy(parameter):
-                    _know(parameter, name, path_of(module) or "")
+                    _register(parameter, name, path_of(module) or "")
 
 
-def _know(parameter: torch.nn.Parameter, name: str, module: str) -> None:
+def _register(parameter: torch.nn.Parameter, name: str, module: str) -> None:
     tensor = Tensor(
         tuple(map(int, parameter.shape)),
         str(parameter.dtype).removeprefix("torch."),
@@ -72,7 +72,7 @@ def _know(parameter: torch.nn.Parameter, name: str, module: str) -> None:
         if recorder.keeping and not torch.compiler.is_dynamo_compiling():
             local.state.gradients += (time_ns(), number)
 
-    hooked = _known[id(parameter)] = _Hooked(weakref.ref(parameter), hook)
+    hooked = _by_id[id(parameter)] = _Hooked(weakref.ref(parameter), hook)
     if _open:
         _hook(hooked)
 
@@ -85,18 +85,18 @@ def _hook(hooked: _Hooked) -> None:
 
 
 def install() -> None:
-    """A window opens: models of an earlier one get their hooks again."""
+    """Add the hooks to known models when a window opens."""
     global _open
     _open = True
-    if not _known:
+    if not _by_id:
         return
     with DisableTorchFunction():
-        for hooked in _known.values():
+        for hooked in _by_id.values():
             _hook(hooked)
 
 
 def remove() -> None:
-    """Take all hooks away."""
+    """Remove all hooks."""
     global _open
     _open = False
     if not _installed:
@@ -111,27 +111,28 @@ def remove() -> None:
 
 
 def forget() -> None:
-    """Drop what is known of parameters."""
-    _known.clear()
+    """Drop the data about parameters."""
+    _by_id.clear()
     _parameters.clear()
 
 
 def name(operators: Operators, threads: Iterable[ThreadState]) -> None:
-    """Give each AccumulateGrad event that a hook fired in its parameter, as an argument of its call, and the module."""
+    """Give each AccumulateGrad event in which a hook fired its parameter, as an argument of its call, and the
+    module."""
     places: dict[int, list[int]] = {}
     for place in operators.places(ACCUMULATE).tolist():
         places.setdefault(operators[place].tid, []).append(place)
     calls: dict[int, Call] = {}
     for state in threads:
-        mine = sorted(places.get(state.tid, ()), key=lambda place: operators[place].start)
-        starts = [operators[place].start for place in mine]
+        own_places = sorted(places.get(state.tid, ()), key=lambda place: operators[place].start)
+        starts = [operators[place].start for place in own_places]
         for time, number in zip(state.gradients[::2], state.gradients[1::2]):
             index = bisect_right(starts, time) - 1
-            if index < 0 or time > operators[mine[index]].end:
-                continue  # FSDP calls the hooks itself, for the shards that it reduced; or no operators are recorded
-            operator, parameter = operators[mine[index]], _parameters[number]
+            if index < 0 or time > operators[own_places[index]].end:
+                continue  # FSDP calls the hooks itself, for reduced shards; or no operators are recorded
+            operator, parameter = operators[own_places[index]], _parameters[number]
             call = calls.get(number)
             if call is None:
                 args = (Arg("parameter", parameter.name), Arg("variable", parameter.tensor))
                 call = calls[number] = operator.call._replace(args=args)
-            operators.name(mine[index], call, parameter.module)
+            operators.name(own_places[index], call, parameter.module)

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How calls are seen: wrappers, and three ways to put one in the way of a call. All are undone exactly.
+"""Interception of calls: wrappers, and three ways to insert one into a call. All are undone exactly.
 
-*Functions of a module* (`F.conv2d`, `torch.add`): nothing in the module is replaced. While a window is open the class
-of the module object is a subclass of its own class with a property per function. The property looks at the
-instruction that asks (`lookups.py`): if the value is called at once it gets a wrapper that records, every other
-access gets the function itself. So identity, `vars(F)`, pickling, handler tables, torch.jit and torch.compile
-see what they always see, and outside a window not even the lookup differs.
+*Functions of a module* (`F.conv2d`, `torch.add`): nothing in the module is replaced. While a window is open the
+class of the module object is a subclass of its own class with a property per function. The property examines the
+instruction that does the lookup (`lookups.py`): if the value is called immediately it gets a wrapper that records,
+every other access gets the function itself. So identity, `vars(F)`, pickling, handler tables, torch.jit and
+torch.compile behave as always, and outside a window not even the lookup differs.
 
 *Methods of torch.Tensor*: a descriptor in the class, for the length of the window. `torch.Tensor.mul` gives the
 original (torch hands that object to `__torch_function__`), `x.mul` a bound wrapper.
 
-*Others* (`autograd.Function.apply`, what `wrap` names, hooks): an attribute is replaced, and `Registry` puts it back.
+*Others* (`autograd.Function.apply`, the argument of `wrap`, hooks): an attribute is replaced, and `Registry`
+restores it.
 
-A call through a name that was imported earlier (`from torch import add`) is seen only as an operator: `merge_calls.py`.
+A call through a name that was imported earlier (`from torch import add`) appears only as an operator:
+`merge_calls.py`.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from pyprof.capture.core.torch_internals import is_tracing, part
 from pyprof.capture.instrument import checkpoints, compilation, compiled, dynamo, lookups, targets, triton
 from pyprof.capture.instrument.call_log import noting
 from pyprof.capture.instrument.recorder import recorder
-from pyprof.capture.instrument.wrappers import Function, emitting, leave_places, passed_over, recording
+from pyprof.capture.instrument.wrappers import Function, emitting, hide_from_warnings, leave_places, recording
 from pyprof.errors import UsageError
 
 log = logging.getLogger(__name__)
@@ -41,28 +43,29 @@ _MISSING: Any = object()
 
 
 class Registry:
-    """Attributes that were replaced, put back in reverse order. One that somebody replaced after us is left alone."""
+    """Replaced attributes, restored in reverse order. An attribute that other code replaced afterwards is left
+    alone."""
 
     def __init__(self) -> None:
         self._replaced: list[tuple[Any, str, Any, Any]] = []
 
     def replace(self, owner: Any, name: str, new: Any) -> None:
-        """Set an attribute and remember what its own dictionary held."""
+        """Set an attribute and remember the previous entry of its owner's dictionary."""
         old = vars(owner).get(name, _MISSING)
         setattr(owner, name, new)
         self._replaced.append((owner, name, old, new))
 
     def undo(self) -> None:
-        """Put every attribute back."""
+        """Restore every attribute."""
         replaced, self._replaced = self._replaced, []
-        with ExitStack() as rest:  # each of them, whatever another one raises
+        with ExitStack() as callbacks:  # each of them, even if another one raises
             for item in replaced:
-                rest.callback(self._put_back, *item)
+                callbacks.callback(self._put_back, *item)
 
     @staticmethod
     def _put_back(owner: Any, name: str, old: Any, new: Any) -> None:
         if vars(owner).get(name, _MISSING) is not new:
-            log.warning("%s.%s was replaced by somebody else and is left as it is", owner.__name__, name)
+            log.warning("%s.%s was replaced by other code and is left as it is", owner.__name__, name)
         elif old is _MISSING:
             delattr(owner, name)
         else:
@@ -70,7 +73,7 @@ class Registry:
 
 
 class Patches:
-    """Everything that is in the way of calls while a window is open. `wrapper` makes a wrapper, as `recording` does."""
+    """All interceptions of calls while a window is open. `wrapper` creates a wrapper, as `recording` does."""
 
     def __init__(self, wrapper: Callable[[Function, int], Function] = recording) -> None:
         self._wrapper = wrapper
@@ -80,13 +83,13 @@ class Patches:
         self._registry = Registry()
 
     def install(self) -> None:
-        """Put the wrappers in the way. They are made once and kept for the next window."""
+        """Install the wrappers. They are created once and reused in the next window."""
         with part("torch._C._dynamo.eval_frame", "compiled code without frames of PyProf in between"):
             dynamo.leave_alone()
         if self._classes is None:
             self._make_wrappers()
-        # First all the looking, then all the setting: Python 3.13 gives a class a thousand versions, one for each look
-        # after a change, and does not speed up its attributes any more when they are used up.
+        # First all reads, then all writes: Python 3.13 has a thousand versions per class, one for each lookup
+        # after a change, and stops caching its attributes when they are used up.
         ours = [item for item in self._methods if getattr(torch.Tensor, item[0]) is item[1].original]
         for name, method in ours:
             with part(f"torch.Tensor.{name}", f"calls of Tensor.{name}"):
@@ -125,35 +128,35 @@ class Patches:
             following = lookups.where_called(compilation.following(torch.compile))
             properties["compile"] = lookups.function(vars(torch), "compile", torch.compile, following)
         self._lookups += properties.values()
-        # What pickles functions by value (Dask, Ray, joblib) goes by the exact type of the modules that they use.
+        # Code that pickles functions by value (Dask, Ray, joblib) checks the exact type of the modules that they use.
         by_name = {"__reduce_ex__": lambda self, protocol: (importlib.import_module, (self.__name__,))}
         body = {**properties, **by_name, **lookups.getattribute(plain)}
         return module, plain, type(plain.__name__, (plain,), body)
 
     def remove(self) -> None:
         """Undo `install`."""
-        with ExitStack() as rest:  # all of it, whatever a part raises; the last first
+        with ExitStack() as callbacks:  # all of it, even if a part raises; the last first
             for clear in (lookups.forget, leave_places, compiled.forget):
-                rest.callback(clear)
+                callbacks.callback(clear)
             for lookup in self._lookups:
-                rest.callback(lookup.clear)
+                callbacks.callback(lookup.clear)
             for _, method in self._methods:
-                rest.callback(method.clear)
-            rest.callback(self._registry.undo)
+                callbacks.callback(method.clear)
+            callbacks.callback(self._registry.undo)
             for module, plain, watched in self._classes or ():
                 if type(module) is watched:
-                    rest.callback(setattr, module, "__class__", plain)
+                    callbacks.callback(setattr, module, "__class__", plain)
 
 
 def _recorded(
     make: Callable[[Function, int], Function], original: Function, number: int, frame: FrameType
 ) -> Function | None:
-    """What a place gets that asks for a function."""
+    """Return the wrapper for a place that looks up a function, None for the function itself."""
     return lookups.at_place(make, original, number, frame) if lookups.is_called(frame) else None
 
 
 def _unbound(method: Any) -> Function:
-    """A class method as a function of the class. Since torch 2.14 `Function.apply` is not written in Python."""
+    """Return a class method as a function of the class. Since torch 2.14 `Function.apply` is not written in Python."""
     if hasattr(method, "__func__"):
         return method.__func__  # type: ignore[no-any-return]
 
@@ -161,13 +164,13 @@ def _unbound(method: Any) -> Function:
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         return method.__get__(None, cls)(*args, **kwargs)
 
-    made: Any = apply
-    made.__code__ = passed_over(made.__code__)
-    return made  # type: ignore[no-any-return]
+    function: Any = apply
+    function.__code__ = hide_from_warnings(function.__code__)
+    return function  # type: ignore[no-any-return]
 
 
 def _apply(original: Function, make: Callable[[Function, int], Function]) -> Function:
-    """`apply` of autograd.Function: the operator is the user's class."""
+    """Return the replacement of autograd.Function's `apply`: the operator is the user's class."""
     numbers: dict[type, Function] = {}
 
     @functools.wraps(original)
@@ -182,9 +185,9 @@ def _apply(original: Function, make: Callable[[Function, int], Function]) -> Fun
             call = numbers[cls] = make(functools.partial(original, cls), number)
         return call(*args, **kwargs)
 
-    made: Any = apply
-    made.__code__ = passed_over(made.__code__)
-    return made  # type: ignore[no-any-return]
+    function: Any = apply
+    function.__code__ = hide_from_warnings(function.__code__)
+    return function  # type: ignore[no-any-return]
 
 
 _wrapped = Registry()
@@ -199,9 +202,9 @@ def wrap(module: Any, name: str) -> None:
         raise UsageError(
             f"{name} is a class: wrap a function, or a method with pyprof.wrap({name}, 'method')."
         )
-    held = inspect.getattr_static(module, name)
-    kind = type(held) if isinstance(held, (staticmethod, classmethod)) else None
-    original = held.__func__ if kind is not None else getattr(module, name)
+    attribute = inspect.getattr_static(module, name)
+    kind = type(attribute) if isinstance(attribute, (staticmethod, classmethod)) else None
+    original = attribute.__func__ if kind is not None else getattr(module, name)
     if getattr(original, "_pyprof_wrapper", False):
         return
     mod = str(getattr(module, "__qualname__", None) or getattr(module, "__name__", type(module).__name__))

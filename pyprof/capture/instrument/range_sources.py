@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follow what opens ranges in the user's code: torch.cuda.nvtx, the nvtx package and record_function."""
+"""Hooks on the sources of ranges in the user's code: torch.cuda.nvtx, the nvtx package and record_function."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NEXT = "enumerate(DataLoader)#"
 
 
 def install(registry: Registry) -> None:
-    """Follow the entry points of others until the registry is undone."""
+    """Follow these entry points until the registry is undone."""
     with part("torch.cuda.nvtx", "ranges of torch.cuda.nvtx"):
         _install_torch_nvtx(registry)
     with part("nvtx", "ranges of the nvtx package"):
@@ -31,30 +31,31 @@ def install(registry: Registry) -> None:
 
 
 def _install_torch_nvtx(registry: Registry) -> None:
-    """torch.cuda.nvtx: its `range` calls these. Without CUDA the originals raise and are not called."""
+    """Follow torch.cuda.nvtx, whose `range` calls these functions. Without CUDA the originals raise and are not
+    called."""
     import torch
     from torch.cuda import nvtx
 
     real = hasattr(torch._C, "_nvtx")
     handles = itertools.count(1)
 
-    def follow(name: str, ours: Callable[..., Any]) -> None:
+    def follow(name: str, action: Callable[..., Any]) -> None:
         original = getattr(nvtx, name)
 
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
             if not real:
-                return safely(ours, *args, **kwargs)
+                return safely(action, *args, **kwargs)
             result = original(*args, **kwargs)
             if name == "range_start":
-                return safely(ours, *args, handle=result, **kwargs) or result
-            safely(ours, *args, **kwargs)
+                return safely(action, *args, handle=result, **kwargs) or result
+            safely(action, *args, **kwargs)
             return result
 
         registry.replace(nvtx, name, call)
 
     def started(msg: str, handle: Any = None) -> Any:
-        handle = handle or next(handles)  # where nothing listens torch gives 0 for every range
+        handle = handle or next(handles)  # torch returns 0 for every range if nothing listens
         begin(("torch", handle), msg)
         return handle
 
@@ -66,20 +67,20 @@ def _install_torch_nvtx(registry: Registry) -> None:
 
 
 def _install_nvtx(registry: Registry) -> None:
-    """The nvtx package, where it is installed; ranges of named domains too, under their message."""
+    """Follow the nvtx package, if it is installed; ranges of named domains too, under their message."""
     try:
         import nvtx
     except ImportError:
         return
     modules = [module for module in (nvtx, sys.modules.get("nvtx.nvtx")) if module is not None]
 
-    def follow(name: str, ours: Callable[..., Any]) -> None:
+    def follow(name: str, action: Callable[..., Any]) -> None:
         original = getattr(nvtx, name)
 
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
             result = original(*args, **kwargs)
-            safely(ours, result, *args, **kwargs)
+            safely(action, result, *args, **kwargs)
             return result
 
         for module in modules:
@@ -97,7 +98,7 @@ def _install_nvtx(registry: Registry) -> None:
     _follow_class(
         registry, nvtx.annotate, lambda self: push(str(self.init_args[0] or ""), "nvtx"), lambda self: pop()
     )
-    decorate = nvtx.annotate.__call__  # without a tool it gives the function back as it is
+    decorate = nvtx.annotate.__call__  # without a tool it returns the function unchanged
 
     @functools.wraps(decorate)
     def __call__(self: Any, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -130,7 +131,7 @@ def _install_record_function(registry: Registry) -> None:
                 for follow in tuple(on_loader_next):
                     follow(iterator)
                 if recorder.active:
-                    seen_objects.met_loader(iterator)
+                    seen_objects.note_loader(iterator)
             push(name, "record_function")
             self._pyprof_open = True
 
@@ -161,9 +162,8 @@ def _follow_class(
         try:
             return leave(self, *error)
         finally:
-            if (
-                is_record_function and "_pyprof_call" in self.__dict__
-            ):  # before any call, where ctrl-C may come
+            # Before any call, where ctrl-C may come.
+            if is_record_function and "_pyprof_call" in self.__dict__:
                 self.__dict__["_pyprof_call"][0].busy = False
             if is_record_function and self in (scopes := self.__dict__.pop("_pyprof_scopes", ())):
                 scopes.remove(self)

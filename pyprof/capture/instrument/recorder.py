@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is recorded while a window is open: the state of each thread, and the tables that its records index.
+"""Records of an open window: the state of each thread, and the tables that its records index.
 
-A wrapper appends a few integers per call to its thread's flat list; texts are made when the file is written. No tensor
-and no frame is kept, only code objects, integers and shapes, and no container per call, which would wake the garbage
-collector. Times are nanoseconds of the Unix epoch, as torch's own profiler reports them.
+A wrapper appends a few integers per call to its thread's flat list; texts are built when the file is written. No
+tensor and no frame is kept, only code objects, integers and shapes, and no container per call, which would trigger
+the garbage collector. Times are nanoseconds of the Unix epoch, as torch's own profiler reports them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class CallRecord(NamedTuple):
 
 
 class ModuleRecord(NamedTuple):
-    """One call of a module; `context` is what `Stacks` knows of its path and frames."""
+    """One call of a module; `context` is its entry in `Stacks`, with path and frames."""
 
     context: int
     start: int
@@ -46,39 +46,39 @@ class RangeRecord(NamedTuple):
     name: str
     start: int
     end: int | None
-    source: str  # which entry point: nvtx, annotate, record_function
+    source: str  # entry point: nvtx, annotate, record_function
 
 
 class Ranges(Protocol):
-    """Who writes calls as NVTX ranges while they run: `collectors/nvtx.py`."""
+    """Writer of calls as NVTX ranges while they run: `nvtx_ranges.py`."""
 
     full: bool
 
-    def push(self, state: ThreadState, number: int, site: int, described: int, key: Key | None) -> int:
-        """Open the ranges of a call; returns how many."""
+    def push(self, state: ThreadState, number: int, site: int, args_id: int, key: Key | None) -> int:
+        """Open the ranges of a call; return how many."""
 
     def pop(self, depth: int) -> None:
-        """Close them."""
+        """Close the ranges."""
 
 
 class Observer(Protocol):
-    """Who notes calls for an estimate instead of a recording: `call_log.py`."""
+    """Receiver of calls for an estimate instead of a recording: `call_log.py`."""
 
     def begin(self, state: ThreadState, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """A call begins; False if it is not to be noted. Sets `state.busy`."""
+        """Begin a call; return False if it is not to be noted. Sets `state.busy`."""
 
     def leave(self, state: ThreadState) -> None:
-        """It has returned or raised."""
+        """Leave a call, which has returned or raised."""
 
     def end(self, number: int, result: Any) -> None:
-        """It has returned."""
+        """Note a call that has returned."""
 
-    def met(self, root: Any, path_of: Callable[[Any], str | None]) -> None:
-        """A model runs for the first time; `path_of` gives the path of a module."""
+    def add_model(self, root: Any, path_of: Callable[[Any], str | None]) -> None:
+        """Note a model that runs for the first time; `path_of` returns the path of a module."""
 
 
 class ThreadState:
-    """What one thread is doing, and what it has recorded."""
+    """Current activity of one thread, and its records."""
 
     __slots__ = (
         "attributes",
@@ -101,7 +101,7 @@ class ThreadState:
         self.tid = threading.get_native_id()
         self.thread = weakref.ref(threading.current_thread())
         self.name = threading.current_thread().name
-        self.busy = False  # inside a recorded call: inner calls are seen as operators
+        self.busy = False  # inside a recorded call: inner calls count as operators
         self.context = 0  # of the innermost module that is running
         self.root: Callable[[], Any] | None = None  # weak reference to the outermost module that is running
         self.layer = ""  # names of the open layer: ranges, joined by ":"
@@ -109,21 +109,21 @@ class ThreadState:
         self.scopes: list[Any] = []  # open ranges of record_function
         self.calls: list[Any] = []  # CallRecord after CallRecord, flat
         self.modules: list[int] = []  # ModuleRecord after ModuleRecord, flat
-        self.gradients: list[int] = []  # time and number of each parameter that got one, flat
+        self.gradients: list[int] = []  # time and number of each parameter with a gradient, flat
         self.ranges: list[RangeRecord] = []
         self.attributes: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # of the NVTX ranges of its calls
 
     def call_records(self) -> Iterator[CallRecord]:
-        """The calls of this thread, by end."""
+        """Return the calls of this thread, by end."""
         return map(CallRecord, *(self.calls[column::6] for column in range(6)))
 
     def module_records(self) -> Iterator[ModuleRecord]:
-        """The module calls of this thread, by end."""
+        """Return the module calls of this thread, by end."""
         return map(ModuleRecord, *(self.modules[column::3] for column in range(3)))
 
 
 class _Local(threading.local):
-    """The running thread's state as the attribute `state`, made when the thread first asks."""
+    """The running thread's state as the attribute `state`, created on first access."""
 
     def __init__(self) -> None:
         self.state = ThreadState()
@@ -131,7 +131,7 @@ class _Local(threading.local):
 
 
 class Recorder:
-    """The switch that every wrapper reads first, and what the windows share."""
+    """Switches that every wrapper reads first, and the tables shared by windows."""
 
     __slots__ = (
         "_numbers",
@@ -152,9 +152,9 @@ class Recorder:
 
     def __init__(self) -> None:
         self.active = False
-        self.keeping = False  # active, and what is seen goes to a file
+        self.keeping = False  # active, and records go to a file
         self.ranges: Ranges | None = None  # calls are also, or only, written as NVTX ranges
-        self.observer: Observer | None = None  # no recording but an estimate is made
+        self.observer: Observer | None = None  # an estimate is running, not a recording
         self.counting = False  # the window is full: calls are only counted
         self.excess = 0
         self.limit = 0  # length of a thread's `calls` at which `on_full` decides
@@ -167,7 +167,7 @@ class Recorder:
         self.lost: dict[str, int] = {}
 
     def function(self, mod: str, op: str) -> int:
-        """Register what a wrapper stands for; returns its number."""
+        """Register the function of a wrapper; return its number."""
         with self.stacks.lock:
             number = self._numbers.setdefault((mod, op), len(self.functions))
             if number == len(self.functions):
@@ -175,22 +175,22 @@ class Recorder:
             return number
 
     def describe(self, key: Key) -> int:
-        """The number of a description of arguments that was not met before."""
+        """Return the number of a new description of arguments."""
         with self.stacks.lock:
             return self.keys.setdefault(key, len(self.keys))
 
     def drop(self, reason: str, count: int = 1) -> None:
-        """Count something that could not be recorded."""
+        """Count events that could not be recorded."""
         self.lost[reason] = self.lost.get(reason, 0) + count
 
     def add(self, state: ThreadState) -> None:
-        """A thread that is seen for the first time. Where nothing is recorded, those that ended are let go."""
+        """Add a new thread. If nothing is recorded, ended threads are released."""
         if not self.keeping and len(self.threads) >= 256:
             self._drop_ended()
         self.threads.append(state)
 
     def _drop_ended(self) -> None:
-        alive = threading.enumerate()  # not by number: in a forked child Python's is still that of the parent
+        alive = threading.enumerate()  # not by id: in a forked child Python's is still that of the parent
         self.threads[:] = [state for state in self.threads if state.thread() in alive]
 
     def clear(self) -> None:
@@ -201,7 +201,7 @@ class Recorder:
         self.lost = {}
 
     def forget(self) -> bool:
-        """Drop the tables as well, unless a thread is inside a module and needs its context. Returns whether."""
+        """Drop the tables as well, unless a thread is inside a module and needs its context. Returns whether it did."""
         if any(state.context for state in self.threads):
             return False
         self.keys.clear()
@@ -212,7 +212,7 @@ class Recorder:
 
 
 def forked() -> None:
-    """In a forked child there is one thread, under another number, and what it was in the middle of is the parent's."""
+    """Reset the threads in a forked child: it has one thread, with another id, and open calls are the parent's."""
     recorder.threads[:] = []
     local.state = ThreadState()
     recorder.add(local.state)

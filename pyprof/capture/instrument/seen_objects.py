@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Describe models, optimizers and loaders when a hook first sees them in a window; held by weak reference only."""
+"""Descriptions of models, optimizers and loaders, made when a hook first sees them in a window; weak references
+only."""
 
 from __future__ import annotations
 
@@ -17,77 +18,77 @@ _MOST = 64  # models, optimizers, loaders
 
 
 class SeenObjects:
-    """Objects of the program that a hook has met, by weak reference, each with its facts."""
+    """Objects of the program that a hook has seen, by weak reference, each with its facts."""
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[weakref.ref[Any], dict[str, Any]]] = {}
+        self._entries: dict[int, tuple[weakref.ref[Any], dict[str, Any]]] = {}
 
     def add(self, item: Any, describe: Callable[[Any], dict[str, Any]]) -> None:
-        """Describe an object that was not met before."""
-        known = self._found.get(id(item))
-        if known is not None and known[0]() is item:
+        """Describe an object on its first appearance."""
+        entry = self._entries.get(id(item))
+        if entry is not None and entry[0]() is item:
             return
-        if len(self._found) >= _MOST or is_tracing():
-            return  # sizes that are read while torch.jit.trace runs become part of the traced graph
-        if known is not None:  # it died meanwhile and its id came back: it keeps its facts under another key
-            self._found[-len(self._found)] = known
-        self._found[id(item)] = weakref.ref(item), {}
-        # A mode or a subclass of the user would be told of each x.dtype.
+        if len(self._entries) >= _MOST or is_tracing():
+            return  # sizes read while torch.jit.trace runs become part of the traced graph
+        if entry is not None:  # the old object died and its id was reused: keep its facts under another key
+            self._entries[-len(self._entries)] = entry
+        self._entries[id(item)] = weakref.ref(item), {}
+        # A mode or a subclass of the user would see each x.dtype.
         with suppress(Exception), DisableTorchFunction():
-            self._found[id(item)][1].update(describe(item))
+            self._entries[id(item)][1].update(describe(item))
 
     def __iter__(self) -> Any:
-        return iter(list(self._found.values()))
+        return iter(list(self._entries.values()))
 
     def clear(self) -> None:
-        self._found.clear()
+        self._entries.clear()
 
 
 models, optimizers, loaders = SeenObjects(), SeenObjects(), SeenObjects()
-autocast: dict[str, str] = {}  # device -> dtype, where autocast was on when a module was met
+autocast: dict[str, str] = {}  # device -> dtype, if autocast was on when a module was entered
 
 
-def met_model(module: torch.nn.Module) -> None:
-    """A module runs for the first time; one that is called from outside any other is a model."""
+def note_model(module: torch.nn.Module) -> None:
+    """Note a module that runs for the first time outside any other: it is a model."""
     models.add(module, _model)
 
 
-def met_autocast() -> None:
+def note_autocast() -> None:
     """Note the autocast state where a module is entered for the first time."""
     for device in autocast_devices():
         if torch.is_autocast_enabled(device):
             autocast[device] = as_text(torch.get_autocast_dtype(device))
 
 
-def met_optimizer(optimizer: Any) -> None:
-    """An optimizer is about to step: now the gradients are there."""
+def note_optimizer(optimizer: Any) -> None:
+    """Note an optimizer that is about to step: at this point the gradients exist."""
     if isinstance(optimizer, torch.optim.Optimizer):
         optimizers.add(optimizer, _optimizer)
 
 
-def met_loader(iterator: Any) -> None:
-    """A DataLoader is asked for its next batch."""
+def note_loader(iterator: Any) -> None:
+    """Note a DataLoader that is about to return its next batch."""
     loaders.add(iterator, _loader)
 
 
 def clear() -> None:
-    """Forget everything that was met."""
-    for known in (models, optimizers, loaders):
-        known.clear()
+    """Forget everything."""
+    for objects in (models, optimizers, loaders):
+        objects.clear()
     autocast.clear()
 
 
 def as_text(value: Any) -> str:
-    """A value as text: yes and no, a dtype without `torch.`, all else as Python writes it."""
+    """Return a value as text: yes or no, a dtype without `torch.`, anything else as Python writes it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value).removeprefix("torch.")[:_LONGEST]
 
 
 def uses_cuda() -> bool:
-    """Whether the program has initialised CUDA; we never do."""
-    initialised: Any = torch.cuda.is_initialized
-    return bool(initialised())
+    """Return whether the program has initialized CUDA; PyProf never does."""
+    initialized: Any = torch.cuda.is_initialized
+    return bool(initialized())
 
 
 def autocast_devices() -> tuple[str, ...]:
@@ -118,7 +119,7 @@ def _model(module: torch.nn.Module) -> dict[str, Any]:
 
 
 class Total:
-    """Tensors, elements and bytes, by description; a tensor that has none (not yet initialised) is passed over."""
+    """Tensors, elements and bytes, by description; a tensor without one (not initialized yet) is skipped."""
 
     def __init__(self) -> None:
         self.tensors = self.count = self.bytes = 0
@@ -129,7 +130,7 @@ class Total:
                 count, size = tensor.numel(), tensor.element_size()
         except Exception:
             return False
-        if type(count) is not int:  # a symbol of a tracer: to make a number of it would fix the traced size
+        if type(count) is not int:  # a tracer's symbol: converting it would fix the traced size
             return False
         self.tensors, self.count, self.bytes = self.tensors + 1, self.count + count, self.bytes + count * size
         return True
@@ -138,14 +139,14 @@ class Total:
 def gradients(parameters: Iterable[torch.Tensor]) -> dict[str, Any]:
     total = Total()
     for parameter in parameters:
-        # A tensor that is no leaf would warn when it is asked for its gradient.
+        # Reading the gradient of a non-leaf tensor warns.
         gradient = parameter.grad if parameter.is_leaf else None
         if gradient is not None:
             total.add(gradient)
     return {"gradients": total.count, "gradients_bytes": total.bytes}
 
 
-# Numbers of a group are its recipe (lr, betas, eps), not how it is carried out.
+# Numbers of a group are hyperparameters (lr, betas, eps), not settings of the implementation.
 def _optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     groups = optimizer.param_groups
     parameters = [parameter for group in groups for parameter in group["params"]]
@@ -159,10 +160,10 @@ def _optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
             flags[name] = "default" if groups[0][name] is None else groups[0][name]
         elif len(values) > 1:
             flags[name] = "mixed"
-    for reference, found in models:
+    for reference, facts in models:
         module = reference()
-        if module is not None and found.get("gradients") in (None, 0):
-            found.update(gradients(module.parameters()))
+        if module is not None and facts.get("gradients") in (None, 0):
+            facts.update(gradients(module.parameters()))
     kind = type(optimizer)
     return {
         "class": kind.__name__ if kind.__module__.startswith("torch.optim") else f"{kind.__module__}.{kind.__name__}",
@@ -175,7 +176,7 @@ def _optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
 
 
 def _loader(iterator: Any) -> dict[str, Any]:
-    """The settings of a DataLoader as its iterator holds them; it has no way back to the loader."""
+    """Return the settings of a DataLoader as its iterator holds them; the iterator has no reference to the loader."""
     workers = getattr(iterator, "_num_workers", None)
     return {
         "num_workers": workers,

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a call stands: the Python frames above it, without walking the whole stack each time.
+"""Call sites: the Python frames above a call, without walking the whole stack each time.
 
 The stack above a call inside a module is the stack above the module's call plus the few frames in between. So a
 *context* is a chain of module calls, each with the frames that led to it, and the key of a *site* is its context and
 (code, instruction) of the frames in between, of four at most: a dictionary hit. Only a new key walks further.
-Outside of modules, two calls that agree in four frames and differ only further out are taken for one site.
+Outside of modules, two calls that agree in four frames and differ only further out count as one site.
 
 Frames are kept as (code object, instruction); file and line are looked up when the file is written. PyProf's own
 frames are left out, torch's stay: the reader filters.
@@ -22,19 +22,17 @@ from pyprof.capture.instrument import notebook_cells
 
 Frame = tuple[CodeType, int]
 Key = tuple[int, ...]
-# Sites of one place: by context if no frame is outside within that context; else by context and instruction of the
-# second frame, the last one met: the second frame's code, (code, instruction) of two more (None: no more), the site.
-Known = dict[Any, Any]
+# Sites of one place: by context if there is no outer frame within that context; else by context and instruction of
+# the second frame, the latest one: the second frame's code, (code, instruction) of two more (None: no more), the site.
+SiteCache = dict[Any, Any]
 CALL_IMPL = look_up("torch.nn.Module._call_impl.__code__", "", never.__code__)
-# Frames outside of these are not the program's: the window's end of a stack, set by `run`.
-ENDS: list[
-    CodeType
-] = []  # where a walk stops: modules.py and run.py add what stands around the user's frames
+# A walk stops at these, since frames further out are not the program's: modules.py and run.py add their own.
+ENDS: list[CodeType] = []
 OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class Context(NamedTuple):
-    """A module call: the context it was made in, the frames between, the module's dotted path."""
+    """One module call: the context around it, the frames in between, the module's dotted path."""
 
     parent: int
     frames: tuple[Frame, ...]
@@ -42,7 +40,7 @@ class Context(NamedTuple):
 
 
 class Stacks:
-    """Sites and contexts by number. Context 0 is the world outside any module."""
+    """Sites and contexts by number. Context 0 is outside any module."""
 
     def __init__(self) -> None:
         self.contexts: list[Context] = [Context(0, (), "")]
@@ -51,27 +49,26 @@ class Stacks:
         # By identity: code objects that differ in nothing but their file are equal. Frames keep them alive.
         self._texts: dict[tuple[int, int], str] = {}
         self._files: set[str] = set()
-        self.lock = (
-            threading.RLock()
-        )  # for what is met for the first time; a signal handler may come in between
+        self.lock = threading.RLock()  # for new entries; a signal handler may run in between
 
-    def site_at(self, known: Known | None, frame: FrameType, context: int) -> int:
-        """As `site`, for a place that keeps what was known of it: the innermost frame needs no looking at.
+    def site_at(self, cache: SiteCache | None, frame: FrameType, context: int) -> int:
+        """Return the same as `site`, for a place with a cache of its sites: the innermost frame need not be checked.
 
-        To compare with the frames of last time costs half of looking their key up: a tenth of a recorded call.
+        Comparing with the frames of the last call takes half the time of looking up their key: a tenth of a recorded
+        call.
         """
-        if known is None:
+        if cache is None:
             return self.site(frame, context)
         second = frame.f_back
         if second is None or (code2 := second.f_code) is CALL_IMPL:
-            site: int | None = known.get(context)
+            site: int | None = cache.get(context)
             if site is None:
-                site = known[context] = self.site(frame, context)
+                site = cache[context] = self.site(frame, context)
             return site
         at2 = second.f_lasti
-        seen = known.get((context, at2))
-        if seen is not None:
-            code, code3, at3, code4, at4, site = seen
+        entry = cache.get((context, at2))
+        if entry is not None:
+            code, code3, at3, code4, at4, site = entry
             if code is code2:
                 third = second.f_back
                 if third is None or (code := third.f_code) is CALL_IMPL:
@@ -85,13 +82,13 @@ class Stacks:
                     elif code is code4 and fourth.f_lasti == at4:
                         return site
         site = self.site(frame, context)
-        known[context, at2] = (code2, *_outer(second), site)
+        cache[context, at2] = (code2, *_outer(second), site)
         return site
 
     def site(self, frame: FrameType, context: int) -> int:
-        """The number of the place where `frame` stands. The code objects are kept, so their ids stay theirs.
+        """Return the number of the place of `frame`. The code objects are kept, so their ids stay valid.
 
-        The key is made here and written out, four frames at most: a function or a loop would cost half as much again.
+        The key is built inline, four frames at most: a function or a loop would cost half as much again.
         """
         code = frame.f_code
         second = frame.f_back
@@ -122,7 +119,7 @@ class Stacks:
         return site
 
     def clear(self) -> None:
-        """Forget all places, and let go of their code objects."""
+        """Forget all sites, and release their code objects."""
         del self.contexts[1:]
         self.sites.clear()
         self.by_key.clear()
@@ -130,25 +127,25 @@ class Stacks:
         self._files.clear()
 
     def add_context(self, parent: int, frame: FrameType, path: str) -> int:
-        """A module that is called for the first time from here."""
+        """Add a module that is called for the first time from this place; return its number."""
         frames = walk(frame)
         with self.lock:
             self.contexts.append(Context(parent, frames, path))
             return len(self.contexts) - 1
 
     def trace(self, site: int) -> list[str]:
-        """The frames of a site as `path:line`, outermost first."""
+        """Return the frames of a site as `path:line`, outermost first."""
         if site < 0:
             return []
         frames, context = self.sites[site]
         return [*self.context_trace(context), *(self.text(frame) for frame in reversed(frames))]
 
     def files(self) -> set[str]:
-        """The files that the traces so far name, as Python knows them."""
+        """Return the files named by the traces so far, as Python knows them."""
         return set(self._files)
 
     def context_trace(self, context: int) -> list[str]:
-        """The frames that lead to a module call, outermost first."""
+        """Return the frames that lead to a module call, outermost first."""
         parts: list[list[str]] = []
         while context:
             parent, frames, _ = self.contexts[context]
@@ -157,7 +154,7 @@ class Stacks:
         return [text for part in reversed(parts) for text in part]
 
     def text(self, frame: Frame) -> str:
-        """`path:line` of the instruction that the frame was executing; `In [2]:1` in a cell of a notebook."""
+        """Return `path:line` of the instruction that the frame was executing; `In [2]:1` in a notebook cell."""
         code, instruction = frame
         text = self._texts.get((id(code), instruction))
         if text is None:
@@ -169,7 +166,7 @@ class Stacks:
 
 
 def _outer(frame: FrameType) -> tuple[CodeType | None, int, CodeType | None, int]:
-    """(code, instruction) of the two frames outside of this one, up to a module call."""
+    """Return (code, instruction) of the two frames outside of this one, up to a module call."""
     third = frame.f_back
     if third is None or third.f_code is CALL_IMPL:
         return None, -1, None, -1
@@ -180,13 +177,12 @@ def _outer(frame: FrameType) -> tuple[CodeType | None, int, CodeType | None, int
 
 
 def walk(frame: FrameType | None) -> tuple[Frame, ...]:
-    """Frames from the innermost outwards, up to the innermost module call or the end."""
+    """Return the frames from the innermost outwards, up to the innermost module call or the end."""
     frames: list[Frame] = []
     while frame is not None:
         code = frame.f_code
-        for (
-            end
-        ) in ENDS:  # by identity: on a full stack code objects compare as unequal, and leave an error behind
+        # By identity: on a full stack code objects compare as unequal, and leave an error behind.
+        for end in ENDS:
             if code is end:
                 return tuple(frames)
         if not code.co_filename.startswith(OWN):

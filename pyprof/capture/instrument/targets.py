@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is seen at call level, as data: which names of which namespace, and why some are left out.
+"""Functions recorded as calls, as data: the names of each namespace, and the reason for each exclusion.
 
 The base is torch's own list of functions that compute on tensors (`torch.overrides.get_overridable_functions`), plus
-the tables below; steps of optimizers and loaders are followed in `user_ranges.py`. A name left out is still seen as an
-operator, if it runs one.
+the tables below; steps of optimizers and loaders are followed in `user_ranges.py`. An excluded name still appears as
+an operator, if it runs one.
 
-Nothing here is ever *replaced* in a module: how a call is seen without that, see `patch.py`. So functions that torch
-or a library compares by identity (`F.scaled_dot_product_attention` in the attention bias classes, `F.relu` and
-`F.gelu` in the fast path of TransformerEncoderLayer, `F.conv1d/2d/3d` in expanded weights) keep theirs.
+Nothing here is ever *replaced* in a module: see `patch.py`. So functions that torch or a library compares by
+identity (`F.scaled_dot_product_attention` in the attention bias classes, `F.relu` and `F.gelu` in the fast path of
+TransformerEncoderLayer, `F.conv1d/2d/3d` in expanded weights) keep theirs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FUNCTIONS = look_up("torch._C._VariableFunctions", "calls of functions of torch
 
 
 class Namespace(NamedTuple):
-    """A module whose functions are seen: what they are called for the user, and the prefix torch gives them inside."""
+    """Module whose functions are recorded: its name for the user, and the prefix of its functions inside torch."""
 
     module: ModuleType
     mod: str
@@ -44,24 +44,24 @@ class Namespace(NamedTuple):
 
 
 def namespaces() -> list[Namespace]:
-    """The modules, the user's name for each."""
-    found = [
+    """Return the modules, with the user's name for each."""
+    out = [
         Namespace(torch.nn.functional, "torch.nn.functional"),
         Namespace(torch, "torch"),
         Namespace(torch.linalg, "torch.linalg", "linalg_"),
         Namespace(torch.fft, "torch.fft", "fft_"),
         Namespace(torch.special, "torch.special", "special_"),
     ]
-    if _NN is not None:  # what functions of F call, when those were imported by name
-        found.append(Namespace(_NN, "torch.nn.functional"))
+    if _NN is not None:  # called by functions of F that were imported by name
+        out.append(Namespace(_NN, "torch.nn.functional"))
     if _VF is not None:  # LSTM, GRU and RNN modules call these
-        found.append(Namespace(_VF, "torch"))
+        out.append(Namespace(_VF, "torch"))
     if torch.distributed.is_available():  # part of `import torch`; nothing of it is started here
-        found.append(Namespace(torch.distributed, "torch.distributed"))
-    return found
+        out.append(Namespace(torch.distributed, "torch.distributed"))
+    return out
 
 
-# Names that start with an underscore but are what the user's code runs: (prefix or name, why).
+# Names with a leading underscore that the user's code runs: (prefix or name, reason).
 PRIVATE = {
     "_foreach_": "optimizers and gradient clipping on lists of tensors",
     "_fused_adam": "fused optimizers",
@@ -83,7 +83,7 @@ MORE = {
     torch.fft: ("fftfreq", "rfftfreq"),
 }
 
-# torch.distributed: what moves data or waits for other ranks. Those of an older torch are there where it has them.
+# torch.distributed: functions that move data or wait for other ranks. Names that a torch lacks are skipped.
 COLLECTIVES = (
     "all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single",
     "all_gather", "all_gather_into_tensor", "all_gather_single", "all_gather_coalesced", "all_gather_object",
@@ -95,19 +95,19 @@ COLLECTIVES = (
 RNN = ("lstm", "lstm_cell", "gru", "gru_cell", "rnn_tanh", "rnn_tanh_cell", "rnn_relu", "rnn_relu_cell")
 
 _PREDICATE = "answers from the tensor's description, runs no kernel"
-_HOST = "not how today's programs ask for a value, or runs no operator"
+_HOST = "not the usual way to read a value, or runs no operator"
 _PROTOCOL = "part of Python's object protocol"
 _HOOK = "registers something for later"
 _NEVER_CALLED = "does not run an operator of its own"
 
-# What brings values of a tensor to the host, and so waits for a GPU: each is a call, with its line. Inside a recorded
-# call they are part of it. `cpu` and `to` are methods like others.
+# Methods that bring values of a tensor to the host, and so wait for a GPU: each is a call, with its line. Inside a
+# recorded call they are part of it. `cpu` and `to` are ordinary methods.
 HOST = (
     "item", "tolist", "numpy", "is_nonzero", "__bool__", "__int__", "__float__", "__complex__", "__index__",
     "__array__", "__contains__",
 )  # fmt: skip
 
-# Name -> why it is not seen as a call, in every namespace.
+# Name -> reason why it is not recorded as a call, in every namespace.
 SKIPPED: dict[str, str] = {
     **dict.fromkeys(
         ("size", "dim", "ndimension", "stride", "numel", "nelement", "data_ptr", "const_data_ptr", "element_size",
@@ -128,13 +128,13 @@ SKIPPED: dict[str, str] = {
     **dict.fromkeys(
         ("autocast", "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic",
          "assert_int_or_pair", "init_num_threads", "cudnn_is_acceptable", "get_default_dtype"), _NEVER_CALLED),
-    "backward": "the backward is seen as autograd nodes; as a call it would swallow them",
+    "backward": "the backward is recorded as autograd nodes; as a call it would hide them",
     "multi_head_attention_forward": "several products and an attention: each is a call of its own",
 }  # fmt: skip
 
 
 def reason_skipped(name: str) -> str | None:
-    """Why a name is not seen as a call, None if it is."""
+    """Return why a name is not recorded as a call, None if it is."""
     if name in SKIPPED:
         return SKIPPED[name]
     if name in HOST:
@@ -146,9 +146,9 @@ def reason_skipped(name: str) -> str | None:
     return None
 
 
-# Operators that are the whole of one function of torch.nn.functional. Called by a name that was imported before the
-# window, or from inside that module, such a call is seen as the operator alone: it is given the user's name. An
-# operator that is also a method of a tensor (relu, softmax) does not tell which was meant and stays `aten`.
+# Operators that are the entire body of one function of torch.nn.functional. Called through a name imported before the
+# window, or from inside that module, such a call appears only as the operator: it gets the user's name. For an
+# operator that is also a method of a tensor (relu, softmax) the origin is ambiguous, and it stays `aten`.
 OPERATOR_NAMES = {
     f"aten::{name}": ("torch.nn.functional", name)
     for name in (
@@ -159,7 +159,7 @@ OPERATOR_NAMES = {
 
 
 def functions(namespace: Namespace) -> list[tuple[str, str]]:
-    """(attribute, the user's name of it) of each function of a module that is seen as a call."""
+    """Return (attribute, the user's name of it) of each function of a module that is recorded as a call."""
     module = namespace.module
     if module is _VF:
         return [(name, name) for name in RNN]
@@ -183,12 +183,12 @@ def functions(namespace: Namespace) -> list[tuple[str, str]]:
 
 
 def _belongs(value: Any) -> bool:
-    """Whether something in torch.nn.functional is a function of it, and not one that it imported for its own use."""
+    """Return whether an entry of torch.nn.functional is a function of it, not one imported for its own use."""
     return isinstance(value, BuiltinFunctionType) or getattr(value, "__module__", "") == "torch.nn.functional"
 
 
 def tensor_methods() -> list[str]:
-    """Methods and operators of torch.Tensor that are seen as calls."""
+    """Return the methods and operators of torch.Tensor that are recorded as calls."""
     names = []
     for name in dict.fromkeys(_overridable(torch.Tensor)):
         if reason_skipped(name) is None and callable(getattr(torch.Tensor, name, None)):
@@ -206,7 +206,8 @@ _MORE_METHODS = (
 
 
 def _overridable(owner: Any) -> list[str]:
-    """Names of functions of a module or class that torch lists; properties (whose name is __get__) are not calls."""
+    """Return the names of a module's or class's functions that torch lists; properties (named __get__) are not
+    calls."""
     listed: list[Any] = torch.overrides.get_overridable_functions()[owner]
     names = [
         name

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Launches of Triton kernels, `kernel[grid](x, y, n)`: calls of the namespace `triton`, named like the kernel.
 
-Triton is not imported for that: only a program that has imported it when the window opens is followed. Autotuners and
-heuristics stand around the kernel whose name they have. A launch inside a recorded call (an operator made with
-`torch.library.triton_op`) belongs to that call; kernels that Inductor made are not launched in this way.
+Triton is never imported for this: only a program that has imported it when the window opens is followed. Autotuners
+and heuristics wrap the kernel and have its name. A launch inside a recorded call (an operator defined with
+`torch.library.triton_op`) belongs to that call; Inductor does not launch its kernels in this way.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _INTERFACE = "triton.runtime.jit", "KernelInterface"
 
 
 class Replaces(Protocol):
-    """What puts attributes back, `patch.Registry`."""
+    """Registry of replaced attributes, `patch.Registry`."""
 
     def replace(self, owner: Any, name: str, new: Any) -> None: ...
 
 
 def install(registry: Replaces, make: Callable[[Callable[..., Any], int], Callable[..., Any]]) -> None:
-    """See launches until the registry is undone; `make` makes a wrapper, as `wrappers.recording` does."""
+    """Follow launches until the registry is undone; `make` creates a wrapper, as `wrappers.recording` does."""
     interface = getattr(sys.modules.get(_INTERFACE[0]), _INTERFACE[1], None)
     original = vars(interface).get("__getitem__") if isinstance(interface, type) else None
     if original is None:
@@ -45,7 +45,7 @@ def install(registry: Replaces, make: Callable[[Callable[..., Any], int], Callab
 
 
 def _name(kernel: Any) -> str | None:
-    """The kernel's Python name, below autotuners and heuristics."""
+    """Return the kernel's Python name, below autotuners and heuristics."""
     for _ in range(8):
         name = getattr(kernel, "__name__", None)
         if isinstance(name, str):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranges of the user's code: `pyprof.annotate`, torch.cuda.nvtx, the nvtx package and record_function.
 
-Whatever opens a range, its name and time are kept, also on a machine without CUDA, where torch.cuda.nvtx would raise.
-Open ranges whose name begins with `layer:` make the layer of the calls inside, nested names joined by ":".
+Name and time of a range are kept whatever its source, also on a machine without CUDA, where torch.cuda.nvtx would
+raise. Open ranges whose name begins with `layer:` form the layer of the calls inside, nested names joined by ":".
 
-record_function is also how torch.optim marks `step` and `zero_grad`: `optimizers.py`.
+torch.optim also uses record_function, to mark `step` and `zero_grad`: `optimizers.py`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from pyprof.capture.instrument.recorder import (
 LAYER = "layer:"
 WRITTEN = "annotate, written"  # as an NVTX range too
 _NEXT = "enumerate(DataLoader)#"
-# Called with the optimizer after each step of one, when somebody counts them.
+# Called with the optimizer after each of its steps, while steps are counted.
 on_optimizer_step: list[Callable[[Any], None]] = []
-# Called with the iterator of a DataLoader that is asked for its next batch.
+# Called with the iterator of a DataLoader before its next batch.
 on_loader_next: list[Callable[[Any], None]] = []
 
 
@@ -65,7 +65,7 @@ class annotate(ContextDecorator):
 
 
 def push(name: str, source: str) -> int:
-    """Open a nested range on this thread; returns its depth, from 0."""
+    """Open a nested range on this thread; return its depth, from 0."""
     state = local.state
     state.open.append((name, time_ns(), source, state.layer))
     if name.startswith(LAYER):
@@ -75,7 +75,7 @@ def push(name: str, source: str) -> int:
 
 
 def pop() -> int:
-    """Close the innermost range of this thread; returns its depth. Without an open range: -1, as NVTX does."""
+    """Close the innermost range of this thread; return its depth, or -1 without an open range, as NVTX does."""
     state = local.state
     if not state.open:
         return -1
@@ -86,7 +86,7 @@ def pop() -> int:
 
 
 def mark(name: str) -> None:
-    """An instant."""
+    """Record an instant."""
     if recorder.keeping:
         now = time_ns()
         local.state.ranges.append(RangeRecord(MARK, name, now, now, "nvtx"))
@@ -96,13 +96,13 @@ _started: dict[Any, list[tuple[str, int]]] = {}
 
 
 def begin(handle: Any, name: str) -> None:
-    """A range that may end on another thread."""
+    """Begin a range that may end on another thread."""
     _started.setdefault(handle, []).append((name, time_ns()))
 
 
 def end(handle: Any) -> None:
-    """The end of such a range; a handle that we did not see begin is none of ours."""
-    opened = _started.get(handle)  # where nothing listens the nvtx package gives None for every range
+    """End a range of `begin`; an unknown handle is ignored."""
+    opened = _started.get(handle)  # the nvtx package returns None for every range if nothing listens
     if not opened:
         return
     name, start = opened.pop()
@@ -112,15 +112,15 @@ def end(handle: Any) -> None:
         local.state.ranges.append(RangeRecord(START_END, name, start, time_ns(), "nvtx"))
 
 
-def safely(ours: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Run our part of a call; what goes wrong in it is counted and never reaches the user's code."""
+def safely(action: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Run PyProf's part of a call; an error in it is counted and never reaches the user's code."""
     try:
-        return ours(*args, **kwargs)
+        return action(*args, **kwargs)
     except Exception as error:
         recorder.drop(f"range not recorded ({type(error).__name__})")
         return None
 
 
 def open_ranges(state: ThreadState) -> list[RangeRecord]:
-    """Ranges that are open on a thread right now."""
+    """Return the ranges that are open on a thread."""
     return [RangeRecord(PUSH_POP, name, start, None, source) for name, start, source, _ in state.open]

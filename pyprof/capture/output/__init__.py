@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turn what the windows recorded into a capture file."""
+"""Output of a recording: the capture file and its contents."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The capture file: the tables of an Nsight Systems export (schema 3.16.1) that we have rows for, and `PYPROF_*`.
+"""Capture file: those tables of an Nsight Systems export (schema 3.16.1) that have rows, and `PYPROF_*`.
 
-SQLite, whole or absent (`atomic_file.py`). Times are ns since the start of the session. Each distinct text stands once
-in StringIds. `globalTid` is pid << 24 | tid, as in an export. The tables of device events are in `device_tables.py`.
+SQLite, complete or absent (`atomic_file.py`). Times are ns since the start of the session. Each distinct text is
+stored once in StringIds. `globalTid` is pid << 24 | tid, as in an export. The tables of device events are in
+`device_tables.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SCHEMA_VERSION = "3.16.1"
 FORMAT_VERSION = "1"
 DOMAIN = 1  # of NVTX ranges: PyProf's own; 0 is the user's
 DOMAIN_CREATE, PUSH_POP = 75, 59
-_CHUNK = 1 << 14  # rows of which all numbers are Python's at once
+_CHUNK = 1 << 14  # rows converted to Python numbers at once
 
 _TABLES = """
 create table META_DATA_EXPORT (name text, value text);
@@ -49,14 +50,14 @@ create table PYPROF_OP (
     forwardGlobalTid integer);
 -- One step of the training loop, from mark to mark.
 create table PYPROF_STEP (number integer, start integer, end integer, globalTid integer);
--- What is no part of the program's own time ("reading": it waited while torch's records were read, on the thread), or
--- has no operators ("no operators": torch's profiler could not go on).
+-- Time that is not the program's own ("reading": the thread waited while torch's records were read), or
+-- without operators ("no operators": torch's profiler could not go on).
 create table PYPROF_PAUSE (start integer, end integer, globalTid integer, what text);
 -- Facts of the run.
 create table PYPROF_META (name text, value text);
 -- What was not recorded, by reason.
 create table PYPROF_LOST (reason text, count integer);
--- Files of the program that its stacks name, each distinct text once.
+-- Files of the program in its stacks, each distinct text once.
 create table PYPROF_SOURCE (path text, sha256 text);
 create table PYPROF_SOURCE_TEXT (sha256 text, text text);
 """
@@ -72,7 +73,7 @@ class StepRow(NamedTuple):
 
 
 class PauseRow(NamedTuple):
-    """A part of the window that tells nothing of the program, in ns of the epoch; `tid` 0: of no thread."""
+    """Part of the window that does not reflect the program, in ns of the epoch; `tid` 0: no particular thread."""
 
     start: int
     end: int
@@ -81,7 +82,7 @@ class PauseRow(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """All that a capture file holds. Times are ns of the epoch; `start` is the beginning of the session."""
+    """Contents of a capture file. Times are ns of the epoch; `start` is the beginning of the session."""
 
     start: int
     end: int
@@ -94,13 +95,14 @@ class Recording(NamedTuple):
     lost: dict[str, int]
     pauses: list[PauseRow]
     sources: list[Source]
-    device: Records = Records()  # nothing is ever added to this one
+    device: Records = Records()  # shared default, never modified
     gpus: tuple[dict[str, Any], ...] = ()  # rows of TARGET_INFO_GPU
-    tables: Sequence[Table] = ()  # of what was recorded on request: `extras`
+    tables: Sequence[Table] = ()  # of optional recordings: `extras`
 
 
 class Table(NamedTuple):
-    """A table of the file: its definition, and its rows as (recording, code of a text, globalTid of the process)."""
+    """Table of the file: its definition, and its rows as a function of (recording, code of a text, globalTid of the
+    process)."""
 
     create: str
     insert: str
@@ -113,8 +115,8 @@ def write(
     process_name: str,
     before: Callable[[str], object] | None = None,
 ) -> None:
-    """Write the file; `before` is called just before it gets its name. Raises CaptureError when that fails; then there
-    is none."""
+    """Write the file; `before` is called just before it gets its name. Raises CaptureError on failure, and leaves no
+    file."""
     _fill(path, recording, process_name, before)
 
 
@@ -233,25 +235,25 @@ def _ranges(connection: sqlite3.Connection, recording: Recording, strings: _Stri
 
 
 def _operators(connection: sqlite3.Connection, recording: Recording, strings: _Strings, process: int) -> None:
-    """A million rows: no Python runs for each, only for each distinct call."""
+    """Write the operators, possibly millions of rows: Python code runs only per distinct call."""
     operators, t0 = recording.operators, recording.start
-    distinct, which = operators.distinct()
+    distinct, index = operators.distinct()
     names, texts = np.zeros(len(distinct), np.int64), np.zeros(len(distinct), np.int64)
-    for number in np.unique(which).tolist():
+    for number in np.unique(index).tolist():
         call, module = distinct[number]
         names[number] = strings.code(call.op)
         texts[number] = strings.code(encode(call, module=module or None))
     start, end, tid, scope, seq, forward = (operators.rows[:, column] for column in (0, 1, 2, 4, 5, 6))
-    columns = (start - t0, end - t0, process | tid, names[which], scope, texts[which])
+    columns = (start - t0, end - t0, process | tid, names[index], scope, texts[index])
     forward = np.where(forward < 0, -1, process | forward)
-    for first in range(0, len(which), _CHUNK):
-        some = slice(first, first + _CHUNK)
+    for first in range(0, len(index), _CHUNK):
+        chunk = slice(first, first + _CHUNK)
         connection.executemany(
             "insert into PYPROF_OP values (?, ?, ?, ?, ?, ?, ?, ?)",
-            zip(*(column[some].tolist() for column in columns), _known(seq[some]), _known(forward[some])),
+            zip(*(column[chunk].tolist() for column in columns), _nulls(seq[chunk]), _nulls(forward[chunk])),
         )
 
 
-def _known(numbers: Ints) -> list[int | None]:
-    """Numbers, None where there is none."""
+def _nulls(numbers: Ints) -> list[int | None]:
+    """Return the numbers, None for negative ones."""
     return [number if number >= 0 else None for number in numbers.tolist()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device's tables of a capture file. Like those of an export they are there only if there are rows for them."""
+"""Device tables of a capture file. As in an export, a table exists only if it has rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def write(
     process: int,
     code: Callable[[str], int],
 ) -> None:
-    """Write the tables. `t0` is the start of the session, `process` the globalPid, `code` numbers a text."""
+    """Write the tables. `t0` is the start of the session, `process` the globalPid, `code` returns the number of a
+    text."""
     if not len(records):
         return
     codes = np.array([code(name) for name in records.names] or [0], np.int64)
@@ -51,7 +52,7 @@ def write(
                 _insert(
                     connection, table, [_values(part, name, t0, process, codes, shorts) for name in columns]
                 )
-    _more(connection, records, gpus)
+    _write_kernel_columns(connection, records, gpus)
     for table, rows in ENUMS.items():
         connection.execute(f"create table {table} (id integer primary key, name text, label text)")
         connection.executemany(f"insert into {table} values (?, ?, ?)", rows)
@@ -73,7 +74,7 @@ def _insert(connection: sqlite3.Connection, table: str, columns: list[Values]) -
 
 
 def short_name(name: str) -> str:
-    """A kernel's function name alone, as an export has it beside the whole one.
+    """Return only a kernel's function name, as an export has it next to the full one.
 
     >>> short_name("void at::native::(anonymous namespace)::softmax_warp_forward<float, 8>(float*, int)")
     'softmax_warp_forward'
@@ -83,7 +84,7 @@ def short_name(name: str) -> str:
 
 
 def _values(part: Columns, name: str, t0: int, process: int, codes: Array, shorts: Array) -> Values:
-    """The values of a column as SQLite takes them."""
+    """Return the values of a column for SQLite."""
     if name == "globalPid":
         return repeat(process, len(part["start"]))
     if name == "shortName":
@@ -91,25 +92,25 @@ def _values(part: Columns, name: str, t0: int, process: int, codes: Array, short
     if name not in part:
         return repeat(None, len(part["start"]))
     column = part[name]
-    known = column != MISSING
+    valid = column != MISSING
     if name in ("start", "end"):
         column = column - t0
     elif name == "globalTid":
         column = process | (column & _TID)
     elif name in NAMES:
-        column = codes[np.where(known, column, 0)]
-    return _nulls(column, known)
+        column = codes[np.where(valid, column, 0)]
+    return _nulls(column, valid)
 
 
-def _nulls(column: Any, known: Any) -> Values:
+def _nulls(column: Any, valid: Any) -> Values:
     values = column.tolist()
-    return (
-        values if known.all() else [value if there else None for value, there in zip(values, known.tolist())]
-    )
+    return values if valid.all() else [value if ok else None for value, ok in zip(values, valid.tolist())]
 
 
-def _more(connection: sqlite3.Connection, records: Records, gpus: list[dict[str, Any]]) -> None:
-    """PYPROF_KERNEL: what no table of an export has a column for."""
+def _write_kernel_columns(
+    connection: sqlite3.Connection, records: Records, gpus: list[dict[str, Any]]
+) -> None:
+    """Write PYPROF_KERNEL: the columns that no table of an export has."""
     count = records.count(KERNEL)
     if not count:
         return
@@ -130,7 +131,7 @@ def _more(connection: sqlite3.Connection, records: Records, gpus: list[dict[str,
 
 
 def _occupancy(records: Records, gpus: list[dict[str, Any]]) -> Array:
-    """What the collector was told, and better what the launch and the device give."""
+    """Return occupancy from the collector, overridden by estimates from launch and device where possible."""
 
     def of(name: str) -> Array:
         return records.column(KERNEL, name)
@@ -139,18 +140,20 @@ def _occupancy(records: Records, gpus: list[dict[str, Any]]) -> Array:
     shared, static, dynamic = of("sharedMemory"), of("staticSharedMemory"), of("dynamicSharedMemory")
     together = (static == MISSING) & (shared != MISSING)
     static, dynamic = np.where(together, 0, static), np.where(together, shared, dynamic)
-    block, grid = (_product(of(f"{what}{axis}") for axis in "XYZ") for what in ("block", "grid"))
+    block, grid = (_product(of(f"{prefix}{axis}") for axis in "XYZ") for prefix in ("block", "grid"))
     device, registers = of("deviceId"), of("registersPerThread")
     for gpu in gpus:
-        found, here = chip(gpu), np.flatnonzero(device == gpu["id"])
-        if found is not None and len(here):
-            own = estimate(found, block[here], grid[here], registers[here], static[here], dynamic[here])
-            out[here] = np.where(own != MISSING, own, out[here])
+        gpu_chip, rows = chip(gpu), np.flatnonzero(device == gpu["id"])
+        if gpu_chip is not None and len(rows):
+            estimates = estimate(
+                gpu_chip, block[rows], grid[rows], registers[rows], static[rows], dynamic[rows]
+            )
+            out[rows] = np.where(estimates != MISSING, estimates, out[rows])
     return out
 
 
 def _product(axes: Iterable[Array]) -> Array:
-    """Of three columns; 0 where one of them is missing."""
+    """Return the product of three columns; 0 where one of them is missing."""
     columns = list(axes)
-    known = np.logical_and.reduce([axis != MISSING for axis in columns])
-    return np.where(known, np.prod([np.where(known, axis, 1) for axis in columns], axis=0), 0)
+    valid = np.logical_and.reduce([axis != MISSING for axis in columns])
+    return np.where(valid, np.prod([np.where(valid, axis, 1) for axis in columns], axis=0), 0)

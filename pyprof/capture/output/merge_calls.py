@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""After a window: put together what was seen in Python and what torch recorded below it.
+"""Merge of Python calls with torch's records below them, after a window.
 
 Calls come from the wrappers. An operator that ran outside every recorded call (through a name imported before the
-window, or from C++) becomes a call of its own: its user's name where the operator tells it, else `aten`. It stands
-where the innermost module call around it stands. Operators of a backward are never calls: their forward's call
-accounts for them. Nor are those inside an optimizer's step, which is a call; but those of its closure.
+window, or from C++) becomes a call of its own: under its user's name if the operator determines it, else `aten`. Its
+site is that of the innermost module call around it. Operators of a backward are never calls: their forward's call
+accounts for them. Nor are those inside an optimizer's step, which is a call, except those of its closure.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NO_OPERATORS = frozenset({"TorchDynamo Cache Lookup"})  # events of torch that 
 
 
 class CallRow(NamedTuple):
-    """A call as it is written."""
+    """A call as written to the file."""
 
     start: int
     end: int
@@ -39,7 +39,7 @@ class CallRow(NamedTuple):
 
 
 class RangeRow(NamedTuple):
-    """A user's range as it is written."""
+    """A user's range as written to the file."""
 
     start: int
     end: int | None
@@ -51,7 +51,7 @@ class RangeRow(NamedTuple):
 def resolve(
     recorder: Recorder, threads: Iterable[ThreadState], operators: Operators, ranges: list[UserRange]
 ) -> tuple[list[CallRow], list[RangeRow]]:
-    """Calls and user ranges of a window, each sorted by start. `operators` and `ranges` are torch's records."""
+    """Return calls and user ranges of a window, each sorted by start. `operators` and `ranges` are torch's records."""
     by_thread = operators.in_order().by_thread()
     texts = _Texts(recorder)
     calls: list[CallRow] = []
@@ -62,13 +62,13 @@ def resolve(
         modules = Innermost((record.start, record.end, record.context) for record in state.module_records())
         calls.extend(texts.operator(operator, modules, state.ranges) for operator in unseen)
     nowhere = Innermost(())
-    for rest in by_thread.values():  # threads that never ran a wrapper
-        calls.extend(texts.operator(operator, nowhere, ()) for operator in _unseen(rest, []))
+    for remaining in by_thread.values():  # threads that never ran a wrapper
+        calls.extend(texts.operator(operator, nowhere, ()) for operator in _unseen(remaining, []))
     return sorted(calls), sorted(_range_rows(threads, ranges), key=lambda row: row.start)
 
 
 def _range_rows(threads: Iterable[ThreadState], ranges: list[UserRange]) -> Iterable[RangeRow]:
-    """Torch's record of a record_function range is preferred to ours: it has those of C++ as well."""
+    """Yield the ranges. For record_function torch's records are preferred: they include those of C++."""
     for state in threads:
         for record in state.ranges:
             if record.source != "record_function" or not ranges:
@@ -79,11 +79,12 @@ def _range_rows(threads: Iterable[ThreadState], ranges: list[UserRange]) -> Iter
 
 
 def _unseen(operators: Iterable[Operator], calls: list[CallRecord]) -> list[Operator]:
-    """The outermost forward operators of one thread that lie in no call, nor around one (compiled code, say)."""
+    """Return the outermost forward operators of one thread that are neither inside a call nor around one (as compiled
+    code is)."""
     starts: list[int] = []
     ends: list[int] = []
     for call in sorted(calls, key=lambda call: call.start):
-        if not ends or call.end > ends[-1]:  # a call inside another one (a hook) is covered already
+        if not ends or call.end > ends[-1]:  # a call inside another one (a hook) is already covered
             starts.append(call.start)
             ends.append(call.end)
     out = []
@@ -103,7 +104,8 @@ def _unseen(operators: Iterable[Operator], calls: list[CallRecord]) -> list[Oper
 
 
 class Innermost:
-    """Nested intervals (start, end, value); `at` is the value of the innermost one around an instant, 0 if none."""
+    """Nested intervals (start, end, value); `at` returns the value of the innermost one around an instant, 0 if
+    none."""
 
     def __init__(self, intervals: Iterable[tuple[int, int, int]]):
         self._times: list[int] = []
@@ -129,33 +131,33 @@ class Innermost:
 
 
 class _Texts:
-    """The text of calls, made once per distinct call."""
+    """Texts of calls, built once per distinct call."""
 
     def __init__(self, recorder: Recorder):
         self._recorder = recorder
         self._keys = list(recorder.keys)
-        self._known: dict[object, str] = {}
+        self._texts: dict[object, str] = {}
 
     def recorded(self, record: CallRecord, tid: int) -> CallRow:
         key = (record.function, record.site, record.args, record.layer)
-        text = self._known.get(key)
+        text = self._texts.get(key)
         if text is None:
             stacks = self._recorder.stacks
             mod, op = self._recorder.functions[record.function]
             call = Call(mod, op, arguments(self._keys[record.args]) if record.args >= 0 else ())
             path = stacks.contexts[stacks.sites[record.site][1]].path if record.site >= 0 else ""
-            text = self._known[key] = encode(call, record.layer, stacks.trace(record.site), path or None)
+            text = self._texts[key] = encode(call, record.layer, stacks.trace(record.site), path or None)
         return CallRow(record.start, max(record.start, record.end), tid, text)
 
     def operator(self, operator: Operator, modules: Innermost, ranges: Iterable[RangeRecord]) -> CallRow:
         context = modules.at(operator.start)
         layer = _layer_at(ranges, operator.start)
         key = (id(operator.call), context, layer)  # an object per distinct call; 1 and True are equal
-        text = self._known.get(key)
+        text = self._texts.get(key)
         if text is None:
             stacks = self._recorder.stacks
             mod, op = OPERATOR_NAMES.get(operator.call.op) or _operator_name(operator.call.op)
-            text = self._known[key] = encode(
+            text = self._texts[key] = encode(
                 Call(mod, op, operator.call.args), layer, stacks.context_trace(context),
                 stacks.contexts[context].path or None,
             )  # fmt: skip
@@ -163,7 +165,7 @@ class _Texts:
 
 
 def _operator_name(op: str) -> tuple[str, str]:
-    """The namespace of an operator, and the whole name.
+    """Return the namespace of an operator, and its full name.
 
     >>> _operator_name("aten::add"), _operator_name("Torch-Compiled Region: 0/0")
     (('aten', 'aten::add'), ('torch', 'Torch-Compiled Region: 0/0'))
@@ -181,7 +183,7 @@ def _layer_at(ranges: Iterable[RangeRecord], time: int) -> str:
 
 
 def calls_as_operators(rows: Iterable[CallRow]) -> Operators:
-    """Calls as the operators of a recording that has none of torch's."""
+    """Convert calls to operators, for a recording without torch's operators."""
     calls: list[Call] = []
     numbers: dict[str, int] = {}
     out = []

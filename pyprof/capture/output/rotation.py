@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of a file that has the name of a new recording: it is kept, under a number.
+"""Rotation of files: an existing file with the name of a new recording is kept, under a number.
 
-The newest recording has the name that was asked for. An older `net.sqlite` becomes the first of `net.1.sqlite`,
-`net.2.sqlite` ... that is free, `net.rank0.sqlite` becomes `net.rank0.1.sqlite`. It gets that name as a hard link
-before the new file replaces it, so that at no time there is none, and two processes never take the same number. A
-recording without operators, calls and kernels replaces nothing.
+The newest recording has the requested name. An older `net.sqlite` becomes the first free of `net.1.sqlite`,
+`net.2.sqlite` ..., and `net.rank0.sqlite` becomes `net.rank0.1.sqlite`. It gets that name as a hard link before the
+new file replaces it, so that a file always exists, and two processes never use the same number. A recording without
+operators, calls and kernels replaces nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ HINT = "Did the program use torch while it was recorded?"
 
 
 def stays(path: str, name: str) -> bool:
-    """Whether a file at `path` stays because the new recording, to be called `name`, is empty; a line says so."""
+    """Return whether a file at `path` stays because the new recording, to be called `name`, is empty; print a line if
+    so."""
     if not os.path.exists(path) or not os.path.getsize(path):
         return False
     print(
@@ -30,29 +31,30 @@ def stays(path: str, name: str) -> bool:
 
 
 def put(path: str, name: str, write: Callable[[Callable[[str], None]], None]) -> None:
-    """Let `write` make a file at `path` and keep an older one, which a line on stderr says.
+    """Let `write` create a file at `path`, keep an older one, and print a line about that on stderr.
 
-    `write` gets a function to call with the file's whole name, just before the file gets it. If writing fails, the
-    older file has its name as before."""
-    kept: list[tuple[str, str]] = []
+    `write` receives a function to call with the file's full name, just before the file gets it. If writing fails,
+    the older file keeps its name.
+    """
+    renamed: list[tuple[str, str]] = []
 
     def before(target: str) -> None:
-        older = aside(target)
+        older = add_numbered_name(target)
         if older is not None:
-            kept.append((target, older))
+            renamed.append((target, older))
 
     try:
         write(before)
     except BaseException:
-        for target, older in kept:
-            _back(target, older)
+        for target, older in renamed:
+            _restore(target, older)
         raise
-    for _, older in kept:
-        shown = os.path.join(os.path.dirname(name), os.path.basename(older))
-        print(f"{name}: the older file of this name is kept as {shown}", file=sys.stderr)
+    for _, older in renamed:
+        visible_name = os.path.join(os.path.dirname(name), os.path.basename(older))
+        print(f"{name}: the older file of this name is kept as {visible_name}", file=sys.stderr)
 
 
-def _back(target: str, older: str) -> None:
+def _restore(target: str, older: str) -> None:
     with suppress(OSError):
         if os.path.exists(target):  # with two names
             os.unlink(older)
@@ -60,10 +62,10 @@ def _back(target: str, older: str) -> None:
             os.replace(older, target)
 
 
-def aside(path: str) -> str | None:
-    """Give the file at `path` a second, numbered name; returns that, or None if there is no file or nothing in it.
+def add_numbered_name(path: str) -> str | None:
+    """Give the file at `path` a second, numbered name; return it, or None if the file is missing or empty.
 
-    Raises OSError if the folder takes no further name.
+    Raises OSError if no file can be created in the folder.
     """
     try:
         if not os.path.getsize(path):
@@ -80,14 +82,14 @@ def aside(path: str) -> str | None:
         except FileNotFoundError:  # another process has renamed it
             return None
         except OSError:  # a file system without hard links
-            if not _renamed(path, name):
+            if not _rename(path, name):
                 continue
         return name
     return None
 
 
-def _renamed(path: str, name: str) -> bool:
-    """Rename a file without replacing another; False if the name is taken."""
+def _rename(path: str, name: str) -> bool:
+    """Rename a file without replacing another; return False if the name is in use."""
     try:
         os.close(os.open(name, os.O_CREAT | os.O_EXCL))
     except FileExistsError:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text of the program's own source files that its stacks name, so that a reader of the recording sees the line.
+"""Source text of the program's own files in its stacks, so that a reader of the recording sees the line.
 
-Files of torch and of PyProf are left out, and very large ones. The text is what Python has read for tracebacks
-(`linecache`, which knows the cells of a notebook too), else the file as it is when the recording is written.
+Files of torch and of PyProf are left out, and very large ones. The text is the one Python uses for tracebacks
+(`linecache`, which has the cells of a notebook too), else the file at the time the recording is written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LARGEST, MOST = 1 << 20, 1 << 24  # characters of one file, and of all
 
 
 class Source(NamedTuple):
-    """One file as the stacks name it; the hash is that of the text in UTF-8."""
+    """One file under its name in the stacks; the hash is that of the text in UTF-8."""
 
     path: str
     sha256: str
@@ -27,7 +27,7 @@ class Source(NamedTuple):
 
 
 def read(paths: Iterable[str]) -> tuple[list[Source], int]:
-    """The files that can be read, by path, and how many were left out for their size."""
+    """Return the readable files, by path, and the number of files left out for their size."""
     out: list[Source] = []
     left_out = total = 0
     for path in sorted(set(paths)):
@@ -36,7 +36,7 @@ def read(paths: Iterable[str]) -> tuple[list[Source], int]:
         try:
             text = "".join(linecache.getlines(path))
             digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        except Exception:  # a loader of the program's own, or a path that is none
+        except Exception:  # a custom loader of the program, or not a path
             continue
         if not text.strip():  # Python 3.13 reads an empty file as one empty line
             continue

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live inside the user's process: signals, termination, the main thread, garbage collection, own faults."""
+"""Coexistence with the user's process: signals, termination, the main thread, garbage collection, internal errors."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fault of PyProf's own costs the recording a part, never the program: one line on stderr, and the program goes on.
+"""Internal errors: they cost a part of the recording, never the program. One line on stderr, and the program goes on.
 
-Errors that PyProf raises on purpose (`PyProfError`: a wrong argument, a window inside a window) are for the program's
-author and pass.
+Errors that PyProf raises on purpose (`PyProfError`: a wrong argument, a window inside a window) are meant for the
+program's author and propagate.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from pyprof.errors import PyProfError
 log = logging.getLogger(__name__)
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_said: set[str] = set()
+_reported: set[str] = set()
 
 
 def guarded(step: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs) -> bool:
-    """Take one step of a window's life; returns whether it succeeded. What it raises is told and counted as lost."""
+    """Run one step of a window's life; return whether it succeeded. An exception is reported and counted as lost."""
     try:
         step(*args, **kwargs)
     except Exception as error:
-        tell(_name(step), error)
+        report(_name(step), error)
         return False
     return True
 
 
 def contained(function: Callable[_P, _R]) -> Callable[_P, _R | None]:
-    """Keep an entry point from raising into the program what is not for it: then it returns None."""
+    """Keep internal errors of an entry point out of the program: it returns None instead."""
 
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R | None:
@@ -42,27 +42,27 @@ def contained(function: Callable[_P, _R]) -> Callable[_P, _R | None]:
         except PyProfError:
             raise
         except Exception as error:
-            tell(_name(function), error)
+            report(_name(function), error)
             return None
 
     return call
 
 
-def tell(what: str, error: Exception) -> None:
-    """Print one line about a fault, the first time, and count it."""
+def report(action: str, error: Exception) -> None:
+    """Print one line about an internal error, the first time, and count it."""
     try:
-        log.debug("%s failed", what, exc_info=error)
-        reason = f"{what} failed ({type(error).__name__})"
+        log.debug("%s failed", action, exc_info=error)
+        reason = f"{action} failed ({type(error).__name__})"
         recorder.drop(reason)
-        if reason not in _said:
-            _said.add(reason)
+        if reason not in _reported:
+            _reported.add(reason)
             print(
-                f"pyprof: {what} failed ({type(error).__name__}: {error}). The program goes on; the recording may lack "
-                "a part. Please report this.",
+                f"pyprof: {action} failed ({type(error).__name__}: {error}). The program goes on; the recording may "
+                "lack a part. Please report this.",
                 file=sys.stderr,
             )
-    except Exception:  # stderr is closed, say: there is nobody to tell
-        log.debug("a fault could not be told", exc_info=True)
+    except Exception:  # stderr may be closed
+        log.debug("an error could not be reported", exc_info=True)
 
 
 def _name(function: Any) -> str:

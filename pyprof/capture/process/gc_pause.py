@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many small objects are made when a recording is read and written, and none is garbage in a cycle."""
+"""Pause of the garbage collector: reading and writing a recording creates many small objects, none in a cycle."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """Keep Python from looking for garbage: each time it would look at all of torch."""
+def gc_disabled() -> Iterator[None]:
+    """Disable garbage collection: each run would traverse all of torch."""
     collecting = gc.isenabled()
     gc.disable()
     try:

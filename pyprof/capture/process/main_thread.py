@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Call a function on the main thread, between two bytecodes of what it runs, as Python calls a handler of a signal.
+"""Call a function on the main thread, between two bytecodes, as Python calls a signal handler.
 
 Source: Py_AddPendingCall in Python's C API, https://docs.python.org/3/c-api/init.html#asynchronous-notifications.
 """
@@ -22,7 +22,8 @@ _waiting: list[Callable[[], object]] = []
 
 
 def soon(function: Callable[[], object]) -> None:
-    """Call `function` as soon as the main thread runs bytecode that is not PyProf's own. Nothing if a call waits."""
+    """Call `function` as soon as the main thread runs bytecode that is not PyProf's own. Does nothing if a call is
+    pending."""
     if _add is None or _waiting:
         return
     _waiting.append(function)
@@ -41,7 +42,7 @@ def _run(_: object) -> int:
 
 
 def _interrupts_pyprof(frame: FrameType | None) -> bool:
-    """Whether PyProf's own code runs, or what of Python's library it has called."""
+    """Return whether PyProf's own code is running, or a function of Python's library that it has called."""
     while frame is not None:
         file = frame.f_code.co_filename
         if file.startswith(_PACKAGE):
@@ -53,7 +54,8 @@ def _interrupts_pyprof(frame: FrameType | None) -> bool:
 
 
 def _enters_range(frame: FrameType | None) -> bool:
-    """Whether record_function is about to open or close a range: torch has begun it, and PyProf does not know yet."""
+    """Return whether record_function is about to open or close a range: torch has begun it, and PyProf does not know
+    yet."""
     for _ in range(_BETWEEN):
         if frame is None:
             return False

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGTERM ends a recorded program as it always does, but the file is written first.
+"""SIGTERM ends a recorded program as usual, but the file is written first.
 
 Launchers send it when a job is over or another rank has failed. Python itself would end without running anything.
-Only where the program leaves the signal alone, only while the whole run (or a part that the command line chose) is
-recorded, and a second SIGTERM does not wait.
+Only if the program does not handle the signal itself, only while the whole run (or a part selected on the command
+line) is recorded, and a second SIGTERM does not wait.
 
-A handler in Python runs when the main thread comes to its next instruction, which one that waits for other ranks never
-does. So a thread hears of the signal too (`signal.set_wakeup_fd`), waits for `_PATIENCE` and then does it itself. A
-child that has not come to its own program yet would be heard as well: the thread asks who wrote.
+A handler in Python runs at the next bytecode of the main thread, which a thread that waits for other ranks never
+reaches. So another thread is notified of the signal too (`signal.set_wakeup_fd`), waits for `_PATIENCE` and then
+writes the file itself. A child that has not started its own program yet would notify it as well: the thread checks
+the sender.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 from pyprof.capture import THREAD
 
 _PATIENCE = 2.0  # seconds; launchers wait for 30 until they kill
-_CREDENTIALS = struct.Struct("3i")  # of who wrote: process, user, group
+_CREDENTIALS = struct.Struct("3i")  # of the sender: process, user, group
 
 
 class _Watch:
@@ -35,31 +36,31 @@ class _Watch:
         self._write = write
         self._claimed = threading.Lock()
         self._begun = threading.Event()
-        self.handler = self._handle  # one object, to be known again
-        self._ear, self._mouth = socket.socketpair()
-        self._ear.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        self._mouth.setblocking(False)
+        self.handler = self._handle  # a single object, for comparison
+        self._receiver, self._sender = socket.socketpair()
+        self._receiver.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._sender.setblocking(False)
 
     def install(self) -> None:
         signal.signal(signal.SIGTERM, self.handler)
-        before = signal.set_wakeup_fd(self._mouth.fileno(), warn_on_full_buffer=False)
-        if before != -1:  # the program's own: without the thread, then
+        before = signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
+        if before != -1:  # the program has its own: go without the thread
             signal.set_wakeup_fd(before)
         threading.Thread(target=self._listen, name=THREAD, daemon=True).start()
 
     def remove(self) -> None:
-        """From the main thread. What the program has set in the meantime stays."""
+        """Remove the handler, on the main thread. A handler that the program has set in the meantime stays."""
         if signal.getsignal(signal.SIGTERM) is self.handler:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         current = signal.set_wakeup_fd(-1)
-        if current not in (-1, self._mouth.fileno()):
+        if current not in (-1, self._sender.fileno()):
             signal.set_wakeup_fd(current)
-        self._mouth.close()  # which ends the thread
+        self._sender.close()  # which ends the thread
 
     def forget(self) -> None:
-        """In a forked child, which has no such thread."""
+        """Release everything in a forked child, which has no such thread."""
         self.remove()
-        self._ear.close()
+        self._receiver.close()
 
     def _handle(self, number: int, frame: Any) -> None:
         if self._claimed.acquire(blocking=False):
@@ -68,9 +69,9 @@ class _Watch:
             self._end()
 
     def _listen(self) -> None:
-        with self._ear:
+        with self._receiver:
             while True:
-                numbers, notes, _, _ = self._ear.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))
+                numbers, notes, _, _ = self._receiver.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))
                 if not numbers:
                     return
                 own = any(_CREDENTIALS.unpack(note)[0] == os.getpid() for _, _, note in notes)
@@ -79,9 +80,8 @@ class _Watch:
                 if signal.getsignal(signal.SIGTERM) is not self.handler or self._begun.wait(_PATIENCE):
                     continue
                 if self._claimed.acquire(blocking=False):
-                    ctypes.CDLL(None).signal(
-                        int(signal.SIGTERM), None
-                    )  # signal.signal is for the main thread
+                    # signal.signal works only on the main thread.
+                    ctypes.CDLL(None).signal(int(signal.SIGTERM), None)
                     self._end()
 
     def _end(self) -> None:
@@ -96,7 +96,7 @@ _at_fork = False
 
 
 def install(write: Callable[[], object]) -> None:
-    """Have `write` called at SIGTERM, before it ends the process."""
+    """Call `write` at SIGTERM, before it ends the process."""
     global _watch, _at_fork
     if (
         _watch is None
@@ -112,7 +112,7 @@ def install(write: Callable[[], object]) -> None:
 
 
 def remove() -> None:
-    """Put the signal back. From another thread than the main one it stays, and has nothing to write."""
+    """Restore the signal. On a thread other than the main one the handler stays, with nothing to write."""
     global _watch
     if _watch is not None and threading.current_thread() is threading.main_thread():
         _watch.remove()
@@ -120,7 +120,7 @@ def remove() -> None:
 
 
 def _before_fork() -> None:
-    """Python forgets, in the child, a signal that came before the handler is gone: it waits until then."""
+    """Block the signal: the child would lose one that arrives before the handler is removed there."""
     if _watch is not None:
         _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 

@@ -23,9 +23,9 @@ from pyprof.capture.collectors.cupti.decode import Names, decode
 from pyprof.capture.collectors.device import LAUNCH, Array, Records
 from pyprof.errors import CaptureError
 
-_FULL = "windows whose end lacks device events: 1 GiB of activity records had come together"
+_FULL = "windows whose end lacks device events: 1 GiB of activity records was reached"
 _MINUTE = 60 * 10**9
-# Order of enabling. Calls come first: a kernel without its launch is worth little.
+# In order of enabling. Calls come first: a kernel without its launch is of little use.
 KINDS = (
     records.RUNTIME, records.DRIVER, records.KERNEL, records.MEMCPY, records.PEER_COPY, records.MEMSET,
 )  # fmt: skip
@@ -44,31 +44,31 @@ class Reading(NamedTuple):
 
 
 def read_clocks() -> Reading:
-    """The closest of some readings."""
-    found = []
+    """Read both clocks several times and return the closest pair."""
+    readings = []
     for _ in range(5):
         before = time_ns()
         stamp = buffers.now()
         after = time_ns()
-        found.append((after - before, Reading(stamp, (before + after) // 2)))
-    return min(found)[1]
+        readings.append((after - before, Reading(stamp, (before + after) // 2)))
+    return min(readings)[1]
 
 
 def to_unix(times: Array, first: Reading, last: Reading) -> Array:
-    """CUPTI's times, in ticks of any length, on the clock of the epoch.
+    """Convert CUPTI's times, in ticks of any length, to ns of the Unix epoch.
 
     >>> to_unix(np.array([0, 500, 1000]), Reading(0, 7000), Reading(1000, 8010)).tolist()
     [7000, 7505, 8010]
     """
-    passed = last.cupti - first.cupti
-    drift = (last.unix - first.unix - passed) / passed if passed > 0 else 0.0
+    elapsed = last.cupti - first.cupti
+    drift = (last.unix - first.unix - elapsed) / elapsed if elapsed > 0 else 0.0
     since = times - first.cupti
     out: Array = first.unix + since + np.rint(since * drift).astype(np.int64)
     return out
 
 
 class Cupti:
-    """The collector. `start` raises CaptureError, and then nothing records; `stop` fills `records`."""
+    """CUPTI collector. If `start` raises CaptureError, nothing is recorded; `stop` fills `records`."""
 
     def __init__(self, library: Any = None, pool: buffers.Pool = buffers.pool, sync: bool = False):
         self.records = Records()
@@ -81,19 +81,19 @@ class Cupti:
         self._threads: int | None = None
 
     def start(self) -> None:
-        """Begin to record. Kineto has started, if it will."""
+        """Start recording. Kineto must be running already, if it is used."""
         if self._library is None:
             self._library = cupti.load()
         library = self._library
         self._sizes = records.sizes(library.version())
-        library.flush()  # buffers of others go back to them: torch's list would take them for ours
+        library.flush()  # return buffers of other profilers to them: torch's list would treat them as ours
         self._pool.open()
         library.register(*self._pool.callbacks)
         library.use_clock(self._pool.clock)
         try:
             self._threads = library.thread_ids(cupti.SYSTEM_THREADS)
             self._first = read_clocks()
-            library.dropped()  # of whoever recorded before
+            library.dropped()  # those of an earlier profiler
             for kind in self._kinds:
                 library.enable(kind)
                 self._enabled.append(kind)
@@ -107,13 +107,13 @@ class Cupti:
         self.running = True
 
     def bound(self) -> None:
-        """At a step: record no more if as much waits as there may be."""
+        """Stop recording between two steps if the buffers are full."""
         if self.running and self._enabled and self._pool.full:
             self._end()
             self.records.drop(_FULL, 1)
 
     def stop(self) -> None:
-        """End the recording and decode it. Raises CaptureError if CUPTI's records cannot be read."""
+        """Stop recording and decode the buffers. Raises CaptureError if CUPTI's records cannot be read."""
         if not self.running:
             return
         self.running = False
@@ -123,22 +123,22 @@ class Cupti:
         last = read_clocks()
         dropped = library.dropped()
         try:
-            found = decode(
+            decoded = decode(
                 self._pool.take(), self._sizes, Names(cupti.text, library.call_name),
                 lambda times: to_unix(times, self._first, last),
                 lambda data, valid, place: library.next_record(data.ctypes.data, valid, place),
             )  # fmt: skip
         finally:
             self._pool.free()
-        _check_clock(found, self._first, last)
-        found.drop("activity records that CUPTI dropped", dropped)
-        self.records.extend(found)
+        _check_clock(decoded, self._first, last)
+        decoded.drop("activity records that CUPTI dropped", dropped)
+        self.records.extend(decoded)
 
     def _end(self) -> None:
         for kind in self._enabled:
             self._library.disable(kind)
         self._enabled = []
-        for driver, function in self._left_out:  # it counts for whoever records these calls later
+        for driver, function in self._left_out:  # the setting would affect a later profiler
             self._library.leave_out(driver, function, False)
         self._left_out = []
         if self._threads is not None:
@@ -147,11 +147,11 @@ class Cupti:
             self._threads = None
 
 
-def _check_clock(found: Records, first: Reading, last: Reading) -> None:
-    """Raise CaptureError if calls are not of the time in which they were recorded: then the clock is not ours."""
-    starts = found.column(LAUNCH, "start")
+def _check_clock(decoded: Records, first: Reading, last: Reading) -> None:
+    """Raise CaptureError if the calls lie outside the time of the window: then the clock is not PyProf's."""
+    starts = decoded.column(LAUNCH, "start")
     if len(starts) and not first.unix - _MINUTE < np.median(starts) < last.unix + _MINUTE:
         raise CaptureError(
-            "CUPTI's times are not of the clock that it was given: another profiler has given it one. "
+            "CUPTI's times are not those of PyProf's clock: another profiler has set a different one. "
             "Use the collector kineto"
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUPTI's buffers of activity records to the columns of `device.py`.
+"""Decode CUPTI's buffers of activity records into the columns of `device.py`.
 
 A buffer is walked once, record by record, only for the places of the records of each kind (two loads and an append
 each); the fields are then gathered with numpy, a column at a time.
@@ -25,7 +25,7 @@ from pyprof.symbols import demangle
 
 Bytes = npt.NDArray[np.uint8]
 Rows = npt.NDArray[np.void]
-# Where a record ends, as the library sees it: buffer, valid bytes, place of the record -> place of the next, or None.
+# Asks the library for the end of a record: buffer, valid bytes, offset of the record -> offset of the next, or None.
 NextRecord = Callable[[Bytes, int, int], int | None]
 
 _INVALID = 0xFFFFFFFF  # CUPTI_SYNCHRONIZATION_INVALID_VALUE
@@ -39,14 +39,14 @@ class Buffer(NamedTuple):
 
 
 class Names(NamedTuple):
-    """Texts that a record only points to."""
+    """Lookups of the texts that a record only refers to."""
 
     kernel: Callable[[int], str]  # by the address of a C string
     call: Callable[[bool, int], str]  # of the driver's API (else the runtime's), number of the function
 
 
 class Walk:
-    """Finds the records in buffers. `sizes` is a table by kind; what `next_record` says replaces its entry."""
+    """Walk over the records of buffers. `sizes` is a table by kind; a size from `next_record` replaces its entry."""
 
     def __init__(self, sizes: dict[int, int], next_record: NextRecord | None = None):
         self.lost: dict[str, int] = {}
@@ -57,7 +57,8 @@ class Walk:
         )
 
     def places(self, buffer: Buffer) -> dict[int, list[int]]:
-        """Places of the records of each kind, in units of four bytes. Raises CaptureError for one that is too short."""
+        """Return the offsets of the records of each kind, in units of four bytes. Raises CaptureError for a record that
+        is too short."""
         data: Any = buffer.data
         kinds = memoryview(data)[: buffer.valid // 4 * 4].cast("i")
         end, at, steps = len(kinds), 0, self._steps
@@ -79,13 +80,14 @@ class Walk:
         return out
 
     def size(self, kind: int) -> int:
-        """Bytes of a record."""
+        """Return the size of a record, in bytes."""
         return 4 * self._steps[kind] if kind in self._steps else self._table[kind]
 
     def _learn(self, kind: int, buffer: Buffer, at: int) -> int:
-        """The step over a kind that was not met before: once, the library is asked. 0 if nobody knows."""
+        """Return the step over a kind of record seen for the first time, asking the library once. 0 if it is
+        unknown."""
         following = self._next_record(buffer.data, buffer.valid, 4 * at) if self._next_record else None
-        if following is None:  # the last of its buffer: the table counts, and the next one is asked about
+        if following is None:  # the last of its buffer: use the table, and ask for the next one
             return self._table.get(kind, 0) // 4
         size = following - 4 * at
         if size <= 0 or size % 8 or (kind in records.NAMES and size < records.required(kind)):
@@ -108,7 +110,7 @@ def decode(
     clock: Callable[[Array], Array] = lambda times: times,
     next_record: NextRecord | None = None,
 ) -> Records:
-    """All rows of the buffers. `clock` turns CUPTI's times into ns of the epoch."""
+    """Decode all rows of the buffers. `clock` turns CUPTI's times into ns of the Unix epoch."""
     walk = Walk(sizes, next_record)
     rows: dict[int, list[Rows]] = {kind: [] for kind in records.NAMES}
     for buffer in buffers:
@@ -126,15 +128,15 @@ def decode(
 
 
 def _gather(buffer: Buffer, dtype: np.dtype[np.void], places: list[int]) -> Rows:
-    """The records at some places, as one array. Records begin at multiples of eight bytes."""
+    """Return the records at the given offsets as one array. Records are aligned to eight bytes."""
     count = (len(buffer.data) - dtype.itemsize) // 8 + 1
     opaque = np.dtype((np.void, dtype.itemsize))  # copied whole: field by field takes 14 times as long
-    every: Rows = np.ndarray((count,), opaque, buffer.data, strides=(8,))
-    return every[np.array(places, np.int64) // 2].view(dtype)
+    aligned: Rows = np.ndarray((count,), opaque, buffer.data, strides=(8,))
+    return aligned[np.array(places, np.int64) // 2].view(dtype)
 
 
 def _timed(part: Rows, out: Records) -> Rows:
-    """Those with both times: CUPTI leaves 0 where it has none, and what still runs has no end."""
+    """Return the rows that have both times. CUPTI writes 0 for a missing time, and running work has no end."""
     started, ended = part["start"] != 0, part["end"] != 0
     out.drop("device events without times", int(np.count_nonzero(~started)))
     out.drop(
@@ -152,8 +154,8 @@ def _where(part: Rows, clock: Callable[[Array], Array]) -> dict[str, Array]:
     }  # fmt: skip
 
 
-# Columns of a kernel that are in the record as they are.
-_AS_THEY_ARE = {
+# Columns of a kernel that are copied from the record unchanged.
+_COPIED_COLUMNS = {
     "registersPerThread": "registers_per_thread", "gridX": "grid_x", "gridY": "grid_y", "gridZ": "grid_z",
     "blockX": "block_x", "blockY": "block_y", "blockZ": "block_z", "staticSharedMemory": "static_shared_memory",
     "dynamicSharedMemory": "dynamic_shared_memory", "localMemoryPerThread": "local_memory_per_thread",
@@ -173,7 +175,7 @@ def _kernels(part: Rows, out: Records, names: Names, clock: Callable[[Array], Ar
         **_where(part, clock), "demangledName": readable, "mangledName": raw,
         "launchType": part["launch_type"].astype(np.int64) + 1,  # CUPTI counts from regular, an export from unknown
         "graphId": _not_zero(part["graph_id"]),
-        **{column: _ints(part[name]) for column, name in _AS_THEY_ARE.items()},
+        **{column: _ints(part[name]) for column, name in _COPIED_COLUMNS.items()},
     }  # fmt: skip
 
 
@@ -210,15 +212,15 @@ _READ = ((KERNEL, KERNELS, _kernels), (MEMCPY, COPY, _copies), (PEER_COPY, COPY,
 
 
 def _calls(rows: dict[int, list[Rows]], out: Records, names: Names, clock: Callable[[Array], Array]) -> None:
-    """Calls of the runtime, and those of the driver that launched something by themselves.
+    """Add the runtime calls, and the driver calls that launched work without a runtime call.
 
     A call of the runtime calls the driver, and both have its correlation: the outer one is the launch.
     """
     launched = np.concatenate([out.column(table, "correlationId") for table in (KERNELS, COPY, SET, SYNCS)])
-    wanted = np.setdiff1d(
+    unclaimed = np.setdiff1d(
         launched, np.concatenate([launched[:0], *(part["correlation_id"] for part in rows[RUNTIME])])
     )
-    for part in _api(rows, out, wanted):
+    for part in _api(rows, out, unclaimed):
         driver = int(part["kind"][0]) == DRIVER
         numbers, inverse = np.unique(part["cbid"], return_inverse=True)
         codes = np.array([out.name(names.call(driver, int(number))) for number in numbers], np.int64)
@@ -233,11 +235,11 @@ def _calls(rows: dict[int, list[Rows]], out: Records, names: Names, clock: Calla
         )  # fmt: skip
 
 
-def _api(rows: dict[int, list[Rows]], out: Records, wanted: Array) -> Iterator[Rows]:
+def _api(rows: dict[int, list[Rows]], out: Records, unclaimed: Array) -> Iterator[Rows]:
     for part in rows[RUNTIME]:
         yield _timed(part, out)
     for part in rows[DRIVER]:
-        part = part[np.isin(part["correlation_id"], wanted)]
+        part = part[np.isin(part["correlation_id"], unclaimed)]
         if len(part):
             yield _timed(part, out)
 
@@ -256,5 +258,5 @@ def _valid(column: Any) -> Array:
 
 
 def _memory_kind(column: Any) -> Array:
-    """CUPTI's 0 is unknown and its 1 pageable; in an export 0 is pageable."""
+    """Convert a memory kind: CUPTI's 0 is unknown and its 1 pageable; in an export 0 is pageable."""
     return np.where(column == 0, MISSING, column.astype(np.int64) - 1)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libcupti by ctypes: finding it, its functions, and its errors as sentences.
+"""libcupti through ctypes: locating it, its functions, and its errors as messages.
 
-The library that torch has loaded is taken where there is one: two of them in a process do not get along. Nothing of it
-is called before the driver (libcuda.so.1) is loaded: without one most functions return 999, and some releases crash.
+The library that torch has loaded is preferred: two copies in one process conflict. Nothing in it is called before
+the driver (libcuda.so.1) is loaded: without one most functions return 999, and some releases crash.
 
-Source of the prototypes: cupti_activity.h, cupti_callbacks.h, cupti_result.h and cupti_version.h of the CUDA Toolkit.
+Source of the prototypes: cupti_activity.h, cupti_callbacks.h, cupti_result.h and cupti_version.h of the CUDA
+Toolkit.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ PERMISSION = (
 
 
 class CuptiError(CaptureError):
-    """A function of CUPTI did not succeed."""
+    """A CUPTI function failed."""
 
     def __init__(self, function: str, code: int, name: str):
         self.code = code
@@ -43,12 +44,13 @@ class CuptiError(CaptureError):
 
 
 class Library:
-    """The functions of libcupti that we call. Each raises CuptiError unless it says otherwise."""
+    """Wrapper of the libcupti functions that PyProf calls. Each raises CuptiError unless its docstring says
+    otherwise."""
 
     def __init__(self, path: str):
         self.path = path
         try:
-            self._lib: Any = ctypes.CDLL(path)  # CDLL lets go of the GIL: flushing takes CUPTI's lock
+            self._lib: Any = ctypes.CDLL(path)  # CDLL releases the GIL: flushing takes CUPTI's lock
         except OSError as error:
             raise CaptureError(f"libcupti cannot be loaded ({error})") from error
 
@@ -61,7 +63,7 @@ class Library:
         try:
             return int(getattr(self._lib, function)(*arguments))
         except AttributeError:
-            raise CaptureError(f"{self.path} has no {function}: too old a version of CUPTI") from None
+            raise CaptureError(f"{self.path} has no {function}: this version of CUPTI is too old") from None
 
     def _name(self, code: int) -> str:
         text = ctypes.c_char_p()
@@ -69,45 +71,47 @@ class Library:
         return text.value.decode() if text.value else f"error {code}"
 
     def version(self) -> int:
-        """CUPTI_API_VERSION of the library."""
+        """Return CUPTI_API_VERSION of the library."""
         out = ctypes.c_uint32()
         self._call("cuptiGetVersion", ctypes.byref(out))
         return out.value
 
     def register(self, requested: Any, completed: Any) -> None:
-        """Name the callbacks for buffers, by their addresses; they must live as long as the process."""
+        """Register the buffer callbacks by address; they must live as long as the process."""
         self._call("cuptiActivityRegisterCallbacks", requested, completed)
 
     def use_clock(self, clock: Any) -> None:
-        """Name the clock of all records, by the address of a function that tells the time."""
+        """Set the clock of all records, by the address of a function that returns the time."""
         self._call("cuptiActivityRegisterTimestampCallback", clock)
 
     def enable(self, kind: int) -> None:
-        """Record activities of a kind."""
+        """Enable recording of a kind of activity."""
         self._call("cuptiActivityEnable", kind)
 
     def disable(self, kind: int) -> None:
-        """Record them no more. Does not raise."""
+        """Disable recording of a kind of activity. Does not raise."""
         self._status("cuptiActivityDisable", kind)
 
     def leave_out(self, driver: bool, function: int, out: bool = True) -> None:
-        """Do not record a function of the runtime or the driver, or do again. Does not raise: old versions cannot."""
+        """Exclude a function of the runtime or the driver from recording, or include it again. Does not raise: old
+        versions lack this call."""
         name = "cuptiActivityEnableDriverApi" if driver else "cuptiActivityEnableRuntimeApi"
         if hasattr(self._lib, name):
             self._status(name, ctypes.c_uint32(function), ctypes.c_uint8(not out))
 
     def flush(self) -> None:
-        """Have all buffers completed, those with records that are not finished as well."""
+        """Complete all buffers, including those with unfinished records."""
         self._call("cuptiActivityFlushAll", ctypes.c_uint32(1))
 
     def dropped(self) -> int:
-        """Records that CUPTI could not keep since the last call; 0 if it does not tell."""
+        """Return the number of records that CUPTI dropped since the last call; 0 if it does not report it."""
         out = ctypes.c_size_t()
         code = self._status("cuptiActivityGetNumDroppedRecords", None, ctypes.c_uint32(0), ctypes.byref(out))
         return 0 if code else out.value
 
     def next_record(self, address: int, valid: int, place: int) -> int | None:
-        """Place of the record after the one at `place`, in bytes from `address`; None if that is the last."""
+        """Return the offset of the record after the one at `place`, in bytes from `address`; None if that is the
+        last."""
         record = ctypes.c_void_p(address + place)
         code = self._status(
             "cuptiActivityGetNextRecord",
@@ -118,7 +122,7 @@ class Library:
         return None if code or record.value is None else record.value - address
 
     def call_name(self, driver: bool, number: int) -> str:
-        """Name of a function of the runtime or the driver, without its version. Does not raise."""
+        """Return the name of a runtime or driver function, without its version suffix. Does not raise."""
         text = ctypes.c_char_p()
         domain = _DRIVER_DOMAIN if driver else _RUNTIME_DOMAIN
         code = self._status("cuptiGetCallbackName", domain, ctypes.c_uint32(number), ctypes.byref(text))
@@ -127,7 +131,7 @@ class Library:
         return re.sub(r"_v\d+$", "", text.value.decode())
 
     def thread_ids(self, kind: int) -> int:
-        """Choose how calls name their thread; returns the choice before."""
+        """Set how calls identify their thread; return the previous setting."""
         before = ctypes.c_int()
         self._call("cuptiGetThreadIdType", ctypes.byref(before))
         self._call("cuptiSetThreadIdType", kind)
@@ -135,14 +139,14 @@ class Library:
 
 
 def text(address: int) -> str:
-    """A C string; "?" for none."""
+    """Return a C string; "?" for a null pointer."""
     if not address:
         return "?"
     return ctypes.string_at(address).decode("utf-8", "replace")
 
 
 def find() -> str | None:
-    """Path of libcupti: the one in this process, else the one that a wheel has brought, else the system's."""
+    """Return the path of libcupti: the copy loaded in this process, else the one from a wheel, else the system's."""
     with suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
         for line in maps:
             path = line.rsplit(None, 1)[-1]
@@ -152,9 +156,9 @@ def find() -> str | None:
 
     nvidia = importlib.util.find_spec("nvidia")
     for folder in (nvidia.submodule_search_locations or ()) if nvidia is not None else ():
-        found = sorted(Path(folder).glob("*/lib/libcupti.so*"))
-        if found:
-            return str(found[-1])
+        libraries = sorted(Path(folder).glob("*/lib/libcupti.so*"))
+        if libraries:
+            return str(libraries[-1])
     for name in ("libcupti.so.13", "libcupti.so.12", "libcupti.so"):
         try:
             ctypes.CDLL(name)
@@ -165,16 +169,16 @@ def find() -> str | None:
 
 
 def driver() -> str:
-    """ "" if the driver of NVIDIA can be loaded, else why not."""
+    """Return "" if the NVIDIA driver can be loaded, else the reason."""
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError as error:
-        return f"there is no NVIDIA driver here ({error})"
+        return f"no NVIDIA driver was found ({error})"
     return ""
 
 
 def load(find: Callable[[], str | None] = find, driver: Callable[[], str] = driver) -> Library:
-    """The library, ready to be used. Raises CaptureError with the reason."""
+    """Load the library, ready to use. Raises CaptureError with the reason."""
     from pyprof.capture.collectors.cupti.records import OLDEST
 
     missing = driver()
@@ -182,7 +186,7 @@ def load(find: Callable[[], str | None] = find, driver: Callable[[], str] = driv
         raise CaptureError(missing)
     path = find()
     if path is None:
-        raise CaptureError(f"libcupti is not found; {install('cupti')} {WHERE} installs it")
+        raise CaptureError(f"libcupti was not found; {install('cupti')} {WHERE} installs it")
     library = Library(path)
     version = library.version()
     if version < OLDEST:

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Buffers for CUPTI's records and the clock of the records: torch's own, which take no GIL.
+"""Buffers for CUPTI's records and the clock of the records: torch's own, which do not take the GIL.
 
-CUPTI asks for a buffer, and hands it back, on the thread that launches, under a lock of its own. A callback written in
-Python would wait there for the GIL, while a thread that has the GIL waits for that lock in its own call of CUDA, as
-torch does when it records an event or frees a tensor: neither goes on. torch 2.13 has callbacks in C++ with a list of
-the buffers that came back. An older torch has none, and then CUPTI is not used.
+CUPTI requests a buffer, and returns it, on the thread that launches, under a lock of its own. A callback written in
+Python would wait there for the GIL, while a thread that holds the GIL waits for that lock in its own CUDA call, as
+torch does when it records an event or frees a tensor: a deadlock. torch 2.13 has callbacks in C++ with a list of
+completed buffers. An older torch has none, and then CUPTI is not used.
 
-torch's list takes in whatever it is handed, and `_cupti_monitor_reset_buffers` frees all buffers, those that CUPTI
-still writes to as well. So no buffer is given out twice, and they are freed when as many came back as were given out.
+torch's list accepts whatever it is handed, and `_cupti_monitor_reset_buffers` frees all buffers, including those
+that CUPTI still writes to. So no buffer is handed out twice, and the buffers are freed when all that were handed out
+have come back.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ MOST_BUFFERS = 128  # 1 GiB: some four million launches
 
 
 def _native(name: str, check: Any = None) -> Any:
-    return look_up(f"torch._C._profiler.{name}", "", check=check)  # said by `missing` where it matters
+    return look_up(f"torch._C._profiler.{name}", "", check=check)  # reported by `missing` where it matters
 
 
 def _number(function: Any) -> None:
@@ -50,55 +51,55 @@ _next, _configure, _reset = (
 
 
 def missing() -> str:
-    """ "" if this torch has what the module needs, else a sentence."""
+    """Return "" if this torch has everything the module needs, else the reason."""
     parts = (_requested, _completed, _clock_address, _now, _allocated, _pending, _next, _configure, _reset)
     if None in parts:
         return (
-            f"torch {torch.__version__} has no buffers for CUPTI that work without Python's lock, and others can "
+            f"torch {torch.__version__} has no buffers for CUPTI that work without the GIL, and others can "
             "deadlock; use the collector kineto, or torch 2.13"
         )
     return ""
 
 
 def now() -> int:
-    """On the clock of the records, in its own ticks."""
+    """Return the time on the clock of the records, in its own ticks."""
     return int(_now())
 
 
 class Pool:
-    """The buffers of the process."""
+    """Pool of the process's buffers."""
 
     def __init__(self) -> None:
-        self._back = 0  # buffers that came back, of those that torch has not freed
+        self._back = 0  # completed buffers that torch has not freed
 
     def open(self) -> None:
-        """Before they are used. Raises CaptureError while torch's own CUPTI monitor uses them."""
-        monitor = sys.modules.get("torch.profiler._cupti_monitor")  # to import it would need cupti-python
+        """Prepare the pool for a window. Raises CaptureError while torch's own CUPTI monitor uses the buffers."""
+        monitor = sys.modules.get("torch.profiler._cupti_monitor")  # importing it would require cupti-python
         if monitor is not None and monitor.get_monitor() is not None:
-            raise CaptureError("torch's own CUPTI monitor is at work, and the buffers serve one")
-        if _allocated() < self._back:  # it was, and has freed them
+            raise CaptureError("torch's own CUPTI monitor is running, and the buffers serve only one user")
+        if _allocated() < self._back:  # the monitor was running, and has freed them
             self._back = 0
-        self.take()  # of a window that was given up
+        self.take()  # left over from an abandoned window
         self.free()
         _configure(BUFFER_BYTES)
 
     @property
     def callbacks(self) -> tuple[ctypes.c_void_p, ctypes.c_void_p]:
-        """Addresses of the functions for CUPTI: a buffer is needed, a buffer comes back."""
+        """Addresses of the CUPTI callbacks: buffer requested, buffer completed."""
         return ctypes.c_void_p(_requested()), ctypes.c_void_p(_completed())
 
     @property
     def clock(self) -> ctypes.c_void_p:
-        """Address of the clock for CUPTI: that of `now`."""
+        """Address of the clock function for CUPTI, the one behind `now`."""
         return ctypes.c_void_p(_clock_address())
 
     @property
     def full(self) -> bool:
-        """Whether as much waits to be read as there may be."""
+        """True if the maximum number of buffers is waiting to be read."""
         return bool(_allocated() >= MOST_BUFFERS)
 
     def take(self) -> list[Buffer]:
-        """The buffers that came back since the last time; they hold until `free`."""
+        """Return the buffers completed since the last call; they stay valid until `free`."""
         out = []
         while _pending():
             address, valid, *_ = _next()
@@ -109,7 +110,7 @@ class Pool:
         return out
 
     def free(self) -> None:
-        """Free the buffers, unless CUPTI has one of them: then they are kept until it has none."""
+        """Free the buffers, or keep them for later while CUPTI still holds one."""
         if self._back and self._back == _allocated():
             _reset()
             self._back = 0

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layouts of CUPTI's activity records, as numpy dtypes.
 
-A record grows at its end from version to version, and what stands before keeps its place. So each kind has one table
-of fields, all in its oldest record, and a size per version of CUPTI. The loaded library has the last word on sizes
+New versions append fields to a record; existing fields keep their offsets. So each kind has one table
+of fields, all in its oldest record, and a size per version of CUPTI. Sizes from the loaded library take precedence
 (`decode.py`).
 
 Source: cupti_activity.h and cupti_activity_deprecated.h as published with CUDA 12.1 to 13.4 (sizes and offsets were
-compared with what a C compiler makes of each, and with the dtypes of cupti-python 13.4).
+compared with those of a C compiler, and with the dtypes of cupti-python 13.4).
 """
 
 from __future__ import annotations
@@ -71,17 +71,18 @@ _SIZES: dict[int, dict[int, int]] = {
 
 
 def sizes(version: int) -> dict[int, int]:
-    """Bytes of a record of each kind, in a version of CUPTI (what cuptiGetVersion says). Newer ones: the last we know.
+    """Return the record size in bytes of each kind for a CUPTI version (as cuptiGetVersion returns it). Versions newer
+    than the table get its last entry.
 
     >>> sizes(130001)[KERNEL], sizes(24)[SYNC]
     (216, 40)
     """
-    return {kind: known[max(first for first in known if first <= version)] for kind, known in _SIZES.items()}
+    return {kind: table[max(first for first in table if first <= version)] for kind, table in _SIZES.items()}
 
 
 @cache
 def dtype(kind: int, size: int) -> np.dtype[np.void]:
-    """The fields that we read of a record of that size; `required` is the least that holds them."""
+    """Return the fields that are read of a record of that size; `required` is the smallest size that holds them."""
     fields = [field.split() for field in _FIELDS[kind].replace("\n", " ").split(",")]
     return np.dtype(
         {
@@ -94,5 +95,5 @@ def dtype(kind: int, size: int) -> np.dtype[np.void]:
 
 
 def required(kind: int) -> int:
-    """The size of the oldest record that we know: every field that we read is in it."""
+    """Return the size of the oldest known record; it contains every field that is read."""
     return min(_SIZES[kind].values())
