@@ -112,13 +112,13 @@ def measure_join(path: Path) -> Clock:
 
     from pyprof.parse import loader
     from pyprof.parse.backward_links import pair
-    from pyprof.parse.join import link, spans
+    from pyprof.parse.join import link, nest_spans
 
     _load_all()
     trace = loader.load(path)
     process = np.array([thread.process for thread in trace.threads], np.int64)
     clock = Clock()
-    found = spans(trace)
+    found = nest_spans(trace)
     launch = link(trace.gpu, trace.launches, process)
     launch = launch[launch >= 0]
     found.enclosing(trace.launches.thread[launch], trace.launches.start[launch])
@@ -195,7 +195,7 @@ def _load_all() -> None:
 MEASURES: dict[str, tuple[str, Callable[[Path], Clock]]] = {
     "sqlite": ("SQLite's own walk", measure_sqlite),
     "read": ("read: loader.load", measure_read),
-    "join": ("join: spans, link, enclosing, pair", measure_join),
+    "join": ("join: nest_spans, link, enclosing, pair", measure_join),
     "rows": ("rows: join, sites, order", measure_rows),
     "text": ("text: net.dict to /dev/null", measure_text),
     "parse": ("parse with text, end to end", measure_parse),

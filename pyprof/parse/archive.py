@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Archives of recordings (.tar, .tar.gz, .tgz, .zip): folders in one file. Unpacked beside nothing, into a folder that
-is removed; names that lead out of it, links and devices are left out."""
+"""Archives of recordings (.tar, .tar.gz, .tgz, .zip): folders in one file. They are unpacked into a temporary folder,
+which is removed afterwards; members whose names lead out of it, links and devices are skipped.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from typing import IO, Any
 from pyprof import inputs, scratch
 from pyprof.errors import FormatError
 
-_MOST = 10_000
+_MAX_FILES = 10_000
 _ENDINGS = (".tar", ".tar.gz", ".tgz", ".zip")
 _FAULTS = (
     lzma.LZMAError,
@@ -33,7 +34,7 @@ _FAULTS = (
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file is called an archive and is one."""
+    """Return whether a file has an archive's name and is an archive."""
     if not path.name.lower().endswith(_ENDINGS):
         return False
     try:
@@ -43,23 +44,23 @@ def is_archive(path: Path) -> bool:
 
 
 def names(path: Path) -> list[str]:
-    """Names of the files in an archive. Raises FormatError."""
-    with _opened(path) as archive:
+    """Return the names of the files in an archive. Raises FormatError."""
+    with _open(path) as archive:
         return [name for name, _, _ in _files(archive)]
 
 
 @contextmanager
-def unpacked(path: Path, wanted: Callable[[str], bool]) -> Iterator[Path]:
-    """A folder with the files of an archive whose names are wanted, for a while. Raises FormatError, also for more than
-    10,000."""
-    with scratch.Folder() as name:
-        folder = Path(name)
-        with _opened(path) as archive:
-            every = ((inside, size, file) for inside, size, file in _files(archive) if wanted(inside))
-            files = [one for one in every if _safe(one[0])]
-            if len(files) > _MOST:
+def unpacked(path: Path, select: Callable[[str], bool]) -> Iterator[Path]:
+    """Yield a temporary folder with the files of an archive whose names `select` accepts. Raises FormatError, also for
+    more than 10,000."""
+    with scratch.Folder() as temporary:
+        folder = Path(temporary)
+        with _open(path) as archive:
+            selected = ((name, size, file) for name, size, file in _files(archive) if select(name))
+            files = [member for member in selected if _safe(member[0])]
+            if len(files) > _MAX_FILES:
                 raise FormatError(
-                    f"{path}: holds {len(files)} recordings, more than {_MOST}; unpack those that you want."
+                    f"{path}: holds {len(files)} recordings, more than {_MAX_FILES}; unpack the ones that you need."
                 )
             if isinstance(archive, zipfile.ZipFile):
                 _check_ratio(path, files)
@@ -68,8 +69,8 @@ def unpacked(path: Path, wanted: Callable[[str], bool]) -> Iterator[Path]:
                 raise FormatError(
                     f"{path}: needs {needed} bytes to be unpacked, and {folder.parent} has {free}; set TMPDIR."
                 )
-            for inside, _, file in files:
-                target = folder / inside
+            for name, _, file in files:
+                target = folder / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with _member(archive, file) as source, target.open("wb") as out:
                     shutil.copyfileobj(source, out, 1 << 20)
@@ -77,42 +78,46 @@ def unpacked(path: Path, wanted: Callable[[str], bool]) -> Iterator[Path]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _open(path: Path) -> Iterator[Any]:
     try:
         with zipfile.ZipFile(path) if zipfile.is_zipfile(path) else tarfile.open(path) as archive:
             yield archive
     except _FAULTS as error:
-        reason = str(error).partition("\n")[0][:200]  # a fault of its head quotes all of it
+        reason = str(error).partition("\n")[0][:200]  # an error in the header quotes all of it
         raise FormatError(
             f"{path}: cannot be unpacked ({reason}). Copy it again, or unpack it yourself."
         ) from error
 
 
 def _files(archive: Any) -> list[tuple[str, int, Any]]:
-    """Name, size and member of each regular file."""
+    """Return name, size and member of each regular file."""
     if isinstance(archive, zipfile.ZipFile):
-        return [(one.filename, one.file_size, one) for one in archive.infolist() if not one.is_dir()]
-    return [(one.name, one.size, one) for one in archive.getmembers() if one.isreg()]
+        return [
+            (member.filename, member.file_size, member)
+            for member in archive.infolist()
+            if not member.is_dir()
+        ]
+    return [(member.name, member.size, member) for member in archive.getmembers() if member.isreg()]
 
 
 def _check_ratio(path: Path, files: list[tuple[str, int, Any]]) -> None:
-    for inside, size, file in files:
+    for name, size, file in files:
         if size > inputs.largest(file.compress_size):
             raise FormatError(
-                f"{path}: {inside} holds {size} bytes, which is too much for its size in the archive; if it is what "
-                "you expect, unpack it first."
+                f"{path}: {name} holds {size} bytes, which is too much for its size in the archive; if this is "
+                "expected, unpack it first."
             )
 
 
 def _member(archive: Any, file: Any) -> IO[bytes]:
-    found: IO[bytes] = (
+    stream: IO[bytes] = (
         archive.open(file) if isinstance(archive, zipfile.ZipFile) else archive.extractfile(file)
     )
-    return found
+    return stream
 
 
 def _safe(name: str) -> bool:
-    """Whether a name stays in the folder.
+    """Return whether a name stays inside the folder.
 
     >>> [_safe(name) for name in ("a/b.json", "../b.json", "/etc/b.json", "a/../../b")]
     [True, False, False, False]

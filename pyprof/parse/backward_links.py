@@ -26,143 +26,147 @@ _THREADS = 64  # which may have run a forward, where the recording does not say 
 _UNDECIDED = "backward ranges whose forward could be in several threads (not paired)"
 
 
-def pair(trace: Trace, found: Spans) -> Ints:
-    """For every backward range with a number the span of the operator that created its node; -1 for all else."""
-    out = np.full(len(found), _NONE, np.int32)
-    numbered = found.seq.mask()
-    backward = np.flatnonzero((found.role == BOUNDARY) & numbered)
-    direction = np.array([place.direction for place in found.places], np.int8)[found.path]
+def pair(trace: Trace, spans: Spans) -> Ints:
+    """Return, for every backward range with a sequence number, the span of the operator that created its node; -1 for
+    all other spans."""
+    out = np.full(len(spans), _NONE, np.int32)
+    numbered = spans.seq.mask()
+    backward = np.flatnonzero((spans.role == BOUNDARY) & numbered)
+    direction = np.array([place.direction for place in spans.places], np.int8)[spans.path]
     # Old versions of torch print "seq = 0" for operators that create no node inside a backward.
-    creates = (found.role == OPERATOR) & numbered & ((direction != BPROP) | (found.seq.values > 0))
+    creates = (spans.role == OPERATOR) & numbered & ((direction != BPROP) | (spans.seq.values > 0))
     forward = np.flatnonzero(creates)
     if not len(backward) or not len(forward):
         return out
-    forward_thread = _forward_threads(trace, found, backward)
-    numbers = arrow.factorize(found.seq.values[np.r_[forward, backward]])[0].astype(np.int64)
-    of, thread = _candidate_threads(trace, found, numbers, forward, backward, forward_thread)
+    forward_thread = _forward_threads(trace, spans, backward)
+    numbers = arrow.factorize(spans.seq.values[np.r_[forward, backward]])[0].astype(np.int64)
+    owner, thread = _candidate_threads(trace, spans, numbers, forward, backward, forward_thread)
     match = _last_before(
-        found,
-        np.r_[numbers[: len(forward)], numbers[len(forward) :][of]],
+        spans,
+        np.r_[numbers[: len(forward)], numbers[len(forward) :][owner]],
         forward,
-        found.start[backward[of]],
+        spans.start[backward[owner]],
         thread,
     )
-    out[backward] = _choose(trace, found, backward, of[match >= 0], match[match >= 0])
-    return _through_backward(found, out, direction)
+    out[backward] = _select_candidates(trace, spans, backward, owner[match >= 0], match[match >= 0])
+    return _through_backward(spans, out, direction)
 
 
-def _forward_threads(trace: Trace, found: Spans, backward: Ints) -> Ints:
-    """Index of the thread that ran the forward, -1 where the recording does not say."""
+def _forward_threads(trace: Trace, spans: Spans, backward: Ints) -> Ints:
+    """Return the index of the thread that ran each forward, -1 where the recording does not say."""
     if not len(trace.ops):
         return np.full(len(backward), _NONE, np.int64)
-    event = found.event[backward]
-    known = (event >= 0) & trace.ops.forward_thread.mask()[event]
-    return np.where(known, trace.ops.forward_thread.values[event], _NONE)
+    event = spans.event[backward]
+    recorded = (event >= 0) & trace.ops.forward_thread.mask()[event]
+    return np.where(recorded, trace.ops.forward_thread.values[event], _NONE)
 
 
 def _candidate_threads(
-    trace: Trace, found: Spans, numbers: Ints, forward: Ints, backward: Ints, forward_thread: Ints
+    trace: Trace, spans: Spans, numbers: Ints, forward: Ints, backward: Ints, forward_thread: Ints
 ) -> tuple[Ints, Ints]:
-    """Pairs of a backward and a thread that may have run its forward, ordered so: the thread that the recording names,
-    else every one of the process that has an operator of that number."""
+    """Return ordered pairs of a backward and a thread that may have run its forward: the thread that the recording
+    names, otherwise every thread of the process that has an operator with that number."""
     process = np.array([thread.process for thread in trace.threads], np.int64)
     width = int(numbers.max()) + 1
-    keys = (process[found.thread[forward]] * width + numbers[: len(forward)]) * len(process)
-    keys += found.thread[forward]
+    keys = (process[spans.thread[forward]] * width + numbers[: len(forward)]) * len(process)
+    keys += spans.thread[forward]
     keys.sort()
     keys = keys[np.r_[True, keys[1:] != keys[:-1]]]
     owners, threads = keys // len(process), keys % len(process)
-    wanted = process[found.thread[backward]] * width + numbers[len(forward) :]
-    first = np.searchsorted(owners, wanted, side="left")
-    count = np.searchsorted(owners, wanted, side="right") - first
-    several = (forward_thread < 0) & (count > _THREADS)
-    trace.drop(_UNDECIDED, int(several.sum()))
-    count[several] = 0
+    targets = process[spans.thread[backward]] * width + numbers[len(forward) :]
+    first = np.searchsorted(owners, targets, side="left")
+    count = np.searchsorted(owners, targets, side="right") - first
+    too_many = (forward_thread < 0) & (count > _THREADS)
+    trace.drop(_UNDECIDED, int(too_many.sum()))
+    count[too_many] = 0
     count[forward_thread >= 0] = 1
-    of = np.repeat(np.arange(len(backward)), count)
-    place = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count) + first[of]
-    named = forward_thread[of]
-    return of, np.where(named >= 0, named, threads[np.minimum(place, len(threads) - 1)])
+    owner = np.repeat(np.arange(len(backward)), count)
+    position = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count) + first[owner]
+    named = forward_thread[owner]
+    return owner, np.where(named >= 0, named, threads[np.minimum(position, len(threads) - 1)])
 
 
-def _last_before(found: Spans, numbers: Ints, forward: Ints, time: Ints, thread: Ints) -> Ints:
-    """The last forward that `thread` ran, has the number and does not start after `time`; -1 where there is none.
+def _last_before(spans: Spans, numbers: Ints, forward: Ints, time: Ints, thread: Ints) -> Ints:
+    """Return the last forward that `thread` ran, that has the number and does not start after `time`; -1 if there is
+    none.
 
-    `numbers` are those of the forwards, then those asked for. Spans are ordered by thread and start: within a number
-    the forward asked for is the last whose place in that order is below the one that `time` has there.
+    `numbers` holds the numbers of the forwards, then the requested ones. Spans are ordered by thread and start:
+    within a number the requested forward is the last whose position in that order is below the position of `time`.
     """
-    first, place = np.zeros(len(time), np.int64), np.zeros(len(time), np.int64)
-    for number, here in intervals.groups(thread):
-        if number in found.nests:
-            begin, nest = found.nests[number]
-            first[here] = begin
-            place[here] = begin + nest.begun(time[here])
-    n = len(found)
+    first, position = np.zeros(len(time), np.int64), np.zeros(len(time), np.int64)
+    for number, index in intervals.groups(thread):
+        if number in spans.nests:
+            begin, nest = spans.nests[number]
+            first[index] = begin
+            position[index] = begin + nest.begun(time[index])
+    n = len(spans)
     keys = np.sort(numbers[: len(forward)] * n + forward)
-    least = numbers[len(forward) :] * n
-    last = keys[np.searchsorted(keys, least + place) - 1]  # of none before it any: its number is larger
-    match = last - least
-    return np.where((match >= first) & (match < place), match, _NONE)
+    base = numbers[len(forward) :] * n
+    last = keys[np.searchsorted(keys, base + position) - 1]  # of none before it any: its number is larger
+    match = last - base
+    return np.where((match >= first) & (match < position), match, _NONE)
 
 
-def _choose(trace: Trace, found: Spans, backward: Ints, of: Ints, candidate: Ints) -> Ints:
-    """One candidate per backward; `of` is the backward that each is a candidate of, ascending."""
-    chosen = np.full(len(backward), _NONE, np.int64)
-    chosen[of] = candidate
+def _select_candidates(trace: Trace, spans: Spans, backward: Ints, owner: Ints, candidate: Ints) -> Ints:
+    """Return one candidate per backward. `owner` is the backward that each candidate belongs to, in ascending order."""
+    selection = np.full(len(backward), _NONE, np.int64)
+    selection[owner] = candidate
     unpaired = 0
-    for i in np.flatnonzero(np.bincount(of, minlength=len(backward)) > 1).tolist():
-        first, last = np.searchsorted(of, (i, i + 1))
-        chosen[i] = _decide(found, int(backward[i]), candidate[first:last].tolist())
-        unpaired += int(chosen[i] == _NONE)
+    for i in np.flatnonzero(np.bincount(owner, minlength=len(backward)) > 1).tolist():
+        first, last = np.searchsorted(owner, (i, i + 1))
+        selection[i] = _decide(spans, int(backward[i]), candidate[first:last].tolist())
+        unpaired += int(selection[i] == _NONE)
     trace.drop(_UNDECIDED, unpaired)
-    return chosen
+    return selection
 
 
-def _decide(found: Spans, backward: int, candidates: list[int]) -> int:
-    outer = _outer_backward(found, backward)
+def _decide(spans: Spans, backward: int, candidates: list[int]) -> int:
+    outer = _outer_backward(spans, backward)
     for candidate in candidates:
-        same_thread = found.thread[candidate] == found.thread[backward]
-        if outer >= 0 and same_thread and found.start[candidate] >= found.start[outer]:
+        same_thread = spans.thread[candidate] == spans.thread[backward]
+        if outer >= 0 and same_thread and spans.start[candidate] >= spans.start[outer]:
             return candidate
-    name = node_name(_name(found, backward))
-    agreeing = [c for c in candidates if operator_name(_name(found, c)) == name]
+    name = node_name(_name(spans, backward))
+    agreeing = [c for c in candidates if operator_name(_name(spans, c)) == name]
     return agreeing[0] if len(agreeing) == 1 else _NONE
 
 
-def _outer_backward(found: Spans, span: int) -> int:
-    """The backward range that encloses this one, not counting the engine's range around the same node."""
-    own = node_name(_name(found, span))
-    above = int(found.parent[span])
+def _outer_backward(spans: Spans, span: int) -> int:
+    """Return the backward range that encloses this one, not counting the engine's range around the same node."""
+    own = node_name(_name(spans, span))
+    above = int(spans.parent[span])
     while above >= 0:
-        name = _name(found, above)
+        name = _name(spans, above)
         if is_backward(name) and node_name(name) != own:
             return above
-        above = int(found.parent[above])
+        above = int(spans.parent[above])
     return _NONE
 
 
-def _name(found: Spans, span: int) -> str:
-    return found.labels[int(found.label_of_path[found.path[span]])].name
+def _name(spans: Spans, span: int) -> str:
+    return spans.labels[int(spans.label_of_path[spans.path[span]])].name
 
 
 def node_name(name: str) -> str:
-    """`autograd::engine::evaluate_function: NativeLayerNormBackward0` -> `nativelayernorm`."""
+    """Normalize the name of a node: `autograd::engine::evaluate_function: NativeLayerNormBackward0` ->
+    `nativelayernorm`."""
     return re.sub(r"_?[Bb]ackward[0-9]*$", "", name.removeprefix(EVALUATE)).replace("_", "").lower()
 
 
 def operator_name(name: str) -> str:
-    """`aten::native_layer_norm` -> `nativelayernorm`, comparable with `node_name`."""
+    """Normalize the name of an operator for comparison with `node_name`: `aten::native_layer_norm` ->
+    `nativelayernorm`."""
     return name.rpartition("::")[2].replace("_", "").lower()
 
 
-def _through_backward(found: Spans, out: Ints, direction: Ints) -> Ints:
-    """A node created inside a backward (double backward) belongs to the forward of that backward."""
+def _through_backward(spans: Spans, out: Ints, direction: Ints) -> Ints:
+    """Assign a node that was created inside a backward (double backward) to the forward of that backward."""
     for _ in range(8):  # each round climbs one order of differentiation
         inner = np.flatnonzero(out >= 0)
         inner = inner[direction[out[inner]] == BPROP]
         if not len(inner):
             break
-        boundary = found.boundary[out[inner]]
+        boundary = spans.boundary[out[inner]]
         climbed = np.where(boundary >= 0, out[boundary], _NONE)
         out[inner] = np.where(boundary == inner, _NONE, climbed)
     return out

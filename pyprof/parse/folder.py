@@ -25,7 +25,9 @@ from pyprof.parse import archive, formats
 from pyprof.parse.merge import merge, processes
 from pyprof.sqlite_file import is_profile
 
-Reader = Callable[[Sequence[Path]], Sequence[Trace | FormatError]]  # each recording, or why it cannot be read
+Reader = Callable[
+    [Sequence[Path]], Sequence[Trace | FormatError]
+]  # each recording, or the error that says why it cannot be read
 _ENDINGS = re.compile(
     r"(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$|\.(?:sqlite|sql|nvvp|nsys-rep|qdrep|tar|tar\.gz|tgz|zip)$",
     re.IGNORECASE,
@@ -34,17 +36,17 @@ _STAMP = re.compile(r"(?P<worker>.+)\.(?P<stamp>[0-9]{1,30})")
 _RANK = re.compile(r"(?:^|[._-])rank[_-]?([0-9]{1,7})(?=$|[._-])", re.IGNORECASE)
 _WORKER = re.compile(r"worker[_-]?([0-9]{1,7})(?=$|[._-])", re.IGNORECASE)
 _REPORTS = (".nsys-rep", ".qdrep")
-_APART = "capture_traces"
+_CAPTURES = "capture_traces"
 _DATABASE, _OTHER = (
     "profile databases in the folder (results, not read)",
-    "files that are no recording (skipped)",
+    "files that are not recordings (skipped)",
 )
 _TWICE = "reports of Nsight Systems beside their exports (not read twice)"
-_SHOWN = 8  # runs in a sentence
+_MAX_NAMED = 8  # runs that a message names
 
 
 class Input(NamedTuple):
-    """A recording of a run: `rank` is what its name says."""
+    """A recording of a run. `rank` is the rank in its file name."""
 
     path: Path
     worker: str
@@ -53,23 +55,23 @@ class Input(NamedTuple):
 
 
 def split(name: str) -> tuple[str, int | None]:
-    """The worker and the stamp in a file's name.
+    """Split a file's name into worker and stamp.
 
     >>> split("gpu1.host_77.1694128201554.pt.trace.json.gz"), split("net.rank3.1.sqlite"), split("net.sqlite")
     (('gpu1.host_77', 1694128201554), ('net.rank3', 1), ('net', None))
     """
     stem = _ENDINGS.sub("", name)
-    found = _STAMP.fullmatch(stem)
-    return (found["worker"], int(found["stamp"])) if found else (stem, None)
+    match = _STAMP.fullmatch(stem)
+    return (match["worker"], int(match["stamp"])) if match else (stem, None)
 
 
 def is_named(name: str) -> bool:
-    """Whether a file of this name can be a recording."""
+    """Return whether a file with this name can be a recording."""
     return _ENDINGS.search(name) is not None
 
 
 def load_archive(path: Path, read: Reader) -> Trace:
-    """All recordings of an archive as one. Raises FormatError."""
+    """Load all recordings of an archive as one. Raises FormatError."""
     with archive.unpacked(path, is_named) as folder:
         try:
             out = load(folder, read)
@@ -81,18 +83,18 @@ def load_archive(path: Path, read: Reader) -> Trace:
 
 
 def inputs(folder: Path) -> tuple[list[Input], dict[str, int]]:
-    """The recordings of a folder, and how many of its files are none, by reason."""
+    """Return the recordings of a folder, and the number of its other files by the reason they are skipped."""
     skipped: dict[str, int] = {}
     paths = []
     for path in _files(folder):
-        reason = _no_input(path)
+        reason = _skip_reason(path)
         if reason is None:
             paths.append(path)
         else:
             skipped[reason] = skipped.get(reason, 0) + 1
     named = sorted(
         [(*split(path.name), path) for path in paths],
-        key=lambda one: (one[0], -1 if one[1] is None else one[1], one[2].name),
+        key=lambda entry: (entry[0], -1 if entry[1] is None else entry[1], entry[2].name),
     )
     ranks = _ranks([worker for worker, _, _ in named])
     out: list[Input] = []
@@ -103,44 +105,45 @@ def inputs(folder: Path) -> tuple[list[Input], dict[str, int]]:
 
 
 def runs(folder: str | os.PathLike[str]) -> dict[str, Path]:
-    """The runs in a folder, itself (".") among them, by their paths in it. Raises FormatError for what is no folder."""
+    """Return the runs in a folder, including the folder itself ("."), by their relative paths. Raises FormatError if it
+    is not a folder."""
     top = Path(folder)
     if not top.is_dir():
-        raise FormatError(f"{top}: is no folder; give one that holds recordings, or runs.")
+        raise FormatError(f"{top}: is not a folder; pass a folder with recordings or runs.")
     out = {}
     for name, below, _ in os.walk(top):
-        below[:] = sorted(one for one in below if one != _APART and not one.startswith("."))
-        here = Path(name)
-        if any(_no_input(path) is None for path in _files(here)):
-            out[here.relative_to(top).as_posix()] = here
+        below[:] = sorted(child for child in below if child != _CAPTURES and not child.startswith("."))
+        current = Path(name)
+        if any(_skip_reason(path) is None for path in _files(current)):
+            out[current.relative_to(top).as_posix()] = current
     return out
 
 
 def load(folder: Path, read: Reader) -> Trace:
-    """All recordings of a run as one. A folder without recordings that has one run below it is that run. Raises
-    FormatError if there is none, several, or none that can be read. `read` reads files."""
-    chosen, (found, skipped) = folder, inputs(folder)
-    if not found:
+    """Load all recordings of a run as one. A folder without recordings that has one run below it is that run. Raises
+    FormatError if there is no run, several, or none that can be read. `read` reads files."""
+    run, (recordings, skipped) = folder, inputs(folder)
+    if not recordings:
         below = runs(folder)
         if not below:
-            told = "".join(f", {count} {reason}" for reason, count in skipped.items())
-            raise FormatError(f"{folder}: holds no recording{told}; expected {formats.EXPECTED}.")
+            details = "".join(f", {count} {reason}" for reason, count in skipped.items())
+            raise FormatError(f"{folder}: holds no recording{details}; expected {formats.EXPECTED}.")
         if len(below) > 1:
-            names = ", ".join(list(below)[:_SHOWN]) + (", ..." if len(below) > _SHOWN else "")
+            names = ", ".join(list(below)[:_MAX_NAMED]) + (", ..." if len(below) > _MAX_NAMED else "")
             raise FormatError(f"{folder}: holds {len(below)} runs; load one of them: {names}.")
-        chosen = next(iter(below.values()))
-        found, skipped = inputs(chosen)
+        run = next(iter(below.values()))
+        recordings, skipped = inputs(run)
     traces, failed = [], []
-    for one, result in zip(found, read([one.path for one in found])):
+    for recording, result in zip(recordings, read([recording.path for recording in recordings])):
         if isinstance(result, Trace):
-            traces.append(_dressed(result, one))
+            traces.append(_label_processes(result, recording))
         else:
             failed.append(str(result))
     if not traces:
         raise FormatError(
-            f"{folder}: none of its {len(found)} recordings can be read; the first is: {failed[0]}"
+            f"{folder}: none of its {len(recordings)} recordings can be read; the first is: {failed[0]}"
         )
-    traces.sort(key=_place)
+    traces.sort(key=_sort_key)
     out = merge(traces, str(folder))
     for reason, count in skipped.items():
         out.drop(reason, count)
@@ -150,7 +153,7 @@ def load(folder: Path, read: Reader) -> Trace:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The files of a folder by name, without hidden ones. Raises FormatError."""
+    """Return the files of a folder by name, without hidden ones. Raises FormatError."""
     try:
         with os.scandir(folder) as entries:
             names = sorted(e.name for e in entries if e.is_file() and not e.name.startswith("."))
@@ -159,8 +162,8 @@ def _files(folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
-def _no_input(path: Path) -> str | None:
-    """Why a file is not to be read; None for a recording."""
+def _skip_reason(path: Path) -> str | None:
+    """Return the reason to skip a file; None for a recording."""
     if path.suffix in _REPORTS:
         return _TWICE if path.with_suffix(".sqlite").exists() else None
     try:
@@ -168,42 +171,44 @@ def _no_input(path: Path) -> str | None:
             return _DATABASE
         if archive.is_archive(path):
             return None if any(map(is_named, archive.names(path))) else _OTHER
-        return None if formats.recognised(path) else _OTHER
+        return None if formats.is_recognised(path) else _OTHER
     except OSError:
         return _OTHER
-    except FormatError:  # it looks like one: its fault is told when it is read
+    except FormatError:  # it looks like a recording: its fault is reported when it is read
         return None
 
 
 def _ranks(workers: list[str]) -> dict[str, int]:
-    """Ranks that names say."""
+    """Return the ranks in the workers' names."""
     out = {}
     for worker in workers:
-        said = _RANK.findall(worker)
-        if len(set(map(int, said))) == 1:
-            out[worker] = int(said[0])
+        numbers = _RANK.findall(worker)
+        if len(set(map(int, numbers))) == 1:
+            out[worker] = int(numbers[0])
     if out:
         return out
-    found = {worker: _WORKER.match(worker) for worker in workers}
-    numbers = [int(match[1]) for match in found.values() if match]
-    if len(numbers) == len(found) and len(set(numbers)) == len(numbers):
-        return dict(zip(found, numbers))
+    matches = {worker: _WORKER.match(worker) for worker in workers}
+    ranks = [int(match[1]) for match in matches.values() if match]
+    if len(ranks) == len(matches) and len(set(ranks)) == len(ranks):
+        return dict(zip(matches, ranks))
     return {}
 
 
-def _dressed(trace: Trace, one: Input) -> Trace:
-    """The trace with what its file's name says of its processes; what the file itself says comes first."""
-    alone = len(trace.processes) == 1
+def _label_processes(trace: Trace, recording: Input) -> Trace:
+    """Add worker, span and rank from the file's name to the processes of a trace. Facts in the file itself take
+    precedence."""
+    single = len(trace.processes) == 1
     trace.processes = [
         process if process.label is not None else process._replace(
-            label=one.worker, span=one.span, rank=one.rank if alone and process.rank is None else process.rank
+            label=recording.worker, span=recording.span,
+            rank=recording.rank if single and process.rank is None else process.rank,
         )
         for process in processes(trace)
     ]  # fmt: skip
     return trace
 
 
-def _place(trace: Trace) -> tuple[bool, int, str, int]:
-    """Workers stand by rank, then name, then span."""
-    one = min(trace.processes, key=lambda p: (p.rank is None, p.rank or 0), default=Process(-1))
-    return one.rank is None, one.rank or 0, one.label or "", one.span
+def _sort_key(trace: Trace) -> tuple[bool, int, str, int]:
+    """Return the sort key of a worker: rank, then name, then span."""
+    first = min(trace.processes, key=lambda p: (p.rank is None, p.rank or 0), default=Process(-1))
+    return first.rank is None, first.rank or 0, first.label or "", first.span

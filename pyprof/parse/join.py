@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Join: which ranges and operators enclose each launch.
+"""Join: the ranges and operators that enclose each launch.
 
-Per thread, ranges and operator events nest; together they are *spans*. Each span gets its parent, its path (the chain
-of texts above it, numbered once per distinct chain) and the call, the operator and the backward node that it belongs
-to. Everything is a column: nothing is done once per kernel except array lookups.
+Per thread, ranges and operator events nest; together they are *spans*. Each span gets its parent, its path (the
+chain of texts above it, numbered once per distinct chain) and the call, the operator and the backward node that it
+belongs to. Everything is a column: per kernel there are only array lookups.
 """
 
 from __future__ import annotations
@@ -42,12 +42,11 @@ _NONE = -1
 class Spans:
     """Nested ranges and operator events of all threads, ordered by thread, then start, the longer first.
 
-    `event` is the row in `Trace.ops`, -1 for a range. `call`, `operator` and `boundary` are spans: the outermost call
-    and operator of the forward or backward that a span is part of, and the innermost backward range; `inner_call` is
-    the innermost call and `launcher` the innermost operator that tells its arguments, the span itself included. -1
-    stands for "no such span" in all of them. `seq` is the sequence
-    number that the span carries, `base` that of its outermost numbered ancestor, to which the offsets in `Place` are
-    relative.
+    `event` is the row in `Trace.ops`, -1 for a range. `call`, `operator` and `boundary` are spans: the outermost
+    call and operator of the forward or backward that a span is part of, and the innermost backward range;
+    `inner_call` is the innermost call and `launcher` the innermost operator whose arguments are recorded, the span
+    itself included. -1 stands for "no such span" in all of them. `seq` is the sequence number that the span carries,
+    `base` that of its outermost numbered ancestor, to which the offsets in `Place` are relative.
     """
 
     thread: Ints
@@ -74,7 +73,7 @@ class Spans:
         return len(self.start)
 
     def release(self, *names: str) -> None:
-        """Let columns go that nobody asks for any more: together they are several times as large as the rows."""
+        """Release columns that are no longer needed: together they are several times as large as the rows."""
         none = np.empty(0, np.int32)
         for name in names:
             value = getattr(self, name)
@@ -86,17 +85,17 @@ class Spans:
                 setattr(self, name, none)
 
     def enclosing(self, thread: Ints, time: Ints) -> Ints:
-        """The innermost span of a thread at a time, -1 where there is none."""
+        """Return the innermost span of a thread at each time, -1 if there is none."""
         out = np.full(len(time), _NONE, np.int32)
-        for number, here in intervals.groups(thread):
+        for number, index in intervals.groups(thread):
             if number in self.nests:
                 first, nest = self.nests[number]
-                found = nest.innermost(time[here])
-                out[here] = np.where(found >= 0, found + first, _NONE)
+                inner = nest.innermost(time[index])
+                out[index] = np.where(inner >= 0, inner + first, _NONE)
         return out
 
 
-def spans(trace: Trace) -> Spans:
+def nest_spans(trace: Trace) -> Spans:
     """Nest the ranges and operators of a recording. Spans that overlap are cut at their parent's end and counted."""
     thread, start, end, key, seq, event = _collect(trace)
     order, nests, start, end, parent, depth = _nest(trace, thread, start, end, key)
@@ -105,33 +104,35 @@ def spans(trace: Trace) -> Spans:
     seq = seq.take(order)
     code, distinct = arrow.factorize(key[order])
     del order, key
-    labels = [_label(trace, *divmod(k, 3)) for k in distinct.tolist()]
+    labels = [_label(trace, *divmod(text_key, 3)) for text_key in distinct.tolist()]
     role = np.array([label.role for label in labels], np.int8)[code] if len(labels) else np.empty(0, np.int8)
     seq = _number_evaluations(seq, parent, code, labels)
     levels = _levels(nests)
     base, offset = _offsets(seq, parent, levels)
-    again = recomputed(trace, thread, start, event, parent, levels, code, labels, seq)
+    recomputes = recomputed(trace, thread, start, event, parent, levels, code, labels, seq)
     stack = trace.ops.stack[event] if len(trace.ops) and len(trace.stacks) else None
     if stack is not None:
         stack = np.where(event >= 0, stack, _NONE)
-    path, places, label_of_path = _paths(parent, levels, code, labels, offset, again, stack, trace.stacks)
+    path, places, label_of_path = _paths(
+        parent, levels, code, labels, offset, recomputes, stack, trace.stacks
+    )
     del code, offset, stack
-    found = Spans(
+    spans = Spans(
         thread=thread, start=start, end=end, depth=depth, event=event, seq=seq, base=base, parent=parent,
         path=path, call=parent, inner_call=parent, launcher=parent, operator=parent, boundary=parent, role=role,
         places=places, labels=labels, label_of_path=label_of_path, nests=nests,
     )  # fmt: skip
-    _owners(found, levels)
-    return found
+    _owners(spans, levels)
+    return spans
 
 
 def _label(trace: Trace, text: int, source: int) -> Label:
-    known = trace.calls.get(text) if source == EVENT else None
-    return read(trace.strings[text], source) if known is None else label(trace.strings[text], known)
+    call = trace.calls.get(text) if source == EVENT else None
+    return read(trace.strings[text], source) if call is None else label(trace.strings[text], call)
 
 
 def _collect(trace: Trace) -> tuple[Ints, Ints, Ints, Ints, Column, Ints]:
-    """Ranges that can nest, and operator events, one after the other."""
+    """Concatenate the ranges that can nest and the operator events."""
     ranges, ops = trace.ranges, trace.ops
     if not (ranges.kind == PUSH_POP).all():
         ranges = take(ranges, np.flatnonzero(ranges.kind == PUSH_POP))
@@ -157,7 +158,7 @@ def _collect(trace: Trace) -> tuple[Ints, Ints, Ints, Ints, Column, Ints]:
         np.arange(len(ops), dtype=np.int32),
     )
     thread, start, end, key, event = (
-        np.concatenate(pair) for pair in zip(*(c[:4] + c[5:] for c in (columns, events)))
+        np.concatenate(columns_) for columns_ in zip(*(c[:4] + c[5:] for c in (columns, events)))
     )
     return thread, start, end, key, concat([ranges.seq, ops.seq]), event
 
@@ -165,8 +166,8 @@ def _collect(trace: Trace) -> tuple[Ints, Ints, Ints, Ints, Column, Ints]:
 def _nest(
     trace: Trace, thread: Ints, start: Ints, end: Ints, key: Ints
 ) -> tuple[Ints, dict[int, tuple[int, intervals.Nesting]], Ints, Ints, Ints, Ints]:
-    """Order of the spans; nesting per thread; starts, ends, parents and depths in that order."""
-    # Of equal intervals a range is around an operator event; of ranges the one whose text sorts later is around the
+    """Return the order of the spans, the nesting per thread, and starts, ends, parents and depths in that order."""
+    # Among equal intervals a range encloses an operator event, and the range whose text sorts later encloses the
     # other: dictionaries of markers, then names of operators.
     texts = trace.strings.texts
     first_event = _turns(trace, len(thread))
@@ -178,9 +179,9 @@ def _nest(
     nests: dict[int, tuple[int, intervals.Nesting]] = {}
     for number, members in intervals.groups(thread):
 
-        def tie(some: Ints, members: Ints = members) -> Ints:
-            keys = key[members[some]].astype(np.int64)
-            turn = first_event[members[some]]  # the first to begin is around the others
+        def tie(ties: Ints, members: Ints = members) -> Ints:
+            keys = key[members[ties]].astype(np.int64)
+            turn = first_event[members[ties]]  # the first to begin encloses the others
             inside = np.where(turn >= 0, -1 - turn, rank[keys // 3])
             return np.where(keys % 3 == EVENT, inside, rank[keys // 3] + len(texts))
 
@@ -195,15 +196,15 @@ def _nest(
             trace.drop("ranges that overlap their parent's end (cut there)", cut)
             nest = intervals.Nesting(begin, finish)
         nests[number] = (first, nest)
-        here = slice(first, first + len(members))
-        order[here], starts[here], ends[here], depths[here] = members, begin, finish, nest.depth
-        parents[here] = np.where(nest.parent >= 0, nest.parent + np.int32(first), np.int32(_NONE))
+        block = slice(first, first + len(members))
+        order[block], starts[block], ends[block], depths[block] = members, begin, finish, nest.depth
+        parents[block] = np.where(nest.parent >= 0, nest.parent + np.int32(first), np.int32(_NONE))
         first += len(members)
     return order, nests, starts, ends, parents, depths
 
 
 def _turns(trace: Trace, n: int) -> Ints:
-    """Of each span the recorder's count of operator events that began before it, -1 where it did not count."""
+    """Return, per span, the recorder's count of operator events that began before it, -1 where it did not count."""
     counted = trace.ops.order
     if not counted.mask().any():
         return np.broadcast_to(np.int64(_NONE), n)
@@ -213,7 +214,7 @@ def _turns(trace: Trace, n: int) -> Ints:
 
 
 def _levels(nests: dict[int, tuple[int, intervals.Nesting]]) -> list[Ints]:
-    """The spans of each depth, outermost first."""
+    """Return the spans of each depth, outermost first."""
     levels: list[list[Ints]] = []
     for first, nest in nests.values():
         levels += [[] for _ in range(len(nest.levels) - len(levels))]
@@ -223,7 +224,7 @@ def _levels(nests: dict[int, tuple[int, intervals.Nesting]]) -> list[Ints]:
 
 
 def _number_evaluations(seq: Column, parent: Ints, code: Ints, labels: list[Label]) -> Column:
-    """The engine's range around a node takes the node's number: what runs beside the node belongs to it too."""
+    """Assign the number of a node to the engine's range around it: what runs beside the node belongs to it too."""
     evaluate = np.array([label.name.startswith(EVALUATE) for label in labels], bool)
     if not evaluate.any():
         return seq
@@ -237,7 +238,7 @@ def _number_evaluations(seq: Column, parent: Ints, code: Ints, labels: list[Labe
 
 
 def _offsets(seq: Column, parent: Ints, levels: list[Ints]) -> tuple[Column, Column]:
-    """Per span the number of its outermost numbered ancestor, and its own number less that one."""
+    """Return, per span, the number of its outermost numbered ancestor, and its own number less that one."""
     own, has = seq.values, seq.mask()
     base, based = own.copy(), has.copy()
     for members in levels[1:]:
@@ -256,21 +257,21 @@ def _paths(
     code: Ints,
     labels: list[Label],
     offset: Column,
-    again: Bools,
+    recomputes: Bools,
     stack: Ints | None,
     stacks: list[Stack],
 ) -> tuple[Ints, list[Place], Ints]:
-    """Number the distinct chains of (text, offset, whether it recomputes, stack) and work out the place that each
-    describes. 0 is empty."""
-    # Most spans have no offset: those are numbered by their text alone.
+    """Number the distinct chains of (text, offset, recomputed, stack) and compute the place that each describes. 0 is
+    the empty chain."""
+    # Most spans have no offset: those are numbered only by their text.
     numbered = np.flatnonzero(offset.mask())
     pairs = code.astype(np.int64)
     offsets, _ = arrow.factorize(offset.values[numbered])
     pairs[numbered] += (offsets.astype(np.int64) + 1) * len(labels)
     if stack is not None:
         pairs += (stack + 1) * (np.int64(len(labels)) * (int(offsets.max(initial=-1)) + 2))
-    if again.any():
-        pairs += np.where(again, pairs.max() + 1, 0)
+    if recomputes.any():
+        pairs += np.where(recomputes, pairs.max() + 1, 0)
     step_code, steps = arrow.factorize(pairs)
     sample = np.full(len(steps), -1, np.int64)
     sample[step_code] = np.arange(len(step_code))
@@ -282,95 +283,99 @@ def _paths(
         path[members] = number + len(places)
         for key in keys.tolist():
             span = sample[key % len(steps)]
-            which = int(code[span])
+            text = int(code[span])
             number_offset = int(offset.values[span]) if offset.mask()[span] else None
-            place = enter(places[key // len(steps)], labels[which], number_offset, bool(again[span]))
+            place = enter(places[key // len(steps)], labels[text], number_offset, bool(recomputes[span]))
             if stack is not None and stack[span] >= 0:
                 place = with_stack(place, stacks[stack[span]])
             places.append(place)
-            label_of_path.append(which)
+            label_of_path.append(text)
     return path, places, np.array(label_of_path, np.int64)
 
 
-def _owners(found: Spans, levels: list[Ints]) -> None:
-    """Call, operator and backward range of every span, from the outermost in."""
-    # While torch.compile is at work nothing is a forward or a backward of the program.
-    compiling = np.array([place.compiling for place in found.places], bool)[found.path]
-    found.role[compiling & (found.role != CALL)] = OTHER
-    # A range that announces a collective is an operator where none is around it, which its place knows.
-    announces = [label.role == OTHER and announces_collective(label.text) for label in found.labels]
+def _owners(spans: Spans, levels: list[Ints]) -> None:
+    """Assign call, operator and backward range to every span, from the outermost in."""
+    # While torch.compile is at work, nothing is a forward or a backward of the program.
+    compiling = np.array([place.compiling for place in spans.places], bool)[spans.path]
+    spans.role[compiling & (spans.role != CALL)] = OTHER
+    # A range that announces a collective is an operator unless another encloses it, which its place records.
+    announces = [label.role == OTHER and announces_collective(label.text) for label in spans.labels]
     if any(announces):
-        acts = [
-            which >= 0 and announces[which] and place.names[-1:] == ((found.labels[which].text, None),)
-            for which, place in zip(found.label_of_path.tolist(), found.places)
+        acts_as_operator = [
+            text >= 0 and announces[text] and place.names[-1:] == ((spans.labels[text].text, None),)
+            for text, place in zip(spans.label_of_path.tolist(), spans.places)
         ]
-        found.role[np.array(acts, bool)[found.path]] = OPERATOR
-    n = len(found)
-    tells = [label.role != CALL and event_of(label) is not None for label in found.labels]
-    tells_of_path = np.array([*tells, False], bool)[found.label_of_path]  # -1, of the empty path, is the last
+        spans.role[np.array(acts_as_operator, bool)[spans.path]] = OPERATOR
+    n = len(spans)
+    has_arguments = [label.role != CALL and event_of(label) is not None for label in spans.labels]
+    path_has_arguments = np.array([*has_arguments, False], bool)[
+        spans.label_of_path
+    ]  # -1, of the empty path, is the last
     owners = np.full((n, 5), _NONE, np.int32)  # side by side: one gather brings all five of a span
-    found.call, found.inner_call, found.operator, found.boundary, found.launcher = owners.T
-    direction = np.array([place.direction for place in found.places], np.int8)[found.path]
-    restart = np.array([place.recompute_starts for place in found.places], bool)[found.path]
+    spans.call, spans.inner_call, spans.operator, spans.boundary, spans.launcher = owners.T
+    direction = np.array([place.direction for place in spans.places], np.int8)[spans.path]
+    restart = np.array([place.recompute_starts for place in spans.places], bool)[spans.path]
     for depth, members in enumerate(levels):
         if depth:
-            owners[members] = owners[found.parent[members]]
-        role = found.role[members]
+            owners[members] = owners[spans.parent[members]]
+        role = spans.role[members]
         owners[members[(role == BOUNDARY) | restart[members]]] = _NONE
-        for column, kind in ((found.call, CALL), (found.operator, OPERATOR), (found.boundary, BOUNDARY)):
-            mine = members[role == kind]
-            mine = mine[column[mine] == _NONE]
-            column[mine] = mine
+        for column, kind in ((spans.call, CALL), (spans.operator, OPERATOR), (spans.boundary, BOUNDARY)):
+            rows = members[role == kind]
+            rows = rows[column[rows] == _NONE]
+            column[rows] = rows
         calls = members[role == CALL]
-        found.inner_call[calls] = calls
-        launchers = members[tells_of_path[found.path[members]]]
-        found.launcher[launchers] = launchers
-    found.boundary[direction != BPROP] = _NONE
+        spans.inner_call[calls] = calls
+        launchers = members[path_has_arguments[spans.path[members]]]
+        spans.launcher[launchers] = launchers
+    spans.boundary[direction != BPROP] = _NONE
 
 
 def link(gpu: Gpu, launches: Launches, process_of_thread: Ints) -> Ints:
-    """The launch of each GPU event, -1 where the recording has none: same process, same correlation, the earliest."""
+    """Return the launch of each GPU event, -1 where the recording has none: same process, same correlation, the
+    earliest."""
     out = np.full(len(gpu), _NONE, np.int32)
     owner = process_of_thread[launches.thread] if len(launches) else np.empty(0, np.int64)
     numbered = np.flatnonzero(gpu.correlation.mask())
-    asked = {process: numbered[places] for process, places in intervals.groups(gpu.process[numbered])}
-    for process, mine in intervals.groups(owner):
-        events = asked.get(process)
+    events_of = {process: numbered[places] for process, places in intervals.groups(gpu.process[numbered])}
+    for process, rows in intervals.groups(owner):
+        events = events_of.get(process)
         if events is None:
             continue
-        begin = launches.start[mine]
+        begin = launches.start[rows]
         if (begin[1:] <= begin[:-1]).any():
-            mine = mine[intervals.order_by(begin, -launches.end[mine], launches.thread[mine])]
-        mine = mine[::-1]  # the earliest is written last
-        keys, wanted = launches.correlation[mine], gpu.correlation.values[events]
+            rows = rows[intervals.order_by(begin, -launches.end[rows], launches.thread[rows])]
+        rows = rows[::-1]  # the earliest is written last
+        keys, targets = launches.correlation[rows], gpu.correlation.values[events]
         low, high = int(keys.min()), int(keys.max())
         if high - low <= 8 * len(keys) + 1024:
             table = np.full(high - low + 1, _NONE, np.int64)
-            table[keys - low] = mine
-            inside = (wanted >= low) & (wanted <= high)
-            out[events[inside]] = table[wanted[inside] - low]
+            table[keys - low] = rows
+            inside = (targets >= low) & (targets <= high)
+            out[events[inside]] = table[targets[inside] - low]
         else:
-            distinct, place = np.unique(keys[::-1], return_index=True)
-            found = np.minimum(np.searchsorted(distinct, wanted), len(distinct) - 1)
-            out[events] = np.where(distinct[found] == wanted, mine[::-1][place[found]], _NONE)
+            distinct, first = np.unique(keys[::-1], return_index=True)
+            index = np.minimum(np.searchsorted(distinct, targets), len(distinct) - 1)
+            out[events] = np.where(distinct[index] == targets, rows[::-1][first[index]], _NONE)
     return out
 
 
 def layers_outside(trace: Trace, thread: Ints, time: Ints) -> tuple[Ints, list[tuple[str, ...]]]:
-    """Names that start/end ranges give: they need not nest, so each stretch of time has its set of open ones."""
+    """Return the layer names from start/end ranges at each time. Such ranges need not nest, so each stretch of time has
+    its own set of open ones."""
     ranges = trace.ranges
     text = [name if name.startswith("layer:") else "" for name in trace.strings.texts]
     named = np.flatnonzero((ranges.kind == START_END) & np.array([bool(t) for t in text], bool)[ranges.text])
     sets: dict[tuple[str, ...], int] = {(): 0}
     out = np.zeros(len(time), np.int64)
-    asked = dict(intervals.groups(thread)) if len(named) else {}
+    requested = dict(intervals.groups(thread)) if len(named) else {}
     for number, places in intervals.groups(ranges.thread[named]):
-        here = asked.get(number)
-        if here is None:
+        rows = requested.get(number)
+        if rows is None:
             continue
-        mine = named[places]
-        opened = [(int(ranges.start[i]), i) for i in mine]
-        closed = [(int(ranges.end.values[i]), i) for i in mine if ranges.end.mask()[i]]
+        open_ranges = named[places]
+        opened = [(int(ranges.start[i]), i) for i in open_ranges]
+        closed = [(int(ranges.end.values[i]), i) for i in open_ranges if ranges.end.mask()[i]]
         moments = sorted({moment for moment, _ in opened + closed})
         state: set[int] = set()
         begins: dict[int, list[int]] = {}
@@ -385,5 +390,5 @@ def layers_outside(trace: Trace, thread: Ints, time: Ints) -> tuple[Ints, list[t
             ordered = sorted(state, key=lambda i: (ranges.start[i], text[ranges.text[i]]))
             names = tuple(text[ranges.text[i]].removeprefix("layer:") for i in ordered)
             codes.append(sets.setdefault(names, len(sets)))
-        out[here] = np.array(codes)[np.searchsorted(np.array(moments), time[here], side="right")]
+        out[rows] = np.array(codes)[np.searchsorted(np.array(moments), time[rows], side="right")]
     return out, list(sets)

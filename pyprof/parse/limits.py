@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits for what a recording may hold: how deep its events are nested, and how many processes and devices
-it is of.
+"""Limits on a recording: the nesting depth of its events, and the number of its processes and devices.
 
-What is said of an event (its stack, the path of its module, the calls around it) is as long as it is deep, so the
-memory that a recording takes grows with the square of its depth. Python's own limit for recursion is 1,000, and the
-deepest of the recordings tested has less than 200 levels.
+The description of an event (its stack, the path of its module, the calls around it) is as long as the event is deep,
+so the memory that a recording takes grows with the square of its depth. Python's own limit for recursion is 1,000,
+and the deepest of the recordings tested has less than 200 levels.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ from pyprof.model import PUSH_POP, Functions, Trace
 from pyprof.parse.trace_builder import count, take
 
 DEEPEST = 2_000
-MANY = 4_096  # processes, or devices of them: each is summed by itself
+MANY = 4_096  # processes, or devices: each is summed separately
 
 
 def apply(trace: Trace) -> Trace:
     """Leave out ranges and operators that are nested more than `DEEPEST` deep, and count them.
 
-    What was launched inside them is launched inside the deepest that are left. Raises FormatError where there are more
-    than `MANY` processes or devices.
+    Their launches are attributed to the deepest events that remain. Raises FormatError for more than `MANY`
+    processes or devices.
     """
     device = trace.gpu.device.values[trace.gpu.device.mask()]
-    for number, what in ((len(trace.processes), "processes"), (len(np.unique(device)), "devices")):
+    for number, kind in ((len(trace.processes), "processes"), (len(np.unique(device)), "devices")):
         if number > MANY:
-            raise FormatError(f"{trace.path}: has events of {number:,} {what}; expected at most {MANY:,}.")
+            raise FormatError(f"{trace.path}: has events of {number:,} {kind}; expected at most {MANY:,}.")
     ranges, ops = trace.ranges, trace.ops
     nesting = np.flatnonzero(ranges.kind == PUSH_POP)
     start = np.r_[ranges.start[nesting], ops.start]
@@ -47,7 +46,7 @@ def apply(trace: Trace) -> Trace:
     keep = np.flatnonzero(~deep[len(nesting) :])
     trace.drop(_reason("ranges"), int(left_out.sum()))
     trace.drop(_reason("operators"), len(ops) - len(keep))
-    row = np.full(len(ops) + 1, -1, trace.gpu.op.dtype)  # of an operator, among those that stay
+    row = np.full(len(ops) + 1, -1, trace.gpu.op.dtype)  # new row of each operator
     row[keep] = np.arange(len(keep))
     return replace(
         trace,
@@ -57,14 +56,14 @@ def apply(trace: Trace) -> Trace:
     )
 
 
-def functions(found: Functions, lost: dict[str, int]) -> Functions:
+def functions(calls: Functions, lost: dict[str, int]) -> Functions:
     """Leave out calls of Python functions that are nested more than `DEEPEST` deep, and count them."""
-    deep = intervals.too_deep(found.thread, found.start, found.end, DEEPEST)
+    deep = intervals.too_deep(calls.thread, calls.start, calls.end, DEEPEST)
     if deep is None:
-        return found
+        return calls
     count(lost, _reason("calls of Python functions"), int(deep.sum()))
-    return take(found, np.flatnonzero(~deep))
+    return take(calls, np.flatnonzero(~deep))
 
 
-def _reason(what: str) -> str:
-    return f"{what} nested more than {DEEPEST:,} deep"
+def _reason(kind: str) -> str:
+    return f"{kind} nested more than {DEEPEST:,} deep"

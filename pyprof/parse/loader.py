@@ -23,10 +23,10 @@ from pyprof.sqlite_file import MAGIC, is_profile, is_sqlite, tables
 
 
 def load(path: str | os.PathLike[str]) -> Trace:
-    """Read a recording of any known format, or all of a run: a folder. Raises FormatError for everything that is not
-    one, and for times that add up to more than a sum can hold."""
+    """Read a recording of any known format, or a folder with all recordings of a run. Raises FormatError for anything
+    else, and for times whose sum overflows."""
     trace = _load(Path(path))
-    trace.devices = [_known(device) for device in trace.devices]
+    trace.devices = [_sanitize_device(device) for device in trace.devices]
     for table in (trace.gpu, trace.launches, trace.ops):
         inputs.check_sum(str(path), table.end - table.start)
     ranges = trace.ranges
@@ -34,8 +34,8 @@ def load(path: str | os.PathLike[str]) -> Trace:
     return trace
 
 
-def one(path: Path) -> Result:
-    """A recording, or why it cannot be read."""
+def load_or_error(path: Path) -> Result:
+    """Return a recording, or the error that says why it cannot be read."""
     try:
         return load(path)
     except FormatError as error:
@@ -45,18 +45,18 @@ def one(path: Path) -> Result:
 
 
 def serve(descriptor: int) -> None:
-    """What a child does: read what it is told to, until the pipe ends."""
+    """Serve read requests in a child process until the pipe ends."""
     with reader_process.serving(descriptor) as pipe, suppress(EOFError, OSError):
         while True:
-            pipe.send(one(pipe.recv()))
+            pipe.send(load_or_error(pipe.recv()))
 
 
 def _read(paths: Sequence[Path]) -> list[Result]:
-    return pool.read(paths, one, serve)
+    return pool.read(paths, load_or_error, serve)
 
 
-def _known(device: Device) -> Device:
-    """Without facts that are of another kind than they should be, or too large: these are unknown."""
+def _sanitize_device(device: Device) -> Device:
+    """Return a device without facts of the wrong type or range. These become unknown."""
     wrong: dict[str, Any] = {}
     if not isinstance(device.compute_capability, str):
         wrong["compute_capability"] = None
@@ -83,7 +83,7 @@ def _load(path: Path) -> Trace:
             return trace
     if is_profile(path):
         raise FormatError(NO_RECORDING.format(path))
-    if _is_of_dlprof(path):
+    if _is_dlprof_database(path):
         raise FormatError(
             f"{path}: is a DLProf database, which lacks most of the recording; run dlprof --nsys_database on the nsys "
             "file beside it (nsys_profile.sqlite)."
@@ -109,26 +109,26 @@ def _check_readable(path: Path) -> None:
             )
 
 
-def _is_of_dlprof(path: Path) -> bool:
-    """Whether a file is a database of the DLProf of 2019 to 2021: its raw tables have names of their own."""
+def _is_dlprof_database(path: Path) -> bool:
+    """Return whether a file is a database of DLProf (2019 to 2021). Its raw tables have their own names."""
     return is_sqlite(path) and any(name.startswith("read_only_") for name in tables(path))
 
 
 def _load_report(path: Path) -> Trace:
-    """A report of Nsight Systems has a closed format: its own tool turns it into SQLite."""
+    """Convert a report of Nsight Systems, whose format is closed, to SQLite with nsys, and load it."""
     nsys = shutil.which("nsys")
     command = "nsys export --type=sqlite --output FILE.sqlite"
     if nsys is None:
         raise FormatError(
-            f"{path}: a report of Nsight Systems, and no nsys is installed here; where it is, export the report with "
+            f"{path}: is a report of Nsight Systems, and nsys is not installed; on a machine with nsys, export it with "
             f'"{command} {path.name}".'
         )
     with scratch.Folder() as folder:
         out = Path(folder) / "report.sqlite"
         arguments = [nsys, "export", "--type=sqlite", "--force-overwrite=true", f"--output={out}", str(path)]
-        done = subprocess.run(arguments, capture_output=True, text=True)
-        if done.returncode or not out.exists():
-            last = (done.stderr or done.stdout).strip().splitlines()
+        completed = subprocess.run(arguments, capture_output=True, text=True)
+        if completed.returncode or not out.exists():
+            last = (completed.stderr or completed.stdout).strip().splitlines()
             raise FormatError(
                 f'{path}: nsys could not export it ({last[-1] if last else "no message"}); try "{command}".'
             )

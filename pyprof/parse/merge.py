@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several recordings of one run as one: workers side by side, on one clock.
 
-Processes of two files are different ones, whatever their pids. Facts that all files share stay facts of the run; the
-others become facts of their file, `worker.net.rank3.overhead.sites_ns`. What was lost is added up.
+Processes of two files are different ones, even if their pids are equal. Facts that all files share stay facts of the
+run; the others become facts of their file, `worker.net.rank3.overhead.sites_ns`. Losses are added up.
 
-Times: what is relative within a file stays exactly that. Files whose absolute time is known (unix time, or a session
-start in it) are placed by it; if that of one is not known, all begin at their own zero, and `run.clock` and what was
-lost say so.
+Times within a file keep their distances. Files whose absolute time is known (unix time, or a session start in it)
+are placed by it; if it is unknown for one of them, all begin at their own zero, which `run.clock` and the losses
+record.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _UNALIGNED = "files without an absolute time (each begins at its own zero)"
 _START = "session_start_unix_ns"
 
 _PLAIN, _TEXT, _THREAD, _PROCESS, _TIME, _GPU, _STACK, _OP = range(8)
-# What the numbers of a column mean, by its name.
+# Meaning of a column's numbers, by its name.
 MEANING = {
     **dict.fromkeys(("text", "name", "domain", "kernel"), _TEXT),
     **dict.fromkeys(("thread", "forward_thread"), _THREAD),
@@ -43,18 +43,18 @@ MEANING = {
 
 
 def processes(trace: Trace) -> list[Process]:
-    """The processes of a recording, with the rank and the host that its facts name."""
+    """Return the processes of a recording, with the rank and the host from its facts."""
     text = trace.meta.get("rank", trace.meta.get("distributed.rank", ""))
     rank = int(text) if len(trace.processes) == 1 and text.isascii() and text.isdigit() else None
     host = trace.meta.get("host")
     return [
-        one._replace(rank=rank if one.rank is None else one.rank, host=one.host or host)
-        for one in trace.processes
+        process._replace(rank=rank if process.rank is None else process.rank, host=process.host or host)
+        for process in trace.processes
     ]
 
 
 def unix_start(t0: int, meta: Mapping[str, str]) -> int | None:
-    """Unix time of a recording's zero, ns; None if it does not say."""
+    """Return the unix time of a recording's zero in ns; None if it is unknown."""
     if t0 >= _EPOCH:
         return t0
     text = meta.get(_START, "")
@@ -62,32 +62,32 @@ def unix_start(t0: int, meta: Mapping[str, str]) -> int | None:
 
 
 def merge(traces: list[Trace], path: str) -> Trace:
-    """One recording of several, in their order. Uses them up."""
+    """Merge several recordings into one, in their order. Consumes them."""
     if len(traces) == 1:
         return dataclasses.replace(traces[0], path=path)
     starts = [unix_start(trace.t0, trace.meta) for trace in traces]
-    known = [start for start in starts if start is not None]
-    aligned = len(known) == len(starts)
-    zero = min(known) if aligned else 0
+    absolute = [start for start in starts if start is not None]
+    aligned = len(absolute) == len(starts)
+    zero = min(absolute) if aligned else 0
     parts = [
         _Part(trace, start - zero if aligned and start is not None else 0)
         for trace, start in zip(traces, starts)
     ]
-    strings, threads, found = Strings(), list[Thread](), list[Process]()
+    strings, threads, processes_ = Strings(), list[Thread](), list[Process]()
     devices: list[Device] = []
     stacks: list[Stack] = []
     calls: dict[int, Call] = {}
     for part in parts:
-        part.enter(strings, threads, found, devices, stacks, calls)
+        part.enter(strings, threads, processes_, devices, stacks, calls)
     formats = {trace.format for trace in traces}
     tables = {
-        field.name: _joined([getattr(trace, field.name) for trace in traces], parts)
+        field.name: _concatenate_tables([getattr(trace, field.name) for trace in traces], parts)
         for field in dataclasses.fields(Trace)
         if dataclasses.is_dataclass(getattr(traces[0], field.name))
     }
     meta = _facts(traces) | {"run.files": str(len(traces)), "run.clock": "unix" if aligned else "own zero"}
     out = Trace(
-        path=path, format=formats.pop() if len(formats) == 1 else "mixed", strings=strings, processes=found,
+        path=path, format=formats.pop() if len(formats) == 1 else "mixed", strings=strings, processes=processes_,
         threads=threads, devices=devices, meta=meta, t0=zero, stacks=stacks, calls=calls,
         sources=dict(item for trace in reversed(traces) for item in trace.sources.items()),  # the first has it
         slack=max(trace.slack for trace in traces), **tables,
@@ -95,12 +95,12 @@ def merge(traces: list[Trace], path: str) -> Trace:
     for trace in traces:
         for reason, count in trace.lost.items():
             out.drop(reason, count)
-    out.drop(_UNALIGNED, 0 if aligned else len(starts) - len(known))
+    out.drop(_UNALIGNED, 0 if aligned else len(starts) - len(absolute))
     return out
 
 
 class _Part:
-    """Where the numbers of one recording are in the whole."""
+    """The offsets of one recording's numbers in the merged recording."""
 
     def __init__(self, trace: Trace, shift: int):
         self._trace, self._shift = trace, shift
@@ -110,7 +110,7 @@ class _Part:
         self,
         strings: Strings,
         threads: list[Thread],
-        found: list[Process],
+        processes_: list[Process],
         devices: list[Device],
         stacks: list[Stack],
         calls: dict[int, Call],
@@ -118,29 +118,29 @@ class _Part:
         """Add this recording's texts, threads, processes, devices, call stacks and calls."""
         trace = self._trace
         self._text = np.array([strings.code(text) for text in trace.strings.texts] or [0], np.int32)
-        self._thread, self._process, self._stack = len(threads), len(found), len(stacks)
+        self._thread, self._process, self._stack = len(threads), len(processes_), len(stacks)
         stacks += trace.stacks
         calls |= {int(self._text[code]): call for code, call in trace.calls.items()}
-        mine = processes(trace)
+        own = processes(trace)
         if (trace.gpu.process < 0).any():  # unknown, but not those of another file
-            like = mine[0] if mine else Process(0)
-            mine.append(Process(-1, None, None, like.host, like.label, like.span))
-        self._unknown = len(mine) - 1
+            like = own[0] if own else Process(0)
+            own.append(Process(-1, None, None, like.host, like.label, like.span))
+        self._unknown = len(own) - 1
         threads += [Thread(self._process + thread.process, thread.tid) for thread in trace.threads]
-        found += mine
+        processes_ += own
         for device in trace.devices:
-            owners = range(len(mine)) if device.process is None else (device.process,)
-            devices += [device._replace(process=self._process + one) for one in owners]
+            owners = range(len(own)) if device.process is None else (device.process,)
+            devices += [device._replace(process=self._process + owner) for owner in owners]
 
     def after(self, table: Gpu | Ops, rows: int) -> None:
-        """Say how many GPU events, or operators, stand before this recording's."""
+        """Set the number of GPU events, or operators, before this recording's."""
         if isinstance(table, Gpu):
             self._gpu = rows
         else:
             self._op = rows
 
     def moved(self, values: Ints, meaning: int) -> Ints:
-        """Numbers of a column in the whole's counting."""
+        """Translate the numbers of a column to the merged recording's numbering."""
         if meaning == _TEXT:
             return np.asarray(self._text[values])
         if meaning == _THREAD:
@@ -159,8 +159,8 @@ class _Part:
 _Moves = list[Callable[[Ints], Ints]]
 
 
-def _joined(tables: list[Any], parts: list[_Part]) -> Any:
-    """The rows of one table, one recording after the other; each column is let go when it is joined."""
+def _concatenate_tables(tables: list[Any], parts: list[_Part]) -> Any:
+    """Concatenate the rows of one table. Each column is released once it is merged."""
     out: dict[str, Any] = {}
     lengths = [len(table) for table in tables]
     before = np.cumsum([0, *lengths]).tolist()
@@ -170,50 +170,53 @@ def _joined(tables: list[Any], parts: list[_Part]) -> Any:
     for field in dataclasses.fields(tables[0]):
         columns = [getattr(table, field.name) for table in tables]
         if isinstance(columns[0], list):
-            out[field.name] = [one for column in columns for one in column]
+            out[field.name] = [item for column in columns for item in column]
             continue
         meaning = MEANING[field.name]
         moves: _Moves = [partial(part.moved, meaning=meaning) for part in parts]
-        join = _column if isinstance(columns[0], Column) else _values
+        join = _concatenate_columns if isinstance(columns[0], Column) else _concatenate_values
         out[field.name] = join(columns, moves, lengths)
         for table in tables:
             setattr(table, field.name, None)
     return type(tables[0])(**out)
 
 
-def _values(columns: list[Ints], moves: _Moves, lengths: list[int]) -> Ints:
+def _concatenate_values(columns: list[Ints], moves: _Moves, lengths: list[int]) -> Ints:
     return np.concatenate([move(column) for column, move in zip(columns, moves)])
 
 
-def _column(columns: list[Column], moves: _Moves, lengths: list[int]) -> Column:
-    """A column that no recording has takes no memory; one that some have is filled with 0 in the others."""
+def _concatenate_columns(columns: list[Column], moves: _Moves, lengths: list[int]) -> Column:
+    """Concatenate columns. A column that no recording has takes no memory; where only some have it, the others are
+    filled with 0."""
     total = sum(lengths)
-    there = [column.present is None or bool(column.present.any()) for column in columns]
-    there = [bool(known and length) for known, length in zip(there, lengths)]
+    present = [column.present is None or bool(column.present.any()) for column in columns]
+    present = [bool(is_present and length) for is_present, length in zip(present, lengths)]
     axes = max((column.values.shape[1:] for column in columns), key=len)
-    if not any(there):
+    if not any(present):
         nothing: Any = np.broadcast_to(np.int64(0), (total, *axes))
         return Column(nothing, np.broadcast_to(np.False_, total))
-    dtype = np.result_type(*(column.values.dtype for column, known in zip(columns, there) if known))
+    dtype = np.result_type(
+        *(column.values.dtype for column, is_present in zip(columns, present) if is_present)
+    )
     values = np.concatenate([
-        move(column.values) if known else np.zeros((length, *axes), dtype)
-        for column, move, known, length in zip(columns, moves, there, lengths)
+        move(column.values) if is_present else np.zeros((length, *axes), dtype)
+        for column, move, is_present, length in zip(columns, moves, present, lengths)
     ])  # fmt: skip
     if all(column.present is None for column, length in zip(columns, lengths) if length):
         return Column(values)
     return Column(values, np.concatenate([
-        column.mask() if known else np.zeros(length, bool)
-        for column, known, length in zip(columns, there, lengths)
+        column.mask() if is_present else np.zeros(length, bool)
+        for column, is_present, length in zip(columns, present, lengths)
     ]))  # fmt: skip
 
 
 def _facts(traces: list[Trace]) -> dict[str, str]:
-    """Facts that all share, and those of each worker under its name."""
+    """Return the facts that all recordings share, and those of each worker under its name."""
     shared = set(traces[0].meta.items()).intersection(*(trace.meta.items() for trace in traces[1:]))
     out = dict(sorted(shared))
     for number, trace in enumerate(traces, start=1):
-        one = trace.processes[0] if trace.processes else Process(-1)
-        name = (one.label or f"file{number}") + (f" span {one.span}" if one.span > 1 else "")
+        process = trace.processes[0] if trace.processes else Process(-1)
+        name = (process.label or f"file{number}") + (f" span {process.span}" if process.span > 1 else "")
         for key, value in trace.meta.items():
             if (key, value) not in shared:
                 out[f"worker.{name}.{key}"] = value

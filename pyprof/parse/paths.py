@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a stack of ranges says about whatever is launched inside it.
+"""Interpretation of a stack of ranges for whatever is launched inside it.
 
 A path is the chain of ranges and operator events from a thread's outermost to one of them. A run of millions of
-kernels has some hundred paths, so each is worked out once, from its parent's `Place` and its own text:
+kernels has a few hundred paths, so each is computed once, from its parent's `Place` and its own text:
 
 >>> outer = enter(Place(), read("layer:encoder", PLAIN), None)
 >>> inner = enter(enter(outer, read("aten::linear", SUFFIXED), 0), read("aten::addmm", SUFFIXED), 1)
@@ -55,14 +55,14 @@ from pyprof.model import (
 )
 from pyprof.serving import step_of
 
-# Where a text comes from: a range, a range with a suffix of emit_nvtx, an operator event of our own capture.
+# Source of a text: a range, a range with a suffix of emit_nvtx, an operator event of PyProf's own capture.
 PLAIN, SUFFIXED, EVENT = 0, 1, 2
-# What a range does to the path.
+# Effect of a range on the path.
 OTHER, CALL, OPERATOR, BOUNDARY = 0, 1, 2, 3
 
 
 class Label(NamedTuple):
-    """A decoded text: the marker, what it does to a path, and the operator's name if it is one."""
+    """A decoded text: the marker, its effect on a path, and the operator's name if it is one."""
 
     text: str
     marker: Marker
@@ -71,7 +71,7 @@ class Label(NamedTuple):
 
 
 class Place(NamedTuple):
-    """What is known at one point of the stack of ranges. `calls` and `names` start anew where a backward begins."""
+    """The state at one point of the stack of ranges. `calls` and `names` restart where a backward begins."""
 
     direction: int = NO_DIRECTION
     phase: int = NO_PHASE
@@ -84,18 +84,18 @@ class Place(NamedTuple):
     names: tuple[
         tuple[str, int | None], ...
     ] = ()  # operator ranges, with the offset of their sequence number
-    seq: int | None = None  # offset of the sequence number that counts here
+    seq: int | None = None  # offset of the sequence number that applies
     module: str | None = None
     node: str | None = None  # the innermost backward range
-    ranges: tuple[str, ...] = ()  # ranges of others around all calls, the steps' own left out
+    ranges: tuple[str, ...] = ()  # user ranges around all calls, without those of steps
     recompute_starts: bool = False
-    closure: bool = False  # of an optimizer's step, whose frames are around: the program itself
-    compiling: bool = False  # torch.compile is at work: what runs is no part of the program
+    closure: bool = False  # in a closure of an optimizer's step: the step's frames do not count
+    compiling: bool = False  # torch.compile is at work: nothing that runs is part of the program
 
 
 @lru_cache(maxsize=65536)
 def read(text: str, source: int) -> Label:
-    """Decode a text once."""
+    """Decode a text. Results are cached."""
     marker = decode(text, operator=source == SUFFIXED)
     if isinstance(marker, CallMarker):
         return _event_label(text, marker) if source == EVENT else Label(text, marker, CALL)
@@ -105,7 +105,7 @@ def read(text: str, source: int) -> Label:
 
 
 def label(text: str, call: Call) -> Label:
-    """The label of an operator event whose call is known."""
+    """Return the label of an operator event whose call is known."""
     return _event_label(text, CallMarker(call))
 
 
@@ -115,15 +115,15 @@ def _event_label(text: str, marker: CallMarker) -> Label:
 
 
 def with_stack(place: Place, stack: Stack) -> Place:
-    """The place inside an operator event that has a call stack of its own. A recorded call has told already."""
+    """Return the place inside an operator event with its own call stack. Recorded calls take precedence."""
     if place.calls:
         return place
     return place._replace(frames=stack.frames or place.frames, module=stack.module or place.module)
 
 
-def enter(place: Place, label: Label, offset: int | None, again: bool = False) -> Place:
-    """The place inside a range. `offset`: its sequence number less that of the outermost range that has one; `again`:
-    it is an operator of a forward that runs again inside a backward."""
+def enter(place: Place, label: Label, offset: int | None, recomputes: bool = False) -> Place:
+    """Return the place inside a range. `offset` is its sequence number less that of the outermost range that has one;
+    `recomputes` says that it is an operator of a forward that runs again inside a backward."""
     if place.compiling:
         return place._replace(recompute_starts=False, event=event_of(label) or place.event)
     place = place._replace(recompute_starts=False)
@@ -134,8 +134,8 @@ def enter(place: Place, label: Label, offset: int | None, again: bool = False) -
     if label.role == BOUNDARY:
         return _enter_backward(place, label, offset)
     if label.role == OPERATOR:
-        again = again and place.direction == BPROP
-        return _enter_operator(_recomputation(place) if again else place, label, offset)
+        recomputes = recomputes and place.direction == BPROP
+        return _enter_operator(_recomputation(place) if recomputes else place, label, offset)
     if isinstance(marker, LayerMarker):
         return place._replace(layer=(*place.layer, marker.name))
     if isinstance(marker, TraceMarker):
@@ -165,7 +165,7 @@ _STEP_WORDS = frozenset(
 
 
 def is_step(text: str) -> bool:
-    """Whether a range marks a step of the training loop, or of a server.
+    """Return whether a range marks a step of the training loop, or of a server.
 
     >>> [is_step(text) for text in ("ProfilerStep#3", "step 12", "train_step", "batch_7", "forward")]
     [True, True, True, True, False]
@@ -177,7 +177,7 @@ def is_step(text: str) -> bool:
     if text.startswith("ProfilerStep#") or step_of(text) is not None:
         return True
     words = _WORDS.findall(text[:200].lower())
-    first = next((place for place, word in enumerate(words) if word in _STEP_WORDS), None)
+    first = next((index for index, word in enumerate(words) if word in _STEP_WORDS), None)
     if first is None or first > 1 or len(text) > 200:
         return False
     return all(word in _STEP_WORDS or word == "of" or word.isdigit() for word in words[first:])
@@ -208,7 +208,7 @@ def _enter_call(place: Place, text: str, marker: CallMarker) -> Place:
 
 
 def _recomputation(place: Place) -> Place:
-    """The forward runs again inside the backward: a forward in its own right."""
+    """Return the place of a forward that runs again inside a backward: a forward in its own right."""
     return place._replace(
         direction=FPROP, phase=RECOMPUTE, calls=(), event=None, names=(), seq=None, node=None, recompute_starts=True
     )  # fmt: skip
@@ -221,10 +221,11 @@ _OPTIMIZER = re.compile(r"(?:torch/optim|apex/optimizers)/\w+\.py")
 
 
 def _is_recompute(place: Place, frames: tuple[str, ...]) -> bool:
-    """A call inside a backward recomputes a checkpoint, or it is a user's autograd.Function at work.
+    """Return whether a call inside a backward recomputes a checkpoint, rather than being part of a user's
+    autograd.Function.
 
-    The stack inside this backward tells, for a checkpoint may run a backward of its own around it; without a stack the
-    node does: only a hook of saved tensors calls Python from a generated node.
+    The stack inside this backward decides, because a checkpoint may run a backward of its own around it. Without a
+    stack the node decides: only a hook of saved tensors calls Python from a generated node.
     """
     if frames and frames != place.frames:
         for frame in reversed(frames):
@@ -239,9 +240,9 @@ def _is_recompute(place: Place, frames: tuple[str, ...]) -> bool:
 
 def _enter_backward(place: Place, label: Label, offset: int | None) -> Place:
     inside = place.node is not None and place.direction == BPROP
-    of_node = inside and label.name != ACCUMULATE and not label.name.startswith(EVALUATE)
-    seq = offset if offset is not None else (place.seq if of_node else None)
-    # Our own capture knows whose gradient is added up: that is the call of what runs inside, and its module.
+    in_node = inside and label.name != ACCUMULATE and not label.name.startswith(EVALUATE)
+    seq = offset if offset is not None else (place.seq if in_node else None)
+    # PyProf's own capture records whose gradient is accumulated: it gives the call and the module of what runs inside.
     named = label.marker if isinstance(label.marker, CallMarker) and label.marker.module else None
     return place._replace(
         direction=BPROP,
@@ -270,7 +271,8 @@ def _enter_operator(place: Place, label: Label, offset: int | None) -> Place:
 
 
 def is_free(label: Label) -> bool:
-    """Whether a range is announced like an operator under a free name, as torch's own Python code does (FSDP)."""
+    """Return whether a range is announced like an operator but has a free name, as in torch's own Python code
+    (FSDP)."""
     return (
         label.role == OPERATOR
         and isinstance(label.marker, OperatorMarker)
@@ -280,7 +282,7 @@ def is_free(label: Label) -> bool:
 
 
 def event_of(label: Label) -> tuple[str, Call] | None:
-    """The operator event that a label is, with what it says of the inputs: emit_nvtx gives the shapes of tensors."""
+    """Return the operator event of a label with its recorded inputs. emit_nvtx gives the shapes of tensors."""
     marker = label.marker
     if isinstance(marker, CallMarker):
         return label.text, marker.call
@@ -295,19 +297,19 @@ def event_of(label: Label) -> tuple[str, Call] | None:
 
 
 def site(place: Place, forward: Place | None, layers: tuple[str, ...] = ()) -> Site:
-    """The Site of what is launched at `place`; `forward` is where the call was made whose backward this is.
+    """Return the Site of what is launched at `place`; `forward` is where the call was made whose backward this is.
 
-    `layers` are names that start/end ranges give from outside the stack.
+    `layers` are names from start/end ranges outside the stack.
     """
     source = forward or place
     calls = source.calls if forward or place.direction != BPROP else place.calls
     chain = [*calls, *([place.event] if place.event else [])]
     mods, ops = tuple(c.mod for _, c in chain), tuple(c.op for _, c in chain)
     if place.direction == BPROP and place.node == ACCUMULATE:
-        named = len(calls)  # the event itself, with its parameter
-        mods, ops = ("torch.autograd", *mods[named:]), ("accumulate_grad", *ops[named:])
+        first = len(calls)  # the event itself, with its parameter
+        mods, ops = ("torch.autograd", *mods[first:]), ("accumulate_grad", *ops[first:])
     elif not calls and source.names:
-        # No call was recorded: the innermost operator names the row.
+        # Without a recorded call the innermost operator names the row.
         name = source.names[-1][0].removeprefix(EVALUATE)
         if forward and is_compiled(name):  # of a compiled region: the operator inside its backward
             name = place.names[-1][0].removeprefix(EVALUATE)
@@ -317,7 +319,7 @@ def site(place: Place, forward: Place | None, layers: tuple[str, ...] = ()) -> S
     numbers = sorted({offset for _, offset in place.names if offset is not None})
     layer = (*layers, *source.layer) or tuple(module.split(".") if source.functions and module else ())
     return Site(
-        layer=layer or (() if ops else source.ranges),  # outside of every operator the ranges alone tell
+        layer=layer or (() if ops else source.ranges),  # outside of every operator there are only the ranges
         trace=user_frames(source.frames),
         reprs=source.reprs,
         markers=tuple(text for text, _ in chain),
@@ -339,7 +341,8 @@ _CLASS = re.compile(r"([^/:]+)::(?:_call_impl|_wrapped_call_impl|forward|__call_
 
 
 def _class_path(functions: str | None) -> str | None:
-    """DLProf's `/train/Net::_call_impl/Net::forward/Conv2d::_call_impl(2)/Conv2d::forward/conv2d` as a module path.
+    """Convert DLProf's `/train/Net::_call_impl/Net::forward/Conv2d::_call_impl(2)/Conv2d::forward/conv2d` to a module
+    path.
 
     >>> _class_path("/train/Net::_call_impl/Net::forward/Conv2d::_call_impl(2)/Conv2d::forward/conv2d")
     'Net.Conv2d(2)'

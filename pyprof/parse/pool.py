@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading several recordings at once: a child process per core, one file at a time each.
+"""Parallel reading of several recordings: a child process per core, one file at a time each.
 
-They get paths over a pipe, send traces back, and end when the pipe does. A child that dies costs the file that it was
-reading.
+Children get paths over a pipe, send traces back, and end when the pipe does. A child that dies costs only the file
+that it was reading.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from pyprof.model import Trace
 from pyprof.parse import reader_process
 
 Result = Trace | FormatError
-_WORTH = 1 << 27  # bytes to read, from which on children pay for their start of half a second each
+_MIN_BYTES = 1 << 27  # bytes to read that make up for a child's start of half a second
 
 
-def read(paths: Sequence[Path], one: Callable[[Path], Result], serve: Callable[[int], None]) -> list[Result]:
-    """Each recording, or why it cannot be read, in their order. `one` reads one here; `serve` is what a child does with
-    the descriptor of its pipe. Interrupted, it ends its children first."""
-    count = min(len(paths), reader_process.cores()) if sum(map(_size, paths)) >= _WORTH else 1
+def read(paths: Sequence[Path], load: Callable[[Path], Result], serve: Callable[[int], None]) -> list[Result]:
+    """Return each recording, or the error that says why it cannot be read, in order. `load` reads a file in this
+    process; `serve` runs in a child with the descriptor of its pipe. On an interrupt the children are ended first.
+    """
+    count = min(len(paths), reader_process.cores()) if sum(map(_size, paths)) >= _MIN_BYTES else 1
     if count < 2:
-        return [one(path) for path in paths]
+        return [load(path) for path in paths]
     out: dict[int, Result] = {}
-    # The largest first, so that no core waits long for the other at the end.
+    # Largest first, so that no core waits long for another at the end.
     order = sorted(range(len(paths)), key=lambda number: -_size(paths[number]))
     waiting, lock = iter(order), threading.Lock()
     started: set[subprocess.Popen[bytes]] = set()
@@ -43,11 +44,11 @@ def read(paths: Sequence[Path], one: Callable[[Path], Result], serve: Callable[[
                 if number is None:
                     break
                 if child is None:
-                    with suppress(OSError):  # no memory for a process more: here, then
+                    with suppress(OSError):  # no memory for another process: read in this one
                         child = _Child(serve)
                         started.add(child.process)
-            out[number] = found = one(paths[number]) if child is None else child.ask(paths[number])
-            if child is not None and isinstance(found, _Died):
+            out[number] = result = load(paths[number]) if child is None else child.ask(paths[number])
+            if child is not None and isinstance(result, _Died):
                 child.close()
                 child = None
         if child is not None:
@@ -63,7 +64,7 @@ def read(paths: Sequence[Path], one: Callable[[Path], Result], serve: Callable[[
         stopped.set()
         with lock:
             for process in started:
-                process.kill()  # nothing to one that has ended
+                process.kill()  # no effect on one that has ended
         for thread in threads:
             if thread.ident is not None:
                 thread.join()
@@ -83,8 +84,8 @@ class _Child:
     def ask(self, path: Path) -> Result:
         try:
             self.pipe.send(path)
-            found: Result = self.pipe.recv()
-            return found
+            result: Result = self.pipe.recv()
+            return result
         except (EOFError, OSError):
             return _Died(reader_process.ended(path, self.process))
 
@@ -94,7 +95,7 @@ class _Child:
 
 
 def _size(path: Path) -> int:
-    """Bytes to read, about: traces are packed to a fifteenth."""
+    """Estimate the bytes to read. Traces are compressed to about a fifteenth."""
     with suppress(OSError):
         return path.stat().st_size * (15 if path.suffix == ".gz" else 1)
     return 0

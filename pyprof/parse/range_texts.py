@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts of ranges as columns: each distinct text is handled once.
 
-A run of millions of ranges has some hundred texts once the numbers that differ from call to call are cut off. The cut
-is `marker.split`, done here on Arrow arrays with the same patterns.
+A run of millions of ranges has a few hundred texts once the numbers that differ from call to call are cut off. The
+cut is `marker.split`, done on Arrow arrays with the same patterns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NUMBER = rf"(?s){SEQ}(?:,.*)?\z"
 
 
 class SplitTexts(NamedTuple):
-    """Texts without their varying numbers: code in a `Strings`, sequence number, whether emit_nvtx wrote it."""
+    """Texts without their varying numbers: code in a `Strings`, sequence number, and a flag for texts of emit_nvtx."""
 
     code: Ints
     seq: Column
@@ -33,44 +33,44 @@ class SplitTexts(NamedTuple):
 
 
 def intern(texts: pa.Array, strings: Strings) -> Ints:
-    """Codes of the texts as they stand."""
+    """Return the codes of unsplit texts."""
     encoded = texts.dictionary_encode()
     codes = np.array([strings.code(text) for text in encoded.dictionary.to_pylist()], np.int32)
     return codes[arrow.numbers(encoded.indices)] if len(codes) else np.empty(0, np.int32)
 
 
 def split(texts: pa.Array, strings: Strings) -> SplitTexts:
-    """`marker.split` of every text, interned."""
+    """Apply `marker.split` to every text and intern the results."""
     encoded = texts.dictionary_encode()
     parts = _split_distinct(encoded.dictionary, strings)
     return parts.take(arrow.numbers(encoded.indices))
 
 
 def _split_distinct(values: pa.Array, strings: Strings) -> SplitTexts:
-    """What torch itself writes is cut at plain substrings, a tenth of the cost of a regular expression with groups;
-    all else goes through `marker`'s patterns."""
+    """Split distinct texts. Those that torch itself writes are cut at plain substrings, at a tenth of the cost of a
+    regular expression with groups; all others go through the patterns of `marker`."""
     n = len(values)
     code, seq = np.zeros(n, np.int32), np.zeros(n, np.int64)
     present, operator = np.zeros(n, bool), np.zeros(n, bool)
     starts = pc.starts_with(values, "{")
     is_literal = arrow.bools(starts)
-    others = np.flatnonzero(~is_literal)
-    has_suffix = arrow.bools(pc.match_substring(values.take(arrow.array(others)), " = "))
-    plain, left = others[~has_suffix], others[has_suffix]
+    unquoted = np.flatnonzero(~is_literal)
+    has_suffix = arrow.bools(pc.match_substring(values.take(arrow.array(unquoted)), " = "))
+    plain, pending = unquoted[~has_suffix], unquoted[has_suffix]
     for first in ("seq", "op_id"):
-        if not len(left):
+        if not len(pending):
             break
-        head, number, tail, usual = _cut_usual(values.take(arrow.array(left)), f", {first} = ")
-        places, left = left[usual], left[~usual]
-        code[places], operator[places] = (
+        head, number, tail, usual = _split_usual(values.take(arrow.array(pending)), f", {first} = ")
+        index, pending = pending[usual], pending[~usual]
+        code[index], operator[index] = (
             intern(pc.binary_join_element_wise(head, tail, _EMPTY), strings),
             True,
         )
         if first == "seq":
-            seq[places], present[places] = arrow.numbers(pc.cast(number, pa.int64())), True
-    if len(left):
-        slow = _split_by_pattern(values.take(arrow.array(left)), strings)
-        code[left], operator[left], seq[left], present[left] = (
+            seq[index], present[index] = arrow.numbers(pc.cast(number, pa.int64())), True
+    if len(pending):
+        slow = _split_by_pattern(values.take(arrow.array(pending)), strings)
+        code[pending], operator[pending], seq[pending], present[pending] = (
             slow.code,
             slow.operator,
             slow.seq.values,
@@ -84,25 +84,26 @@ def _split_distinct(values: pa.Array, strings: Strings) -> SplitTexts:
     return SplitTexts(code, Column(seq, present), operator)
 
 
-# Scalars of Arrow, which would import pandas to make them of Python's.
+# Scalars of Arrow: converting them from Python's would import pandas.
 _EMPTY, _SIZES = arrow.texts(["", ", sizes = "])
 _USUAL = r"\A[0-9]{1,18}(?:, op_id = [0-9]{1,18})?(?:, sizes = \[[^=]+\])?(?:, input_op_ids = \[[^=]*\])?\z"
 
 
-def _cut_usual(values: pa.Array, separator: str) -> tuple[pa.Array, pa.Array, pa.Array, Bools]:
-    """Name, number after the separator and ", sizes = .." of the texts that torch's own code writes, and which are."""
-    head, rest = _cut(values, separator)
-    usual = pc.and_(pc.match_substring_regex(rest, _USUAL), pc.invert(pc.match_substring(head, " = ")))
+def _split_usual(values: pa.Array, separator: str) -> tuple[pa.Array, pa.Array, pa.Array, Bools]:
+    """Return the name, the number after the separator and ", sizes = .." of the texts in the form of torch's own code,
+    and a mask of them."""
+    head, remainder = _cut(values, separator)
+    usual = pc.and_(pc.match_substring_regex(remainder, _USUAL), pc.invert(pc.match_substring(head, " = ")))
     usual = pc.and_(usual, pc.not_equal(head, _EMPTY))
-    head, rest = head.filter(usual), rest.filter(usual)
-    number, more = _cut(rest, ",")
-    shapes, _ = _cut(_cut(more, " sizes = ")[1], ", input_op_ids = ")
+    head, remainder = head.filter(usual), remainder.filter(usual)
+    number, fields = _cut(remainder, ",")
+    shapes, _ = _cut(_cut(fields, " sizes = ")[1], ", input_op_ids = ")
     tail = pc.if_else(pc.equal(shapes, _EMPTY), _EMPTY, pc.binary_join_element_wise(_SIZES, shapes, _EMPTY))
     return head, number, tail, arrow.bools(usual)
 
 
 def _cut(values: pa.Array, separator: str) -> tuple[pa.Array, pa.Array]:
-    """What stands before and after the first separator; all and "" where there is none."""
+    """Return the text before and after the first separator; the whole text and "" if there is none."""
     parts = pc.split_pattern(values, separator, max_splits=1)
     size = arrow.numbers(pc.list_value_length(parts))
     flat, first = pc.list_flatten(parts), np.cumsum(size) - size
@@ -112,7 +113,7 @@ def _cut(values: pa.Array, separator: str) -> tuple[pa.Array, pa.Array]:
 
 
 def _split_by_pattern(values: pa.Array, strings: Strings) -> SplitTexts:
-    """By the patterns themselves: texts whose keys stand in another order, or that only look alike."""
+    """Split texts with the patterns themselves: those whose keys have another order, or that only look alike."""
     n = len(values)
     parts = pc.extract_regex(values, _PARTS)
     operator, seq, base = arrow.bools(pc.is_valid(parts)), Column.missing(n), values

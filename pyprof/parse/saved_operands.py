@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators whose backward needs operands alone, none of their results: what they save, they save before they compute.
+"""Operators whose backward needs only operands, none of their results: they save everything before they compute.
 
-Source: `derivatives.yaml` of torch, as torchgen has it; those for which there is a formula. A test compares the list
-with the installed torch.
+Source: `derivatives.yaml` of torch, as torchgen reads it; those with a formula. A test compares the list with the
+installed torch.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pieces every SQLite format needs to build a Trace: names, threads, processes, tables, the zero of time."""
+"""Building blocks that every SQLite format uses for a Trace: names, threads, processes, tables, the zero of time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _Table = TypeVar("_Table", Ranges, Launches, Gpu, Ops, Functions)
 
 
 class Names:
-    """The string table of a recording: ids to codes in `strings`, interned when they are first used."""
+    """The string table of a recording. Ids map to codes in `strings`, interned on first use."""
 
     def __init__(self, database: Database, table: str, id_column: str, value_column: str):
         self.strings = Strings()
@@ -47,17 +47,17 @@ class Names:
         self._ids = joined[order]
         self._values = pa.concat_arrays(values).take(arrow.array(order))
         self._codes = np.full(len(self._ids) + 1, -1, np.int32)
-        self._codes[-1] = self.strings.code("")  # of an id that is not there
+        self._codes[-1] = self.strings.code("")  # for unknown ids
 
     def place(self, ids: Ints) -> Ints:
-        """Position of each id in the table; the length of the table for an id that is not there."""
+        """Return the position of each id in the table; the length of the table for an unknown id."""
         n = len(self._ids)
         place = np.searchsorted(self._ids, ids)
-        found = self._ids[np.minimum(place, n - 1)] == ids if n else np.zeros(len(ids), bool)
-        return np.where(found, place, n)
+        exists = self._ids[np.minimum(place, n - 1)] == ids if n else np.zeros(len(ids), bool)
+        return np.where(exists, place, n)
 
     def codes(self, ids: Column) -> Ints:
-        """Code of each name; the empty text's for a missing one."""
+        """Return the code of each name; the empty text's for a missing one."""
         place = np.where(ids.mask(), self.place(ids.values), len(self._ids))
         used = np.unique(place)
         fresh = used[self._codes[used] < 0]
@@ -71,12 +71,13 @@ class Names:
         return range_texts.split(pa.concat_arrays([self._values, arrow.texts([""])]), self.strings)
 
     def split_texts(self) -> range_texts.SplitTexts:
-        """Every entry of the table as a range's text, by place; the last is the empty text."""
+        """Return every entry of the table split as a range's text, by position; the last is the empty text."""
         return self._split
 
 
 class Threads:
-    """Threads and processes by the key a recording gives them: process number above, thread number below."""
+    """Threads and processes by the keys of a recording: process number in the high bits, thread number in the low
+    bits."""
 
     def __init__(self, tid_bits: int = 24, pid_bits: int = 24):
         self._tid_bits, self._pid_bits = tid_bits, pid_bits
@@ -84,26 +85,26 @@ class Threads:
         self._processes: dict[int, int] = {}
 
     def index(self, keys: Ints) -> Ints:
-        """Index of each thread."""
+        """Return the index of each thread."""
         return self._number(keys, self._threads)
 
     def process(self, keys: Ints) -> Ints:
-        """Index of the process of each key."""
+        """Return the index of the process of each key."""
         return self._number(keys >> self._tid_bits, self._processes)
 
     @staticmethod
-    def _number(keys: Ints, known: dict[int, int]) -> Ints:
+    def _number(keys: Ints, numbers: dict[int, int]) -> Ints:
         inverse, distinct = arrow.factorize(keys)
         for key in sorted(distinct.tolist()):
-            known.setdefault(key, len(known))
-        return np.array([known[key] for key in distinct.tolist()] or [0], np.int32)[inverse]
+            numbers.setdefault(key, len(numbers))
+        return np.array([numbers[key] for key in distinct.tolist()] or [0], np.int32)[inverse]
 
     def process_of_thread(self) -> Ints:
-        """Index of the process of each thread index."""
+        """Return the index of the process of each thread index."""
         return self.process(np.array(list(self._threads), np.int64))
 
     def process_of_correlation(self, launches: Launches, correlation: Column) -> Ints:
-        """The process whose launches, alone, have the correlation; -1 if none or several have it."""
+        """Return the only process whose launches have the correlation; -1 if none or several have it."""
         owner = self.process_of_thread()[launches.thread] if len(launches) else np.empty(0, np.int32)
         processes = np.unique(owner)
         if len(processes) == 1:
@@ -111,7 +112,7 @@ class Threads:
         return sole_owner(owner, launches.correlation, correlation)
 
     def finish(self, names: dict[int, Any]) -> tuple[list[Thread], list[Process]]:
-        """All threads and processes; `names` by process number."""
+        """Return all threads and processes. `names` maps process numbers to names."""
         owner = self.process_of_thread()
         tid_mask, pid_mask = (1 << self._tid_bits) - 1, (1 << self._pid_bits) - 1
         threads = [Thread(int(p), key & tid_mask) for key, p in zip(self._threads, owner)]
@@ -122,8 +123,8 @@ class Threads:
         return threads, processes
 
 
-def sole_owner(owner: Ints, numbers: Ints, wanted: Column) -> Ints:
-    """Of each wanted number the process that alone has it; -1 where none or several do.
+def sole_owner(owner: Ints, numbers: Ints, requested: Column) -> Ints:
+    """Return, for each requested number, the only process that has it; -1 if none or several do.
 
     >>> sole_owner(np.array([0, 1, 1]), np.array([5, 5, 6]), Column(np.array([5, 6, 7]))).tolist()
     [-1, 1, -1]
@@ -131,16 +132,16 @@ def sole_owner(owner: Ints, numbers: Ints, wanted: Column) -> Ints:
     order = np.lexsort((owner, numbers))
     number, process = numbers[order], owner[order]
     if not len(order):
-        return np.full(len(wanted.values), -1, np.int32)
-    first = np.searchsorted(number, wanted.values, side="left")
-    last = np.searchsorted(number, wanted.values, side="right") - 1
-    known = (last >= first) & wanted.mask()
-    first, last = np.where(known, first, 0), np.where(known, last, 0)
-    return np.where(known & (process[first] == process[last]), process[first], -1).astype(np.int32)
+        return np.full(len(requested.values), -1, np.int32)
+    first = np.searchsorted(number, requested.values, side="left")
+    last = np.searchsorted(number, requested.values, side="right") - 1
+    exists = (last >= first) & requested.mask()
+    first, last = np.where(exists, first, 0), np.where(exists, last, 0)
+    return np.where(exists & (process[first] == process[last]), process[first], -1).astype(np.int32)
 
 
 class Clock:
-    """Moves a recording's times so that its first event is at 0."""
+    """The zero of a recording's times: its first event."""
 
     def start_at_zero(self, trace: Trace) -> None:
         tables = (trace.ranges, trace.ops, trace.launches, trace.gpu, trace.io, trace.functions)
@@ -156,9 +157,9 @@ class Clock:
 
 
 class Table:
-    """Columns of one table, filled batch by batch into arrays of their final size: nothing is held twice.
+    """Columns of one table, filled batch by batch into arrays of their final size, without a second copy.
 
-    A column that no batch brings costs nothing but its mask.
+    A column that no batch contains costs only its mask.
     """
 
     def __init__(self, capacity: int, **dtypes: Any):
@@ -167,17 +168,17 @@ class Table:
         self._present: dict[str, Bools] = {}
 
     def add(self, rows: int, keep: Ints | None = None, **columns: Column | Ints | Bools) -> None:
-        """Some rows, of which `keep` are wanted (None: all)."""
-        here = slice(self.rows, self.rows + (rows if keep is None else len(keep)))
+        """Append rows, of which only those at `keep` are stored (None: all)."""
+        block = slice(self.rows, self.rows + (rows if keep is None else len(keep)))
         for name, column in columns.items():
             values, present = column if isinstance(column, Column) else (column, None)
             if present is not None:
                 if name not in self._present:
                     self._present[name] = np.ones(len(self._values[name]), bool)
-                self._present[name][here] = present if keep is None else present[keep]
-            if values.strides != (0,):  # Column.missing: the zeros are there
-                self._values[name][here] = values if keep is None else values[keep]
-        self.rows = here.stop
+                self._present[name][block] = present if keep is None else present[keep]
+            if values.strides != (0,):  # Column.missing: already zero
+                self._values[name][block] = values if keep is None else values[keep]
+        self.rows = block.stop
 
     def values(self, name: str) -> Any:
         return self._values[name][: self.rows]
@@ -185,7 +186,7 @@ class Table:
     def column(self, name: str) -> Column:
         present = self._present.get(name)
         if self.rows and present is not None and not present[: self.rows].any():
-            nothing = np.zeros(1, self._values[name].dtype)  # as Column.missing: takes no memory
+            nothing = np.zeros(1, self._values[name].dtype)  # like Column.missing: takes no memory
             return Column(
                 np.broadcast_to(nothing, self.values(name).shape), np.broadcast_to(np.False_, self.rows)
             )
@@ -197,7 +198,8 @@ def range_table(
     capacity: int,
     lost: dict[str, int],
 ) -> Ranges:
-    """Ranges from batches of (thread, start, end, text, kind, domain), `capacity` rows at most; kind -1 is no range."""
+    """Build ranges from batches of (thread, start, end, text, kind, domain), `capacity` rows at most. Kind -1 is not a
+    range."""
     table = Table(
         capacity, thread=np.int32, start=np.int64, end=np.int64, text=np.int32, operator=bool, kind=np.int8,
         seq=np.int64, domain=np.int32,
@@ -223,15 +225,15 @@ def range_table(
 
 
 def launch_table(parts: Iterable[tuple[Ints, Batch, Ints]], capacity: int) -> Launches:
-    """Runtime and driver calls from batches of (thread, rows, name), `capacity` rows at most."""
+    """Build runtime and driver calls from batches of (thread, rows, name), `capacity` rows at most."""
     table = Table(
         capacity, thread=np.int32, start=np.int64, end=np.int64, correlation=np.int64, name=np.int32
     )
     for thread, batch, name in parts:
         start, end, correlation = (batch.column(key) for key in ("start", "end", "correlationId"))
-        known = start.mask() & correlation.mask()
+        complete = start.mask() & correlation.mask()
         table.add(
-            batch.rows, None if known.all() else np.flatnonzero(known), thread=thread, start=start.values,
+            batch.rows, None if complete.all() else np.flatnonzero(complete), thread=thread, start=start.values,
             end=np.where(end.mask(), np.maximum(end.values, start.values), start.values),
             correlation=correlation.values, name=name,
         )  # fmt: skip
@@ -240,14 +242,14 @@ def launch_table(parts: Iterable[tuple[Ints, Batch, Ints]], capacity: int) -> La
     return Launches(**columns, stack=np.broadcast_to(np.int32(-1), table.rows), kernel=missing, node=missing)
 
 
-# Columns of an export that a GPU event has as they are.
+# Columns of an export that a GPU event takes over unchanged.
 _PLAIN = {"device": "deviceId", "context": "contextId", "stream": "streamId", "registers": "registersPerThread",
           "correlation": "correlationId", "bytes": "bytes", "source_kind": "srcKind",
           "target_kind": "dstKind"}  # fmt: skip
 
 
 def gpu_table(parts: Iterable[tuple[Batch, Ints, int, Ints]], capacity: int, lost: dict[str, int]) -> Gpu:
-    """GPU events from batches of (rows, name, kind, process), `capacity` rows at most. Copies have no grid."""
+    """Build GPU events from batches of (rows, name, kind, process), `capacity` rows at most. Copies have no grid."""
     table = Table(
         capacity, process=np.int32, device=np.int32, context=np.int32, stream=np.int64, start=np.int64, end=np.int64,
         kind=np.int8, name=np.int32, grid=(np.int32, 3), block=(np.int32, 3), registers=np.int32,
@@ -256,18 +258,20 @@ def gpu_table(parts: Iterable[tuple[Batch, Ints, int, Ints]], capacity: int, los
     )  # fmt: skip
     for batch, name, kind, process in parts:
         start, end = batch.column("start"), batch.column("end")
-        known = start.mask()
+        has_start = start.mask()
         ends = np.where(end.mask(), end.values, start.values)
         backwards = ends < start.values
-        count(lost, "GPU events without a start", int(np.count_nonzero(~known)))
-        count(lost, "GPU events without an end (kept, time 0)", int(np.count_nonzero(known & ~end.mask())))
+        count(lost, "GPU events without a start", int(np.count_nonzero(~has_start)))
+        count(
+            lost, "GPU events without an end (kept, time 0)", int(np.count_nonzero(has_start & ~end.mask()))
+        )
         count(
             lost,
             "GPU events that end before they start (kept, time 0)",
-            int(np.count_nonzero(backwards & known)),
+            int(np.count_nonzero(backwards & has_start)),
         )
         table.add(
-            batch.rows, None if known.all() else np.flatnonzero(known), process=process, start=start.values,
+            batch.rows, None if has_start.all() else np.flatnonzero(has_start), process=process, start=start.values,
             end=np.where(backwards, start.values, ends), kind=np.full(batch.rows, kind, np.int8), name=name,
             grid=_triple(batch, "grid"), block=_triple(batch, "block"),
             shared_memory=_sum(batch.column("staticSharedMemory"), batch.column("dynamicSharedMemory")),
@@ -284,9 +288,9 @@ def gpu_table(parts: Iterable[tuple[Batch, Ints, int, Ints]], capacity: int, los
     )  # fmt: skip
 
 
-def _triple(batch: Batch, what: str) -> Column:
-    """Three columns as one, known where all three are."""
-    axes = [batch.column(f"{what}{axis}") for axis in "XYZ"]
+def _triple(batch: Batch, prefix: str) -> Column:
+    """Combine three columns into one that is present where all three are."""
+    axes = [batch.column(f"{prefix}{axis}") for axis in "XYZ"]
     values = np.stack([required(axis) for axis in axes], axis=1)
     if all(axis.present is None for axis in axes):
         return Column(values)
@@ -294,7 +298,7 @@ def _triple(batch: Batch, what: str) -> Column:
 
 
 def _not_zero(column: Column) -> Column:
-    """0 stands for "none" in a column of ids."""
+    """Mark zeros of a column of ids as missing: 0 stands for "none"."""
     if column.values.strides == (0,):
         return column
     return Column(column.values, column.mask() & (column.values != 0))
@@ -307,7 +311,7 @@ def _sum(first: Column, second: Column) -> Column:
 
 
 def io_table(parts: Iterable[tuple[Ints, Batch, Ints]], capacity: int, lost: dict[str, int]) -> Io:
-    """Calls into the operating system from batches of (thread, rows, name), `capacity` rows at most."""
+    """Build calls into the operating system from batches of (thread, rows, name), `capacity` rows at most."""
     table = Table(capacity, thread=np.int32, start=np.int64, end=np.int64, name=np.int32)
     for thread, batch, name in parts:
         start, end = batch.column("start"), batch.column("end")
@@ -317,7 +321,7 @@ def io_table(parts: Iterable[tuple[Ints, Batch, Ints]], capacity: int, lost: dic
 
 
 def take(table: _Table, index: Ints) -> _Table:
-    """The rows of a table at some places."""
+    """Return the rows of a table at the given positions."""
     columns: dict[str, Any] = {
         k: c.take(index) if isinstance(c, Column) else c[index] for k, c in vars(table).items()
     }

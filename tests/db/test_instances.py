@@ -11,7 +11,7 @@ import pytest
 from pyprof.parse import loader
 from pyprof.parse.backward_links import pair
 from pyprof.parse.instances import Instances, instances
-from pyprof.parse.join import spans
+from pyprof.parse.join import nest_spans
 from tests import build
 
 LINEAR = build.classic("linear", (2, 3), (4, 3))
@@ -23,7 +23,7 @@ Read = Callable[[str], Instances]
 def read(tmp_path: Path) -> Read:
     def read(text: str) -> Instances:
         trace = loader.load(build.write_nsys(tmp_path / "net.sqlite", build.recording(text)))
-        found = spans(trace)
+        found = nest_spans(trace)
         return instances(trace, found, pair(trace, found))
 
     return read

@@ -312,7 +312,7 @@ def test_what_is_no_recording_is_counted_and_what_cannot_be_read_is_named(tmp_pa
     assert len(trace.gpu) == 3
     lost = dict(trace.lost)
     assert lost.pop("profile databases in the folder (results, not read)") == 1
-    assert lost.pop("files that are no recording (skipped)") == 2
+    assert lost.pop("files that are not recordings (skipped)") == 2
     assert lost.pop("reports of Nsight Systems beside their exports (not read twice)") == 1
     assert [key for key in lost if key.startswith("recordings not read: ") and "cut.sqlite" in key]
     assert len(lost) == 1
@@ -323,14 +323,14 @@ def test_folders_that_are_no_run_are_one_sentence(tmp_path: Path) -> None:
         pyprof.load(tmp_path)
     (tmp_path / "x.txt").write_text("x")
     with pytest.raises(
-        FormatError, match=r"holds no recording, 1 files that are no recording \(skipped\); expected"
+        FormatError, match=r"holds no recording, 1 files that are not recordings \(skipped\); expected"
     ):
         pyprof.load(tmp_path)
     good = nsys(tmp_path / "b" / "a.sqlite", ONE).read_bytes()
     (tmp_path / "b" / "a.sqlite").write_bytes(good[:20000])
     with pytest.raises(FormatError, match=r"none of its 1 recordings can be read; the first is: .*cut off"):
         pyprof.load(tmp_path / "b")
-    with pytest.raises(FormatError, match="is no folder"):
+    with pytest.raises(FormatError, match="is not a folder"):
         pyprof.runs(tmp_path / "x.txt")
 
 
@@ -399,12 +399,12 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
 
     monkeypatch.setattr(processes.subprocess, "Popen", Noted)
     monkeypatch.setattr(processes, "cores", lambda: 2)
-    monkeypatch.setattr(pool, "_WORTH", 0)
+    monkeypatch.setattr(pool, "_MIN_BYTES", 0)
     return found
 
 
 def test_files_are_read_by_children_that_end(tmp_path: Path, children: list[Any]) -> None:
-    found = pool.read(two(tmp_path), loader.one, loader.serve)
+    found = pool.read(two(tmp_path), loader.load_or_error, loader.serve)
     assert [len(trace.gpu) for trace in found if isinstance(trace, Trace)] == [3, 2]
     assert len(children) == 2
     assert all(child.poll() is not None for child in children)
@@ -423,7 +423,7 @@ def test_a_child_that_dies_costs_its_file(
         return ask(self, path)
 
     monkeypatch.setattr(pool._Child, "ask", killed)
-    died, alive = pool.read(paths, loader.one, loader.serve)
+    died, alive = pool.read(paths, loader.load_or_error, loader.serve)
     assert isinstance(died, FormatError)
     assert "a.sqlite: the process that read it ended (-9)" in str(died)
     assert isinstance(alive, Trace)
@@ -456,7 +456,7 @@ def test_ctrl_c_ends_the_children(
     monkeypatch.setattr(pool._Child, "ask", waits)
     monkeypatch.setattr(pool.threading.Thread, "join", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        pool.read(two(tmp_path), loader.one, loader.serve)
+        pool.read(two(tmp_path), loader.load_or_error, loader.serve)
     assert len(children) == 2
     assert all(child.poll() is not None for child in children)
 

@@ -17,7 +17,7 @@ from torch.profiler import profile, record_function
 from pyprof.errors import FormatError
 from pyprof.model import NO_DIRECTION, Trace
 from pyprof.parse import loader
-from pyprof.parse.join import spans
+from pyprof.parse.join import nest_spans
 from pyprof.parse.rows import rows
 from tests import kineto
 from tests.kineto import annotation, kernel, launch, op
@@ -238,13 +238,13 @@ def test_neighbours_that_overlap_by_rounding_stay_neighbours(tmp_path: Path) -> 
     trace = rounded([("aten::a", 10, 21), ("aten::b", 20, 30), ("aten::c", 30, 41)], tmp_path / "trace.json")
     made = rows(trace)
     assert (made.duration.tolist(), made.lost) == ([10_000, 10_000, 11_000], {})
-    assert spans(trace).parent.tolist() == [-1, -1, -1]
+    assert nest_spans(trace).parent.tolist() == [-1, -1, -1]
 
 
 def test_a_child_that_ends_later_by_rounding_stays_a_child(tmp_path: Path) -> None:
     trace = rounded([("aten::a", 10, 20), ("aten::b", 12, 21), ("aten::c", 30, 41)], tmp_path / "trace.json")
     made = rows(trace)
-    assert spans(trace).parent.tolist() == [-1, 0, -1]
+    assert nest_spans(trace).parent.tolist() == [-1, 0, -1]
     assert made.duration.tolist() == [2_000, 8_000, 11_000]
     assert made.lost == {}
     late = rounded([("aten::a", 10, 20), ("aten::b", 12, 22)], tmp_path / "late.json")
@@ -254,7 +254,7 @@ def test_a_child_that_ends_later_by_rounding_stays_a_child(tmp_path: Path) -> No
 def test_overlap_of_a_microsecond_is_no_rounding_where_times_have_nanoseconds(tmp_path: Path) -> None:
     events = [op("aten::a", 10_001, 21_000), op("aten::b", 20_000, 30_000)]
     trace = loader.load(kineto.write(tmp_path / "trace.json", events))
-    assert spans(trace).parent.tolist() == [-1, 0]
+    assert nest_spans(trace).parent.tolist() == [-1, 0]
 
 
 def test_the_rank_is_known_if_the_trace_tells(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from hypothesis import given
 from pyprof.model import MEMCPY, MEMSET, Tensor, Trace
 from pyprof.parse import loader
 from pyprof.parse.backward_links import pair
-from pyprof.parse.join import link, spans
+from pyprof.parse.join import link, nest_spans
 from pyprof.parse.rows import self_times
 from tests import kineto
 from tests.build import examples
@@ -243,7 +243,7 @@ def nearest(node: Node) -> list[Node]:
 
 
 def found_ops(trace: Trace) -> list[Any]:
-    found = spans(trace)
+    found = nest_spans(trace)
     forward = pair(trace, found)
     own = self_times(found.start, found.end, found.parent, found.event >= 0)
     numbers = {}
@@ -302,7 +302,7 @@ def expected_devices(world: World) -> list[Any]:
 
 
 def found_devices(trace: Trace) -> list[Any]:
-    gpu, launches, found = trace.gpu, trace.launches, spans(trace)
+    gpu, launches, found = trace.gpu, trace.launches, nest_spans(trace)
     owner = [thread.process for thread in trace.threads]
     launch = link(gpu, launches, np.array(owner))
     out = []

@@ -25,7 +25,7 @@ from pyprof.marker import STOPPED, decode
 from pyprof.model import BPROP, DIRECTIONS, PHASES, Call, Tensor, Value
 from pyprof.parse import formats, loader
 from pyprof.parse.backward_links import pair
-from pyprof.parse.join import spans
+from pyprof.parse.join import nest_spans
 from pyprof.parse.rows import linked
 from tests.build import LONG
 from tests.parse import kineto_program
@@ -67,7 +67,7 @@ class Row(NamedTuple):
 @cache
 def read(path: Path) -> list[Row]:
     trace = loader.load(path)
-    found = spans(trace)
+    found = nest_spans(trace)
     forward, boundary, event = pair(trace, found), found.boundary.copy(), found.event.copy()
     made = linked(trace, found, forward)
     of_span = {span: row for row, span in enumerate(made.row_span.tolist())}

@@ -68,7 +68,7 @@ def same(first: Any, second: Any) -> bool:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of a few events, for as many children as there are cores."""
     monkeypatch.setattr(pieces, "PIECE", 4_000)
-    monkeypatch.setattr(pieces, "_WORTH", 1)
+    monkeypatch.setattr(pieces, "_MIN_BYTES", 1)
 
 
 def whole(path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:

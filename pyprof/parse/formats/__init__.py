@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording formats. Open folder: a file here defines `sniff` and `load` and registers them.
+"""Recording formats. Open folder: a file in it defines `sniff` and `load` and registers them.
 
-A format is recognised by content, never by name. `load` returns a `Trace` and leaves the file as it was.
-To add one: a module with a class that has these two functions, decorated with `@FORMATS.register("name")`.
+A format is recognised by content, never by name. `load` returns a `Trace` and does not modify the file. To add one:
+a module with a class that has these two functions, decorated with `@FORMATS.register("name")`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pyprof.registry import Registry, load_folder
 
 
 class Format(Protocol):
-    """What a file in this folder provides."""
+    """The interface of a recording format."""
 
     @staticmethod
     def sniff(path: Path) -> bool:
-        """Whether this is a file of the format. Must not raise for a readable file."""
+        """Return whether this is a file of the format. Must not raise for a readable file."""
 
     @staticmethod
     def load(path: Path) -> Trace:
-        """Read it. Raises FormatError with a sentence that names the file."""
+        """Read the file. Raises FormatError with a sentence that names it."""
 
 
 FORMATS: Registry[type[Format]] = Registry("format")
@@ -35,12 +35,12 @@ NO_RECORDING = (
 EXPECTED = "an export of Nsight Systems, a trace of torch.profiler, a database of nvprof, or a file written by pyprof"
 
 
-def recognised(path: Path) -> bool:
-    """Whether a file is of one of the formats. Raises FormatError for one that looks like it and is damaged."""
+def is_recognised(path: Path) -> bool:
+    """Return whether a file is of one of the formats. Raises FormatError for one that looks like it and is damaged."""
     return any(format_.sniff(path) for format_ in formats())
 
 
 def formats() -> Iterable[type[Format]]:
-    """Every format, those of other packages too."""
+    """Return every format, including those of other packages."""
     load_folder(__name__, "pyprof.formats")
     return FORMATS.values()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that PyProf's own capture writes: the tables of an Nsight Systems export plus PYPROF_*.
+"""Files of PyProf's own capture: the tables of an Nsight Systems export plus PYPROF_*.
 
-PYPROF_OP has torch's RecordFunction events, PYPROF_STEP the marks of the training loop, PYPROF_META facts of the run,
-PYPROF_LOST what the capture could not keep, PYPROF_KERNEL what no column of the export's table of kernels holds.
+PYPROF_OP has torch's RecordFunction events, PYPROF_STEP the marks of the training loop, PYPROF_META facts of the
+run, PYPROF_LOST what the capture had to drop, PYPROF_KERNEL attributes of kernels that the export's table has no
+column for.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from pyprof.sqlite_file import Database, concat, is_sqlite, required, tables
 
 VERSION = "1"
 LARGEST_SOURCE = 2 << 20  # characters of a file
-# Calls read the system's clock. Operators have the processor's ticks, which torch converts by what that clock said at
-# both ends: up to 80 ns beside it in 150 recordings on a busy machine. Between the beginnings of a call and of its
-# first operator pass 550 ns and more, so that no order of beginnings changes within these limits.
+# Calls read the system's clock. Operators have the processor's ticks, which torch converts by that clock's readings at
+# both ends: up to 80 ns off in 150 recordings on a busy machine. From the beginning of a call to that of its first
+# operator it takes 550 ns and more, so that no order of beginnings changes within this limit.
 CLOCKS_NS = 500
 
 
@@ -73,9 +74,9 @@ def _ops(reader: Reader) -> Ops:
     batches = list(reader.database.read("PYPROF_OP", columns))
     column = {name: concat([batch.column(name) for batch in batches]) for name in columns}
     forward = column["forwardGlobalTid"]
-    known = forward.mask()
+    present = forward.mask()
     forward_thread = np.zeros(len(forward.values), np.int32)
-    forward_thread[known] = reader.threads.index(forward.values[known])
+    forward_thread[present] = reader.threads.index(forward.values[present])
     start, end, thread = column["start"], column["end"], column["globalTid"]
     ops = Ops(
         thread=reader.threads.index(required(thread)),
@@ -85,32 +86,32 @@ def _ops(reader: Reader) -> Ops:
         name=reader.names.codes(column["nameId"]),
         text=reader.names.codes(column["textId"]),
         seq=column["seq"],
-        forward_thread=Column(forward_thread, known),
+        forward_thread=Column(forward_thread, present),
         stack=np.broadcast_to(np.int32(-1), len(start.values)),
         order=Column.missing(len(start.values)),
     )
-    placed = start.mask() & end.mask() & thread.mask()
-    if placed.all():
+    complete = start.mask() & end.mask() & thread.mask()
+    if complete.all():
         return ops
-    count(reader.lost, "operators without a start, an end or a thread", int(np.count_nonzero(~placed)))
-    return take(ops, np.flatnonzero(placed))
+    count(reader.lost, "operators without a start, an end or a thread", int(np.count_nonzero(~complete)))
+    return take(ops, np.flatnonzero(complete))
 
 
 def _sources(database: Database, trace: Trace) -> dict[str, str]:
-    """Texts of the program's source files by their paths."""
+    """Return the texts of the program's source files by their paths."""
     texts = dict(database.rows("PYPROF_SOURCE_TEXT", ("sha256", "text")))
     out = {}
     for path, sha256 in database.rows("PYPROF_SOURCE", ("path", "sha256")):
         text = texts.get(sha256)
         if isinstance(path, str) and isinstance(text, str) and len(text) <= LARGEST_SOURCE:
             out[path] = text
-    left = database.count("PYPROF_SOURCE") - len(out)
-    trace.drop(f"source files without a text of up to {LARGEST_SOURCE >> 20} MiB", left)
+    missing = database.count("PYPROF_SOURCE") - len(out)
+    trace.drop(f"source files without a text of up to {LARGEST_SOURCE >> 20} MiB", missing)
     return out
 
 
 def _shared_memory(database: Database, trace: Trace) -> None:
-    """Shared memory of kernels, where the recording has static and dynamic only together."""
+    """Fill in the shared memory of kernels, where the recording has only the sum of static and dynamic memory."""
     column = trace.gpu.shared_memory
     kernels = np.flatnonzero(trace.gpu.kind == KERNEL)
     if column.mask()[kernels].all() or len(kernels) != database.count("CUPTI_ACTIVITY_KIND_KERNEL"):
@@ -119,24 +120,24 @@ def _shared_memory(database: Database, trace: Trace) -> None:
     number, size = (
         concat([batch.column(name) for batch in batches]) for name in ("kernelId", "sharedMemory")
     )
-    known = number.mask() & size.mask() & (number.values > 0) & (number.values <= len(kernels))
+    valid = number.mask() & size.mask() & (number.values > 0) & (number.values <= len(kernels))
     values, present = column.values.copy(), column.mask().copy()
-    at = kernels[number.values[known] - 1]
-    fresh = ~present[at]
-    values[at[fresh]], present[at[fresh]] = size.values[known][fresh], True
+    index = kernels[number.values[valid] - 1]
+    fresh = ~present[index]
+    values[index[fresh]], present[index[fresh]] = size.values[valid][fresh], True
     trace.gpu.shared_memory = Column(values, present)
 
 
 def _memory(reader: Reader) -> Memory:
-    """Events of allocators; those of the processor's have no device."""
+    """Read events of allocators. Those of the processor's have no device."""
     numbers = ("time", "globalTid", "address", "bytes", "allocated", "reserved", "deviceId")
     batches = list(reader.database.read("PYPROF_MEMORY", numbers, ("device",)))
     column = {name: concat([batch.column(name) for batch in batches]) for name in numbers}
     on_cpu = np.array([name == "cpu" for batch in batches for name in batch.text("device").to_pylist()], bool)
     time, size, device = column["time"], column["bytes"], column["deviceId"]
-    good = time.mask() & size.mask() & column["globalTid"].mask()
-    count(reader.lost, "allocator events without a time, a size or a thread", int((~good).sum()))
-    keep = np.flatnonzero(good)
+    complete = time.mask() & size.mask() & column["globalTid"].mask()
+    count(reader.lost, "allocator events without a time, a size or a thread", int((~complete).sum()))
+    keep = np.flatnonzero(complete)
     return Memory(
         thread=reader.threads.index(column["globalTid"].values[keep]), time=time.values[keep],
         bytes=size.values[keep], device=Column(device.values, device.mask() & ~on_cpu).take(keep),
@@ -145,7 +146,7 @@ def _memory(reader: Reader) -> Memory:
 
 
 def _pauses(reader: Reader) -> Pauses:
-    """A file from before PyProf 4.1 has no such table; its pauses are a sum among the facts."""
+    """Read the pauses. A file from before PyProf 4.1 has no such table; its pauses are a sum among the facts."""
     rows = [
         row
         for row in reader.database.rows("PYPROF_PAUSE", ("globalTid", "start", "end", "what"))

@@ -2,9 +2,9 @@
 """Traces of torch.profiler (`export_chrome_trace`, `tensorboard_trace_handler`): Chrome trace JSON, plain or gzip.
 
 Kernels belong to the operator around their launch on its thread; the trace's "External id" is of several kinds and
-serves as a check. Times are integers of ns. What a trace leaves out stays unknown: shapes, stacks, memory and modules
-are there if the profiler was asked for them.
-Source: libkineto (output_json.cpp) and torch/csrc/profiler of the versions since 1.8.1; see `tracejson`.
+serves only as a check. Times are integers of ns. Whatever a trace leaves out stays unknown: shapes, stacks, memory
+and modules are present only if the profiler was configured to record them. Source: libkineto (output_json.cpp) and
+torch/csrc/profiler of the versions since 1.8.1; see `tracejson`.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ from pyprof.parse.tracejson import text as texts
 from pyprof.parse.tracejson.arguments import call
 from pyprof.parse.tracejson.columns import Collector, Parts
 from pyprof.parse.tracejson.events import chunks, document
-from pyprof.parse.tracejson.renumber import settle
-from pyprof.parse.tracejson.stacks import Stacks, of_text
+from pyprof.parse.tracejson.renumber import renumber
+from pyprof.parse.tracejson.stacks import Stacks, parse_text
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,15})")
 _BEGINS = re.compile(rb"\xef?\xbb?\xbf?\s*(?:\{\s*[\"}]|\[\s*[{\]])")
@@ -79,11 +79,11 @@ class Kineto:
 
 
 def read(path: Path) -> Trace:
-    """One file by itself."""
+    """Read one file without its companions."""
     lost: dict[str, int] = {}
-    told, collector = pieces.read(path, lost) or _whole(path, lost)
-    settle(collector)
-    trace = _Builder(path, told, collector).trace()
+    header, collector = pieces.read(path, lost) or _whole(path, lost)
+    renumber(collector)
+    trace = _Builder(path, header, collector).trace()
     if not len(trace.ops) and not len(trace.gpu):
         raise FormatError(
             f"{path}: no operators and no kernels among {collector.count} events{trace.told()}. Record with "
@@ -93,25 +93,25 @@ def read(path: Path) -> Trace:
 
 
 def _whole(path: Path, lost: dict[str, int]) -> tuple[dict[str, Any], Collector]:
-    """What stands beside the events, and the events. Raises FormatError."""
-    found = document(texts.read(path, lost), lost)
-    if found is None:
+    """Return the fields beside the events, and the events. Raises FormatError."""
+    trace = document(texts.read(path, lost), lost)
+    if trace is None:
         raise FormatError(
             f"{path}: is JSON without a list of trace events; expected a trace that torch.profiler wrote "
             "(export_chrome_trace)."
         )
     collector = Collector(lost)
-    collector.count = len(found.events)
-    for place, events in enumerate(chunks(found, lost)):
-        collector.add(events, place)
-    return found.facts, collector
+    collector.count = len(trace.events)
+    for position, events in enumerate(chunks(trace, lost)):
+        collector.add(events, position)
+    return trace.facts, collector
 
 
 class _Builder:
-    """From columns of events to a Trace."""
+    """Builds a Trace from columns of events."""
 
-    def __init__(self, path: Path, told: dict[str, Any], collector: Collector):
-        self.path, self.facts, self.events = path, told, collector
+    def __init__(self, path: Path, header: dict[str, Any], collector: Collector):
+        self.path, self.facts, self.events = path, header, collector
         self.strings, self.lost = collector.strings, collector.lost
         base = self.facts.get("baseTimeNanoseconds")
         self.base = base if type(base) is int and abs(base) < 1 << 62 else 0
@@ -128,8 +128,8 @@ class _Builder:
         stacks = Stacks(functions, self.strings, self.slack)
         ops = self._ops(stacks)
         launches = self._launches(stacks, ops)
-        told = [*map(of_text, e.call_stacks)]
-        ops.stack = np.where(ops.stack < -1, -2 - ops.stack + len(stacks.found), ops.stack).astype(np.int32)
+        text_stacks = [*map(parse_text, e.call_stacks)]
+        ops.stack = np.where(ops.stack < -1, -2 - ops.stack + len(stacks.entries), ops.stack).astype(np.int32)
         ranges, steps = self._ranges()
         gpu = self._gpu(launches)
         devices = facts.devices(self.facts.get("deviceProperties"))
@@ -137,12 +137,12 @@ class _Builder:
         if used and facts.is_rocm(
             devices, (self.strings[code] for code in np.unique(launches.name).tolist())
         ):
-            devices = facts.of_agents(devices, used)
+            devices = facts.agent_devices(devices, used)
         trace = Trace(
             path=str(self.path), format="kineto", strings=self.strings, processes=self._processes(),
             threads=self.threads, ranges=ranges, ops=ops, launches=launches, gpu=gpu,
             io=Io(*(np.empty(0, np.int64) for _ in range(4))), steps=steps, functions=functions, memory=self._memory(),
-            collectives=self._collectives(), stacks=[*stacks.found, *told], calls=self.calls, slack=self.slack,
+            collectives=self._collectives(), stacks=[*stacks.entries, *text_stacks], calls=self.calls, slack=self.slack,
             devices=devices, meta=facts.meta(self.facts), lost=e.lost,
         )  # fmt: skip
         self._check(trace)
@@ -155,7 +155,8 @@ class _Builder:
         return out
 
     def _slack(self) -> int:
-        """Times were whole microseconds until 2024; then two events may overlap by one."""
+        """Return the clock's slack in ns. Times were whole microseconds until 2024; then two events may overlap by
+        one."""
         e = self.events
         for parts in (e.operators, e.launches, e.devices, e.functions):
             if (parts.values("start") % 1000).any() or (parts.values("end") % 1000).any():
@@ -163,86 +164,107 @@ class _Builder:
         return 1000
 
     def _functions(self) -> Functions:
-        of = self.events.functions
-        found = Functions(self._thread(of), of.values("start"), of.values("end"), of.values("name", np.int32))
-        return limits.functions(found, self.lost)
+        events = self.events.functions
+        functions = Functions(
+            self._thread(events),
+            events.values("start"),
+            events.values("end"),
+            events.values("name", np.int32),
+        )
+        return limits.functions(functions, self.lost)
 
     def _ops(self, stacks: Stacks) -> Ops:
-        """Operators. A stack that stands in the event as a text is -2 less its number, until all are known."""
-        import pandas as pd  # here alone: other formats do without
+        """Build the operators. A stack that is recorded as a text in the event is -2 less its number, until all are
+        known."""
+        import pandas as pd  # only here: the other formats do not need it
 
         from pyprof.parse.tracejson import forward
 
-        of = self.events.operators
-        thread, start, name = self._thread(of), of.values("start"), of.values("name", np.int32)
+        columns = self.events.operators
+        thread, start, name = self._thread(columns), columns.values("start"), columns.values("name", np.int32)
         self.calls: dict[int, Call] = {}
         codes = [self._text(call(key)) for key in self.events.signatures]
-        seq, told = of.column("seq"), of.values("stack", np.int32)
+        seq, text_stack = columns.column("seq"), columns.values("stack", np.int32)
         backward = np.array([is_backward(text) for text in self.strings.texts] or [False], bool)
         flows = self.events.flows
         arrows = pd.DataFrame({
             "thread": self._thread(flows), "time": flows.values("time"), "number": flows.values("number"),
             "begins": flows.values("begins", bool),
         })  # fmt: skip
-        text = np.array(codes or [0], np.int32)[of.values("signature", np.int32)]
+        text = np.array(codes or [0], np.int32)[columns.values("signature", np.int32)]
         numbered = Column(seq.values, seq.mask() & (seq.values >= 0))
         origin = forward.threads(
-            thread, start, name, numbered, of.column("forward"), self.process_of_thread, self.strings, arrows
+            thread,
+            start,
+            name,
+            numbered,
+            columns.column("forward"),
+            self.process_of_thread,
+            self.strings,
+            arrows,
         )
-        end = of.values("end")
+        end = columns.values("end")
         events = convolutions.Operators(thread, start, end, text, numbered, origin)
         text = convolutions.complete(events, dict(self.calls), self._text)
         text = experts.complete(events._replace(text=text), dict(self.calls), self._text)
         return Ops(
             thread=thread, start=start, end=end, scope=backward[name].astype(np.int8), name=name,
             text=self._announced(thread, start, end, name, text), seq=numbered,
-            forward_thread=origin, order=of.column("order"),
-            stack=np.where(told >= 0, -2 - told, stacks.at(thread, start)),
+            forward_thread=origin, order=columns.column("order"),
+            stack=np.where(text_stack >= 0, -2 - text_stack, stacks.at(thread, start)),
         )  # fmt: skip
 
-    def _text(self, known: Call) -> int:
-        code = self.strings.code(encode(known))
-        self.calls[code] = known
+    def _text(self, call: Call) -> int:
+        code = self.strings.code(encode(call))
+        self.calls[code] = call
         return code
 
     def _announced(self, thread: Ints, start: Ints, end: Ints, name: Ints, text: Ints) -> Ints:
-        """Texts of operators, those of collectives with what is exchanged."""
-        found = self._collectives()
-        keys = zip(found.thread.tolist(), found.start.tolist(), found.end.tolist())
-        told = {key: what for key, gpu, what in zip(keys, found.gpu.tolist(), found.what) if gpu < 0}
-        known = communication.calls(thread, start, end, name, text, self.calls, self.strings.texts, told)
-        if known:
+        """Return the texts of operators, with the exchanged data for collectives."""
+        collectives = self._collectives()
+        keys = zip(collectives.thread.tolist(), collectives.start.tolist(), collectives.end.tolist())
+        described = {
+            key: value for key, gpu, value in zip(keys, collectives.gpu.tolist(), collectives.what) if gpu < 0
+        }
+        resolved = communication.calls(
+            thread, start, end, name, text, self.calls, self.strings.texts, described
+        )
+        if resolved:
             text = text.copy()
-            for place, what in sorted(known.items(), key=lambda item: encode(item[1])):
-                text[place] = self._text(what)
+            for row, value in sorted(resolved.items(), key=lambda item: encode(item[1])):
+                text[row] = self._text(value)
         return text
 
     def _launches(self, stacks: Stacks, ops: Ops) -> Launches:
-        of = self.events.launches
-        thread, start, correlation = self._thread(of), of.values("start"), of.column("correlation")
+        columns = self.events.launches
+        thread, start, correlation = (
+            self._thread(columns),
+            columns.values("start"),
+            columns.column("correlation"),
+        )
         stack = np.full(len(start), -1, np.int32)
         outside = np.flatnonzero(~_inside(ops, thread, start))
         stack[outside] = stacks.at(thread[outside], start[outside])
-        named = of.values("kernel", np.int32)
+        kernel = columns.values("kernel", np.int32)
         return Launches(
-            thread=thread, start=start, end=of.values("end"), name=of.values("name", np.int32), stack=stack,
+            thread=thread, start=start, end=columns.values("end"), name=columns.values("name", np.int32), stack=stack,
             correlation=np.where(correlation.mask(), correlation.values, -1),
-            kernel=Column(np.maximum(named, 0), named >= 0), node=of.column("node"),
+            kernel=Column(np.maximum(kernel, 0), kernel >= 0), node=columns.column("node"),
         )  # fmt: skip
 
     def _ranges(self) -> tuple[Ranges, Steps]:
-        """Ranges of the user, and the steps among them."""
-        of = self.events.annotations
+        """Return the ranges of the user, and the steps among them."""
+        columns = self.events.annotations
         thread, start, end, name = (
-            self._thread(of),
-            of.values("start"),
-            of.values("end"),
-            of.values("name", np.int32),
+            self._thread(columns),
+            columns.values("start"),
+            columns.values("end"),
+            columns.values("name", np.int32),
         )
         numbers = {
-            code: int(found[1])
+            code: int(match[1])
             for code in np.unique(name).tolist()
-            if (found := _STEP.fullmatch(self.strings[code]))
+            if (match := _STEP.fullmatch(self.strings[code]))
         }
         marks = np.flatnonzero(np.isin(name, list(numbers)))
         marks = marks[np.argsort(start[marks], kind="stable")]
@@ -257,72 +279,82 @@ class _Builder:
         ), steps  # fmt: skip
 
     def _gpu(self, launches: Launches) -> Gpu:
-        of = self.events.devices
-        name, found = of.values("name", np.int32), facts.copies(self.strings.texts)
+        columns = self.events.devices
+        name, copies = columns.values("name", np.int32), facts.copies(self.strings.texts)
         renamed = np.arange(max(len(self.strings), 1))
         source, target = (np.full(len(renamed), -1) for _ in range(2))
-        for code, copy in found.items():
+        for code, copy in copies.items():
             renamed[code] = self.strings.code(copy.name)
             source[code] = -1 if copy.source is None else copy.source
             target[code] = -1 if copy.target is None else copy.target
-        kind = of.values("kind", np.int8)
+        kind = columns.values("kind", np.int8)
         ends = [Column(side[name], (side[name] >= 0) & (kind == MEMCPY)) for side in (source, target)]
         name = np.where(kind == KERNEL, name, renamed[name])
-        node, correlation = of.column("node"), of.column("correlation")
+        node, correlation = columns.column("node"), columns.column("correlation")
         plain = ("device", "context", "stream", "registers", "shared_memory", "bytes", "occupancy")
         return Gpu(
-            process=self._owner(launches, correlation), start=of.values("start"), end=of.values("end"), kind=kind,
-            name=name.astype(np.int32), grid=of.column("grid", (3,)), block=of.column("block", (3,)),
+            process=self._owner(launches, correlation), start=columns.values("start"), end=columns.values("end"),
+            kind=kind, name=name.astype(np.int32), grid=columns.column("grid", (3,)),
+            block=columns.column("block", (3,)),
             correlation=correlation, graph_node=Column(node.values, node.mask() & (node.values != 0)),
             source_kind=ends[0], target_kind=ends[1], op=np.full(len(kind), -1, np.int32),
-            **{key: of.column(key) for key in plain},
+            **{key: columns.column(key) for key in plain},
         )  # fmt: skip
 
     def _owner(self, launches: Launches, correlation: Column) -> Ints:
-        """Process of each GPU event: the one that runs operators or launches, where there is only one; else the one
-        whose launch it is."""
+        """Return the process of each GPU event: the one that runs operators or launches, if there is only one;
+        otherwise the one whose launch it is."""
         n = len(correlation.values)
-        seen = np.unique(np.r_[
+        processes = np.unique(np.r_[
             self.process_of_thread[self._thread(self.events.operators)], self.process_of_thread[launches.thread]
         ])  # fmt: skip
-        if len(seen) <= 1:
-            return np.full(n, seen[0] if len(seen) else 0, np.int32)
+        if len(processes) <= 1:
+            return np.full(n, processes[0] if len(processes) else 0, np.int32)
         return sole_owner(self.process_of_thread[launches.thread], launches.correlation, correlation)
 
     def _memory(self) -> Memory:
-        of = self.events.allocations
-        columns = {name: of.column(name) for name in ("device", "address", "allocated", "reserved")}
-        return Memory(thread=self._thread(of), time=of.values("time"), bytes=of.values("bytes"), **columns)
+        events = self.events.allocations
+        columns = {name: events.column(name) for name in ("device", "address", "allocated", "reserved")}
+        return Memory(
+            thread=self._thread(events), time=events.values("time"), bytes=events.values("bytes"), **columns
+        )
 
     def _collectives(self) -> Collectives:
-        told = self.events.collectives
-        table = np.array([row[:4] for row in told] or np.empty((0, 4)), np.int64)
-        what = [facts.collective(name, args) for *_, name, _, args in told]
-        return Collectives(table[:, 0], table[:, 1], table[:, 2], table[:, 3], what)
+        events = self.events.collectives
+        table = np.array([row[:4] for row in events] or np.empty((0, 4)), np.int64)
+        values = [facts.collective(name, args) for *_, name, _, args in events]
+        return Collectives(table[:, 0], table[:, 1], table[:, 2], table[:, 3], values)
 
     def _processes(self) -> list[Process]:
         rank = facts.rank(self.facts)
         names = {pid: name for _, pid, name in sorted(self.events.process_names, key=itemgetter(0))}
         host = self.facts.get("host_name")
-        known = self.pids or [0]
-        return [Process(pid, names.get(pid), rank, host if isinstance(host, str) else None) for pid in known]
+        pids = self.pids or [0]
+        return [Process(pid, names.get(pid), rank, host if isinstance(host, str) else None) for pid in pids]
 
     def _check(self, trace: Trace) -> None:
-        """Compare what containment says with the External id, where a kernel and one operator share it. Traces of
-        2022 and 2023 number kernels and operators apart: nothing is compared there."""
-        external, mine = self.events.devices.column("external"), self.events.operators.column("external")
+        """Compare containment with the External id, where a kernel and one operator share it. Traces of 2022 and 2023
+        number kernels and operators separately: nothing is compared there."""
+        external, operator_id = (
+            self.events.devices.column("external"),
+            self.events.operators.column("external"),
+        )
         launch = link(trace.gpu, trace.launches, self.process_of_thread)
         both = np.flatnonzero((launch >= 0) & external.mask())
-        known = np.flatnonzero(mine.mask())
-        if not len(both) or not len(known):
+        numbered = np.flatnonzero(operator_id.mask())
+        if not len(both) or not len(numbered):
             return
-        order = known[np.argsort(mine.values[known], kind="stable")]
-        place = np.minimum(np.searchsorted(mine.values[order], external.values[both]), len(order) - 1)
-        op = order[place]
-        same = mine.values[op] == external.values[both]
-        at, ops = launch[both], trace.ops
-        begins, calls = trace.launches.start[at], trace.launches
-        outside = (ops.thread[op] != calls.thread[at]) | (begins < ops.start[op]) | (begins > ops.end[op])
+        order = numbered[np.argsort(operator_id.values[numbered], kind="stable")]
+        position = np.minimum(
+            np.searchsorted(operator_id.values[order], external.values[both]), len(order) - 1
+        )
+        op = order[position]
+        same = operator_id.values[op] == external.values[both]
+        launches, ops = launch[both], trace.ops
+        begins, calls = trace.launches.start[launches], trace.launches
+        outside = (
+            (ops.thread[op] != calls.thread[launches]) | (begins < ops.start[op]) | (begins > ops.end[op])
+        )
         wrong = int((same & outside).sum())
         if wrong * 2 < int(same.sum()):
             trace.drop(
@@ -331,14 +363,14 @@ class _Builder:
 
 
 def _inside(ops: Ops, thread: Ints, time: Ints) -> Bools:
-    """Whether an operator runs on a thread at each moment."""
+    """Return whether an operator runs on a thread at each moment."""
     out = np.zeros(len(time), bool)
     of_thread = dict(intervals.groups(ops.thread))
-    for number, here in intervals.groups(thread):
-        mine = of_thread.get(number)
-        if mine is not None:
-            mine = mine[np.argsort(ops.start[mine], kind="stable")]
-            place = np.searchsorted(ops.start[mine], time[here], side="right") - 1
-            reached = np.maximum.accumulate(ops.end[mine])
-            out[here] = (place >= 0) & (reached[np.maximum(place, 0)] > time[here])
+    for number, index in intervals.groups(thread):
+        rows = of_thread.get(number)
+        if rows is not None:
+            rows = rows[np.argsort(ops.start[rows], kind="stable")]
+            position = np.searchsorted(ops.start[rows], time[index], side="right") - 1
+            reached = np.maximum.accumulate(ops.end[rows])
+            out[index] = (position >= 0) & (reached[np.maximum(position, 0)] > time[index])
     return out

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exports of Nsight Systems (`nsys export --type=sqlite`), schema 2 and 3.
 
-Tables are there only if something was recorded, columns come and go between versions: everything but the times is
-optional. A text stands in `text` or, as `textId`, in StringIds. globalTid packs machine, process and thread
-(pid in bits 24-47, tid in bits 0-23), globalPid is the same with tid 0.
-Source: https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite Schema Reference".
+Tables exist only if something was recorded, and columns vary between versions: everything but the times is optional.
+A text is in `text` or, as `textId`, in StringIds. globalTid packs machine, process and thread (pid in bits 24-47,
+tid in bits 0-23), globalPid is the same with tid 0. Source:
+https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite Schema Reference".
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from pyprof.sqlite_file import Batch, Database, is_sqlite, required, tables
 
 # eventType of NVTX_EVENTS; 70 and 71 are ranges imported from another process. Source: ENUM_NSYS_EVENT_TYPE.
 _RANGE_KINDS = {34: MARK, 59: PUSH_POP, 60: START_END, 70: PUSH_POP, 71: START_END}
-_DOMAINS = 1 << 16  # more than a process creates
+_MAX_DOMAINS = 1 << 16  # more than any process creates
 _DOMAIN = 75  # eventType of the creation of a domain: its number and name
 COPY_KINDS = {
     1: "HtoD",
@@ -78,7 +78,7 @@ _MARKS = (
 )
 
 
-_DIAGNOSTICS = "nsys.diagnostics"  # of a recording: what went wrong while it was made
+_DIAGNOSTICS = "nsys.diagnostics"  # problems that nsys reported while recording
 _WARNING_OR_ERROR = (2, 3)  # ENUM_DIAGNOSTIC_SEVERITY_LEVEL
 
 
@@ -88,8 +88,12 @@ class Nsys:
     def sniff(path: Path) -> bool:
         if not is_sqlite(path):
             return False
-        there = tables(path)
-        return "StringIds" in there and any(name in there for name in _MARKS) and "PYPROF_META" not in there
+        present = tables(path)
+        return (
+            "StringIds" in present
+            and any(name in present for name in _MARKS)
+            and "PYPROF_META" not in present
+        )
 
     @staticmethod
     def load(path: Path) -> Trace:
@@ -97,16 +101,20 @@ class Nsys:
         with Database(path) as database:
             trace = Reader(database).trace("nsys", empty_ops(), steps)
         if not len(trace.gpu):
-            said = trace.meta.get(_DIAGNOSTICS)
+            diagnostics = trace.meta.get(_DIAGNOSTICS)
             raise FormatError(
                 f"{path}: no kernels found, {len(trace.ranges)} NVTX ranges{trace.told()}. "
-                + (f"Nsight Systems reported: {said}" if said else 'Record with "nsys profile -t cuda,nvtx".')
+                + (
+                    f"Nsight Systems reported: {diagnostics}"
+                    if diagnostics
+                    else 'Record with "nsys profile -t cuda,nvtx".'
+                )
             )
         return trace
 
 
 class Reader:
-    """What the tables share: names, threads, clock, and the count of what was lost."""
+    """State shared by all tables: names, threads, clock, and the count of losses."""
 
     io_table = "OSRT_API"
 
@@ -118,7 +126,7 @@ class Reader:
         self.lost: dict[str, int] = {}
 
     def trace(self, format_: str, ops: Ops, steps: Steps) -> Trace:
-        """All tables of the export, with the operators and steps that only our own files have."""
+        """Read all tables of the export, with the operators and steps that only PyProf's own files have."""
         ranges = self._ranges()
         launches = self._launches()
         gpu = self._gpu(launches)
@@ -144,13 +152,14 @@ class Reader:
         return dataclasses.replace(table, domain=np.array(codes or [0], np.int32)[table.domain])
 
     def _domain(self, key: tuple[int, int]) -> str:
-        """Name of a domain; the default one, 0, has none."""
+        """Return the name of a domain. The default domain, 0, has none."""
         return self._domains.get(key, f"domain {key[1]}" if key[1] else "")
 
     def _range_parts(
         self, domains: dict[tuple[int, int], int]
     ) -> Iterator[tuple[Ints, Ints, Column, range_texts.SplitTexts, Ints, Ints]]:
-        """Batches of ranges; numbers their domains in `domains`, whose names may come later than their ranges."""
+        """Yield batches of ranges. Their domains are numbered in `domains`, because the names may come later than the
+        ranges."""
         numbers = ("start", "end", "eventType", "globalTid", "textId", "domainId")
         for batch in self.database.read("NVTX_EVENTS", numbers, ("text",)):
             event, start = required(batch.column("eventType"), 59), batch.column("start")
@@ -160,16 +169,18 @@ class Reader:
             kind[~start.mask()] = -1
             tid, text = required(batch.column("globalTid")), self._text(batch)
             process, domain_id = tid >> 24, required(batch.column("domainId"))
-            for place in np.flatnonzero(event == _DOMAIN).tolist():
-                name = self.names.strings[text.code[place]]
-                self._domains[int(process[place]), int(domain_id[place])] = name
-            distinct, code = np.unique(process * _DOMAINS + domain_id, return_inverse=True)
-            places = [domains.setdefault(divmod(key, _DOMAINS), len(domains)) for key in distinct.tolist()]
-            domain = np.array(places, np.int32)[code]
+            for row in np.flatnonzero(event == _DOMAIN).tolist():
+                name = self.names.strings[text.code[row]]
+                self._domains[int(process[row]), int(domain_id[row])] = name
+            distinct, code = np.unique(process * _MAX_DOMAINS + domain_id, return_inverse=True)
+            indices = [
+                domains.setdefault(divmod(key, _MAX_DOMAINS), len(domains)) for key in distinct.tolist()
+            ]
+            domain = np.array(indices, np.int32)[code]
             yield self.threads.index(tid), start.values, batch.column("end"), text, kind, domain
 
     def _text(self, batch: Batch) -> range_texts.SplitTexts:
-        """The text of each range: its own, else the registered one."""
+        """Return the text of each range: its own, otherwise the registered one."""
         own = range_texts.split(batch.text("text"), self.names.strings)
         ids = batch.column("textId")
         registered = ids.mask() & (own.code == self.names.strings.code(""))
@@ -218,14 +229,14 @@ class Reader:
             yield batch, np.full(batch.rows, code, np.int32), MEMSET, self._process(batch, launches)
 
     def _process(self, batch: Batch, launches: Launches) -> Ints:
-        """Process of each GPU event; -1 where the file does not say and several are possible."""
+        """Return the process of each GPU event; -1 where the file does not say and several are possible."""
         key = batch.column("globalPid")
         out = np.full(batch.rows, -1, np.int32)
-        known = key.mask()
-        out[known] = self.threads.process(key.values[known])
-        if not known.all():
+        present = key.mask()
+        out[present] = self.threads.process(key.values[present])
+        if not present.all():
             owner = self.threads.process_of_correlation(launches, batch.column("correlationId"))
-            out[~known] = owner[~known]
+            out[~present] = owner[~present]
         return out
 
     def _io(self) -> Io:
@@ -257,8 +268,8 @@ class Reader:
             capability = f"{major}.{minor}" if major is not None and minor is not None else None
             if isinstance(number, int):
                 units = _int(sms) or _int(sms2)
-                more = _int(memory), _int(clock), _int(bandwidth)
-                out.append(Device(number, str(name), units, capability, *more))
+                sizes = _int(memory), _int(clock), _int(bandwidth)
+                out.append(Device(number, str(name), units, capability, *sizes))
         return sorted(out)
 
     def _meta(self) -> dict[str, str]:
@@ -268,9 +279,9 @@ class Reader:
         start = self.database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
         if start and start[0][0] is not None:
             meta["session_start_unix_ns"] = start[0][0]
-        told = self.database.rows("DIAGNOSTIC_EVENT", ("severity", "text"))
+        diagnostics = self.database.rows("DIAGNOSTIC_EVENT", ("severity", "text"))
         texts = dict.fromkeys(
-            str(text).strip()[:300] for severity, text in told if severity in _WARNING_OR_ERROR
+            str(text).strip()[:300] for severity, text in diagnostics if severity in _WARNING_OR_ERROR
         )
         if texts:
             meta[_DIAGNOSTICS] = " | ".join(list(texts)[:5])
@@ -278,7 +289,7 @@ class Reader:
 
 
 def copy_names(names: Names, batch: Batch) -> Ints:
-    """A name for each copy by its copyKind."""
+    """Return a name for each copy by its copyKind."""
     out = np.full(batch.rows, names.strings.code("memcpy"), np.int32)
     kind = batch.column("copyKind")
     for number, label in COPY_KINDS.items():

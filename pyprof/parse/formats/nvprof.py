@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Databases of nvprof (`nvprof -o net.sql`), up to CUDA 11.
 
-Kernels stand in CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, or in CUPTI_ACTIVITY_KIND_KERNEL when nvprof collected metrics.
-A range is two rows of the marker table with one id, flags 2 where it starts and 4 where it ends; its thread is a binary
-value: process (4 bytes) and thread (8 bytes), little-endian. Launch records hold the low 32 bits of the thread.
-Source: cupti_activity.h (CUpti_ActivityMarker2, CUpti_ActivityObjectKindId).
+Kernels are in CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, or in CUPTI_ACTIVITY_KIND_KERNEL when nvprof collected metrics.
+A range is two rows of the marker table with one id, flags 2 where it starts and 4 where it ends; its thread is a
+binary value: process (4 bytes) and thread (8 bytes), little-endian. Launch records hold the low 32 bits of the
+thread. Source: cupti_activity.h (CUpti_ActivityMarker2, CUpti_ActivityObjectKindId).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class _Reader:
         return trace
 
     def _ranges(self) -> Ranges:
-        """Starts and ends joined on the id; an id may be used again once its range has ended."""
+        """Read ranges: starts and ends joined on the id. An id may be used again once its range has ended."""
         keys, columns = [], []
         for batch in self.database.read(
             _MARKER, ("flags", "timestamp", "id", "name", "domain"), (), ("objectId",)
@@ -117,7 +117,7 @@ class _Reader:
         mark = flag[is_start] == _INSTANT
         end = Column(np.where(mark, time[start], time[order[after]]), closes | mark)
         self.lost.update(
-            {"markers that end a range nobody began": n}
+            {"markers that end a range that never began": n}
             if (n := int((flag == _END).sum() - closes.sum()))
             else {}
         )
@@ -128,7 +128,7 @@ class _Reader:
 
     @staticmethod
     def _thread(object_ids: pa.Array) -> Ints:
-        """Thread keys of hexadecimal object ids."""
+        """Return thread keys of hexadecimal object ids."""
         encoded = object_ids.dictionary_encode()
         keys = []
         for text in encoded.dictionary.to_pylist():
@@ -154,7 +154,7 @@ class _Reader:
         return launch_table(parts, sum(batch.rows for _, batch, _ in parts))
 
     def _api(self, table: str, batch: Batch) -> Ints:
-        """Names of API calls: the file has CUPTI's numbers, which differ between runtime and driver."""
+        """Return names of API calls. The file has CUPTI's numbers, which differ between runtime and driver."""
         cbid = batch.column("cbid")
         code, distinct = arrow.factorize(np.where(cbid.mask(), cbid.values, 0))
         library = table.rpartition("_")[2].lower()
@@ -167,7 +167,7 @@ class _Reader:
         return gpu
 
     def _gpu_parts(self, launches: Launches) -> Iterator[tuple[Batch, Ints, int, Ints]]:
-        """Both kernel tables, copies and sets. nvprof records one process: the one that launched."""
+        """Yield batches of both kernel tables, copies and sets. nvprof records one process: the one that launched."""
         common = ("start", "end", "deviceId", "contextId", "streamId", "correlationId")
         kernel = ("name", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "registersPerThread",
                   "staticSharedMemory", "dynamicSharedMemory")  # fmt: skip
@@ -206,5 +206,5 @@ class _Reader:
 
 
 def _memory_kind(column: Column) -> Column:
-    """CUPTI counts kinds of memory from 1, with 0 for unknown; Nsight from 0."""
+    """Convert kinds of memory: CUPTI counts them from 1, with 0 for unknown, Nsight from 0."""
     return Column(column.values - 1, column.mask() & (column.values > 0))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an event says of an operator's inputs, as a `Call`: shapes, types and strides of tensors, scalars as text.
+"""An event's record of an operator's inputs as a `Call`: shapes, types and strides of tensors, scalars as text.
 
-The arguments stand in the order of the operator's schema and have no names. Traces before 2022 have no strides, those
-before 2023 no values of scalars; a list of tensors has no types. What is not there is unknown, not 0.
+The arguments are in the order of the operator's schema and have no names. Traces before 2022 have no strides, those
+before 2023 no values of scalars; a list of tensors has no types. Whatever is missing is unknown, not 0.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyprof.model import Arg, Call, Other, Tensor, Value, tensor
 from pyprof.parse.tracejson.events import FAULTS
 from pyprof.symbols import dtype_of
 
-# Types that a trace gives to inputs that are no tensors.
+# Types of inputs that are not tensors.
 _LISTS = frozenset({"ScalarList", "GenericList"})
 _SCALARS = {"Scalar": "scalar", "Int": "int", "Double": "float", "Bool": "bool", "Device": "device", "String": "str",
             "Generator": "Generator"}  # fmt: skip
@@ -26,7 +26,7 @@ Key = tuple[str, bytes, bytes, bytes, bytes]
 
 
 def call(key: Key) -> Call:
-    """The call of an operator: its name, and the texts of its shapes, types, strides and concrete inputs.
+    """Build the call of an operator from its name, and the texts of its shapes, types, strides and concrete inputs.
 
     >>> call(("aten::mm", b"[[2, 3], [3, 4]]", b'["float", "float"]', b"[[3, 1], [1, 3]]", b'["", ""]')).args[1].value
     Tensor(shape=(3, 4), dtype='float32', stride=(1, 3))
@@ -35,19 +35,20 @@ def call(key: Key) -> Call:
     (Arg(name='', value=(0,)), Arg(name='', value=True))
     """
     name, *texts = key
-    shapes, types, strides, concrete = map(_listed, texts)
+    shapes, types, strides, concrete = map(_decode_list, texts)
     out = []
-    for place, kind in enumerate(types):
-        shape = shapes[place] if place < len(shapes) else []
-        stride = strides[place] if place < len(strides) else None
-        scalar = concrete[place] if place < len(concrete) else None
+    for index, kind in enumerate(types):
+        shape = shapes[index] if index < len(shapes) else []
+        stride = strides[index] if index < len(strides) else None
+        scalar = concrete[index] if index < len(concrete) else None
         out.append(Arg("", _value(kind, shape, stride, scalar)))
     return Call("autograd" if is_backward(name) else "aten", name, tuple(out))
 
 
 def shapes_and_types(shapes: bytes, types: bytes) -> list[tuple[list[int], str]]:
-    """Shape and C++ type of each tensor among the inputs; nothing for a list of tensors, whose types are not told."""
-    pairs = zip(_listed(bytes(shapes)), _listed(bytes(types)))
+    """Return shape and C++ type of each tensor among the inputs. Lists of tensors are left out, because their types are
+    not recorded."""
+    pairs = zip(_decode_list(bytes(shapes)), _decode_list(bytes(types)))
     names = {"", "TensorList", *_SCALARS, *_LISTS}
     return [
         (shape, kind)
@@ -56,13 +57,13 @@ def shapes_and_types(shapes: bytes, types: bytes) -> list[tuple[list[int], str]]
     ]
 
 
-def _listed(text: bytes) -> list[Any]:
-    """A list; an empty one for anything else."""
+def _decode_list(text: bytes) -> list[Any]:
+    """Decode a list; return an empty one for anything else."""
     try:
-        found: Any = _ANY.decode(text) if text else []
+        value: Any = _ANY.decode(text) if text else []
     except FAULTS:
         return []
-    return found if isinstance(found, list) else []
+    return value if isinstance(value, list) else []
 
 
 def _value(kind: Any, shape: Any, stride: Any, scalar: Any) -> Value:
@@ -71,9 +72,9 @@ def _value(kind: Any, shape: Any, stride: Any, scalar: Any) -> Value:
     if kind == "TensorList":
         return _tensors(shape, stride)
     if kind in _SCALARS or kind in _LISTS:
-        known = _scalar(scalar)
-        if known is not None:
-            return known
+        value = _scalar(scalar)
+        if value is not None:
+            return value
         if kind in _LISTS:
             return _tensors(shape, stride) if _is_shapes(shape) else Other("list")
         return None if scalar == "" else Other(_SCALARS[kind])
@@ -87,9 +88,10 @@ def _value(kind: Any, shape: Any, stride: Any, scalar: Any) -> Value:
 def _tensors(shapes: Any, strides: Any) -> Value:
     if not _is_shapes(shapes):
         return Other("list")
-    given = strides if isinstance(strides, list) else []
+    stride_list = strides if isinstance(strides, list) else []
     return Listed(
-        _tensor(shape, None, given[i] if i < len(given) else None) for i, shape in enumerate(shapes)
+        _tensor(shape, None, stride_list[i] if i < len(stride_list) else None)
+        for i, shape in enumerate(shapes)
     )
 
 
@@ -106,18 +108,18 @@ def _is_shapes(value: Any) -> bool:
 
 
 def _scalar(text: Any) -> Value:
-    """The value that the text of a concrete input has; None for an empty one."""
+    """Return the value of a concrete input's text; None for an empty one."""
     if not isinstance(text, str) or not text or len(text) > 4096:
         return None if not isinstance(text, (bool, int, float)) else text
     try:
-        return _frozen(ast.literal_eval(text))
+        return _freeze(ast.literal_eval(text))
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         return text
 
 
-def _frozen(value: Any) -> Value:
+def _freeze(value: Any) -> Value:
     if isinstance(value, (list, tuple)):
-        return Listed(map(_frozen, value))
+        return Listed(map(_freeze, value))
     return (
         value if value is None or isinstance(value, (bool, int, float, str)) else Other(type(value).__name__)
     )

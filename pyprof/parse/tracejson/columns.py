@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events sorted by what they are, as columns.
+"""Events sorted by kind, as columns.
 
-What runs on a device carries the device's number as its process and the stream as its thread; everything else, those of
-a thread.
+An event on a device has the device's number as its process and the stream as its thread; every other event has the
+process and the thread that it ran on.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ TIMELESS = "events without a time or a length"
 
 
 class Parts:
-    """Columns in pieces, in the order of their places in the file."""
+    """Columns in pieces, in the order of their positions in the file."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, list[Any]] = defaultdict(list)
@@ -61,7 +61,7 @@ class Parts:
             self._pieces[name].append(column)
 
     def join(self, other: Parts) -> None:
-        """Put another's pieces among these."""
+        """Merge the pieces of another object into these."""
         self._places += other._places
         order = sorted(range(len(self._places)), key=self._places.__getitem__)
         self._places.sort()
@@ -70,7 +70,7 @@ class Parts:
             self._pieces[name] = [pieces[i] for i in order]
 
     def values(self, name: str, dtype: Any = np.int64) -> Any:
-        """A column without gaps."""
+        """Return a column without gaps."""
         pieces = self._pieces.get(name)
         if not pieces:
             return np.empty(0, dtype)
@@ -78,7 +78,7 @@ class Parts:
         return joined if dtype is None else joined.astype(dtype, copy=False)
 
     def sort(self, *names: str) -> Ints:
-        """Sort all columns by some of them, numbers that are missing last; returns the order."""
+        """Sort all columns by some of them, with missing numbers last. Return the order."""
         for name, pieces in self._pieces.items():
             self._pieces[name] = [
                 self.column(name) if isinstance(pieces[0], Column) else self.values(name, None)
@@ -94,14 +94,14 @@ class Parts:
         return order
 
     def renumber(self, name: str, place: Ints) -> None:
-        """Replace the numbers of a column: each by what stands at its place."""
+        """Replace each number of a column by the entry at that index of `place`."""
         if name in self._pieces:
             self._pieces[name] = [
                 place[piece].astype(piece.dtype, copy=False) for piece in self._pieces[name]
             ]
 
     def column(self, name: str, shape: tuple[int, ...] = ()) -> Column:
-        """A column of which some may be missing."""
+        """Return a column of which some values may be missing."""
         pieces: list[Column] = self._pieces.get(name, [])
         if not pieces:
             return Column(np.empty((0, *shape), np.int64))
@@ -112,7 +112,7 @@ class Parts:
 
 
 class Collector:
-    """Takes events and keeps columns. Names and texts are codes in `strings`, threads numbers in `threads`."""
+    """Collects events as columns. Names and texts are codes in `strings`, threads numbers in `threads`."""
 
     def __init__(self, lost: dict[str, int]):
         self.lost = lost
@@ -120,23 +120,23 @@ class Collector:
         self.threads: dict[tuple[int, int], int] = {}
         self.signatures: dict[Key, int] = {}
         self.call_stacks: dict[str, int] = {}
-        self.process_names: list[tuple[int, int, str]] = []  # place in the file, process, name
+        self.process_names: list[tuple[int, int, str]] = []  # position in the file, process, name
         self.operators, self.annotations, self.launches, self.functions = Parts(), Parts(), Parts(), Parts()
         self.allocations, self.flows, self.devices = Parts(), Parts(), Parts()
-        # Of collectives: thread, start and end of a host event (0 of a device event, whose column `told` has the
-        # number in this list), name, place in the file, and what is said.
-        self.told: list[tuple[int, int, int, str, int, OperatorArgs | DeviceArgs]] = []
-        # The same in order, with the device event before it (-1: none), once all are there.
+        # Collectives: thread, start and end of a host event (0 for a device event, whose column `communication` has the
+        # index in this list), name, position in the file, and arguments.
+        self.communications: list[tuple[int, int, int, str, int, OperatorArgs | DeviceArgs]] = []
+        # The same, sorted, with the device event first (-1: none); set once all events are collected.
         self.collectives: list[tuple[int, int, int, int, str, int, OperatorArgs | DeviceArgs]] = []
-        self.losses: list[tuple[int, dict[str, int]]] = []  # place in the file, and what was lost there
-        self.count = 0  # of all events, those that could not be read too
+        self.losses: list[tuple[int, dict[str, int]]] = []  # position in the file, losses there
+        self.count = 0  # all events, including those that could not be read
         self._place = 0
         self._kinds: dict[tuple[str, str | None], Any] = {}
         self._names: dict[Any, int] = {}
         self._triples: dict[bytes, Any] = {}
 
     def add(self, events: list[Event], place: int = 0) -> None:
-        """Some more events, of a place in the file."""
+        """Add events from one position in the file."""
         self._place = place
         sorted_: dict[Any, list[Event]] = defaultdict(list)
         take = {key: sorted_[kind].append for key, kind in self._kinds.items()}
@@ -146,36 +146,42 @@ class Collector:
                 kind = self._kinds[key] = _kind(*key)
                 take[key] = sorted_[kind].append
             take[key](event)
-        for kind, some in sorted_.items():
+        for kind, group in sorted_.items():
             if isinstance(kind, str):
-                self._lose(kind, len(some))
+                self._lose(kind, len(group))
         if sorted_[_METADATA]:
             self._metadata(sorted_[_METADATA])
         sorted_[ALLOCATION] += [event for event in sorted_[_INSTANT] if event.name == "[memory]"]
         if sorted_[EITHER]:
             self._split(sorted_)
-        for kind, keep in (
+        for kind, collect in (
             (OPERATOR, self._operators), (ANNOTATION, self._annotations), (LAUNCH, self._launches),
             (PYTHON, self._functions), (ALLOCATION, self._allocations), (FLOW, self._flows),
             (DEVICE_KERNEL, self._devices), (DEVICE_COPY, self._devices), (DEVICE_SET, self._devices),
         ):  # fmt: skip
             if sorted_[kind]:
-                keep(sorted_[kind], kind)
+                collect(sorted_[kind], kind)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what was remembered only to be fast."""
+        """Return the state without caches."""
         return {**self.__dict__, "_kinds": {}, "_names": {}, "_triples": {}}
 
     def join(self, other: Collector) -> None:
-        """Add what another collected of the same file. Empties it."""
+        """Add the events that another collector has of the same file. Empties it."""
         name = np.array([self.strings.code(text) for text in other.strings.texts], np.int32)
-        thread = _joined(self.threads, other.threads)
+        thread = _merge_numbers(self.threads, other.threads)
         other.launches.renumber("kernel", np.r_[name, np.int32(-1)])  # -1 stays: none
-        other.operators.renumber("signature", _joined(self.signatures, other.signatures))
-        other.operators.renumber("stack", np.r_[_joined(self.call_stacks, other.call_stacks), np.int32(-1)])
-        first = len(self.told)
-        other.devices.renumber("told", np.r_[np.arange(first, first + len(other.told)), -1].astype(np.int32))
-        self.told += [(int(thread[told[0]]) if thread.size else 0, *told[1:]) for told in other.told]
+        other.operators.renumber("signature", _merge_numbers(self.signatures, other.signatures))
+        other.operators.renumber(
+            "stack", np.r_[_merge_numbers(self.call_stacks, other.call_stacks), np.int32(-1)]
+        )
+        first = len(self.communications)
+        other.devices.renumber(
+            "communication", np.r_[np.arange(first, first + len(other.communications)), -1].astype(np.int32)
+        )
+        self.communications += [
+            (int(thread[entry[0]]) if thread.size else 0, *entry[1:]) for entry in other.communications
+        ]
         self.process_names += other.process_names
         for parts in (other.operators, other.annotations, other.launches, other.functions, other.devices):
             parts.renumber("name", name)
@@ -183,12 +189,12 @@ class Collector:
             other.operators, other.annotations, other.launches, other.functions, other.allocations, other.flows,
         ):  # fmt: skip
             parts.renumber("thread", thread)
-        for mine, theirs in (
+        for own, theirs in (
             (self.operators, other.operators), (self.annotations, other.annotations), (self.launches, other.launches),
             (self.functions, other.functions), (self.allocations, other.allocations), (self.flows, other.flows),
             (self.devices, other.devices),
         ):  # fmt: skip
-            mine.join(theirs)
+            own.join(theirs)
         self.count += other.count
         self.losses += other.losses
 
@@ -198,7 +204,8 @@ class Collector:
 
     @staticmethod
     def _split(sorted_: dict[Any, list[Event]]) -> None:
-        """Traces of 2021 have one category for operators and for ranges of the user: a name tells, or inputs do."""
+        """Split the category that traces of 2021 use for both operators and ranges of the user: by name, or by
+        inputs."""
         verdicts: dict[str, bool] = {}
         for event in sorted_[EITHER]:
             name = event.name
@@ -212,25 +219,25 @@ class Collector:
             sorted_[OPERATOR if verdict else ANNOTATION].append(event)
 
     def _timed(self, events: list[Event]) -> tuple[list[Event], Ints, Ints]:
-        """Events with their starts and ends; those without are dropped and counted."""
+        """Return events with their starts and ends; those without are dropped and counted."""
         start, length = nanoseconds([e.ts for e in events]), nanoseconds([e.dur for e in events])
-        good = start.mask() & length.mask() & (length.values >= 0)
-        if not good.all():
-            self._lose(TIMELESS, int((~good).sum()))
-            events = [event for event, ok in zip(events, good.tolist()) if ok]
-            start, length = start.take(np.flatnonzero(good)), length.take(np.flatnonzero(good))
+        valid = start.mask() & length.mask() & (length.values >= 0)
+        if not valid.all():
+            self._lose(TIMELESS, int((~valid).sum()))
+            events = [event for event, ok in zip(events, valid.tolist()) if ok]
+            start, length = start.take(np.flatnonzero(valid)), length.take(np.flatnonzero(valid))
         return events, start.values, start.values + length.values
 
     def _thread(self, events: Iterable[Event]) -> Ints:
-        known, out = self._names, []
+        cache, out = self._names, []
         for event in events:
             pid, tid = event.pid, event.tid
-            # 1, 1.0 and true are one key of a dictionary, and three processes.
+            # 1, 1.0 and true are the same dictionary key, but three processes.
             key = pid if type(pid) is int else str(pid), tid if type(tid) is int else str(tid)
-            number = known.get(key)
+            number = cache.get(key)
             if number is None:
                 identity = number_of(pid), number_of(tid)
-                number = known[key] = self.threads.setdefault(identity, len(self.threads))
+                number = cache[key] = self.threads.setdefault(identity, len(self.threads))
             out.append(number)
         return np.array(out, np.int32)
 
@@ -239,9 +246,9 @@ class Collector:
 
     def _operators(self, events: list[Event], kind: int) -> None:
         events, start, end = self._timed(events)
-        told: list[OperatorArgs] = arguments(DECODERS[OperatorArgs], events, OperatorArgs())
-        known, signature, stack = self.signatures, [], []
-        for event, args in zip(events, told):
+        decoded: list[OperatorArgs] = arguments(DECODERS[OperatorArgs], events, OperatorArgs())
+        signatures, signature, stack = self.signatures, [], []
+        for event, args in zip(events, decoded):
             key = (
                 event.name,
                 bytes(args.shapes),
@@ -249,9 +256,9 @@ class Collector:
                 bytes(args.strides),
                 bytes(args.concrete),
             )
-            number = known.get(key)
+            number = signatures.get(key)
             if number is None:
-                number = known[key] = len(known)
+                number = signatures[key] = len(signatures)
             signature.append(number)
             text = args.stack
             stack.append(
@@ -263,36 +270,36 @@ class Collector:
         self.operators.add(
             self._place, thread=thread, start=start, end=end, name=self._code(events),
             signature=np.array(signature, np.int32),
-            stack=np.array(stack, np.int32), seq=integers([a.seq_nr for a in told]),
-            forward=integers([a.forward for a in told]), external=integers([a.external for a in told]),
-            order=integers([a.external if a.index is None else a.index for a in told]),
+            stack=np.array(stack, np.int32), seq=integers([a.seq_nr for a in decoded]),
+            forward=integers([a.forward for a in decoded]), external=integers([a.external for a in decoded]),
+            order=integers([a.external if a.index is None else a.index for a in decoded]),
         )  # fmt: skip
-        self._communications(events, told, thread, start, end)
+        self._communications(events, decoded, thread, start, end)
 
     def _annotations(self, events: list[Event], kind: int) -> None:
         events, start, end = self._timed(events)
-        told: list[OperatorArgs] = arguments(DECODERS[OperatorArgs], events, OperatorArgs())
+        decoded: list[OperatorArgs] = arguments(DECODERS[OperatorArgs], events, OperatorArgs())
         thread = self._thread(events)
         self.annotations.add(self._place, thread=thread, start=start, end=end, name=self._code(events))
-        self._communications(events, told, thread, start, end)
+        self._communications(events, decoded, thread, start, end)
 
     def _communications(
-        self, events: list[Event], told: Sequence[OperatorArgs], thread: Ints, start: Ints, end: Ints
+        self, events: list[Event], decoded: Sequence[OperatorArgs], thread: Ints, start: Ints, end: Ints
     ) -> None:
-        for place, (event, args) in enumerate(zip(events, told)):
+        for row, (event, args) in enumerate(zip(events, decoded)):
             if args.collective is not None or event.name.startswith(("nccl:", "rccl:", "xccl:", "gloo:")):
-                self.told.append(
-                    (int(thread[place]), int(start[place]), int(end[place]), event.name, self._place, args)
+                self.communications.append(
+                    (int(thread[row]), int(start[row]), int(end[row]), event.name, self._place, args)
                 )
 
     def _launches(self, events: list[Event], kind: int) -> None:
         events, start, end = self._timed(events)
         code = self.strings.code
-        told: list[LaunchArgs] = arguments(DECODERS[LaunchArgs], events, LaunchArgs())
+        decoded: list[LaunchArgs] = arguments(DECODERS[LaunchArgs], events, LaunchArgs())
         self.launches.add(
             self._place, thread=self._thread(events), start=start, end=end, name=self._code(events),
-            correlation=integers([a.correlation for a in told]), node=integers([a.node for a in told]),
-            kernel=np.array([-1 if a.kernel is None else code(a.kernel) for a in told], np.int32),
+            correlation=integers([a.correlation for a in decoded]), node=integers([a.node for a in decoded]),
+            kernel=np.array([-1 if a.kernel is None else code(a.kernel) for a in decoded], np.int32),
         )  # fmt: skip
 
     def _functions(self, events: list[Event], kind: int) -> None:
@@ -303,15 +310,15 @@ class Collector:
 
     def _allocations(self, events: list[Event], kind: int) -> None:
         time = nanoseconds([e.ts for e in events])
-        told: list[AllocationArgs] = arguments(DECODERS[AllocationArgs], events, AllocationArgs())
-        size = integers([a.bytes for a in told])
-        good = time.mask() & size.mask()
-        self._lose(TIMELESS, int((~good).sum()))
-        keep = np.flatnonzero(good)
-        device, on_cpu = integers([a.device for a in told]), np.array([a.kind == 0 for a in told])
+        decoded: list[AllocationArgs] = arguments(DECODERS[AllocationArgs], events, AllocationArgs())
+        size = integers([a.bytes for a in decoded])
+        valid = time.mask() & size.mask()
+        self._lose(TIMELESS, int((~valid).sum()))
+        keep = np.flatnonzero(valid)
+        device, on_cpu = integers([a.device for a in decoded]), np.array([a.kind == 0 for a in decoded])
         columns = {
-            "device": Column(device.values, device.mask() & ~on_cpu), "address": integers([a.address for a in told]),
-            "allocated": integers([a.allocated for a in told]), "reserved": integers([a.reserved for a in told]),
+            "device": Column(device.values, device.mask() & ~on_cpu), "address": integers([a.address for a in decoded]),
+            "allocated": integers([a.allocated for a in decoded]), "reserved": integers([a.reserved for a in decoded]),
         }  # fmt: skip
         self.allocations.add(
             self._place, thread=self._thread(events)[keep], time=time.values[keep], bytes=size.values[keep],
@@ -332,52 +339,53 @@ class Collector:
 
     def _devices(self, events: list[Event], kind: int) -> None:
         events, start, end = self._timed(events)
-        told: list[DeviceArgs] = arguments(DECODERS[DeviceArgs], events, DeviceArgs())
-        get: Callable[[str], Column] = lambda name: integers([getattr(args, name) for args in told])  # noqa: E731
+        decoded: list[DeviceArgs] = arguments(DECODERS[DeviceArgs], events, DeviceArgs())
+        get: Callable[[str], Column] = lambda name: integers([getattr(args, name) for args in decoded])  # noqa: E731
         device, stream = get("device"), get("stream")
         pid, tid = integers([e.pid for e in events]), integers([number_of(e.tid) for e in events])
-        external = integers([a.external_2021 if a.external is None else a.external for a in told])
-        what, name, size = (
+        external = integers([a.external_2021 if a.external is None else a.external for a in decoded])
+        kinds, name, size = (
             np.full(len(events), _DEVICE_KINDS[kind], np.int8),
             self._code(events),
             get("bytes"),
         )
-        if requests := mtia.copies(events, told) if kind == DEVICE_KERNEL else {}:
-            what[[*requests]], name[[*requests]] = MEMCPY, self.strings.codes([*requests.values()])
+        if requests := mtia.copies(events, decoded) if kind == DEVICE_KERNEL else {}:
+            kinds[[*requests]], name[[*requests]] = MEMCPY, self.strings.codes([*requests.values()])
             size = either(
-                size, integers([args.length if i in requests else None for i, args in enumerate(told)])
+                size, integers([args.length if i in requests else None for i, args in enumerate(decoded)])
             )
-        told_of = np.full(len(events), -1, np.int32)
-        for place, (event, args) in enumerate(zip(events, told)):
+        communication = np.full(len(events), -1, np.int32)
+        for place, (event, args) in enumerate(zip(events, decoded)):
             if args.collective is not None:
-                told_of[place] = len(self.told)
-                self.told.append((0, 0, 0, event.name, self._place, args))
+                communication[place] = len(self.communications)
+                self.communications.append((0, 0, 0, event.name, self._place, args))
         self.devices.add(
-            self._place, kind=what, start=start, end=end, name=name, device=either(device, pid),
+            self._place, kind=kinds, start=start, end=end, name=name, device=either(device, pid),
             stream=either(stream, tid), context=get("context"),
             bytes=size, correlation=get("correlation"), registers=get("registers"),
             shared_memory=get("shared_memory"), occupancy=get("occupancy"), node=get("node"), external=external,
-            grid=triples([a.grid for a in told], self._triples), block=triples([a.block for a in told], self._triples),
-            told=told_of,
+            grid=triples([a.grid for a in decoded], self._triples),
+            block=triples([a.block for a in decoded], self._triples),
+            communication=communication,
         )  # fmt: skip
 
     def _metadata(self, events: list[Event]) -> None:
-        told: list[MetadataArgs] = arguments(DECODERS[MetadataArgs], events, MetadataArgs())
-        for event, args in zip(events, told):
+        decoded: list[MetadataArgs] = arguments(DECODERS[MetadataArgs], events, MetadataArgs())
+        for event, args in zip(events, decoded):
             if event.name == "process_name" and isinstance(args.name, str):
                 self.process_names.append((self._place, number_of(event.pid), args.name))
 
 
 def _kind(phase: str, category: str | None) -> Any:
-    """What events of a phase and a category are; a sentence for a category that is not known."""
+    """Return the kind of events with a phase and a category; a sentence for an unknown category."""
     if phase == "X":
         kind = of_category(category)
-        return f"events of a category that is not known, {str(category)[:80]!r}" if kind is None else kind
+        return f"events of an unknown category, {str(category)[:80]!r}" if kind is None else kind
     if phase in ("s", "f"):
         return FLOW if of_category(category) == FLOW else IGNORED
     return {"i": _INSTANT, "I": _INSTANT, "M": _METADATA}.get(phase, IGNORED)
 
 
-def _joined(numbers: dict[Any, int], more: dict[Any, int]) -> Ints:
-    """Number what another dictionary numbers, after one's own; returns the new number of each old one."""
-    return np.array([numbers.setdefault(key, len(numbers)) for key in more], np.int32)
+def _merge_numbers(numbers: dict[Any, int], other: dict[Any, int]) -> Ints:
+    """Add the keys of another numbering after one's own. Return the new number of each of its keys."""
+    return np.array([numbers.setdefault(key, len(numbers)) for key in other], np.int32)

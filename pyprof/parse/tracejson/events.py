@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events out of the text of a trace, decoded only as far as they are needed.
+"""Events from the text of a trace, decoded only as far as they are needed.
 
-A file is cut into events without looking into them; `Event` has the fields that say what an event is, and the others
-(`args`, the times) stay text until somebody asks. A text that is not JSON is cut at what looks like the border of two
-events, each is repaired by itself, and what stays unreadable is counted. Faults that are known from files of torch are
-quotes and control characters in names, bare N/A and NaN for numbers, and files of killed programs that end anywhere.
+A file is cut into events without looking into them; `Event` has the fields that define an event's kind, and the
+others (`args`, the times) stay text until they are needed. A text that is not JSON is cut at what looks like the
+border of two events, each is repaired by itself, and what stays unreadable is counted. Known faults of files written
+by torch are quotes and control characters in names, bare N/A and NaN for numbers, and files of killed programs that
+end anywhere.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 CHUNK = 1 << 14  # events handled at a time
-_AT_ONCE = 1 << 28  # bytes whose events are decoded together: they take three times as much
+_AT_ONCE = 1 << 28  # bytes whose events are decoded together, which takes three times the memory
 UNREADABLE = "events that could not be read"
-# What decoding raises: no JSON, other types than expected, bytes that are not UTF-8, brackets as deep as a stack.
+# Errors of decoding: invalid JSON, unexpected types, invalid UTF-8, brackets nested deeper than the stack.
 FAULTS = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _NOTHING = msgspec.Raw(b"")
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event. Times are microseconds as they stand in the text."""
+    """One event. Times are the unconverted text of microseconds."""
 
     ph: str = ""
     cat: str | None = None
@@ -40,7 +41,7 @@ class Event(msgspec.Struct, gc=False):
 
 
 class Document(NamedTuple):
-    """A trace: what stands beside the events, and the events, decoded or as text."""
+    """A trace: the fields beside the events, and the events, decoded or as text."""
 
     facts: dict[str, Any]
     events: list[Any]
@@ -53,7 +54,7 @@ _EVENT, _EVENTS = msgspec.json.Decoder(Event), msgspec.json.Decoder(list[Event])
 
 
 def document(text: bytes, lost: dict[str, int]) -> Document | None:
-    """Cut a text into events; None if there is no list of events in it."""
+    """Cut a text into events; return None if it has no list of events."""
     text = text.removeprefix(b"\xef\xbb\xbf")
     try:
         if text[:4096].lstrip()[:1] == b"[":
@@ -64,34 +65,34 @@ def document(text: bytes, lost: dict[str, int]) -> Document | None:
             return Document({name: msgspec.json.decode(part) for name, part in parts.items()}, events)
     except FAULTS:
         pass
-    return _torn(text, lost)
+    return _cut_damaged(text, lost)
 
 
 def events_of(text: Any) -> list[Any]:
-    """The events of a list: decoded where that fits, and none of them is odd; else as text. Raises one of `FAULTS` for
-    what is no list."""
+    """Return the events of a list: decoded if they fit and all are sound, otherwise as text. Raises one of `FAULTS` for
+    anything that is not a list."""
     if len(text) <= _AT_ONCE:
         with suppress(*FAULTS):
             return _EVENTS.decode(text)
     return _LIST.decode(text)
 
 
-def chunks(found: Document, lost: dict[str, int]) -> Iterator[list[Event]]:
-    """The events, some at a time; they are taken out of the document. What is no event is counted."""
-    left = found.events
-    while left:
-        some = left[:CHUNK]
-        del left[:CHUNK]
-        yield some if isinstance(some[0], Event) else _decoded(some, lost)
+def chunks(trace: Document, lost: dict[str, int]) -> Iterator[list[Event]]:
+    """Yield the events in chunks; they are removed from the document. Items that are not events are counted."""
+    pending = trace.events
+    while pending:
+        chunk = pending[:CHUNK]
+        del pending[:CHUNK]
+        yield chunk if isinstance(chunk[0], Event) else _decode(chunk, lost)
 
 
-def _decoded(texts: Sequence[Any], lost: dict[str, int]) -> list[Event]:
+def _decode(texts: Sequence[Any], lost: dict[str, int]) -> list[Event]:
     try:
         return _EVENTS.decode(b"[" + b",".join(texts) + b"]")
     except FAULTS:
         out = []
         for text in texts:
-            event = one(_EVENT, bytes(text))
+            event = decode_one(_EVENT, bytes(text))
             if event is None:
                 lost[UNREADABLE] = lost.get(UNREADABLE, 0) + 1
             else:
@@ -102,27 +103,28 @@ def _decoded(texts: Sequence[Any], lost: dict[str, int]) -> list[Event]:
 def arguments(
     decoder: msgspec.json.Decoder[list[_Type]], events: Sequence[Event], empty: _Type
 ) -> list[_Type]:
-    """The arguments of events, decoded; `empty` for those that have none or none of the types that are expected."""
+    """Decode the arguments of events. `empty` replaces missing ones and those of unexpected types."""
     texts = [event.args if len(event.args) > 1 else b"{}" for event in events]
     try:
         return decoder.decode(b"[" + b",".join(texts) + b"]")
     except FAULTS:
         out = []
         for text in texts:
-            found = one(decoder, b"[" + bytes(text) + b"]")
-            out.append(found[0] if found else empty)
+            decoded = decode_one(decoder, b"[" + bytes(text) + b"]")
+            out.append(decoded[0] if decoded else empty)
         return out
 
 
-def one(decoder: msgspec.json.Decoder[_Type], text: bytes) -> _Type | None:
-    """Decode one text, repaired if need be and if it is no longer than an event can be: a repair takes memory."""
+def decode_one(decoder: msgspec.json.Decoder[_Type], text: bytes) -> _Type | None:
+    """Decode one text. It is repaired if necessary and not longer than an event can be, because a repair takes
+    memory."""
     try:
         return decoder.decode(text)
     except FAULTS:
         if len(text) > _LONGEST:
             return None
-        text = _plain(text)
-    for repair in (bytes, _named, _quoted):
+        text = _clean(text)
+    for repair in (bytes, _escape_names, _escape_strings):
         try:
             return decoder.decode(repair(text))
         except FAULTS:
@@ -136,56 +138,56 @@ _LONGEST = 1 << 20  # bytes of an event that is repaired
 
 _KEY = rb'"(?:ph|cat|name|pid|tid|ts|dur|id|s|bp|args|cname)"\s*:'
 BORDER = re.compile(rb"\}\s*,\s*\{(?=\s*(?:\}|" + _KEY + rb"))")
-# Up to the next name at most: a text of names alone would take forever.
+# Up to the next name at most: a text of nothing but names would take quadratic time.
 _NAME = re.compile(rb'("name"\s*:\s*")((?:(?!"name"\s*:).)*?)(?="\s*(?:\}|,\s*' + _KEY + rb"))", re.S)
 LIST_BEGINS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _NO_NUMBER = re.compile(rb"(:\s*|[\[,]\s*)(?:N/A|n/a|-?NaN|-?nan|-?Infinity|-?inf)(?=\s*[,}\]])")
-# A backslash; a character in two halves, which are 12 bytes; half a character, which is 6.
+# A backslash; a surrogate pair, 12 bytes; a lone surrogate, 6 bytes.
 _ESCAPES = re.compile(rb"\\\\|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|\\u[dD][89a-fA-F]\w\w")
 _CONTROL = bytes(range(32))
 _AS_SPACE = bytes.maketrans(_CONTROL, b" " * 32)
 
 
-def _plain(text: bytes) -> bytes:
-    """Text without control characters, foreign words for "no number", and what is not UTF-8 or half a character."""
+def _clean(text: bytes) -> bytes:
+    """Clean a text of control characters, foreign words for "no number", invalid UTF-8 and half characters."""
     text = text.translate(_AS_SPACE).decode("utf-8", "replace").encode()
-    text = _ESCAPES.sub(lambda found: b"\\ufffd" if len(found[0]) == 6 else found[0], text)
+    text = _ESCAPES.sub(lambda match: b"\\ufffd" if len(match[0]) == 6 else match[0], text)
     return _NO_NUMBER.sub(rb"\1null", text)
 
 
-def _named(text: bytes) -> bytes:
-    """Text whose quotes inside of a name are escaped: an event's name ends where another of its fields begins.
+def _escape_names(text: bytes) -> bytes:
+    """Escape quotes inside names. A name ends where another field of its event begins.
 
-    >>> _named(b'{"name": "{"k": 1}", "ts": 1}')
+    >>> _escape_names(b'{"name": "{"k": 1}", "ts": 1}')
     b'{"name": "{\\\\"k\\\\": 1}", "ts": 1}'
     """
 
-    def escaped(quote: re.Match[bytes]) -> bytes:
+    def escape(quote: re.Match[bytes]) -> bytes:
         return b"\\" + quote[0] if quote[0] == b'"' else quote[0]
 
-    return _NAME.sub(lambda found: found[1] + _QUOTE.sub(escaped, found[2]), text)
+    return _NAME.sub(lambda match: match[1] + _QUOTE.sub(escape, match[2]), text)
 
 
-def _quoted(text: bytes) -> bytes:
-    """Text whose quotes inside of strings are escaped.
+def _escape_strings(text: bytes) -> bytes:
+    """Escape quotes inside strings.
 
-    A quote ends a string if what follows it goes on like JSON: a colon, a closing bracket, or a comma with a new value.
+    A quote ends a string if JSON continues after it: with a colon, a closing bracket, or a comma and a new value.
 
-    >>> _quoted(b'{"name": "say "hi", twice", "ts": 1}')
+    >>> _escape_strings(b'{"name": "say "hi", twice", "ts": 1}')
     b'{"name": "say \\\\"hi\\\\", twice", "ts": 1}'
     """
     out, last, inside = [], 0, False
     for match in _QUOTE.finditer(text):
-        place = match.start()
+        position = match.start()
         if match[0] != b'"':
             continue
         if not inside:
             inside = True
-        elif _GOES_ON.match(text, place + 1):
+        elif _GOES_ON.match(text, position + 1):
             inside = False
         else:
-            out += [text[last:place], b"\\"]
-            last = place
+            out += [text[last:position], b"\\"]
+            last = position
     return b"".join([*out, text[last:]])
 
 
@@ -193,8 +195,8 @@ _QUOTE = re.compile(rb'\\.|"', re.S)
 _GOES_ON = re.compile(rb'\s*(?:[:}\]]|,\s*(?:["{\[\-0-9]|true|false|null))')
 
 
-def _torn(text: bytes, lost: dict[str, int]) -> Document | None:
-    """Cut a text that is not JSON."""
+def _cut_damaged(text: bytes, lost: dict[str, int]) -> Document | None:
+    """Cut a text that is not valid JSON."""
     begin = LIST_BEGINS.search(text)
     if begin is not None:
         first = begin.end()
@@ -209,26 +211,26 @@ def _torn(text: bytes, lost: dict[str, int]) -> Document | None:
     events: list[Any] = [view[a:b] for a, b in zip(starts, ends)]
     end = _first_object(text, starts[-1])
     events[-1:] = [view[starts[-1] : end]] if end else []
-    rest = text[end or starts[-1] :]
-    if not end and rest.strip(b" \t\r\n]}"):
+    remainder = text[end or starts[-1] :]
+    if not end and remainder.strip(b" \t\r\n]}"):
         lost["events at a place where the file is cut off"] = 1
     facts = _object(text[: begin.start()].rstrip(b" \t\r\n,") + b"}") if begin else {}
-    after = rest.lstrip(b" \t\r\n").removeprefix(b"]").lstrip(b" \t\r\n,")
+    after = remainder.lstrip(b" \t\r\n").removeprefix(b"]").lstrip(b" \t\r\n,")
     return Document(facts | _object(b"{" + after) if end else facts, events)
 
 
 def _first_object(text: bytes, start: int) -> int:
-    """Where the first object from here on ends; 0 if it is not whole."""
+    """Return the end of the first object after `start`; 0 if it is incomplete."""
     plain = text[start:].decode("latin-1")  # a character is a byte, which is enough to find the end
     first = len(plain) - len(plain.lstrip(" \t\r\n"))
     try:
-        found, length = json.JSONDecoder(strict=False).raw_decode(plain, first)
+        value, length = json.JSONDecoder(strict=False).raw_decode(plain, first)
     except (ValueError, RecursionError):
         return 0
-    return start + length if isinstance(found, dict) else 0
+    return start + length if isinstance(value, dict) else 0
 
 
 def _object(text: bytes) -> dict[str, Any]:
-    """A text as an object, repaired; empty if it is none."""
+    """Decode a text as an object, with repairs; return an empty one for anything else."""
     decoder = msgspec.json.Decoder(dict[str, Any])
-    return one(decoder, text) or {}
+    return decode_one(decoder, text) or {}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mixtures of experts of vLLM, whose operator has neither its weights nor k among its arguments.
 
-With Triton's kernels (gpt-oss) the operators inside show both: weights are reshaped before each product, and the choice
-of the experts is an operator. The call gets them as `weights` and `topk`. The formula refuses weights whose sizes do
-not lead from the tokens' elements and back, so a tensor that is none of these leaves the cost unknown.
+With Triton's kernels (gpt-oss) the operators inside show both: weights are reshaped before each product, and the
+choice of the experts is an operator. The call gets them as `weights` and `topk`. The formula refuses weights whose
+sizes do not lead from the tokens' elements and back, so that an unrelated tensor leaves the cost unknown.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ _CHOICES = frozenset({"TopK", "aten::topk"})  # triton_kernels/topk.py; their se
 
 
 def complete(operators: Operators, calls: Mapping[int, Call], code: Callable[[Call], int]) -> Ints:
-    """Texts with what the operators inside show; `code` gives that of a call."""
-    wanted = {number: call for number, call in calls.items() if call.op in LAYERS}
-    if not wanted:
+    """Return the texts completed from the operators inside each layer. `code` returns the code of a call."""
+    layers = {number: call for number, call in calls.items() if call.op in LAYERS}
+    if not layers:
         return operators.text
     out = operators.text.copy()
-    known: dict[tuple[int, tuple[int, ...]], int] = {}
-    for _, mine in groups(operators.thread):
-        mine = mine[np.argsort(operators.start[mine], kind="stable")]
-        start = operators.start[mine]
-        for row in mine[np.isin(operators.text[mine], list(wanted))].tolist():
+    cache: dict[tuple[int, tuple[int, ...]], int] = {}
+    for _, rows in groups(operators.thread):
+        rows = rows[np.argsort(operators.start[rows], kind="stable")]
+        start = operators.start[rows]
+        for row in rows[np.isin(operators.text[rows], list(layers))].tolist():
             first = int(np.searchsorted(start, operators.start[row], side="left"))
             last = int(np.searchsorted(start, operators.end[row], side="left"))
-            inside = tuple(operators.text[mine[first:last]].tolist())
+            inside = tuple(operators.text[rows[first:last]].tolist())
             number = int(operators.text[row])
-            if (number, inside) not in known:
-                call = _with_experts(wanted[number], [calls[i] for i in inside if i in calls])
-                known[number, inside] = number if call is None else code(call)
-            out[row] = known[number, inside]
+            if (number, inside) not in cache:
+                call = _with_experts(layers[number], [calls[i] for i in inside if i in calls])
+                cache[number, inside] = number if call is None else code(call)
+            out[row] = cache[number, inside]
     return out
 
 
 def _with_experts(call: Call, inside: Iterable[Call]) -> Call | None:
-    """The call with weights and k, None where the operators inside do not show them.
+    """Return the call with weights and k, None if the operators inside do not show them.
 
     >>> x, logits = Arg("", Tensor((4, 8), "bfloat16")), Arg("", Tensor((4, 3), "bfloat16"))
     >>> weights = [Call("aten", "aten::view", (Arg("", Tensor(shape, "uint8")),)) for shape in ((3, 4, 12), (3, 3, 8))]
@@ -55,16 +55,16 @@ def _with_experts(call: Call, inside: Iterable[Call]) -> Call | None:
     logits = call.args[1].value if len(call.args) > 1 else None
     if not isinstance(logits, Tensor) or len(logits.shape) != 2:
         return None
-    chosen: set[int] = set()
+    topk: set[int] = set()
     weights: list[Tensor] = []
     for other in inside:
         if other.op in _CHOICES and len(other.args) > 1 and type(other.args[1].value) is int:
-            chosen.add(other.args[1].value)
+            topk.add(other.args[1].value)
         for arg in other.args:
             value = arg.value
             if isinstance(value, Tensor) and len(value.shape) == 3 and value.shape[0] == logits.shape[1]:
                 plain = Tensor(value.shape, value.dtype)
                 weights += [] if plain in weights else [plain]
-    if len(chosen) != 1 or len(weights) != 2:
+    if len(topk) != 1 or len(weights) != 2:
         return None
-    return call._replace(args=(*call.args, Arg("weights", tuple(weights)), Arg("topk", chosen.pop())))
+    return call._replace(args=(*call.args, Arg("weights", tuple(weights)), Arg("topk", topk.pop())))

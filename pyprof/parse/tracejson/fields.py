@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of events: what each category is, and what its arguments are called.
+"""Fields of events: the kind of each category, and the names of its arguments.
 
 A category has had several spellings since 2021, and vendors have their own; they are compared in lower case. Source:
 libkineto, output_json.cpp and ActivityType.cpp.
@@ -23,7 +23,7 @@ _KINDS = {
     "xpu_runtime": LAUNCH, "xpu_driver": LAUNCH, "mtia_runtime": LAUNCH, "glow_runtime": LAUNCH,
     "privateuse1_runtime": LAUNCH, "privateuse1_driver": LAUNCH,
     "fwdbwd": FLOW, "forward_backward": FLOW,
-    # Copies of what is known (annotations as the device saw them), or nothing that runs.
+    # Duplicates (annotations as the device saw them), or events without work.
     "gpu_user_annotation": IGNORED, "overhead": IGNORED, "trace": IGNORED, "cuda_sync": IGNORED, "cuda_event": IGNORED,
     "cuda_profiler_range": IGNORED, "ac2g": IGNORED, "async": IGNORED, "async_cpu_to_gpu": IGNORED,
     "async_gpu": IGNORED, "collective_comm": IGNORED, "external_correlation": IGNORED, "hardware_counters": IGNORED,
@@ -37,7 +37,7 @@ def _field(name: str, default: Any = None) -> Any:
 
 
 class _Communication(msgspec.Struct, gc=False):
-    """What an event says of a collective. Sizes are numbers of elements, of this rank."""
+    """Fields that describe a collective. Sizes are numbers of elements, of this rank."""
 
     collective: Any = _field("Collective name")
     dtype: Any = None
@@ -106,5 +106,5 @@ DECODERS: dict[type, Any] = {
 
 
 def of_category(text: str | None) -> int | None:
-    """What events of a category are, None for one that is not known."""
+    """Return the kind of events of a category, None for an unknown category."""
     return _KINDS.get((text or "").lower())

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which thread ran the forward of a backward event.
+"""The thread that ran the forward of a backward event.
 
-A trace numbers threads twice: events carry the system's numbers, but "Fwd thread id" is a count of torch's own that
-stands nowhere else. The arrows from forward to backward (`fwdbwd`) tell which thread it is; without arrows it is the
-thread whose operators have the sequence numbers, and names, of the backwards.
+A trace numbers threads twice: events carry the system's numbers, but "Fwd thread id" is torch's own count, which
+occurs nowhere else. The arrows from forward to backward (`fwdbwd`) reveal which thread it is; without arrows it is
+the thread whose operators have the sequence numbers, and names, of the backwards.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def threads(
     strings: Strings,
     flows: pd.DataFrame,
 ) -> Column:
-    """Index of the thread of each operator's forward; missing for forwards, and where nothing or two threads fit.
+    """Return the index of the thread of each operator's forward; missing for forwards, and if no thread or two threads
+    fit.
 
     `process` is that of each thread; `flows` has thread, time, number and begins, a row for each end of an arrow.
     """
@@ -39,18 +40,18 @@ def threads(
         _by_flow(thread[backward], start[backward], identity, flows),
         _by_number(thread, name, seq, forward, process, backward, identity, strings),
     ])  # fmt: skip
-    chosen: dict[int, int] = {}
-    for one, found in votes.groupby("identity"):
-        total = found.groupby("thread")["votes"].sum().sort_values(ascending=False)
+    winners: dict[int, int] = {}
+    for number, ballots in votes.groupby("identity"):
+        total = ballots.groupby("thread")["votes"].sum().sort_values(ascending=False)
         if len(total) == 1 or total.iloc[0] > total.iloc[1]:
-            chosen[int(one)] = int(total.index[0])  # type: ignore[arg-type]
-    values = [chosen.get(one, -1) for one in identity.tolist()]
+            winners[int(number)] = int(total.index[0])  # type: ignore[arg-type]
+    values = [winners.get(number, -1) for number in identity.tolist()]
     out[backward], present[backward] = values, np.array(values) >= 0
     return Column(np.where(present, out, 0), present)
 
 
 def _by_flow(thread: Ints, start: Ints, identity: Ints, flows: pd.DataFrame) -> pd.DataFrame:
-    """An arrow is a vote: it ends where a backward begins, or inside it."""
+    """Return a vote per arrow: it ends where a backward begins, or inside it."""
     begin, end = flows[flows["begins"]], flows[~flows["begins"]]
     arrows = end.merge(begin, on="number", suffixes=("", "_forward"))
     order = np.lexsort((start, thread))
@@ -58,13 +59,13 @@ def _by_flow(thread: Ints, start: Ints, identity: Ints, flows: pd.DataFrame) -> 
     of_thread = {number: order[places] for number, places in groups(thread[order])}
     for number, places in groups(arrows["thread"].to_numpy()):
         if number in of_thread:
-            mine, some = of_thread[number], arrows.iloc[places]
-            place = np.searchsorted(start[mine], some["time"].to_numpy(), side="right") - 1
-            fits = place >= 0
+            events, ends = of_thread[number], arrows.iloc[places]
+            position = np.searchsorted(start[events], ends["time"].to_numpy(), side="right") - 1
+            fits = position >= 0
             votes.append(pd.DataFrame({
-                "identity": identity[mine[place[fits]]], "thread": some["thread_forward"].to_numpy()[fits],
+                "identity": identity[events[position[fits]]], "thread": ends["thread_forward"].to_numpy()[fits],
             }))  # fmt: skip
-    return _counted(votes, 2)
+    return _count_votes(votes, 2)
 
 
 def _by_number(
@@ -77,7 +78,7 @@ def _by_number(
     identity: Ints,
     strings: Strings,
 ) -> pd.DataFrame:
-    """An operator of the same process and number is a vote, two if the names agree."""
+    """Return a vote for each operator of the same process and number, two if the names agree."""
     is_forward = np.flatnonzero(seq.mask() & (seq.values >= 0) & ~(forward.mask() & (forward.values > 0)))
     nodes = [node_name(text) for text in strings.texts]
     operators = [operator_name(text) for text in strings.texts]
@@ -85,16 +86,16 @@ def _by_number(
         "process": process[thread[is_forward]], "seq": seq.values[is_forward], "thread": thread[is_forward],
         "operator": [operators[code] for code in name[is_forward].tolist()],
     }).drop_duplicates()  # fmt: skip
-    found = pd.DataFrame({
+    backwards = pd.DataFrame({
         "process": process[thread[backward]], "seq": seq.values[backward], "identity": identity,
         "node": [nodes[code] for code in name[backward].tolist()],
     }).drop_duplicates()  # fmt: skip
-    pairs = found.merge(ops, on=["process", "seq"])
+    pairs = backwards.merge(ops, on=["process", "seq"])
     agree = pairs[pairs["node"] == pairs["operator"]]
-    return pd.concat([_counted([pairs], 1), _counted([agree], 1)])
+    return pd.concat([_count_votes([pairs], 1), _count_votes([agree], 1)])
 
 
-def _counted(found: list[pd.DataFrame], weight: int) -> pd.DataFrame:
-    frame = pd.concat(found) if found else pd.DataFrame({"identity": [], "thread": []})
+def _count_votes(votes: list[pd.DataFrame], weight: int) -> pd.DataFrame:
+    frame = pd.concat(votes) if votes else pd.DataFrame({"identity": [], "thread": []})
     counts = frame.groupby(["identity", "thread"]).size().mul(weight)
     return counts.rename("votes").reset_index()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Traces of a graph's capture beside the trace of its replay, as vLLM and SGLang write them: a folder `capture_traces`
-with a trace per captured batch size, and what each is in `execution_details.json`.
+with a trace per captured batch size, and a description of each in `execution_details.json`.
 """
 
 from __future__ import annotations
@@ -19,40 +19,44 @@ _RANK = re.compile(r"rank_?(\d+)")
 
 
 def join(trace: Trace, path: Path, read: Callable[[Path], Trace]) -> None:
-    """Give the kernels of graph replays the operators of the captures, if there are any. Changes the trace. A capture
-    that cannot be read is counted."""
+    """Assign the operators of the captures to the kernels of graph replays, if there are any. Changes the trace. A
+    capture that cannot be read is counted."""
     folder = path.parent / FOLDER
     if not folder.is_dir() or not _has_replays(trace):
         return
-    batches, found, sizes = _batches(folder), [], []
+    batches, captures, sizes = _batches(folder), [], []
     for file in sorted(folder.iterdir()):
-        if not file.name.endswith((".json", ".json.gz")) or file.name == DETAILS or _of_another(file, trace):
+        if (
+            not file.name.endswith((".json", ".json.gz"))
+            or file.name == DETAILS
+            or _is_other_rank(file, trace)
+        ):
             continue
         try:
-            found.append(read(file))
+            captures.append(read(file))
             sizes.append(batches.get(file.name))
         except FormatError:
             trace.drop("traces of a graph's capture that could not be read")
-    graph_replays.attach(trace, found, sizes)
+    graph_replays.attach(trace, captures, sizes)
 
 
 def _has_replays(trace: Trace) -> bool:
     return any("GraphLaunch" in trace.strings[code] for code in set(trace.launches.name.tolist()))
 
 
-def _of_another(file: Path, trace: Trace) -> bool:
-    """Whether a capture is of another rank, where both say which."""
-    told, own = _RANK.search(file.name), trace.processes[0].rank if trace.processes else None
-    return told is not None and own is not None and int(told[1]) != own
+def _is_other_rank(file: Path, trace: Trace) -> bool:
+    """Return whether a capture is of another rank, if both record their rank."""
+    match, own = _RANK.search(file.name), trace.processes[0].rank if trace.processes else None
+    return match is not None and own is not None and int(match[1]) != own
 
 
 def _batches(folder: Path) -> dict[str, int]:
-    """Batch size of each file, as far as it is told."""
+    """Return the recorded batch size of each file."""
     try:
-        told = json.loads((folder / DETAILS).read_text(encoding="utf-8"))
+        details = json.loads((folder / DETAILS).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    rows = [row for row in told if isinstance(row, dict)] if isinstance(told, list) else []
+    rows = [row for row in details if isinstance(row, dict)] if isinstance(details, list) else []
     return {
         str(row["file"]): row["batch_size"]
         for row in rows

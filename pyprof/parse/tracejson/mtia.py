@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies by MTIA: requests to its DMA engine, which a trace lists among what the accelerator ran.
+"""Copies by MTIA: requests to its DMA engine, which a trace lists among the accelerator's events.
 
     "cat": "mtia_ccp_events", "name": "dma_request", "args": {"direction": "HOST_TO_DEVICE", "size": 12513104, ...}
 
-They are named as a copy by CUDA is. The trace does not say whether the host's memory is pinned.
+They are named like copies by CUDA. The trace does not say whether the host's memory is pinned.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _NAMES = {
 }
 
 
-def copies(events: Sequence[Event], told: Sequence[DeviceArgs]) -> dict[int, str]:
-    """The names of the copies, by place."""
+def copies(events: Sequence[Event], decoded: Sequence[DeviceArgs]) -> dict[int, str]:
+    """Return the names of the copies, by index."""
     return {
-        place: _NAMES[args.direction]
-        for place, (event, args) in enumerate(zip(events, told))
+        index: _NAMES[args.direction]
+        for index, (event, args) in enumerate(zip(events, decoded))
         if event.name == "dma_request" and isinstance(args.direction, str) and args.direction in _NAMES
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers of events as columns: whatever stands where a number is expected, what is none is missing."""
+"""Numbers of events as columns. Values that are not numbers are missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyprof.parse.tracejson.events import FAULTS
 
 
 def number_of(value: Any) -> int:
-    """A process, thread or stream as a number: many files have texts ("stream 7", "Spans").
+    """Return a process, thread or stream as a number. Many files have texts ("stream 7", "Spans").
 
     >>> number_of(7), number_of("25738"), number_of("stream 7"), number_of("Spans") < 0
     (7, 25738, 7, True)
@@ -25,32 +25,32 @@ def number_of(value: Any) -> int:
     digits = text.rpartition(" ")[2]
     if digits.isascii() and digits.isdigit() and len(digits) < 18:
         return int(digits)
-    return -1 - sum(byte << 8 * (place % 6) for place, byte in enumerate(text.encode("utf-8", "replace")))
+    return -1 - sum(byte << 8 * (index % 6) for index, byte in enumerate(text.encode("utf-8", "replace")))
 
 
 def integers(values: Sequence[Any]) -> Column:
-    """Whole numbers, also those that are written as text or with a fraction; missing where there is none.
+    """Convert whole numbers, also those that are written as text or with a fraction. Anything else is missing.
 
-    >>> found = integers([7, None, "12", 2.9, [1], "x", 1 << 70])
-    >>> found.values.tolist(), found.mask().tolist()
+    >>> column = integers([7, None, "12", 2.9, [1], "x", 1 << 70])
+    >>> column.values.tolist(), column.mask().tolist()
     ([7, 0, 12, 2, 0, 0, 0], [True, False, True, True, False, False, False])
     """
     missing = values.count(None)
     if missing == len(values) and missing:
         return Column.missing(len(values))
     try:
-        given = np.array(
+        array = np.array(
             values if not missing else [0 if value is None else value for value in values], np.int64
         )
-        if given.ndim == 1:
-            return Column(given, np.array([value is not None for value in values]) if missing else None)
+        if array.ndim == 1:
+            return Column(array, np.array([value is not None for value in values]) if missing else None)
     except (TypeError, ValueError, OverflowError):
         pass
     out, present = np.zeros(len(values), np.int64), np.zeros(len(values), bool)
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
         try:
-            out[place] = int(value)
-            present[place] = True
+            out[index] = int(value)
+            present[index] = True
         except (TypeError, ValueError, OverflowError):
             continue
     return Column(out, present)
@@ -59,17 +59,17 @@ def integers(values: Sequence[Any]) -> Column:
 _NO_TRIPLE = np.zeros(3, np.int64)
 
 
-def triples(texts: Sequence[Any], known: dict[bytes, Any]) -> Column:
-    """Grids and blocks from their texts; `known` remembers those that were seen."""
-    found = []
+def triples(texts: Sequence[Any], cache: dict[bytes, Any]) -> Column:
+    """Return grids and blocks from their texts. `cache` keeps decoded texts."""
+    values = []
     for text in texts:
         key = bytes(text)
-        if key not in known:
-            known[key] = _triple(key)
-        found.append(known[key])
+        if key not in cache:
+            cache[key] = _triple(key)
+        values.append(cache[key])
     return Column(
-        np.array([_NO_TRIPLE if one is None else one for one in found], np.int64).reshape(-1, 3),
-        np.array([one is not None for one in found], bool),
+        np.array([_NO_TRIPLE if value is None else value for value in values], np.int64).reshape(-1, 3),
+        np.array([value is not None for value in values], bool),
     )
 
 

@@ -2,11 +2,11 @@
 """A large trace in pieces, on all cores.
 
 The text is cut where one event ends and the next begins, about every `PIECE` bytes, and never held as a whole. Child
-processes and this one take the pieces: their numbers stand in a pipe, from which whoever is free reads the next.
+processes and this one share the pieces: their numbers are in a pipe, from which any idle process reads the next.
 
-Only sound JSON is read so. A piece must be a list of events by itself, what is before the first event and behind the
-last an object without them: then the cuts were between events of the trace, whatever its names say. Of every other
-text nothing is told, so that it is read as a whole, where it can be repaired.
+Only sound JSON is read this way. A piece must be a list of events by itself, and the text before the first event and
+after the last an object without them: then the cuts were between events of the trace, whatever its names contain.
+Every other text is rejected, so that it is read as a whole, where it can be repaired.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from pyprof.parse.tracejson.columns import Collector
 from pyprof.parse.tracejson.events import BORDER, FAULTS, LIST_BEGINS, Document, chunks, events_of
 
 PIECE = 1 << 22
-_WORTH = 1 << 26  # bytes of text from which on a child pays for its start
-_PACKED = 15  # times as large is the text of a compressed trace, about
+_MIN_BYTES = 1 << 26  # bytes of text that make up for a child's start
+_PACKED = 15  # approximate ratio of a trace's text to its compressed size
 _PART = 1 << 20
 _TASK = struct.Struct("qqq")  # number of a piece, first byte, end: read from a pipe as a whole
 _OBJECTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -42,12 +42,12 @@ _OPENING = b'{"traceEvents":['
 
 
 class _UnsoundError(Exception):
-    """The text is not what is read in pieces."""
+    """The text cannot be read in pieces."""
 
 
 def read(path: Path, lost: dict[str, int]) -> tuple[dict[str, Any], Collector] | None:
-    """What stands beside the events, and the events; None for a text that is to be read as a whole. Raises
-    FormatError where a child died."""
+    """Return the fields beside the events, and the events; None for a text that must be read as a whole. Raises
+    FormatError if a child died."""
     collector = Collector({})
     try:
         packed = texts.is_gzip(path)
@@ -58,63 +58,63 @@ def read(path: Path, lost: dict[str, int]) -> tuple[dict[str, Any], Collector] |
             file = os.memfd_create("trace") if packed else os.open(path, os.O_RDONLY)
             stack.callback(os.close, file)
             team = stack.enter_context(
-                _team(path, file, min(reader_process.cores() - 1, size // _WORTH), collector)
+                _team(path, file, min(reader_process.cores() - 1, size // _MIN_BYTES), collector)
             )
-            grown = _unpacked(path, file) if packed else iter([path.stat().st_size])
+            grown = _decompress(path, file) if packed else iter([path.stat().st_size])
             facts = _cut(file, grown, collector, team)
             team.finish()
     except (_UnsoundError, EOFError, zlib.error, OSError, *FAULTS):
         return None
-    for _, some in sorted(collector.losses, key=itemgetter(0)):
-        for reason, number in some.items():
+    for _, losses in sorted(collector.losses, key=itemgetter(0)):
+        for reason, number in losses.items():
             lost[reason] = lost.get(reason, 0) + number
     collector.lost = lost
     return facts, collector
 
 
-def _unpacked(path: Path, file: int) -> Iterator[int]:
-    """Decompress into a file; the length of what is there so far."""
-    most, size = inputs.largest(path.stat().st_size), 0
+def _decompress(path: Path, file: int) -> Iterator[int]:
+    """Decompress into a file and yield its length so far."""
+    limit, size = inputs.largest(path.stat().st_size), 0
     with gzip.open(path) as packed, open(file, "wb", buffering=0, closefd=False) as out:
         while part := packed.read(_PART):
             size += len(part)
-            if size > most:
+            if size > limit:
                 raise _UnsoundError
             out.write(part)
             yield size
 
 
 def _cut(file: int, grown: Iterator[int], collector: Collector, team: _Team) -> dict[str, Any]:
-    """Cut a text that grows, give its pieces to the team; what stands beside the events."""
+    """Cut a growing text and pass its pieces to the team; return the fields beside the events."""
     before: dict[str, Any] | None = None
-    place, first, at, window, size = 0, 0, PIECE, PIECE // 16, 0
+    number, first, position, window, size = 0, 0, PIECE, PIECE // 16, 0
     is_list = False
     for size in grown:
-        while at + window <= size:
-            border = BORDER.search(os.pread(file, window, at))
+        while position + window <= size:
+            border = BORDER.search(os.pread(file, window, position))
             if border is None:
-                at += window
+                position += window
                 continue
-            end = at + border.start() + 1
+            end = position + border.start() + 1
             if before is None:
                 before, is_list = _first(os.pread(file, end, 0), collector)
             else:
-                team.give(place, first, end)
-            place, first = place + 1, at + border.end() - 1
-            at = first + PIECE
+                team.give(number, first, end)
+            number, first = number + 1, position + border.end() - 1
+            position = first + PIECE
     if before is None:
         raise _UnsoundError
-    rest = os.pread(file, size - first, first)
+    remainder = os.pread(file, size - first, first)
     if is_list:
-        _collect(b"[" + rest, collector, place)
+        _collect(b"[" + remainder, collector, number)
         return {}
-    after, events = _facts(_OPENING + rest)
-    _collect(events, collector, place)
+    after, events = _facts(_OPENING + remainder)
+    _collect(events, collector, number)
     return before | after
 
 
 def _first(text: bytes, collector: Collector) -> tuple[dict[str, Any], bool]:
-    """Collect the first piece: what stands before it, and whether the file is a list of events and nothing else."""
+    """Collect the first piece; return the fields before it, and whether the file is a bare list of events."""
     text = text.removeprefix(b"\xef\xbb\xbf")
     if text[:4096].lstrip()[:1] == b"[":
         _collect(text + b"]", collector, 0)
@@ -128,13 +128,13 @@ def _first(text: bytes, collector: Collector) -> tuple[dict[str, Any], bool]:
 
 
 def _facts(text: bytes) -> tuple[dict[str, Any], Any]:
-    """What stands beside the list of events, and that list, which is the first and the last of its name."""
+    """Return the fields beside the list of events, and that list, which must be the first and the last of its name."""
     parts = _OBJECTS.decode(text)
     events = parts.pop("traceEvents", None)
     if events is None:
         raise _UnsoundError
     if text.startswith(_OPENING) and _address(events) != _address(text) + len(_OPENING) - 1:
-        raise _UnsoundError  # a second list, behind
+        raise _UnsoundError  # there is a second list behind it
     return {name: msgspec.json.decode(part) for name, part in parts.items()}, events
 
 
@@ -143,17 +143,17 @@ def _address(text: Any) -> int:
 
 
 def _collect(text: Any, collector: Collector, place: int) -> None:
-    """Take the events of a list."""
-    found, collector.lost = Document({}, events_of(text)), {}
-    collector.count += len(found.events)
-    for events in chunks(found, collector.lost):
+    """Add the events of a list to the collector."""
+    trace, collector.lost = Document({}, events_of(text)), {}
+    collector.count += len(trace.events)
+    for events in chunks(trace, collector.lost):
         collector.add(events, place)
     if collector.lost:
         collector.losses.append((place, collector.lost))
 
 
 class _Team:
-    """This process and its children, who take pieces in turn."""
+    """This process and its children, which take pieces in turn."""
 
     def __init__(self, path: Path, file: int, collector: Collector):
         self._path, self._file, self._collector = path, file, collector
@@ -163,14 +163,14 @@ class _Team:
 
     def start(self) -> None:
         """Add a child. Raises OSError."""
-        mine, other = Pipe(duplex=False)
-        with other:
+        receiver, sender = Pipe(duplex=False)
+        with sender:
             self._children.append(
-                (reader_process.start(serve, self._file, self._tasks, other.fileno()), mine)
+                (reader_process.start(serve, self._file, self._tasks, sender.fileno()), receiver)
             )
 
     def give(self, place: int, first: int, end: int) -> None:
-        """Have a piece read; at once where nobody else is there, or all have enough to do."""
+        """Queue a piece; read it at once if there are no children, or all are busy."""
         try:
             if self._children:
                 os.write(self._write, _TASK.pack(place, first, end))
@@ -180,7 +180,8 @@ class _Team:
         _piece(self._file, self._collector, place, first, end)
 
     def finish(self) -> None:
-        """Take what is left, and what the others have. Raises FormatError where one of them died."""
+        """Read the remaining pieces, and collect the results of the children. Raises FormatError if one of them
+        died."""
         os.close(self._write)
         self._write = -1
         pipes = [pipe for _, pipe in self._children]
@@ -188,16 +189,16 @@ class _Team:
             pass
         for process, pipe in self._children:
             try:
-                found = pipe.recv()
+                part = pipe.recv()
             except (EOFError, OSError):
                 raise FormatError(reader_process.ended(self._path, process)) from None
-            if found is None:
+            if part is None:
                 raise _UnsoundError
-            self._collector.join(found)
+            self._collector.join(part)
 
     def close(self) -> None:
         for process, pipe in self._children:
-            process.kill()  # nothing to one that has ended
+            process.kill()  # no effect on one that has ended
             process.wait()
             pipe.close()
         os.close(self._tasks)
@@ -211,13 +212,13 @@ def _team(path: Path, file: int, helpers: int, collector: Collector) -> Iterator
         for _ in range(helpers):
             try:
                 team.start()
-            except OSError:  # no memory for a process more
+            except OSError:  # no memory for another process
                 break
         yield team
 
 
 def _next(file: int, tasks: int, collector: Collector) -> bool:
-    """Collect a piece, unless there is none left."""
+    """Collect a piece. Return whether there was one left."""
     task = os.read(tasks, _TASK.size)
     if task:
         _piece(file, collector, *_TASK.unpack(task))
@@ -229,7 +230,7 @@ def _piece(file: int, collector: Collector, place: int, first: int, end: int) ->
 
 
 def serve(file: int, tasks: int, result: int) -> None:
-    """What a child does: collect pieces until there are no more; it tells None if one is unsound."""
+    """Collect pieces in a child process until there are no more; send None if one is unsound."""
     collector: Collector | None = Collector({})
     with reader_process.serving(result) as pipe:
         try:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lengths of requests, which an annotation around a server's step tells, for the operators of attention in it.
+"""Lengths of requests, recorded in an annotation around a server's step, for the operators of attention in it.
 
     execute_8192_context_9(sq8155sk8430sqsq7475785sqsk7671310)_generation_37(sq37sk34489sqsq37sqsk34489)
 
-says of 9 requests in prefill and of 37 that generate the sums of their new tokens, of all their tokens, of the squares
-of the first and of the products of both. Source: profiles of vLLM and SGLang on MI300X, AMD-AGI/TraceLens.
+gives, for 9 requests in prefill and for 37 that generate, the sums of their new tokens, of all their tokens, of the
+squares of the first and of the products of both. Source: profiles of vLLM and SGLang on MI300X, AMD-AGI/TraceLens.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _STEP = re.compile(rf"execute_\d+_context_\d+{_SUMS}_generation_\d+{_SUMS}")
 
 
 def attach(trace: Trace) -> None:
-    """Give the lengths to the operators of attention inside such annotations. Changes the trace."""
+    """Add the lengths to the operators of attention inside such annotations. Changes the trace."""
     steps = {
         code: tuple(int(number) for number in match.groups())
         for code in np.unique(trace.ranges.text).tolist()
@@ -46,43 +46,44 @@ def attach(trace: Trace) -> None:
         return
     rows = np.flatnonzero(np.isin(trace.ops.text, list(texts)))
     around = _around(trace, np.isin(trace.ranges.text, list(steps)), rows)
-    known: dict[tuple[int, int], int] = {}
+    cache: dict[tuple[int, int], int] = {}
     text = trace.ops.text.copy()
-    for row, place in zip(rows[around >= 0].tolist(), around[around >= 0].tolist()):
-        key = int(text[row]), int(trace.ranges.text[place])
-        if key not in known:
+    for row, range_row in zip(rows[around >= 0].tolist(), around[around >= 0].tolist()):
+        key = int(text[row]), int(trace.ranges.text[range_row])
+        if key not in cache:
             call = trace.calls[key[0]]
             call = call._replace(args=(*call.args, Arg("lengths", steps[key[1]])))
-            known[key] = trace.strings.code(encode(call))
-            trace.calls[known[key]] = call
-        text[row] = known[key]
+            cache[key] = trace.strings.code(encode(call))
+            trace.calls[cache[key]] = call
+        text[row] = cache[key]
     trace.ops = replace(trace.ops, text=text)
 
 
-def _around(trace: Trace, is_step: Bools, rows: Ints) -> Ints:
-    """The annotation around each operator, -1 for none. Steps of a thread do not overlap."""
+def _around(trace: Trace, is_step: Bools, operators: Ints) -> Ints:
+    """Return the annotation around each operator, -1 for none. Steps of a thread do not overlap."""
     ranges = np.flatnonzero(is_step)
     threads = {thread: ranges[places] for thread, places in groups(trace.ranges.thread[ranges])}
-    out = np.full(len(rows), -1, np.int64)
-    for thread, places in groups(_launching(trace)[trace.ops.thread[rows]]):
-        mine = threads.get(thread)
-        if mine is None:
+    out = np.full(len(operators), -1, np.int64)
+    for thread, places in groups(_launching(trace)[trace.ops.thread[operators]]):
+        rows = threads.get(thread)
+        if rows is None:
             continue
-        mine = mine[np.argsort(trace.ranges.start[mine], kind="stable")]
-        start = trace.ops.start[rows[places]]
-        at = mine[np.maximum(np.searchsorted(trace.ranges.start[mine], start, side="right") - 1, 0)]
-        inside = (trace.ranges.start[at] <= start) & (start < trace.ranges.end.values[at])
-        out[places] = np.where(inside, at, -1)
+        rows = rows[np.argsort(trace.ranges.start[rows], kind="stable")]
+        start = trace.ops.start[operators[places]]
+        step = rows[np.maximum(np.searchsorted(trace.ranges.start[rows], start, side="right") - 1, 0)]
+        inside = (trace.ranges.start[step] <= start) & (start < trace.ranges.end.values[step])
+        out[places] = np.where(inside, step, -1)
     return out
 
 
 def _launching(trace: Trace) -> Ints:
-    """Per thread itself, for one with the operators of graph replays the thread that launches them."""
-    numbers = {thread: i for i, thread in enumerate(trace.threads)}
+    """Return, per thread, the thread itself, or for one with the operators of graph replays the thread that launches
+    them."""
+    numbers = {key: i for i, key in enumerate(trace.threads)}
     return np.array(
         [
-            numbers.get(one._replace(tid=-1 - one.tid), i) if one.tid < 0 else i
-            for i, one in enumerate(trace.threads)
+            numbers.get(thread._replace(tid=-1 - thread.tid), i) if thread.tid < 0 else i
+            for i, thread in enumerate(trace.threads)
         ],
         np.int64,
     )

@@ -21,10 +21,10 @@ _POWERS = 10 ** np.arange(19)
 
 
 def nanoseconds(texts: Sequence[Any]) -> Column:
-    """Times in ns, rounded to the nearest; missing where a text is no number, or one beyond 146 years.
+    """Convert times to ns, rounded to the nearest. A text is missing if it is not a number, or one beyond 146 years.
 
-    >>> found = nanoseconds([b"1623142623460172", b"12.5", b"0.0004", b"1e3", b"null", b""])
-    >>> found.values.tolist(), found.mask().tolist()
+    >>> column = nanoseconds([b"1623142623460172", b"12.5", b"0.0004", b"1e3", b"null", b""])
+    >>> column.values.tolist(), column.mask().tolist()
     ([1623142623460172000, 12500, 0, 1000000, 0, 0], [True, True, True, True, False, False])
     """
     try:
@@ -34,7 +34,7 @@ def nanoseconds(texts: Sequence[Any]) -> Column:
 
 
 def _fast(texts: Sequence[Any]) -> Ints:
-    """Times of texts that are all digits, at most 18, with a sign or a point. Raises ArrowInvalid for others."""
+    """Convert texts that are all digits, at most 18, with a sign or a point. Raises ArrowInvalid for others."""
     joined = b"\n".join([*texts, b""])  # one buffer, and the places where each text ends
     letters = np.frombuffer(joined, np.uint8)
     ends, points = np.flatnonzero(letters == ord("\n")), np.flatnonzero(letters == ord("."))
@@ -63,9 +63,9 @@ def _fast(texts: Sequence[Any]) -> Ints:
     long = np.flatnonzero(decimals > 3)
     if len(long):
         below = _POWERS[decimals[long] - 3]
-        values[long], rest = np.divmod(digits[long], below)
-        rest *= 2
-        values[long] += (rest > below) | ((rest == below) & (values[long] % 2 == 1))  # half to even
+        values[long], remainder = np.divmod(digits[long], below)
+        remainder *= 2
+        values[long] += (remainder > below) | ((remainder == below) & (values[long] % 2 == 1))  # half to even
     return values
 
 

@@ -18,7 +18,7 @@ from pyprof.marker import is_backward
 from pyprof.model import START_END, Device, Ints, Rows, Trace
 from pyprof.parse.backward_links import pair
 from pyprof.parse.instances import instances
-from pyprof.parse.join import spans
+from pyprof.parse.join import nest_spans
 from pyprof.parse.rows import linked
 from pyprof.parse.trace_builder import empty_ops, take
 from pyprof.prof.attribution.attribute import USED
@@ -40,7 +40,7 @@ def tables(trace: Trace) -> Iterator[tuple[str, pa.Table]]:
     yield from host_events.tables(trace, thread_worker)
     yield "step", host_events.steps(trace, workers)
     yield "pause", host_events.pauses(trace, workers)
-    found = spans(trace)
+    found = nest_spans(trace)
     trace.ranges = take(trace.ranges, np.flatnonzero(trace.ranges.kind == START_END))
     forward = pair(trace, found)
     executed = instances(trace, found, forward)
