@@ -402,7 +402,7 @@ def test_windows_leave_nothing_in_memory(tmp_path: Path) -> None:
         # Caches of Python's own grow now and then, and what was held before the first look is not counted until it is
         # replaced; what a window leaves would come each time.
         kept = []
-        for _ in range(10):
+        for _ in range(7):
             window()
             kept.append((objects(), held()))
         most = [max((later - former).values(), default=0) for (former, _), (later, _) in pairwise(kept)]

@@ -170,7 +170,7 @@ WAYS = {"dropped": lambda c: "", "null": lambda c: "null", "renamed": lambda c: 
 def test_the_order_of_rows_changes_no_byte(source, tmp_path):
     _, path = source
     expected = str(build.read(path, memory=True)), build.table(path), rows(loader.load(path)).lost
-    for seed in range(2):
+    for seed in range(2 if LONG else 1):
         copy = build.rewrite(path, tmp_path / f"shuffled{seed}", seed=seed)
         found = str(build.read(copy, memory=True)), build.table(copy), rows(loader.load(copy)).lost
         assert found == expected
@@ -205,9 +205,7 @@ def test_a_column_feeds_only_what_it_feeds(source, tmp_path):
     ways = list(WAYS) if LONG else ["null"] if len(reference) > 50 else ["null", "dropped"]
     for table, feeds in FEEDS[format_].items():
         if len(reference) > 1000 and not LONG:
-            feeds = {
-                c: keys for c, keys in feeds.items() if c in ("globalPid", "streamId", "nameId", "eventType")
-            }
+            feeds = {c: keys for c, keys in feeds.items() if c in ("streamId", "nameId")}
         for column in set(feeds) & set(tables.get(table, ())):
             for way in ways:
                 copy = build.rewrite(path, tmp_path / "copy", {table: {column: WAYS[way](column)}})

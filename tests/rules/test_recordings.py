@@ -137,6 +137,7 @@ def test_a_replayed_graph_is_not_launched_kernel_by_kernel(data: Path) -> None:
     assert "R05" not in set(pyprof.load(data / "kineto" / "mi300_sglang_decode").findings["rule"])
 
 
+@pytest.mark.long
 def test_every_finding_on_published_recordings_was_judged(data: Path, tmp_path: Path) -> None:
     """One that nobody has looked at is a fault until somebody has: docs/recordings.md."""
     spoken = {

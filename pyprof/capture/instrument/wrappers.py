@@ -149,9 +149,7 @@ def _count_undescribed(error: Exception, key: Key | None) -> int:
 def named_like(call: Any, original: Function) -> Function:
     """Finish a wrapper: give it the original's names, and hide it from warnings and torch's compiler."""
     call.__code__ = hide_from_warnings(call.__code__)
-    call._torchdynamo_disable = (
-        True  # a bound method kept by the program must not be traced, like a builtin
-    )
+    call._torchdynamo_disable = True  # a bound method kept by the program must not be traced, like a builtin
     for name in ("__name__", "__qualname__", "__doc__", "__module__"):
         try:  # noqa: SIM105  # between two graphs torch.compile would compile `suppress`
             setattr(call, name, getattr(original, name))
