@@ -6,7 +6,7 @@ from __future__ import annotations
 import pandas as pd
 
 from pyprof.analysis.collective_groups import collectives
-from pyprof.analysis.delay_causes import explained
+from pyprof.analysis.delay_causes import explain_delays
 from pyprof.analysis.source import Source
 from pyprof.analysis.stragglers import arrivals, computation
 from pyprof.prof.kernels import COMMUNICATION
@@ -128,7 +128,7 @@ def straggler(run: Run) -> Finding | None:
     """
     if not run.kernels["what"].isin(COMMUNICATION).any():
         return None
-    found = explained(Source(run.store, run.source.aggregation), _arrivals(run))
+    found = explain_delays(Source(run.store, run.source.aggregation), _arrivals(run))
     found["alone"] = found["alone"].clip(upper=found["own"].clip(lower=0))
     run.need_steps()
     steps = int(found["step"].nunique())

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.coverage import is_gone
+from pyprof.analysis.coverage import is_missing
 from pyprof.analysis.steady_state import SPREAD, spread, steady
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
@@ -108,7 +108,7 @@ def profiler_overhead(run: Run) -> Finding | None:
     Silent: 0.1 ms in 12 ms; one event of 10,000 that is missing; events that were repaired and kept.
     """
     lost = [
-        row for row in run.store.rows("select reason, count from lost order by count desc") if is_gone(row[0])
+        row for row in run.store.rows("select reason, count from lost order by count desc") if is_missing(row[0])
     ]
     missing = sum(int(count) for _, count in lost)
     much = missing > limit("R38.lost") * (_recorded(run) + missing)

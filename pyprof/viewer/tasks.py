@@ -147,9 +147,9 @@ def insights(session: Session, told: Told, aggregation: int, worker: int | None)
 @TASKS.register("ledger")
 def ledger(session: Session, told: Told) -> list[dict[str, Any]]:
     """The coverage ledger, all workers together."""
-    from pyprof.analysis.coverage import ledger as made
+    from pyprof.analysis.coverage import ledger as coverage_ledger
 
-    found = made(session.store, apart=False)
+    found = coverage_ledger(session.store, by_worker=False)
     lines: dict[str, list[dict[str, Any]]] = {}
     for row in found.astype(object).where(found.notna(), None).to_dict("records"):
         lines.setdefault(row["line"], []).append(
