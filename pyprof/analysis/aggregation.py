@@ -271,7 +271,7 @@ class _Worker:
         kernel = kind == KERNEL
 
         def sum_of(weight: Ints, mask: Ints) -> Ints:
-            inputs.check_sum(self.store.shown, weight[mask])  # waits are longer than what waited
+            inputs.check_sum(self.store.label, weight[mask])  # waits are longer than what waited
             total = np.r_[0, np.cumsum(np.where(mask, weight, 0))]
             between: Ints = total[last] - total[first]
             return between

@@ -34,7 +34,7 @@ def build(
     }
     with files.written(path) as name:
         files.create(name, _with_progress(trace, progress), meta)
-        with files.Store(name, own=True, shown=trace.path) as database:
+        with files.Store(name, own=True, label=trace.path) as database:
             aggregate(
                 database,
                 first,

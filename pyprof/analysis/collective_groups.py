@@ -50,7 +50,7 @@ def collectives(store: Store) -> pd.DataFrame:
     table; `instance`: one number for the kernels that belong together, -1 where that is unknown; `ranks`: the number
     of these kernels; `transfer`: the duration of the shortest of them; `how`: how they were matched, or why not.
     """
-    return store.once("collectives", lambda: _collectives(store))
+    return store.cached("collectives", lambda: _collectives(store))
 
 
 def _collectives(store: Store) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from pyprof.store.files import Store
 
 def names(store: Store) -> Bools:
     """Return, by number of a kernel's or copy's name, whether such events are communication."""
-    return store.once("communication", lambda: _names(store))
+    return store.cached("communication", lambda: _names(store))
 
 
 def _names(store: Store) -> Bools:

@@ -54,7 +54,7 @@ def activities(source: Source) -> list[tuple[Activity, Steps]]:
 
 def _steps(source: Source, activity: Activity) -> Steps:
     key = "steps", source.aggregation.id, activity.worker
-    return source.store.once(key, lambda: device_steps(source, activity))
+    return source.store.cached(key, lambda: device_steps(source, activity))
 
 
 def device_steps(source: Source, activity: Activity) -> Steps:

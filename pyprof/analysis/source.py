@@ -28,7 +28,7 @@ class Source:
 
     def activity(self, worker: int) -> Activity:
         """Return the activity of a worker."""
-        return self.store.once(("activity", worker), lambda: Activity(self.store, worker))
+        return self.store.cached(("activity", worker), lambda: Activity(self.store, worker))
 
     @cached_property
     def gpu(self) -> bool:

@@ -57,12 +57,12 @@ def upgrade(
     """
     with Store(path, any_schema=True) as old, written(target) as name:
         old.check_schema(oldest=0)
-        with old.sound():
+        with old.translate_errors():
             minor = old.schema[1]
             meta = {key: text for key, text in old.meta.items() if key not in _HEAD}
             create(name, _facts(old, minor, progress), meta)
             existing = aggregations(old)
-        with Store(name, own=True, shown=old.shown) as database, database.sound():
+        with Store(name, own=True, label=old.label) as database, database.translate_errors():
             _fill_blocks(database, name)
             for aggregation in existing:
                 aggregate(
@@ -104,12 +104,12 @@ def _pieces(old: Store, table: str, names: str, key: str) -> Iterator[dict[str, 
 def _convert(old: Store, table: str, piece: dict[str, Column], minor: int) -> pa.Table:
     """Return rows with the changes of later schemas applied."""
     if table == "event" and minor < 3:
-        kernels = old.once("kernels by Winograd or FFT", lambda: _transform_kernels(old))
+        kernels = old.cached("kernels by Winograd or FFT", lambda: _transform_kernels(old))
         calls = np.unique(columns.plain(piece["op"])[np.isin(columns.plain(piece["name"]), kernels)])
         present = piece["hardware_ps"].mask() & ~np.isin(columns.plain(piece["op"]), calls[calls >= 0])
         piece["hardware_ps"] = Column(piece["hardware_ps"].values, present)
     if table == "op" and minor < 4:
-        replayed = old.once("executions of replays", lambda: _executions_of_replays(old))
+        replayed = old.cached("executions of replays", lambda: _executions_of_replays(old))
         present = piece["cpu"].mask() & ~np.isin(piece["id"].values, replayed)
         piece["cpu"] = Column(piece["cpu"].values, present)
     return columns.table(**piece)

@@ -45,7 +45,7 @@ def write(settings: Settings, where: Outputs, path: str, stages: Stages) -> None
         for change, name in zip(domains, profile_names(settings)):
             part = Profile.open(path, change=change)
             part.select(selection)
-            with part.database.sound():
+            with part.database.translate_errors():
                 _reports(settings, where, part.source(), name, stages)
         _more(where, source, stages)
         if settings.level >= MINIMAL:

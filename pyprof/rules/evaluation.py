@@ -15,7 +15,7 @@ def evaluate(source: Source) -> list[Outcome]:
     """Every rule's verdict: findings by estimated saving, then what was not evaluated, then the silent ones."""
     load_folder("pyprof.rules", "pyprof.rules")
     run = Run(source)
-    with source.store.sound():
+    with source.store.translate_errors():
         found = [judge(each, run) for each in RULES.values()]
 
     def rank(outcome: Outcome) -> tuple[int, int, str]:

@@ -108,7 +108,9 @@ def profiler_overhead(run: Run) -> Finding | None:
     Silent: 0.1 ms in 12 ms; one event of 10,000 that is missing; events that were repaired and kept.
     """
     lost = [
-        row for row in run.store.rows("select reason, count from lost order by count desc") if is_missing(row[0])
+        row
+        for row in run.store.rows("select reason, count from lost order by count desc")
+        if is_missing(row[0])
     ]
     missing = sum(int(count) for _, count in lost)
     much = missing > limit("R38.lost") * (_recorded(run) + missing)

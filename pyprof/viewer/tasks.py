@@ -222,7 +222,7 @@ def compare(
     from pyprof.viewer.task_context import Session as Other
 
     second_session = Other(other)
-    with second_session.store.sound():
+    with second_session.store.translate_errors():
         base, second = session.source(aggregation, None), second_session.source(other_aggregation, None)
         told_, rows = report_table(diff(base, by), second)
         values = [

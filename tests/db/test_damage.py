@@ -71,7 +71,7 @@ ENDLESS = "with recursive n(x) as (select 1 union all select x + 1 from n where 
 INTERRUPTED = f"""
 import os, signal, sys, threading, time
 import pyarrow as pa
-from pyprof.db import store
+from pyprof.store import files as store
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started us with ctrl-C ignored
 threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
