@@ -108,7 +108,7 @@ class Profile:
         try:
             copy = os.path.join(folder.name, "profile.sqlite")
             upgrade(file, copy, progress or _silent)
-            profile = cls(Store(copy, own=True, shown=str(file)), memory, progress)
+            profile = cls(Store(copy, own=True, label=str(file)), memory, progress)
         except BaseException:
             folder.cleanup()
             raise
@@ -161,7 +161,7 @@ class Profile:
         path = os.path.join(folder.name, "profile.sqlite")
         try:
             self.save(path, selection)
-            store = Store(path, own=not self.is_database, shown=str(self._path))
+            store = Store(path, own=not self.is_database, label=str(self._path))
         except BaseException:
             folder.cleanup()
             raise
@@ -183,7 +183,7 @@ class Profile:
             self._progress("copying", 0.0)
             self.database.copy(name)
             if self._matching(selection) is None:
-                with files.Store(name, shown=str(self._path)) as copy, copy.sound():
+                with files.Store(name, label=str(self._path)) as copy, copy.translate_errors():
                     aggregate(copy, *selection, lambda share: self._progress("aggregating", share))
 
     def select(self, selection: Selection) -> None:
@@ -286,7 +286,7 @@ class Profile:
         """One row per GPU event or CPU operator, in the order of their starts."""
         from pyprof.analysis import dataframes
 
-        with self.database.sound():
+        with self.database.translate_errors():
             return dataframes.kernels(self.database, self.aggregation)
 
     @cached_property
@@ -294,7 +294,7 @@ class Profile:
         """One row per execution of an operator."""
         from pyprof.analysis import dataframes
 
-        with self.database.sound():
+        with self.database.translate_errors():
             return dataframes.ops(self.database, self.aggregation)
 
     @property
@@ -302,7 +302,7 @@ class Profile:
         """One row per worker and iteration, with its breakdown; those that are not aggregated too."""
         from pyprof.analysis import dataframes
 
-        with self.database.sound():
+        with self.database.translate_errors():
             return dataframes.steps(self.database, self.aggregation)
 
     @property
@@ -310,7 +310,7 @@ class Profile:
         """One row per worker and device."""
         from pyprof.analysis import dataframes
 
-        with self.database.sound():
+        with self.database.translate_errors():
             return dataframes.devices(self.database, self.aggregation)
 
     @property
@@ -332,7 +332,7 @@ class Profile:
         """The ledger: shares of the time on the device that are explained, and what was dropped."""
         from pyprof.analysis import dataframes
 
-        with self.database.sound():
+        with self.database.translate_errors():
             return dataframes.coverage(self.database)
 
     def _repr_html_(self) -> str:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Aggregation: iterations of a cut, and the sums over some of them.
+"""Aggregation: the iterations of a cut, and the sums over a range of them.
 
-A cut costs one pass over all events. A range of iterations of a cut that is there costs the blocks of it (`blocks`).
-Everything is worked out first and written in one transaction.
+A new cut costs one pass over all events. A range of iterations of an existing cut costs only its blocks (`blocks`).
+Everything is computed first and then written in one transaction.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ DEVICE = (
     "occupied_of", "occupied",
 )  # fmt: skip
 _MASK = (1 << 40) - 1
-Told = Callable[[float], None]
+Progress = Callable[[float], None]
 
 
 class Aggregation(NamedTuple):
-    """A row of the table, with its cut."""
+    """A row of the table `aggregation`, with its cut."""
 
     id: int
     iteration_set: int
@@ -48,7 +48,7 @@ class Aggregation(NamedTuple):
 
 
 def aggregations(store: Store) -> list[Aggregation]:
-    """All that are there, the original first."""
+    """Return all aggregations of a database, the original one first."""
     return [
         Aggregation(*row)
         for row in store.rows(
@@ -63,20 +63,23 @@ def aggregate(
     first: int | None = None,
     last: int | None = None,
     key: str | None = None,
-    told: Told = lambda share: None,
+    progress: Progress = lambda share: None,
 ) -> Aggregation:
-    """Add up iterations first to last, both included, cut by `key` or as steps.automatic says. Found again if it is
-    there already. `told` is called with the share that is done; an exception from it ends the work, and nothing is
-    written. Raises UsageError for a key or iterations that do not exist."""
-    number, cut, tables = _cut(store, key, told)
+    """Add up iterations `first` to `last`, both included, of the cut by `key`, or of the automatic cut without a key.
+
+    An aggregation that exists already is returned as it is. `progress` is called with the share of the work that is
+    done; an exception that it raises ends the work, and nothing is written. Raises UsageError for a key or
+    iterations that do not exist.
+    """
+    number, cut, tables = _cut(store, key, progress)
     count = int(cut.number.max()) + 1 if len(cut.number) else 0
-    first, last = _checked(first, last, count)
-    for one in aggregations(store):
-        if (one.iteration_set, one.first, one.last) == (number, first, last):
-            return one
+    first, last = _check_range(first, last, count)
+    for existing in aggregations(store):
+        if (existing.iteration_set, existing.first, existing.last) == (number, first, last):
+            return existing
     rows = tables["iteration"] if tables else _iterations(store, number)
-    sums = _sums(store, rows, first, last, told)
-    told(0.95)
+    sums = _sums(store, rows, first, last, progress)
+    progress(0.95)
     with store.writing() as connection:
         if tables:
             connection.execute(
@@ -108,91 +111,91 @@ def aggregate(
                where timed = 0 and aggregation = ?""",
             (identity,),
         )
-    told(1.0)
+    progress(1.0)
     return Aggregation(int(identity or 0), number, first, last, cut.method, cut.key, cut.note)
 
 
-def _checked(first: int | None, last: int | None, count: int) -> tuple[int, int]:
+def _check_range(first: int | None, last: int | None, count: int) -> tuple[int, int]:
     low, high = 0 if first is None else first, count - 1 if last is None else last
     for number in (low, high):
         if not 0 <= number < count:
-            raise UsageError(f"iteration {number} does not exist, the run has {_numbers(count)}.")
+            raise UsageError(f"iteration {number} does not exist, the run has {_describe_count(count)}.")
     if low > high:
         raise UsageError(f"the first iteration, {low}, is after the last, {high}.")
     return low, high
 
 
-def _numbers(count: int) -> str:
+def _describe_count(count: int) -> str:
     return f"iterations 0 to {count - 1}" if count > 1 else "iteration 0 alone" if count else "none"
 
 
 def _cut(
-    store: Store, key: str | None, told: Told
+    store: Store, key: str | None, progress: Progress
 ) -> tuple[int, Iterations, dict[str, dict[str, Ints]] | None]:
-    """The number of a cut and its iterations; with its tables if it is new."""
-    for number, method, known, note in store.rows(
+    """Return the number of a cut and its iterations, and its tables if the cut is new."""
+    for number, method, set_key, note in store.rows(
         "select id, method, key, note from iteration_set order by id"
     ):
-        if (key is None and number == 1) or (key is not None and method == "key" and known == key):
+        if (key is None and number == 1) or (key is not None and method == "key" and set_key == key):
             table = _iterations(store, number)
-            at = [table[name] for name in ("worker", "number", "start", "end", "partial")]
-            return number, Iterations(method, known, note, *at), None
+            arrays = [table[name] for name in ("worker", "number", "start", "end", "partial")]
+            return number, Iterations(method, set_key, note, *arrays), None
     cut = iteration_cuts.by_key(store, key) if key else iteration_cuts.automatic(store)
     number = (store.rows("select coalesce(max(id), 0) from iteration_set")[0][0]) + 1
-    return number, cut, _tables(store, cut, told)
+    return number, cut, _tables(store, cut, progress)
 
 
 def _iterations(store: Store, number: int) -> dict[str, Ints]:
-    found = store.columns(
+    columns = store.columns(
         f"""select worker, number, start, "end", first_event, last_event, first_op, last_op, partial, paused
             from iteration where iteration_set = {number} order by worker, number"""
     )
-    return {name: column.values for name, column in found.items()}
+    return {name: column.values for name, column in columns.items()}
 
 
-def _tables(store: Store, cut: Iterations, told: Told) -> dict[str, dict[str, Ints]]:
-    """Rows of the three tables of a cut."""
+def _tables(store: Store, cut: Iterations, progress: Progress) -> dict[str, dict[str, Ints]]:
+    """Return the rows of the three tables of a cut."""
     workers = np.unique(cut.worker).tolist()
-    known = communication.names(store)
+    is_communication = communication.names(store)
     iterations: list[dict[str, Ints]] = []
     parts: list[dict[str, Ints]] = []
     devices: list[dict[str, Ints]] = []
     for done, worker in enumerate(workers):
-        mine = np.flatnonzero(cut.worker == worker)
-        one = _Worker(store, worker, cut.start[mine], cut.end[mine], known)
-        told((done + 0.3) / len(workers) * 0.7)
-        here = {"worker": cut.worker[mine], "number": cut.number[mine]}
-        ids = {"first_event": one.event_bounds, "last_event": one.event_ends,
-               "first_op": one.op_bounds, "last_op": one.op_ends}  # fmt: skip
+        index = np.flatnonzero(cut.worker == worker)
+        facts = _Worker(store, worker, cut.start[index], cut.end[index], is_communication)
+        progress((done + 0.3) / len(workers) * 0.7)
+        keys = {"worker": cut.worker[index], "number": cut.number[index]}
+        ids = {"first_event": facts.event_bounds, "last_event": facts.event_ends,
+               "first_op": facts.op_bounds, "last_op": facts.op_ends}  # fmt: skip
         iterations.append(
             {
-                **here,
-                "start": one.start,
-                "end": one.end,
+                **keys,
+                "start": facts.start,
+                "end": facts.end,
                 **ids,
-                "partial": cut.partial[mine],
-                "paused": one.paused.within(one.start, one.end),
+                "partial": cut.partial[index],
+                "paused": facts.paused.within(facts.start, facts.end),
             }
         )
-        parts.append({**here, **one.parts()})
-        for device, columns in one.devices():
-            devices.append({**here, "device": np.full(len(mine), device), **columns})
-        told((done + 1) / len(workers) * 0.7)
+        parts.append({**keys, **facts.parts()})
+        for device, columns in facts.devices():
+            devices.append({**keys, "device": np.full(len(index), device), **columns})
+        progress((done + 1) / len(workers) * 0.7)
     tables = {"iteration": iterations, "iteration_part": parts, "iteration_device": devices}
-    return {name: _stack(rows) for name, rows in tables.items() if rows}
+    return {name: _concatenate(rows) for name, rows in tables.items() if rows}
 
 
-def _stack(tables: list[dict[str, Ints]]) -> dict[str, Ints]:
+def _concatenate(tables: list[dict[str, Ints]]) -> dict[str, Ints]:
     return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
 
 
 class _Worker:
-    """One worker's facts as columns, and its iterations."""
+    """The facts of one worker as columns, and its iterations."""
 
-    def __init__(self, store: Store, worker: int, start: Ints, end: Ints, known: Bools):
+    def __init__(self, store: Store, worker: int, start: Ints, end: Ints, is_communication: Bools):
         self.store, self.start, self.end = store, start, end
         self.low, self.high = worker << 40, (worker + 1) << 40
-        self._worker, self._communication = worker, known
+        self._worker, self._communication = worker, is_communication
         self.paused = pauses(store, worker)
         last = store.rows('select "end" from worker where id = ?', (worker,))[0][0]
         self._open = end >= last  # an iteration that goes to the end takes what is left
@@ -230,7 +233,7 @@ class _Worker:
         return first + self.low, np.where(self._open, len(time), last) + self.low
 
     def parts(self) -> dict[str, Ints]:
-        """The partition of each iteration; a sum of exactly its length without pauses."""
+        """Partition each iteration. The parts sum to exactly its length without pauses."""
         event = self._event
         start, end = event["start"].values, event["start"].values + event["dur"].values
         kernel = event["kind"].values == KERNEL
@@ -239,7 +242,7 @@ class _Worker:
         order = np.argsort(start, kind="stable")
         start, end = start[order], end[order]
         classes = [
-            Union(start[chosen[order]], end[chosen[order]]) for chosen in (kernel & tc, kernel & ~tc, memory)
+            Union(start[mask[order]], end[mask[order]]) for mask in (kernel & tc, kernel & ~tc, memory)
         ]
         threads = f"(select id from thread where worker = {self._worker})"
         for table in ("dataloader", "io"):
@@ -254,43 +257,43 @@ class _Worker:
         return dict(zip(PARTS, partition([self.paused, *classes], self.start, self.end)[1:]))
 
     def devices(self) -> Iterator[tuple[int, dict[str, Ints]]]:
-        """Sums and unions of each device."""
+        """Yield each device with its sums and lengths of unions per iteration."""
         device = self._event["device"]
-        known = np.flatnonzero(device.mask())
-        for number, places in groups(device.values[known]):
-            yield number, self._device(number, known[places])
+        on_device = np.flatnonzero(device.mask())
+        for number, places in groups(device.values[on_device]):
+            yield number, self._device(number, on_device[places])
 
-    def _device(self, number: int, mine: Ints) -> dict[str, Ints]:
+    def _device(self, number: int, index: Ints) -> dict[str, Ints]:
         event = self._event
-        first, last = (np.searchsorted(mine, ids - self.low) for ids in (self.event_bounds, self.event_ends))
-        kind, tc = event["kind"].values[mine], event["tc"].values[mine] == 1
-        start, dur = event["start"].values[mine], event["dur"].values[mine]
+        first, last = (np.searchsorted(index, ids - self.low) for ids in (self.event_bounds, self.event_ends))
+        kind, tc = event["kind"].values[index], event["tc"].values[index] == 1
+        start, dur = event["start"].values[index], event["dur"].values[index]
         kernel = kind == KERNEL
 
-        def added(weight: Ints, chosen: Ints) -> Ints:
-            inputs.check_sum(self.store.shown, weight[chosen])  # waits are longer than what waited
-            total = np.r_[0, np.cumsum(np.where(chosen, weight, 0))]
+        def sum_of(weight: Ints, mask: Ints) -> Ints:
+            inputs.check_sum(self.store.label, weight[mask])  # waits are longer than what waited
+            total = np.r_[0, np.cumsum(np.where(mask, weight, 0))]
             between: Ints = total[last] - total[first]
             return between
 
-        one = np.ones(len(mine), np.int64)
+        ones = np.ones(len(index), np.int64)
         out = {
-            "kernels": added(one, kernel), "tc_kernels": added(one, kernel & tc), "kernel": added(dur, kernel),
-            "tc": added(dur, kernel & tc), "memory": added(dur, ~kernel),
+            "kernels": sum_of(ones, kernel), "tc_kernels": sum_of(ones, kernel & tc),
+            "kernel": sum_of(dur, kernel), "tc": sum_of(dur, kernel & tc), "memory": sum_of(dur, ~kernel),
         }  # fmt: skip
         order = np.argsort(start, kind="stable")
         begin, end = start[order], (start + dur)[order]
         reached = np.r_[begin[:1], np.maximum.accumulate(end)[:-1]]
-        late = (begin > reached) & (self._launch_end[mine][order] > reached)
+        late = (begin > reached) & (self._launch_end[index][order] > reached)
         out["late"] = Union(reached[late], begin[late]).within(self.start, self.end)
-        every = np.ones(len(mine), bool)
-        columns = {"kind": kind, "start": start, "dur": dur, "geometry": event["geometry"].values[mine]}
+        every = np.ones(len(index), bool)
+        columns = {"kind": kind, "start": start, "dur": dur, "geometry": event["geometry"].values[index]}
         filled = launch_stats.filled(self._shapes, *self._chips.get(number, (None, None)))
         weights = launch_stats.weights(
-            columns, self._launched[mine], self._launch[mine], self._launch_end[mine], filled
+            columns, self._launched[index], self._launch[index], self._launch_end[index], filled
         )
-        out |= {name: added(weight, every) for name, weight in weights.items()}
-        comm = self._communication[event["name"].values[mine]]
+        out |= {name: sum_of(weight, every) for name, weight in weights.items()}
+        comm = self._communication[event["name"].values[index]]
         classes = (kernel, comm, kernel & ~comm, ~kernel & ~comm)
         kernels, between, compute, memory = (Union(begin[c[order]], end[c[order]]) for c in classes)
         working = compute.with_(between)
@@ -306,33 +309,33 @@ class _Worker:
 
 
 def _sums(
-    store: Store, iterations: dict[str, Ints], first: int, last: int, told: Told
+    store: Store, iterations: dict[str, Ints], first: int, last: int, progress: Progress
 ) -> dict[str, dict[str, Ints]]:
-    """Rows of op_stat and op_kernel_stat."""
+    """Return the rows of op_stat and op_kernel_stat."""
     out: dict[str, list[dict[str, Ints]]] = {"op_stat": [], "op_kernel_stat": []}
     workers = np.unique(iterations["worker"]).tolist()
     for done, worker in enumerate(workers):
-        mine = (
+        mask = (
             (iterations["worker"] == worker)
             & (iterations["number"] >= first)
             & (iterations["number"] <= last)
         )
-        if not mine.any():
+        if not mask.any():
             continue
         for table, shape, low, high in (
             ("op_stat", blocks.OPS, "first_op", "last_op"),
             ("op_kernel_stat", blocks.EVENTS, "first_event", "last_event"),
         ):
             keys, sums = blocks.between(
-                store, shape, int(iterations[low][mine].min()), int(iterations[high][mine].max())
+                store, shape, int(iterations[low][mask].min()), int(iterations[high][mask].max())
             )
             rows = {"worker": np.full(len(keys[0]), worker), **dict(zip(shape.keys, keys)), **sums}
             out[table].append({name: rows[name] for name in ("worker", *shape.keys, *shape.columns)})
-        told(0.7 + (done + 1) / len(workers) * 0.2)
-    return {table: _stack(rows) for table, rows in out.items() if rows}
+        progress(0.7 + (done + 1) / len(workers) * 0.2)
+    return {table: _concatenate(rows) for table, rows in out.items() if rows}
 
 
 def frame(store: Store, query: str, parameters: tuple[object, ...] = ()) -> pd.DataFrame:
-    """A small result as a data frame."""
+    """Run a query with a small result and return a data frame."""
     names, rows = store.named(query, parameters)
     return pd.DataFrame(rows, columns=names)

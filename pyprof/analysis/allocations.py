@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What allocators gave and took back: of one worker, by device, with what was in use after each event.
+"""Memory events of allocators, by worker and device, with the bytes in use after each event.
 
-Times are ns, sizes bytes. Device -1 is the CPU.
+Times are in ns, sizes in bytes. Device -1 is the CPU.
 """
 
 from __future__ import annotations
@@ -19,9 +19,13 @@ CPU = -1
 
 
 class Allocations(NamedTuple):
-    """Events of one worker and device, by time. `bytes` > 0 was given, < 0 taken back. `allocated`: in use after the
-    event: as recorded, else (`recorded` False) the sum of all events so far, from 0 at the beginning of the recording.
-    `reserved`: held by the allocator then, missing if not recorded. `inside`: in the aggregated iterations."""
+    """Memory events of one worker and device, by time.
+
+    `bytes` is positive for an allocation and negative for a free. `allocated`: bytes in use after the event, as
+    recorded; without a record (`recorded` is False) the sum of all events so far, from 0 at the beginning of the
+    recording. `reserved`: bytes that the allocator held then, missing if not recorded. `inside`: events in the
+    aggregated iterations.
+    """
 
     worker: int
     device: int
@@ -36,33 +40,34 @@ class Allocations(NamedTuple):
 
 
 def allocations(source: Source) -> Iterator[Allocations]:
-    """By worker and device, those without events left out."""
+    """Yield the memory events of each worker and device that has any."""
     for worker, low, high in _windows(source):
-        found = source.store.columns(
+        columns = source.store.columns(
             f"""select thread, time, device, address, bytes, allocated, reserved from memory
                 where id >= {worker << 40} and id < {(worker + 1) << 40} order by id"""
         )
-        device = np.where(found["device"].mask(), found["device"].values, CPU)
+        device = np.where(columns["device"].mask(), columns["device"].values, CPU)
         for number, places in groups(device):
-            mine = {name: column.take(places) for name, column in found.items()}
-            time, size, told = mine["time"].values, mine["bytes"].values, mine["allocated"]
-            recorded = bool(told.mask().all())
+            own = {name: column.take(places) for name, column in columns.items()}
+            time, size, in_use = own["time"].values, own["bytes"].values, own["allocated"]
+            recorded = bool(in_use.mask().all())
             yield Allocations(
-                worker, number, mine["thread"].values, time, mine["address"], size,
-                told.values if recorded else np.cumsum(size), mine["reserved"], recorded, (time >= low) & (time < high),
+                worker, number, own["thread"].values, time, own["address"], size,
+                in_use.values if recorded else np.cumsum(size), own["reserved"], recorded,
+                (time >= low) & (time < high),
             )  # fmt: skip
 
 
 def _windows(source: Source) -> list[tuple[int, int, int]]:
-    """Workers with the bounds of their aggregated iterations; the first and the last iteration reach to the ends of the
-    recording, where they are aggregated."""
-    chosen = source.aggregation
+    """Return workers with the bounds of their aggregated iterations. The first and the last iteration, where they are
+    aggregated, extend to the ends of the recording."""
+    aggregation = source.aggregation
     rows = source.store.rows(
         """select i.worker, min(i.start), max(i."end"), min(i.number), max(i.number),
                   (select max(number) from iteration where iteration_set = i.iteration_set and worker = i.worker)
            from iteration i where i.iteration_set = ? and i.number between ? and ? and (? is null or i.worker = ?)
            group by i.worker order by i.worker""",
-        (chosen.iteration_set, chosen.first, chosen.last, source.worker, source.worker),
+        (aggregation.iteration_set, aggregation.first, aggregation.last, source.worker, source.worker),
     )
     far = 1 << 62
     return [
@@ -71,17 +76,21 @@ def _windows(source: Source) -> list[tuple[int, int, int]]:
     ]
 
 
-def pairs(found: Allocations) -> tuple[Ints, Ints]:
-    """Places of what was given and of when that was taken back, -1 for what is not recorded: each event is in one pair.
-    An allocation is taken back by the next event at its address, if that gives back as much."""
-    address, size = found.address.values, found.bytes
+def pairs(events: Allocations) -> tuple[Ints, Ints]:
+    """Pair allocations with their frees: return places of the allocations and of the frees, -1 for one that is not
+    recorded.
+
+    Each event is in exactly one pair. The free of an allocation is the next event at its address, if it frees as
+    many bytes.
+    """
+    address, size = events.address.values, events.bytes
     order = np.lexsort((np.arange(len(size)), address))
-    order = order[found.address.mask()[order]]
+    order = order[events.address.mask()[order]]
     first, second = order[:-1], order[1:]
     match = (address[first] == address[second]) & (size[first] > 0) & (size[second] == -size[first])
     freed = np.full(len(size), -1, np.int64)
     freed[first[match]] = second[match]
-    alone = np.ones(len(size), bool)
-    alone[second[match]] = False
-    given = np.flatnonzero((size > 0) | alone)
-    return np.where(size[given] > 0, given, -1), np.where(size[given] > 0, freed[given], given)
+    unpaired = np.ones(len(size), bool)
+    unpaired[second[match]] = False
+    starts = np.flatnonzero((size > 0) | unpaired)
+    return np.where(size[starts] > 0, starts, -1), np.where(size[starts] > 0, freed[starts], starts)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes of collectives and factors of their bandwidths, as nccl-tests has them (pyprof.prof.ops.collective)."""
+"""Sizes of collectives and factors of their bandwidths, as nccl-tests defines them (pyprof.prof.ops.collective)."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import pandas as pd
 from pyprof.prof.ops.collective import FACTORS, bus_factor
 
 
-def sizes(found: pd.DataFrame) -> pd.Series[Any]:
-    """nccl-tests' S of each collective, missing where the recording does not tell it."""
-    sent, received = found["sent"], found["received"]
+def sizes(collectives: pd.DataFrame) -> pd.Series[Any]:
+    """Return nccl-tests' S of each collective, missing where the recording lacks it."""
+    sent, received = collectives["sent"], collectives["received"]
     larger = sent.where(sent >= received, received)
-    one = sent.fillna(received)
-    kind = found["name"]
+    either = sent.fillna(received)
+    kind = collectives["name"]
     out = larger.where(sent.notna() & received.notna())
-    out = out.fillna(one.where(kind.isin(["all_reduce", "broadcast"])))
+    out = out.fillna(either.where(kind.isin(["all_reduce", "broadcast"])))
     out = out.fillna(sent.where(kind.isin(["reduce_scatter", "all_to_all", "reduce"])))
     out = out.fillna(received.where(kind == "all_gather"))
-    out = out.fillna((sent * found["size"]).where(kind == "all_gather"))
-    filled: pd.Series[Any] = out.fillna((received * found["size"]).where(kind == "reduce_scatter"))
+    out = out.fillna((sent * collectives["size"]).where(kind == "all_gather"))
+    filled: pd.Series[Any] = out.fillna((received * collectives["size"]).where(kind == "reduce_scatter"))
     return filled
 
 
 def factors(name: pd.Series[Any], size: pd.Series[Any]) -> pd.Series[Any]:
-    """Bus bandwidth divided by algorithm bandwidth, missing where the kind or the number of ranks is unknown."""
-    found = [
-        bus_factor(one, int(ranks)) if one in FACTORS and not pd.isna(ranks) and ranks > 0 else np.nan
-        for one, ranks in zip(name, size)
+    """Return bus bandwidth divided by algorithm bandwidth, missing where the kind or the number of ranks is unknown."""
+    ratios = [
+        bus_factor(kind, int(ranks)) if kind in FACTORS and not pd.isna(ranks) and ranks > 0 else np.nan
+        for kind, ranks in zip(name, size)
     ]
-    return pd.Series(found, name.index, dtype="Float64")
+    return pd.Series(ratios, name.index, dtype="Float64")

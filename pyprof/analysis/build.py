@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a recording to a profile database: facts, and a first aggregation."""
+"""Build a profile database from a recording: the facts and a first aggregation."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ def build(
     first: int | None = None,
     last: int | None = None,
     key: str | None = None,
-    told: Callable[[str, float], None] = lambda what, share: None,
+    progress: Callable[[str, float], None] = lambda what, share: None,
 ) -> None:
-    """Write the database of a recording: whole or not at all. The trace is empty afterwards. `first`, `last`, `key`:
-    see aggregate. `told` is called with what is being done and the share that is done. Raises PyProfError."""
+    """Write the database of a recording atomically.
+
+    The trace is empty afterwards. `first`, `last`, `key`: see aggregate. `progress` is called with a description of
+    the current step and the share of the work that is done. Raises PyProfError.
+    """
     meta = trace.meta | {
         "source": trace.path,
         "format": trace.format,
@@ -30,23 +33,24 @@ def build(
         "slack": str(trace.slack),
     }
     with files.written(path) as name:
-        files.create(name, _followed(trace, told), meta)
-        with files.Store(name, own=True, shown=trace.path) as database:
+        files.create(name, _with_progress(trace, progress), meta)
+        with files.Store(name, own=True, label=trace.path) as database:
             aggregate(
                 database,
                 first,
                 last,
                 key,
-                lambda share: told("aggregating", _WRITTEN + share * (1 - _WRITTEN)),
+                lambda share: progress("aggregating", _WRITTEN + share * (1 - _WRITTEN)),
             )
 
 
 _WRITTEN = 0.8  # share of the time that the facts take, about
 
 
-def _followed(trace: Trace, told: Callable[[str, float], None]) -> Iterator[tuple[str, pa.Table]]:
+def _with_progress(trace: Trace, progress: Callable[[str, float], None]) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the tables of facts, and report progress for each."""
     total, done = len(trace.ranges) + len(trace.ops) + len(trace.launches) + len(trace.gpu), 0
     for name, table in facts.tables(trace):
-        told(f"writing {name}", _WRITTEN * min(done / max(total, 1), 1))
+        progress(f"writing {name}", _WRITTEN * min(done / max(total, 1), 1))
         done += table.num_rows if name in ("range", "api", "event") else 0
         yield name, table

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Categories of work: what kind of computing a kernel or an operator is.
+"""Categories of work: the kind of computation of a kernel or an operator.
 
-The kind that a kernel's name tells decides. Among kernels that only move, order or add up elements the name also tells
-the routing of mixtures of experts, and gathers and scatters. Where it tells nothing, the operator's family does (a file
-of ops/); what neither knows is "other". Operators of a recording without a GPU go by their family.
+The kind that a kernel's name gives decides. Among kernels that only move, order or add up elements, the name also
+identifies the routing of mixtures of experts, and gathers and scatters. Where the name gives nothing, the operator's
+family does (a file of ops/). If neither is known, the category is "other". Operators of a recording without a GPU go
+by their family.
 
 >>> of_kernel("copy", "void at::native::vectorized_gather_kernel<16, long>(char*)"), of_kernel("other", "mine")
 ('indexing', None)
@@ -48,16 +49,16 @@ KINDS = {
 }  # fmt: skip
 FAMILIES = {
     "activation": "elementwise", "attention": "attention", "batchnorm": "normalization", "cast": "copy",
-    "collective": "communication", "contraction": "gemm", "conv": "convolution", "counting": "reduction",
-    "distance": "reduction", "dropout": "random", "embedding": "indexing", "fill": "copy", "fusedlinear": "gemm",
-    "gemm": "gemm", "grouped": "gemm", "indexing": "indexing", "inductor": "elementwise", "joining": "copy",
-    "loss": "reduction", "lowprecision": "gemm", "margin": "reduction", "masking": "elementwise", "moe": "gemm",
-    "norm": "normalization", "optimizer": "optimizer", "padding": "copy", "paged": "attention", "parts": "copy",
+    "collective": "communication", "contraction": "gemm", "conv": "convolution", "statistics": "reduction",
+    "distance": "reduction", "dropout": "random", "embedding": "indexing", "creation": "copy", "fusedlinear": "gemm",
+    "gemm": "gemm", "grouped": "gemm", "indexing": "indexing", "inductor": "elementwise", "concat": "copy",
+    "loss": "reduction", "lowprecision": "gemm", "ranking_losses": "reduction", "masked": "elementwise", "moe": "gemm",
+    "norm": "normalization", "optimizer": "optimizer", "padding": "copy", "paged": "attention", "slicing": "copy",
     "pointwise": "elementwise", "pooling": "reduction", "quantize": "elementwise", "quantized": "gemm",
-    "reduction": "reduction", "rnn": "gemm", "rnnkernels": "elementwise", "sampling": "indexing",
+    "reduction": "reduction", "rnn": "gemm", "rnn_backends": "elementwise", "sampling": "indexing",
     "softmax": "reduction", "sorting": "sort", "special": "elementwise", "syncbatchnorm": "normalization",
     "transformer": "gemm", "unpooling": "indexing", "upsampling": "elementwise", "views": "copy",
-    "window": "elementwise",
+    "signal_windows": "elementwise",
 }  # fmt: skip
 # Families that are no category: transforms and solvers, what servers fuse.
 NO_CATEGORY = frozenset({"fft", "linalg", "serving", "solvers", "spectral"})
@@ -69,7 +70,7 @@ _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 @cache
 def of_kernel(kind: str, name: str) -> str | None:
-    """Category of a kernel of this kind and name; None if neither tells.
+    """Return the category of a kernel of this kind and name; None if neither gives one.
 
     >>> of_kernel("sort", "void vllm::moe::moe_align_block_size_kernel<int>(int*)"), of_kernel("sort", "radixSort")
     ('moe', 'sort')
@@ -77,15 +78,15 @@ def of_kernel(kind: str, name: str) -> str | None:
     if kind in _ROUTED:
         called = function(name).lower()
         whole = name.lower() if _GENERIC.search(called) else called
-        found = next((value for pattern, value in _ROUTING if pattern.search(whole)), None)
-        if found == "moe" or (found and kind == "copy"):
-            return found
+        category = next((value for pattern, value in _ROUTING if pattern.search(whole)), None)
+        if category == "moe" or (category and kind == "copy"):
+            return category
     return KINDS.get(kind)
 
 
 @cache
 def of_operator(mod: str, op: str) -> str | None:
-    """Category of an operator, or of the backward of one; None if it has no formula or no category.
+    """Return the category of an operator, or of the backward of one; None if it has no formula or no category.
 
     >>> of_operator("torch.nn.functional", "linear"), of_operator("aten", "aten::convolution_backward")
     ('gemm', 'convolution')
@@ -93,5 +94,5 @@ def of_operator(mod: str, op: str) -> str | None:
     name = op.removeprefix(EVALUATE)
     if is_node(name):
         mod, name = "aten", "aten::" + _CAPITAL.sub("_", name.partition("Backward")[0]).lower()
-    found = family(Call(mod, name, ())) or family(Call(mod, name.partition("_backward")[0], ()))
-    return FAMILIES.get(found)
+    family_name = family(Call(mod, name, ())) or family(Call(mod, name.partition("_backward")[0], ()))
+    return FAMILIES.get(family_name)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which GPU events are communication: kernels of collectives and of messages, and copies between devices.
+"""Classification of GPU events as communication: kernels of collectives and of messages, and copies between devices.
 
-The kind of an event's name decides (`pyprof.prof.kernels`), for aggregation, reports and rules alike. What a copy
-between devices moves is communication though no kernel runs; kernels are counted without it (`kernel_busy`).
+The kind of an event's name decides (`pyprof.prof.kernels`), for aggregation, reports and rules alike. A copy between
+devices is communication though no kernel runs; `kernel_busy` counts kernels only.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pyprof.store.files import Store
 
 
 def names(store: Store) -> Bools:
-    """By number of a kernel's or copy's name whether such events are communication."""
-    return store.once("communication", lambda: _names(store))
+    """Return, by number of a kernel's or copy's name, whether such events are communication."""
+    return store.cached("communication", lambda: _names(store))
 
 
 def _names(store: Store) -> Bools:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The database as data frames: events, executions of operators, iterations, devices, coverage.
 
-Integers are nullable (Int64), times ns from the recording's first event; texts are categories where they repeat.
+Integers are nullable (Int64); times are in ns from the recording's first event; repeated texts are categories.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ _CPU = "cpu"
 
 
 def kernels(store: Store, aggregation: Aggregation) -> pd.DataFrame:
-    """One row per event, by start, device, stream, id. `step`: the iteration of the aggregation's cut."""
-    found = store.columns(
+    """Return one row per event, by start, device, stream, id. `step`: the iteration of the aggregation's cut."""
+    columns = store.columns(
         """select e.id, e.kind, e.name, e.start, e.dur, coalesce(e.total, e.dur) as total, e.device, e.stream,
                   e.operator, e.op, e.site, e.tc, e.flops, e.dense, e.bytes, e.basis, e.copied, e.geometry,
                   e.roofline, a.start as launch, a.dur as launch_dur, op.seq
            from event e left join api a on a.id = e.api left join op on op.id = e.op"""
     )
-    start, device = found["start"].values, found["device"]
-    order = np.lexsort((found["id"].values, found["stream"].values, device.values, start))
-    found = {name: column.take(order) for name, column in found.items()}
-    kind = found["kind"].values
+    start, device = columns["start"].values, columns["device"]
+    order = np.lexsort((columns["id"].values, columns["stream"].values, device.values, start))
+    columns = {name: column.take(order) for name, column in columns.items()}
+    kind = columns["kind"].values
     names = store.rows("select name, short_name from kernel_name order by id")
     operators = store.rows("select type, mod, name, op_id, params from operator order by id")
     stacks = dict(store.rows("select id, frames from stack"))
     sites = store.rows("select direction, phase, module, stack from site order by id")
-    operator, site = found["operator"].values, found["site"].values
-    tc = found["tc"]
+    operator, site = columns["operator"].values, columns["site"].values
+    tc = columns["tc"]
     out: dict[str, Any] = {
-        **worker_of(store, found["id"].values),
+        **worker_of(store, columns["id"].values),
         "kind": category(kind, {i: "cpu" if name == "operator" else name for i, name in enumerate(KINDS)}),
-        "name": category(found["name"].values, {i: row[1] for i, row in enumerate(names)}),
-        "start": found["start"].values,
-        "end": found["start"].values + found["total"].values,
-        "dur": found["dur"].values,
-        "device": device_names(found["device"], kind),
-        "stream": integer(found["stream"]),
+        "name": category(columns["name"].values, {i: row[1] for i, row in enumerate(names)}),
+        "start": columns["start"].values,
+        "end": columns["start"].values + columns["total"].values,
+        "dur": columns["dur"].values,
+        "device": device_names(columns["device"], kind),
+        "stream": integer(columns["stream"]),
         "op": category(operator, {i: row[0] for i, row in enumerate(operators)}),
         "mod": category(operator, {i: row[1] for i, row in enumerate(operators)}),
         "op_name": category(operator, {i: row[2] for i, row in enumerate(operators)}),
@@ -60,26 +60,26 @@ def kernels(store: Store, aggregation: Aggregation) -> pd.DataFrame:
         "phase": category(site, {i: PHASES[row[1]] for i, row in enumerate(sites)}),
         "module": category(site, {i: row[2] for i, row in enumerate(sites)}),
         "source": category(site, {i: _last(stacks.get(row[3])) for i, row in enumerate(sites)}),
-        "seq": integer(found["seq"]),
-        "step": steps_of(store, aggregation, found["id"].values),
-        "flops": integer(found["flops"]),
-        "dense": integer(found["dense"]),
-        "bytes": integer(found["bytes"]),
-        "roofline": integer(found["roofline"]),
-        "basis": category(found["basis"].values, dict(enumerate(BASES))),
+        "seq": integer(columns["seq"]),
+        "step": steps_of(store, aggregation, columns["id"].values),
+        "flops": integer(columns["flops"]),
+        "dense": integer(columns["dense"]),
+        "bytes": integer(columns["bytes"]),
+        "roofline": integer(columns["roofline"]),
+        "basis": category(columns["basis"].values, dict(enumerate(BASES))),
         "tc": integer(Column(tc.values, tc.mask() & (tc.values < 2))),
-        "copied": integer(found["copied"]),
-        "launch": integer(found["launch"]),
-        "launch_dur": integer(found["launch_dur"]),
-        "full_name": category(found["name"].values, {i: row[0] for i, row in enumerate(names)}),
+        "copied": integer(columns["copied"]),
+        "launch": integer(columns["launch"]),
+        "launch_dur": integer(columns["launch_dur"]),
+        "full_name": category(columns["name"].values, {i: row[0] for i, row in enumerate(names)}),
         "caller": category(site, {i: _caller(stacks.get(row[3])) for i, row in enumerate(sites)}),
     }  # fmt: skip
-    return pd.DataFrame(out, index=pd.Index(found["id"].values, name="id"))
+    return pd.DataFrame(out, index=pd.Index(columns["id"].values, name="id"))
 
 
 def ops(store: Store, aggregation: Aggregation) -> pd.DataFrame:
-    """One row per execution, by worker and start."""
-    found = store.columns(
+    """Return one row per execution of an operator, by worker and start."""
+    columns = store.columns(
         """select id, thread, operator, start, "end", cpu, api, gpu, idle, kernel, tc, kernels, tc_kernels, seq, forward
            from op order by id"""
     )
@@ -87,7 +87,7 @@ def ops(store: Store, aggregation: Aggregation) -> pd.DataFrame:
         "select op_id, name, type, direction, phase, module, dtype, shapes, stack from operator order by id"
     )
     stacks = dict(store.rows("select id, frames from stack"))
-    operator = found["operator"].values
+    operator = columns["operator"].values
     keys = ("op_id", "name", "type", "direction", "phase", "module", "dtype", "shapes")
     texts: dict[str, Any] = {}
     for place, key in enumerate(keys):
@@ -97,32 +97,34 @@ def ops(store: Store, aggregation: Aggregation) -> pd.DataFrame:
         elif key == "phase":
             table = {i: PHASES[row[place]] for i, row in enumerate(operators)}
         texts[key] = category(operator, table)
-    timed = found["cpu"].mask()  # others are of graph replays: they have an order, and no length
+    timed = columns["cpu"].mask()  # others are of graph replays: they have an order, and no length
     times: dict[str, Any] = {
-        "start": found["start"].values, "end": integer(Column(found["end"].values, timed)),
-        "cpu": integer(found["cpu"]), "api": found["api"].values,
+        "start": columns["start"].values, "end": integer(Column(columns["end"].values, timed)),
+        "cpu": integer(columns["cpu"]), "api": columns["api"].values,
     }  # fmt: skip
-    overhead: Any = integer(Column(np.maximum(found["cpu"].values - found["api"].values, 0), timed))
-    more = ("gpu", "idle", "kernel", "tc", "kernels", "tc_kernels", "seq", "forward")
+    overhead: Any = integer(Column(np.maximum(columns["cpu"].values - columns["api"].values, 0), timed))
+    extra = ("gpu", "idle", "kernel", "tc", "kernels", "tc_kernels", "seq", "forward")
     if not Source(store, aggregation).gpu:  # what API calls and gaps on a device are said of
-        nothing = pd.array([pd.NA] * len(overhead), dtype="Int64")
-        times["api"], overhead = nothing, nothing
-        found["idle"], found["tc"], found["tc_kernels"] = (Column.missing(len(operator)) for _ in range(3))
+        missing = pd.array([pd.NA] * len(overhead), dtype="Int64")
+        times["api"], overhead = missing, missing
+        columns["idle"], columns["tc"], columns["tc_kernels"] = (
+            Column.missing(len(operator)) for _ in range(3)
+        )
     return pd.DataFrame(
         {
-            **worker_of(store, found["id"].values), "thread": integer(found["thread"]), **texts, **times,
+            **worker_of(store, columns["id"].values), "thread": integer(columns["thread"]), **texts, **times,
             "overhead": overhead,
-            **{name: integer(found[name]) for name in more},
-            "step": steps_of(store, aggregation, found["id"].values, "op"),
+            **{name: integer(columns[name]) for name in extra},
+            "step": steps_of(store, aggregation, columns["id"].values, "op"),
             "source": category(operator, {i: _last(stacks.get(row[8])) for i, row in enumerate(operators)}),
             "caller": category(operator, {i: _caller(stacks.get(row[8])) for i, row in enumerate(operators)}),
         },
-        index=pd.Index(found["id"].values, name="id"),
+        index=pd.Index(columns["id"].values, name="id"),
     )  # fmt: skip
 
 
 def steps(store: Store, aggregation: Aggregation) -> pd.DataFrame:
-    """One row per worker and iteration: bounds, length, parts, kernels; whether the aggregation covers it."""
+    """Return one row per worker and iteration: bounds, length, parts, kernels, whether it is aggregated."""
     parts = ", ".join(f"p.{part} as {part}_ns" for part in metrics.PARTS)
     return frame(
         store,
@@ -140,7 +142,7 @@ def steps(store: Store, aggregation: Aggregation) -> pd.DataFrame:
 
 
 def devices(store: Store, aggregation: Aggregation) -> pd.DataFrame:
-    """One row per worker and device that was recorded: what it is, and how busy it was in the aggregation."""
+    """Return one row per worker and recorded device: its properties, and its utilization in the aggregation."""
     source = Source(store, aggregation)
     shares = {
         (device.worker, device.number): metrics.share(device.sums.get("busy", 0), device.wall)
@@ -158,35 +160,35 @@ def devices(store: Store, aggregation: Aggregation) -> pd.DataFrame:
     return table.astype(dict.fromkeys(whole, "Int64"))
 
 
-def findings(found: Sequence[Any]) -> pd.DataFrame:
-    """One row per finding."""
+def findings(items: Sequence[Any]) -> pd.DataFrame:
+    """Return one row per finding."""
     keys = ("rule", "problem", "advice", "saving", "verify", "evidence")
-    rows = [{key: getattr(one, key) for key in keys} for one in found]
+    rows = [{key: getattr(finding, key) for key in keys} for finding in items]
     return pd.DataFrame(rows, columns=list(keys)).astype({"saving": "Int64"})
 
 
 def coverage(store: Store) -> pd.DataFrame:
-    """One row per line of the ledger and part, with its time, events and share, of all workers; the parts of a line are
-    everything. Lines of what was dropped have a count alone."""
-    return ledger(store, apart=False).drop(columns="worker")
+    """Return one row per line of the ledger and part, with its time, events and share, of all workers. The parts of a
+    line add up to everything. Lines of dropped events have only a count."""
+    return ledger(store, by_worker=False).drop(columns="worker")
 
 
 def html(source: Source) -> str:
-    """The metrics as a small table for a notebook."""
+    """Return the metrics as a small HTML table for a notebook."""
     rows = []
     for metric in metrics.METRICS.values():
         value = metric.function(source.window)
-        shown = "na" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+        text = "na" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
         rows.append(
             f'<tr title="{escape(metric.text)}"><td>{escape(metric.heading)}</td>'
-            f'<td style="text-align:right">{shown} {escape(metric.unit)}</td></tr>'
+            f'<td style="text-align:right">{text} {escape(metric.unit)}</td></tr>'
         )
     name = escape(str(source.store.meta.get("source", source.store.path.name)))
     return f"<table><caption>{name}</caption>{''.join(rows)}</table>"
 
 
 def worker_of(store: Store, ids: Ints) -> dict[str, Any]:
-    """The worker of each id, and which of its recordings it is."""
+    """Return the worker of each id, and the number of its recording (`span`)."""
     rows = store.rows("select id, name, span from worker order by id")
     spans = np.ones(max((row[0] for row in rows), default=0) + 1, np.int64)
     for number, _, span in rows:
@@ -196,12 +198,12 @@ def worker_of(store: Store, ids: Ints) -> dict[str, Any]:
 
 
 def steps_of(store: Store, aggregation: Aggregation, ids: Ints, what: str = "event") -> Any:
-    """The iteration of each id, missing outside of all."""
-    found = store.columns(
+    """Return the iteration of each id, missing outside of all iterations."""
+    columns = store.columns(
         f"""select number, first_{what} as low, last_{what} as high from iteration
             where iteration_set = {aggregation.iteration_set} order by worker, number"""
     )
-    low, high, number = (found[name].values for name in ("low", "high", "number"))
+    low, high, number = (columns[name].values for name in ("low", "high", "number"))
     if not len(low):
         return pd.array([pd.NA] * len(ids), dtype="Int64")
     # Iterations without events share a bound with the next: the last that begins there is meant.
@@ -211,22 +213,22 @@ def steps_of(store: Store, aggregation: Aggregation, ids: Ints, what: str = "eve
 
 
 def integer(column: Column) -> Any:
-    """A nullable integer column."""
+    """Return a column as a nullable integer array."""
     return pd.arrays.IntegerArray(column.values.astype(np.int64), ~column.mask())
 
 
 def category(codes: Ints, table: dict[int, str | None]) -> Any:
-    """Texts by code; None is missing."""
-    known = list(dict.fromkeys(text for text in table.values() if text is not None))
-    place = {text: i for i, text in enumerate(known)}
+    """Return texts by code as a categorical array; None is missing."""
+    categories = list(dict.fromkeys(text for text in table.values() if text is not None))
+    place = {text: i for i, text in enumerate(categories)}
     lookup = np.full(max(table, default=0) + 1, -1, np.int64)
     for code, text in table.items():
         lookup[code] = -1 if text is None else place[text]
-    return pd.Categorical.from_codes(lookup[codes], categories=pd.Index(known, dtype=object))
+    return pd.Categorical.from_codes(lookup[codes], categories=pd.Index(categories, dtype=object))
 
 
 def device_names(column: Column, kind: Ints) -> Any:
-    """The device of each event as text; cpu for operator events."""
+    """Return the device of each event as text; "cpu" for operator events."""
     codes, distinct = pd.factorize(np.where(column.mask(), column.values, np.where(kind == 3, -1, -2)))
     names = {i: _CPU if n == -1 else None if n == -2 else str(n) for i, n in enumerate(distinct.tolist())}
     return category(codes, names)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Iterations: how a run is cut, and which cut is taken when nobody says.
+"""Iterations: the ways to cut a run, and the choice among them when the user names none.
 
-The first of these that the recording has: steps that the program marked (`p.step()`, ProfilerStep), steps of a server
-of language models, ranges of the user that are named like steps, the ends of Optimizer.step, the starts of a
-DataLoader's wait, the ends of the most regular operator. A key operator cuts as DLProf does: iteration 0 begins with
-the recording, each ends where an execution of the key ends, and what is left after the last one is one more, partial.
+The automatic cut is the first of these that the recording has: steps that the program marked (`p.step()`,
+ProfilerStep), steps of a server of language models, ranges of the user that are named like steps, the ends of
+Optimizer.step, the starts of a DataLoader's wait, the ends of the most regular operator. A key operator cuts as
+DLProf does: iteration 0 begins with the recording, each iteration ends where an execution of the key ends, and the
+remainder after the last one is one more iteration, a partial one.
 
 Bounds are the host's (`bounds=host`): an event belongs to the iteration in which it was launched.
 """
@@ -25,13 +26,13 @@ from pyprof.model import Ints
 from pyprof.serving import step_of
 from pyprof.store.files import Store
 
-_LEAST = 3  # executions of an operator that can cut a run on its own
-_IRREGULAR = 0.5  # coefficient of variation of the gaps above which an operator is not regular
+_MIN_EXECUTIONS = 3  # executions of an operator that can cut a run on its own
+_MAX_VARIATION = 0.5  # coefficient of variation of the gaps above which an operator is not regular
 _STEP_NAME = re.compile(r"\d+")
 
 
 class Iterations(NamedTuple):
-    """A cut: per iteration its worker, number from 0, start and end in ns, and whether it is only a part of one."""
+    """A cut: per iteration its worker, number from 0, start and end in ns, and whether it is partial."""
 
     method: str
     key: str | None
@@ -44,23 +45,23 @@ class Iterations(NamedTuple):
 
 
 def automatic(store: Store) -> Iterations:
-    """The first cut that fits; one iteration for everything if none does."""
+    """Return the first cut that fits, or one iteration for everything if none does."""
     return _without_pauses(store, _automatic(store))
 
 
 def _automatic(store: Store) -> Iterations:
-    ways: tuple[Callable[[Store], Iterations | None], ...] = (
+    methods: tuple[Callable[[Store], Iterations | None], ...] = (
         _marks, _profiler_steps, _serving, _user_ranges, _optimizer, _data_loader, _regular,
     )  # fmt: skip
-    for way in ways:
-        found = way(store)
-        if found is not None:
-            return found
+    for method in methods:
+        cut = method(store)
+        if cut is not None:
+            return cut
     return whole(store)
 
 
 def whole(store: Store) -> Iterations:
-    """One iteration: the recording."""
+    """Return the recording as one iteration."""
     spans = _spans(store)
     return _cut(
         "none",
@@ -72,10 +73,10 @@ def whole(store: Store) -> Iterations:
 
 
 def by_key(store: Store, key: str) -> Iterations:
-    """Cut at the ends of a key operator, by its name, id, or last part of the name. Raises UsageError."""
-    chosen = _operators(store, key)
+    """Cut at the ends of a key operator, given by its name, id, or last part of the name. Raises UsageError."""
+    operators = _operators(store, key)
     ends = store.columns(
-        f'select id, "end" from op where operator in ({",".join(map(str, chosen))}) order by id'
+        f'select id, "end" from op where operator in ({",".join(map(str, operators))}) order by id'
     )
     return _without_pauses(
         store, _by_ends("key", key, f"ends of {key}", store, ends["id"].values >> 40, ends["end"].values)
@@ -83,17 +84,20 @@ def by_key(store: Store, key: str) -> Iterations:
 
 
 def _without_pauses(store: Store, cut: Iterations) -> Iterations:
-    """Take pauses of the recording out of the iterations: one that begins with a pause starts after it, one that ends
-    with a pause stops before it. One with a pause between its operators is a part, for what it would have taken is
-    unknown, and so is one of which a stretch has no operators."""
+    """Take pauses of the recording out of the iterations.
+
+    An iteration that begins with a pause starts after it; one that ends with a pause stops before it. An iteration
+    with a pause between its operators is partial, because its length without the pause is unknown, and so is one in
+    which a stretch has no operators.
+    """
     start, end, partial = cut.start.copy(), cut.end.copy(), cut.partial.copy()
-    found = store.rows('select worker, start, "end", waited from pause order by worker, start')
-    for worker in dict.fromkeys(row[0] for row in found):
-        begun = store.columns(
+    pauses = store.rows('select worker, start, "end", waited from pause order by worker, start')
+    for worker in dict.fromkeys(row[0] for row in pauses):
+        columns = store.columns(
             f"select start from op where id >= {worker << 40} and id < {(worker + 1) << 40} order by start"
         )
-        ops = begun["start"].values
-        for _, begin, stop, waited in (row for row in found if row[0] == worker):
+        ops = columns["start"].values
+        for _, begin, stop, waited in (row for row in pauses if row[0] == worker):
             for i in np.flatnonzero((cut.worker == worker) & (start < stop) & (end > begin)).tolist():
                 first, last, paused, resumed = np.searchsorted(ops, (start[i], end[i], begin, stop)).tolist()
                 if waited and paused <= first and stop < end[i]:
@@ -106,13 +110,13 @@ def _without_pauses(store: Store, cut: Iterations) -> Iterations:
 
 
 def _operators(store: Store, key: str) -> list[int]:
-    """The forward operators that a key names, else those of any direction."""
+    """Return the forward operators that a key names, else those of any direction."""
     rows = store.rows("select id, op_id, name, type, direction from operator")
     for place in (2, 1, 3):
-        found = [row for row in rows if row[place] == key]
-        forward = [row[0] for row in found if row[4] == 0]
-        if found:
-            return forward or [row[0] for row in found]
+        matches = [row for row in rows if row[place] == key]
+        forward = [row[0] for row in matches if row[4] == 0]
+        if matches:
+            return forward or [row[0] for row in matches]
     names = list(dict.fromkeys([row[2] for row in rows] + [row[1] for row in rows]))
     near = difflib.get_close_matches(key, names, 5, 0)
     raise UsageError(
@@ -136,14 +140,14 @@ def _profiler_steps(store: Store) -> Iterations | None:
 
 
 def _serving(store: Store) -> Iterations | None:
-    """Steps of a server, which vLLM and SGLang announce. Such a range ends before its work on the GPU does: the last
-    step takes what is left."""
-    found = _from_starts("ranges", "a server's steps", [row[:3] for row in server_steps(store)])
-    return _to_the_end(store, found) if found else None
+    """Cut at the steps of a server, which vLLM and SGLang announce. Such a range ends before its work on the GPU does,
+    so the last step takes the remainder."""
+    cut = _from_starts("ranges", "a server's steps", [row[:3] for row in server_steps(store)])
+    return _to_the_end(store, cut) if cut else None
 
 
 def server_steps(store: Store) -> list[tuple[int, int, int, str]]:
-    """Worker, start, end and text of a server's steps, in order; of one inside another only the outer."""
+    """Return worker, start, end and text of a server's steps, in order; of nested ones only the outer."""
     names = {number: text for number, text in store.rows("select id, text from string") if step_of(text)}
     rows = store.rows(
         f"""select id >> 40, start, start + dur, text from range
@@ -153,7 +157,7 @@ def server_steps(store: Store) -> list[tuple[int, int, int, str]]:
 
 
 def _user_ranges(store: Store) -> Iterations | None:
-    """Ranges named like steps; of several names the most frequent, the outer one of equals."""
+    """Cut at ranges named like steps; of several names the most frequent, of nested ranges the outer ones."""
     from pyprof.parse.paths import is_step
 
     texts = store.rows("select id, text from string")
@@ -174,7 +178,7 @@ def _user_ranges(store: Store) -> Iterations | None:
 
 
 def _distinct(rows: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Ranges, by worker, start and end, without those inside another: one step may be announced twice."""
+    """Return ranges, by worker, start and end, without those inside another: a step may be announced twice."""
     out: list[tuple[int, ...]] = []
     for row in rows:
         worker, start, _ = row[:3]
@@ -184,19 +188,19 @@ def _distinct(rows: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
 
 
 def _from_starts(method: str, note: str, rows: Sequence[tuple[int, ...]]) -> Iterations | None:
-    """Iterations from each start to the next; the last ends where its mark ends."""
+    """Cut from each start to the next. The last iteration ends where its mark ends."""
     if not rows:
         return None
     bounds = {}
     table = np.array(rows, np.int64)
     for worker in np.unique(table[:, 0]).tolist():
-        mine = table[table[:, 0] == worker]
-        bounds[worker] = mine[:, 1], np.r_[mine[1:, 1], max(mine[-1, 2], mine[-1, 1])]
+        own = table[table[:, 0] == worker]
+        bounds[worker] = own[:, 1], np.r_[own[1:, 1], max(own[-1, 2], own[-1, 1])]
     return _cut(method, None, note, bounds, False)
 
 
 def _optimizer(store: Store) -> Iterations | None:
-    """Ends of Optimizer.step: of several optimizers the most frequent, of equals the one that ends last."""
+    """Cut at the ends of Optimizer.step: of several optimizers the most frequent, on a tie the one that ends last."""
     ops = store.columns(
         """select op.id, op.operator, op."end" from op join operator on operator.id = op.operator
            where operator.type like '%.step' and operator.phase = 3 order by op.id"""
@@ -213,8 +217,8 @@ def _optimizer(store: Store) -> Iterations | None:
         return None
     numbers = np.unique(which)
     best = max(numbers.tolist(), key=lambda n: (int((which == n).sum()), int(end[which == n].max())))
-    mine = which == best
-    return _by_ends("optimizer", None, "ends of Optimizer.step", store, worker[mine], end[mine])
+    selected = which == best
+    return _by_ends("optimizer", None, "ends of Optimizer.step", store, worker[selected], end[selected])
 
 
 def _data_loader(store: Store) -> Iterations | None:
@@ -224,20 +228,20 @@ def _data_loader(store: Store) -> Iterations | None:
     )
     if len(rows) < 2:
         return None
-    found = _from_starts("dataloader", "starts of the DataLoader's waits", rows)
-    return _to_the_end(store, found) if found else None
+    cut = _from_starts("dataloader", "starts of the DataLoader's waits", rows)
+    return _to_the_end(store, cut) if cut else None
 
 
-def _to_the_end(store: Store, found: Iterations) -> Iterations:
-    """The last iteration of each worker ends with its last event."""
-    ends, end = _spans(store), found.end.copy()
-    last = np.flatnonzero(np.r_[found.worker[1:] != found.worker[:-1], True])
-    end[last] = [max(int(end[i]), ends[int(found.worker[i])][1]) for i in last]
-    return found._replace(end=end)
+def _to_the_end(store: Store, cut: Iterations) -> Iterations:
+    """Extend the last iteration of each worker to its last event."""
+    ends, end = _spans(store), cut.end.copy()
+    last = np.flatnonzero(np.r_[cut.worker[1:] != cut.worker[:-1], True])
+    end[last] = [max(int(end[i]), ends[int(cut.worker[i])][1]) for i in last]
+    return cut._replace(end=end)
 
 
 def _regular(store: Store) -> Iterations | None:
-    """The operator whose executions end in the most even rhythm, over at least half of the run."""
+    """Cut at the ends of the operator that executes at the most even intervals, over at least half of the run."""
     ops = store.columns(
         """select op.id, op.operator, op."end" from op join operator on operator.id = op.operator
            where operator.unassociated = 0 order by op.id"""
@@ -245,33 +249,35 @@ def _regular(store: Store) -> Iterations | None:
     if not len(ops["id"].values):
         return None
     worker = int(ops["id"].values[0] >> 40)
-    mine = (ops["id"].values >> 40) == worker
-    frame = pd.DataFrame({"operator": ops["operator"].values[mine], "end": ops["end"].values[mine]})
+    own = (ops["id"].values >> 40) == worker
+    frame = pd.DataFrame({"operator": ops["operator"].values[own], "end": ops["end"].values[own]})
     frame["gap"] = frame.groupby("operator")["end"].diff()
     stats = frame.groupby("operator").agg(
         n=("end", "size"), first=("end", "min"), last=("end", "max"), mean=("gap", "mean"), std=("gap", "std")
     )
     start, end = _spans(store)[worker]
     stats = stats[
-        (stats.n >= _LEAST) & ((stats["last"] - stats["first"]) * 2 >= end - start) & (stats["mean"] > 0)
+        (stats.n >= _MIN_EXECUTIONS)
+        & ((stats["last"] - stats["first"]) * 2 >= end - start)
+        & (stats["mean"] > 0)
     ]
     if not len(stats):
         return None
     spread = (stats["std"].fillna(0) / stats["mean"]).round(3)
     least = spread.min()
-    if least > _IRREGULAR:
+    if least > _MAX_VARIATION:
         return None
     key = int(stats[spread == least]["last"].idxmax())
     name = store.rows("select name from operator where id = ?", (key,))[0][0]
-    chosen = ops["operator"].values == key
+    selected = ops["operator"].values == key
     return _by_ends(
-        "operator", name, f"ends of {name}, the most regular operator", store, ops["id"].values[chosen] >> 40,
-        ops["end"].values[chosen],
+        "operator", name, f"ends of {name}, the most regular operator", store, ops["id"].values[selected] >> 40,
+        ops["end"].values[selected],
     )  # fmt: skip
 
 
 def _by_ends(method: str, key: str | None, note: str, store: Store, worker: Ints, end: Ints) -> Iterations:
-    """DLProf's cut: from the beginning to the first end, from end to end, and the rest."""
+    """Cut as DLProf does: from the beginning to the first end, from end to end, and the remainder."""
     bounds = {}
     for number, (first, last) in _spans(store).items():
         ends = np.unique(end[worker == number])
@@ -285,7 +291,7 @@ def _by_ends(method: str, key: str | None, note: str, store: Store, worker: Ints
 def _cut(
     method: str, key: str | None, note: str, bounds: dict[int, tuple[Ints, Ints]], trailing: bool
 ) -> Iterations:
-    """All workers' iterations in one table; `trailing`: each worker's last one is a part."""
+    """Return the iterations of all workers in one table. `trailing`: each worker's last iteration is partial."""
     columns: list[npt.NDArray[np.int64]] = []
     for worker, (start, end) in sorted(bounds.items()):
         n = len(start)
@@ -300,5 +306,5 @@ def _cut(
 
 
 def _spans(store: Store) -> dict[int, tuple[int, int]]:
-    """First and last event of each worker."""
+    """Return the times of the first and last event of each worker."""
     return {w: (a, b) for w, a, b in store.rows('select id, start, "end" from worker')}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long something was going on within given bounds: lengths of unions of intervals, and partitions by priority.
+"""Lengths of unions of intervals within given bounds, and partitions of time by priority.
 
-A union is asked for its length before a time; the length within [a, b) is the difference of two such answers, so that
-any number of bounds costs one pass over the intervals.
+A union answers with its length before a time. The length within [a, b) is the difference of two answers, so any
+number of bounds costs one pass over the intervals.
 
 >>> busy = Union(np.array([0, 2, 8]), np.array([4, 6, 9]))
 >>> busy.before(np.array([3, 7, 100])).tolist()
@@ -20,7 +20,7 @@ from pyprof.store.files import Store
 
 
 class Union:
-    """Disjoint intervals in order, made of any."""
+    """Disjoint intervals in order, made from any intervals."""
 
     def __init__(self, start: Ints, end: Ints):
         if len(start) > 1 and (start[1:] < start[:-1]).any():
@@ -38,7 +38,7 @@ class Union:
         return int(self._length[-1])
 
     def with_(self, other: Union) -> Union:
-        """The union of both."""
+        """Return the union of both."""
         if not len(other.start):
             return self
         if not len(self.start):
@@ -46,7 +46,7 @@ class Union:
         return Union(np.r_[self.start, other.start], np.r_[self.end, other.end])
 
     def covers(self, start: Ints, end: Ints) -> Bools:
-        """Whether each interval lies within one of the union's.
+        """Return whether each interval lies within one of the union's.
 
         >>> Union(np.array([0, 8]), np.array([6, 9])).covers(np.array([1, 5]), np.array([6, 9])).tolist()
         [True, False]
@@ -57,7 +57,7 @@ class Union:
         return np.asarray((place >= 0) & (end <= self.end[place]))
 
     def before(self, time: Ints) -> Ints:
-        """Length of what lies before each time."""
+        """Return the length before each time."""
         place = np.searchsorted(self.start, time, side="right")
         length: Ints = self._length[place]
         inside = np.flatnonzero(place > 0)
@@ -65,31 +65,32 @@ class Union:
         return length
 
     def within(self, start: Ints, end: Ints) -> Ints:
-        """Length within each [start, end)."""
+        """Return the length within each [start, end)."""
         return self.before(end) - self.before(start)
 
 
 def pauses(store: Store, worker: int) -> Union:
-    """When a worker's program waited for its recording to be read."""
-    found = store.columns(
+    """Return the time in which a worker's program waited for its recording to be read."""
+    columns = store.columns(
         f'select start, "end" from pause where worker = {worker} and waited = 1 order by start'
     )
-    return Union(found["start"].values, found["end"].values)
+    return Union(columns["start"].values, columns["end"].values)
 
 
 def partition(classes: Sequence[Union], start: Ints, end: Ints) -> list[Ints]:
-    """Split each [start, end) by priority: a class gets what no class before it has; the last part is the rest.
+    """Split each [start, end) by priority: a class gets the time that no class before it has; the last part is the
+    remainder.
 
     >>> kernel, host = Union(np.array([2]), np.array([5])), Union(np.array([0]), np.array([4]))
     >>> [part.tolist() for part in partition([kernel, host], np.array([0]), np.array([9]))]
     [[3], [2], [4]]
     """
     parts: list[Ints] = []
-    covered, taken = Union(start[:0], end[:0]), np.zeros_like(start)
-    for each in classes:
-        covered = covered.with_(each)
+    covered, assigned = Union(start[:0], end[:0]), np.zeros_like(start)
+    for union in classes:
+        covered = covered.with_(union)
         length = covered.within(start, end)
-        parts.append(length - taken)
-        taken = length
-    rest: Ints = end - start - taken
-    return [*parts, rest]
+        parts.append(length - assigned)
+        assigned = length
+    remainder: Ints = end - start - assigned
+    return [*parts, remainder]

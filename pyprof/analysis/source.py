@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reports and rules read."""
+"""The input of reports and rules: a database with a selected aggregation and worker."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Source:
         return window(self.store, self.aggregation, self.worker)
 
     def activity(self, worker: int) -> Activity:
-        """What a worker did."""
-        return self.store.once(("activity", worker), lambda: Activity(self.store, worker))
+        """Return the activity of a worker."""
+        return self.store.cached(("activity", worker), lambda: Activity(self.store, worker))
 
     @cached_property
     def gpu(self) -> bool:
-        """Whether something ran on a GPU; if not, operator events stand for GPU events."""
+        """True if anything ran on a GPU; if not, operator events take the place of GPU events."""
         return bool(self.store.rows("select 1 from event_block where kind < 3 limit 1"))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one worker did, as columns: its GPU events with their launches, API calls, and ranges of the CPU.
+"""The activity of one worker as columns: GPU events with their launches, API calls, and CPU ranges.
 
-For reports that look at stretches of time; each table is read when it is first asked for.
+It serves reports that look at stretches of time. Each table is read on first use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MASK = (1 << 40) - 1
 
 
 class Activity:
-    """One worker. GPU events are in the order of their ids, which is that of their launches."""
+    """The activity of one worker. GPU events are in the order of their ids, which is that of their launches."""
 
     def __init__(self, store: Store, worker: int):
         self.store, self.worker = store, worker
@@ -31,7 +31,7 @@ class Activity:
 
     @cached_property
     def paused(self) -> Union:
-        """When the program waited for its recording to be read."""
+        """Time in which the program waited for its recording to be read."""
         return pauses(self.store, self.worker)
 
     @cached_property
@@ -74,33 +74,33 @@ class Activity:
     @cached_property
     def replayed(self) -> tuple[Ints, Ints]:
         """Places of events of graph replays, and the ranges that they belong to."""
-        found = self.store.columns(
+        columns = self.store.columns(
             f"select event, range from replayed where {self._mine.replace('id', 'event')} order by event"
         )
-        return np.searchsorted(self.id, found["event"].values), found["range"].values
+        return np.searchsorted(self.id, columns["event"].values), columns["range"].values
 
     def phases(self, gpu: bool) -> tuple[Ints, Ints, Ints]:
-        """Phase (`model.PHASES`), start and end of each GPU event, or of each operator event, by their starts."""
-        found = self.store.columns(
+        """Return phase (`model.PHASES`), start and end of each GPU event, or of each operator event, by start."""
+        columns = self.store.columns(
             f"""select coalesce(site.phase, {NO_PHASE}) as phase, start, coalesce(total, dur) as length
                 from event left join site on site.id = event.site
                 where event.{self._mine.replace("and id", "and event.id")} and kind {"<" if gpu else "="} 3
                 order by start"""
         )
-        start = found["start"].values
-        return found["phase"].values, start, start + found["length"].values
+        start = columns["start"].values
+        return columns["phase"].values, start, start + columns["length"].values
 
     @cached_property
     def kernel(self) -> Bools:
         """Kernels, collectives among them."""
-        found: Bools = self.event["kind"].values == KERNEL
-        return found
+        mask: Bools = self.event["kind"].values == KERNEL
+        return mask
 
     @cached_property
     def communication(self) -> Bools:
         """Kernels of collectives, and copies between devices."""
-        found: Bools = communication.names(self.store)[self.event["name"].values]
-        return found
+        mask: Bools = communication.names(self.store)[self.event["name"].values]
+        return mask
 
     @cached_property
     def devices(self) -> list[int]:
@@ -109,22 +109,22 @@ class Activity:
         return [int(number) for number in np.unique(device.values[device.mask()])]
 
     def on(self, device: int) -> Bools:
-        """Events of a device."""
-        found: Bools = self.event["device"].mask() & (self.event["device"].values == device)
-        return found
+        """Return which events ran on a device."""
+        mask: Bools = self.event["device"].mask() & (self.event["device"].values == device)
+        return mask
 
-    def union(self, chosen: Bools) -> Union:
-        """Time in which at least one of some events ran."""
-        return Union(self.start[chosen], self.end[chosen])
+    def union(self, mask: Bools) -> Union:
+        """Return the time in which at least one of the selected events ran."""
+        return Union(self.start[mask], self.end[mask])
 
-    def classes(self, chosen: Bools) -> dict[str, Union]:
-        """Time of some events: kernels, copies and sets that are no communication, and communication."""
+    def classes(self, mask: Bools) -> dict[str, Union]:
+        """Return the time of selected events: kernels, copies and sets without communication, and communication."""
         kind, apart = self.event["kind"].values, self.communication
         parts = {
             "kernel": self.kernel & ~apart, "memcpy": (kind == MEMCPY) & ~apart, "memset": kind == MEMSET,
             "communication": apart,
         }  # fmt: skip
-        return {name: self.union(part & chosen) for name, part in parts.items()}
+        return {name: self.union(part & mask) for name, part in parts.items()}
 
     @cached_property
     def runtime(self) -> Union:
@@ -135,11 +135,11 @@ class Activity:
     @cached_property
     def dataloader(self) -> Union:
         """Time in which a thread waited for its data loader."""
-        found = self.store.columns(
+        columns = self.store.columns(
             f"""select start, dur from dataloader
                 where thread in (select id from thread where worker = {self.worker}) order by start"""
         )
-        return Union(found["start"].values, found["start"].values + found["dur"].values)
+        return Union(columns["start"].values, columns["start"].values + columns["dur"].values)
 
     @cached_property
     def ranges(self) -> dict[str, Column]:
@@ -151,12 +151,12 @@ class Activity:
 
     @cached_property
     def cpu(self) -> Union:
-        """Time in operator events and in ranges of any text but those of steps."""
-        found = self.ranges
+        """Time in operator events and in ranges of any text except those of steps."""
+        ranges = self.ranges
         texts = dict(self.store.rows("select id, text from string"))
         counted = np.zeros(max(texts, default=0) + 1, bool)
-        for number in np.unique(found["text"].values).tolist():
+        for number in np.unique(ranges["text"].values).tolist():
             counted[number] = not is_step(texts[number])
-        kept = counted[found["text"].values]
-        start = found["start"].values[kept]
-        return Union(start, start + found["dur"].values[kept])
+        mask = counted[ranges["text"].values]
+        start = ranges["start"].values[mask]
+        return Union(start, start + ranges["dur"].values[mask])

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Databases of older schemas: what they hold, as a database of this one.
+"""Convert a database of an older schema to one of the current schema.
 
-The facts are copied, with what a later schema added to them; all that is derived from them (sums over blocks,
-iterations, aggregations) is worked out again. The older file stays as it is.
+The facts are copied, with what a later schema added to them; everything derived from them (sums over blocks,
+iterations, aggregations) is computed again. The older file stays as it is.
 
-schema   added since
-1.1      `source`, empty before
-1.2      `pause` and iterations without pauses: none were known before
-1.3      `hardware_ps` is NULL for convolutions by Winograd and FFT
-1.4      `op.cpu` is NULL for executions that a replay gives back: before it was a time that nobody measured
+  schema   change
+  1.1      `source` added; empty for older files
+  1.2      `pause` and iterations without pauses added; older files have no pauses
+  1.3      `hardware_ps` is NULL for convolutions by Winograd and FFT
+  1.4      `op.cpu` is NULL for executions that a replay gives back; before it was a time that nothing had measured
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _HEAD = (
 
 
 def is_current(path: Path) -> bool:
-    """Whether a profile database can be read without an upgrade. Raises FormatError for what is none, or damaged."""
+    """Return whether a profile database needs no upgrade. Raises FormatError for other or damaged files."""
     with Store(path, any_schema=True) as database:
         return not (database.schema[0] == MAJOR and 0 <= database.schema[1] < MINOR)
 
@@ -51,28 +51,34 @@ def upgrade(
     target: str,
     progress: Callable[[str, float], None] = lambda what, share: None,
 ) -> None:
-    """Write the database of an older schema as one of this schema: whole or not at all. Raises FormatError for a
-    damaged or a newer one, PyProfError where the file cannot be written."""
+    """Write the database of an older schema as one of the current schema, atomically.
+
+    Raises FormatError for a damaged or a newer one, PyProfError if the file cannot be written.
+    """
     with Store(path, any_schema=True) as old, written(target) as name:
         old.check_schema(oldest=0)
-        with old.sound():
+        with old.translate_errors():
             minor = old.schema[1]
             meta = {key: text for key, text in old.meta.items() if key not in _HEAD}
             create(name, _facts(old, minor, progress), meta)
-            chosen = aggregations(old)
-        with Store(name, own=True, shown=old.shown) as database, database.sound():
+            existing = aggregations(old)
+        with Store(name, own=True, label=old.label) as database, database.translate_errors():
             _fill_blocks(database, name)
-            for one in chosen:
+            for aggregation in existing:
                 aggregate(
-                    database, one.first, one.last, one.key, lambda share: progress("aggregating", share)
+                    database,
+                    aggregation.first,
+                    aggregation.last,
+                    aggregation.key,
+                    lambda share: progress("aggregating", share),
                 )
 
 
 def _facts(old: Store, minor: int, progress: Callable[[str, float], None]) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the tables of facts, as this schema has them."""
-    there = old.tables()
+    """Yield the tables of facts in the current schema."""
+    present = old.tables()
     for number, (table, kinds) in enumerate(schema().items()):
-        if table in _DERIVED or table == "meta" or table not in there:
+        if table in _DERIVED or table == "meta" or table not in present:
             continue
         progress(f"converting schema {MAJOR}.{minor}", 0.6 * number / len(schema()))
         names = ", ".join(f'"{name}"' for name in kinds)
@@ -81,7 +87,7 @@ def _facts(old: Store, minor: int, progress: Callable[[str, float], None]) -> It
             yield table, columns.rows(types, old.rows(f"select {names} from {table}"))
             continue
         for piece in _pieces(old, table, names, next(iter(kinds))):
-            yield table, _changed(old, table, piece, minor)
+            yield table, _convert(old, table, piece, minor)
 
 
 def _pieces(old: Store, table: str, names: str, key: str) -> Iterator[dict[str, Column]]:
@@ -95,27 +101,27 @@ def _pieces(old: Store, table: str, names: str, key: str) -> Iterator[dict[str, 
         first = old.rows(f"select min({key}) from {table} where {key} >= ?", (last,))[0][0]
 
 
-def _changed(old: Store, table: str, piece: dict[str, Column], minor: int) -> pa.Table:
-    """Return rows with what a later schema says otherwise."""
+def _convert(old: Store, table: str, piece: dict[str, Column], minor: int) -> pa.Table:
+    """Return rows with the changes of later schemas applied."""
     if table == "event" and minor < 3:
-        kernels = old.once("kernels by Winograd or FFT", lambda: _by_transform(old))
+        kernels = old.cached("kernels by Winograd or FFT", lambda: _transform_kernels(old))
         calls = np.unique(columns.plain(piece["op"])[np.isin(columns.plain(piece["name"]), kernels)])
-        known = piece["hardware_ps"].mask() & ~np.isin(columns.plain(piece["op"]), calls[calls >= 0])
-        piece["hardware_ps"] = Column(piece["hardware_ps"].values, known)
+        present = piece["hardware_ps"].mask() & ~np.isin(columns.plain(piece["op"]), calls[calls >= 0])
+        piece["hardware_ps"] = Column(piece["hardware_ps"].values, present)
     if table == "op" and minor < 4:
-        replayed = old.once("executions of replays", lambda: _given_back(old))
-        known = piece["cpu"].mask() & ~np.isin(piece["id"].values, replayed)
-        piece["cpu"] = Column(piece["cpu"].values, known)
+        replayed = old.cached("executions of replays", lambda: _executions_of_replays(old))
+        present = piece["cpu"].mask() & ~np.isin(piece["id"].values, replayed)
+        piece["cpu"] = Column(piece["cpu"].values, present)
     return columns.table(**piece)
 
 
-def _by_transform(old: Store) -> list[int]:
-    """Return the numbers of the names of kernels that convolve by Winograd or FFT."""
+def _transform_kernels(old: Store) -> list[int]:
+    """Return the name numbers of kernels that convolve by Winograd or FFT."""
     names = old.rows("select id, name from kernel_name where kind = 'conv'")
     return [number for number, name in names if describe(name).algorithm]
 
 
-def _given_back(old: Store) -> list[int]:
+def _executions_of_replays(old: Store) -> list[int]:
     """Return the numbers of executions that replays of graphs give back."""
     query = "select distinct op from event where op is not null and id in (select event from replayed)"
     return [number for (number,) in old.rows(query)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The window that an aggregation covers, as the metrics take it."""
+"""The window that an aggregation covers, as the input of the metrics."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _SUMS = ("calls", "kernels", "tc_kernels", "kernel", "tc", "cpu", "gpu", "overhe
 
 
 def window(store: Store, aggregation: Aggregation, worker: int | None = None) -> Window:
-    """Iterations `first` to `last` of all workers, or of one."""
+    """Return iterations `first` to `last` of all workers, or of one."""
     within = {"set": aggregation.iteration_set, "first": aggregation.first, "last": aggregation.last,
               "worker": worker, "aggregation": aggregation.id}  # fmt: skip
     workers = _workers(store, within)
-    walls = {one.number: one.wall for one in workers}
+    walls = {entry.number: entry.wall for entry in workers}
     facts = store.meta
     if not store.rows("select 1 from io limit 1"):
         facts["io"] = "none"
@@ -52,18 +52,18 @@ def _workers(store: Store, within: dict[str, int | None]) -> tuple[Worker, ...]:
     )}  # fmt: skip
     names = dict(store.rows("select id, name from worker"))
     return tuple(
-        Worker(number, names[number], sum(found), tuple(found), parts[number])
-        for number, found in lengths.items()
+        Worker(number, names[number], sum(walls), tuple(walls), parts[number])
+        for number, walls in lengths.items()
     )
 
 
 def _devices(store: Store, within: dict[str, int | None], walls: dict[int, int]) -> tuple[Device, ...]:
     sums = ", ".join(f"sum({name})" for name in DEVICE)
-    found = {row[:2]: dict(zip(DEVICE, row[2:])) for row in store.rows(
+    by_device = {row[:2]: dict(zip(DEVICE, row[2:])) for row in store.rows(
         f"select worker, device, {sums} from iteration_device where {_WHERE} group by worker, device", within
     )}  # fmt: skip
     return tuple(
-        Device(worker, number, walls[worker], found.get((worker, number), {}), name, events, sms)
+        Device(worker, number, walls[worker], by_device.get((worker, number), {}), name, events, sms)
         for worker, number, name, events, sms in store.rows(
             "select worker, number, name, events, sm_count from device order by worker, number"
         )
@@ -72,7 +72,7 @@ def _devices(store: Store, within: dict[str, int | None], walls: dict[int, int])
 
 
 def _totals(store: Store, within: dict[str, int | None]) -> dict[str, int]:
-    """Sums over operators and over events, all of them and some; see metrics.Window."""
+    """Return sums over operators and over events, for all of them and for subsets; see metrics.Window."""
     names = ", ".join((*_SUMS, "operators"))
     sums = ", ".join(f"sum({name}) as {name}" for name in _SUMS)
     out = _partial(
@@ -91,12 +91,12 @@ def _totals(store: Store, within: dict[str, int | None]) -> dict[str, int]:
 def _partial(
     store: Store, within: dict[str, int | None], kinds: dict[str, str], names: tuple[str, ...], rows: str
 ) -> dict[str, int]:
-    """Sums of the columns `names` of rows, of all that fulfil each condition."""
+    """Return the sums of the columns `names` of rows, over those that fulfil each condition."""
     sums = ", ".join(
         f"coalesce(sum({name}) filter (where {condition}), 0)"
         for condition in kinds.values()
         for name in names
     )
-    found = store.rows(f"select {sums} from ({rows})", within)[0]
+    totals = store.rows(f"select {sums} from ({rows})", within)[0]
     keys = (f"{prefix}{name}" for prefix in kinds for name in names)
-    return dict(zip(keys, found))
+    return dict(zip(keys, totals))

@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> None:
     with limited(arguments.timeout):
         profile = load(arguments.file)  # whose database is there as long as it is
         source = profile.source()
-        with source.store.sound():
+        with source.store.translate_errors():
             rows = [row for row in calls(source) if arguments.name in (None, row.call.op)]
         on_gpu = source.gpu
     if not rows:

@@ -138,7 +138,7 @@ def opened(arguments: argparse.Namespace, *paths: str) -> Iterator[list[Profile]
         for path in paths:
             profile = Profile.open(path, progress=stages.progress)
             profile.select(Selection(*selected(arguments)))
-            stack.enter_context(profile.database.sound())
+            stack.enter_context(profile.database.translate_errors())
             profiles.append(profile)
         yield profiles
 

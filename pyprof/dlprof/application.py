@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The application's command line, and the one that records it.
+"""The application's command line, and the command line that records it.
 
-`python -u train.py 1` becomes `python -u -m pyprof run -o FILE train.py 1`: the interpreter is the one that was named,
-with its options and its packages, whatever stands before it (env, numactl, taskset, mpirun ...).
+`python -u train.py 1` becomes `python -u -m pyprof run -o FILE train.py 1`: the interpreter stays the same, with its
+options and its packages, whatever precedes it (env, numactl, taskset, mpirun ...).
 
 >>> found = split(["env", "A=1", "python3", "-uW", "ignore", "-m", "train", "-v"])
 >>> found.before, found.interpreter, found.flags, found.module, found.arguments
@@ -27,14 +27,14 @@ from pyprof.errors import WHERE, UsageError, install
 
 _PYTHON = re.compile(r"(python|pypy)(\d+(\.\d+)?)?t?(\.exe)?")
 _WITH_VALUE = "WX"  # options of the interpreter that take a value
-_ENDS = "cm"  # and those after which nothing of the interpreter comes
+_TERMINATORS = "cm"  # options that end the interpreter's own
 _NO_PYPROF = 7
-# They start the ranks themselves, as python SCRIPT, which nobody would record.
+# They start the ranks themselves, as python SCRIPT, which would not be recorded.
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed")
 
 
 class Application(NamedTuple):
-    """`arguments` begin with the script, or with the module if it is one."""
+    """A parsed command line. `arguments` begin with the script or module."""
 
     before: tuple[str, ...]
     interpreter: str
@@ -44,18 +44,18 @@ class Application(NamedTuple):
 
     @property
     def words(self) -> list[str]:
-        """The command line as it was."""
-        what = ["-m", *self.arguments] if self.module else list(self.arguments)
-        return [*self.before, self.interpreter, *self.flags, *what]
+        """The original command line."""
+        program = ["-m", *self.arguments] if self.module else list(self.arguments)
+        return [*self.before, self.interpreter, *self.flags, *program]
 
     def recorded(self, options: Sequence[str]) -> list[str]:
-        """The command line that runs it under `pyprof run`."""
-        what = ["-m", *self.arguments] if self.module else list(self.arguments)
-        return [*self.before, self.interpreter, *self.flags, "-m", "pyprof", "run", *options, *what]
+        """Return the command line that runs it under `pyprof run`."""
+        program = ["-m", *self.arguments] if self.module else list(self.arguments)
+        return [*self.before, self.interpreter, *self.flags, "-m", "pyprof", "run", *options, *program]
 
 
 def split(words: Sequence[str]) -> Application:
-    """The parts of a command line. Raises UsageError, with what to do, where it does not run Python."""
+    """Split a command line into its parts. Raises UsageError, with advice, if it does not run Python."""
     _refuse_launcher(words)
     place = next((i for i, word in enumerate(words) if _PYTHON.fullmatch(os.path.basename(word))), None)
     if place is None:
@@ -71,7 +71,7 @@ def split(words: Sequence[str]) -> Application:
         if word.startswith("--"):
             flags.append(word)
             continue
-        end = next((i for i, letter in enumerate(word) if letter in _WITH_VALUE + _ENDS), None)
+        end = next((i for i, letter in enumerate(word) if letter in _WITH_VALUE + _TERMINATORS), None)
         if end is not None and word[end] == "c":
             raise UsageError(f"{shlex.join(words)}: python -c has no file; expected a script or -m MODULE.")
         if end is not None and word[end] == "m":
@@ -90,7 +90,7 @@ def split(words: Sequence[str]) -> Application:
 
 
 def _refuse_launcher(words: Sequence[str]) -> None:
-    """Launchers of several ranks, as a command or behind -m."""
+    """Raise UsageError for launchers of several ranks, as a command or after -m."""
     for before, word in zip(("", *words), words):
         if os.path.basename(word) in _LAUNCHERS and before in ("", "-m"):
             raise UsageError(
@@ -105,7 +105,7 @@ def _expect(words: Sequence[str], rest: list[str], what: str) -> None:
 
 
 def _of_script(words: Sequence[str]) -> tuple[list[str], int]:
-    """A command that is itself a Python script, such as torchrun: its first line names the interpreter."""
+    """Resolve a command that is itself a Python script, such as torchrun: its first line names the interpreter."""
     command = words[0]
     path = shutil.which(command)
     if path is None:
@@ -123,42 +123,42 @@ def _of_script(words: Sequence[str]) -> tuple[list[str], int]:
     return [*parts, path, *words[1:]], 0
 
 
-def check(found: Application) -> Application:
-    """What to record: the application, run by our own interpreter where `python` of the PATH has no PyProf. Raises
-    UsageError if it cannot be recorded: better known before it runs."""
-    first = (*found.before, found.interpreter)[0]
+def check(app: Application) -> Application:
+    """Return the application to record, run by this interpreter if `python` on the PATH has no PyProf.
+
+    Raises UsageError if it cannot be recorded, before it runs.
+    """
+    first = (*app.before, app.interpreter)[0]
     if shutil.which(first) is None:
         raise UsageError(f"{first}: no such command; expected dlprof [options] python train.py.")
-    if found.before:
-        return found  # which may set another folder, another PATH, another machine
-    script = found.arguments[0]
-    if not found.module and not os.path.exists(script):
+    if app.before:
+        return app  # it may set another folder, PATH or machine
+    script = app.arguments[0]
+    if not app.module and not os.path.exists(script):
         raise UsageError(f"{script}: no such file; expected a Python script.")
-    # As the recorded program will look for it: with the folder of the script in front it could find another one.
+    # Search as the recorded program will: with the script's folder first, it could find another one.
     code = f"import importlib.util as u, sys; sys.exit(0 if u.find_spec('pyprof.commands') else {_NO_PYPROF})"
     try:
-        done = subprocess.run([found.interpreter, *found.flags, "-c", code], capture_output=True, text=True)
+        done = subprocess.run([app.interpreter, *app.flags, "-c", code], capture_output=True, text=True)
     except OSError as error:
-        raise UsageError(f"{found.interpreter}: cannot be run ({error.strerror}).") from error
+        raise UsageError(f"{app.interpreter}: cannot be run ({error.strerror}).") from error
     if done.returncode == 0:
-        return found
+        return app
     missing = done.returncode == _NO_PYPROF or "No module named 'pyprof'" in done.stderr
     if missing:
-        if os.sep not in found.interpreter:  # dlprof of an environment that was not activated
+        if os.sep not in app.interpreter:  # dlprof from an environment that is not activated
             with suppress(UsageError):
-                return check(found._replace(interpreter=sys.executable))
+                return check(app._replace(interpreter=sys.executable))
         raise UsageError(
-            f"{found.interpreter} has no pyprof, which records the program; install it there: "
-            f"{install(python=found.interpreter)} {WHERE}."
+            f"{app.interpreter} has no pyprof, which records the program; install it there: "
+            f"{install(python=app.interpreter)} {WHERE}."
         )
     last = done.stderr.strip().splitlines()
-    raise UsageError(
-        f"{found.interpreter}: is not a Python that runs ({last[-1] if last else 'no message'})."
-    )
+    raise UsageError(f"{app.interpreter}: is not a working Python ({last[-1] if last else 'no message'}).")
 
 
 def nsys_options(text: str) -> list[str]:
-    """The options of --nsys_opts, which may be quoted twice. Raises UsageError.
+    """Return the options of --nsys_opts, which may be quoted twice. Raises UsageError.
 
     >>> nsys_options('"-t cuda,nvtx -s none"')
     ['-t', 'cuda,nvtx', '-s', 'none']
@@ -178,7 +178,7 @@ def nsys_options(text: str) -> list[str]:
 
 
 def value_of(words: Sequence[str], short: str, long: str) -> str:
-    """The value of an option among words: `-t X`, `-tX`, `--trace X`, `--trace=X`; "" without it.
+    """Return the value of an option among words: `-t X`, `-tX`, `--trace X`, `--trace=X`; "" without it.
 
     >>> value_of(["-s", "cpu", "--trace=cuda,nvtx"], "t", "trace"), value_of(["-scpu"], "s", "sample")
     ('cuda,nvtx', 'cpu')

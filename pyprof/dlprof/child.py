@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running the application: its input, output, exit code and signals are its own.
+"""Run the application with its own input, output, exit code and signals.
 
-What the terminal sends (ctrl-C) reaches the application without us, for it is in the same process group; a signal that
-another process sends to us alone is passed on. Either way the application ends as it would, and we go on: what it
-recorded becomes a database.
+Signals from the terminal (ctrl-C) reach the application directly, because it is in the same process group; a signal
+that another process sends only to this process is forwarded. Either way the application ends as usual, and this
+process goes on: what was recorded becomes a database.
 """
 
 from __future__ import annotations
@@ -15,17 +15,20 @@ from contextlib import contextmanager
 
 from pyprof.errors import PyProfError
 
-_PASSED = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+_FORWARDED = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
            if hasattr(signal, name)]  # fmt: skip
-_LOOK = 0.05  # seconds between two looks at what the application handles
-_BLINK = 0.2  # seconds: whoever writes to the whole group has reached the application by then
+_POLL = 0.05  # seconds between two checks of the application's handlers
+_GRACE = 0.2  # seconds: a signal to the whole group has reached the application by then
 
 
 @contextmanager
 def signals_wait() -> Iterator[set[signal.Signals]]:
-    """Signals that are passed on wait. Entered before anything starts threads, which would take them otherwise. Gives
-    the mask of before; a signal that came while no application ran is handled at the end, as ever."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [*_PASSED, signal.SIGCHLD])
+    """Block the signals that are forwarded, and yield the previous mask.
+
+    Enter this before anything starts threads, which would receive them otherwise. A signal that arrived while no
+    application ran is handled at the end, as usual.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [*_FORWARDED, signal.SIGCHLD])
     try:
         yield {signal.Signals(number) for number in before}
     finally:
@@ -33,8 +36,10 @@ def signals_wait() -> Iterator[set[signal.Signals]]:
 
 
 def run(words: Sequence[str], mask: set[signal.Signals]) -> int:
-    """Run a command in the foreground. Returns its exit code as a shell has it, 128 and the signal that ended it.
-    Raises PyProfError if it cannot be run."""
+    """Run a command in the foreground and return its exit code as a shell does: 128 plus the signal that ended it.
+
+    Raises PyProfError if it cannot be run.
+    """
     try:
         pid = os.posix_spawnp(words[0], list(words), os.environ, setsigmask=mask)
     except OSError as error:
@@ -50,18 +55,20 @@ def _wait(pid: int) -> int:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             return _code(status)
-        came = signal.sigtimedwait([*_PASSED, signal.SIGCHLD], _LOOK)
+        received = signal.sigtimedwait([*_FORWARDED, signal.SIGCHLD], _POLL)
         now = _caught(pid)
-        before, caught = caught | now, now  # the handler may be there since we looked, or gone already
-        if (
-            came is None or came.si_signo == signal.SIGCHLD or came.si_code > 0
-        ):  # the kernel's: everyone has it
+        # The handler may have been set since the last check, or removed already.
+        before, caught = caught | now, now
+        # A positive si_code means the kernel sent it, to the whole group.
+        if received is None or received.si_signo == signal.SIGCHLD or received.si_code > 0:
             continue
         # To the group as well, perhaps (scancel, timeout): a second one would end what writes the recording.
-        signal.sigtimedwait([signal.SIGCHLD], _BLINK)
-        taken = before >> (came.si_signo - 1) & 1 and not _caught(pid) >> (came.si_signo - 1) & 1
-        if not taken and not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            os.kill(pid, came.si_signo)
+        signal.sigtimedwait([signal.SIGCHLD], _GRACE)
+        was_handled = (
+            before >> (received.si_signo - 1) & 1 and not _caught(pid) >> (received.si_signo - 1) & 1
+        )
+        if not was_handled and not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            os.kill(pid, received.si_signo)
 
 
 def _code(status: int) -> int:
@@ -70,7 +77,7 @@ def _code(status: int) -> int:
 
 
 def _caught(pid: int) -> int:
-    """The signals that a process handles, as a mask. PyProf's handler of SIGTERM puts itself away when it runs."""
+    """Return the signals that a process handles, as a mask. PyProf's handler of SIGTERM removes itself when it runs."""
     try:
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
             return next((int(line.split()[1], 16) for line in file if line.startswith("SigCgt")), 0)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of `dlprof`: read the options, see that everything can be written, run the application, aggregate, report.
+"""The steps of `dlprof`: read the options, check the outputs, run the application, aggregate, report.
 
-The exit code is the application's; of the command itself 2 for its options, 1 for anything else.
+The exit code is the application's; the command itself returns 2 for its options and 1 for other errors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyprof.stages import DIAGNOSTIC, NORMAL, Stages
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command and return the exit code."""
     words = sys.argv[1:] if argv is None else argv
     return ended("dlprof", lambda: _dlprof(words), "interrupted; files that were not finished are not there.")
 
@@ -38,33 +38,33 @@ def _dlprof(words: Sequence[str]) -> int:
             print(f"dlprof of PyProf {__version__}" if settings.version else options.help_text().rstrip())
             return 0
         stages = Stages(settings.level)
-        where = _checked(settings, stages)
+        where = _check(settings, stages)
         code = _run(settings, where, stages, mask) if where.recording is not None else 0
     return _results(settings, where, stages, code)
 
 
-def _checked(settings: Settings, stages: Stages) -> Outputs:
-    """Everything that can be known to be wrong before something runs. Raises UsageError."""
-    if "graphdef" in settings.given:
+def _check(settings: Settings, stages: Stages) -> Outputs:
+    """Check everything that can be wrong before the application runs. Raises UsageError."""
+    if "graphdef" in settings.explicit:
         stages.note("--graphdef is for TensorFlow 1 and is ignored.")
     if settings.nsys_database:
         if settings.application:
-            stages.note(f"--nsys_database is given, {shlex.join(settings.application)} is not run.")
+            stages.note(f"--nsys_database is set, so {shlex.join(settings.application)} is not run.")
     elif not settings.application:
         raise UsageError(f"no application and no --nsys_database; expected: {options.USAGE.splitlines()[0]}")
     else:
         named = application.split(settings.application)
-        found = application.check(named)
-        if found != named:
-            stages.note(f"{named.interpreter} has no pyprof, {found.interpreter} runs the program.")
-            settings.application = tuple(found.words)
+        app = application.check(named)
+        if app != named:
+            stages.note(f"{named.interpreter} has no pyprof, {app.interpreter} runs the program.")
+            settings.application = tuple(app.words)
         if settings.nsys_opts:
             application.nsys_options(settings.nsys_opts)
     return outputs(settings)
 
 
 def _run(settings: Settings, where: Outputs, stages: Stages, mask: set[signal.Signals]) -> int:
-    """Run the application; returns its exit code."""
+    """Run the application and return its exit code."""
     assert where.recording is not None
     base = where.recording.removesuffix(".sqlite")
     for old in (where.recording, *(base + ending for ending in OF_NSYS)):
@@ -75,7 +75,7 @@ def _run(settings: Settings, where: Outputs, stages: Stages, mask: set[signal.Si
 
 
 def _results(settings: Settings, where: Outputs, stages: Stages, code: int) -> int:
-    """Aggregate and report. Whatever becomes of it, the exit code of an application that failed stays."""
+    """Aggregate and report. The exit code of an application that failed is kept in any case."""
     from pyprof.dlprof import results
 
     try:
@@ -85,7 +85,7 @@ def _results(settings: Settings, where: Outputs, stages: Stages, code: int) -> i
         results.write(settings, where, path, stages)
         return code
     except PyProfError as error:
-        if where.made:
+        if where.is_new_folder:
             with suppress(OSError):  # a folder for nothing; with a recording in it it stays
                 os.rmdir(where.folder)
         say("dlprof", str(error))
@@ -95,49 +95,49 @@ def _results(settings: Settings, where: Outputs, stages: Stages, code: int) -> i
 # --- the application
 
 
-def _words(settings: Settings, found: application.Application, recording: str, stages: Stages) -> list[str]:
-    """The command line that records."""
+def _words(settings: Settings, app: application.Application, recording: str, stages: Stages) -> list[str]:
+    """Return the command line that records."""
     nsys: list[str] = []
-    more: list[str] = []
+    extra: list[str] = []
     if settings.nsys_opts:
-        chosen = application.nsys_options(settings.nsys_opts)
+        nsys_options = application.nsys_options(settings.nsys_opts)
         if shutil.which("nsys"):
-            nsys = _nsys(settings, chosen, recording)
+            nsys = _nsys(settings, nsys_options, recording)
         else:
-            more = _ours(chosen)
-            stages.note("--nsys_opts: nsys is not installed, PyProf records" + _told(more) + ".")
+            extra = _ours(nsys_options)
+            stages.note("--nsys_opts: nsys is not installed, PyProf records" + _with_options(extra) + ".")
     if not nsys:
         # Names are whole: the application may run elsewhere.
-        more += ["-o", os.path.abspath(recording)]
+        extra += ["-o", os.path.abspath(recording)]
         for name, value in (("--delay", settings.delay), ("--duration", settings.duration)):
-            more += [name, f"{value:g}"] if value else []
-    words = nsys + found.recorded(more)
+            extra += [name, f"{value:g}"] if value else []
+    words = nsys + app.recorded(extra)
     stages.say(DIAGNOSTIC, f"PyProf {__version__}, Python {sys.version.split()[0]}")
     stages.say(DIAGNOSTIC, f"command: {shlex.join(words)}")
     stages.say(NORMAL, f"running {shlex.join(settings.application)}")
     return words
 
 
-def _nsys(settings: Settings, chosen: list[str], recording: str) -> list[str]:
+def _nsys(settings: Settings, nsys_options: list[str], recording: str) -> list[str]:
     base = os.path.abspath(recording).removesuffix(".sqlite")
-    words = ["nsys", "profile", *chosen, "-o", base, "-f", "true"]
+    words = ["nsys", "profile", *nsys_options, "-o", base, "-f", "true"]
     for name, value in (("-y", settings.delay), ("-d", settings.duration)):
         words += [name, f"{value:g}"] if value else []
     return words
 
 
-def _ours(chosen: list[str]) -> list[str]:
-    """Options of our own for those of nsys that ask for more than always is recorded."""
-    out = ["--io"] if "osrt" in application.value_of(chosen, "t", "trace").split(",") else []
-    return out + (["--sample=cpu"] if application.value_of(chosen, "s", "sample") == "cpu" else [])
+def _ours(nsys_options: list[str]) -> list[str]:
+    """Return PyProf's options for those nsys options that record more than the default."""
+    out = ["--io"] if "osrt" in application.value_of(nsys_options, "t", "trace").split(",") else []
+    return out + (["--sample=cpu"] if application.value_of(nsys_options, "s", "sample") == "cpu" else [])
 
 
-def _told(more: list[str]) -> str:
-    return f" with {' '.join(more)}" if more else ""
+def _with_options(extra: list[str]) -> str:
+    return f" with {' '.join(extra)}" if extra else ""
 
 
 def _recorded(recording: str, stages: Stages) -> str:
-    """The file that was recorded; a report of nsys is exported first. Raises PyProfError if there is none."""
+    """Return the recorded file; a report of nsys is exported first. Raises PyProfError if there is none."""
     base = recording.removesuffix(".sqlite")
     if os.path.exists(recording):
         return recording

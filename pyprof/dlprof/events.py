@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Event files for TensorBoard: figures and iterations as scalars, reports as tables of its Text tab.
 
-Written with TensorBoard's own writer, without TensorFlow. The report of iterations, one row per launch, is left out;
-of a longer table the first rows are shown.
+They are written with TensorBoard's own writer, without TensorFlow. The report of iterations, one row per launch, is
+left out; longer tables are cut after their first rows.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ MISSING = (
 
 
 def available() -> bool:
-    """Whether TensorBoard can be imported here."""
+    """Return whether TensorBoard can be imported."""
     import importlib.util
 
     return importlib.util.find_spec("tensorboard") is not None
 
 
 def write(source: Source, folder: str) -> str:
-    """Write an event file into a folder, which is made. Returns its name. Raises PyProfError."""
+    """Write an event file into a folder, created if missing, and return its name. Raises PyProfError."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.record_writer import RecordWriter
@@ -67,17 +67,17 @@ def write(source: Source, folder: str) -> str:
 
 
 def _values(source: Source) -> Iterator[tuple[int, Any]]:
-    """Steps and values of everything."""
+    """Yield the step and the value of every scalar and table."""
     from tensorboard.compat.proto.summary_pb2 import Summary
 
-    for each in metrics.METRICS.values():
-        figure = each.function(source.window)
+    for metric in metrics.METRICS.values():
+        figure = metric.function(source.window)
         if figure is not None:
-            tag = f"summary/{each.name}"
+            tag = f"summary/{metric.name}"
             yield (
                 0,
                 Summary.Value(
-                    tag=tag, simple_value=figure, metadata=_about("scalars", each.heading, each.text)
+                    tag=tag, simple_value=figure, metadata=_about("scalars", metric.heading, metric.text)
                 ),
             )
     steps = dataframes.steps(source.store, source.aggregation)
@@ -114,11 +114,11 @@ def _text(tag: str, heading: str, words: str) -> Any:
 
 
 def markdown(report: Report, source: Source) -> str:
-    """The first rows of a report as a table."""
+    """Return the first rows of a report as a table."""
     stream = io.BytesIO()
     writers.render(report, source, "md", stream)
     lines = stream.getvalue().decode().splitlines()
-    more = len(lines) - 2 - _ROWS  # two lines of headings
-    if more > 0:
-        lines = [*lines[: 2 + _ROWS], "", f"{_ROWS} of {_ROWS + more} rows."]
+    hidden = len(lines) - 2 - _ROWS  # two lines of headings
+    if hidden > 0:
+        lines = [*lines[: 2 + _ROWS], "", f"{_ROWS} of {_ROWS + hidden} rows."]
     return "\n".join(lines)

@@ -14,16 +14,18 @@ _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
 
 def text(outcomes: Sequence[Outcome], wall: int | None, whole: bool = False) -> str:
-    """What was found, the largest saving first, and what could not be evaluated. `wall`: ns; `whole`: with evidence,
-    and with the facts that are missing."""
+    """Return the findings, the largest saving first, and the number of rules that could not be evaluated.
+
+    `wall`: ns. `whole`: with evidence, and with the data that is missing.
+    """
     return "\n".join(_lines(outcomes, wall, whole))
 
 
 def _lines(outcomes: Sequence[Outcome], wall: int | None, whole: bool) -> Iterator[str]:
-    found = [(each.rule, each.finding) for each in outcomes if each.finding is not None]
-    needs = [each for each in outcomes if each.needs]
-    yield f"Expert Systems Feedback: {_count(len(found), 'problem')} found by {_count(len(outcomes), 'rule')}"
-    for rule, finding in found:
+    findings = [(outcome.rule, outcome.finding) for outcome in outcomes if outcome.finding is not None]
+    needs = [outcome for outcome in outcomes if outcome.needs]
+    yield f"Expert Systems Feedback: {_count(len(findings), 'problem')} found by {_count(len(outcomes), 'rule')}"
+    for rule, finding in findings:
         yield _wrapped(f"* {finding.problem} [{rule.id} {rule.name}]", "")
         yield _wrapped(finding.advice, "  ")
         saving = _saving(finding, wall)
@@ -34,8 +36,8 @@ def _lines(outcomes: Sequence[Outcome], wall: int | None, whole: bool) -> Iterat
         for row in finding.evidence if whole else ():
             yield _wrapped(", ".join(f"{key}: {value}" for key, value in row.items()), "    ")
     if whole:
-        for each in needs:
-            yield _wrapped(f"Not evaluated: {each.rule.id} {each.rule.name}, {each.needs}", "")
+        for outcome in needs:
+            yield _wrapped(f"Not evaluated: {outcome.rule.id} {outcome.rule.name}, {outcome.needs}", "")
     elif needs:
         skipped = f"{len(needs)} of {_count(len(outcomes), 'rule')} skipped"
         yield f"{skipped}: the recording lacks the data they need (docs/rules.md)."
@@ -60,7 +62,7 @@ def _count(number: int, what: str) -> str:
 
 
 def duration(ns: float) -> str:
-    """Three digits and a unit.
+    """Format a time with three digits and a unit.
 
     >>> duration(1_234_567), duration(999), duration(61_000_000_000)
     ('1.23 ms', '999 ns', '61 s')

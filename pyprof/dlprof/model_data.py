@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`--dump_model_data`: every event with its operator, as one JSON object of tables.
 
-One row a line, written as it is read: a file of any size needs no memory. The tables and their fields are `TABLES`,
-from which docs/dlprof.md is written. Integers are exact, unknown is null.
+One row per line, written as it is read, so a file of any size needs little memory. `TABLES` has the tables and their
+fields; docs/dlprof.md is generated from it. Integers are exact, unknown is null.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from pyprof.model import DIRECTIONS, KINDS, PHASES
 from pyprof.store.files import Store
 
 VERSION = 1
-Told = Callable[[float], None]
-_OFTEN = 1 << 15  # rows between two words about the progress
+Progress = Callable[[float], None]
+_PROGRESS_ROWS = 1 << 15  # rows between two calls of the progress callback
 
 
 class Field(NamedTuple):
-    """A field of a row: the column or expression it comes from, and what it is."""
+    """A field of a row: the column or expression it comes from, and its description."""
 
     name: str
     column: str
     text: str
-    made: Callable[[Any], Any] | None = None  # for small tables: the others are made into JSON by SQLite
+    convert: Callable[[Any], Any] | None = None  # only in small tables: SQLite converts the others to JSON
 
 
 class Table(NamedTuple):
-    """Rows of a query without its columns."""
+    """A table: a query without its columns, and fields."""
 
     name: str
     text: str
@@ -41,7 +41,7 @@ class Table(NamedTuple):
 
 
 def _named(column: str, names: tuple[str, ...]) -> str:
-    """SQL that names a number."""
+    """Return an SQL expression that names a number."""
     cases = " ".join(f"when {number} then '{name}'" for number, name in enumerate(names))
     return f"case {column} {cases} end"
 
@@ -77,8 +77,8 @@ TABLES = (
         Field("phase", _named("o.phase", PHASES), "forward, backward, recompute, optimizer or none."),
         Field("module", "o.module", "Module of the model."), Field("dtype", "o.dtype", "Types of the arguments."),
         Field("shapes", "o.shapes", "Shapes of the arguments."), Field("params", "o.params", "Other arguments."),
-        Field("tc_eligible", "o.eligible", "Tensor cores could do it.", _flag),
-        Field("unassociated", "o.unassociated > 0", "Stands for what is outside of every operator.", _flag),
+        Field("tc_eligible", "o.eligible", "Tensor cores support it.", _flag),
+        Field("unassociated", "o.unassociated > 0", "Stands for work outside every operator.", _flag),
         Field("stack", "k.frames", "Source lines, outermost first.", _lines),
     )),
     Table("iterations", "Iterations of the cut that was aggregated.",
@@ -86,7 +86,7 @@ TABLES = (
         Field("worker", "i.worker", "Worker."), Field("number", "i.number", "From 0."),
         Field("start_ns", "i.start", "Start."), Field("end_ns", 'i."end"', "End."),
         Field("aggregated", "i.number between :first and :last", "In the aggregation.", _flag),
-        Field("partial", "i.partial", "A part of one only.", _flag),
+        Field("partial", "i.partial", "Only a part of an iteration.", _flag),
     )),
     Table("ops", "Executions of operators, by worker and start.", "from op p order by p.id", (
         Field("id", "p.id", "Number."), Field("operator", "p.operator", "Operator."),
@@ -97,7 +97,7 @@ TABLES = (
         Field("seq", "p.seq", "Sequence number of autograd."),
         Field("forward", "p.forward", "Of a backward: the execution it belongs to."),
     )),
-    Table("kernels", "GPU events; without a GPU operator events. By worker and launch.",
+    Table("kernels", "GPU events; without a GPU, operator events. By worker and launch.",
           """from event e join kernel_name n on n.id = e.name
              left join geometry g on g.id = e.geometry
              left join api a on a.id = e.api
@@ -106,9 +106,9 @@ TABLES = (
         Field("id", "e.id", "Number."), Field("op", "e.op", "Execution that launched it."),
         Field("operator", "e.operator", "Its operator."), Field("worker", "e.id >> 40", "Worker."),
         Field("kind", _named("e.kind", _KINDS), "kernel, memcpy, memset, or cpu."),
-        Field("name", "n.name", "Whole name."), Field("device", "e.device", "Device."),
+        Field("name", "n.name", "Full name."), Field("device", "e.device", "Device."),
         Field("stream", "e.stream", "Stream."), Field("start_ns", "e.start", "Start on the device."),
-        Field("duration_ns", "e.dur", "Time on the device; of an operator event its own time."),
+        Field("duration_ns", "e.dur", "Time on the device; self time of an operator event."),
         Field("api_name", "s.text", "API call that launched it."), Field("api_start_ns", "a.start", "Its start."),
         Field("api_duration_ns", "a.dur", "Its length."),
         Field("uses_tc", "json(case e.tc when 1 then 'true' when 0 then 'false' end)",
@@ -128,26 +128,27 @@ TABLES = (
 )  # fmt: skip
 
 
-def save(source: Source, path: str, told: Told = lambda share: None) -> None:
-    """Write the object into a file: whole or not at all. Raises PyProfError."""
+def save(source: Source, path: str, progress: Progress = lambda share: None) -> None:
+    """Write the object into a file atomically. Raises PyProfError."""
     try:
         with (
             atomic_file.named(path) as name,
             open(name, "w", encoding="utf-8", errors="backslashreplace") as file,
         ):
-            file.writelines(pieces(source, told))
+            file.writelines(pieces(source, progress))
     except OSError as error:
         raise PyProfError(f"{path}: cannot be written ({error.strerror or error}).") from error
 
 
-def pieces(source: Source, told: Told = lambda share: None) -> Iterator[str]:
-    """The text of the object, a row at a time; `told` is called with the share that is done."""
-    one, store = source.aggregation, source.store
+def pieces(source: Source, progress: Progress = lambda share: None) -> Iterator[str]:
+    """Yield the text of the object row by row; `progress` is called with the share of the work that is done."""
+    aggregation, store = source.aggregation, source.store
     head = {
-        "method": one.method, "key": one.key, "iter_start": one.first, "iter_stop": one.last,
+        "method": aggregation.method, "key": aggregation.key, "iter_start": aggregation.first,
+        "iter_stop": aggregation.last,
     }  # fmt: skip
     yield f'{{"pyprof_model_data": {VERSION},\n"meta": {_json(store.meta)},\n"aggregation": {_json(head)}'
-    bound = {"cut": one.iteration_set, "first": one.first, "last": one.last}
+    bound = {"cut": aggregation.iteration_set, "first": aggregation.first, "last": aggregation.last}
     total = store.rows(
         "select (select count(*) from event) + (select count(*) from op) + (select count(*) from api)"
     )
@@ -157,15 +158,15 @@ def pieces(source: Source, told: Told = lambda share: None) -> Iterator[str]:
         for number, row in enumerate(_rows(store, table, bound)):
             yield (",\n" if number else "\n") + row
             done += 1
-            if not done % _OFTEN:
-                told(min(1.0, done / total[0][0]))
+            if not done % _PROGRESS_ROWS:
+                progress(min(1.0, done / total[0][0]))
         yield "\n]"
     yield "\n}\n"
 
 
 def _rows(store: Store, table: Table, bound: dict[str, int]) -> Iterator[str]:
-    made = {field.name: field.made for field in table.fields if field.made is not None}
-    if not made:
+    converters = {field.name: field.convert for field in table.fields if field.convert is not None}
+    if not converters:
         pairs = ", ".join(f"'{field.name}', {field.column}" for field in table.fields)
         for (row,) in store.each(f"select json_object({pairs}) {table.rows}", bound):
             yield row
@@ -173,7 +174,9 @@ def _rows(store: Store, table: Table, bound: dict[str, int]) -> Iterator[str]:
     columns = ", ".join(field.column for field in table.fields)
     for values in store.each(f"select {columns} {table.rows}", bound):
         row = dict(zip((field.name for field in table.fields), values))
-        yield _json({name: made[name](value) if name in made else value for name, value in row.items()})
+        yield _json(
+            {name: converters[name](value) if name in converters else value for name, value in row.items()}
+        )
 
 
 def _json(value: object) -> str:
@@ -181,11 +184,11 @@ def _json(value: object) -> str:
 
 
 def page() -> str:
-    """The schema, for docs/dlprof.md."""
+    """Return the schema for docs/dlprof.md."""
     lines = []
     for table in TABLES:
         lines += [f"- `{table.name}`: {table.text}", ""]
-        lines += ["  | field | what |", "  |---|---|"]
+        lines += ["  | field | description |", "  |---|---|"]
         lines += [f"  | `{field.name}` | {field.text} |" for field in table.fields]
         lines.append("")
     return "\n".join(lines[:-1]) + "\n"

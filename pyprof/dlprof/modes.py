@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `--mode=simple` and `--domains` make of a recording before it is aggregated."""
+"""Changes that `--mode=simple` and `--domains` make to a recording before it is aggregated."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ DEFAULT_DOMAIN = "default"
 
 
 def simple(trace: Trace) -> Trace:
-    """A trace in which each thread's work on the GPU is one operator. Raises FormatError if there is no such work."""
+    """Return a trace in which each thread's work on the GPU is one operator. Raises FormatError without such work."""
     from pyprof.marker import encode
     from pyprof.model import Call
 
     launches = trace.launches
     if not len(trace.gpu):
         raise FormatError(
-            f"{trace.path}: has no GPU events, which are all that --mode=simple looks at; use --mode=pytorch."
+            f"{trace.path}: has no GPU events, but --mode=simple uses only those; use --mode=pytorch."
         )
     threads = np.unique(launches.thread)
     code = trace.strings.code(encode(Call(mod="", op=SIMPLE, args=())))
@@ -41,24 +41,25 @@ def simple(trace: Trace) -> Trace:
 
 
 def domains(trace: Trace) -> list[str]:
-    """NVTX domains of a recording; the one of ranges that name none is `default`."""
+    """Return the NVTX domains of a recording; ranges without a domain are in `default`."""
     return sorted(trace.strings[code] or DEFAULT_DOMAIN for code in np.unique(trace.ranges.domain).tolist())
 
 
 def of_domain(name: str) -> Change:
-    """A trace with the ranges of one domain alone. Raises UsageError if the recording has no such domain."""
+    """Return a change that keeps only the ranges of one domain. It raises UsageError if the recording has no such
+    domain."""
 
     def changed(trace: Trace) -> Trace:
-        known = domains(trace)
-        if name not in known:
-            there = f"it has {', '.join(known)}" if known else "it has no NVTX ranges"
-            raise UsageError(f"--domains={name}: {trace.path} has no such NVTX domain; {there}.")
+        names = domains(trace)
+        if name not in names:
+            available = f"it has {', '.join(names)}" if names else "it has no NVTX ranges"
+            raise UsageError(f"--domains={name}: {trace.path} has no such NVTX domain; {available}.")
         code = trace.strings.code("" if name == DEFAULT_DOMAIN else name)
-        kept = np.flatnonzero(trace.ranges.domain == code)
-        taken: dict[str, Any] = {}
+        index = np.flatnonzero(trace.ranges.domain == code)
+        columns: dict[str, Any] = {}
         for field in dataclasses.fields(trace.ranges):
             column = getattr(trace.ranges, field.name)
-            taken[field.name] = column.take(kept) if isinstance(column, Column) else column[kept]
-        return dataclasses.replace(trace, ranges=dataclasses.replace(trace.ranges, **taken))
+            columns[field.name] = column.take(index) if isinstance(column, Column) else column[index]
+        return dataclasses.replace(trace, ranges=dataclasses.replace(trace.ranges, **columns))
 
     return changed

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of `dlprof`: one table, from which the command line is read and `--help` and docs/dlprof.md are written.
+"""The options of `dlprof`: one table for the command line, `--help` and docs/dlprof.md.
 
-DLProf's spelling: `--name=value` or `--name value`, `-f true`; the first word that is no option begins the application,
-whose own options are left alone. `-` and `_` in a name are the same.
+The syntax is DLProf's: `--name=value` or `--name value`, `-f true`; the first word that is not an option begins the
+application, whose own options are left alone. `-` and `_` in a name are the same.
 
 >>> found = read(["--reports=op_type", "-f", "true", "--iter_start", "200", "python", "train.py", "-f"])
 >>> found.reports, found.force, found.iter_start, found.application
@@ -30,7 +30,7 @@ USAGE = "dlprof [options] python train.py ...\n       dlprof --nsys_database=nsy
 
 @dataclass
 class Settings:
-    """What the command line says. Empty texts are "nothing was said"; `given` are the options that are on it."""
+    """The parsed command line. An empty text means no value; `explicit` has the options that were used."""
 
     help: bool = False
     version: bool = False
@@ -56,16 +56,16 @@ class Settings:
     suppress_tb_files: bool = False
     graphdef: str = ""
     application: tuple[str, ...] = ()
-    given: set[str] = field(default_factory=set)
+    explicit: set[str] = field(default_factory=set)
 
     @property
     def level(self) -> int:
-        """Verbosity as a number, 0 is quiet."""
+        """Verbosity as a number; 0 is quiet."""
         return VERBOSITY.index(self.verbosity)
 
 
 class Option(NamedTuple):
-    """A row of the table. `read` makes the value of a text, or raises ValueError with what was expected."""
+    """A row of the table. `read` converts a text, or raises ValueError with what was expected."""
 
     key: str
     names: tuple[str, ...]
@@ -93,24 +93,24 @@ def _one_of(*values: str) -> Callable[[str], str]:
 
 def _mode(text: str) -> str:
     if text in _OTHER_MODES:
-        raise ValueError("a program of PyTorch, --mode=pytorch, or --mode=simple for its GPU work alone")
+        raise ValueError("--mode=pytorch for a PyTorch program, or --mode=simple for only its GPU work")
     return _one_of(*MODES)(text)
 
 
 def _some_of(*values: str) -> Callable[[str], tuple[str, ...]]:
     def read(text: str) -> tuple[str, ...]:
-        found = text.split(",")
-        for each in found:
-            if each not in values:
-                near = difflib.get_close_matches(each, values, 1)
+        items = text.split(",")
+        for item in items:
+            if item not in values:
+                near = difflib.get_close_matches(item, values, 1)
                 hint = f" (did you mean {near[0]}?)" if near else ""
                 raise ValueError(f"some of {', '.join(values)}, separated by commas only{hint}")
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(items))
 
     return read
 
 
-# What `all` stands for; the others are there by name.
+# Reports in `all`; the others are available by name.
 OF_DLPROF = (
     "detail", "expert_systems", "group_node", "iteration", "kernel", "op_type", "summary", "tensor",
 )  # fmt: skip
@@ -120,8 +120,12 @@ def _reports(text: str) -> tuple[str, ...]:
     from pyprof import reports
 
     load_folder("pyprof.reports", "pyprof.reports")
-    found = _some_of("all", *reports.REPORTS)(text)
-    return tuple(dict.fromkeys(name for one in found for name in (OF_DLPROF if one == "all" else (one,))))
+    names = _some_of("all", *reports.REPORTS)(text)
+    return tuple(
+        dict.fromkeys(
+            name for requested in names for name in (OF_DLPROF if requested == "all" else (requested,))
+        )
+    )
 
 
 def _number(text: str) -> int:
@@ -142,11 +146,11 @@ def _seconds(text: str) -> float:
 
 def _base(text: str) -> str:
     if not text or "/" in text or text in (".", "..") or "\0" in text:
-        raise ValueError("a name of files without a folder, the folder is --output_path")
+        raise ValueError("a file name without a folder; --output_path sets the folder")
     return text
 
 
-def _some(text: str) -> str:
+def _nonempty(text: str) -> str:
     if not text:
         raise ValueError("a name")
     return text
@@ -157,66 +161,67 @@ def _key(text: str) -> str:
 
 
 def _domains(text: str) -> tuple[str, ...]:
-    found = tuple(dict.fromkeys(text.split(",")))
-    if "" in found:
+    names = tuple(dict.fromkeys(text.split(",")))
+    if "" in names:
         raise ValueError("names of NVTX domains, separated by commas only")
-    return () if "all" in found else found
+    return () if "all" in names else names
 
 
 _GENERAL, _RECORDING = "General", "Recording"
 _AGGREGATION, _OUTPUT = "Aggregation", "Output"
 
 OPTIONS = (
-    Option("help", ("-h", "--help"), _GENERAL, "", "", "Print this."),
+    Option("help", ("-h", "--help"), _GENERAL, "", "", "Print this help."),
     Option("version", ("-V", "--version"), _GENERAL, "", "", "Print the version."),
     Option("force", ("-f", "--force"), _GENERAL, "true|false", "false",
-           "Replace files of the same name. Without it a recording or a report that is there is an error before "
+           "Replace files of the same name. Without it, an existing recording or report is an error before "
            "anything runs, and the database gets the next free of the names NAME_dldb_1.sqlite, NAME_dldb_2.sqlite ...",
            _truth),
     Option("verbosity", ("-v", "--verbosity"), _GENERAL, "|".join(VERBOSITY), "normal",
            "Verbosity: quiet (errors only), minimal (also the expert systems' feedback and the files), normal (also "
-           "what is being done), detailed (also numbers and what was left out), diagnostic (also commands and "
+           "the current step), detailed (also counts and what was left out), diagnostic (also commands and "
            "versions).",
            _one_of(*VERBOSITY)),
     Option("mode", ("-m", "--mode"), _GENERAL, "simple|pytorch", "pytorch",
-           "pytorch: operators, modules and directions. simple: GPU work alone, as if each process were one operator.",
+           "pytorch: operators, modules and directions. simple: only GPU work, as if each process were one operator.",
            _mode),
     Option("nsys_database", ("--nsys_database", "--database"), _RECORDING, "FILE", "",
-           "Aggregate this file and run nothing: a recording (dlprof, pyprof, nsys, nvprof), or a profile database, of "
-           "which a copy is aggregated anew. The file itself is not changed.", _some),
+           "Aggregate this file and run nothing: a recording (dlprof, pyprof, nsys, nvprof), or a profile database, a "
+           "copy of which is aggregated again. The file itself is not changed.", _nonempty),
     Option("nsys_base_name", ("--nsys_base_name",), _RECORDING, "NAME", "nsys_profile",
            "Name of the recording, without folder and ending.", _base),
     Option("nsys_opts", ("--nsys_opts",), _RECORDING, '"OPTIONS"', "",
            "Record with Nsight Systems and these options, which must trace cuda and nvtx: '\"-t cuda,nvtx -s none\"'. "
-           "Where nsys is not installed PyProf records, and osrt and -s cpu are its --io and --sample=cpu. Without "
-           "this option PyProf records."),
+           "If nsys is not installed, PyProf records, and osrt and -s cpu become its --io and --sample=cpu. Without "
+           "this option, PyProf records."),
     Option("delay", ("-y", "--delay"), _RECORDING, "SECONDS", "0", "Seconds to wait before recording.", _seconds),
     Option("duration", ("-d", "--duration"), _RECORDING, "SECONDS", "0", "Seconds to record; 0: to the end.", _seconds),
     Option("key_node", ("--key_node", "--key_op"), _AGGREGATION, "NAME", "",
            "Iterations end where executions of this operator end: its name, its op id, or its type. Default: the steps "
-           "that the program marks, else what repeats.", _key),
+           "that the program marks, else a repeating pattern.", _key),
     Option("iter_start", ("--iter_start",), _AGGREGATION, "N", "0", "First iteration to aggregate.", _number),
     Option("iter_stop", ("--iter_stop",), _AGGREGATION, "N", "the last",
-           "Last iteration to aggregate, which is included.", _number),
+           "Last iteration to aggregate (inclusive).", _number),
     Option("output_path", ("--output_path",), _OUTPUT, "FOLDER", ".",
-           "Folder of everything that is written; made if only its last part is missing.", _some),
+           "Folder for all output; created if only its last part is missing.", _nonempty),
     Option("profile_name", ("--profile_name",), _OUTPUT, "NAME", "dlprof",
-           "What the names of the database and of the reports begin with.", _base),
+           "Prefix of the names of the database and the reports.", _base),
     Option("reports", ("--reports",), _OUTPUT, "NAME,...", "none",
-           "Reports to write: all (DLProf's eight), or some of docs/reports.md, separated by commas only.", _reports),
-    Option("formats", ("--formats",), _OUTPUT, "csv,json", "csv", "A file of each report in each of these formats.",
+           "Reports to write: all (DLProf's eight), or names from docs/reports.md, separated by commas without "
+           "spaces.", _reports),
+    Option("formats", ("--formats",), _OUTPUT, "csv,json", "csv", "Formats of the report files.",
            _some_of(*FORMATS)),
     Option("csv_style", ("--csv_style",), _OUTPUT, "plain|dlprof", "plain",
            "plain: one row of headings, then rows, as pandas reads it. dlprof: DLProf's layout with title lines.",
            _one_of(*STYLES)),
     Option("domains", ("--domains",), _OUTPUT, "NAME,...", "all",
-           "NVTX domains: each of them gets its own report files, from its ranges alone.", _domains),
+           "NVTX domains: each gets its own report files, from only its ranges.", _domains),
     Option("dump_model_data", ("--dump_model_data",), _OUTPUT, "true|false", "false",
            "Write all events with their operators as NAME_model_data.json.", _truth),
     Option("tb_dir", ("--tb_dir",), _OUTPUT, "FOLDER", "event_files",
-           "Folder of the event files for TensorBoard, in --output_path.", _some),
+           "Folder of the event files for TensorBoard, in --output_path.", _nonempty),
     Option("suppress_tb_files", ("-b", "--suppress_tb_files"), _OUTPUT, "true|false", "false",
-           "Write no event files for TensorBoard.", _truth),
+           "Do not write event files for TensorBoard.", _truth),
     Option("graphdef", ("--graphdef",), _OUTPUT, "FILE", "",
            "TensorFlow 1 only: accepted and ignored, with a warning."),
 )  # fmt: skip
@@ -225,7 +230,7 @@ _BY_NAME = {name: option for option in OPTIONS for name in option.names}
 
 
 def read(words: Sequence[str]) -> Settings:
-    """The command line. Raises UsageError for an option that is not there or a value that cannot be."""
+    """Parse a command line. Raises UsageError for an unknown option or an invalid value."""
     settings = Settings()
     rest = list(words)
     while rest:
@@ -237,7 +242,7 @@ def read(words: Sequence[str]) -> Settings:
             break
         rest.pop(0)
         name, option, text = _split(word)
-        settings.given.add(option.key)
+        settings.explicit.add(option.key)
         if option.read is None and not option.values:
             setattr(settings, option.key, True)
             continue
@@ -257,7 +262,7 @@ def read(words: Sequence[str]) -> Settings:
 
 
 def _split(word: str) -> tuple[str, Option, str | None]:
-    """Name, option and value of `--name=value`, `--name`, `-f`, `-ftrue` or `-f=true`."""
+    """Return name, option and value of `--name=value`, `--name`, `-f`, `-ftrue` or `-f=true`."""
     if word.startswith("--"):
         name, equals, text = word.partition("=")
         name = "--" + name[2:].replace("-", "_")
@@ -273,16 +278,16 @@ def _split(word: str) -> tuple[str, Option, str | None]:
 
 
 def _next(rest: list[str], name: str, option: Option) -> str:
-    """The value in the next word; `-f` and its like mean true where the next word is no truth."""
+    """Return the value in the next word; `-f` and its like mean true if the next word is neither true nor false."""
     if option.read is _truth and (not rest or rest[0].lower() not in ("true", "false")):
         return "true"
     if not rest:
-        raise UsageError(f"{name}: a value is missing, expected {option.values}.")
+        raise UsageError(f"{name}: missing value, expected {option.values}.")
     return rest.pop(0)
 
 
 def help_text() -> str:
-    """What --help prints."""
+    """Return the text of --help."""
     return "\n".join(_help()) + "\n"
 
 
@@ -291,7 +296,7 @@ def _help() -> Iterator[str]:
 
     yield f"usage: {USAGE}\n"
     yield "Example: dlprof --reports=all python train.py --epochs 1\n"
-    yield "Profiles a PyTorch program as it is, or aggregates a recording; writes a profile database and reports."
+    yield "Profiles an unmodified PyTorch program, or aggregates a recording. Writes a profile database and reports."
     for group in dict.fromkeys(option.group for option in OPTIONS):
         yield f"\n{group}:"
         for option in (o for o in OPTIONS if o.group == group):
@@ -301,8 +306,8 @@ def _help() -> Iterator[str]:
 
 
 def page() -> str:
-    """The table of options of docs/dlprof.md."""
-    lines = ["| option | values | default | what |", "|---|---|---|---|"]
+    """Return the table of options of docs/dlprof.md."""
+    lines = ["| option | values | default | description |", "|---|---|---|---|"]
     for option in OPTIONS:
         names = ", ".join(f"`{name}`" for name in option.names)
         values = f"`{option.values}`".replace("|", "\\|") if option.values else ""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where everything goes, and whether it can: known before the application runs.
+"""Names of all output files, checked before the application runs.
 
-A file that is there is an error without --force, but the database gets the next free name, so that aggregating a
-recording a second time keeps the first one.
+An existing file is an error without --force, except that the database gets the next free name, so that aggregating a
+recording a second time keeps the first database.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OF_NSYS = (".nsys-rep", ".qdrep")
 
 
 class Outputs(NamedTuple):
-    """`recording` is None where an existing file is aggregated, `events` where TensorBoard gets nothing."""
+    """`recording` is None if an existing file is aggregated, `events` if TensorBoard gets no files."""
 
     folder: str
     recording: str | None
@@ -30,13 +30,13 @@ class Outputs(NamedTuple):
     model_data: str | None
     events: str | None
     reports: tuple[Report, ...]
-    made: bool  # the folder was not there
+    is_new_folder: bool  # the folder did not exist
 
 
 def outputs(settings: Settings) -> Outputs:
-    """All names. Makes the folder; raises UsageError for what cannot be written, before anything is."""
+    """Return all names. Creates the folder; raises UsageError for files that cannot be written, before any is."""
     folder = settings.output_path
-    made = _folder(folder)
+    is_new = _folder(folder)
     base = os.path.normpath(os.path.join(folder, settings.profile_name))
     recording = None
     if not settings.nsys_database:
@@ -46,26 +46,27 @@ def outputs(settings: Settings) -> Outputs:
     of_nsys = [recording.removesuffix(_ENDING) + ending for ending in OF_NSYS] if recording else []
     if not settings.force:
         _refuse_existing([recording, *of_nsys, model_data, *_report_files(settings, reports)])
-    found = Outputs(
+    names = Outputs(
         os.path.normpath(folder), recording, _database(base, settings.force), model_data,
-        None if settings.suppress_tb_files else os.path.normpath(os.path.join(folder, settings.tb_dir)), reports, made,
+        None if settings.suppress_tb_files else os.path.normpath(os.path.join(folder, settings.tb_dir)), reports,
+        is_new,
     )  # fmt: skip
-    _refuse_input(settings, found)
-    if made:
+    _refuse_input(settings, names)
+    if is_new:
         _make(folder)
-    for path in filter(None, (found.recording, found.database)):
+    for path in filter(None, (names.recording, names.database)):
         try:
             atomic_file.check(path)
         except CaptureError as error:
             raise UsageError(f"{path}: {error}") from error
-    return found
+    return names
 
 
 def profile_names(settings: Settings) -> list[str]:
-    """What the names of report files begin with, for each of the domains, or for all of them together."""
+    """Return the prefixes of report files: one for each of the domains, or one for all together."""
     if not settings.domains:
         return [settings.profile_name]
-    return [f"{settings.profile_name}_{each.replace('/', '_')}" for each in settings.domains]
+    return [f"{settings.profile_name}_{domain.replace('/', '_')}" for domain in settings.domains]
 
 
 def _report_files(settings: Settings, reports: tuple[Report, ...]) -> list[str]:
@@ -77,14 +78,14 @@ def _report_files(settings: Settings, reports: tuple[Report, ...]) -> list[str]:
 
 
 def _folder(folder: str) -> bool:
-    """Whether the folder has to be made."""
+    """Return whether the folder has to be created."""
     if os.path.isdir(folder):
         return False
     if os.path.exists(folder):
         raise UsageError(f"--output_path={folder}: is a file; expected a folder.")
     parent = os.path.dirname(os.path.abspath(folder))
     if not os.path.isdir(parent):
-        raise UsageError(f"--output_path={folder}: the folder {parent} does not exist; make it first.")
+        raise UsageError(f"--output_path={folder}: the folder {parent} does not exist; create it first.")
     return True
 
 
@@ -92,15 +93,15 @@ def _make(folder: str) -> None:
     try:
         os.mkdir(folder)
     except OSError as error:
-        raise UsageError(f"--output_path={folder}: cannot be made ({error.strerror}).") from error
+        raise UsageError(f"--output_path={folder}: cannot be created ({error.strerror}).") from error
 
 
 def _refuse_existing(paths: list[str | None]) -> None:
-    found = [path for path in paths if path is not None and os.path.lexists(path)]
-    if found:
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    existing = [path for path in paths if path is not None and os.path.lexists(path)]
+    if existing:
+        rest = f" (and {len(existing) - 1} more)" if len(existing) > 1 else ""
         raise UsageError(
-            f"{found[0]}{more} exists: --force=true replaces it; or give another --output_path, --profile_name or "
+            f"{existing[0]}{rest} exists: --force=true replaces it; or give another --output_path, --profile_name or "
             "--nsys_base_name."
         )
 
@@ -113,16 +114,16 @@ def _database(base: str, force: bool) -> str:
     return name
 
 
-def _refuse_input(settings: Settings, found: Outputs) -> None:
-    """A recording is never replaced by what is made of it; a database may be, it is in what replaces it."""
+def _refuse_input(settings: Settings, names: Outputs) -> None:
+    """Refuse to replace a recording by its own results. A database may be replaced: the new one contains it."""
     from pathlib import Path
 
     from pyprof.store.files import is_database
 
     source = Path(settings.nsys_database)
-    if not settings.nsys_database or not source.is_file() or not os.path.exists(found.database):
+    if not settings.nsys_database or not source.is_file() or not os.path.exists(names.database):
         return
-    if os.path.samefile(source, found.database) and not is_database(source):
+    if os.path.samefile(source, names.database) and not is_database(source):
         raise UsageError(
-            f"{source}: is what is read, and would be replaced by the database; give another --profile_name."
+            f"{source}: is the input and would be replaced by the database; give another --profile_name."
         )

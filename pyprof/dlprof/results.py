@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `dlprof` makes of a recording: the database, report files, the dump, event files, feedback."""
+"""Results that `dlprof` writes from a recording: database, report files, dump, event files, feedback."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pyprof.stages import DETAILED, MINIMAL, NORMAL, Stages
 
 
 def write(settings: Settings, where: Outputs, path: str, stages: Stages) -> None:
-    """Everything that is asked for. Raises PyProfError; each file is there whole or not at all."""
+    """Write all requested results. Raises PyProfError; each file is written atomically."""
     selection = Selection(settings.iter_start, settings.iter_stop, settings.key_node or None)
     domains = [modes.of_domain(name) for name in settings.domains]
     is_simple = settings.mode == "simple"
 
     def changed(trace: Trace) -> Trace:
-        for change in domains:  # one that is not there is known before anything is written
+        for change in domains:  # fails before anything is written if one does not exist
             change(trace)
         return modes.simple(trace) if is_simple else trace
 
@@ -45,9 +45,9 @@ def write(settings: Settings, where: Outputs, path: str, stages: Stages) -> None
         for change, name in zip(domains, profile_names(settings)):
             part = Profile.open(path, change=change)
             part.select(selection)
-            with part.database.sound():
+            with part.database.translate_errors():
                 _reports(settings, where, part.source(), name, stages)
-        _more(where, source, stages)
+        _write_data_files(where, source, stages)
         if settings.level >= MINIMAL:
             with stages.stage("evaluating expert rules"):
                 outcomes = evaluate(source)
@@ -55,8 +55,8 @@ def write(settings: Settings, where: Outputs, path: str, stages: Stages) -> None
 
 
 def _say_what(source: Source, stages: Stages) -> None:
-    one, store = source.aggregation, source.store
-    stages.say(NORMAL, f"iterations {one.first} to {one.last} ({one.note})")
+    aggregation, store = source.aggregation, source.store
+    stages.say(NORMAL, f"iterations {aggregation.first} to {aggregation.last} ({aggregation.note})")
     if stages.level >= DETAILED:
         for table in ("event", "op", "api", "operator"):
             count = store.rows(f"select count(*) from {table}")[0][0]
@@ -72,12 +72,12 @@ def _reports(settings: Settings, where: Outputs, source: Source, name: str, stag
         stages.say(MINIMAL, f"wrote {', '.join(map(os.path.normpath, paths))}")
 
 
-def _more(where: Outputs, source: Source, stages: Stages) -> None:
-    """The dump of the model data, and event files."""
+def _write_data_files(where: Outputs, source: Source, stages: Stages) -> None:
+    """Write the dump of the model data, and event files."""
     if where.model_data is not None:
         with stages.stage(f"writing {where.model_data}", DETAILED):
-            said = f"writing {where.model_data}"
-            model_data.save(source, where.model_data, lambda share: stages.progress(said, share))
+            label = f"writing {where.model_data}"
+            model_data.save(source, where.model_data, lambda share: stages.progress(label, share))
         stages.say(MINIMAL, f"wrote {where.model_data}")
     if where.events is None:
         return

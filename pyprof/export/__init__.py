@@ -59,7 +59,7 @@ def write(
         raise UsageError(f"the window from {start} to {end} ns is empty; its end has to be after its start.")
     name = os.fspath(path)
     try:
-        with store.sound(), atomic_file.named(name) as scratch:
+        with store.translate_errors(), atomic_file.named(name) as scratch:
             EXPORTS[format_](store, Window(start, end), scratch, name.endswith(".gz"))
     except (OSError, sqlite3.OperationalError) as error:
         number = getattr(error, "errno", None)

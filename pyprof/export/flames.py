@@ -83,7 +83,7 @@ def cpu_time(store: Store, window: Window) -> Stacks:
 
 def _worker(store: Store, worker: int) -> tuple[str, ...]:
     """The name of a worker, where there are several."""
-    names: dict[int, str] = store.once("flames", lambda: dict(store.rows("select id, name from worker")))
+    names: dict[int, str] = store.cached("flames", lambda: dict(store.rows("select id, name from worker")))
     return (names[worker],) if len(names) > 1 else ()
 
 

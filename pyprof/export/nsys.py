@@ -75,7 +75,7 @@ def nsys(store: Store, window: Window, path: str, compress: bool) -> None:
         )
     if not store.rows("select 1 from event_block where kind < 3 limit 1"):
         raise UsageError(
-            f"{store.shown}: has no GPU kernels, which is what Nsight's format is for; use --format=chrome."
+            f"{store.label}: has no GPU kernels, which is what Nsight's format is for; use --format=chrome."
         )
     with closing(sqlite3.connect(path, isolation_level=None, uri=True)) as target:
         target.executescript("pragma journal_mode = off; pragma synchronous = off;")

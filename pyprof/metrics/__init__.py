@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every figure, defined once: name, heading, unit, what it is, and of what it is a share.
+"""Every figure, defined once: name, heading, unit, definition, and the base of a share.
 
-Reports, rules, the Python API and the page show these texts and call these functions; nobody defines a figure twice.
-Inputs are exact integers of ns; a share is a float, None where its denominator is nothing or unknown.
+Reports, rules, the Python API and the page show these texts and call these functions; no figure is defined twice.
+Inputs are exact integers of ns; a share is a float, None where its denominator is zero or unknown.
 
-Add a figure of the whole window: one function that takes a `Window`, decorated with `metric`. Its docstring is the
-definition. Add a figure of a row (an operator, a kernel): one line in `FIGURES`. `python -m pyprof.metrics` prints
-docs/metrics.md.
+To add a figure of the whole window, write one function that takes a `Window`, decorated with `metric`; its docstring
+is the definition. To add a figure of a row (an operator, a kernel), add one line to `FIGURES`. `python -m
+pyprof.reference metrics` prints docs/metrics.md.
 
 >>> one = Worker(0, "rank0", 100, (60, 40), {"tc": 10, "kernel": 30, "other": 60})
 >>> value("average_iteration", Window((one,), (), {}))
@@ -21,12 +21,12 @@ from typing import NamedTuple
 
 from pyprof.registry import Registry, load_folder
 
-# Parts of a worker's wall time, in the order of their priority: what two of them do at once counts for the first.
+# Parts of a worker's wall time, in the order of priority: time of two at once counts for the first.
 PARTS = ("tc", "kernel", "memory", "dataloader", "io", "cpu", "other")
 
 
 class Figure(NamedTuple):
-    """What a column of a report shows."""
+    """The heading, unit and definition of a column of a report."""
 
     heading: str
     unit: str
@@ -37,7 +37,7 @@ class Figure(NamedTuple):
 FIGURES: dict[str, Figure] = {
     "calls": Figure("Calls", "count", "Executions of the operator that started in the window."),
     "cpu": Figure(
-        "CPU Time", "ns", "Time in the operator's ranges on its thread, without operators of their own inside them."
+        "CPU Time", "ns", "Time in the operator's ranges on its thread, without other operators inside them."
     ),
     "api": Figure("API Time", "ns", "Union of the CUDA API calls that the operator made."),
     "gpu": Figure(
@@ -45,26 +45,26 @@ FIGURES: dict[str, Figure] = {
         "Union of the kernels, copies and sets that the operator launched, per device, added up over devices. In a "
         "recording without a GPU: own time of its operator events.",
     ),
-    "overhead": Figure("CPU Overhead", "ns", "CPU time less API time."),
-    "idle": Figure("GPU Idle", "ns", "From the operator's first GPU event to its last one, less its GPU time."),
-    "kernels": Figure("Kernel Calls", "count", "Kernels launched; without a GPU operator events."),
+    "overhead": Figure("CPU Overhead", "ns", "CPU time minus API time."),
+    "idle": Figure("GPU Idle", "ns", "From the operator's first GPU event to its last one, minus its GPU time."),
+    "kernels": Figure("Kernel Calls", "count", "Kernels launched; without a GPU, operator events."),
     "tc_kernels": Figure("TC Kernel Calls", "count", "Kernels launched that used tensor cores."),
     "kernel": Figure("Kernel Time", "ns", "Sum of the kernels' times, without copies and sets."),
     "tc": Figure("TC Time", "ns", "Sum of the times of kernels that used tensor cores."),
     "memory": Figure("Memory Time", "ns", "Sum of the times of copies and sets."),
     "kernel_gpu": Figure(
         "GPU Time", "ns",
-        "Sum of the times on the device of the events that were launched in the window: events that run at once count "
-        "each, which the union in an operator's GPU time does not.",
+        "Sum of the times on the device of the events that were launched in the window: concurrent events "
+        "count separately, unlike in the union of an operator's GPU time.",
     ),
     "kernel_api": Figure(
-        "API Time", "ns", "Sum of the times of the API calls that launched them; empty without launch record."
+        "API Time", "ns", "Sum of the times of the API calls that launched them; empty without a launch record."
     ),
     "roofline": Figure(
-        "Roofline Time", "ns", "The least time that the device needs for what is known of FLOPs and bytes."
+        "Roofline Time", "ns", "Minimum time that the device needs for the known FLOPs and bytes."
     ),
-    "flops": Figure("FLOPs", "count", "Operations executed, a fused multiply-add is 2; what is known of them."),
-    "bytes": Figure("Bytes", "B", "Bytes that must move, every input read once and every output written once."),
+    "flops": Figure("FLOPs", "count", "Operations executed, as far as known; a fused multiply-add counts 2."),
+    "bytes": Figure("Bytes", "B", "Bytes that must move: every input read once, every output written once."),
 }  # fmt: skip
 
 
@@ -94,17 +94,19 @@ class Device:
 
 @dataclass(frozen=True)
 class Window:
-    """The iterations that were aggregated: what figures of the whole are computed from.
+    """The aggregated iterations, from which figures of the whole are computed.
 
-    `totals` are sums over all operators: calls, operators, cpu, gpu, overhead, idle, kernels, tc_kernels, kernel, tc;
-    the same over some of them: eligible_ (tensor cores could do them), eligible_tc_ (and did), using_ (used them),
-    missed_ (could, did not), others_ (neither). Sums over events: events_calls, events_gpu, events_api,
-    events_launched, events_flops, events_dense, events_bytes, events_roofline, _unknown of these (time of events of
-    which it is not known), events_hardware_ps, events_model_ps (FLOPs at the devices' peaks),
-    events_hardware_unknown (time of events of which the first is not known); of some: kernel_events_, tc_events_,
-    memory_events_, other_events_ (kernels that are not known to use tensor cores), unknown_events_ (kernels of which it
-    is not known).
-    `facts`: what the recording says; io and gpu are "none" where it has no such records."""
+    `totals` are sums over all operators: calls, operators, cpu, gpu, overhead, idle, kernels, tc_kernels, kernel,
+    tc; the same over subsets: eligible_ (tensor cores support them), eligible_tc_ (and were used), using_ (used
+    them), missed_ (supported, not used), others_ (neither). Sums over events: events_calls, events_gpu, events_api,
+    events_launched, events_flops, events_dense, events_bytes, events_roofline, _unknown of these (time of events for
+    which it is unknown), events_hardware_ps, events_model_ps (FLOPs at the devices' peaks), events_hardware_unknown
+    (time of events for which the first is unknown); over subsets: kernel_events_, tc_events_, memory_events_,
+    other_events_ (kernels that are not known to use tensor cores), unknown_events_ (kernels for which it is
+    unknown).
+
+    `facts`: facts of the recording; io and gpu are "none" if it has no such records.
+    """
 
     workers: tuple[Worker, ...]
     devices: tuple[Device, ...]
@@ -141,7 +143,7 @@ _Function = Callable[[Window], Value]
 
 
 def metric(name: str, heading: str, unit: str, denominator: str = "") -> Callable[[_Function], _Function]:
-    """Decorator: the function computes a figure, its docstring defines it."""
+    """Register a function that computes a figure; its docstring defines the figure."""
 
     def add(function: _Function) -> _Function:
         text = " ".join((function.__doc__ or "").split())
@@ -152,12 +154,12 @@ def metric(name: str, heading: str, unit: str, denominator: str = "") -> Callabl
 
 
 def value(name: str, window: Window) -> Value:
-    """A figure by its name; None where it is unknown."""
+    """Return a figure by its name; None if it is unknown."""
     return METRICS[name].function(window)
 
 
 def share(part: int, whole: int) -> float | None:
-    """A percentage; None of nothing.
+    """Return a percentage; None if the whole is zero.
 
     >>> share(1, 4), share(0, 0)
     (25.0, None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time of the window and of its iterations, and what it was spent on."""
+"""Time of the window and of its iterations, and its breakdown by activity."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ def _average_iteration(window: Window) -> Value:
 @metric("median_iteration", "Median Iteration Time", "ns")
 def _median_iteration(window: Window) -> Value:
     """Median of the iterations' lengths, over all workers."""
-    found = [length for worker in window.workers for length in worker.durations]
-    return median(found) if found else None
+    lengths = [length for worker in window.workers for length in worker.durations]
+    return median(lengths) if lengths else None
 
 
 @metric("iteration_std", "Iteration Time Standard Deviation", "ns")
 def _iteration_std(window: Window) -> Value:
     """Standard deviation of the iterations' lengths, of the population, over all workers."""
-    found = [length for worker in window.workers for length in worker.durations]
-    return pstdev(found) if found else None
+    lengths = [length for worker in window.workers for length in worker.durations]
+    return pstdev(lengths) if lengths else None
 
 
 @metric("iteration_variation", "Iteration Time Variation", "%", "average iteration time")
 def _iteration_variation(window: Window) -> Value:
     """Standard deviation of the iterations' lengths as a share of their mean."""
-    found = [length for worker in window.workers for length in worker.durations]
-    return 100 * pstdev(found) * len(found) / sum(found) if sum(found) else None
+    lengths = [length for worker in window.workers for length in worker.durations]
+    return 100 * pstdev(lengths) * len(lengths) / sum(lengths) if sum(lengths) else None
 
 
 _PART_TEXTS = {
     "tc": ("Tensor Core Kernel Duration", "kernels that use tensor cores"),
     "kernel": (
         "Non-Tensor Core Kernel Duration",
-        "other kernels, communication and those of unknown use of tensor cores among them",
+        "other kernels, including communication and those with unknown use of tensor cores",
     ),
-    "memory": ("Memory Duration", "copies and sets on the device, those between devices among them"),
+    "memory": ("Memory Duration", "copies and sets on the device, including copies between devices"),
     "dataloader": ("Dataloader Duration", "waits of the training loop for its data loader"),
     "io": ("IO Duration", "calls that read or write files"),
     "cpu": ("CPU Duration", "operators and API calls on the CPU"),
@@ -71,11 +71,10 @@ def _part(name: str) -> None:
             return None
         return share(sum(worker.parts[name] for worker in window.workers), window.wall)
 
-    before = ", ".join(_PART_TEXTS[each][1] for each in PARTS[: PARTS.index(name)])
     needs = {"io": " Unknown if no such call was recorded."}.get(name, "")
     if name in ("tc", "kernel", "memory"):
         needs = " Unknown in a recording without a GPU."
-    priority = f" What is at the same time {before} does not count." if before else ""
+    priority = " Time already counted in a category above is excluded." if PARTS.index(name) else ""
     part.__doc__ = f"Time with {what}, as a share of the wall time.{priority}{needs}"
     metric(f"{name}_share", heading, "%", "wall time of all workers")(part)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How devices were used. A mean over devices is one over those on which something ran in the recording, never divided
-by idle ones; in a recording without a GPU it is unknown.
+"""Use of devices. A mean over devices covers only those on which something ran in the recording, never idle ones; in a
+recording without a GPU it is unknown.
 
-Occupancy and SM efficiency are estimates from the launch alone, as the TensorBoard plugin of torch.profiler makes them.
+Occupancy and SM efficiency are estimates from the launch only, as in the TensorBoard plugin of torch.profiler.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyprof.metrics import Value, Window, metric, share
 
 def _mean(window: Window, name: str) -> float | None:
     shares = [share(device.sums[name], device.wall) for device in window.used]
-    known = [each for each in shares if each is not None]
+    known = [ratio for ratio in shares if ratio is not None]
     return fmean(known) if known else None
 
 
@@ -27,22 +27,23 @@ def _gpu_utilization(window: Window) -> Value:
 
 @metric("gpu_idle", "GPU Idle", "%", "wall time")
 def _gpu_idle(window: Window) -> Value:
-    """100 less the GPU utilization."""
+    """100 % minus the GPU utilization."""
     used = _mean(window, "busy")
     return None if used is None else 100 - used
 
 
 @metric("kernel_utilization", "Kernel Utilization", "%", "wall time")
 def _kernel_utilization(window: Window) -> Value:
-    """As the GPU utilization, of kernels alone: those of collectives count, copies between devices do not."""
+    """Time in which at least one kernel ran on the device, as a share of the wall time; mean over the devices on which
+    something ran. Kernels of collectives count, copies between devices do not."""
     return _mean(window, "kernel_busy")
 
 
 @metric("gpu_utilization_visible", "GPU Utilization of Visible GPUs", "%", "wall time")
 def _gpu_utilization_visible(window: Window) -> Value:
-    """As the GPU utilization, but the mean over all devices that the process could see, idle ones among them."""
+    """GPU utilization as the mean over all devices that the process could see, idle ones included."""
     shares = [share(device.sums.get("busy", 0), device.wall) for device in window.devices]
-    known = [each for each in shares if each is not None]
+    known = [ratio for ratio in shares if ratio is not None]
     return fmean(known) if known and window.used else None
 
 
@@ -108,20 +109,20 @@ def _sync_wait_share(window: Window) -> Value:
 @metric("occupancy", "Estimated Achieved Occupancy", "%", "time of kernels whose occupancy is known")
 def _occupancy(window: Window) -> Value:
     """Share of a multiprocessor's threads that the kernels' blocks could fill, weighted with the kernels' times: as
-    many blocks as registers, shared memory, warps and block slots allow, no more than the grid brings."""
+    many blocks as registers, shared memory, warps and block slots allow, and at most those of the grid."""
     time = sum(device.sums["occupied_of"] for device in window.used)
     return sum(device.sums["occupied"] for device in window.used) / (100 * time) if time else None
 
 
 @metric("sm_efficiency", "Estimated SM Efficiency", "%", "wall time")
 def _sm_efficiency(window: Window) -> Value:
-    """Share of the multiprocessors that had a block, over the wall time: the sum of the kernels' times, each times
-    min(1, blocks / multiprocessors). Kernels that run at once count each. Mean over the devices on which something ran
-    and whose multiprocessors and grids are known."""
+    """Share of the multiprocessors that had a block, over the wall time: the sum of the kernels' times, each multiplied
+    by min(1, blocks / multiprocessors). Concurrent kernels count separately. Mean over the devices on which
+    something ran and whose multiprocessors and grids are known."""
     shares = [
         share(device.sums["filled"], device.sms * device.wall)
         for device in window.used
         if device.sms and (device.sums["shaped"] or not device.sums["kernel"])
     ]
-    known = [each for each in shares if each is not None]
+    known = [ratio for ratio in shares if ratio is not None]
     return fmean(known) if known else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What recording itself took of the program's time, as far as the recording says."""
+"""The cost of recording, as far as the recording has it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from pyprof.metrics import Value, Window, metric, share
 
 
 def _sum(window: Window, fact: str, absent: int | None = None) -> int | None:
-    """A fact in ns, added up over the workers; None if it is not known of all of them.
+    """Return a fact in ns, summed over the workers; None if it is unknown for one of them.
 
-    In a run of several files a fact that differs is `worker.NAME.FACT`, one that is the same in all stands alone.
+    In a run of several files a fact that differs is `worker.NAME.FACT`; one that is the same in all has no prefix.
     """
     count = max(len(window.workers), 1)
     same = window.facts.get(fact, "")
     if same.isdecimal():
         return int(same) * count
-    found = [int(text) for name, text in window.facts.items()
+    values = [int(text) for name, text in window.facts.items()
              if name.startswith("worker.") and name.endswith(f".{fact}") and text.isdecimal()]  # fmt: skip
-    return sum(found) if len(found) == count or (found and absent is not None) else absent
+    return sum(values) if len(values) == count or (values and absent is not None) else absent
 
 
 def _overhead(window: Window) -> int | None:
@@ -27,9 +27,10 @@ def _overhead(window: Window) -> int | None:
 
 @metric("profiler_overhead", "Profiler Overhead", "ns", "")
 def _profiler_overhead(window: Window) -> Value:
-    """What PyProf took of the program's time, estimated, over the whole recording and all workers: recorded calls and
-    calls of modules, each at the cost that was measured when the recording ended, and pauses in which torch's records
-    were read. What torch's profiler adds to each operator is not in it. Unknown for recordings of other tools."""
+    """Estimated time that PyProf took from the program, over the whole recording and all workers: recorded calls and
+    calls of modules, each at the cost that was measured when the recording ended, and pauses in which torch's
+    records were read. The time that torch's profiler adds to each operator is not included. Unknown for recordings
+    of other tools."""
     return _overhead(window)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kernels did with their time: tensor cores, operations, distance from what the device could do."""
+"""Kernel work: tensor cores, operations, distance from the device's limits."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pyprof.metrics import Value, Window, metric, share
     "kernel time of operators that tensor cores could do",
 )
 def _tc_utilization(window: Window) -> Value:
-    """Time of kernels that used tensor cores, as a share of the time of all kernels of operators that could use them;
-    copies and sets are left out. Unknown without such operators, and in a recording without a GPU."""
+    """Time of kernels that used tensor cores, as a share of the time of all kernels of operators that tensor cores
+    support; copies and sets are left out. Unknown without such operators, and in a recording without a GPU."""
     if window.facts.get("gpu") == "none":
         return None
     return share(window.totals.get("eligible_tc", 0), window.totals.get("eligible_kernel", 0))
@@ -22,8 +22,8 @@ def _tc_utilization(window: Window) -> Value:
 
 @metric("tc_unknown", "Tensor Core Use Unknown", "%", "kernel time")
 def _tc_unknown(window: Window) -> Value:
-    """Time of kernels of which it is not known whether they used tensor cores, as a share of the time of all kernels:
-    products whose names do not say it, and kernels of unknown names. Unknown in a recording without a GPU."""
+    """Time of kernels for which it is unknown whether they used tensor cores, as a share of the time of all kernels:
+    products whose names do not tell, and kernels with unknown names. Unknown in a recording without a GPU."""
     if window.facts.get("gpu") == "none":
         return None
     return share(window.totals.get("unknown_events_gpu", 0), _of_kernels(window, "gpu"))
@@ -34,13 +34,13 @@ def _of_kernels(window: Window, name: str) -> int:
 
 
 def _known(window: Window, name: str) -> int:
-    """Time of the kernels of which FLOPs, bytes or the roofline are known."""
+    """Return the time of the kernels whose FLOPs, bytes or roofline are known."""
     return _of_kernels(window, "gpu") - _of_kernels(window, f"{name}_unknown")
 
 
 @metric("roofline_efficiency", "Roofline Efficiency", "%", "time of kernels whose roofline is known")
 def _roofline_efficiency(window: Window) -> Value:
-    """The time that the device needs at least for the kernels' FLOPs and bytes (docs/roofline.md), as a share of the
+    """The minimum time that the device needs for the kernels' FLOPs and bytes (docs/roofline.md), as a share of the
     time that they took."""
     return share(_of_kernels(window, "roofline"), _known(window, "roofline"))
 
@@ -54,8 +54,7 @@ def _roofline_coverage(window: Window) -> Value:
 
 @metric("achieved_flops", "Achieved FLOP/s", "FLOP/s", "wall time of all workers")
 def _achieved_flops(window: Window) -> Value:
-    """FLOPs of the kernels (of the operator events without a GPU) that are known, divided by the wall time of all
-    workers."""
+    """Known FLOPs of the kernels (of the operator events without a GPU), divided by the wall time of all workers."""
     if not _known(window, "flops") or not window.wall:
         return None
     return 1_000_000_000 * _of_kernels(window, "flops") / window.wall
@@ -68,7 +67,7 @@ def _flops_coverage(window: Window) -> Value:
 
 
 def _at_peak(window: Window, name: str, what: str) -> Value:
-    """A sum of ps. Where only zeros are known, and not everything is, nothing is known."""
+    """Return a share from a sum of ps. If only zeros are known, and not everything is, the share is unknown."""
     wall = sum(device.wall for device in window.used)
     known, needed = _known(window, what), _of_kernels(window, name)
     if not known or not wall or (not needed and known < _of_kernels(window, "gpu")):
@@ -79,9 +78,9 @@ def _at_peak(window: Window, name: str, what: str) -> Value:
 @metric("hfu", "Hardware FLOPs Utilization", "%", "wall time of each device")
 def _hfu(window: Window) -> Value:
     """The time that the devices need at their dense peaks for the FLOPs that their kernels execute, each kernel at the
-    peak of its type, as a share of the wall time, over the devices on which something ran. At least so much: FLOPs
-    that are not known count as none, also those of convolutions by Winograd and FFT, which execute fewer than their
-    definition has; "Kernel Time with Executed FLOPs" says how much is known."""
+    peak of its type, as a share of the wall time, over the devices on which something ran. This is a lower bound:
+    unknown FLOPs count as zero, also those of convolutions by Winograd and FFT, which execute fewer than their
+    definition has; "Kernel Time with Executed FLOPs" is the share that is known."""
     return _at_peak(window, "hardware_ps", "hardware")
 
 
@@ -94,6 +93,6 @@ def _hfu_coverage(window: Window) -> Value:
 
 @metric("mfu", "Model FLOPs Utilization", "%", "wall time of each device")
 def _mfu(window: Window) -> Value:
-    """As the hardware FLOPs utilization, of the FLOPs that the model needs: nothing that is computed again, and the
-    whole rectangle of causal attention (docs/columns.md)."""
+    """Hardware FLOPs utilization with the FLOPs that the model needs: without recomputation, and with the whole
+    rectangle of causal attention (docs/columns.md)."""
     return _at_peak(window, "model_ps", "roofline")

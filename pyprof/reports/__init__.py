@@ -136,7 +136,7 @@ class Report(NamedTuple):
         """The rows in parts of bounded size, at least one part."""
         import pandas as pd
 
-        with source.store.sound():
+        with source.store.translate_errors():
             made = self.make(source, **self.chosen)
             for part in [made] if isinstance(made, pd.DataFrame) else made:
                 yield _typed(part, self.columns)

@@ -11,7 +11,7 @@ import pandas as pd
 from pyprof.analysis.bandwidth import factors, sizes
 from pyprof.analysis.collective_groups import collectives, within
 from pyprof.analysis.dataframes import steps_of
-from pyprof.analysis.device_steps import marked
+from pyprof.analysis.device_steps import marked_numbers
 from pyprof.analysis.source import Source
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import spans
@@ -120,7 +120,7 @@ def _step(source: Source, found: pd.DataFrame) -> Any:
     number = np.asarray(steps_of(source.store, source.aggregation, event).fillna(0), np.int64)
     for worker in np.unique(event >> 40).tolist():
         here = event >> 40 == worker
-        number[here] = marked(source, worker, number[here])
+        number[here] = marked_numbers(source, worker, number[here])
     return number
 
 

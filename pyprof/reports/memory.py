@@ -143,8 +143,8 @@ def _operators(found: Allocations, at: Places, texts: dict[int, str]) -> pd.Data
         np.add.at(own[name], place[some], value[some])
     peak = np.full(len(at.text), np.iinfo(np.int64).min)
     np.maximum.at(peak, place[some], found.allocated[here][some])
-    total = {name: at.added(value) for name, value in own.items()}
-    peak = at.added(peak, np.maximum)
+    total = {name: at.inclusive(value) for name, value in own.items()}
+    peak = at.inclusive(peak, np.maximum)
     kept = np.flatnonzero(total["events"])
     columns: dict[str, Any] = {"operator": _named(at.text[kept], texts), "calls": 1, "peak": peak[kept]}
     for name in ("size_increase", "allocations", "allocation_bytes"):

@@ -51,7 +51,7 @@ def counted(name: str) -> str:
 def operators(source: Source, by_id: bool = False) -> pd.DataFrame:
     """One row per operator that ran, by GPU time or by its number: its sums over workers, and what it is."""
     key = ("operators", source.aggregation.id, source.worker)
-    shared = source.store.once(key, lambda: _operators(source))
+    shared = source.store.cached(key, lambda: _operators(source))
     return known(source, shared.sort_values("id", ignore_index=True) if by_id else shared.copy())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pyprof.analysis.delay_causes import PARTS, explained
+from pyprof.analysis.delay_causes import PARTS, explain_delays
 from pyprof.analysis.source import Source
 from pyprof.analysis.stragglers import arrivals, computation
 from pyprof.reports import Column, Option, View, report
@@ -137,7 +137,7 @@ def stragglers(source: Source, group_by: str) -> pd.DataFrame:
     median rank, the one that arrived in the middle (the earlier of two): what is at the same time several of kernels,
     communication, data loader, API calls and host counts for the first of them. None if one rank was recorded, or
     nothing could be aligned."""
-    found = explained(_everyone(source), arrivals(_everyone(source), spans(_everyone(source))))
+    found = explain_delays(_everyone(source), arrivals(_everyone(source), spans(_everyone(source))))
     found["computed"] = computation(source, found)
     total = found.groupby("instance")["computed"].transform("sum")
     found["others"] = (total - found["computed"]) / (found["ranks"].astype(float) - 1)

@@ -27,8 +27,8 @@ _TRAFFIC = (
 @rule("R24", "attention_unfused", GPU)
 def attention_unfused(run: Run) -> Finding | None:
     """Attention in pieces: a softmax between two products of one module, so that the matrix of weights is written and
-    read again and again. The saving is the time of what stands between the products, forward and backward, which a
-    fused kernel does on the way.
+    read repeatedly. The saving is the time of the operators between the products, forward and backward, which a fused
+    kernel computes along the way.
 
     Fires: matmul, div, softmax, dropout, matmul; those between the products take 8 % of the time.
     Silent: F.scaled_dot_product_attention; a softmax at the end of a classifier.
@@ -43,10 +43,10 @@ def attention_unfused(run: Run) -> Finding | None:
     if run.share(saving) <= limit("R24.share"):
         return None
     return run.finding(
-        f"Attention runs in pieces: what stands between its products takes {length(saving)}, "
+        f"Attention runs in pieces: the kernels between its products take {length(saving)}, "
         f"{percent(run.share(saving))} of the time.",
         "torch.nn.functional.scaled_dot_product_attention (mask or bias as attn_mask, dropout_p); "
-        "nn.MultiheadAttention with need_weights=False. Not where the weights themselves are needed.",
+        "nn.MultiheadAttention with need_weights=False. Not if the weights themselves are needed.",
         saving,
         run.top(table, "time", operator="name", source="source", params="params", time_ns="time"),
         "Kernels of attention (flash, mem_eff, cudnn) in the report of kernels instead of softmax.",
@@ -54,11 +54,11 @@ def attention_unfused(run: Run) -> Finding | None:
 
 
 def _between(run: Run) -> dict[int, int]:
-    """GPU time of the operators between the two products around a softmax of one module, by their number."""
+    """Return the GPU time of operators between the two products around a softmax of one module, by their number."""
     table = run.operators
     forward = table[(table["direction"] == 0) & (table["unassociated"] == 0)]
     place = [name.rpartition("/")[0] for name in forward["name"].tolist()]
-    found: set[tuple[str, str | None]] = set()
+    keys: set[tuple[str, str | None]] = set()
     for _, group in forward.groupby(place, sort=False):
         types = group["type"].tolist()
         products = [at for at, type_ in enumerate(types) if type_ in _PRODUCTS]
@@ -66,22 +66,22 @@ def _between(run: Run) -> dict[int, int]:
             after = bisect_right(products, middle)
             if "softmax" in type_ and "log" not in type_ and 0 < after < len(products):
                 part = group.iloc[products[after - 1] + 1 : products[after]]
-                found |= set(zip(part["name"].tolist(), part["params"].tolist()))
-    mine = {
-        n
-        for n, key in zip(table.index, zip(table["name"].tolist(), table["params"].tolist()))
-        if key in found
+                keys |= set(zip(part["name"].tolist(), part["params"].tolist()))
+    numbers = {
+        n for n, key in zip(table.index, zip(table["name"].tolist(), table["params"].tolist())) if key in keys
     }
     times = run.ops[["operator", "gpu"]].itertuples(index=False)
-    return {int(operator): int(gpu) for operator, gpu in times if operator in mine and gpu}
+    return {int(operator): int(gpu) for operator, gpu in times if operator in numbers and gpu}
 
 
 def _inside(run: Run) -> dict[int, int]:
-    """The same inside of one call of multi-head attention whose kernels are not fused."""
-    found = run.kernels[run.kernels["type"] == _WHOLE]
-    fused = set(found[found["what"] == "attention"]["operator"])
-    soft = set(found[found["what"] == "softmax"]["operator"]) - fused
+    """Return the same inside one call of multi-head attention whose kernels are not fused."""
+    kernels = run.kernels[run.kernels["type"] == _WHOLE]
+    fused = set(kernels[kernels["what"] == "attention"]["operator"])
+    soft = set(kernels[kernels["what"] == "softmax"]["operator"]) - fused
     times = (
-        found[found["operator"].isin(soft) & found["what"].isin(_TRAFFIC)].groupby("operator")["gpu"].sum()
+        kernels[kernels["operator"].isin(soft) & kernels["what"].isin(_TRAFFIC)]
+        .groupby("operator")["gpu"]
+        .sum()
     )
     return {int(operator): int(time) for operator, time in times.items()}  # type: ignore[call-overload]

@@ -18,22 +18,27 @@ from pyprof.rules.wording import length, percent, size
 
 
 def _communication(run: Run) -> pd.DataFrame:
-    """Communication in the sample: kind, operator, dur, bytes (missing: unknown) as nccl-tests counts them where the
-    recording tells what was sent and received, else those of the call; of a copy between devices what it moved."""
+    """Return communication in the sample: kind, operator, dur, bytes (missing: unknown).
+
+    Bytes are as nccl-tests counts them if the recording has what was sent and received, else those of the call; for
+    a copy between devices, the bytes copied.
+    """
     between = names(run.store)
-    found = run.events(
+    table = run.events(
         ("id", "kind", "operator", "dur", "bytes", "sized", "copied"),
         lambda sample: np.flatnonzero(between[sample.of("name")]),
     )
-    told = collectives(run.store).set_index("event")
-    known = found["bytes"].astype("Int64").where(found.pop("sized").astype(bool))
-    copied = found.pop("copied").astype("Int64").where(found["kind"] != KERNEL)
-    return found.assign(bytes=found["id"].map(sizes(told)).astype("Int64").fillna(copied).fillna(known))
+    described = collectives(run.store).set_index("event")
+    of_call = table["bytes"].astype("Int64").where(table.pop("sized").astype(bool))
+    copied = table.pop("copied").astype("Int64").where(table["kind"] != KERNEL)
+    return table.assign(
+        bytes=table["id"].map(sizes(described)).astype("Int64").fillna(copied).fillna(of_call)
+    )
 
 
-def _grouped(run: Run, found: pd.DataFrame) -> pd.DataFrame:
-    """Sums by operator; bytes are missing if those of one collective are."""
-    grouped = found.groupby("operator", as_index=False).agg(
+def _grouped(run: Run, table: pd.DataFrame) -> pd.DataFrame:
+    """Return sums by operator; bytes are missing if those of one collective are."""
+    grouped = table.groupby("operator", as_index=False).agg(
         count=("dur", "size"), bytes=("bytes", "sum"), sized=("bytes", "count"), time=("dur", "sum")
     )
     grouped["bytes"] = grouped["bytes"].where(grouped["sized"] == grouped["count"]).astype(object)
@@ -51,13 +56,13 @@ def comm_exposed(run: Run) -> Finding | None:
     exposed, total = run.mean("exposed_communication"), run.mean("communication")
     if run.share(exposed) <= limit("R28.share"):
         return None
-    found = _communication(run)
-    grouped = _grouped(run, found)
-    copied = found.loc[found["kind"] != KERNEL, "dur"].sum()
+    table = _communication(run)
+    grouped = _grouped(run, table)
+    copied = table.loc[table["kind"] != KERNEL, "dur"].sum()
     what = "Collectives" if not copied else "Collectives and copies between GPUs"
     return run.finding(
-        f"{what} run {length(total)}, {length(exposed)} of it, {percent(run.share(exposed))} of the time, without "
-        "any other kernel: waiting for a slower rank counts as well.",
+        f"{what} run for {length(total)}; {length(exposed)} of it, {percent(run.share(exposed))} of the time, is "
+        "without any other kernel. Waits for a slower rank are included.",
         "DistributedDataParallel: gradient_as_bucket_view=True, another bucket_cap_mb, model.no_sync() while "
         "gradients accumulate; FSDP: prefetch the next layer's weights (limit_all_gathers, forward_prefetch).",
         exposed,
@@ -70,19 +75,19 @@ def comm_exposed(run: Run) -> Finding | None:
 
 @rule("R29", "small_collectives", GPU, rows=Rows("communication", "Collectives"))
 def small_collectives(run: Run) -> Finding | None:
-    """Many small collectives a step: each costs its latency, whatever its size.
+    """Many small collectives a step: each costs its latency regardless of its size.
 
     Fires: 40 all-reduces of 100 kB a step.
     Silent: 10 a step; 40 of 20 MB.
     """
-    found = _communication(run)
-    found = found[found["kind"] == KERNEL]
-    if not len(found):
+    table = _communication(run)
+    table = table[table["kind"] == KERNEL]
+    if not len(table):
         return None
     run.need_steps()
-    if not found["bytes"].notna().any():
+    if not table["bytes"].notna().any():
         raise NeedsFacts("needs the sizes of collectives, which this recording lacks; record with pyprof")
-    small = found[found["bytes"].notna() & (found["bytes"] < limit("R29.bytes")).fillna(False)]
+    small = table[table["bytes"].notna() & (table["bytes"] < limit("R29.bytes")).fillna(False)]
     per_step = len(small) / max(run.sampled_steps * len(run.samples), 1e-9)
     if per_step < limit("R29.per_step"):
         return None
@@ -93,8 +98,8 @@ def small_collectives(run: Run) -> Finding | None:
     return run.finding(
         f"{per_step:.0f} collectives a step move less than {size(limit('R29.bytes'))} each, for "
         f"{percent(run.share(run.on_device(int(small['dur'].sum()))))} of the time.",
-        "Send one flat tensor for many: larger buckets of DistributedDataParallel (bucket_cap_mb), one all_reduce of "
-        "stacked metrics, every N steps.",
+        "Send one flat tensor instead of many: larger buckets of DistributedDataParallel (bucket_cap_mb), one "
+        "all_reduce of stacked metrics, every N steps.",
         None,
         run.top(
             grouped,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steady iterations of an aggregation, and what rules ask of them; each answer is worked out once.
+"""The steady iterations of an aggregation, and the data that rules need of them; each is computed only once.
 
-Sums over operators and kernels cover all steady iterations and come from blocks of sums. Single events, API calls and
-gaps come from a sample, their first stretch of some 300,000 events, so that a rule costs the same at any length.
+Sums over operators and kernels cover all steady iterations and come from blocks of sums. Single events, API calls
+and gaps come from a sample, the first stretch of some 300,000 events, so that a rule costs the same at any length.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from pyprof.rules.wording import plain
 from pyprof.store import blocks
 
 _TOP = 5  # rows of evidence
-NOT_CUT = " (The recording was not cut into iterations: what happens once is in these figures.)"
+NOT_CUT = " (The recording was not cut into iterations: one-time work is included in these figures.)"
 _NO_GPU = "needs a GPU: nothing in this recording ran on one; record on a machine with a GPU"
 
 
 class Run:
-    """What rules read."""
+    """The input of rules."""
 
     def __init__(self, source: Source):
         self.source, self.store = source, source.store
@@ -47,32 +47,41 @@ class Run:
 
     @cached_property
     def steady(self) -> tuple[int, int]:
-        """First and last of the steady iterations. If those within a twentieth are less than half of all, those within
-        what R02 allows; all that are whole if not even those are there."""
+        """First and last of the steady iterations.
+
+        If those within a twentieth are less than half of all, the threshold of R02 applies instead; without any, all
+        whole iterations count.
+        """
         lengths = self.lengths
         if not len(lengths):
             return self.source.aggregation.first, self.source.aggregation.last
         values = lengths.to_numpy(np.int64)
-        found = steady(values)
-        if found is None or 2 * (found[1] - found[0] + 1) < len(values):
-            found = steady(values, limit("R02.spread")) or (0, len(values) - 1)
-        return int(lengths.index[found[0]]), int(lengths.index[found[1]])
+        stretch = steady(values)
+        if stretch is None or 2 * (stretch[1] - stretch[0] + 1) < len(values):
+            stretch = steady(values, limit("R02.spread")) or (0, len(values) - 1)
+        return int(lengths.index[stretch[0]]), int(lengths.index[stretch[1]])
 
     @cached_property
     def lengths(self) -> pd.Series[int]:
         """Length of each whole iteration of the aggregation, of the slowest worker, by its number."""
-        one = self.source.aggregation
+        aggregation = self.source.aggregation
         rows = self.store.rows(
             """select number, max("end" - start - paused) from iteration
                where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
                group by number having max(partial) = 0 order by number""",
-            (one.iteration_set, one.first, one.last, self.source.worker, self.source.worker),
+            (
+                aggregation.iteration_set,
+                aggregation.first,
+                aggregation.last,
+                self.source.worker,
+                self.source.worker,
+            ),
         )
         return pd.Series(dict(rows), dtype=np.int64)
 
     @cached_property
     def window(self) -> Window:
-        """The steady iterations, as metrics take them; its totals are those of the whole aggregation."""
+        """The steady iterations as the input of metrics; its totals are those of the whole aggregation."""
         first, last = self.steady
         return window(
             self.store, self.source.aggregation._replace(first=first, last=last), self.source.worker
@@ -80,7 +89,7 @@ class Run:
 
     @cached_property
     def wall(self) -> int:
-        """ns, of the slowest worker."""
+        """Wall time in ns, of the slowest worker."""
         return int(metric("wall_time", self.window) or 0)
 
     @cached_property
@@ -89,12 +98,12 @@ class Run:
 
     @property
     def cut(self) -> bool:
-        """Whether the run was cut into iterations."""
+        """True if the run was cut into iterations."""
         return self.source.aggregation.method != "none"
 
     @property
     def per_step(self) -> str:
-        """What stands behind a mean of iterations: nothing where the run is one of them, not a step."""
+        """The text after a mean over iterations: empty if the run is one iteration, which is not a step."""
         return " a step" if self.cut else ""
 
     @cached_property
@@ -108,7 +117,7 @@ class Run:
             (self.source.aggregation.iteration_set, first, last, self.source.worker, self.source.worker),
         )
 
-    # --- what is there
+    # --- facts and hardware
 
     @cached_property
     def used(self) -> tuple[Device, ...]:
@@ -117,13 +126,13 @@ class Run:
 
     @cached_property
     def gpus(self) -> dict[int, Gpu]:
-        """The GPUs that were used and are known, by number."""
-        found = {}
+        """The GPUs that were used and whose peaks are known, by number."""
+        known = {}
         for number, row in self.devices.items():
             gpu = gpus.of(row) if row.name else None
             if gpu is not None:
-                found[number] = gpu
-        return found
+                known[number] = gpu
+        return known
 
     @cached_property
     def devices(self) -> dict[int, Recorded]:
@@ -142,18 +151,17 @@ class Run:
 
     @cached_property
     def capability(self) -> float:
-        """The least compute capability of the GPUs that were used. Raises NeedsFacts."""
+        """The lowest compute capability of the GPUs that were used. Raises NeedsFacts."""
         self.need_gpu()
         if "hip" in self.facts or any((row.name or "").startswith("AMD") for row in self.devices.values()):
             raise NeedsFacts(
-                "needs a GPU of NVIDIA: what others have in place of its compute capability says nothing of tensor "
-                "cores"
+                "needs an NVIDIA GPU: tensor core support is derived from its compute capability"
             )
-        found = [row.compute_capability for row in self.devices.values()]
+        texts = [row.compute_capability for row in self.devices.values()]
         known = [gpu.capability for gpu in self.gpus.values()]
-        numbers = [float(text) for text in found if text and text.replace(".", "", 1).isdigit()]
-        numbers += [] if len(numbers) == len(found) else [number for number in known if number is not None]
-        if len(numbers) < len(found):
+        numbers = [float(text) for text in texts if text and text.replace(".", "", 1).isdigit()]
+        numbers += [] if len(numbers) == len(texts) else [number for number in known if number is not None]
+        if len(numbers) < len(texts):
             raise NeedsFacts(
                 "needs the GPU's compute capability, which this recording lacks; record with pyprof, or export all "
                 "tables of nsys (TARGET_INFO_GPU)"
@@ -166,7 +174,7 @@ class Run:
 
     @cached_property
     def trains(self) -> bool:
-        """Whether there is a backward pass."""
+        """True if there is a backward pass."""
         return bool(self.store.rows("select 1 from operator where direction = 1 limit 1"))
 
     def need_gpu(self) -> None:
@@ -183,16 +191,16 @@ class Run:
     def need_steps(self) -> None:
         if not self.cut:
             raise NeedsFacts(
-                "needs iterations, to tell what happens in each from what happens once; call pyprof.step() at the "
-                "end of each, or name a key operator"
+                "needs iterations, to separate repeated work from one-time work; call pyprof.step() at the end of "
+                "each, or name a key operator"
             )
 
     def need_fact(self, name: str, what: str) -> str:
-        """A fact of the run. Raises NeedsFacts."""
-        found = self.facts.get(name)
-        if found is None:
+        """Return a fact of the run. Raises NeedsFacts."""
+        value = self.facts.get(name)
+        if value is None:
             raise NeedsFacts(f"needs {what}, which this recording lacks; record with pyprof")
-        return found
+        return value
 
     # --- sums over the steady iterations
 
@@ -236,9 +244,9 @@ class Run:
     def kernels(self) -> pd.DataFrame:
         """Sums of kernels per operator, name and use of tensor cores (as in the table event; 3: unknown)."""
         keys = ["calls", "gpu", "api", "launched", "flops", "bytes", "flops_unknown", "bytes_unknown"]
-        found = self._sums(blocks.EVENTS, 3, keys)
-        found = found[found["kind"] == 0].join(self.kernel_names, on="name")
-        return found.join(self.operators.rename(columns={"name": "path"}), on="operator").reset_index(
+        sums = self._sums(blocks.EVENTS, 3, keys)
+        sums = sums[sums["kind"] == 0].join(self.kernel_names, on="name")
+        return sums.join(self.operators.rename(columns={"name": "path"}), on="operator").reset_index(
             drop=True
         )
 
@@ -267,60 +275,60 @@ class Run:
             read(self.store, row, len(self.ids), self.source.aggregation.iteration_set) for row in self.ids
         ]
 
-    def events(self, names: Sequence[str], chosen: Callable[[Sample], Ints]) -> pd.DataFrame:
-        """Columns of the events of all samples that `chosen` picks by their places."""
-        parts = [{name: each.of(name)[chosen(each)] for name in names} for each in self.samples]
-        return _joined(parts, names)
+    def events(self, names: Sequence[str], select: Callable[[Sample], Ints]) -> pd.DataFrame:
+        """Return columns of the events of all samples at the places that `select` returns."""
+        parts = [{name: sample.of(name)[select(sample)] for name in names} for sample in self.samples]
+        return _concatenate(parts, names)
 
     def calls(self, kinds: Sequence[str] = ()) -> pd.DataFrame:
-        """API calls of all samples, of some kinds or all: operator, call, dur."""
-        wanted = [kind(name) for name in kinds]
+        """Return API calls of all samples, of given kinds or all: operator, call, dur."""
+        codes = [kind(name) for name in kinds]
         parts = []
-        for each in self.samples:
-            here = np.isin(each.api["kind"].values, wanted) | (not kinds)
-            parts.append({name: each.api[name].values[here] for name in ("name", "operator", "dur")})
-        found = _joined(parts, ("name", "operator", "dur"))
+        for sample in self.samples:
+            mask = np.isin(sample.api["kind"].values, codes) | (not kinds)
+            parts.append({name: sample.api[name].values[mask] for name in ("name", "operator", "dur")})
+        table = _concatenate(parts, ("name", "operator", "dur"))
         texts = dict(self.store.rows("select id, text from string"))
-        found["call"] = pd.Series([texts.get(code, "") for code in found.pop("name").tolist()], dtype=object)
-        return found
+        table["call"] = pd.Series([texts.get(code, "") for code in table.pop("name").tolist()], dtype=object)
+        return table
 
     @cached_property
     def sampled_steps(self) -> float:
-        """How many iterations of one worker the sample is."""
+        """The number of iterations of one worker that the sample covers."""
         return self.steps * self._part
 
     @cached_property
     def _part(self) -> float:
         total = sum(row[2] - row[1] for row in self.ids)
-        return sum(each.end - each.start for each in self.samples) / total if total else 1.0
+        return sum(sample.end - sample.start for sample in self.samples) / total if total else 1.0
 
     def scaled(self, length: float) -> int:
-        """From a sum of lengths on one thread per worker in the sample to the whole window, of one worker."""
-        total = sum(each.end - each.start for each in self.samples)
+        """Scale a sum of lengths on one thread per worker from the sample to the whole window, of one worker."""
+        total = sum(sample.end - sample.start for sample in self.samples)
         return int(length / total * self.wall) if total else 0
 
     def on_device(self, length: float) -> int:
-        """The same for lengths on devices, of which a worker may have several."""
+        """Scale lengths on devices, of which a worker may have several."""
         return self.scaled(length * len(self.samples) / max(len(self.used), 1))
 
     # --- figures of the window
 
     def mean(self, name: str) -> int:
-        """A length of `iteration_device`, mean over the devices that were used."""
+        """Return a length of `iteration_device`, mean over the devices that were used."""
         return int(fmean(device.sums.get(name, 0) for device in self.used)) if self.used else 0
 
     def part(self, name: str) -> int:
-        """A part of the wall time, mean over the workers."""
+        """Return a part of the wall time, mean over the workers."""
         workers = self.window.workers
         return int(fmean(worker.parts[name] for worker in workers)) if workers else 0
 
     @cached_property
     def late(self) -> int:
-        """How long a GPU waits for launches, without the time that the program waits for data or files."""
+        """The time that a GPU waits for launches, without the time that the program waits for data or files."""
         return max(self.mean("late") - self.part("dataloader") - self.part("io"), 0)
 
     def per_device(self, length: float) -> int:
-        """A sum over all devices, of one of them, at most as long as the window."""
+        """Return one device's part of a sum over all devices, at most the length of the window."""
         return max(min(int(length) // max(len(self.used), 1), self.wall), 0)
 
     def share(self, length: float) -> float:
@@ -334,7 +342,7 @@ class Run:
         evidence: Iterable[Mapping[str, Any]],
         verify: str,
     ) -> Finding:
-        """A finding; its saving within what is possible. The rule's id is filled in later."""
+        """Return a finding, with its saving limited to the possible range. The rule's id is filled in later."""
         if not self.cut:
             problem += NOT_CUT
         rows = tuple({key: plain(cell) for key, cell in row.items()} for row in list(evidence)[:_TOP])
@@ -342,13 +350,13 @@ class Run:
         return Finding("", problem, advice, bounded, rows, verify)
 
     def top(self, frame: pd.DataFrame, by: str, **columns: str) -> list[dict[str, Any]]:
-        """The largest rows of a table; `columns` renames those that are shown."""
+        """Return the largest rows of a table; `columns` maps names in the result to columns."""
         largest = frame.sort_values(by, ascending=False, kind="stable").head(_TOP)
         return [dict(zip(columns, row)) for row in largest[list(columns.values())].itertuples(index=False)]
 
-    def by_operator(self, found: pd.DataFrame) -> list[dict[str, Any]]:
-        """The operators with the most time, of rows of `kernels`."""
-        grouped = found.groupby("operator", as_index=False).agg(
+    def by_operator(self, rows: pd.DataFrame) -> list[dict[str, Any]]:
+        """Return the operators with the most time, of rows of `kernels`."""
+        grouped = rows.groupby("operator", as_index=False).agg(
             time=("gpu", "sum"), calls=("calls", "sum"), path=("path", "first"), source=("source", "first"),
             params=("params", "first"), kernel=("short_name", "first"),
         )  # fmt: skip
@@ -358,6 +366,6 @@ class Run:
         )  # fmt: skip
 
 
-def _joined(parts: Sequence[Mapping[str, Ints]], names: Sequence[str]) -> pd.DataFrame:
-    nothing = np.empty(0, np.int64)
-    return pd.DataFrame({name: np.concatenate([part[name] for part in parts] or [nothing]) for name in names})
+def _concatenate(parts: Sequence[Mapping[str, Ints]], names: Sequence[str]) -> pd.DataFrame:
+    empty = np.empty(0, np.int64)
+    return pd.DataFrame({name: np.concatenate([part[name] for part in parts] or [empty]) for name in names})

@@ -26,14 +26,14 @@ _HELPERS = re.compile(r"offset|winogradgenerate|generatewinograd|im2col|splitk|a
 
 
 def _inputs(run: Run) -> dict[str, int]:
-    """How many convolutions had inputs of each layout; empty if that was not recorded."""
-    found = {k.removeprefix(_FORMATS): v for k, v in run.facts.items() if k.startswith(_FORMATS)}
-    return {name: int(count) for name, count in found.items() if count.isdigit()}
+    """Return the number of convolutions with inputs of each layout; empty if that was not recorded."""
+    counts = {k.removeprefix(_FORMATS): v for k, v in run.facts.items() if k.startswith(_FORMATS)}
+    return {name: int(count) for name, count in counts.items() if count.isdigit()}
 
 
 def _convolutions(run: Run) -> pd.DataFrame:
-    found = products(run)
-    return found[which(found["type"], lambda name: name.startswith(_CONV))]
+    kernels = products(run)
+    return kernels[which(kernels["type"], lambda name: name.startswith(_CONV))]
 
 
 @rule("R17", "layout_transposes", GPU, rows=Rows("kernel_summary", "Kernels"))
@@ -47,33 +47,33 @@ def layout_transposes(run: Run) -> Finding | None:
     if not len(run.kernels) or not run.kernel_time or (inputs and not inputs.get("contiguous")):
         return None
     names = which(run.kernels["kernel"], lambda name: bool(_LAYOUT.search(name)))
-    found = run.kernels[names & which(run.kernels["type"], lambda name: "conv" in name)]
-    part = float(found["gpu"].sum()) / run.kernel_time
+    changes = run.kernels[names & which(run.kernels["type"], lambda name: "conv" in name)]
+    part = float(changes["gpu"].sum()) / run.kernel_time
     if part <= limit("R17.share"):
         return None
     return run.finding(
         f"Changes of layout around convolutions take {percent(part)} of the kernels' time, "
-        f"{length(run.per_device(found['gpu'].sum()))}.",
+        f"{length(run.per_device(changes['gpu'].sum()))}.",
         "model.to(memory_format=torch.channels_last), and the same for the input: the library then finds the layout "
-        "that its kernels want.",
-        run.per_device(found["gpu"].sum()),
-        run.by_operator(found),
+        "that its kernels need.",
+        run.per_device(changes["gpu"].sum()),
+        run.by_operator(changes),
         "The kernels nchwToNhwc and nhwcToNchw are gone.",
     )
 
 
 @rule("R18", "channels_last", rows=Rows("detail", "Convolutions", ("type:conv",)))
 def channels_last(run: Run) -> Finding | None:
-    """Convolutions on tensor cores, whose kernels want NHWC, get contiguous (NCHW) inputs.
+    """Convolutions on tensor cores, whose kernels need NHWC, get contiguous (NCHW) inputs.
 
     Fires: float16 convolutions with contiguous inputs, 30 % of the kernels' time.
     Silent: inputs in channels_last; float32 without TF32.
     """
     if run.capability < 7.0 or not run.kernel_time:
         return None
-    found = _convolutions(run)
-    found = found[(found["tc"] == USED) | found["math"].isin([*HALF, "tf32"])]
-    part = float(found["gpu"].sum()) / run.kernel_time
+    convolutions = _convolutions(run)
+    convolutions = convolutions[(convolutions["tc"] == USED) | convolutions["math"].isin([*HALF, "tf32"])]
+    part = float(convolutions["gpu"].sum()) / run.kernel_time
     if part <= limit("R18.share"):
         return None
     inputs = _inputs(run)
@@ -87,26 +87,26 @@ def channels_last(run: Run) -> Finding | None:
         "had contiguous (NCHW) inputs.",
         "model.to(memory_format=torch.channels_last), and the same for the input; measure a step with and without.",
         None,
-        run.by_operator(found),
+        run.by_operator(convolutions),
         "A step is shorter; kernels have nhwc in their names.",
     )
 
 
 @rule("R19", "cudnn_benchmark", GPU, rows=Rows("detail", "Convolutions", ("type:conv",)))
 def cudnn_benchmark(run: Run) -> Finding | None:
-    """Convolutions of few different shapes, and cuDNN does not try which algorithm is the fastest.
+    """Convolutions have few different shapes, and cuDNN does not search for the fastest algorithm.
 
     Fires: convolutions take 40 % of the time, torch.backends.cudnn.benchmark is off, each has one shape.
-    Silent: the switch is on; inputs of ever new sizes.
+    Silent: the switch is on; input sizes change all the time.
     """
-    found = _convolutions(run)
-    time = run.per_device(found["gpu"].sum())
+    convolutions = _convolutions(run)
+    time = run.per_device(convolutions["gpu"].sum())
     if run.share(time) <= limit("R19.share"):
         return None
     if run.need_fact("cudnn.benchmark", "the switch torch.backends.cudnn.benchmark") == "yes":
         return None
-    forward = found[found["direction"] == 0]
-    shapes = (forward if len(forward) else found).groupby("path")["params"].nunique()
+    forward = convolutions[convolutions["direction"] == 0]
+    shapes = (forward if len(forward) else convolutions).groupby("path")["params"].nunique()
     if shapes.max() > limit("R19.shapes") or run.facts.get("cudnn.enabled") == "no":
         return None
     return run.finding(
@@ -115,27 +115,27 @@ def cudnn_benchmark(run: Run) -> Finding | None:
         "torch.backends.cudnn.benchmark = True before the first step: each new shape is tried once, later calls use "
         "the fastest. Not if shapes change all the time, or results must be the same from run to run.",
         None,
-        run.by_operator(found),
+        run.by_operator(convolutions),
         "A step is shorter after the first ones.",
     )
 
 
 @rule("R20", "autotune_in_range", GPU, rows=Rows("detail", "Convolutions", ("type:conv",)))
 def autotune_in_range(run: Run) -> Finding | None:
-    """One call of a convolution ran several algorithms: the library was choosing one, which later calls do not.
+    """One call of a convolution ran several algorithms: the library was selecting one, which later calls do not do.
 
     Fires: the first conv2d of a recording launches kernels of Winograd, FFT and three implicit GEMMs.
     Silent: later calls, with one algorithm each; a recording that begins after the first step.
     """
-    rows = [row for each in run.samples for row in _tried(run, each)]
+    rows = [row for sample in run.samples for row in _tried(run, sample)]
     if not rows:
         return None
     rows.sort(key=lambda row: -int(str(row["time_ns"])))
     time = sum(int(str(row["time_ns"])) for row in rows)
     return run.finding(
-        f"In {len(rows)} calls of convolutions the library tried several algorithms, {length(time)} on the GPU: their "
-        "times are those of the choice, not of the work.",
-        "Leave the first steps out: aggregate later iterations (--iter_start), or record later (--delay, --steps).",
+        f"In {len(rows)} calls of convolutions the library tried several algorithms, {length(time)} on the GPU: "
+        "these times are those of the search, not of the work.",
+        "Exclude the first steps: aggregate later iterations (--iter_start), or record later (--delay, --steps).",
         None,
         rows,
         "Each convolution has kernels of one algorithm.",
@@ -143,13 +143,13 @@ def autotune_in_range(run: Run) -> Finding | None:
 
 
 def _tried(run: Run, sample: Sample) -> list[dict[str, object]]:
-    """Calls of forward convolutions with kernels of several algorithms."""
+    """Return calls of forward convolutions with kernels of several algorithms."""
     table = run.operators
     conv = table.index[
         which(table["type"], lambda name: name.startswith(_CONV)) & (table["direction"] == 0)
     ].to_numpy(np.int64)
-    here = sample.kernel[np.isin(sample.of("operator")[sample.kernel], conv)]
-    frame = pd.DataFrame({name: sample.of(name)[here] for name in ("op", "operator", "name", "dur")})
+    index = sample.kernel[np.isin(sample.of("operator")[sample.kernel], conv)]
+    frame = pd.DataFrame({name: sample.of(name)[index] for name in ("op", "operator", "name", "dur")})
     names = run.kernel_names["kernel"]
     of_conv = run.kernel_names["what"] == "conv"
     algorithms = {
@@ -159,17 +159,17 @@ def _tried(run: Run, sample: Sample) -> list[dict[str, object]]:
     out: list[dict[str, object]] = []
     for _, calls in frame.groupby("op", sort=True):
         operator = int(calls["operator"].iloc[0])
-        found = sorted(set(calls["algorithm"]) - {""})
-        if len(found) >= limit("R20.algorithms"):
+        distinct = sorted(set(calls["algorithm"]) - {""})
+        if len(distinct) >= limit("R20.algorithms"):
             out.append({
                 "operator": table["name"][operator], "source": table["source"][operator], "kernels": len(calls),
-                "algorithms": len(found), "time_ns": int(calls["dur"].sum()),
+                "algorithms": len(distinct), "time_ns": int(calls["dur"].sum()),
             })  # fmt: skip
     return out
 
 
 def _algorithm(name: str) -> str:
-    """What tells one algorithm of a convolution from another; empty for a helper.
+    """Return a name that distinguishes the algorithms of a convolution; empty for a helper.
 
     >>> _algorithm("void fft2d_r2c_32x32<float>(float2 *)"), _algorithm("volta_scudnn_winograd_128x128_ldg1")
     ('fft', 'winograd')

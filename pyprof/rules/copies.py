@@ -19,40 +19,40 @@ _HOST = (_PAGEABLE, _PINNED)
 
 
 def _copies(run: Run) -> pd.DataFrame:
-    """Copies in the sample, by launch: worker, step, operator, bytes, dur, from, to. Raises NeedsFacts."""
+    """Return copies in the sample, by launch: worker, step, operator, bytes, dur, from, to. Raises NeedsFacts."""
     frames = []
-    for each in run.samples:
-        here = each.copies
-        known = each.event["copy_from"].mask()[here] & each.event["copy_to"].mask()[here]
+    for sample in run.samples:
+        index = sample.copies
+        known = sample.event["copy_from"].mask()[index] & sample.event["copy_to"].mask()[index]
         columns = {
-            name: each.of(name)[here]
+            name: sample.of(name)[index]
             for name in ("name", "operator", "dur", "copied", "copy_from", "copy_to")
         }
-        launch = np.where(each.event["launch"].mask(), each.of("launch"), each.of("start"))[here]
-        frames.append(pd.DataFrame({**columns, "worker": each.worker, "launch": launch, "known": known}))
-    found = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"known": np.empty(0, bool)})
-    if len(found) and not found["known"].any():
+        launch = np.where(sample.event["launch"].mask(), sample.of("launch"), sample.of("start"))[index]
+        frames.append(pd.DataFrame({**columns, "worker": sample.worker, "launch": launch, "known": known}))
+    table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"known": np.empty(0, bool)})
+    if len(table) and not table["known"].any():
         raise NeedsFacts(
             "needs the kinds of memory of copies, which this recording lacks; record with pyprof on a GPU, or with nsys"
         )
-    return found[found["known"]].reset_index(drop=True)
+    return table[table["known"]].reset_index(drop=True)
 
 
 @rule("R10", "pageable_copy", GPU, rows=Rows("memory_copies", "Copies"))
 def pageable_copy(run: Run) -> Finding | None:
     """Copies between the GPU and pageable memory: the driver copies them twice, and the program waits meanwhile. The
-    saving is known where the run also has copies of pinned memory in the same direction, by their speed.
+    saving is known if the run also has copies of pinned memory in the same direction, from their speed.
 
     Fires: a batch of 20 MB a step from pageable memory.
     Silent: the same with pin_memory=True; four bytes a step, as of `loss.item()`.
     """
-    found = _copies(run)
-    if not len(found):
+    copies = _copies(run)
+    if not len(copies):
         return None
-    found["direction"] = np.where(found["copy_to"] == _DEVICE, "to the GPU", "to the host")
-    other = np.where(found["copy_to"] == _DEVICE, found["copy_from"], found["copy_to"])
-    crossing = (found["copy_to"] == _DEVICE) ^ (found["copy_from"] == _DEVICE)
-    slow, fast = found[crossing & (other == _PAGEABLE)], found[crossing & (other == _PINNED)]
+    copies["direction"] = np.where(copies["copy_to"] == _DEVICE, "to the GPU", "to the host")
+    other = np.where(copies["copy_to"] == _DEVICE, copies["copy_from"], copies["copy_to"])
+    crossing = (copies["copy_to"] == _DEVICE) ^ (copies["copy_from"] == _DEVICE)
+    slow, fast = copies[crossing & (other == _PAGEABLE)], copies[crossing & (other == _PINNED)]
     if not len(slow):
         return None
     per_step = float(slow["copied"].sum()) / max(run.sampled_steps * len(run.samples), 1e-9)
@@ -86,22 +86,22 @@ def pageable_copy(run: Run) -> Finding | None:
 
 
 def _by_speed(slow: pd.DataFrame, fast: pd.DataFrame) -> int | None:
-    """What is saved at the speed of the pinned copies in the same direction; None without any."""
-    saved, known = 0.0, False
-    for direction, mine in slow.groupby("direction"):
+    """Return the time saved at the speed of the pinned copies in the same direction; None without any."""
+    saved, has_peers = 0.0, False
+    for direction, copies in slow.groupby("direction"):
         peers = fast[fast["direction"] == direction]
         if len(peers) and peers["copied"].sum() and peers["dur"].sum():
-            known = True
+            has_peers = True
             rate = float(peers["copied"].sum()) / float(peers["dur"].sum())
-            saved += max(float(mine["dur"].sum()) - float(mine["copied"].sum()) / rate, 0.0)
-    return int(saved) if known else None
+            saved += max(float(copies["dur"].sum()) - float(copies["copied"].sum()) / rate, 0.0)
+    return int(saved) if has_peers else None
 
 
 @rule("R11", "exposed_memcpy", GPU, rows=Rows("memory_copies", "Copies"))
 def exposed_memcpy(run: Run) -> Finding | None:
     """Copies or sets run while no kernel and no communication does: the GPU computes nothing meanwhile. Copies between
-    devices are communication (R28). The saving is what fits beside
-    kernels where most are copies to the GPU, which can run ahead; of all others all of it, as if they were gone.
+    devices are communication (R28). If most are copies to the GPU, which can run ahead, the saving is the part that can
+    overlap with kernels; otherwise it is all of their time, as if they were gone.
 
     Fires: 10 ms of copies in a step of 100 ms, before its first kernel.
     Silent: the same copies on another stream while kernels run.
@@ -109,23 +109,23 @@ def exposed_memcpy(run: Run) -> Finding | None:
     exposed, kernels = run.mean("exposed_memory"), run.mean("kernel_busy")
     if run.share(exposed) <= limit("R11.share"):
         return None
-    found = run.events(
+    copies = run.events(
         ("name", "operator", "dur", "copied"),
         lambda sample: np.flatnonzero((sample.of("kind") != KERNEL) & ~names(run.store)[sample.of("name")]),
     )
-    found = found.groupby(["name", "operator"], as_index=False).agg(
+    copies = copies.groupby(["name", "operator"], as_index=False).agg(
         count=("dur", "size"), bytes=("copied", "sum"), time=("dur", "sum")
     )
-    found = found.join(run.kernel_names["kernel"], on="name").join(run.operators.rename(columns={"name": "path"})[
+    copies = copies.join(run.kernel_names["kernel"], on="name").join(run.operators.rename(columns={"name": "path"})[
         ["path", "source"]], on="operator")  # fmt: skip
-    kinds = found.groupby("kernel")["time"].sum().sort_values(ascending=False)
+    kinds = copies.groupby("kernel")["time"].sum().sort_values(ascending=False)
     most = str(kinds.index[0]) if len(kinds) else ""
     advice = {
-        "memcpy HtoD": "Copy ahead: what comes next goes to the GPU on a stream of its own while kernels run"
-        f"{_pinning(run)}; what does not change stays on the GPU.",
+        "memcpy HtoD": "Copy ahead: copy the next input to the GPU on a separate stream while kernels run"
+        f"{_pinning(run)}; keep data that does not change on the GPU.",
         "memcpy DtoH": "Keep results on the GPU until they are needed, gather them and copy once, with "
         "non_blocking=True into pinned memory.",
-        "memset": "Avoid zeroing: torch.empty where all is written, zero_grad(set_to_none=True).",
+        "memset": "Avoid zeroing: torch.empty where everything is overwritten, zero_grad(set_to_none=True).",
     }.get(
         most,
         "Avoid copies within the device: contiguous(), clone(), cat and copy_() where a view or an out= would do.",
@@ -137,7 +137,7 @@ def exposed_memcpy(run: Run) -> Finding | None:
         advice,
         min(exposed, kernels) if most == "memcpy HtoD" else exposed,
         run.top(
-            found,
+            copies,
             "time",
             operator="path",
             source="source",
@@ -151,10 +151,10 @@ def exposed_memcpy(run: Run) -> Finding | None:
 
 
 def _pinning(run: Run) -> str:
-    """What else copying ahead takes, if not all copies to the GPU are from pinned memory already."""
-    for each in run.samples:
-        here = each.copies[each.of("copy_to")[each.copies] == _DEVICE]
-        host = each.of("copy_from")[here][each.of("copy_from")[here] != _DEVICE]
+    """Return the further advice for copying ahead, if not all copies to the GPU are from pinned memory already."""
+    for sample in run.samples:
+        index = sample.copies[sample.of("copy_to")[sample.copies] == _DEVICE]
+        host = sample.of("copy_from")[index][sample.of("copy_from")[index] != _DEVICE]
         if len(host) and 2 * int((host == _PINNED).sum()) < len(host):
             return ", from pinned memory with non_blocking=True"
     return ""
@@ -162,57 +162,57 @@ def _pinning(run: Run) -> str:
 
 @rule("R40", "cpu_gpu_bounce", GPU, STEPS, rows=Rows("memory_copies", "Copies"))
 def cpu_gpu_bounce(run: Run) -> Finding | None:
-    """Within one step a block goes to the host and later one of the same size comes back: work on the CPU between
-    work on the GPU. Equal sizes are a hint, no proof; the saving is at most the time of these copies.
+    """Within one step a block goes to the host and later one of the same size comes back: work on the CPU between work
+    on the GPU. Equal sizes are a hint, not proof; the saving is at most the time of these copies.
 
     Fires: 1 MB to the host and 1 MB back, twice a step.
     Silent: a batch that only goes to the GPU; single numbers.
     """
-    found = _copies(run)
-    if not len(found):
+    copies = _copies(run)
+    if not len(copies):
         return None
-    found = found[found["copied"] >= limit("R40.bytes")]
-    there = found[(found["copy_from"] == _DEVICE) & found["copy_to"].isin(_HOST)]
-    back = found[found["copy_from"].isin(_HOST) & (found["copy_to"] == _DEVICE)]
-    if not len(there) or not len(back):
+    copies = copies[copies["copied"] >= limit("R40.bytes")]
+    to_host = copies[(copies["copy_from"] == _DEVICE) & copies["copy_to"].isin(_HOST)]
+    to_gpu = copies[copies["copy_from"].isin(_HOST) & (copies["copy_to"] == _DEVICE)]
+    if not len(to_host) or not len(to_gpu):
         return None
-    pairs = _pairs(run, there, back)
+    pairs = _pairs(run, to_host, to_gpu)
     per_step = len(pairs) / max(run.sampled_steps * len(run.samples), 1e-9)
     if per_step <= limit("R40.per_step"):
         return None
-    table = pd.DataFrame(pairs, columns=["there", "back", "bytes", "time"])
-    grouped = table.groupby(["there", "back", "bytes"], as_index=False).agg(
+    table = pd.DataFrame(pairs, columns=["to_host", "to_gpu", "bytes", "time"])
+    grouped = table.groupby(["to_host", "to_gpu", "bytes"], as_index=False).agg(
         pairs=("time", "size"), time=("time", "sum")
     )
     names, sources = run.operators["name"], run.operators["source"]
-    for column in ("there", "back"):
+    for column in ("to_host", "to_gpu"):
         grouped[f"{column}_source"] = [sources[number] for number in grouped[column].tolist()]
         grouped[column] = [names[number] for number in grouped[column].tolist()]
     return run.finding(
         f"{per_step:.1f} times a step a block is copied to the host and one of the same size back to the GPU.",
-        "Keep the work between the two on the GPU, or, if it must be done on the CPU, all of it: .cpu(), .numpy() and "
-        ".to(device) in the step.",
+        "Keep the work between the two on the GPU or, if it must run on the CPU, keep all of it there. Look for "
+        ".cpu(), .numpy() and .to(device) in the step.",
         run.on_device(int(table["time"].sum())),
         run.top(
-            grouped, "time", to_host="there", to_host_source="there_source", to_gpu="back", to_gpu_source="back_source",
-            bytes="bytes", pairs="pairs", time_ns="time",
+            grouped, "time", to_host="to_host", to_host_source="to_host_source", to_gpu="to_gpu",
+            to_gpu_source="to_gpu_source", bytes="bytes", pairs="pairs", time_ns="time",
         ),
         "The copies are gone from the report of kernels.",
     )  # fmt: skip
 
 
-def _pairs(run: Run, there: pd.DataFrame, back: pd.DataFrame) -> list[tuple[int, int, int, int]]:
-    """Each copy to the host with the next one of its size back, in the same iteration: operators, bytes, time."""
+def _pairs(run: Run, to_host: pd.DataFrame, to_gpu: pd.DataFrame) -> list[tuple[int, int, int, int]]:
+    """Pair each copy to the host with the next one of its size back in the same iteration: operators, bytes, time."""
     number = run.source.aggregation.iteration_set
     out = []
-    for worker in there["worker"].unique().tolist():
+    for worker in to_host["worker"].unique().tolist():
         starts = np.array(
             run.store.rows(
                 "select start from iteration where iteration_set = ? and worker = ? order by number",
                 (number, worker),
             )
         ).ravel()
-        both = pd.concat([there.assign(back=False), back.assign(back=True)])
+        both = pd.concat([to_host.assign(back=False), to_gpu.assign(back=True)])
         both = both[both["worker"] == worker].sort_values("launch", kind="stable")
         waiting: dict[tuple[int, int], list[tuple[int, int]]] = {}
         steps = np.searchsorted(starts, both["launch"].to_numpy(np.int64), side="right")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about switches that help to find faults and cost speed."""
+"""Rules about debugging switches that cost speed."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.context import Run
 
 _OFF = ("", "0", "no", "none", "off", "false")
-# Fact, value (None: whatever switches it on), what it does, how to switch it off. On a GPU only: the last.
+# Fact, value (None: any value that switches it on), effect, how to switch it off, whether it needs a GPU.
 _SWITCHES = (
     ("anomaly_mode", "yes", "anomaly mode checks every gradient", "torch.autograd.set_detect_anomaly(False)", False),
     ("deterministic", "yes", "deterministic algorithms only", "torch.use_deterministic_algorithms(False)", False),
     ("cudnn.deterministic", "yes", "cuDNN's deterministic algorithms only",
      "torch.backends.cudnn.deterministic = False", True),
     ("switch.CUDA_LAUNCH_BLOCKING", None, "every launch waits for its kernel", "unset CUDA_LAUNCH_BLOCKING", True),
-    ("switch.PYTORCH_NO_CUDA_MEMORY_CACHING", None, "memory is allocated anew for every tensor",
+    ("switch.PYTORCH_NO_CUDA_MEMORY_CACHING", None, "every tensor allocates new memory",
      "unset PYTORCH_NO_CUDA_MEMORY_CACHING", True),
     ("switch.TORCH_DISTRIBUTED_DEBUG", "DETAIL", "every collective is checked on all ranks",
      "unset TORCH_DISTRIBUTED_DEBUG", False),
@@ -25,8 +25,8 @@ _SWITCHES = (
 
 @rule("R34", "debug_left_on")
 def debug_left_on(run: Run) -> Finding | None:
-    """Switches for finding faults, or for results that repeat exactly, are on and cost time. How much, nobody can tell
-    without a run that has them off.
+    """Switches for debugging, or for reproducible results, are on and cost time. How much is unknown without a run that
+    has them off.
 
     Fires: torch.autograd.set_detect_anomaly(True); CUDA_LAUNCH_BLOCKING=1.
     Silent: neither; CUDA_LAUNCH_BLOCKING=0; CUDA's switches in a run without a GPU.
@@ -34,17 +34,17 @@ def debug_left_on(run: Run) -> Finding | None:
     if "anomaly_mode" not in run.facts:
         raise NeedsFacts("needs torch's switches, which this recording lacks; record with pyprof")
     on: list[dict[str, object]] = []
-    for name, value, what, how, gpu in _SWITCHES:
-        found = run.facts.get(name, "")
-        switched = found.upper() == value.upper() if value is not None else found.lower() not in _OFF
+    for name, value, what, remedy, gpu in _SWITCHES:
+        text = run.facts.get(name, "")
+        switched = text.upper() == value.upper() if value is not None else text.lower() not in _OFF
         if switched and (run.used or not gpu):
-            on.append({"switch": name, "value": found, "effect": what, "off": how})
+            on.append({"switch": name, "value": text, "effect": what, "off": remedy})
     if not on:
         return None
     return Finding(
         "",
         f"On in this run: {'; '.join(str(row['effect']) for row in on)}.",
-        f"Unless it is meant: {'; '.join(str(row['off']) for row in on)}.",
+        f"Unless intended: {'; '.join(str(row['off']) for row in on)}.",
         None,
         tuple(on),
         "The fact is off in the next recording, and a step is shorter.",

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about training on several GPUs: how the work is divided, over what ranks exchange, who comes last."""
+"""Rules about training on several GPUs: division of the work, communication backend, stragglers."""
 
 from __future__ import annotations
 
 import pandas as pd
 
 from pyprof.analysis.collective_groups import collectives
-from pyprof.analysis.delay_causes import explained
+from pyprof.analysis.delay_causes import explain_delays
 from pyprof.analysis.source import Source
 from pyprof.analysis.stragglers import arrivals, computation
 from pyprof.prof.kernels import COMMUNICATION
@@ -25,14 +25,14 @@ _NO_RANGES = (
 
 
 def _ranges(run: Run, pattern: str) -> list[tuple[str, int, int]]:
-    """Ranges of the steady iterations whose text is like a pattern of SQL: text, how many, ns of all."""
+    """Return ranges of the steady iterations whose text matches an SQL pattern: text, count, total ns."""
     counts: dict[str, tuple[int, int]] = {}
     codes = dict(run.store.rows("select id, text from string where text like ?", (pattern,)))
-    chosen = ", ".join(map(str, codes))
+    numbers = ", ".join(map(str, codes))
     for worker, start, end, *_ in run.ids if codes else ():
         rows = run.store.rows(
             f"""select text, count(*), sum(dur) from range
-                where id >= ? and id < ? and start >= ? and start < ? and text in ({chosen}) group by text""",
+                where id >= ? and id < ? and start >= ? and start < ? and text in ({numbers}) group by text""",
             (worker << 40, (worker + 1) << 40, start, end),
         )
         for code, count, time in rows:
@@ -61,10 +61,10 @@ def data_parallel(run: Run) -> Finding | None:
     if len(most) < 2:
         return None
     _need_ranges(run)
-    found = _ranges(run, _DP)
-    if not found:
+    ranges = _ranges(run, _DP)
+    if not ranges:
         return None
-    ((_, count, time),) = found
+    ((_, count, time),) = ranges
     return run.finding(
         f"torch.nn.DataParallel runs the model on {len(most)} GPUs of one process, {count} times for {length(time)}.",
         "Use torch.nn.parallel.DistributedDataParallel with one process per GPU (torchrun --nproc-per-node): no "
@@ -78,7 +78,7 @@ def data_parallel(run: Run) -> Finding | None:
 
 @rule("R42", "ddp_without_nccl", GPU)
 def ddp_without_nccl(run: Run) -> Finding | None:
-    """Ranks on GPUs exchange gradients over the host (gloo, mpi) in place of NCCL.
+    """Ranks on GPUs exchange gradients through the host (gloo, mpi) instead of NCCL.
 
     Fires: DistributedDataParallel on GPUs with the backend gloo.
     Silent: backend nccl; kernels of collectives on the GPU; gloo in a run without DistributedDataParallel.
@@ -86,8 +86,8 @@ def ddp_without_nccl(run: Run) -> Finding | None:
     if run.kernels["what"].isin(COMMUNICATION).any():
         return None
     _need_ranges(run)
-    found = _ranges(run, _DDP)
-    if not found:
+    ranges = _ranges(run, _DDP)
+    if not ranges:
         return None
     over_host = _ranges(run, "gloo:%") + _ranges(run, "mpi:%")
     backend = run.facts.get("distributed.backend")
@@ -100,7 +100,7 @@ def ddp_without_nccl(run: Run) -> Finding | None:
     world = run.facts.get("distributed.world_size")
     if world == "1":
         return None
-    _, count, time = found[0]
+    _, count, time = ranges[0]
     by = backend if backend else over_host[0][0].partition(":")[0]
     return run.finding(
         f"DistributedDataParallel runs on GPUs, {count} forward passes, and exchanges gradients over {by}: no kernel "
@@ -117,27 +117,27 @@ def ddp_without_nccl(run: Run) -> Finding | None:
 
 @rule("R30", "straggler", GPU, rows=Rows("stragglers", "Stragglers"))
 def straggler(run: Run) -> Finding | None:
-    """In most steps all ranks wait for the same one. Counted is the time by which it comes later to a collective than
-    every other rank: what all would save if it came with the next to last, as far as collectives run without other
-    kernels; no more than it is late by its own (report stragglers): not what was before the recording, and not what it
-    is late because it had come late to the collective before. Of kernels that run together the shortest is that of the
-    rank that came last.
+    """In most steps all ranks wait for the same one. The time that counts is how much later it comes to a collective
+    than every other rank: what all would save if it came with the next to last, as far as collectives run without other
+    kernels. Only lateness of its own counts (report stragglers): not delays from before the recording, and not those
+    that it carries over because it was late to the previous collective. Of kernels that run together, the shortest is
+    that of the rank that came last.
 
     Fires: two of three ranks wait 20 ms of each step of 100 ms for the third.
-    Silent: they wait 9 ms; each rank is late in its turn; one step only.
+    Silent: they wait 9 ms; each rank is late in turn; only one step.
     """
     if not run.kernels["what"].isin(COMMUNICATION).any():
         return None
-    found = explained(Source(run.store, run.source.aggregation), _arrivals(run))
-    found["alone"] = found["alone"].clip(upper=found["own"].clip(lower=0))
+    late_rows = explain_delays(Source(run.store, run.source.aggregation), _arrivals(run))
+    late_rows["alone"] = late_rows["alone"].clip(upper=late_rows["own"].clip(lower=0))
     run.need_steps()
-    steps = int(found["step"].nunique())
+    steps = int(late_rows["step"].nunique())
     if steps < _LEAST:
         raise NeedsFacts(
             f"needs at least {_LEAST} steps with collectives of all ranks, there are {steps}; record more"
         )
-    found["rank"] = list(zip(found["worker"], found["device"]))
-    by_step = found.groupby(["step", "rank"])["alone"].sum()
+    late_rows["rank"] = list(zip(late_rows["worker"], late_rows["device"]))
+    by_step = late_rows.groupby(["step", "rank"])["alone"].sum()
     late = by_step[by_step > 0]
     last = late.loc[late.groupby(level="step").idxmax()] if len(late) else late
     if not len(last):
@@ -149,20 +149,19 @@ def straggler(run: Run) -> Finding | None:
         return None
     names = dict(run.store.rows("select id, name from worker"))
     return run.finding(
-        f"In {count} of {steps} steps all ranks wait for {names[worst[0]]} (GPU {worst[1]}), "
-        f"{percent(run.share(alone))} of "
-        "the time for it alone.",
+        f"In {count} of {steps} steps all ranks wait for {names[worst[0]]} (GPU {worst[1]}): waits for it alone take "
+        f"{percent(run.share(alone))} of the time.",
         "Compare what it does before the collectives (the evidence): more computation than others means uneven data "
-        "(lengths, padding, experts) or a slower GPU (clocks, temperature); as much means that its process is late: "
+        "(lengths, padding, experts) or a slower GPU (clocks, temperature); equal computation means a late process: "
         "data loading, logging, checkpoints, a slow or shared host.",
         min(alone, run.mean("exposed_communication")),
-        _ranks(run, found, times, names),
-        "The report stragglers spreads over the ranks.",
+        _ranks(run, late_rows, times, names),
+        "In the report stragglers, lateness is spread over the ranks.",
     )
 
 
 def _arrivals(run: Run) -> pd.DataFrame:
-    """Arrivals at collectives of the steady iterations, of all workers. Raises NeedsFacts where none are aligned."""
+    """Return arrivals at collectives of the steady iterations, of all workers. Raises NeedsFacts without any."""
     whole = Source(run.store, run.source.aggregation)
     first, last = run.steady
     spans = run.store.rows(
@@ -170,21 +169,21 @@ def _arrivals(run: Run) -> pd.DataFrame:
            where iteration_set = ? and number between ? and ? group by worker order by worker""",
         (whole.aggregation.iteration_set, first, last),
     )
-    found = arrivals(whole, spans)
-    if not len(found):
-        why = collectives(run.store)["how"].value_counts().index
+    rows = arrivals(whole, spans)
+    if not len(rows):
+        reasons = collectives(run.store)["how"].value_counts().index
         raise NeedsFacts(
-            f"needs collectives whose kernels on several ranks are known ({why[0] if len(why) else 'none recorded'}); "
+            f"needs collectives that are matched across ranks ({reasons[0] if len(reasons) else 'none recorded'}); "
             "record all ranks, with torch 2.5 or later for sequence numbers"
         )
-    return found
+    return rows
 
 
 def _ranks(
-    run: Run, found: pd.DataFrame, times: pd.DataFrame, names: dict[int, str]
+    run: Run, late_rows: pd.DataFrame, times: pd.DataFrame, names: dict[int, str]
 ) -> list[dict[str, object]]:
-    found["before"] = computation(Source(run.store, run.source.aggregation), found)
-    rows = found.groupby("rank").agg(late=("alone", "sum"), before=("before", "sum"))
+    late_rows["before"] = computation(Source(run.store, run.source.aggregation), late_rows)
+    rows = late_rows.groupby("rank").agg(late=("alone", "sum"), before=("before", "sum"))
     rows["last"] = times["size"].reindex(rows.index).fillna(0).astype(int)
     rows = rows.sort_values("late", ascending=False, kind="stable")
     return [

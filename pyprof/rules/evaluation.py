@@ -12,31 +12,31 @@ from pyprof.rules.thresholds import limit
 
 
 def evaluate(source: Source) -> list[Outcome]:
-    """Every rule's verdict: findings by estimated saving, then what was not evaluated, then the silent ones."""
+    """Return every rule's verdict: findings by estimated saving, then rules that lack data, then the silent ones."""
     load_folder("pyprof.rules", "pyprof.rules")
     run = Run(source)
-    with source.store.sound():
-        found = [judge(each, run) for each in RULES.values()]
+    with source.store.translate_errors():
+        outcomes = [judge(rule, run) for rule in RULES.values()]
 
     def rank(outcome: Outcome) -> tuple[int, int, str]:
         if outcome.finding is not None:
             return 0, -(outcome.finding.saving or 0), outcome.rule.id
         return (1 if outcome.needs else 2), 0, outcome.rule.id
 
-    return sorted(found, key=rank)
+    return sorted(outcomes, key=rank)
 
 
-def judge(each: Rule, run: Run) -> Outcome:
-    """One rule's verdict."""
+def judge(rule: Rule, run: Run) -> Outcome:
+    """Return one rule's verdict."""
     try:
-        for premise in each.premises:
+        for premise in rule.premises:
             premise.check(run)
-        finding = each.evaluate(run)
+        finding = rule.evaluate(run)
     except NeedsFacts as needs:
-        return Outcome(each, None, str(needs))
+        return Outcome(rule, None, str(needs))
     if finding is not None and finding.saving is not None and finding.saving < limit("worth") * run.wall:
         finding = None
     if finding is None:
-        return Outcome(each, None, None)
+        return Outcome(rule, None, None)
     part = None if finding.saving is None else share(finding.saving, run.wall)
-    return Outcome(each, finding._replace(rule=each.id), None, part)
+    return Outcome(rule, finding._replace(rule=rule.id), None, part)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single events of the beginning of a worker's steady iterations: for what no sum tells, as gaps and chains."""
+"""A sample of single events from the start of a worker's steady iterations, for what sums do not show: gaps, chains."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ _EVENTS = 300_000  # of all workers
 
 @dataclass(frozen=True)
 class Sample:
-    """Events and API calls of a stretch of time, in the order of their ids. `event`: id, kind, device, stream, name,
-    operator, start, dur, geometry, copied, copy_from, copy_to, graph, bytes, api, op, launch, launch_dur, thread.
-    `api`: id, thread, name, kind, start, dur, operator (missing outside of all)."""
+    """Events and API calls of a stretch of time, in the order of their ids.
+
+    `event`: id, kind, device, stream, name, operator, start, dur, geometry, copied, copy_from, copy_to, graph,
+    bytes, api, op, launch, launch_dur, thread. `api`: id, thread, name, kind, start, dur, operator (missing outside
+    of all).
+    """
 
     worker: int
     start: int
@@ -29,7 +32,7 @@ class Sample:
     api: dict[str, Column]
 
     def of(self, name: str) -> Ints:
-        """A column of the events, 0 where it is missing; `late` and `sized` (whether bytes are known) too."""
+        """Return a column of the events, 0 where it is missing; also `late`, and `sized` (whether bytes are known)."""
         if name == "late":
             return self.late
         return self.event["bytes"].mask().astype(np.int64) if name == "sized" else self.event[name].values
@@ -44,20 +47,20 @@ class Sample:
 
     @cached_property
     def alone(self) -> Bools:
-        """Per event whether its launch launched it and nothing else: a replay of a graph launches many."""
+        """Per event, whether its launch launched only this event: a replay of a graph launches many."""
         launched = self.event["api"].mask()
         _, place, count = np.unique(self.of("api"), return_inverse=True, return_counts=True)
         return np.asarray(launched & (count[place] == 1))
 
     @cached_property
     def late(self) -> Ints:
-        """Per event the gap before it on its device, if its launch returned only after the event before had ended."""
+        """Per event, the gap before it on its device if its launch returned only after the previous event ended."""
         start, dur, device = self.of("start"), self.of("dur"), self.of("device")
         launched = self.event["launch"].mask()
         returned = np.where(launched, self.of("launch") + self.of("launch_dur"), np.iinfo(np.int64).min)
         out = np.zeros(len(start), np.int64)
-        for _, here in groups(device):
-            order = here[np.argsort(start[here], kind="stable")]
+        for _, places in groups(device):
+            order = places[np.argsort(start[places], kind="stable")]
             reached = np.maximum.accumulate(start[order] + dur[order])
             before = np.r_[start[order[:1]], reached[:-1]]
             out[order] = np.where(returned[order] > before, np.maximum(start[order] - before, 0), 0)
@@ -65,8 +68,11 @@ class Sample:
 
 
 def read(store: Store, row: tuple[int, ...], workers: int, cut: int) -> Sample:
-    """The sample of a worker; `row` is its number, start, end and the bounds of its events, `cut` the iteration set.
-    Whole iterations, if at least one is small enough."""
+    """Read the sample of a worker.
+
+    `row` is its number, start, end and the bounds of its events, `cut` the iteration set. The sample consists of
+    whole iterations, if at least one is small enough.
+    """
     worker, start, end, first, last = row[:5]
     stop = min(last, first + max(_EVENTS // workers, 1))
     if stop < last:
@@ -87,11 +93,11 @@ def read(store: Store, row: tuple[int, ...], workers: int, cut: int) -> Sample:
             where e.id >= {first} and e.id < {stop} order by e.id"""
     )
     if stop < last:  # to the launch of the first event that is left out
-        found = store.rows(
+        launch = store.rows(
             "select coalesce(a.start, e.start) from event e left join api a on a.id = e.api where e.id = ?",
             (stop,),
         )
-        end = max(min(end, int(found[0][0])), start + 1)
+        end = max(min(end, int(launch[0][0])), start + 1)
     low, high = (_bound(store, worker, time) for time in (start, end))
     api = store.columns(
         f"""select a.id, a.thread, a.name, a.kind, a.start, a.dur, o.operator
@@ -101,7 +107,8 @@ def read(store: Store, row: tuple[int, ...], workers: int, cut: int) -> Sample:
 
 
 def _bound(store: Store, worker: int, time: int) -> int:
-    """The first id of a worker's API calls that start at a time or later: they are numbered by start, without gaps."""
+    """Return the first id of a worker's API calls that start at a time or later: they are numbered by start, without
+    gaps."""
     base = worker << 40
     top = store.rows("select max(id) from api where id >= ? and id < ?", (base, (worker + 1) << 40))[0][0]
     low, high = base, base if top is None else int(top) + 1
@@ -113,5 +120,5 @@ def _bound(store: Store, worker: int, time: int) -> int:
 
 
 def kind(name: str) -> int:
-    """The number of a kind of API call."""
+    """Return the number of a kind of API call."""
     return API_KINDS.index(name)

@@ -26,7 +26,8 @@ _MEANWHILE = {
 
 @rule("R03", "gpu_underused", GPU, rows=Rows("step_time", "Step time"))
 def gpu_underused(run: Run) -> Finding | None:
-    """The GPU is idle most of the time; names what the program does meanwhile. Its time belongs to the rules on that.
+    """The GPU is idle most of the time; names what the program does meanwhile. Other rules count the time of each
+    cause.
 
     Fires: kernels and copies for 30 ms of 100 ms.
     Silent: for 60 ms of 100 ms.
@@ -36,27 +37,27 @@ def gpu_underused(run: Run) -> Finding | None:
         return None
     parts = {name: run.part(name) for name in _WHY}
     most = max(parts, key=lambda name: parts[name])
-    shown = sorted(parts.items(), key=lambda item: -item[1])
+    largest = sorted(parts.items(), key=lambda item: -item[1])
     return run.finding(
         f"The GPU is busy only {percent(busy)} of {length(run.wall)}. For {length(parts[most])} of the rest "
         f"{_MEANWHILE[most]}.",
         _WHY[most],
         None,
-        [{"part": name, "time_ns": time} for name, time in shown[:2]] + _calls(run),
+        [{"part": name, "time_ns": time} for name, time in largest[:2]] + _calls(run),
         "The summary's GPU utilization rises.",
     )
 
 
 def _calls(run: Run) -> list[dict[str, object]]:
-    """The CUDA API calls with the most time in the sample, by name and operator."""
-    found = (
+    """Return the CUDA API calls with the most time in the sample, by name and operator."""
+    table = (
         run.calls()
         .groupby(["call", "operator"], as_index=False)
         .agg(calls=("dur", "size"), time=("dur", "sum"))
     )
-    found = found.join(run.operators[["source"]].assign(path=run.operators["name"]), on="operator")
+    table = table.join(run.operators[["source"]].assign(path=run.operators["name"]), on="operator")
     return run.top(
-        found, "time", call="call", operator="path", source="source", calls="calls", time_ns="time"
+        table, "time", call="call", operator="path", source="source", calls="calls", time_ns="time"
     )
 
 
@@ -80,7 +81,7 @@ def gpu_unused(run: Run) -> Finding | None:
         raise NeedsFacts(f"needs the recordings of all {ranks} ranks: each may use a GPU of its own")
     names = ", ".join(f"{number} ({name})" if name else str(number) for number, name, *_ in idle)
     return run.finding(
-        f"Nothing of the recorded program ran on GPU {names}.",
+        f"Nothing in the recorded program ran on GPU {names}.",
         "If the program is meant to use it: one process per GPU with DistributedDataParallel (torchrun "
         "--nproc-per-node). If not: hide it with CUDA_VISIBLE_DEVICES.",
         None,

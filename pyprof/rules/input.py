@@ -10,13 +10,14 @@ from pyprof.rules.context import Run
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import length, percent
 
-# torch.utils.data's iterators, whose names its ranges have: without workers, with some.
+# Names of torch.utils.data's iterators in its ranges: without workers, with workers.
 _SINGLE, _SEVERAL = "_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"
 
 
 @rule("R08", "dataloader_bound", rows=Rows("step_time", "Step time"))
 def dataloader_bound(run: Run) -> Finding | None:
-    """The loop waits for its DataLoader while the GPU does nothing, though the loader has workers (without: R09).
+    """The loop waits for its DataLoader while the GPU does nothing, although the loader has workers (without workers:
+    R09).
 
     Fires: 15 ms of each step of 100 ms in the DataLoader's next, the GPU idle, 4 workers.
     Silent: the same wait while kernels still run; 5 ms of 100 ms; a loader without workers.
@@ -28,7 +29,7 @@ def dataloader_bound(run: Run) -> Finding | None:
     if run.share(part) <= limit("R08.share"):
         return None
     settings = _settings(run)
-    advice = ["Load more at once: raise num_workers"]
+    advice = ["Load more in parallel: raise num_workers"]
     if "persistent_workers" not in settings or settings["persistent_workers"] != "yes":
         advice.append("keep workers between epochs with persistent_workers=True")
     advice.append("raise prefetch_factor if the waits are uneven")
@@ -49,7 +50,7 @@ def dataloader_bound(run: Run) -> Finding | None:
 @rule("R09", "workers_zero", rows=Rows("step_time", "Step time"))
 def workers_zero(run: Run) -> Finding | None:
     """The DataLoader has no workers: the training loop loads each batch itself, while the GPU does nothing. With a
-    worker a step takes as long as the longer of loading and the rest: at most the shorter one is saved.
+    worker, a step takes as long as the longer of loading and the rest, so the saving is at most the shorter one.
 
     Fires: num_workers=0 and 5 % of the time in the DataLoader.
     Silent: num_workers=4; loading that takes 1 % of the time; a machine with one usable CPU.
@@ -70,7 +71,7 @@ def workers_zero(run: Run) -> Finding | None:
     return run.finding(
         f"The DataLoader has num_workers=0: the loop loads its batches itself for {percent(run.share(part))} of the "
         f"time, {length(part / max(run.steps, 1))}{run.per_step}.",
-        f"DataLoader(..., num_workers={count}, persistent_workers=True): batches are made while the step runs. The "
+        f"DataLoader(..., num_workers={count}, persistent_workers=True): batches are prepared while the step runs. The "
         f"dataset must be picklable where processes are spawned.",
         min(part, run.wall - part),
         waits,
@@ -79,7 +80,7 @@ def workers_zero(run: Run) -> Finding | None:
 
 
 def _waits(run: Run) -> list[dict[str, Any]] | None:
-    """The longest waits of the window; None if there are none. Raises NeedsFacts where they cannot be known."""
+    """Return the longest waits of the window; None if there are none. Raises NeedsFacts if they are unknown."""
     ours = run.facts.get("format") == "capture" and "operators" in run.facts.get("layers", "operators")
     if not ours and not run.store.rows("select 1 from dataloader limit 1"):
         raise NeedsFacts(
@@ -97,19 +98,19 @@ def _waits(run: Run) -> list[dict[str, Any]] | None:
 
 
 def _settings(run: Run) -> dict[str, str]:
-    """Of the first loader."""
+    """Return the settings of the first loader."""
     names = ("num_workers", "pin_memory", "persistent_workers", "prefetch_factor", "batch_size")
-    found = {name: run.facts.get(f"loader.0.{name}") for name in names}
-    return {name: text for name, text in found.items() if text is not None}
+    settings = {name: run.facts.get(f"loader.0.{name}") for name in names}
+    return {name: text for name, text in settings.items() if text is not None}
 
 
 def _workers(run: Run) -> set[str]:
-    """The numbers of workers of all loaders; "some" for one that only the name of its iterator tells."""
-    told = {
+    """Return the numbers of workers of all loaders; "some" for one that is only known from the name of its iterator."""
+    numbers = {
         text for key, text in run.facts.items() if key.startswith("loader.") and key.endswith(".num_workers")
     }
-    if told:
-        return told
+    if numbers:
+        return numbers
     names = run.store.rows("select text from string where text like 'enumerate(DataLoader)#%'")
     kinds = {"0" if _SINGLE in name else "some" if _SEVERAL in name else None for (name,) in names}
     return set() if None in kinds else {kind for kind in kinds if kind}

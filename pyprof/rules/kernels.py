@@ -21,21 +21,22 @@ from pyprof.rules.wording import length, percent, which
 @rule("R23", "unfused_pointwise", GPU, rows=Rows("kernel_summary", "Kernels"))
 def unfused_pointwise(run: Run) -> Finding | None:
     """Elementwise kernels of one size follow each other on a stream: each reads and writes all data again. Of n such
-    kernels a fused one saves at most (n - 1) / n. The optimizer is left out (R21), and what a compiler has fused.
+    kernels a fused one saves at most (n - 1) / n. The optimizer (R21) and kernels that a compiler has fused are left
+    out.
 
     Fires: add, mul, tanh on the same large tensor, 15 % of the kernels' time.
     Silent: chains of two; kernels of one block, whose cost is the launch (R06).
     """
-    rows = [_chains(run, each) for each in run.samples]
-    found = pd.concat(rows, ignore_index=True) if rows else None
-    total = sum(int(each.of("dur")[each.kernel].sum()) for each in run.samples)
-    if found is None or not len(found) or not total:
+    rows = [_chains(run, sample) for sample in run.samples]
+    chains = pd.concat(rows, ignore_index=True) if rows else None
+    total = sum(int(sample.of("dur")[sample.kernel].sum()) for sample in run.samples)
+    if chains is None or not len(chains) or not total:
         return None
-    part = float(found["time"].sum()) / total
+    part = float(chains["time"].sum()) / total
     if part <= limit("R23.share"):
         return None
-    saved = float((found["time"] * (1 - 1 / found["kernels"])).sum())
-    grouped = found.groupby("first", as_index=False).agg(
+    saved = float((chains["time"] * (1 - 1 / chains["kernels"])).sum())
+    grouped = chains.groupby("first", as_index=False).agg(
         last=("last", "first"), chains=("time", "size"), kernels=("kernels", "max"), time=("time", "sum")
     )
     names, sources = run.operators["name"], run.operators["source"]
@@ -44,10 +45,10 @@ def unfused_pointwise(run: Run) -> Finding | None:
         grouped[column] = [names[number] for number in grouped[column].tolist()]
     compiled = run.facts.get("compile.regions", "0") != "0"
     return run.finding(
-        f"{len(found)} chains of {int(limit('R23.chain'))} or more elementwise kernels of one size take "
+        f"{len(chains)} chains of {int(limit('R23.chain'))} or more elementwise kernels of one size take "
         f"{percent(part)} of the kernels' time; each kernel reads and writes the data again.",
-        ("These are outside of what torch.compile compiled: bring them into it" if compiled else
-         "torch.compile fuses them (the function that holds the chain is enough)")
+        ("These are outside the compiled regions: move them inside" if compiled else
+         "torch.compile fuses them (compiling the function with the chain is enough)")
         + ", or use one operator for them (F.gelu, F.silu, addcmul, in-place forms).",
         run.on_device(saved),
         run.top(
@@ -59,7 +60,7 @@ def unfused_pointwise(run: Run) -> Finding | None:
 
 
 def _chains(run: Run, sample: Sample) -> pd.DataFrame:
-    """Chains in a sample: first and last operator, kernels, time."""
+    """Return chains in a sample: first and last operator, kernels, time."""
     names = run.kernel_names
     fusable = names.index[
         (names["what"] == "pointwise") & ~which(names["kernel"], lambda name: name.startswith("triton_"))
@@ -75,14 +76,14 @@ def _chains(run: Run, sample: Sample) -> pd.DataFrame:
     same[1:] = fits[1:] & fits[:-1] & np.logical_and.reduce([part[1:] == part[:-1] for part in parts])
     chain = np.cumsum(~same)
     frame = pd.DataFrame({"chain": chain, "operator": operator, "dur": sample.of("dur")[order]})[fits]
-    found = frame.groupby("chain").agg(
+    chains = frame.groupby("chain").agg(
         first=("operator", "first"), last=("operator", "last"), kernels=("dur", "size"), time=("dur", "sum")
     )
-    return found[found["kernels"] >= limit("R23.chain")].reset_index(drop=True)
+    return chains[chains["kernels"] >= limit("R23.chain")].reset_index(drop=True)
 
 
 def _geometry(run: Run, numbers: Ints) -> tuple[Ints, Ints]:
-    """Blocks and threads per block of launches; 0 where they are unknown."""
+    """Return blocks and threads per block of launches; 0 where they are unknown."""
     rows = run.store.rows(
         """select id, coalesce(grid_x * grid_y * grid_z, 0), coalesce(block_x * block_y * block_z, 0) from geometry"""
     )
@@ -93,10 +94,13 @@ def _geometry(run: Run, numbers: Ints) -> tuple[Ints, Ints]:
 
 
 def _shapes(run: Run) -> pd.DataFrame:
-    """Kernels of the sample by operator, name and geometry: blocks, threads, registers, shared memory, count, time.
-    Without collectives, which take few blocks on purpose."""
-    found = run.events(("operator", "name", "geometry", "dur"), lambda sample: sample.kernel)
-    found = found.groupby(["operator", "name", "geometry"], as_index=False).agg(
+    """Return kernels of the sample by operator, name and geometry: blocks, threads, registers, shared memory, count,
+    time.
+
+    Collectives are left out; they take few blocks on purpose.
+    """
+    kernels = run.events(("operator", "name", "geometry", "dur"), lambda sample: sample.kernel)
+    kernels = kernels.groupby(["operator", "name", "geometry"], as_index=False).agg(
         count=("dur", "size"), time=("dur", "sum")
     )
     rows = run.store.rows(
@@ -104,10 +108,14 @@ def _shapes(run: Run) -> pd.DataFrame:
     )
     columns = ["geometry", "blocks", "threads", "registers", "shared"]
     table = pd.DataFrame(rows, columns=columns).set_index("geometry").astype("float64")
-    found = found.join(table, on="geometry").join(run.kernel_names["short_name"].rename("kernel"), on="name")
-    found = found.join(run.kernel_names["what"], on="name")
-    found = found[(found["blocks"] > 0) & (found["threads"] > 0) & ~found["what"].isin(COMMUNICATION)]
-    return found.join(run.operators[["name", "source"]].rename(columns={"name": "path"}), on="operator")
+    kernels = kernels.join(table, on="geometry").join(
+        run.kernel_names["short_name"].rename("kernel"), on="name"
+    )
+    kernels = kernels.join(run.kernel_names["what"], on="name")
+    kernels = kernels[
+        (kernels["blocks"] > 0) & (kernels["threads"] > 0) & ~kernels["what"].isin(COMMUNICATION)
+    ]
+    return kernels.join(run.operators[["name", "source"]].rename(columns={"name": "path"}), on="operator")
 
 
 def _chip(run: Run) -> Chip:
@@ -129,24 +137,24 @@ def _chip(run: Run) -> Chip:
 @rule("R26", "low_occupancy", GPU, KINDS, rows=Rows("kernel_summary", "Kernels"))
 def low_occupancy(run: Run) -> Finding | None:
     """Kernels with fewer blocks than the GPU has multiprocessors, and few threads in them: most of the GPU is idle
-    while they run. The saving is what spreading the same blocks over all multiprocessors could save at most.
+    while they run. The saving is at most what spreading the same blocks over all multiprocessors could save.
 
     Fires: kernels of 20 blocks on 80 multiprocessors hold 30 % of the kernels' time.
     Silent: kernels of 100 blocks; such kernels shorter than 5 us, which are launches, not work.
     """
     chip = _chip(run)
     count = chip.multiprocessors
-    found = _shapes(run)
-    total = int(found["time"].sum())
+    kernels = _shapes(run)
+    total = int(kernels["time"].sum())
     if not total:
         return None
-    found["occupancy"] = (
-        (found["blocks"] * found["threads"] / (count * chip.threads)).clip(upper=1.0).round(4)
+    kernels["occupancy"] = (
+        (kernels["blocks"] * kernels["threads"] / (count * chip.threads)).clip(upper=1.0).round(4)
     )
-    few = found[
-        (found["blocks"] < count)
-        & (found["occupancy"] < limit("R26.occupancy"))
-        & (found["time"] / found["count"] >= limit("R26.length"))
+    few = kernels[
+        (kernels["blocks"] < count)
+        & (kernels["occupancy"] < limit("R26.occupancy"))
+        & (kernels["time"] / kernels["count"] >= limit("R26.length"))
     ]
     part = float(few["time"].sum()) / total
     if part <= limit("R26.share"):
@@ -155,7 +163,7 @@ def low_occupancy(run: Run) -> Finding | None:
     return run.finding(
         f"Kernels with fewer blocks than the {count} multiprocessors, and less than "
         f"{percent(limit('R26.occupancy'))} of the threads, take {percent(part)} of the time of kernels "
-        "that are no collectives.",
+        "other than collectives.",
         "Give each kernel more work at once: a larger batch, several small tensors in one call, or two independent "
         "parts on two streams. A reduction or product over a long dimension: split it.",
         run.on_device(saved),
@@ -169,35 +177,35 @@ def low_occupancy(run: Run) -> Finding | None:
 
 @rule("R27", "tail_wave", GPU, KINDS, rows=Rows("kernel_summary", "Kernels"))
 def tail_wave(run: Run) -> Finding | None:
-    """Kernels whose blocks fill the GPU once or twice and a little more: the last few blocks take as long as all
-    before. A wave is as many blocks as fit at once, by threads, blocks, registers and shared memory.
+    """Kernels whose blocks fill the GPU once or twice and a little more: the last few blocks take as long as a full
+    wave. A wave is the number of blocks that fit at once, by threads, blocks, registers and shared memory.
 
     Fires: 90 blocks on 80 multiprocessors that hold one each, 10 % of the kernels' time.
     Silent: 80 blocks; 150 blocks; 90 blocks of a kernel of which two fit.
     """
     chip = _chip(run)
     count = chip.multiprocessors
-    found = _shapes(run)
-    total = int(found["time"].sum())
+    kernels = _shapes(run)
+    total = int(kernels["time"].sum())
     if not total:
         return None
-    found = found.dropna(subset=["registers", "shared"]).copy()
-    if not len(found):
+    kernels = kernels.dropna(subset=["registers", "shared"]).copy()
+    if not len(kernels):
         raise NeedsFacts("needs registers and shared memory of kernels, which this recording lacks")
-    held = resident(chip, *(found[name].to_numpy(np.int64) for name in ("threads", "registers", "shared")))
-    found["waves"] = (found["blocks"] / (count * held)).round(3)
-    over = found["waves"] - np.floor(found["waves"])
-    one = (found["waves"] > 1) & (found["waves"] <= 1 + limit("R27.over"))
-    two = (found["waves"] > 2) & (found["waves"] <= 2 + limit("R27.over_two"))
-    tails = found[(one | two) & (over > 0)]
+    held = resident(chip, *(kernels[name].to_numpy(np.int64) for name in ("threads", "registers", "shared")))
+    kernels["waves"] = (kernels["blocks"] / (count * held)).round(3)
+    over = kernels["waves"] - np.floor(kernels["waves"])
+    past_first = (kernels["waves"] > 1) & (kernels["waves"] <= 1 + limit("R27.over"))
+    past_second = (kernels["waves"] > 2) & (kernels["waves"] <= 2 + limit("R27.over_two"))
+    tails = kernels[(past_first | past_second) & (over > 0)]
     part = float(tails["time"].sum()) / total
     if part <= limit("R27.share"):
         return None
     full = np.ceil(tails["waves"])
     saved = float((tails["time"] * (full - tails["waves"]) / full).sum())
     return run.finding(
-        f"Kernels whose last wave of blocks is nearly empty take {percent(part)} of the time of kernels that are "
-        "no collectives.",
+        f"Kernels whose last wave of blocks is nearly empty take {percent(part)} of the time of kernels other than "
+        "collectives.",
         "Change what sets the number of blocks (batch, sequence length, tile) so that it is just below a whole number "
         "of waves; the evidence has waves and blocks.",
         run.on_device(saved),
@@ -211,19 +219,19 @@ def tail_wave(run: Run) -> Finding | None:
 
 @rule("R36", "far_from_roofline", GPU, rows=Rows("kernel_summary", "Kernels"))
 def far_from_roofline(run: Run) -> Finding | None:
-    """Operators that take much longer than their FLOPs and bytes need on this GPU. The saving is to the efficiency
-    that good kernels reach.
+    """Operators take much longer than their FLOPs and bytes need on this GPU. The saving is counted up to the
+    efficiency that good kernels reach.
 
     Fires: an operator at 20 % of the roofline that takes 10 % of the time.
     Silent: one at 60 %; short kernels, whose time is the launch; collectives.
     """
     if only_gpu(run) is None:
         raise NeedsFacts("needs the peaks of the GPU (docs/gpus.md has those that are known)")
-    found = run.kernels.copy()
-    found["roof"] = roof(run, found)
-    found = found[found["roof"].notna() & (found["gpu"] >= limit("R36.length") * found["calls"])]
-    found = found[~found["what"].isin(COMMUNICATION)]  # waits for other ranks are no work on memory
-    grouped = found.groupby("operator", as_index=False).agg(
+    kernels = run.kernels.copy()
+    kernels["roof"] = roof(run, kernels)
+    kernels = kernels[kernels["roof"].notna() & (kernels["gpu"] >= limit("R36.length") * kernels["calls"])]
+    kernels = kernels[~kernels["what"].isin(COMMUNICATION)]  # waits for other ranks are not work
+    grouped = kernels.groupby("operator", as_index=False).agg(
         time=("gpu", "sum"), roof=("roof", "sum"), flops=("flops", "sum"), bytes=("bytes", "sum"),
         path=("path", "first"), source=("source", "first"), params=("params", "first"), kernel=("short_name", "first"),
     )  # fmt: skip
@@ -236,8 +244,8 @@ def far_from_roofline(run: Run) -> Finding | None:
     return run.finding(
         f"{len(far)} operators take {length(run.per_device(far['time'].sum()))} and are at "
         f"{percent(far['roof'].sum() / far['time'].sum())} of the roofline.",
-        "Products: another type, size or layout, a newer library. All else is limited by memory: fewer passes over the "
-        "data (fuse, in-place), contiguous tensors, a smaller type.",
+        "Products: another type, size or layout, a newer library. All else is limited by memory: make fewer passes "
+        "over the data (fuse, in-place), contiguous tensors, a smaller type.",
         run.per_device(far["lost"].sum()),
         run.top(
             far, "lost", operator="path", source="source", params="params", kernel="kernel", time_ns="time",

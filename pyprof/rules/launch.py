@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the CPU that does not keep the GPU supplied: late launches, small kernels, waits."""
+"""Rules about a CPU that does not keep the GPU busy: late launches, small kernels, waits."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from pyprof.rules.wording import length, percent
 
 @rule("R05", "launch_bound", LAUNCHES, rows=Rows("idle", "Idle time"))
 def launch_bound(run: Run) -> Finding | None:
-    """The GPU waits for the CPU to launch kernels that are short. Waits for data and files are not counted, nor
-    kernels that a graph's replay launches together, and the wait before it.
+    """The GPU waits for the CPU to launch short kernels. Waits for data and files do not count, nor do kernels that a
+    graph's replay launches together, and the wait before them.
 
     Fires: kernels of 4 us, launched every 10 us.
     Silent: kernels of 40 us launched every 10 us, a GPU that waits for the DataLoader, or for the replay of a graph.
     """
     durations = _durations(run)
-    waited = sum(int(each.late.sum()) for each in run.samples)
-    alone = sum(int(each.late[each.alone].sum()) for each in run.samples)
+    waited = sum(int(sample.late.sum()) for sample in run.samples)
+    alone = sum(int(sample.late[sample.alone].sum()) for sample in run.samples)
     late = int(run.late * alone / waited) if waited else 0
-    replayed = sum(len(each.kernel) for each in run.samples) - len(durations)
+    replayed = sum(len(sample.kernel) for sample in run.samples) - len(durations)
     if len(durations) <= replayed or run.share(late) <= limit("R05.late"):
         return None
     middle = float(np.median(durations))
     if middle >= limit("R05.median"):
         return None
-    launches = np.concatenate([each.of("launch_dur")[_launched(each)] for each in run.samples])
+    launches = np.concatenate([sample.of("launch_dur")[_launched(sample)] for sample in run.samples])
     calls, time = len(launches), int(launches.sum())
     per_step = int(run.kernels["calls"].sum()) / max(run.steps * max(len(run.ids), 1), 1)
     cost = f", and launching one takes {length(time / calls)} on the CPU" if calls else ""
@@ -51,22 +51,20 @@ def launch_bound(run: Run) -> Finding | None:
 
 
 def _less_launches(run: Run) -> str:
-    """Advice by what is not done yet."""
+    """Return advice by what the program does not use yet."""
     graphs = (
         "record the step as a CUDA graph (torch.compile(model, mode='reduce-overhead'), torch.cuda.graph)"
     )
-    if any(each.event["graph"].mask()[each.kernel].any() for each in run.samples):
-        return (
-            "Bring more of the step into CUDA graphs: what is outside of them is launched kernel by kernel."
-        )
+    if any(sample.event["graph"].mask()[sample.kernel].any() for sample in run.samples):
+        return "Move more of the step into CUDA graphs: everything outside them is launched kernel by kernel."
     if run.facts.get("compile.regions", "0") != "0":
-        return f"The model is compiled: {graphs}, which takes static shapes."
-    return f"Fuse kernels with torch.compile(model), or {graphs}, which takes static shapes."
+        return f"The model is compiled: {graphs}, which requires static shapes."
+    return f"Fuse kernels with torch.compile(model), or {graphs}, which requires static shapes."
 
 
 def _durations(run: Run) -> Any:
-    """Of kernels that were launched one by one."""
-    parts = [each.of("dur")[_launched(each)] for each in run.samples]
+    """Return the durations of kernels that were launched one by one."""
+    parts = [sample.of("dur")[_launched(sample)] for sample in run.samples]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
@@ -75,17 +73,17 @@ def _launched(sample: Sample) -> Ints:
 
 
 def _gaps(run: Run) -> list[dict[str, Any]]:
-    """Operators whose launches came late, by the time the GPU waited for them in the sample."""
-    found = run.events(("operator", "late"), lambda sample: np.flatnonzero((sample.late > 0) & sample.alone))
-    found = found.groupby("operator")["late"].agg(["sum", "size"])
-    found = found.join(run.operators[["name", "source"]])
-    return run.top(found, "sum", operator="name", source="source", waited_ns="sum", launches="size")
+    """Return operators whose launches came late, by the time the GPU waited for them in the sample."""
+    gaps = run.events(("operator", "late"), lambda sample: np.flatnonzero((sample.late > 0) & sample.alone))
+    gaps = gaps.groupby("operator")["late"].agg(["sum", "size"])
+    gaps = gaps.join(run.operators[["name", "source"]])
+    return run.top(gaps, "sum", operator="name", source="source", waited_ns="sum", launches="size")
 
 
 @rule("R06", "small_kernels", LAUNCHES, rows=Rows("kernel_summary", "Kernels"))
 def small_kernels(run: Run) -> Finding | None:
-    """Most launches are of kernels so short that the launch is the work, while the GPU waits for launches. The saving
-    is, of each, its launch as far as the GPU waited for it.
+    """Most launches are of kernels so short that the launch dominates, while the GPU waits for launches. The saving is,
+    for each, its launch time as far as the GPU waited for it.
 
     Fires: 80 % of the kernels take 2 us and together 10 % of the GPU's time, and the GPU waits for them.
     Silent: the same kernels when the GPU does not wait; the same work in few kernels.
@@ -97,23 +95,23 @@ def small_kernels(run: Run) -> Finding | None:
     many = short.mean() >= limit("R06.launches")
     if not many or durations[short].sum() >= limit("R06.time") * durations.sum():
         return None
-    found = run.events(
+    launches = run.events(
         ("operator", "dur", "launch_dur", "late"),
         lambda sample: _launched(sample)[sample.of("dur")[_launched(sample)] < limit("R06.short")],
     )
-    found["owed"] = np.minimum(found["late"], found["launch_dur"])
-    api = int(found["launch_dur"].sum())
-    grouped = found.groupby("operator").agg(
+    launches["owed"] = np.minimum(launches["late"], launches["launch_dur"])
+    api = int(launches["launch_dur"].sum())
+    grouped = launches.groupby("operator").agg(
         launches=("dur", "size"), gpu=("dur", "sum"), api=("launch_dur", "sum")
     )
     grouped = grouped.join(run.operators[["name", "source"]])
     return run.finding(
         f"{percent(short.mean())} of the kernels are shorter than {length(limit('R06.short'))} and hold "
         f"{percent(durations[short].sum() / max(durations.sum(), 1))} of the kernels' time; launching them takes "
-        f"{percent(run.share(run.scaled(api)))} of the CPU's.",
+        f"{percent(run.share(run.scaled(api)))} of the CPU's time.",
         _less_launches(run)
         + " Many small tensors: one call on a stacked tensor, or torch._foreach_ functions.",
-        min(run.late, run.scaled(int(found["owed"].sum()))),
+        min(run.late, run.scaled(int(launches["owed"].sum()))),
         run.top(
             grouped,
             "launches",
@@ -129,29 +127,29 @@ def small_kernels(run: Run) -> Finding | None:
 
 @rule("R07", "sync_stall", LAUNCHES, rows=Rows("idle", "Idle time"))
 def sync_stall(run: Run) -> Finding | None:
-    """The program waits for the GPU, and the GPU then stands still until the next launch. The saving is that idle
-    time, of each wait at most as long as the wait.
+    """The program waits for the GPU, and the GPU is then idle until the next launch. The saving is that idle time, for
+    each wait at most as long as the wait.
 
     Fires: `loss.item()` in every step, after which the GPU idles for 5 % of the step.
     Silent: the same every 100 steps; a wait at the end, after which nothing is launched.
     """
-    found = pd.concat([_stalls(each) for each in run.samples], ignore_index=True) if run.samples else None
-    if found is None or not len(found):
+    stalls = pd.concat([_stalls(rate) for rate in run.samples], ignore_index=True) if run.samples else None
+    if stalls is None or not len(stalls):
         return None
-    saving = run.scaled(int(found["lost"].sum()))
-    per_step = len(found) / max(run.sampled_steps * len(run.samples), 1e-9)
+    saving = run.scaled(int(stalls["lost"].sum()))
+    per_step = len(stalls) / max(run.sampled_steps * len(run.samples), 1e-9)
     often = run.cut and per_step >= limit("R07.per_step")
     if run.share(saving) <= limit("R07.share") and not often:
         return None
-    grouped = found.groupby(["operator", "call"], as_index=False).agg(
+    grouped = stalls.groupby(["operator", "call"], as_index=False).agg(
         waits=("lost", "size"), waited=("waited", "sum"), idle=("lost", "sum")
     )
     grouped = grouped.join(run.operators[["name", "source"]], on="operator")
     texts = dict(run.store.rows("select id, text from string"))
     grouped["call"] = [texts.get(code) for code in grouped["call"].tolist()]
-    each = f", {per_step:.1f} times a step" if run.cut else ""
+    rate = f", {per_step:.1f} times a step" if run.cut else ""
     return run.finding(
-        f"The program waits for the GPU and leaves it idle afterwards{each}: {length(saving)}, "
+        f"The program waits for the GPU and leaves it idle afterwards{rate}: {length(saving)}, "
         f"{percent(run.share(saving))} of the time.",
         "Keep values on the GPU: no .item(), .cpu(), print, `if tensor`, nonzero or boolean index in the step; log "
         "every N steps; copy with non_blocking=True; no torch.cuda.synchronize() outside of measurements.",
@@ -160,12 +158,12 @@ def sync_stall(run: Run) -> Finding | None:
             grouped, "idle", operator="name", source="source", call="call", waits="waits", waited_ns="waited",
             idle_ns="idle",
         ),
-        "torch.cuda.set_sync_debug_mode('warn') names no line of the step any more.",
+        "torch.cuda.set_sync_debug_mode('warn') no longer names a line of the step.",
     )  # fmt: skip
 
 
 def _stalls(sample: Sample) -> pd.DataFrame:
-    """Waits after which the device stood still: operator, call, how long it waited, idle time that is owed to it."""
+    """Return waits after which the device was idle: operator, call, length of the wait, idle time caused by it."""
     empty = pd.DataFrame({name: np.empty(0, np.int64) for name in ("operator", "call", "waited", "lost")})
     api = {name: column.values for name, column in sample.api.items()}
     waits = np.flatnonzero((api["kind"] == kind("sync")) & (api["dur"] > 0)) if api else np.empty(0, np.int64)
@@ -177,19 +175,19 @@ def _stalls(sample: Sample) -> pd.DataFrame:
     out = []
     of_thread = {thread: launched[places] for thread, places in groups(sample.of("thread")[launched])}
     for thread, places in groups(api["thread"][waits]):
-        mine, theirs = waits[places], of_thread.get(thread, launched[:0])
-        theirs = theirs[np.argsort(sample.of("launch")[theirs], kind="stable")]
-        ends = api["start"][mine] + api["dur"][mine]
-        place = np.searchsorted(sample.of("launch")[theirs], ends)
-        inside = place < len(theirs)
+        own, launches = waits[places], of_thread.get(thread, launched[:0])
+        launches = launches[np.argsort(sample.of("launch")[launches], kind="stable")]
+        ends = api["start"][own] + api["dur"][own]
+        place = np.searchsorted(sample.of("launch")[launches], ends)
+        inside = place < len(launches)
         last = np.r_[place[1:] != place[:-1], True] & inside
-        mine, next_ = mine[last], theirs[place[last]]
-        lost = np.minimum(sample.late[next_], api["dur"][mine])
-        some = lost > 0
+        own, next_ = own[last], launches[place[last]]
+        lost = np.minimum(sample.late[next_], api["dur"][own])
+        positive = lost > 0
         out.append(
             pd.DataFrame({
-                "operator": api["operator"][mine][some], "call": api["name"][mine][some],
-                "waited": api["dur"][mine][some], "lost": lost[some],
+                "operator": api["operator"][own][positive], "call": api["name"][own][positive],
+                "waited": api["dur"][own][positive], "lost": lost[positive],
             })
         )  # fmt: skip
     return pd.concat(out, ignore_index=True) if out else empty

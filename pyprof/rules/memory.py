@@ -19,7 +19,7 @@ _NO_PEAK = (
 
 
 class _Peak(NamedTuple):
-    """Most bytes that were allocated on a GPU, and its memory."""
+    """The peak of allocated bytes on a GPU, and the size of its memory."""
 
     gpu: int
     peak: int
@@ -35,8 +35,11 @@ class _Peak(NamedTuple):
 
 
 def _peaks(run: Run) -> list[_Peak]:
-    """Of each GPU that was used, by worker: as the run's facts tell it, else the largest total that the allocator told
-    with its events; none where neither does."""
+    """Return the peak of each GPU that was used, by worker.
+
+    It comes from the run's facts, else it is the largest total in the allocator's events; without either there is
+    none.
+    """
     out = []
     for number in sorted({device.number for device in run.used}):
         peak, total = (
@@ -47,12 +50,12 @@ def _peaks(run: Run) -> list[_Peak]:
     if out:
         return out
     for worker in run.window.workers:
-        out += _told(run, worker.number)
+        out += _of_allocator(run, worker.number)
     return out
 
 
-def _told(run: Run, worker: int) -> list[_Peak]:
-    """Of the GPUs of a worker by its allocator's events."""
+def _of_allocator(run: Run, worker: int) -> list[_Peak]:
+    """Return the peaks of the GPUs of a worker from its allocator's events."""
     totals = run.store.rows(
         """select device, max(allocated) from memory where id >= ? and id < ? and device is not null group by 1
            having count(*) = count(allocated)""",
@@ -68,26 +71,26 @@ def _told(run: Run, worker: int) -> list[_Peak]:
 
 @rule("R43", "memory_full", GPU, rows=Rows("memory", "Memory"))
 def memory_full(run: Run) -> Finding | None:
-    """Nearly all memory of a GPU is allocated: a larger input or batch, or fragments between allocations, end the run.
+    """Nearly all memory of a GPU is allocated: a larger input or batch, or fragmentation, would end the run.
 
-    Fires: 15 of 16 GB allocated at most.
+    Fires: a peak of 15 of 16 GB.
     Silent: 14 of 16 GB; a GPU on which nothing ran.
     """
-    found = _peaks(run)
-    if not found:
+    peaks = _peaks(run)
+    if not peaks:
         raise NeedsFacts(_NO_PEAK)
-    full = [one for one in found if one.share > limit("R43.memory")]
+    full = [peak for peak in peaks if peak.share > limit("R43.memory")]
     if not full:
         return None
-    most = max(full, key=lambda one: one.share)
+    most = max(full, key=lambda peak: peak.share)
     return run.finding(
-        f"{size(most.peak)} of {size(most.total)} of the memory of GPU {most.gpu} were allocated at most, "
+        f"The peak of allocated memory on GPU {most.gpu} is {size(most.peak)} of {size(most.total)}, "
         f"{percent(most.share)}.",
-        "Room comes from torch.utils.checkpoint, mixed precision, optimizer.zero_grad(set_to_none=True), a smaller "
-        "batch with gradients accumulated, sharding (FSDP), PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True "
-        "against fragments. Nothing to do where a server fills the memory with its cache on purpose.",
+        "Free memory with torch.utils.checkpoint, mixed precision, optimizer.zero_grad(set_to_none=True), a smaller "
+        "batch with accumulated gradients, sharding (FSDP); PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True reduces "
+        "fragmentation. Nothing to do if a server fills the memory with its cache on purpose.",
         None,
-        [one.row for one in sorted(full, key=lambda one: -one.share)],
+        [peak.row for peak in sorted(full, key=lambda peak: -peak.share)],
         "The peak of the report of memory falls.",
     )
 
@@ -97,32 +100,32 @@ def memory_underused(run: Run) -> Finding | None:
     """Much memory of the GPU is free, and a larger batch would help: the run is bound by launches (R05), or kernels do
     not fill the GPU (R26).
 
-    Fires: 4 of 16 GB used at most, and R05 speaks.
-    Silent: 4 of 16 GB used, and neither R05 nor R26 speaks; 10 of 16 GB.
+    Fires: a peak of 4 of 16 GB, and R05 fires.
+    Silent: 4 of 16 GB, and neither R05 nor R26 fires; 10 of 16 GB.
     """
     peaks = _peaks(run)
     if not peaks:
         raise NeedsFacts(_NO_PEAK)
-    most = max(peaks, key=lambda one: one.share)
+    most = max(peaks, key=lambda peak: peak.share)
     if most.share >= limit("R31.memory"):
         return None
-    why, missing = [], []
-    for other, name in (("R05", "launches bound the run (R05)"), ("R26", "kernels are small (R26)")):
-        verdict = judge(RULES[other], run)
+    reasons, missing = [], []
+    for rule_id, name in (("R05", "launches bound the run (R05)"), ("R26", "kernels are small (R26)")):
+        verdict = judge(RULES[rule_id], run)
         if verdict.needs is not None:
             missing.append(verdict.needs)
         elif verdict.finding is not None:
-            why.append(name)
-    if not why:
+            reasons.append(name)
+    if not reasons:
         if missing:
             raise NeedsFacts(missing[0])
         return None
     return run.finding(
         f"At most {size(most.peak)} of {size(most.total)} of the GPU's memory were allocated, "
-        f"{percent(most.share)}, and {' and '.join(why)}.",
+        f"{percent(most.share)}, and {' and '.join(reasons)}.",
         "A larger batch makes kernels longer and their launches fewer for the same data. Adapt the learning rate.",
         None,
-        [one.row for one in peaks],
+        [peak.row for peak in peaks],
         "Samples per second rise.",
     )
 
@@ -130,25 +133,25 @@ def memory_underused(run: Run) -> Finding | None:
 @rule("R32", "alloc_churn", LAUNCHES, STEPS, rows=Rows("memory", "Memory"))
 def alloc_churn(run: Run) -> Finding | None:
     """The GPU's memory is allocated or freed in steady iterations: each cudaMalloc and cudaFree waits for the device.
-    Memory of the host is not looked at.
+    Memory of the host is ignored.
 
     Fires: two cudaMalloc in each step.
     Silent: allocations in the first steps only; cudaMallocAsync.
     """
-    found = run.calls(("malloc", "free"))
-    found = found[~which(found["call"], lambda name: "Async" in name or "Host" in name)]
-    per_step = len(found) / max(run.sampled_steps * max(len(run.samples), 1), 1e-9)
-    time = run.scaled(int(found["dur"].sum()))
+    calls = run.calls(("malloc", "free"))
+    calls = calls[~which(calls["call"], lambda name: "Async" in name or "Host" in name)]
+    per_step = len(calls) / max(run.sampled_steps * max(len(run.samples), 1), 1e-9)
+    time = run.scaled(int(calls["dur"].sum()))
     if per_step < limit("R32.per_step") and run.share(time) <= limit("R32.share"):
         return None
-    grouped = found.groupby(["operator", "call"], as_index=False).agg(
+    grouped = calls.groupby(["operator", "call"], as_index=False).agg(
         calls=("dur", "size"), time=("dur", "sum")
     )
     grouped = grouped.join(run.operators[["name", "source"]], on="operator")
     return run.finding(
-        f"Memory of the GPU is allocated or freed {per_step:.1f} times a step, for {percent(run.share(time))} of the "
+        f"GPU memory is allocated or freed {per_step:.1f} times a step, which takes {percent(run.share(time))} of the "
         "time.",
-        "Sizes that change from step to step make the allocator ask for more: PYTORCH_CUDA_ALLOC_CONF="
+        "Sizes that change from step to step make the allocator request more memory: PYTORCH_CUDA_ALLOC_CONF="
         "expandable_segments:True, padded or bucketed sizes, no torch.cuda.empty_cache() in the loop, less memory "
         "in use.",
         time,

@@ -14,25 +14,25 @@ from pyprof.rules.wording import length, percent, which
 
 
 def _optimizer(run: Run) -> pd.DataFrame:
-    """Sums of the optimizer's operators. Raises NeedsFacts if the program trains and has none."""
-    found = run.ops[run.ops["phase"] == OPTIMIZER]
-    if not len(found) and run.trains:
+    """Return sums of the optimizer's operators. Raises NeedsFacts if the program trains and has none."""
+    ops = run.ops[run.ops["phase"] == OPTIMIZER]
+    if not len(ops) and run.trains:
         raise NeedsFacts(
             "needs the ranges of Optimizer.step; record with pyprof, or with emit_nvtx and torch 1.8 or later"
         )
-    return found
+    return ops
 
 
 @rule("R21", "unfused_optimizer", GPU)
 def unfused_optimizer(run: Run) -> Finding | None:
-    """The optimizer launches kernels for each parameter by itself. The saving is the CPU time of its step beyond its
+    """The optimizer launches kernels for each parameter separately. The saving is the CPU time of its step beyond its
     GPU time, as far as the GPU waits for launches at all.
 
     Fires: Adam(foreach=False), 12 launches for each of 160 parameter tensors.
     Silent: fused=True; foreach, which has a few launches for all of them.
     """
-    found = _optimizer(run)
-    steps = found[which(found["type"], lambda name: name.endswith(".step"))]
+    ops = _optimizer(run)
+    steps = ops[which(ops["type"], lambda name: name.endswith(".step"))]
     if not len(steps):
         return None
     calls = int(steps["calls"].sum())
@@ -43,9 +43,9 @@ def unfused_optimizer(run: Run) -> Finding | None:
         return None
     tensors = sum(int(text) for text in _values(run, "parameter_tensors") if text.isdigit())
     per_parameter = launches / tensors if tensors else 0.0
-    each = per_parameter > limit("R21.per_parameter") and share > limit("worth")
+    per_tensor = per_parameter > limit("R21.per_parameter") and share > limit("worth")
     many = launches > limit("R21.launches") and share > limit("R21.share")
-    if not each and not many:
+    if not per_tensor and not many:
         return None
     of = f", {per_parameter:.1f} for each of its {tensors} parameter tensors" if tensors else ""
     other = "" if "yes" in _values(run, "foreach") else ", else foreach=True"
@@ -76,22 +76,20 @@ def zero_grad_memset(run: Run) -> Finding | None:
     Fires: optimizer.zero_grad(set_to_none=False), 2 % of the time.
     Silent: zero_grad(), which drops them and launches nothing.
     """
-    found = _optimizer(run)
-    found = found[which(found["type"], lambda name: name.endswith(".zero_grad"))]
-    gpu = run.per_device(found["gpu"].sum())
+    ops = _optimizer(run)
+    ops = ops[which(ops["type"], lambda name: name.endswith(".zero_grad"))]
+    gpu = run.per_device(ops["gpu"].sum())
     if run.share(gpu) <= limit("R22.share"):
         return None
     return run.finding(
         f"Setting gradients to zero takes {length(gpu)} on the GPU, {percent(run.share(gpu))} of the time.",
         "optimizer.zero_grad(set_to_none=True), the default since torch 2.0: the next backward writes instead of adds.",
         gpu,
-        run.top(
-            found, "gpu", operator="name", source="source", calls="calls", kernels="kernels", gpu_ns="gpu"
-        ),
-        "zero_grad has no kernels and sets any more.",
+        run.top(ops, "gpu", operator="name", source="source", calls="calls", kernels="kernels", gpu_ns="gpu"),
+        "zero_grad no longer launches kernels and sets.",
     )
 
 
 def _values(run: Run, name: str) -> list[str]:
-    """A fact of all optimizers."""
+    """Return a fact of all optimizers."""
     return [v for k, v in run.facts.items() if k.startswith("optimizer.") and k.endswith(f".{name}")]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the GPU could do: roofline times of sums of kernels, and of the same work in another type.
+"""Peaks of the GPU: roofline times of sums of kernels, and of the same work in another type.
 
-Definitions are those of `prof/hardware/roofline.py`. A saving by another type keeps the efficiency:
-time · (1 − new roofline / present roofline).
+Definitions are those of `prof/hardware/roofline.py`. The estimate for another type keeps the efficiency: time · (1 −
+new roofline / present roofline).
 """
 
 from __future__ import annotations
@@ -30,17 +30,19 @@ PRODUCTS = sorted(names.PRODUCTS)
 
 
 def only_gpu(run: Run) -> Gpu | None:
-    """The GPU, if all that were used are of one known kind: sums do not say on which device they ran."""
+    """Return the GPU, if all that were used are of one known kind: sums do not say on which device they ran."""
     known = list(run.gpus.values())
     if len(known) < len(run.devices) or len({gpu.name for gpu in known}) != 1:
         return None
     return known[0]
 
 
-def cases(found: pd.DataFrame, gpu: Gpu | None) -> list[roofline.Case]:
-    """Rows of `run.kernels` as the roofline takes them; of the call only name and type matter."""
+def cases(kernels: pd.DataFrame, gpu: Gpu | None) -> list[roofline.Case]:
+    """Return rows of `run.kernels` as cases of the roofline; of the call, only name and type matter."""
     out = []
-    for kernel, type_, mod, op, tc in found[["kernel", "dtype", "mod", "type", "tc"]].itertuples(index=False):
+    for kernel, type_, mod, op, tc in kernels[["kernel", "dtype", "mod", "type", "tc"]].itertuples(
+        index=False
+    ):
         known = isinstance(type_, str)
         call = Call(mod or "", op, (Arg("", Tensor((1,), type_)),)) if known else None
         out.append(roofline.Case(kernel, call, int(tc), gpu))
@@ -48,73 +50,83 @@ def cases(found: pd.DataFrame, gpu: Gpu | None) -> list[roofline.Case]:
 
 
 @cache
-def _could(mod: str, name: str) -> bool:
-    """Whether an operator may be a product: it is one, or nothing is known of it.
+def _may_be_product(mod: str, name: str) -> bool:
+    """Return whether an operator may be a product: it is one, or nothing is known about it.
 
-    >>> _could("aten", "cudnn_convolution"), _could("aten", "compiledfunction"), _could("torch.linalg", "inv")
-    (True, True, False)
+    >>> _may_be_product("aten", "cudnn_convolution"), _may_be_product("aten", "compiledfunction")
+    (True, True)
+    >>> _may_be_product("torch.linalg", "inv")
+    False
     """
-    found = find_cost(mod, f"aten::{name}" if mod == "aten" else name)
-    kinds = names.FITS.get(found[0].family, frozenset()) if found else names.PRODUCTS
+    match = find_cost(mod, f"aten::{name}" if mod == "aten" else name)
+    kinds = names.FITS.get(match[0].family, frozenset()) if match else names.PRODUCTS
     return bool(kinds) and kinds <= names.PRODUCTS
 
 
 def products(run: Run) -> pd.DataFrame:
-    """Kernels of products of operators that tensor cores could do, or of which nothing is known (backward functions,
-    what torch.compile made), with `math`: the type of the operands by the kernel's name, else by the call; None if
-    neither tells. `named`: the name tells it."""
-    found = run.kernels
-    could = [
-        not outside and _could(mod or "", name)
-        for outside, mod, name in zip(found["unassociated"], found["mod"], found["type"])
+    """Return kernels of products of operators that tensor cores support, or about which nothing is known (backward
+    functions, code that torch.compile generated).
+
+    `math`: the type of the operands by the kernel's name, else by the call; None if neither gives it. `named`: the
+    name gives it.
+    """
+    kernels = run.kernels
+    may_be = [
+        not outside and _may_be_product(mod or "", name)
+        for outside, mod, name in zip(kernels["unassociated"], kernels["mod"], kernels["type"])
     ]
-    found = found[found["what"].isin(PRODUCTS) & ((found["eligible"] == 1) | np.array(could, bool))].copy()
-    found["named"] = which(found["kernel"], lambda name: names.describe(name).math is not None)
-    maths = [roofline.operands_of(one) for one in cases(found, None)]
-    found["math"] = pd.Series(maths, index=found.index, dtype=object)
-    return found
+    kernels = kernels[
+        kernels["what"].isin(PRODUCTS) & ((kernels["eligible"] == 1) | np.array(may_be, bool))
+    ].copy()
+    kernels["named"] = which(kernels["kernel"], lambda name: names.describe(name).math is not None)
+    maths = [roofline.operands_of(case) for case in cases(kernels, None)]
+    kernels["math"] = pd.Series(maths, index=kernels.index, dtype=object)
+    return kernels
 
 
-def roof(run: Run, found: pd.DataFrame) -> pd.Series[float]:
-    """Roofline time of each row of `run.kernels`, ns; nan if FLOPs, bytes or the peak are unknown."""
+def roof(run: Run, kernels: pd.DataFrame) -> pd.Series[float]:
+    """Return the roofline time of each row of `run.kernels` in ns; nan if FLOPs, bytes or the peak are unknown."""
     gpu = only_gpu(run)
-    if gpu is None or not len(found):
-        return pd.Series(np.full(len(found), np.nan), index=found.index)
+    if gpu is None or not len(kernels):
+        return pd.Series(np.full(len(kernels), np.nan), index=kernels.index)
     peaks = []
-    for one in cases(found, gpu):
-        math = roofline.math(one, run.hardware)
-        peaks.append((gpu.peak(math, one.tensor_cores != NOT_APPLICABLE) if math else None) or np.nan)
-    return pd.Series(_longer(found, np.array(peaks, float), gpu, 1.0), index=found.index)
+    for case in cases(kernels, gpu):
+        math = roofline.math(case, run.hardware)
+        peaks.append((gpu.peak(math, case.tensor_cores != NOT_APPLICABLE) if math else None) or np.nan)
+    return pd.Series(_roofline_times(kernels, np.array(peaks, float), gpu, 1.0), index=kernels.index)
 
 
-def _longer(found: pd.DataFrame, peak: roofline.Floats, gpu: Gpu, part: float) -> roofline.Floats:
-    known = (found["flops_unknown"] == 0) & (found["bytes_unknown"] == 0) & (found["kind"] == 0)
-    flops = np.where(known, found["flops"].to_numpy(float), np.nan)
-    moved = np.where(known, found["bytes"].to_numpy(float) * part, np.nan)
-    bandwidth = np.full(len(found), gpu.bandwidth or np.nan)
+def _roofline_times(kernels: pd.DataFrame, peak: roofline.Floats, gpu: Gpu, part: float) -> roofline.Floats:
+    known = (kernels["flops_unknown"] == 0) & (kernels["bytes_unknown"] == 0) & (kernels["kind"] == 0)
+    flops = np.where(known, kernels["flops"].to_numpy(float), np.nan)
+    moved = np.where(known, kernels["bytes"].to_numpy(float) * part, np.nan)
+    bandwidth = np.full(len(kernels), gpu.bandwidth or np.nan)
     return roofline.times(flops, moved, peak, bandwidth)[2]
 
 
-def faster(run: Run, found: pd.DataFrame, new: str, part: float) -> int | None:
-    """What rows of fp32 on plain lanes would save in the type `new`, which moves `part` of the bytes; None if that is
-    known of less than half of their time."""
+def faster(run: Run, kernels: pd.DataFrame, new: str, part: float) -> int | None:
+    """Return what rows of fp32 on plain lanes would save in the type `new`, which moves `part` of the bytes.
+
+    None if that is known of less than half of their time.
+    """
     gpu = only_gpu(run)
-    if gpu is None or not len(found) or not gpu.supports(new):
+    if gpu is None or not len(kernels) or not gpu.supports(new):
         return None
-    before = _longer(found, np.full(len(found), gpu.peak("float32", False) or np.nan), gpu, 1.0)
-    after = _longer(found, np.full(len(found), gpu.peak(new, True) or np.nan), gpu, part)
+    before = _roofline_times(kernels, np.full(len(kernels), gpu.peak("float32", False) or np.nan), gpu, 1.0)
+    after = _roofline_times(kernels, np.full(len(kernels), gpu.peak(new, True) or np.nan), gpu, part)
     with np.errstate(invalid="ignore", divide="ignore"):
-        saved = found["gpu"].to_numpy(float) * np.clip(1 - after / before, 0, 1)
+        saved = kernels["gpu"].to_numpy(float) * np.clip(1 - after / before, 0, 1)
     known = ~np.isnan(saved)
-    if 2 * found["gpu"].to_numpy(float)[known].sum() < found["gpu"].sum():
+    if 2 * kernels["gpu"].to_numpy(float)[known].sum() < kernels["gpu"].sum():
         return None  # what is known of a small part says nothing of the rest
     return run.per_device(float(saved[known].sum()))
 
 
 @cache
 def sizes(params: object) -> dict[str, int]:
-    """The sizes of a product by their letters, of a convolution per group; none of anything but a text: in a table that
-    was joined nan stands for None.
+    """Return the sizes of a product by their letters, of a convolution per group.
+
+    Anything but a text has none: in a joined table nan stands for None.
 
     >>> sizes("M=64,N=10,K=1024,float16"), sizes(float("nan"))
     ({'M': 64, 'N': 10, 'K': 1024}, {})
@@ -123,6 +135,6 @@ def sizes(params: object) -> dict[str, int]:
 
 
 def with_vector(kernel: str, params: object) -> bool:
-    """Whether it is a product with a vector, or of one channel: nothing for tensor cores."""
-    found = sizes(params)
-    return bool(_VECTOR.search(kernel)) or 1 in (found.get("M"), found.get("N"), found.get("C/g"))
+    """Return whether it is a product with a vector, or of one channel: tensor cores do not help."""
+    letters = sizes(params)
+    return bool(_VECTOR.search(kernel)) or 1 in (letters.get("M"), letters.get("N"), letters.get("C/g"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about types: mixed precision, TF32, tensor cores that are not used or not fed well, conversions."""
+"""Rules about types: mixed precision, TF32, tensor cores that are unused or badly fed, conversions."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ from pyprof.rules.wording import length, percent, which
 
 _CAST = re.compile(r"copy\w*.*(?:Load|Store)WithCast|(?:b?float(?:16|8)|half)\w*_copy_kernel", re.DOTALL)
 _CUDNN = re.compile("conv|rnn|lstm|gru")
-_CASTS = ("half", "bfloat16", "float", "double")  # methods of a tensor that do nothing else
+_CASTS = ("half", "bfloat16", "float", "double")  # methods of a tensor that only convert
 _MOVES = ("copy", "pointwise", "memory")
 
 
-def _single(run: Run, found: pd.DataFrame) -> pd.DataFrame:
-    """Products of float32 on plain lanes. A name that tells no type counts only if autocast was off: the call's
-    operands are those before autocast. Where the call tells no type, the kernel's name is enough."""
+def _single(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
+    """Return products of float32 on plain lanes.
+
+    A kernel name without a type counts only if autocast was off: the call's operands are those before autocast. If
+    the call has no type, the kernel's name is enough.
+    """
     off = run.facts.get("autocast.cuda.seen") == "no"
-    plain = found["math"].isin(["float32", "complex64"]) & (found["named"] | off)
-    typed = (found["dtype"] == "float32") | (found["named"] & found["dtype"].isna())
-    return found[plain & typed & (found["tc"] == NOT_USED)]
+    plain = kernels["math"].isin(["float32", "complex64"]) & (kernels["named"] | off)
+    typed = (kernels["dtype"] == "float32") | (kernels["named"] & kernels["dtype"].isna())
+    return kernels[plain & typed & (kernels["tc"] == NOT_USED)]
 
 
 @rule(
@@ -47,12 +50,12 @@ def no_amp(run: Run) -> Finding | None:
     seen = run.facts.get("autocast.cuda.seen")
     if seen == "yes":
         return None
-    found = products(run)
-    if seen is None and (found["math"].isin(list(NARROW)) | found["dtype"].isin(list(HALF))).any():
+    kernels = products(run)
+    if seen is None and (kernels["math"].isin(list(NARROW)) | kernels["dtype"].isin(list(HALF))).any():
         raise NeedsFacts(
             "needs to know whether autocast was on, as some products are 16 bit; record with pyprof"
         )
-    single = _single(run, found)
+    single = _single(run, kernels)
     time = run.per_device(single["gpu"].sum())
     if run.share(time) <= limit("R12.share"):
         return None
@@ -116,20 +119,20 @@ def no_tf32(run: Run) -> Finding | None:
     rows=Rows("detail", "Operators that tensor cores could do", ("eligible:1", "using_tc:0")),
 )
 def tc_missed(run: Run) -> Finding | None:
-    """Products of 16 bit or narrower types that the GPU's tensor cores take, computed without them. Products with a
-    vector are left out: nothing helps them.
+    """Products of 16 bit or narrower types that the GPU's tensor cores support, computed without them. Products with a
+    vector are left out: tensor cores do not help them.
 
-    Fires: a convolution in float16 whose kernel is no tensor-core kernel, 5 % of the time.
+    Fires: a convolution in float16 whose kernel does not use tensor cores, 5 % of the time.
     Silent: the same with a tensor-core kernel; float32; a matrix times a vector.
     """
     capability = run.capability
-    found = products(run)
-    if not len(found):
+    kernels = products(run)
+    if not len(kernels):
         return None
-    supported = [_takes(run, capability, math) for math in found["math"].tolist()]
-    vector = [with_vector(*row) for row in zip(found["kernel"].tolist(), found["params"].tolist())]
-    found = found[np.array(supported, bool) & ~np.array(vector, bool)]
-    missed, unknown = found[found["tc"] == NOT_USED], found[found["tc"] == TC_UNKNOWN]
+    supported = [_takes(run, capability, math) for math in kernels["math"].tolist()]
+    vector = [with_vector(*row) for row in zip(kernels["kernel"].tolist(), kernels["params"].tolist())]
+    kernels = kernels[np.array(supported, bool) & ~np.array(vector, bool)]
+    missed, unknown = kernels[kernels["tc"] == NOT_USED], kernels[kernels["tc"] == TC_UNKNOWN]
     time, dark = run.per_device(missed["gpu"].sum()), run.per_device(unknown["gpu"].sum())
     if run.share(time) <= limit("R14.share"):
         if run.share(time + dark) > limit("R14.share"):
@@ -142,7 +145,8 @@ def tc_missed(run: Run) -> Finding | None:
         f"Products in {', '.join(sorted(set(missed['math'])))} run without tensor cores for {length(time)}, "
         f"{percent(run.share(time))} of the time.",
         "Make the innermost sizes (channels, features, head size) multiples of 8, of 16 for 8 bit types, tensors "
-        "contiguous and aligned, convolutions channels_last; else the library has no such kernel for these sizes.",
+        "contiguous and aligned, convolutions channels_last; otherwise the library has no tensor-core kernel for "
+        "these sizes.",
         _from_lanes(run, missed),
         run.by_operator(missed),
         "The report on tensor cores names these operators as using them.",
@@ -157,7 +161,8 @@ def _takes(run: Run, capability: float, math: str | None) -> bool:
 
 
 def _from_lanes(run: Run, missed: pd.DataFrame) -> int | None:
-    """Saving of the part in each type, from lanes (16 bit as fp32) to tensor cores; None if nothing is known."""
+    """Return the saving of the part in each type, from lanes (16 bit as fp32) to tensor cores; None if nothing is
+    known."""
     parts = [faster(run, missed[missed["math"] == math], str(math), 1.0) for math in missed["math"].unique()]
     known = [part for part in parts if part is not None]
     return sum(known) if known else None
@@ -165,44 +170,46 @@ def _from_lanes(run: Run, missed: pd.DataFrame) -> int | None:
 
 @rule("R15", "dims_not_8", rows=Rows("detail", "Operators that tensor cores could do", ("eligible:1",)))
 def dims_not_8(run: Run) -> Finding | None:
-    """Products on tensor cores, in 16 bit or narrower, with contiguous dimensions that are no multiples of 16 bytes and
-    which are far from the roofline. Tensor cores work with any size; such sizes take smaller loads. Dimensions that are
-    contiguous in any layout count: N and K of a linear layer, N of other matrix products, channels. The saving is to
-    the efficiency below which this rule speaks.
+    """Products on tensor cores, in 16 bit or narrower, with contiguous dimensions that are not multiples of 16 bytes,
+    far from the roofline. Tensor cores work with any size, but such sizes take smaller loads. Only dimensions that are
+    contiguous in any layout count: N and K of a linear layer, N of other matrix products, channels. The saving is
+    counted up to the efficiency below which this rule fires.
 
     Fires: a vocabulary of 50257 in bfloat16 at 40 % of the roofline, 10 % of the time.
     Silent: 50304; 50257 at 70 % of the roofline; float32; an odd number of rows (batch, sequence).
     """
     _ = run.capability
-    found = products(run)
-    found = found[found["math"].isin(list(NARROW)) & (found["tc"] == USED)].copy()
-    if not len(found):
+    kernels = products(run)
+    kernels = kernels[kernels["math"].isin(list(NARROW)) & (kernels["tc"] == USED)].copy()
+    if not len(kernels):
         return None
-    found["wrong"] = [_wrong(*row) for row in zip(found["math"], found["params"].tolist(), found["type"])]
-    vector = [with_vector(*row) for row in zip(found["kernel"].tolist(), found["params"].tolist())]
-    found = found[(found["wrong"] != "") & ~np.array(vector, bool)].copy()
-    found["roof"] = roof(run, found)
-    if run.share(run.per_device(found["gpu"].sum())) <= limit("R15.share"):
+    kernels["wrong"] = [
+        _wrong(*row) for row in zip(kernels["math"], kernels["params"].tolist(), kernels["type"])
+    ]
+    vector = [with_vector(*row) for row in zip(kernels["kernel"].tolist(), kernels["params"].tolist())]
+    kernels = kernels[(kernels["wrong"] != "") & ~np.array(vector, bool)].copy()
+    kernels["roof"] = roof(run, kernels)
+    if run.share(run.per_device(kernels["gpu"].sum())) <= limit("R15.share"):
         return None
-    if found["roof"].isna().all():
+    if kernels["roof"].isna().all():
         raise NeedsFacts(
             "needs the peaks of the GPU, and FLOPs and bytes of these products; see docs/gpus.md"
         )
-    found = found[found["roof"] / found["gpu"].clip(lower=1) < limit("R15.efficiency")]
-    time = run.per_device(found["gpu"].sum())
+    kernels = kernels[kernels["roof"] / kernels["gpu"].clip(lower=1) < limit("R15.efficiency")]
+    time = run.per_device(kernels["gpu"].sum())
     if run.share(time) <= limit("R15.share"):
         return None
-    found["lost"] = found["gpu"] - found["roof"] / limit("R15.efficiency")
-    found["efficiency"] = (found["roof"] / found["gpu"]).round(3)
+    kernels["lost"] = kernels["gpu"] - kernels["roof"] / limit("R15.efficiency")
+    kernels["efficiency"] = (kernels["roof"] / kernels["gpu"]).round(3)
     return run.finding(
-        f"Products on tensor cores with sizes that are no multiples of 16 bytes take {length(time)}, "
-        f"{percent(run.share(time))} of the time, at {percent(found['roof'].sum() / found['gpu'].sum())} of the "
+        f"Products on tensor cores with sizes that are not multiples of 16 bytes take {length(time)}, "
+        f"{percent(run.share(time))} of the time, at {percent(kernels['roof'].sum() / kernels['gpu'].sum())} of the "
         "roofline.",
         "Pad them to the next multiple (the evidence names it): vocabulary, hidden size, channels. Tensor cores are "
-        "used already; with such sizes they are fed better.",
-        run.per_device(found["lost"].sum()),
+        "used already; padded sizes keep them better supplied.",
+        run.per_device(kernels["lost"].sum()),
         run.top(
-            found, "lost", operator="path", source="source", sizes="wrong", params="params", kernel="short_name",
+            kernels, "lost", operator="path", source="source", sizes="wrong", params="params", kernel="short_name",
             time_ns="gpu", efficiency="efficiency",
         ),
         "Roofline efficiency of these operators rises.",
@@ -210,35 +217,40 @@ def dims_not_8(run: Run) -> Finding | None:
 
 
 def _wrong(math: str, params: str | None, type_: str) -> str:
-    """Sizes that do not fit, with the next that does: "N=50257 (50264)". Only those along which something is contiguous
-    in any layout, as sums of calls have no strides: not the rows M of a linear layer, of other products N alone."""
+    """Return sizes that do not fit, each with the next that does: "N=50257 (50264)".
+
+    Only dimensions that are contiguous in any layout count, because sums of calls have no strides: not the rows M of
+    a linear layer, and of other products only N.
+    """
     multiple, fixed = MULTIPLE[math], always_contiguous(type_)
-    found = {letter: size for letter, size in sizes(params).items() if letter in fixed}
-    return ", ".join(f"{k}={n} ({-(-n // multiple) * multiple})" for k, n in found.items() if n % multiple)
+    fixed_sizes = {letter: size for letter, size in sizes(params).items() if letter in fixed}
+    return ", ".join(
+        f"{k}={n} ({-(-n // multiple) * multiple})" for k, n in fixed_sizes.items() if n % multiple
+    )
 
 
 @rule("R16", "dtype_casts", GPU, rows=Rows("kernel_summary", "Kernels"))
 def dtype_casts(run: Run) -> Finding | None:
-    """Kernels that convert tensors from one type to another. The saving is at most their time: which conversions can
-    go, nobody can tell from here.
+    """Kernels that convert tensors from one type to another. The saving is at most their time: the recording does not
+    show which conversions are unnecessary.
 
     Fires: 8 % of the kernels' time in conversions between float32 and bfloat16.
     Silent: 3 %; copies that change no type.
     """
-    found = run.kernels
-    if not len(found) or not run.kernel_time:
+    kernels = run.kernels
+    if not len(kernels) or not run.kernel_time:
         return None
-    by_name = which(found["kernel"], lambda name: bool(_CAST.search(name)))
-    by_call = found["type"].isin(_CASTS) & found["what"].isin(_MOVES)
-    casts = found[by_name | by_call]
+    by_name = which(kernels["kernel"], lambda name: bool(_CAST.search(name)))
+    by_call = kernels["type"].isin(_CASTS) & kernels["what"].isin(_MOVES)
+    casts = kernels[by_name | by_call]
     part = float(casts["gpu"].sum()) / run.kernel_time
     if part <= limit("R16.share"):
         return None
     return run.finding(
         f"Conversions between types take {percent(part)} of the kernels' time, "
         f"{length(run.per_device(casts['gpu'].sum()))}.",
-        "Convert once and keep the result; move the border of autocast so that it is crossed less; create tensors in "
-        "the type they are used in.",
+        "Convert once and keep the result; move the autocast boundary so that fewer tensors cross it; create tensors "
+        "in the type they are used in.",
         run.per_device(casts["gpu"].sum()),
         run.by_operator(casts),
         "Fewer copy kernels in the report of kernels.",

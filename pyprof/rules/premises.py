@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must be known before a rule may speak: premises, checked before the rule looks.
+"""Premises: data that must be known before a rule is evaluated.
 
-A rule names its premises in its decorator. Where one does not hold, its verdict is what it needs, and never a finding:
-a statement about kernels of which nobody knows what they are would be a guess.
+A rule names its premises in its decorator. If one does not hold, the verdict is the missing data, never a finding: a
+statement about kernels of unknown kind would be a guess.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def _kinds(run: Run) -> None:
     known = int(run.kernels.loc[run.kernels["what"] != "other", "gpu"].sum())
     if total and known < limit("known") * total:
         raise NeedsFacts(
-            f"needs to know what the kernels do, collectives above all: of {percent(1 - known / total)} of their time "
-            "the names are in no table (report kernel_summary has them)"
+            f"needs the kinds of the kernels, collectives above all: kernels with {percent(1 - known / total)} of the "
+            "time have unknown names (see report kernel_summary)"
         )
 
 

@@ -20,9 +20,9 @@ from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import length, percent
 
 _FUNCTION, _EVENT = 4, 3  # kinds of ranges
-# As torch.profiler names a collection (record_python_gc_info), and a call of it.
+# torch.profiler's names of a collection (record_python_gc_info), and of a call of it.
 _COLLECTIONS = ("Python GC", "<built-in function collect>")
-# As torch._dynamo names a compilation of a frame in its ranges, and functions that go on behind a graph break.
+# torch._dynamo's names of ranges that compile a frame, and of functions that resume after a graph break.
 _COMPILATIONS = (
     "_compile.compile_inner (dynamo_timed)", "_compile.<locals>.compile_inner (dynamo_timed)",
     "entire_frame_compile (dynamo_timed)", "entire_frame_compile",
@@ -31,7 +31,7 @@ _RESUMED = "%: torch\\_dynamo\\_resume\\_in\\_%"
 
 
 def _codes(run: Run, patterns: tuple[str, ...]) -> dict[int, str]:
-    """Texts of ranges like a pattern of SQL, by their ids."""
+    """Return texts of ranges that match an SQL pattern, by their ids."""
     out: dict[int, str] = {}
     for pattern in patterns:
         out |= dict(run.store.rows("select id, text from string where text like ? escape '\\'", (pattern,)))
@@ -39,18 +39,18 @@ def _codes(run: Run, patterns: tuple[str, ...]) -> dict[int, str]:
 
 
 def _ranges(run: Run, codes: dict[int, str], worker: int, start: int, end: int) -> dict[str, Ints]:
-    """Ranges with these texts that begin in [start, end): text, start, dur, by start."""
-    found = run.store.columns(
+    """Return ranges with these texts that begin in [start, end): text, start, dur, by start."""
+    columns = run.store.columns(
         f"""select text, start, dur from range where id >= {worker << 40} and id < {(worker + 1) << 40}
             and start >= {start} and start < {end} and text in ({", ".join(map(str, codes)) or "null"}) order by id"""
     )
-    return {name: column.values for name, column in found.items()}
+    return {name: column.values for name, column in columns.items()}
 
 
 @rule("R33", "gc_or_cpu_python", GPU)
 def gc_or_cpu_python(run: Run) -> Finding | None:
     """While the GPU does nothing, Python collects garbage, or the main thread is in an operator that uses no GPU at
-    all. Waits for the DataLoader are for R08.
+    all. Waits for the DataLoader belong to R08.
 
     Fires: 2 ms of garbage collection in each step of 100 ms, the GPU idle; 15 ms in an operator on tensors of the CPU.
     Silent: the same while kernels run; 0.9 ms; an operator that launches kernels.
@@ -60,8 +60,8 @@ def gc_or_cpu_python(run: Run) -> Finding | None:
     for sample in run.samples:
         events = sample.of("start")
         busy = Union(events, events + sample.of("dur"))
-        found = _ranges(run, codes, sample.worker, sample.start, sample.end)
-        union = Union(found["start"], found["start"] + found["dur"])
+        ranges = _ranges(run, codes, sample.worker, sample.start, sample.end)
+        union = Union(ranges["start"], ranges["start"] + ranges["dur"])
         count += len(union.start)
         collected += _idle(union, busy)
         operators.append(_operators(run, sample, busy))
@@ -85,24 +85,26 @@ def gc_or_cpu_python(run: Run) -> Finding | None:
 
 
 def _python(run: Run, garbage: tuple[int, int] | None, slow: pd.Series[int], sums: pd.DataFrame) -> Finding:
-    told, advice, rows = [], [], list[dict[str, Any]]()
+    problems, advice, rows = [], [], list[dict[str, Any]]()
     if garbage:
         time, count = garbage
-        told.append(
+        problems.append(
             f"Python collects garbage for {percent(run.share(time))} of the time while the GPU does nothing."
         )
-        advice.append("gc.freeze() after the model is made and gc.disable() with gc.collect() every N steps.")
+        advice.append(
+            "Call gc.freeze() after building the model, and gc.disable() with gc.collect() every N steps."
+        )
         rows.append({"what": "garbage collection", "calls": count, "time_ns": time})
     if len(slow):
         names = ", ".join(slow.sort_values(ascending=False).index[:3])
-        told.append(
+        problems.append(
             f"Operators that use no GPU ({names}) take {percent(run.share(int(slow.sum())))} of the time on the "
             "main thread "
             "while the GPU does nothing."
         )
         advice.append(
-            "What computes on tensors of the CPU: do it on the GPU, in workers of the DataLoader, or not in every "
-            "step. What only makes views or handles many small tensors: keep fewer, larger ones."
+            "Move computation on CPU tensors to the GPU or to workers of the DataLoader, or do it less often than "
+            "every step. Where operators only make views or handle many small tensors, use fewer, larger tensors."
         )
         rows += run.top(
             sums[sums["type"].isin(slow.index)],
@@ -113,26 +115,30 @@ def _python(run: Run, garbage: tuple[int, int] | None, slow: pd.Series[int], sum
             time_ns="time",
         )
     saving = (garbage[0] if garbage else 0) + int(slow.sum())
-    return run.finding(" ".join(told), " ".join(advice), saving, rows, "The summary's GPU utilization rises.")
+    return run.finding(
+        " ".join(problems), " ".join(advice), saving, rows, "The summary's GPU utilization rises."
+    )
 
 
-def _idle(some: Union, busy: Union) -> int:
-    """Length of a union outside of another."""
-    return len(some) - (len(some) + len(busy) - len(some.with_(busy)))
+def _idle(union: Union, busy: Union) -> int:
+    """Return the length of a union outside another."""
+    return len(union) - (len(union) + len(busy) - len(union.with_(busy)))
 
 
 def _operators(run: Run, sample: Sample, busy: Union) -> pd.DataFrame:
-    """Executions on the worker's main thread that call no API and have no GPU event: operator, and `idle`, the time in
-    them, but not in others inside them, in which the GPU did nothing."""
+    """Return executions on the worker's main thread that call no API and have no GPU event: operator, and `idle`.
+
+    `idle` is the time in them, without that in others inside them, in which the GPU did nothing.
+    """
     row = next(row for row in run.ids if row[0] == sample.worker)
     thread = _main_thread(run, sample.worker)
-    found = run.store.columns(
+    columns = run.store.columns(
         f"""select o.operator, o.start, o."end" as stop, o.api, o.kernels, o.gpu, p.unassociated
             from op o join operator p on p.id = o.operator
             where o.id >= {row[5]} and o.id < {row[6]} and o.thread = {thread} and o.start < {sample.end}
             order by o.id"""
     )
-    start, end = found["start"].values, found["stop"].values
+    start, end = columns["start"].values, columns["stop"].values
     order = intervals.order_by(start, -end, np.arange(len(start)))
     start, end = start[order], end[order]
     nesting, _ = intervals.nested(start, end)
@@ -142,17 +148,17 @@ def _operators(run: Run, sample: Sample, busy: Union) -> pd.DataFrame:
     np.subtract.at(own, nesting.parent[inner], idle[inner])
     plain = np.ones(len(start), bool)
     for name in ("api", "kernels", "gpu", "unassociated"):
-        plain &= found[name].values[order] == 0
+        plain &= columns[name].values[order] == 0
     loading = run.store.columns(
         f"select d.start, d.dur from dataloader d join thread t on t.id = d.thread where t.worker = {sample.worker}"
     )
     waits = Union(loading["start"].values, loading["start"].values + loading["dur"].values)
     plain &= ~waits.covers(start, end)
-    return pd.DataFrame({"operator": found["operator"].values[order], "idle": own})[plain]
+    return pd.DataFrame({"operator": columns["operator"].values[order], "idle": own})[plain]
 
 
 def _main_thread(run: Run, worker: int) -> int:
-    """The thread whose number is that of the process, as Linux has it; else the one with the most executions."""
+    """Return the thread whose number is that of the process, as on Linux; else the one with the most executions."""
     rows = run.store.rows(
         """select t.id from thread t join worker w on w.id = t.worker where w.id = ? and t.tid = w.pid
            and exists (select 1 from op where thread = t.id)""",
@@ -168,11 +174,11 @@ def _main_thread(run: Run, worker: int) -> int:
 
 @rule("R35", "recompiles")
 def recompiles(run: Run) -> Finding | None:
-    """torch.compile compiles again after the first iteration, or breaks the graph in every step. Looks at all
+    """torch.compile compiles again after the first iteration, or breaks the graph in every step. This rule looks at all
     iterations of the aggregation: those that compile are not steady.
 
     Fires: two compilations after the first iteration; one function a step that resumes after a graph break.
-    Silent: compilations in the first iteration alone; one later.
+    Silent: compilations only in the first iteration; one later.
     """
     if not run.store.rows(f"select 1 from range where kind = {_EVENT} limit 1"):
         raise NeedsFacts(
@@ -182,34 +188,40 @@ def recompiles(run: Run) -> Finding | None:
     compiling, resumed = _codes(run, _COMPILATIONS), _codes(run, (_RESUMED,))
     if not compiling and not resumed:
         return None
-    one = run.source.aggregation
+    aggregation = run.source.aggregation
     windows = run.store.rows(
         """select worker, min(start), max("end"), count(*) from iteration
            where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
            group by worker order by worker""",
-        (one.iteration_set, one.first + 1, one.last, run.source.worker, run.source.worker),
+        (
+            aggregation.iteration_set,
+            aggregation.first + 1,
+            aggregation.last,
+            run.source.worker,
+            run.source.worker,
+        ),
     )
-    told, rows = list[str](), list[dict[str, Any]]()
+    problems, rows = list[str](), list[dict[str, Any]]()
     for worker, start, end, steps in windows:
-        found = _ranges(run, compiling, worker, start, end)
-        union = Union(found["start"], found["start"] + found["dur"])
+        ranges = _ranges(run, compiling, worker, start, end)
+        union = Union(ranges["start"], ranges["start"] + ranges["dur"])
         count = len(union.start)
         breaks = _ranges(run, resumed, worker, start, end)["text"]
         if count >= limit("R35.compiles"):
-            told.append(f"{count} compilations after the first iteration take {length(len(union))}")
+            problems.append(f"{count} compilations after the first iteration take {length(len(union))}")
             rows += [
                 {"compilation_at_ns": int(a), "time_ns": int(b - a)} for a, b in zip(union.start, union.end)
             ][:3]
         if len(breaks) >= limit("R35.breaks") * steps:
-            told.append(f"{len(breaks) / steps:.1f} functions a step resume after a graph break")
+            problems.append(f"{len(breaks) / steps:.1f} functions a step resume after a graph break")
             most = Counter(breaks.tolist()).most_common(3)
             rows += [{"resumed": resumed[code], "calls": calls} for code, calls in most]
-        if told:
+        if problems:
             break  # other workers run the same program
-    if not told:
+    if not problems:
         return None
     return run.finding(
-        f"torch.compile: {', and '.join(told)}.",
+        f"torch.compile: {', and '.join(problems)}.",
         "TORCH_LOGS=recompiles,graph_breaks names the causes. Recompilation: sizes that change "
         "(torch.compile(dynamic=True), torch._dynamo.mark_dynamic), Python numbers as arguments (make them "
         "tensors). Graph breaks: no .item(), print or branches on data inside; torch.compile(fullgraph=True) finds "

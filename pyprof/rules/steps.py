@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the window itself: are there iterations, are they alike, does recording distort them."""
+"""Rules about the window itself: missing or uneven iterations, distortion by recording."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.coverage import is_gone
+from pyprof.analysis.coverage import is_missing
 from pyprof.analysis.steady_state import SPREAD, spread, steady
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
@@ -16,7 +16,7 @@ from pyprof.rules.premises import STEPS
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import length, percent
 
-_OPS = 300_000  # executions that are looked at for a key operator
+_OPS = 300_000  # executions that are searched for a key operator
 _LEAST = 3
 
 
@@ -32,7 +32,7 @@ def no_iterations(run: Run) -> Finding | None:
     keys = _repeated(run)
     return Finding(
         "",
-        "No steps were found: the figures include what happens only once, such as initialization.",
+        "No steps were found: the figures include one-time work such as initialization.",
         "If the program repeats a step, call pyprof.step() at the end of each, or name an operator that runs once a "
         "step as the key (--key_op).",
         None,
@@ -42,12 +42,12 @@ def no_iterations(run: Run) -> Finding | None:
 
 
 def _repeated(run: Run) -> list[dict[str, Any]]:
-    """Operators that ran several times over at least half of the run: one of them may be the key."""
-    found = run.store.columns(
+    """Return operators that ran several times over at least half of the run: one of them may be the key."""
+    columns = run.store.columns(
         f"""select op.operator, op."end" from op join operator o on o.id = op.operator
             where o.unassociated = 0 and op.id < (select min(id) + {_OPS} from op) order by op.id"""
     )
-    frame = pd.DataFrame({name: column.values for name, column in found.items()})
+    frame = pd.DataFrame({name: column.values for name, column in columns.items()})
     stats = frame.groupby("operator")["end"].agg(["size", "min", "max"])
     stats = stats[(stats["size"] >= _LEAST) & (stats["max"] > stats["min"])].copy()
     stats["reach"] = stats["max"] - stats["min"]
@@ -62,10 +62,10 @@ def _repeated(run: Run) -> list[dict[str, Any]]:
 
 @rule("R02", "unstable_range", STEPS, rows=Rows("iterations", "Iterations"))
 def unstable_range(run: Run) -> Finding | None:
-    """Iterations of the aggregation differ much in length; names the longest steady stretch.
+    """Iterations of the aggregation differ widely in length; names the longest steady stretch.
 
     Fires: 10 iterations of 100 ms after a first one of 900 ms.
-    Silent: the same with the first one left out, as the finding proposes.
+    Silent: the same without the first one, as the finding proposes.
     """
     lengths = run.lengths
     if len(lengths) < _LEAST:
@@ -75,16 +75,16 @@ def unstable_range(run: Run) -> Finding | None:
     varies = spread(lengths.to_numpy(np.int64))
     if varies is None or varies <= limit("R02.spread"):
         return None
-    found = steady(lengths.to_numpy(np.int64))
-    if found is None:
+    stretch = steady(lengths.to_numpy(np.int64))
+    if stretch is None:
         advice = (
-            f"No {_LEAST} iterations in a row are within {percent(SPREAD)}: look at the longest ones for evaluation, "
-            "checkpoints, compilation or input of different sizes, and record more steps."
+            f"No {_LEAST} consecutive iterations are within {percent(SPREAD)} of each other: check the longest ones "
+            "for evaluation, checkpoints, compilation or input of different sizes, and record more steps."
         )
     else:
-        first, last = (int(lengths.index[place]) for place in found)
+        first, last = (int(lengths.index[place]) for place in stretch)
         advice = (
-            f"Iterations {first} to {last} are alike: aggregate them with --iter_start={first} --iter_stop={last}. "
+            f"Iterations {first} to {last} are similar: aggregate them with --iter_start={first} --iter_stop={last}. "
             f"The other rules look at {run.steady[0]} to {run.steady[1]}."
         )
     middle = float(lengths.median())
@@ -104,11 +104,13 @@ def unstable_range(run: Run) -> Finding | None:
 def profiler_overhead(run: Run) -> Finding | None:
     """Recording itself took a large part of the CPU's time in operators, or much is missing from the recording.
 
-    Fires: 2 ms for markers in 12 ms of operators; 500 of 10,000 operators that came after the limit of events.
-    Silent: 0.1 ms in 12 ms; one event of 10,000 that is missing; events that were repaired and kept.
+    Fires: 2 ms for markers in 12 ms of operators; 500 of 10,000 operators dropped because of the limit of events.
+    Silent: 0.1 ms in 12 ms; one missing event of 10,000; events that were repaired and kept.
     """
     lost = [
-        row for row in run.store.rows("select reason, count from lost order by count desc") if is_gone(row[0])
+        row
+        for row in run.store.rows("select reason, count from lost order by count desc")
+        if is_missing(row[0])
     ]
     missing = sum(int(count) for _, count in lost)
     much = missing > limit("R38.lost") * (_recorded(run) + missing)
@@ -120,26 +122,26 @@ def profiler_overhead(run: Run) -> Finding | None:
     total = run.store.rows("select coalesce(sum(cpu), 0) from op where thread is not null")[0][0]
     share = int(cost) / total if cost.isdigit() and total else 0.0
     slow = share > limit("R38.share")
-    told: list[str] = []
+    problems: list[str] = []
     rows: list[dict[str, object]] = []
     if slow:
-        told.append(
+        problems.append(
             f"Recording calls and modules took about {length(int(cost))}, {percent(share)} of the CPU's time in "
-            "operators: CPU times and gaps between kernels are too long by as much."
+            "operators: CPU times and gaps between kernels are too long by that much."
         )
         rows.append(
             {"what": "recorded calls", "count": run.facts.get("overhead.calls"), "time_ns": int(cost)}
         )
     if much:
-        told.append(
+        problems.append(
             f"{missing} events or their details are missing from the recording: figures are too small."
         )
         rows += [{"what": reason, "count": count, "time_ns": None} for reason, count in lost[:4]]
-    if not told:
+    if not problems:
         return None
     return Finding(
         "",
-        " ".join(told),
+        " ".join(problems),
         "Record fewer steps (--steps), raise --max-events if that limit was reached, and compare the length of a step "
         "with one that was not recorded.",
         None,
@@ -149,7 +151,7 @@ def profiler_overhead(run: Run) -> Finding | None:
 
 
 def _recorded(run: Run) -> int:
-    """How many events, API calls and ranges the recording has: their ids count them."""
+    """Return the number of events, API calls and ranges of the recording: their ids count them."""
     total = 0
     for (worker,) in run.store.rows("select id from worker"):
         for table in ("event", "api", "range"):

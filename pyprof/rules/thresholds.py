@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Thresholds of the rules: what a recording must reach for a rule to speak. Starting values, not calibrated.
+"""Thresholds of the rules: what a recording must reach for a rule to fire. Starting values, not calibrated.
 
-Shares are of the window's wall time unless the text says of what.
+Shares are of the window's wall time unless the text names another base.
 
 >>> limit("R03.busy")
 0.5
@@ -22,7 +22,7 @@ class Limit(NamedTuple):
 
 LIMITS = {
     "worth": Limit(0.01, "", "share that a finding must save, where its saving is known"),
-    "known": Limit(0.90, "", "share of the kernels' time of which the kind must be known, where a rule rests on it"),
+    "known": Limit(0.90, "", "share of the kernels' time for which the kind must be known, for rules that need it"),
     "R02.spread": Limit(0.15, "", "standard deviation of the iterations' lengths, divided by their mean"),
     "R03.busy": Limit(0.50, "", "share in which the GPU is busy, below"),
     "R05.late": Limit(0.20, "", "share in which the GPU waits for a launch"),
@@ -30,8 +30,8 @@ LIMITS = {
     "R06.short": Limit(5_000, "ns", "length of a short kernel, below"),
     "R06.launches": Limit(0.50, "", "share of short kernels among all launches"),
     "R06.time": Limit(0.15, "", "share of short kernels in the time of all kernels, below"),
-    "R07.share": Limit(0.03, "", "share that the GPU stands still after the program waited for it"),
-    "R07.per_step": Limit(1, "waits per step", "waits of the program after which the GPU stands still"),
+    "R07.share": Limit(0.03, "", "share in which the GPU is idle after the program waited for it"),
+    "R07.per_step": Limit(1, "waits per step", "waits of the program after which the GPU is idle"),
     "R08.share": Limit(0.05, "", "share in which the loop waits for data and the GPU does nothing"),
     "R09.share": Limit(0.02, "", "the same share, where the loader has no workers"),
     "R10.bytes": Limit(1_000_000, "bytes per step", "copied from or to pageable memory"),
@@ -54,7 +54,7 @@ LIMITS = {
     "R22.share": Limit(0.01, "", "share of setting gradients to zero"),
     "R23.chain": Limit(3, "kernels", "elementwise kernels of one size in a row"),
     "R23.share": Limit(0.10, "", "share of such rows in the time of all kernels"),
-    "R24.share": Limit(0.05, "", "share of what stands between the products of attention"),
+    "R24.share": Limit(0.05, "", "share of the kernels between the products of attention"),
     "R26.occupancy": Limit(0.25, "", "share of the GPU's threads that a kernel's blocks fill, below"),
     "R26.length": Limit(5_000, "ns", "length of a kernel that counts: shorter ones are launches, not work"),
     "R26.share": Limit(0.10, "", "share of such kernels in the time of all but collectives"),
@@ -76,7 +76,7 @@ LIMITS = {
     "R36.length": Limit(10_000, "ns", "mean length of a kernel that counts"),
     "R36.efficiency": Limit(0.40, "", "roofline efficiency of an operator, below"),
     "R36.share": Limit(0.05, "", "share of the time beyond the roofline, of one operator"),
-    "R36.reachable": Limit(0.70, "", "roofline efficiency that good kernels reach: the saving counts to there"),
+    "R36.reachable": Limit(0.70, "", "roofline efficiency that good kernels reach: the saving is counted up to it"),
     "R38.share": Limit(0.10, "", "share of the CPU's time in operators that recording took"),
     "R38.lost": Limit(0.01, "", "share of what is missing among all events, calls and ranges"),
     "R40.bytes": Limit(4_096, "bytes", "size of a copy that counts"),
@@ -86,5 +86,5 @@ LIMITS = {
 
 
 def limit(name: str) -> float:
-    """A threshold by its name."""
+    """Return a threshold by its name."""
     return LIMITS[name].value

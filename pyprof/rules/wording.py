@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How findings speak: shares, times and sizes as text, cells as Python has them."""
+"""Formatting for findings: shares, times and sizes as text, cells as Python values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 
 
 def plain(cell: Any) -> Any:
-    """A cell as Python has it; missing is None."""
+    """Return a cell as a Python value; missing is None."""
     if isinstance(cell, np.generic):
         cell = cell.item()
     if isinstance(cell, float):
@@ -20,12 +20,13 @@ def plain(cell: Any) -> Any:
 
 
 def which(texts: pd.Series[Any], test: Callable[[str], bool]) -> pd.Series[bool]:
-    """Which texts pass a test; one that is missing does not."""
+    """Return which texts pass a test; a missing text does not."""
     return pd.Series([isinstance(text, str) and test(text) for text in texts], index=texts.index, dtype=bool)
 
 
 def percent(share: float) -> str:
-    """
+    """Format a share as a percentage.
+
     >>> percent(0.123), percent(0.00042)
     ('12.3 %', '0.042 %')
     """
@@ -33,7 +34,8 @@ def percent(share: float) -> str:
 
 
 def length(ns: float) -> str:
-    """
+    """Format a time in ns.
+
     >>> length(1234567), length(4200), length(12)
     ('1.23 ms', '4.2 us', '12 ns')
     """
@@ -44,7 +46,8 @@ def length(ns: float) -> str:
 
 
 def size(count: float) -> str:
-    """
+    """Format a number of bytes with decimal units.
+
     >>> size(1048576), size(12)
     ('1.05 MB', '12 B')
     """

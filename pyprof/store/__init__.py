@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The profile database: one SQLite file with everything a recording says, and what was aggregated from it.
+"""The profile database: one SQLite file with the facts of a recording and the aggregations made from it.
 
-Write the facts (`write`), open and validate files (`files`, `access`, `validate`), convert those of older schemas
-(`upgrade`), and sum over ranges of ids (`blocks`). The tables are described in schema.sql. Facts are written once; any
-number of aggregations stand beside them. What is worked out from the facts is in `pyprof.analysis`.
+The parts: write the facts (`write`), open and validate files (`files`, `access`, `validate`), and sum over ranges of
+ids (`blocks`). schema.sql describes the tables. Facts are written once; any number of aggregations may be added.
+`pyprof.analysis` computes figures from the facts and converts databases of older schemas (`upgrade`).
 """

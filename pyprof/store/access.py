@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections to profile databases, which may come from anybody.
+"""Connections to profile databases from untrusted sources.
 
-Before a file is opened, what would make SQLite write or delete is refused: a journal that names another file, which
-SQLite deletes, and a write-ahead log. Then a file that holds code is refused: views, triggers and virtual tables, which
-no profile database has. An authorizer lets statements do what ours do and nothing else, and a progress handler ends
-those that take too long.
+Before a file is opened, anything that would make SQLite write or delete is refused: a journal that names another
+file, which SQLite deletes, and a write-ahead log. Then a file that holds code is refused: views, triggers and
+virtual tables, which no profile database has. An authorizer allows only the kinds of statements that PyProf uses,
+and a progress handler ends those that take too long.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pyprof.errors import FormatError
 from pyprof.sqlite_file import MAGIC
 
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")  # at both ends of the name of a super-journal, too
-_STEPS = 20_000  # instructions of SQLite between two looks at the clock, well under a millisecond
-_WAIT = 30  # seconds for another process that writes
-_LONGEST = 1 << 28  # bytes of a text; SQLite's own limit is 10^9
+_INSTRUCTIONS = 20_000  # SQLite instructions between two checks of the clock, well under a millisecond
+_BUSY_TIMEOUT = 30  # seconds to wait for another process that writes
+_MAX_TEXT = 1 << 28  # bytes of a text; SQLite's own limit is 10^9
 _READ = {
     sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, getattr(sqlite3, "SQLITE_RECURSIVE", 33)
 }  # fmt: skip
@@ -34,25 +34,28 @@ _READING = ("query_only = on", "cache_size = -8000")
 
 
 def uri(path: Path, mode: str) -> str:
-    """A file for SQLite; its name may be any bytes."""
+    """Return the URI of a file for SQLite; the file's name may be any bytes."""
     return f"file:{quote(os.fsencode(path.resolve()))}?mode={mode}"
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
-    """Open a file that was checked."""
+    """Open a file that has been checked."""
     return sqlite3.connect(
-        uri(path, mode), uri=True, isolation_level=None, timeout=_WAIT, check_same_thread=False
+        uri(path, mode), uri=True, isolation_level=None, timeout=_BUSY_TIMEOUT, check_same_thread=False
     )
 
 
 def journal(path: Path) -> Path:
-    """What SQLite would roll back."""
+    """Return the path of the rollback journal of a database."""
     path = path.resolve()  # beside the file, not beside a link to it
     return path.with_name(path.name + "-journal")
 
 
 def check_head(path: Path) -> None:
-    """Raise FormatError for a file of another kind than our databases, as far as its first bytes say. OSError."""
+    """Raise FormatError for a file that is no profile database, judged by its first bytes.
+
+    Raises OSError if it cannot be read.
+    """
     with path.open("rb") as file:
         head = file.read(100)
         size = file.seek(0, os.SEEK_END)
@@ -61,20 +64,23 @@ def check_head(path: Path) -> None:
     pages, encoding = (int.from_bytes(head[at : at + 4], "big") for at in (28, 56))
     fault = ""
     if len(head) < 100 or head[:16] != MAGIC or page < 512 or page & (page - 1):
-        fault = "its head is not SQLite's"
+        fault = "it has no SQLite header"
     elif head[18:20] != b"\1\1" or path.resolve().with_name(path.resolve().name + "-wal").exists():
         fault = "it has a write-ahead log, which no profile database has"
     elif encoding != 1:
-        fault = "its texts are not in UTF-8"
+        fault = "its text is not in UTF-8"
     elif pages * page > size and not journal(path).exists():
-        fault = f"{pages * page} bytes should be there, and {size} are"
+        fault = f"expected {pages * page} bytes, found {size}"
     if fault:
-        raise FormatError(f"{path}: is damaged ({fault}). Make it anew from the recording.")
+        raise FormatError(f"{path}: is damaged ({fault}). Build it again from the recording.")
 
 
 def check_journal(path: Path) -> None:
-    """Raise FormatError if the journal of a database names another file, which SQLite deletes after it has used the
-    journal: that of a transaction over several databases, as PyProf has none. (https://sqlite.org/fileformat.html 3)"""
+    """Raise FormatError if the journal of a database names another file.
+
+    SQLite deletes that file after it has used the journal. Such a journal is one of a transaction over several
+    databases, which PyProf never makes. (https://sqlite.org/fileformat.html 3)
+    """
     file = journal(path)
     try:
         with file.open("rb") as content:
@@ -85,41 +91,43 @@ def check_journal(path: Path) -> None:
     if named:
         raise FormatError(
             f"{path}: its journal {file.name} names another file, which SQLite would delete. PyProf writes no such "
-            "journal: do not open this database with other tools, and make it anew from the recording."
+            "journal: do not open this database with other tools, and build it again from the recording."
         )
 
 
 def code(connection: sqlite3.Connection) -> str | None:
-    """The name of what is neither a table nor an index in a database: SQLite compares the type without case, and what
-    has no pages is code, whatever its type."""
-    found = connection.execute(
+    """Return the name of an entry of the schema that is neither a table nor an index, None without one.
+
+    SQLite compares the type without case. An entry without pages is code, whatever its type.
+    """
+    row = connection.execute(
         "select name from sqlite_master where lower(type) not in ('table', 'index') or typeof(type) <> 'text' "
         "or typeof(rootpage) <> 'integer' or rootpage < 1 limit 1"
     ).fetchone()
-    return None if found is None else str(found[0])
+    return None if row is None else str(row[0])
 
 
-def end_when(connection: sqlite3.Connection, over: Callable[[], object]) -> None:
-    """End each statement, with sqlite3.OperationalError, once `over` says so."""
-    connection.set_progress_handler(lambda: int(bool(over())), _STEPS)
+def end_when(connection: sqlite3.Connection, is_over: Callable[[], object]) -> None:
+    """End each statement with sqlite3.OperationalError as soon as `is_over` returns true."""
+    connection.set_progress_handler(lambda: int(bool(is_over())), _INSTRUCTIONS)
 
 
 def restrict(connection: sqlite3.Connection, writing: bool = False) -> None:
-    """Let a connection read, and insert if it is `writing`, and do nothing else."""
+    """Restrict a connection to reading, and to inserting if it is `writing`."""
     for pragma in _PRAGMAS if writing else (*_PRAGMAS, *_READING):
         connection.execute(f"pragma {pragma}")
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_TEXT)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     connection.setlimit(sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH, 0)
     allowed = _WRITE if writing else _READ
 
     def authorize(action: int, first: str | None, name: str | None, *_: object) -> int:
         if action == sqlite3.SQLITE_PRAGMA:
-            fine = first == "table_info"
+            is_allowed = first == "table_info"
         else:
-            fine = action in allowed and (
+            is_allowed = action in allowed and (
                 action != sqlite3.SQLITE_FUNCTION or (name or "").lower() not in _REFUSED
             )
-        return sqlite3.SQLITE_OK if fine else sqlite3.SQLITE_DENY
+        return sqlite3.SQLITE_OK if is_allowed else sqlite3.SQLITE_DENY
 
     connection.set_authorizer(authorize)

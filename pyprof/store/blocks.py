@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums over blocks of 65,536 consecutive ids, so that the sum over any range of ids costs its blocks and two edges.
+"""Sums over blocks of 65,536 consecutive ids, so that a sum over any range of ids costs its blocks and two edges.
 
-A range of iterations is a range of ids. Sums, smallest and largest of its whole blocks come from the tables
-`op_block` and `event_block`, those of what is left at both ends from the rows themselves. 10 M events have some
-hundred thousand rows in these tables; without them every new aggregation would read all events.
+A range of iterations is a range of ids. Sums, minima and maxima of its whole blocks come from the tables `op_block`
+and `event_block`, those of the remainder at both ends from the rows themselves. 10 M events have some hundred
+thousand rows in these tables; without them every new aggregation would read all events.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHIFT = 16
 
 
 class Shape(NamedTuple):
-    """A table of sums: its keys, the columns that add up, and those with a smallest and a largest value."""
+    """A table of sums: its keys, the columns that add up, and those with a minimum and a maximum."""
 
     table: str
     block: str
@@ -30,7 +30,7 @@ class Shape(NamedTuple):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All but the keys, in the order of the tables."""
+        """All columns except the keys, in the order of the tables."""
         least = tuple(f"{name}_min" for name in self.extremes)
         return (*self.sums, *least, *(f"{name}_max" for name in self.extremes))
 
@@ -46,7 +46,7 @@ EVENTS = Shape(
      "roofline", "roofline_unknown", "hardware_ps", "hardware_unknown", "model_ps"),
     ("gpu", "api"),
 )  # fmt: skip
-_PARTLY = {  # sums with the time of those that they leave out
+_UNKNOWN_TIME = {  # sums with the time of those that they leave out
     "flops": "flops_unknown", "bytes": "bytes_unknown", "roofline": "roofline_unknown",
     "hardware_ps": "hardware_unknown",
 }  # fmt: skip
@@ -55,12 +55,12 @@ Sums = dict[str, Ints]
 
 
 def of_ops(columns: Mapping[str, Column | Ints]) -> Sums:
-    """What the sums need of rows of `op`."""
+    """Return the columns that the sums need of rows of `op`."""
     plain = {
         name: _values(columns[name])
         for name in ("kernels", "tc_kernels", "kernel", "tc", "cpu", "gpu", "idle")
     }
-    timed = _known(columns["cpu"])
+    timed = _mask(columns["cpu"])
     plain["cpu"] = np.where(timed, plain["cpu"], 0)
     overhead = np.where(timed, np.maximum(plain["cpu"] - _values(columns["api"]), 0), 0)
     calls = np.ones(len(overhead), np.int64)
@@ -69,17 +69,17 @@ def of_ops(columns: Mapping[str, Column | Ints]) -> Sums:
 
 
 def of_events(columns: Mapping[str, Column | Ints]) -> Sums:
-    """What the sums need of rows of `event`; `launch` is the length of the launch."""
+    """Return the columns that the sums need of rows of `event`; `launch` is the length of the launch."""
     dur = _values(columns["dur"])
     out = {"calls": np.ones(len(dur), np.int64), "gpu": dur}
     for name in ("flops", "dense", "bytes", "roofline", "hardware_ps", "model_ps"):
         column = columns[name]
-        known = _known(column)
-        out[name] = np.where(known, _values(column), 0)
-        if name in _PARTLY:
-            out[_PARTLY[name]] = np.where(known, 0, dur)
+        present = _mask(column)
+        out[name] = np.where(present, _values(column), 0)
+        if name in _UNKNOWN_TIME:
+            out[_UNKNOWN_TIME[name]] = np.where(present, 0, dur)
     launch = columns["launch"]
-    launched = _known(launch)
+    launched = _mask(launch)
     out["api"], out["launched"] = np.where(launched, _values(launch), 0), launched.astype(np.int64)
     return _without(_extremes(out, EVENTS), ("api",), launched)
 
@@ -88,15 +88,15 @@ def _extremes(sums: Sums, shape: Shape) -> Sums:
     return {**sums, **{f"{name}_{end}": sums[name] for name in shape.extremes for end in ("min", "max")}}
 
 
-def _without(sums: Sums, names: Sequence[str], known: Bools) -> Sums:
-    """What is not known is neither the smallest nor the largest."""
+def _without(sums: Sums, names: Sequence[str], present: Bools) -> Sums:
+    """Exclude unknown values from minima and maxima."""
     for name in names:
-        sums[f"{name}_min"] = np.where(known, sums[name], _LARGE)
-        sums[f"{name}_max"] = np.where(known, sums[name], _SMALL)
+        sums[f"{name}_min"] = np.where(present, sums[name], _LARGE)
+        sums[f"{name}_max"] = np.where(present, sums[name], _SMALL)
     return sums
 
 
-def _known(column: Column | Ints) -> Bools:
+def _mask(column: Column | Ints) -> Bools:
     return column.mask() if isinstance(column, Column) else np.ones(len(column), bool)
 
 
@@ -105,7 +105,7 @@ def _values(column: Column | Ints) -> Ints:
 
 
 def reduce(keys: Sequence[Ints], values: Sums, shape: Shape) -> tuple[list[Ints], Sums]:
-    """Add up rows of equal keys; the keys that occur, in ascending order, and their sums."""
+    """Add up rows of equal keys; return the keys that occur, in ascending order, and their sums."""
     if not len(keys[0]):
         return list(keys), {name: np.empty(0, np.int64) for name in shape.columns}
     order = np.lexsort(tuple(reversed(keys)))
@@ -123,7 +123,7 @@ def reduce(keys: Sequence[Ints], values: Sums, shape: Shape) -> tuple[list[Ints]
 
 
 def between(store: Store, shape: Shape, first: int, last: int) -> tuple[list[Ints], Sums]:
-    """Sums over the rows with first <= id < last, all of one worker, by the keys."""
+    """Return sums over the rows with first <= id < last, all of one worker, by the keys."""
     low, high = -(-first >> SHIFT), last >> SHIFT  # whole blocks: low <= block < high
     names = ", ".join((*shape.keys, *shape.columns))
     if low >= high:
@@ -141,17 +141,17 @@ def between(store: Store, shape: Shape, first: int, last: int) -> tuple[list[Int
 
 
 def rows(store: Store, shape: Shape, first: int, last: int) -> Sums:
-    """Keys and values of the rows with first <= id < last, to be reduced."""
+    """Return keys and values of the rows with first <= id < last, for `reduce`."""
     if shape is OPS:
-        found = store.columns(
+        columns = store.columns(
             f"""select operator, kernels, tc_kernels, kernel, tc, cpu, api, gpu, idle
                 from op where id >= {first} and id < {last}"""
         )
-        return {"operator": found["operator"].values, **of_ops(found)}
-    found = store.columns(
+        return {"operator": columns["operator"].values, **of_ops(columns)}
+    columns = store.columns(
         f"""select event.operator, event.name, event.kind, coalesce(event.tc, 3) as tc, event.dur, event.flops,
                    event.dense, event.bytes, event.roofline,
                    event.hardware_ps, event.model_ps, api.dur as launch
             from event left join api on api.id = event.api where event.id >= {first} and event.id < {last}"""
     )
-    return {**{name: found[name].values for name in shape.keys}, **of_events(found)}
+    return {**{name: columns[name].values for name in shape.keys}, **of_events(columns)}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of the profile database: written whole or not at all, read without being changed.
+"""Files of the profile database: written atomically, read without being changed.
 
-`PRAGMA application_id` says that a file is ours, `meta` which schema it has. A newer version is refused with both
-named, an older one converted (`upgrade`). A file may come from anybody: `access` says what is checked before anything
-in it is read.
+`PRAGMA application_id` marks a file as PyProf's, `meta` has the schema version. A newer version is refused with both
+versions named; an older one is converted (`pyprof.analysis.upgrade`). A file may come from an untrusted source:
+`access` describes the checks before anything in it is read.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from pyprof.store.validate import damage
 MAJOR, MINOR = 1, 4
 SUFFIX = "_dldb.sqlite"
 _PAGE = 8192
-# After the rows are there: what a page asks for by something else than the id.
+# Created after the rows are written: for queries of the page by other columns than the id.
 _INDEXES = ("create index event_by_start on event (device, stream, start)",)
 
 is_database = is_profile  # of any version
 
 
 class NotWrittenError(PyProfError):
-    """A file that could not be changed; the second argument says why."""
+    """A file could not be changed; the second argument is the reason."""
 
     def __init__(self, sentence: str, reason: str):
         super().__init__(sentence)
@@ -52,19 +52,19 @@ class NotWrittenError(PyProfError):
 
 @contextmanager
 def written(path: str) -> Iterator[str]:
-    """The name of a file to fill, which becomes `path` at the end or nothing. Raises PyProfError."""
+    """Yield the name of a file to fill, which replaces `path` at the end or not at all. Raises PyProfError."""
     from adbc_driver_sqlite.dbapi import Error as AdbcError
 
     try:
         with atomic_file.named(path) as name:
             yield name
-            _settle(Path(path))
+            _roll_back(Path(path))
     except (OSError, sqlite3.Error, AdbcError, NotWrittenError) as error:
         check_interrupt(error)
-        reason = str(error).partition("\n")[0]  # a second line is the query
+        reason = str(error).partition("\n")[0]  # the second line is the query
         if isinstance(error, OSError) and error.errno:
             reason = os.strerror(error.errno)
-        if isinstance(error, NotWrittenError):  # of a scratch file that nobody knows
+        if isinstance(error, NotWrittenError):  # the scratch file's name means nothing to the user
             reason = error.reason
         where, advice = path, "Name another file."
         if top := scratch.around(path):
@@ -72,9 +72,12 @@ def written(path: str) -> Iterator[str]:
         raise PyProfError(f"{where}: the database could not be written ({reason}). {advice}") from error
 
 
-def _settle(path: Path) -> None:
-    """Before a file is replaced: take back what a killed process left half done in it. Its journal, applied to the new
-    file, would damage that; without it the old one, if we are killed now, would be damaged."""
+def _roll_back(path: Path) -> None:
+    """Roll back what a killed process left half done in a file, before the file is replaced.
+
+    Its journal, applied to the new file, would damage that. Without the journal, the old file would be damaged if
+    this process were killed now.
+    """
     journal = access.journal(path)
     if not journal.exists():
         return
@@ -102,15 +105,15 @@ def create(name: str, tables: Iterable[tuple[str, pa.Table]], meta: dict[str, st
             "writer_version": pyprof.__version__, **meta,
         }  # fmt: skip
         # A file's name may be any bytes.
-        known = {name: text.encode("utf-8", "backslashreplace").decode() for name, text in facts.items()}
-        connection.executemany("insert or replace into meta values (?, ?)", known.items())
+        encoded = {name: text.encode("utf-8", "backslashreplace").decode() for name, text in facts.items()}
+        connection.executemany("insert or replace into meta values (?, ?)", encoded.items())
         for index in _INDEXES:
             connection.execute(index)
         connection.executescript("pragma analysis_limit = 1000; analyze;")
 
 
 def ingest(name: str, table: str, rows: pa.Table) -> None:
-    """Append Arrow columns: half the time of executemany."""
+    """Append Arrow columns, in half the time of executemany."""
     import adbc_driver_sqlite.dbapi as adbc
 
     with adbc.connect(name, autocommit=True) as connection, connection.cursor() as cursor:
@@ -120,7 +123,7 @@ def ingest(name: str, table: str, rows: pa.Table) -> None:
 
 
 def _unsafe(name: str) -> sqlite3.Connection:
-    """A connection to a file that nobody else knows yet: nothing to protect."""
+    """Return a connection without a journal to a file that no other process knows yet."""
     connection = sqlite3.connect(name, isolation_level=None)
     connection.executescript("pragma journal_mode = off; pragma synchronous = off;")
     return connection
@@ -139,19 +142,20 @@ def schema() -> dict[str, dict[str, str]]:
 
 
 _Value = TypeVar("_Value")
-_KEPT = 2_000_000  # events of a recording whose columns several reports share; of more they are read again each time
+# Reports share the columns of recordings with up to this many events; larger ones are read again each time.
+_MAX_CACHED_EVENTS = 2_000_000
 
 
-# Tables whose rows are numbered from 0; of numbers up to _GAPS nobody counts.
+# Tables whose rows are numbered from 0. Gaps do not matter for numbers up to _MAX_GAP.
 _NUMBERED = (
     "worker", "thread", "stack", "source", "string", "operator", "kernel_name", "geometry", "site", "iteration_set",
     "aggregation",
 )  # fmt: skip
-_GAPS = 100_000
+_MAX_GAP = 100_000
 
 
 class Store:
-    """A database opened for reading; `writing` is for the one who adds an aggregation. Close it, or use `with`."""
+    """A database opened for reading; `writing` adds an aggregation. Close it, or use `with`."""
 
     timeout: ClassVar[float] = TIMEOUT  # seconds that a query may take, of a file that is opened from now on
 
@@ -159,25 +163,28 @@ class Store:
         self,
         path: str | os.PathLike[str],
         own: bool = False,
-        shown: str | None = None,
+        label: str | None = None,
         any_schema: bool = False,
     ):
-        """`own`: this process wrote it, and its queries may take any time. `shown`: the file that sentences name.
-        `any_schema`: for the one who upgrades it. Raises FormatError, VersionError for another schema than ours."""
+        """Open a database.
+
+        `own`: this process wrote it, and its queries may take any time. `label`: the name of the file in messages.
+        `any_schema`: accept other schemas, for an upgrade. Raises FormatError, and VersionError for another schema.
+        """
         self.path = self._file = Path(path)
-        self.shown = str(path) if shown is None else shown
+        self.label = str(path) if label is None else label
         self._seconds = math.inf if own else self.timeout
         self._known: dict[Any, Any] = {}
         self._began = time.monotonic()
         self._closing = ExitStack()
-        with ExitStack() as unless_sound:
-            unless_sound.callback(self.close)
+        with ExitStack() as on_error:
+            on_error.callback(self.close)
             _check(self.path)
             self.connection = self._open()
             self._closing.callback(self.connection.close)
             if not any_schema:
                 self.check_schema()
-            unless_sound.pop_all()
+            on_error.pop_all()
 
     def _open(self) -> sqlite3.Connection:
         try:
@@ -186,7 +193,7 @@ class Store:
             except sqlite3.OperationalError as error:
                 if _code(error) == sqlite3.SQLITE_BUSY:
                     raise PyProfError(
-                        f"{self.shown}: is being changed by another process. Try again when that has ended."
+                        f"{self.label}: is being changed by another process. Try again when it has finished."
                     ) from error
                 if not access.journal(self._file).exists():
                     raise
@@ -196,43 +203,46 @@ class Store:
             if _code(error) == sqlite3.SQLITE_INTERRUPT:
                 raise self._ended() from error
             if isinstance(error, (sqlite3.OperationalError, OSError)):
-                raise FormatError(f"{self.shown}: SQLite cannot read it ({error}).") from error
+                raise FormatError(f"{self.label}: SQLite cannot read it ({error}).") from error
             raise self.damaged(error) from error
 
     def _checked(self, mode: str) -> sqlite3.Connection:
-        """Connect for what ours do, and no more. Raises FormatError for a database that holds code."""
+        """Connect with the permitted kinds of statements only. Raises FormatError for a database that holds code."""
         connection = access.connect(self._file, mode)
-        with ExitStack() as unless_sound:
-            unless_sound.callback(connection.close)
+        with ExitStack() as on_error:
+            on_error.callback(connection.close)
             self._began = time.monotonic()
             access.end_when(connection, self._over)
             code = access.code(connection)
             if code is not None:
                 raise FormatError(
-                    f"{self.shown}: holds code ({code}), which no profile does. Make it anew from the recording."
+                    f"{self.label}: holds code ({code}), which no profile database does. Build it again from the "
+                    "recording."
                 )
             access.restrict(connection, mode == "rw")
-            unless_sound.pop_all()
+            on_error.pop_all()
         return connection
 
     def _over(self) -> bool:
-        """Whether the query takes too long."""
+        """Return whether the query takes too long."""
         return time.monotonic() - self._began > self._seconds
 
     def _ended(self) -> PyProfError:
         return PyProfError(
-            f"{self.shown}: a query took more than {self._seconds:g} s and was ended. Give it more with --timeout, or "
-            "make the database anew from the recording."
+            f"{self.label}: a query took more than {self._seconds:g} s and was stopped. Raise the limit with "
+            "--timeout, or build the database again from the recording."
         )
 
-    def once(self, key: Any, make: Callable[[], _Value]) -> _Value:
-        """What several reports work out of facts, which never change: once, while the recording is small enough to keep
-        it. It is shared: not to be written to."""
+    def cached(self, key: Any, make: Callable[[], _Value]) -> _Value:
+        """Return a value that several reports compute from facts, which never change.
+
+        It is cached if the recording is small enough. The value is shared: do not modify it.
+        """
         if key in self._known:
             value: _Value = self._known[key]
             return value
         value = make()
-        if self.once("events", self._events) <= _KEPT:
+        if self.cached("events", self._events) <= _MAX_CACHED_EVENTS:
             self._known[key] = value
         return value
 
@@ -242,8 +252,10 @@ class Store:
         return count
 
     def _recover(self) -> None:
-        """A process was killed while it added to the file: put back what it was before, in a copy. The file is opened
-        for writing only by the one who adds to it."""
+        """Restore the state before an interrupted write, in a copy: a process was killed while it added to the file.
+
+        The file itself is opened for writing only to add to it.
+        """
         access.check_journal(self._file)
         folder = self._closing.enter_context(scratch.Folder())
         copy = Path(folder) / "profile.sqlite"
@@ -256,7 +268,7 @@ class Store:
 
     @property
     def schema(self) -> tuple[int, int]:
-        """The schema's major and minor number, -1 for what is none."""
+        """The schema's major and minor number, -1 for one that is not a number."""
         meta = self.meta
         parts = [meta.get(f"schema_{part}", "") for part in ("major", "minor")]
         major, minor = (
@@ -265,24 +277,24 @@ class Store:
         return major, minor
 
     def check_schema(self, oldest: int = MINOR) -> None:
-        """Raise VersionError for another schema than ours, or one before `oldest`; FormatError for damage."""
+        """Raise VersionError for another schema, or one before `oldest`; FormatError for damage."""
         major, minor = self.schema
         if major != MAJOR or not oldest <= minor <= MINOR:
             newer = (major, minor) > (MAJOR, MINOR)
             advice = (
                 f"Upgrade: {install()} {WHERE} of a later version"
                 if newer
-                else "Make it anew from the recording"
+                else "Build it again from the recording"
             )
             raise VersionError(
-                f"{self.shown} was written by schema {major}.{minor}, this PyProf reads up to {MAJOR}.{MINOR}. "
+                f"{self.label} was written by schema {major}.{minor}, this PyProf reads up to {MAJOR}.{MINOR}. "
                 f"{advice}.",
                 newer,
             )
         if minor == MINOR:
             self._check_columns()
-        there = self.tables()
-        for table in there.intersection(_NUMBERED):  # of which work makes arrays
+        present = self.tables()
+        for table in present.intersection(_NUMBERED):  # they become arrays of this size
             if self._has_gaps(table):
                 raise self.damaged(f"table {table} has numbers with gaps")
 
@@ -292,9 +304,9 @@ class Store:
 
     def _check_columns(self) -> None:
         for table, columns in schema().items():
-            # Without columns that compute.
-            there = {row[1] for row in self.rows(f"pragma table_info({table})")}
-            if missing := [column for column in columns if column not in there]:
+            # table_info omits generated columns.
+            present = {row[1] for row in self.rows(f"pragma table_info({table})")}
+            if missing := [column for column in columns if column not in present]:
                 raise self.damaged(f"table {table} lacks {', '.join(missing)}")
 
     def _has_gaps(self, table: str) -> bool:
@@ -302,17 +314,17 @@ class Store:
         if most is None:
             return False
         return bool(
-            least < 0 or (most > _GAPS and most > 2 * self.rows(f"select count(*) from {table}")[0][0])
+            least < 0 or (most > _MAX_GAP and most > 2 * self.rows(f"select count(*) from {table}")[0][0])
         )
 
     def damaged(self, reason: object) -> FormatError:
-        """The error to raise for what the file should not hold, or lacks."""
+        """Return the error to raise for a file with invalid or missing content."""
         text = str(reason).partition("\n")[0]
-        return FormatError(f"{self.shown}: is damaged ({text}). Make it anew from the recording.")
+        return FormatError(f"{self.label}: is damaged ({text}). Build it again from the recording.")
 
     @property
     def uri(self) -> str:
-        """The file for SQLite, to be read."""
+        """The URI of the file, for reading."""
         return access.uri(self._file, "ro")
 
     def close(self) -> None:
@@ -325,7 +337,7 @@ class Store:
         self.close()
 
     def copy(self, name: str) -> None:
-        """Fill an empty file with all that is here, as one moment has it, whoever is writing."""
+        """Copy the database, as of one moment, into an empty file, even while another process writes."""
         with closing(_unsafe(name)) as target:
             self.connection.backup(target)
 
@@ -334,19 +346,19 @@ class Store:
         return dict(self.rows("select name, value from meta"))
 
     def rows(self, query: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query of ours. Raises FormatError where the file is damaged."""
+        """Return all rows of a query. Raises FormatError if the file is damaged."""
         return self.named(query, parameters)[1]
 
     def named(
         self, query: str, parameters: Sequence[Any] | dict[str, Any] = ()
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Names of the columns, and all rows of a query of ours. Raises FormatError where the file is damaged."""
+        """Return the names of the columns and all rows of a query. Raises FormatError if the file is damaged."""
         with self._query():
             cursor = self.connection.execute(query, parameters)
             return [column[0] for column in cursor.description], cursor.fetchall()
 
     def each(self, query: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> Iterator[tuple[Any, ...]]:
-        """Rows of a query of ours, one after another. Raises FormatError where the file is damaged."""
+        """Yield the rows of a query one by one. Raises FormatError if the file is damaged."""
         with self._query():
             yield from self.connection.execute(query, parameters)
 
@@ -361,7 +373,7 @@ class Store:
             raise self.damaged(error) from error
 
     def columns(self, query: str, parameters: Sequence[Any] = ()) -> dict[str, Column]:
-        """Integer columns of a query by name; NULL is missing. Raises FormatError where the file is damaged."""
+        """Return the integer columns of a query by name; NULL is missing. Raises FormatError if the file is damaged."""
         import adbc_driver_sqlite.dbapi as adbc
 
         self._began = time.monotonic()
@@ -371,9 +383,8 @@ class Store:
                 cursor.execute(query, list(parameters) or None)
                 reader = cursor.fetch_record_batch()
                 batches = []
-                for (
-                    batch
-                ) in reader:  # no progress handler: the file holds no code, so that a row comes at some time
+                # There is no progress handler here. The file holds no code, so rows keep coming.
+                for batch in reader:
                     if self._over():
                         raise self._ended()
                     batches.append(batch)
@@ -384,29 +395,31 @@ class Store:
             raise self.damaged(error) from error
 
     @contextmanager
-    def sound(self) -> Iterator[None]:
-        """Around work with what the file holds. Where that fails and the file holds what no profile does, the file is
-        at fault: FormatError. Else nobody knows: PyProfError."""
+    def translate_errors(self) -> Iterator[None]:
+        """Turn exceptions raised while processing this database into PyProf errors.
+
+        Raises FormatError if validation finds corrupt data, otherwise PyProfError (likely a bug).
+        """
         try:
             yield
         except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
             if isinstance(error, PyProfError):
                 raise
-            if found := damage(schema(), self.rows):
-                raise self.damaged(found) from error
+            if fault := damage(schema(), self.rows):
+                raise self.damaged(fault) from error
             if isinstance(error, MemoryError):  # the file is too large for this machine
                 raise
             raise PyProfError(
-                f"{self.shown}: this could not be worked out ({type(error).__name__}: {error}): the file holds what "
-                "no profile does, or PyProf has a fault. Make it anew from the recording, or report it."
+                f"{self.label}: this could not be computed ({type(error).__name__}: {error}): the file has invalid "
+                "content, or PyProf has a bug. Build it again from the recording, or report it."
             ) from error
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: all of it or nothing, whatever happens."""
+        """Yield a connection with one transaction, which is committed as a whole or not at all."""
         try:
-            if self._file != self.path:  # it was recovered in a copy: now in place
-                _settle(self.path)
+            if self._file != self.path:  # recovered in a copy: recover in place now
+                _roll_back(self.path)
                 self._closing.close()
                 self._file = self.path
                 self.connection = self._open()
@@ -416,17 +429,17 @@ class Store:
                 yield connection
                 connection.execute("commit")
         except sqlite3.OperationalError as error:
-            raise NotWrittenError(f"{self.shown}: cannot be changed ({error}).", str(error)) from error
+            raise NotWrittenError(f"{self.label}: cannot be changed ({error}).", str(error)) from error
 
 
-# In place of the table of events: those whose ids are in spans, given as a parameter, "[[first, last], ...]" in JSON.
+# Replaces the table of events with those whose ids are in spans, given as a parameter, "[[first, last], ...]" in JSON.
 EVENTS_OF_SPANS = """(select value ->> 0 as first_id, value ->> 1 as last_id from json_each(?))
                      cross join event on id >= first_id and id < last_id"""
 
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Give each query of a file that is opened meanwhile so much time."""
+    """Limit each query of a file that is opened meanwhile to this time."""
     former, Store.timeout = Store.timeout, seconds
     try:
         yield
@@ -435,7 +448,7 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 def _code(error: Exception) -> int | None:
-    """SQLite's; None for an error of Python's own, a text that is no UTF-8 for instance."""
+    """Return SQLite's error code; None for an error of Python's own, such as text that is not UTF-8."""
     return getattr(error, "sqlite_errorcode", None)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What no profile database holds though SQLite would let it: what is wrong with a file with which work has failed.
+"""Validation: find content that SQLite accepts but no profile database has.
 
-It looks at all rows, which takes as long as reading them: nobody asks before something has failed.
+It reads all rows and takes as long as that, so it runs only after other work on the file has failed.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 _STORED = {"INTEGER": "'integer'", "REAL": "'real', 'integer'", "TEXT": "'text'"}
-# Columns that are numbers of rows of another table: those that have its name, and names.
+# Columns that refer to rows of another table: those with its name, and others.
 _REFERENCES = {"worker", "thread", "operator", "stack", "geometry", "site", "iteration_set", "aggregation"}
-_OTHERS = {
+_OTHER_REFERENCES = {
     ("api", "name"): "string", ("io", "name"): "string", ("event", "name"): "kernel_name",
     ("event_block", "name"): "kernel_name", ("op_kernel_stat", "name"): "kernel_name",
     ("event", "api"): "api", ("event", "op"): "op", ("api", "op"): "op", ("op", "forward"): "op",
     ("range", "text"): "string", ("range", "args"): "string",
     ("replayed", "event"): "event", ("replayed", "range"): "range",
 }  # fmt: skip
-_TOLD = {"operator": {"name", "type", "op_id"}, "string": {"text"}, "kernel_name": {"name"}}
-_FAR = 1 << 61  # ns: 73 years
-# Columns that are never NULL, with the largest value: what they number is in the code.
+_REQUIRED = {"operator": {"name", "type", "op_id"}, "string": {"text"}, "kernel_name": {"name"}}
+_MAX_TIME = 1 << 61  # ns: 73 years
+# Columns that are never NULL, with the largest value; the meaning of the numbers is in the code.
 _CODES = {
     "operator": {"direction": 2, "phase": 4, "eligible": 1, "unassociated": 2}, "event": {"kind": 3},
     "event_block": {"kind": 3}, "op_kernel_stat": {"kind": 3}, "range": {"kind": 4},
@@ -32,7 +32,10 @@ _CODES = {
 def damage(
     types: Mapping[str, Mapping[str, str]], rows: Callable[[str], list[tuple[Any, ...]]]
 ) -> str | None:
-    """What is wrong; None if nothing is. `types`: the schema's tables, columns and their types; `rows` answers."""
+    """Return a description of the damage, None without any.
+
+    `types`: the schema's tables, columns and their types; `rows`: a function that runs a query.
+    """
     return next((what for query, what in _tests(types) if rows(f"{query} limit 1")), None)
 
 
@@ -43,26 +46,26 @@ def _tests(types: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str]]:
             yield f'select 1 from "{table}" where {wrong}', f"{table} has a value of the wrong type in {name}"
         for name, largest in _CODES.get(table, {}).items():
             wrong = f'"{name}" is null or "{name}" not between 0 and {largest}'
-            yield f'select 1 from "{table}" where {wrong}', f"{table} has a value without a meaning in {name}"
-        for name in columns.keys() & _TOLD.get(table, set()):
+            yield f'select 1 from "{table}" where {wrong}', f"{table} has a undefined value in {name}"
+        for name in columns.keys() & _REQUIRED.get(table, set()):
             yield f'select 1 from "{table}" where "{name}" is null', f"{table} lacks values in {name}"
         for name in sorted(columns.keys() & {"start", "end", "dur"}):
-            wrong = f'"{name}" is null or "{name}" not between {0 if name == "dur" else -_FAR} and {_FAR}'
+            wrong = f'"{name}" is null or "{name}" not between {0 if name == "dur" else -_MAX_TIME} and {_MAX_TIME}'
             yield f'select 1 from "{table}" where {wrong}', f"{table} has no time in {name}"
         if {"start", "end"} <= columns.keys():
             yield f'select 1 from "{table}" where "end" < "start"', f"{table} has an end before its start"
     for table, columns in types.items():
         for name, kind in columns.items():
-            other = _OTHERS.get((table, name), name if name in _REFERENCES else None)
+            other = _OTHER_REFERENCES.get((table, name), name if name in _REFERENCES else None)
             if other is not None and kind == "INTEGER":
-                lost = f'"{name}" is not null and "{name}" not in (select id from "{other}")'
+                missing = f'"{name}" is not null and "{name}" not in (select id from "{other}")'
                 yield (
-                    f'select 1 from "{table}" where {lost}',
-                    f"{table} names a row that {other} does not have",
+                    f'select 1 from "{table}" where {missing}',
+                    f"{table} refers to a row that {other} does not have",
                 )
     yield (
         "select 1 from iteration_device where (worker, device) not in (select worker, number from device)",
-        "iteration_device names a row that device does not have",
+        "iteration_device refers to a row that device does not have",
     )
 
 

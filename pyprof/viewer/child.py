@@ -59,7 +59,7 @@ def _answer(out: BinaryIO, session: Session, task: dict[str, Any], given: bytes)
     of_recording = task["task"] == "import"  # else of the database, which may hold what no profile does
     try:
         table = {"given": pa.ipc.open_stream(given).read_all()} if given else {}
-        with nullcontext() if of_recording else session.store.sound():
+        with nullcontext() if of_recording else session.store.translate_errors():
             result = TASKS[task["task"]](session, told, **task["args"], **table)
     except PyProfError as error:
         path = Path(task["args"].get("source", session.path))

@@ -92,7 +92,7 @@ class Pool:
         store = store or Guarded(self.path)
         store.deadline = deadline
         try:
-            with store.sound():
+            with store.translate_errors():
                 yield store
         finally:
             store.deadline = None

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pyprof.analysis.coverage import is_gone
+from pyprof.analysis.coverage import is_missing
 from pyprof.analysis.source import Source
 from pyprof.metrics import METRICS, PARTS, Value, Window, share, value
 from pyprof.reports import find
@@ -243,7 +243,7 @@ def _notes(source: Source) -> list[str]:
             "No iterations were found: the whole recording is one. Choose a key operator under Iterations."
         )
     lost = {reason: count for reason, count in store.rows("select reason, count from lost") if count}
-    gone = sum(count for reason, count in lost.items() if is_gone(reason))
+    gone = sum(count for reason, count in lost.items() if is_missing(reason))
     if gone:
         notes.append(f"{gone:,} records are missing, by the recording or its reading: see Coverage.")
     if repaired := sum(lost.values()) - gone:

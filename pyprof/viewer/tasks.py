@@ -147,9 +147,9 @@ def insights(session: Session, told: Told, aggregation: int, worker: int | None)
 @TASKS.register("ledger")
 def ledger(session: Session, told: Told) -> list[dict[str, Any]]:
     """The coverage ledger, all workers together."""
-    from pyprof.analysis.coverage import ledger as made
+    from pyprof.analysis.coverage import ledger as coverage_ledger
 
-    found = made(session.store, apart=False)
+    found = coverage_ledger(session.store, by_worker=False)
     lines: dict[str, list[dict[str, Any]]] = {}
     for row in found.astype(object).where(found.notna(), None).to_dict("records"):
         lines.setdefault(row["line"], []).append(
@@ -222,7 +222,7 @@ def compare(
     from pyprof.viewer.task_context import Session as Other
 
     second_session = Other(other)
-    with second_session.store.sound():
+    with second_session.store.translate_errors():
         base, second = session.source(aggregation, None), second_session.source(other_aggregation, None)
         told_, rows = report_table(diff(base, by), second)
         values = [

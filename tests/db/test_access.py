@@ -145,8 +145,8 @@ def test_a_column_that_computes(profile: Path, tmp_path: Path) -> None:
     [
         (18, b"\2\2", "write-ahead log"),
         (56, b"\0\0\0\2", "not in UTF-8"),
-        (28, b"\0\1\0\0", "bytes should be there"),
-        (16, b"\0\3", "its head is not SQLite's"),
+        (28, b"\0\1\0\0", " bytes, found "),
+        (16, b"\0\3", "it has no SQLite header"),
     ],
 )
 def test_the_head(at: int, value: bytes, fault: str, profile: Path, tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_names_that_are_no_text(texts: str, profile: Path, tmp_path: Path) -> No
 
 
 def test_an_older_schema_and_a_newer_one(profile: Path, tmp_path: Path) -> None:
-    for number, advice in ((0, "Make it anew from the recording"), (99, "Upgrade")):
+    for number, advice in ((0, "Build it again from the recording"), (99, "Upgrade")):
         path = changed(profile, tmp_path, f"update meta set value = '{number}' where name = 'schema_minor'")
         with pytest.raises(FormatError, match=advice):
             Store(path)
@@ -219,7 +219,7 @@ def test_what_a_connection_that_adds_may_do(profile: Path, tmp_path: Path) -> No
 
 def test_another_process_that_writes(profile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its journal is that of a transaction, not of a process that was killed."""
-    monkeypatch.setattr("pyprof.store.access._WAIT", 0.05)
+    monkeypatch.setattr("pyprof.store.access._BUSY_TIMEOUT", 0.05)
     path = changed(profile, tmp_path)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("begin exclusive")
@@ -241,9 +241,9 @@ def test_how_long_a_command_lets_a_query_run(
     profile: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(["report", "kernel", "--timeout", "1e-9", str(profile)]) == 0  # few instructions need no look
-    monkeypatch.setattr("pyprof.store.access._STEPS", 1)
+    monkeypatch.setattr("pyprof.store.access._INSTRUCTIONS", 1)
     assert main(["report", "kernel", "--timeout", "1e-9", str(profile)]) == 1
-    assert "and was ended. Give it more with --timeout" in capsys.readouterr().err
+    assert "and was stopped. Raise the limit with --timeout" in capsys.readouterr().err
     for wrong in ("0", "nan", "soon"):
         with pytest.raises(SystemExit):
             main(["report", "kernel", "--timeout", wrong, str(profile)])

@@ -207,7 +207,7 @@ def test_an_aggregation_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with Store(path) as store, pytest.raises(KeyboardInterrupt):
-        aggregate(store, 1, 2, told=stop)
+        aggregate(store, 1, 2, progress=stop)
     assert path.read_bytes() == before
 
 

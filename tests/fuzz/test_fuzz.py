@@ -67,7 +67,7 @@ def test_what_is_a_fault() -> None:
         ({"stderr": "pyprof info: one.\npyprof info: two.\n"}, "odd sentence"),
         ({"stderr": "is empty.\n"}, "odd sentence"),
         ({"stderr": "pyprof info: /tmp/a/run/tmp/pyprof-x/p.sqlite: is empty.\n"}, "odd sentence"),
-        ({"stderr": "pyprof info: x: this could not be worked out (KeyError: 0).\n"}, "odd sentence"),
+        ({"stderr": "pyprof info: x: this could not be computed (KeyError: 0).\n"}, "odd sentence"),
         ({"code": 3}, "odd sentence"),
         ({"outside": ["os.remove /home/user/key"]}, "escaped"),
         ({"changed": ["net.sqlite"]}, "escaped"),

@@ -54,7 +54,7 @@ def judge(format_: str, result: dict[str, Any]) -> str | tuple[str, str]:
     if result["damaged"] and format_ != "database":  # a copy of a damaged database is no better than that
         return "damaged", f"code {code}: {error[-500:]}"
     if code == 0:
-        if "could not be worked out" in error:  # of a request to the viewer
+        if "could not be computed" in error:  # of a request to the viewer
             return ("sentence") if format_ == "database" else ("odd sentence", error[-1000:])
         return "ok"
     if code not in (1, 2) or len(lines) != 1:
@@ -67,7 +67,7 @@ def judge(format_: str, result: dict[str, Any]) -> str | tuple[str, str]:
 def _odd(format_: str, line: str, file: str) -> str:
     if not line.startswith("pyprof "):
         return "it does not say who speaks"
-    if "could not be worked out" in line and format_ != "database":
+    if "could not be computed" in line and format_ != "database":
         return "a fault of PyProf's, as the recording was read"
     if os.path.join(os.sep, "run", "tmp") in line.replace(file, ""):
         return "it names a scratch file"

@@ -55,7 +55,7 @@ def test_functions_beyond_the_limit(tmp_path: Path) -> None:
 
 
 def test_names_of_what_was_left_out_make_no_gaps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_GAPS", 100)
+    monkeypatch.setattr(files, "_MAX_GAP", 100)
     count = limits.DEEPEST * 3
     events = [kineto.annotation(f"layer: {i}", i, 4 * count - i) for i in range(count)]
     trace = kineto.write(tmp_path / "t.json", [*events, kineto.op("aten::mm", 5 * count, 6 * count)])

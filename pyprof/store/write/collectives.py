@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives among the kernels: what was exchanged, how many bytes, by whom. The table `collective`.
+"""Collectives among the kernels: the operation, the bytes, the participants. The table `collective`.
 
-What a recording says of a kernel itself comes first, then what it says of the call that launched it (c10d's
-`record_param_comms`, the range `nccl:all_reduce`); without either the kernel's own name tells which collective it is.
+What a recording stores with a kernel comes first, then the description of the call that launched it (c10d's
+`record_param_comms`, the range `nccl:all_reduce`); without either, the kernel's own name gives the collective.
 """
 
 from __future__ import annotations
@@ -29,44 +29,48 @@ _REDUCE = "cross_device_reduce"  # vLLM's, SGLang's and AITER's all-reduce
 
 
 def of_rows(trace: Trace, linked: Linked) -> dict[int, Collective]:
-    """What is known of the collective that each communication kernel is, by row."""
-    made = linked.rows
+    """Return, by row, the known description of the collective that each communication kernel is."""
+    table = linked.rows
     collective = np.array(
-        [kernels.kind(name) in kernels.COMMUNICATION for name in made.names] or [False], bool
+        [kernels.kind(name) in kernels.COMMUNICATION for name in table.names] or [False], bool
     )
-    found = np.flatnonzero((made.kind == KERNEL) & collective[made.name])
-    if not len(found):
+    index = np.flatnonzero((table.kind == KERNEL) & collective[table.name])
+    if not len(index):
         return {}
-    known = trace.collectives
-    of_event = {gpu: i for i, gpu in enumerate(known.gpu.tolist()) if gpu >= 0}
-    of_call = _of_calls(trace, linked.row_launch[found]).tolist()
+    descriptions = trace.collectives
+    of_event = {gpu: i for i, gpu in enumerate(descriptions.gpu.tolist()) if gpu >= 0}
+    of_call = _of_calls(trace, linked.row_launch[index]).tolist()
     out = {}
-    for row, event, call in zip(found.tolist(), linked.row_gpu[found].tolist(), of_call):
+    for row, event, call in zip(index.tolist(), linked.row_gpu[index].tolist(), of_call):
         place = of_event.get(event, call)
-        out[row] = known.what[place] if place >= 0 else Collective(name_of(made.names[made.name[row]]))
+        out[row] = (
+            descriptions.what[place] if place >= 0 else Collective(name_of(table.names[table.name[row]]))
+        )
     return out
 
 
 def _of_calls(trace: Trace, launch: Ints) -> Ints:
-    """The innermost description around each launch, -1 where there is none."""
-    known, out = trace.collectives, np.full(len(launch), _NONE)
-    of_thread = np.flatnonzero(known.gpu < 0)
+    """Return the innermost description around each launch, -1 without one."""
+    descriptions, out = trace.collectives, np.full(len(launch), _NONE)
+    of_thread = np.flatnonzero(descriptions.gpu < 0)
     launched = np.flatnonzero(launch >= 0)
-    asked = {t: launched[places] for t, places in intervals.groups(trace.launches.thread[launch[launched]])}
-    for thread, places in intervals.groups(known.thread[of_thread]):
-        here = asked.get(thread)
-        if here is None:
+    launches = {
+        t: launched[places] for t, places in intervals.groups(trace.launches.thread[launch[launched]])
+    }
+    for thread, places in intervals.groups(descriptions.thread[of_thread]):
+        own_launches = launches.get(thread)
+        if own_launches is None:
             continue
-        mine = of_thread[places]
-        order = mine[intervals.order_by(known.start[mine], -known.end[mine], mine)]
-        nesting, _ = intervals.nested(known.start[order], known.end[order], trace.slack)
-        place = nesting.innermost(trace.launches.start[launch[here]])
-        out[here] = np.where(place >= 0, order[place], _NONE)
+        own = of_thread[places]
+        order = own[intervals.order_by(descriptions.start[own], -descriptions.end[own], own)]
+        nesting, _ = intervals.nested(descriptions.start[order], descriptions.end[order], trace.slack)
+        place = nesting.innermost(trace.launches.start[launch[own_launches]])
+        out[own_launches] = np.where(place >= 0, order[place], _NONE)
     return out
 
 
 def name_of(kernel: str) -> str:
-    """The collective that a kernel's name tells, `collective` where it tells none.
+    """Return the collective that a kernel's name gives, `collective` if it gives none.
 
     >>> name_of("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"), name_of("ncclDevKernel_Generic(...)")
     ('all_reduce', 'collective')
@@ -75,12 +79,14 @@ def name_of(kernel: str) -> str:
     """
     if _REDUCE in kernel:
         return "all_reduce"
-    found = _OF_KERNEL.search(kernel.replace("_", ""))
-    return _NAMES[found[0].lower()] if found else "collective"
+    match = _OF_KERNEL.search(kernel.replace("_", ""))
+    return _NAMES[match[0].lower()] if match else "collective"
 
 
-def table(found: dict[int, Collective], row: Ints, event: Ints) -> pa.Table:
-    """Some rows of the table: collectives of rows, with the ids of their events."""
+def table(collectives: dict[int, Collective], row: Ints, event: Ints) -> pa.Table:
+    """Return rows of the table: the collectives of given rows, with the ids of their events."""
     kinds = {"event": int, "name": str, "sent": int, "received": int, "dtype": str, "process_group": str, "size": int,
              "seq": int}  # fmt: skip
-    return rows(kinds, ((identity, *found[one]) for one, identity in zip(row.tolist(), event.tolist())))
+    return rows(
+        kinds, ((identity, *collectives[number]) for number, identity in zip(row.tolist(), event.tolist()))
+    )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns on their way into the database: integers with their mask as Arrow, ids, plain rows as Arrow."""
+"""Columns for the database: integers with their mask as Arrow, ids, plain rows as Arrow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NONE = -1
 
 
 def table(**columns: Column | Ints | Bools) -> pa.Table:
-    """Integer columns; what is missing is NULL."""
+    """Return integer columns as an Arrow table; missing values are NULL."""
     out = {}
     for name, column in columns.items():
         values, present = column if isinstance(column, Column) else (column, None)
@@ -26,7 +26,7 @@ def table(**columns: Column | Ints | Bools) -> pa.Table:
 
 
 def rows(kinds: Mapping[str, Any], cells: Iterable[Sequence[Any]]) -> pa.Table:
-    """A small table from its rows; `kinds` are its columns, int or str."""
+    """Return a small Arrow table from its rows; `kinds` gives the columns, int or str."""
     types = {int: pa.int64(), str: pa.string()}
     schema = pa.schema([(name, types[kind]) for name, kind in kinds.items()])
     columns = list(zip(*cells)) or [()] * len(kinds)
@@ -34,7 +34,7 @@ def rows(kinds: Mapping[str, Any], cells: Iterable[Sequence[Any]]) -> pa.Table:
 
 
 def ids(worker: Ints) -> Ints:
-    """Ids of rows that are ordered by worker: worker << 40 | number.
+    """Return ids of rows that are ordered by worker: worker << 40 | number.
 
     >>> ids(np.array([0, 0, 1])).tolist()
     [0, 1, 1099511627776]
@@ -50,7 +50,7 @@ _PIECE = 1 << 20  # rows: whole blocks
 
 
 def pieces(worker: Ints) -> Iterator[slice]:
-    """Rows that are ordered by worker, in pieces of one worker each that begin where a block of ids begins.
+    """Yield slices of rows that are ordered by worker, each of one worker, that begin where a block of ids begins.
 
     >>> list(pieces(np.array([0, 0, 1])))
     [slice(0, 2, None), slice(2, 3, None)]
@@ -61,22 +61,22 @@ def pieces(worker: Ints) -> Iterator[slice]:
 
 
 def plain(column: Column) -> Ints:
-    """Values with -1 for what is missing."""
+    """Return values with -1 for missing ones."""
     return column.values if column.present is None else np.where(column.present, column.values, NONE)
 
 
 def take(column: Column | Ints, order: Ints) -> Column | Ints:
-    """A column in another order."""
+    """Return a column in another order."""
     return column.take(order) if isinstance(column, Column) else column[order]
 
 
 def flag(value: bool | None) -> int | None:
-    """A truth value as the database has it."""
+    """Return a truth value as the database stores it."""
     return None if value is None else int(value)
 
 
 class Stacks:
-    """Distinct call stacks, numbered in the order in which they are asked for."""
+    """Distinct call stacks, numbered in the order of first use."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, ...]] = []

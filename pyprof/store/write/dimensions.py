@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The small tables that facts point to: operators, kernel names, launch geometries, sites, workers, devices."""
+"""The small tables that facts refer to: operators, kernel names, launch geometries, sites, workers, devices."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pyprof.store.write.columns import Stacks, flag, plain, rows, table
 from pyprof.store.write.operators import Operator, dtype_ok
 
 
-def operators(found: list[Operator], stacks: Stacks, trace: Trace) -> pa.Table:
-    """One row per operator."""
+def operators(items: list[Operator], stacks: Stacks, trace: Trace) -> pa.Table:
+    """Return one row per operator."""
     capability, tf32 = _capability(trace), _tf32(trace)
     kinds = {
         "id": int, "op_id": str, "name": str, "type": str, "mod": str, "direction": int, "phase": int, "module": str,
@@ -31,19 +31,19 @@ def operators(found: list[Operator], stacks: Stacks, trace: Trace) -> pa.Table:
             op.params, op.dtype, op.shapes, int(op.eligible), flag(dtype_ok(op.dtype, capability, tf32)),
             op.unassociated,
         )
-        for number, op in enumerate(found)
+        for number, op in enumerate(items)
     )  # fmt: skip
     return rows(kinds, cells)
 
 
 def _capability(trace: Trace) -> tuple[int, int] | None:
-    """The least compute capability of the recorded GPUs."""
-    found = []
+    """Return the lowest compute capability of the recorded GPUs."""
+    capabilities = []
     for device in trace.devices:
         first, _, second = (device.compute_capability or "").partition(".")
         if first.isdigit() and second.isdigit():
-            found.append((int(first), int(second)))
-    return min(found, default=None)
+            capabilities.append((int(first), int(second)))
+    return min(capabilities, default=None)
 
 
 def _tf32(trace: Trace) -> bool | None:
@@ -51,11 +51,11 @@ def _tf32(trace: Trace) -> bool | None:
     return None if allowed is None else allowed.lower() in ("yes", "true", "1", "high", "medium", "tf32")
 
 
-def geometry(found: Rows, occupancy: Column) -> tuple[Ints, pa.Table]:
-    """Per row the number of its launch geometry, and the distinct ones."""
-    parts = [found.grid.values[:, i] for i in range(3)] + [found.block.values[:, i] for i in range(3)]
-    parts += [plain(found.registers), plain(found.shared_memory), plain(occupancy)]
-    code: npt.NDArray[np.int64] = np.zeros(len(found), np.int64)
+def geometry(events: Rows, occupancy: Column) -> tuple[Ints, pa.Table]:
+    """Return, per row, the number of its launch geometry, and the table of distinct geometries."""
+    parts = [events.grid.values[:, i] for i in range(3)] + [events.block.values[:, i] for i in range(3)]
+    parts += [plain(events.registers), plain(events.shared_memory), plain(occupancy)]
+    code: npt.NDArray[np.int64] = np.zeros(len(events), np.int64)
     for part in parts:
         inner, distinct = pd.factorize(part)
         code = pd.factorize(code * len(distinct) + inner)[0]
@@ -67,42 +67,43 @@ def geometry(found: Rows, occupancy: Column) -> tuple[Ints, pa.Table]:
     return code, table(id=np.arange(len(first)), **columns)
 
 
-def kernel_names(found: Rows) -> pa.Table:
-    """Each name with its kind and whether such kernels use tensor cores."""
-    on_gpu = bool((found.kind != OPERATOR).any())
-    copies = set(found.name[(found.kind != KERNEL) & (found.kind != OPERATOR)].tolist())
+def kernel_names(events: Rows) -> pa.Table:
+    """Return each name with its kind and whether such kernels use tensor cores."""
+    on_gpu = bool((events.kind != OPERATOR).any())
+    copies = set(events.name[(events.kind != KERNEL) & (events.kind != OPERATOR)].tolist())
     cells: list[tuple[Any, ...]] = []
-    for number, (name, short) in enumerate(zip(found.names, found.short_names)):
+    for number, (name, short) in enumerate(zip(events.names, events.short_names)):
         kernel = on_gpu and number not in copies
         kind = kernels.kind(name) if kernel else kernels.copy_kind(name) if on_gpu else "operator"
         cells.append((number, name, short, kind, flag(kernels.tensor_core(name)) if kernel else None))
     return rows({"id": int, "name": str, "short_name": str, "kind": str, "tc": int}, cells)
 
 
-def sites(found: list[Site], stacks: Stacks) -> pa.Table:
-    """One row per place that launched something."""
+def sites(items: list[Site], stacks: Stacks) -> pa.Table:
+    """Return one row per place in the program that launched something."""
     kinds = {"id": int, "mod": str, "op": str, "module": str, "stack": int, "direction": int, "phase": int}
     cells = (
         (
             number, site.mods[0] if site.mods else None, site.ops[0] if site.ops else None, site.module,
             stacks.code(site.trace), site.direction, site.phase,
         )
-        for number, site in enumerate(found)
+        for number, site in enumerate(items)
     )  # fmt: skip
     return rows(kinds, cells)
 
 
 def workers(trace: Trace, numbers: Ints, spans: dict[int, tuple[int, int]]) -> pa.Table:
-    """One row per worker; `numbers` by process, `spans` by worker. One more than the processes stands for "unknown"."""
-    chosen = [process for process, worker in enumerate(numbers.tolist()) if worker >= 0]
+    """Return one row per worker; `numbers` by process, `spans` by worker. One number after those of the processes
+    stands for "unknown"."""
+    numbered = [process for process, worker in enumerate(numbers.tolist()) if worker >= 0]
     every = [*processes(trace), Process(-1)]
-    known = [every[process] for process in chosen]
+    present = [every[process] for process in numbered]
     cells = [
         (
-            worker, name, None if one.pid < 0 else one.pid, one.rank, one.host, one.name, one.label, one.span,
+            worker, name, None if item.pid < 0 else item.pid, item.rank, item.host, item.name, item.label, item.span,
             *spans[worker],
         )
-        for worker, name, one in zip(numbers[chosen].tolist(), worker_names(known), known)
+        for worker, name, item in zip(numbers[numbered].tolist(), worker_names(present), present)
     ]  # fmt: skip
     kinds = {
         "id": int, "name": str, "pid": int, "rank": int, "host": str, "process": str, "label": str, "span": int,
@@ -111,8 +112,8 @@ def workers(trace: Trace, numbers: Ints, spans: dict[int, tuple[int, int]]) -> p
     return rows(kinds, cells)
 
 
-def worker_names(found: list[Process]) -> list[str]:
-    """Names of workers: the rank, else how the file calls it, else host and process; different for different ones.
+def worker_names(items: list[Process]) -> list[str]:
+    """Return unique names of workers: the rank, else the label in the file, else host and process.
 
     >>> worker_names([Process(7, rank=3), Process(7, rank=3, span=2), Process(8)])
     ['rank3', 'rank3 span 2', 'host_8']
@@ -120,32 +121,34 @@ def worker_names(found: list[Process]) -> list[str]:
     ['a', 'a_5']
     """
     names: list[str] = []
-    for one in found:
-        pid = "unknown" if one.pid < 0 else one.pid
-        own = f"{one.host or 'host'}_{pid}"
-        base = f"rank{one.rank}" if one.rank is not None else one.label or own
-        span = f" span {one.span}" if one.span > 1 else ""
-        more = [f"{base}_{part}" for part in (pid, own, one.label or own)]
-        tries = [f"{name}{span}" for name in (base, *more)]
-        tries += [f"{tries[0]} ({number})" for number in range(2, len(names) + 3)]
-        names.append(next(name for name in tries if name not in names))
+    for process in items:
+        pid = "unknown" if process.pid < 0 else process.pid
+        own = f"{process.host or 'host'}_{pid}"
+        base = f"rank{process.rank}" if process.rank is not None else process.label or own
+        span = f" span {process.span}" if process.span > 1 else ""
+        longer = [f"{base}_{part}" for part in (pid, own, process.label or own)]
+        candidates = [f"{name}{span}" for name in (base, *longer)]
+        candidates += [f"{candidates[0]} ({number})" for number in range(2, len(names) + 3)]
+        names.append(next(name for name in candidates if name not in names))
     return names
 
 
-def devices(trace: Trace, found: Rows, worker: Ints, numbers: Ints) -> pa.Table:
-    """One row per worker and device, those on which nothing ran among them. `worker` by row, `numbers` by process."""
-    known = found.device.mask()
-    ran = pd.DataFrame({"worker": worker[known], "number": found.device.values[known]}).value_counts()
+def devices(trace: Trace, events: Rows, worker: Ints, numbers: Ints) -> pa.Table:
+    """Return one row per worker and device, idle devices included. `worker` by row, `numbers` by process."""
+    on_device = events.device.mask()
+    event_counts = pd.DataFrame(
+        {"worker": worker[on_device], "number": events.device.values[on_device]}
+    ).value_counts()
     counts: dict[tuple[int, int], int] = {}
-    for (one, number), count in zip(ran.index.tolist(), ran.tolist()):
-        counts[int(one), int(number)] = int(count)
+    for (owner, number), count in zip(event_counts.index.tolist(), event_counts.tolist()):
+        counts[int(owner), int(number)] = int(count)
     active = set(np.unique(worker).tolist())
     recorded: dict[tuple[int, int], Device] = {}
     for device in trace.devices:
         owners = numbers.tolist() if device.process is None else [int(numbers[device.process])]
-        for one in active.intersection(owners):
-            recorded[one, device.number] = device
-            counts.setdefault((one, device.number), 0)
+        for owner in active.intersection(owners):
+            recorded[owner, device.number] = device
+            counts.setdefault((owner, device.number), 0)
     kinds = {
         "worker": int, "number": int, "name": str, "sm_count": int, "compute_capability": str, "memory_bytes": int,
         "clock_hz": int, "bandwidth": int, "events": int,

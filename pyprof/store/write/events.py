@@ -21,11 +21,14 @@ from pyprof.store.write.peaks import Peaks
 
 
 def tables(
-    linked: Linked, costs: Costs, peaks: Peaks, worker: Ints, done: Executions, call_id: Ints,
+    linked: Linked, costs: Costs, peaks: Peaks, worker: Ints, executions: Executions, call_id: Ints,
     described: dict[int, Collective], replayed: dict[int, int],
 ) -> Iterator[tuple[str, pa.Table]]:  # fmt: skip
-    """The events, the collectives among them (`described`, by row), those of replays (`replayed`: range of each, by
-    GPU event) and the launch geometries. `worker` by row; `call_id`: id of each API call, the last of "none"."""
+    """Yield the events, the collectives among them, those of replays, and the launch geometries.
+
+    `described`: collectives by row. `replayed`: the range of each replayed GPU event. `worker` by row. `call_id`: id
+    of each API call; the last is for "none".
+    """
     rows = linked.rows
     order = _order(rows, worker)
     geometry, shapes = dimensions.geometry(rows, linked.occupancy)
@@ -34,41 +37,44 @@ def tables(
     is_collective = np.zeros(len(rows), bool)
     is_collective[list(described)] = True
     for piece in pieces(ordered):
-        some = order[piece]
+        index = order[piece]
         first = int(np.searchsorted(ordered, ordered[piece.start]))
         identity = (int(ordered[piece.start]) << WORKER_SHIFT) + np.arange(
             piece.start - first, piece.stop - first
         )
-        op, call = done.of_row[some], call_id[linked.row_launch[some]]
-        tc = costs.tensor_cores[some]
+        op, call = executions.of_row[index], call_id[linked.row_launch[index]]
+        tc = costs.tensor_cores[index]
         parts: dict[str, Any] = {
-            name: take(column, some) for name, column in _plain(rows, costs, peaks).items()
+            name: take(column, index) for name, column in _copied_columns(rows, costs, peaks).items()
         }
-        parts |= peaks.of(some) | {
-            "operator": done.operator[op], "op": done.id[op], "api": Column(call, call >= 0),
-            "total": Column((rows.end - rows.start)[some] if cpu.any() else parts["dur"], cpu[some]),
-            "geometry": Column(geometry[some], rows.grid.mask()[some]), "tc": Column(tc, tc != TC_UNKNOWN),
-            "copied": linked.copied.take(some), "copy_from": linked.copied_from.take(some),
-            "copy_to": linked.copied_to.take(some),
+        parts |= peaks.of(index) | {
+            "operator": executions.operator[op], "op": executions.id[op], "api": Column(call, call >= 0),
+            "total": Column((rows.end - rows.start)[index] if cpu.any() else parts["dur"], cpu[index]),
+            "geometry": Column(geometry[index], rows.grid.mask()[index]), "tc": Column(tc, tc != TC_UNKNOWN),
+            "copied": linked.copied.take(index), "copy_from": linked.copied_from.take(index),
+            "copy_to": linked.copied_to.take(index),
         }  # fmt: skip
         yield "event", table(id=identity, **parts)
         if replayed:
-            at = [replayed.get(event, -1) for event in linked.row_gpu[some].tolist()]
-            known = np.flatnonzero(np.array(at) >= 0)
-            yield "replayed", table(event=identity[known], range=np.array(at)[known])
-        told = np.flatnonzero(is_collective[some])
-        if len(told):
-            yield "collective", collectives.table(described, some[told], identity[told])
-        launched = rows.launch_start.mask()[some] & ~cpu[some]
-        parts["launch"] = Column(rows.launch_end.values[some] - rows.launch_start.values[some], launched)
+            at = [replayed.get(event, -1) for event in linked.row_gpu[index].tolist()]
+            in_operator = np.flatnonzero(np.array(at) >= 0)
+            yield "replayed", table(event=identity[in_operator], range=np.array(at)[in_operator])
+        collective_places = np.flatnonzero(is_collective[index])
+        if len(collective_places):
+            yield (
+                "collective",
+                collectives.table(described, index[collective_places], identity[collective_places]),
+            )
+        launched = rows.launch_start.mask()[index] & ~cpu[index]
+        parts["launch"] = Column(rows.launch_end.values[index] - rows.launch_start.values[index], launched)
         keys = [identity >> blocks.SHIFT, *(parts[name] for name in ("operator", "name", "kind")), tc]
-        found, sums = blocks.reduce(keys, blocks.of_events(parts), blocks.EVENTS)
-        yield "event_block", table(**dict(zip(("block", *blocks.EVENTS.keys), found)), **sums)
+        key_columns, sums = blocks.reduce(keys, blocks.of_events(parts), blocks.EVENTS)
+        yield "event_block", table(**dict(zip(("block", *blocks.EVENTS.keys), key_columns)), **sums)
     yield "geometry", shapes
 
 
-def _plain(rows: Rows, costs: Costs, peaks: Peaks) -> dict[str, Column | Ints]:
-    """Columns that are as they are."""
+def _copied_columns(rows: Rows, costs: Costs, peaks: Peaks) -> dict[str, Column | Ints]:
+    """Return the columns that are stored unchanged."""
     return {
         "kind": rows.kind, "device": rows.device, "stream": rows.stream, "name": rows.name, "site": rows.site,
         "start": rows.start, "dur": rows.duration, "flops": costs.flops, "dense": peaks.dense, "bytes": costs.bytes,
@@ -77,10 +83,11 @@ def _plain(rows: Rows, costs: Costs, peaks: Peaks) -> dict[str, Column | Ints]:
 
 
 def _order(rows: Rows, worker: Ints) -> Ints:
-    """By worker, then launch (without a launch: start), start, device, stream, correlation, end, name."""
+    """Return the order of events: by worker, then launch (without a launch, start), start, device, stream, correlation,
+    end, name."""
     launch = np.where(rows.launch_start.mask(), rows.launch_start.values, rows.start)
     order = intervals.order_by(
-        launch, rows.start, lambda some: plain(rows.device.take(some)), lambda some: plain(rows.stream.take(some)),
-        lambda some: plain(rows.correlation.take(some)), rows.end, rows.name,
+        launch, rows.start, lambda index: plain(rows.device.take(index)), lambda index: plain(rows.stream.take(index)),
+        lambda index: plain(rows.correlation.take(index)), rows.end, rows.name,
     )  # fmt: skip
     return order[np.argsort(worker[order], kind="stable")].astype(np.int32)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executions of operators, with what they did on the CPU and on devices: the table `op`, and that of API calls.
+"""Executions of operators, with their work on the CPU and on devices: the table `op`, and that of API calls.
 
-API calls and GPU events outside of every operator stand for executions too, of operators that are marked so: thus every
-event belongs to one execution, and sums over operators are sums over everything. Those inside a range of the user's are
-under its name.
+API calls and GPU events outside of every operator count as executions too, of operators that are marked as such. So
+every event belongs to exactly one execution, and sums over operators are sums over everything. Those inside a range
+of the user's are under its name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ApiCalls:
     def __init__(self, launches: Launches, thread_worker: Ints):
         self._launches = launches
         worker = thread_worker[launches.thread]
-        order = intervals.order_by(launches.start, launches.thread, lambda some: -launches.end[some])
+        order = intervals.order_by(launches.start, launches.thread, lambda index: -launches.end[index])
         self._order = order[np.argsort(worker[order], kind="stable")].astype(np.int32)
         if len(worker) and worker.min() < 0:
             self._order = self._order[worker[self._order] >= 0]
@@ -40,7 +40,7 @@ class ApiCalls:
         self.id[self._order] = ids(worker[self._order])
 
     def tables(self, names: Strings, op: Ints) -> Iterator[pa.Table]:
-        """The table in pieces; `op`: id of the execution around each call."""
+        """Yield the table in pieces; `op`: id of the execution around each call."""
         launches = self._launches
         used = np.unique(launches.name)
         kinds = np.zeros(len(names), np.int8)
@@ -55,15 +55,15 @@ class ApiCalls:
 
 
 class Executions:
-    """All executions: those of `instances`, then API calls outside of them, then rows that nothing launched.
+    """All executions: those of `instances`, then API calls outside of them, then rows without a launch.
 
-    `of_call` and `of_row` give the execution of each API call and each row, `operator` the operator of each, `id` its
-    id (the last is of "none").
+    `of_call` and `of_row` give the execution of each API call and each row, `operator` the operator of each
+    execution, `id` its id (the last is for "none").
     """
 
     def __init__(
         self,
-        found: Instances,
+        instances: Instances,
         linked: Linked,
         calls: ApiCalls,
         launches: Launches,
@@ -72,28 +72,29 @@ class Executions:
         thread_worker: Ints,
         row_process: Ints,
     ):
-        of_span = np.r_[found.of_span, NONE].astype(np.int32)
-        rows, self._found, self._launches = linked.rows, found, launches
+        of_span = np.r_[instances.of_span, NONE].astype(np.int32)
+        rows, self._found, self._launches = linked.rows, instances, launches
         self.of_call = of_span[linked.launch_span]
         call = np.flatnonzero((self.of_call < 0) & (calls.id[:-1] >= 0))
-        self.of_call[call] = len(found) + np.arange(len(call))
+        self.of_call[call] = len(instances) + np.arange(len(call))
         self.of_row = of_span[linked.row_span]
         if len(launches):
             launched = (self.of_row < 0) & (linked.row_launch >= 0)
             self.of_row = np.where(launched, self.of_call[linked.row_launch], self.of_row)
         row = np.flatnonzero(self.of_row < 0)
-        self.of_row[row] = len(found) + len(call) + np.arange(len(row))
-        self._thread = np.r_[found.thread, launches.thread[call], np.full(len(row), NONE)]
-        self.start = np.r_[found.start, launches.start[call], rows.start[row]]
-        self.end = np.r_[found.end, launches.end[call], rows.start[row]]
-        others = np.r_[(launches.end - launches.start)[call], np.zeros(len(row), np.int64)]
+        self.of_row[row] = len(instances) + len(call) + np.arange(len(row))
+        self._thread = np.r_[instances.thread, launches.thread[call], np.full(len(row), NONE)]
+        self.start = np.r_[instances.start, launches.start[call], rows.start[row]]
+        self.end = np.r_[instances.end, launches.end[call], rows.start[row]]
+        outside_cpu = np.r_[(launches.end - launches.start)[call], np.zeros(len(row), np.int64)]
         self._cpu = Column(
-            np.r_[found.cpu.values, others], np.r_[found.cpu.mask(), np.ones(len(others), bool)]
+            np.r_[instances.cpu.values, outside_cpu],
+            np.r_[instances.cpu.mask(), np.ones(len(outside_cpu), bool)],
         )
         self.worker = np.r_[
-            workers[found.process], thread_worker[launches.thread[call]], workers[row_process[row]]
+            workers[instances.process], thread_worker[launches.thread[call]], workers[row_process[row]]
         ].astype(np.int32)
-        order = intervals.order_by(self.start, self._thread, lambda some: -self.end[some])
+        order = intervals.order_by(self.start, self._thread, lambda index: -self.end[index])
         self._order = order[np.argsort(self.worker[order], kind="stable")].astype(np.int32)
         self.id = np.full(len(order) + 1, NONE, np.int64)
         self.id[self._order] = ids(self.worker[self._order])
@@ -104,19 +105,19 @@ class Executions:
         return len(self.start)
 
     def _operator(self, names: Strings, calls: Ints, linked: Linked, call: Ints, rows: int) -> Ints:
-        """Operator of each execution, numbered in the order in which they first ran. `calls`: names of the API calls
-        `call` outside of operators."""
+        """Return the operator of each execution, numbered in the order of first execution. `calls`: names of the API
+        calls `call` outside of operators."""
         sites, ranges = self._found.sites, linked.ranges
         first_name, nothing = len(sites), len(sites) + len(names) * len(ranges)
         named = calls.astype(np.int64) * len(ranges) + linked.launch_ranges[call]
         kind = np.r_[self._found.site, first_name + named, np.full(rows, nothing)]
         code, distinct = pd.factorize(kind[self._order])
         numbers = []
-        for one in distinct.tolist():
-            if one < first_name:
-                numbers.append(self.operators.of_site(sites[one]))
-            elif one < nothing:
-                name, path = divmod(one - first_name, len(ranges))
+        for number in distinct.tolist():
+            if number < first_name:
+                numbers.append(self.operators.of_site(sites[number]))
+            elif number < nothing:
+                name, path = divmod(number - first_name, len(ranges))
                 numbers.append(self.operators.outside(names[name].partition("_v")[0], ranges[path]))
             else:
                 numbers.append(self.operators.outside("gpu_event"))
@@ -125,11 +126,11 @@ class Executions:
         return out
 
     def tables(self, rows: Rows, uses_tc: Bools) -> Iterator[tuple[str, pa.Table]]:
-        """`op` and its blocks. `uses_tc`: rows that used tensor cores."""
-        order, n, found = self._order, len(self), len(self._found)
-        forward = np.r_[self._found.forward, np.full(n - found, NONE)]
+        """Yield `op` and its blocks. `uses_tc`: rows that used tensor cores."""
+        order, n, instance_count = self._order, len(self), len(self._found)
+        forward = np.r_[self._found.forward, np.full(n - instance_count, NONE)]
         seq, numbered = np.zeros(n, np.int64), np.zeros(n, bool)
-        seq[:found], numbered[:found] = self._found.seq.values, self._found.seq.mask()
+        seq[:instance_count], numbered[:instance_count] = self._found.seq.values, self._found.seq.mask()
         parts: dict[str, Any] = {
             "thread": Column(self._thread, self._thread >= 0), "operator": self.operator, "start": self.start,
             "end": self.end, "cpu": self._cpu, "seq": Column(seq, numbered),
@@ -137,24 +138,24 @@ class Executions:
             "forward": Column(self.id[forward], forward >= 0), **self._on_device(rows, uses_tc),
         }  # fmt: skip
         for piece in pieces(self.worker[order]):
-            some = order[piece]
-            taken: dict[str, Any] = {key: columns.take(part, some) for key, part in parts.items()}
-            identity = self.id[some]
-            yield "op", table(id=identity, **taken)
+            index = order[piece]
+            piece_parts: dict[str, Any] = {key: columns.take(part, index) for key, part in parts.items()}
+            identity = self.id[index]
+            yield "op", table(id=identity, **piece_parts)
             keys, sums = blocks.reduce(
-                [identity >> blocks.SHIFT, taken["operator"]], blocks.of_ops(taken), blocks.OPS
+                [identity >> blocks.SHIFT, piece_parts["operator"]], blocks.of_ops(piece_parts), blocks.OPS
             )
             yield "op_block", table(block=keys[0], operator=keys[1], **sums)
 
     def _on_device(self, rows: Rows, uses_tc: Bools) -> dict[str, Ints]:
-        """Per execution: union of its GPU events and idle time between them, sums and numbers of kernels."""
+        """Return, per execution: union of its GPU events and idle time between them, sums and numbers of kernels."""
         n, op = len(self), self.of_row
         kernel = (rows.kind == KERNEL) | (rows.kind == OPERATOR)
         out: dict[str, Ints] = {}
-        for name, count, chosen in (("kernel", "kernels", kernel), ("tc", "tc_kernels", uses_tc)):
+        for name, count, mask in (("kernel", "kernels", kernel), ("tc", "tc_kernels", uses_tc)):
             # Sums of ns stay below 2**53, where a float is exact.
-            out[name] = np.bincount(op[chosen], rows.duration[chosen], n).astype(np.int64)
-            out[count] = np.bincount(op[chosen], minlength=n)
+            out[name] = np.bincount(op[mask], rows.duration[mask], n).astype(np.int64)
+            out[count] = np.bincount(op[mask], minlength=n)
         if (rows.kind == OPERATOR).any():  # own times do not overlap
             return {**out, "gpu": out["kernel"], "idle": np.zeros(n, np.int64)}
         device, distinct = pd.factorize(plain(rows.device))
@@ -164,7 +165,7 @@ class Executions:
         pair, pairs = pd.factorize(np.where(op >= 0, op.astype(np.int64) * len(distinct) + device, -1))
         busy, extent = intervals.union_and_extent_by(pair, rows.start, rows.end, len(pairs))
         out["gpu"], out["idle"] = np.zeros(n, np.int64), np.zeros(n, np.int64)
-        known = np.flatnonzero(pairs >= 0)
-        np.add.at(out["gpu"], pairs[known] // len(distinct), busy[known])
-        np.add.at(out["idle"], pairs[known] // len(distinct), (extent - busy)[known])
+        in_execution = np.flatnonzero(pairs >= 0)
+        np.add.at(out["gpu"], pairs[in_execution] // len(distinct), busy[in_execution])
+        np.add.at(out["idle"], pairs[in_execution] // len(distinct), (extent - busy)[in_execution])
         return out

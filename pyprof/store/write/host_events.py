@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of what happened on the CPU beside operators: ranges, waits for the data loader, file I/O, memory, steps."""
+"""Tables of events on the CPU other than operators: ranges, waits for the data loader, file I/O, memory, steps."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pyprof.marker import user_frames
 from pyprof.model import Column, Ints, Trace
 from pyprof.store.write.columns import Stacks, ids, plain, rows, table
 
-# What torch calls the range around the next of a DataLoader, of a DataPipe.
+# torch's names of the range around the next of a DataLoader, of a DataPipe.
 _WAITS = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 _OPERATOR_EVENT, _FUNCTION = 3, 4
-# Calls that work on a file, as Nsight's OSRT trace names them. Waits (poll, futex) and sockets are none.
+# Calls that work on a file, as Nsight's OSRT trace names them. Waits (poll, futex) and sockets are not included.
 _FILE_CALLS = re.compile(
     r"(?:p?read|p?write)v?2?(?:64)?|f(?:read|write)(?:_unlocked)?|fgets|getline|(?:f?open|openat)(?:64)?|f?close|fsync"
     r"|fdatasync|fflush|sendfile(?:64)?|mmap(?:64)?|munmap|f?stat(?:64)?|lseek(?:64)?"
@@ -26,7 +26,7 @@ _FILE_CALLS = re.compile(
 
 
 def tables(trace: Trace, thread_worker: Ints) -> Iterator[tuple[str, pa.Table]]:
-    """All but the ranges; `thread_worker`: worker of each thread, -1 for one whose events are not kept."""
+    """Yield all tables except the ranges; `thread_worker`: worker of each thread, -1 to drop its events."""
     yield "io", _io(trace, thread_worker)
     yield "memory", _memory(trace, thread_worker)
     yield "string", _strings(trace)
@@ -41,8 +41,11 @@ def tables(trace: Trace, thread_worker: Ints) -> Iterator[tuple[str, pa.Table]]:
 def ranges_of(
     trace: Trace, thread_worker: Ints, stacks: Stacks, replayed: dict[int, int]
 ) -> Iterator[tuple[str, pa.Table]]:
-    """Ranges, and the data loader's waits among them. Fills `replayed` with the id of the operator event of each GPU
-    event, by its row, that a graph's replay told of one."""
+    """Yield the ranges, and the data loader's waits among them.
+
+    Fills `replayed`: for each GPU event, by its row, that a graph's replay assigned to an operator event, the id of
+    that event.
+    """
     ranges, ops, calls = trace.ranges, trace.ops, trace.functions
     n = len(ranges) + len(ops) + len(calls)
     end = ranges.end.values
@@ -56,18 +59,22 @@ def ranges_of(
         ranges.kind, np.full(len(ops), _OPERATOR_EVENT, np.int8), np.full(len(calls), _FUNCTION, np.int8)
     )
     worker = thread_worker[thread]
-    order = intervals.order_by(start, thread, lambda some: -length[some], lambda some: _turns(trace, some))
+    order = intervals.order_by(
+        start, thread, lambda index: -length[index], lambda index: _nesting_order(trace, index)
+    )
     if (worker[1:] != worker[:-1]).any() or (len(worker) and worker[0] < 0):
         order = order[np.argsort(worker[order], kind="stable")]
         order = order[worker[order] >= 0]
     columns = {"seq": ranges.seq, "args": Column.missing(n), "stack": Column.missing(n)}
     if n > len(ranges):
         described = np.array([name.startswith("{") for name in trace.strings.texts], bool)[ops.text]
-        found = np.array([stacks.code(user_frames(one.frames)) for one in trace.stacks] or [0], np.int64)
+        stack_codes = np.array(
+            [stacks.code(user_frames(stack.frames)) for stack in trace.stacks] or [0], np.int64
+        )
         columns = {
             "seq": _of_middle(len(ranges), ops.seq, len(calls), ranges.seq),
             "args": _of_middle(len(ranges), Column(ops.text, described), len(calls)),
-            "stack": _of_middle(len(ranges), Column(found[ops.stack], ops.stack >= 0), len(calls)),
+            "stack": _of_middle(len(ranges), Column(stack_codes[ops.stack], ops.stack >= 0), len(calls)),
         }
     identity = ids(worker[order])
     yield "range", table(
@@ -75,10 +82,10 @@ def ranges_of(
         dur=length[order], text=text[order], **{name: column.take(order) for name, column in columns.items()},
     )  # fmt: skip
     waits = np.array([name.startswith(_WAITS) for name in trace.strings.texts] or [False], bool)
-    some = order[waits[text[order]]]
+    index = order[waits[text[order]]]
     yield (
         "dataloader",
-        table(id=np.arange(len(some)), thread=thread[some], start=start[some], dur=length[some]),
+        table(id=np.arange(len(index)), thread=thread[index], start=start[index], dur=length[index]),
     )
     placed = np.flatnonzero(trace.gpu.op >= 0)
     if len(placed):
@@ -88,20 +95,21 @@ def ranges_of(
 
 
 def _joined(first: Ints, second: Ints, third: Ints) -> Ints:
-    """Columns of three tables one after the other, of which the last two are empty in large recordings."""
+    """Concatenate columns of three tables, of which the last two are empty in large recordings."""
     return np.r_[first, second, third] if len(second) or len(third) else first
 
 
-def _turns(trace: Trace, some: Ints) -> Ints:
-    """Of equal times a range is around a function, that around operators, these in the order in which they began."""
+def _nesting_order(trace: Trace, index: Ints) -> Ints:
+    """Return the order of nesting for equal times: a range is around a function, which is around operators, which are
+    in the order in which they began."""
     if not len(trace.ops) and not len(trace.functions):
-        return np.zeros(len(some), np.int8)
+        return np.zeros(len(index), np.int8)
     parts = np.full(len(trace.ranges), -2), plain(trace.ops.order), np.full(len(trace.functions), -1)
-    return np.concatenate(parts)[some]
+    return np.concatenate(parts)[index]
 
 
 def _of_middle(before: int, middle: Column, after: int, first: Column | None = None) -> Column:
-    """A column that the second of three tables has, and the first may have."""
+    """Return a column that only the second of three tables has, and perhaps the first."""
     missing = np.zeros(after, np.int64)
     head = Column.missing(before) if first is None else first
     return Column(
@@ -110,28 +118,28 @@ def _of_middle(before: int, middle: Column, after: int, first: Column | None = N
 
 
 def _io(trace: Trace, thread_worker: Ints) -> pa.Table:
-    """File calls. Our own capture records nothing else, under its own names."""
+    """Return file calls. PyProf's own capture records only these, under its own names."""
     io, ours = trace.io, trace.format == "capture"
     files = np.array(
         [ours or _FILE_CALLS.fullmatch(name) is not None for name in trace.strings.texts] or [False], bool
     )[io.name]
-    mine = np.flatnonzero(files & (thread_worker[io.thread] >= 0))
-    mine = mine[np.argsort(io.start[mine], kind="stable")]
+    index = np.flatnonzero(files & (thread_worker[io.thread] >= 0))
+    index = index[np.argsort(io.start[index], kind="stable")]
     return table(
-        id=np.arange(len(mine)), thread=io.thread[mine], name=io.name[mine], start=io.start[mine],
-        dur=io.end[mine] - io.start[mine],
+        id=np.arange(len(index)), thread=io.thread[index], name=io.name[index], start=io.start[index],
+        dur=io.end[index] - io.start[index],
     )  # fmt: skip
 
 
 def _memory(trace: Trace, thread_worker: Ints) -> pa.Table:
-    found = trace.memory
-    mine = np.flatnonzero(thread_worker[found.thread] >= 0)
-    order = mine[intervals.order_by(found.time[mine], found.thread[mine])]
-    order = order[np.argsort(thread_worker[found.thread[order]], kind="stable")]
+    events = trace.memory
+    index = np.flatnonzero(thread_worker[events.thread] >= 0)
+    order = index[intervals.order_by(events.time[index], events.thread[index])]
+    order = order[np.argsort(thread_worker[events.thread[order]], kind="stable")]
     columns = ("device", "address", "allocated", "reserved")
     return table(
-        id=ids(thread_worker[found.thread[order]]), thread=found.thread[order], time=found.time[order],
-        bytes=found.bytes[order], **{name: getattr(found, name).take(order) for name in columns},
+        id=ids(thread_worker[events.thread[order]]), thread=events.thread[order], time=events.time[order],
+        bytes=events.bytes[order], **{name: getattr(events, name).take(order) for name in columns},
     )  # fmt: skip
 
 
@@ -147,29 +155,29 @@ def _strings(trace: Trace) -> pa.Table:
     )
     for codes in named:
         used[codes] = True
-    # Many are of events that were left out: a reader takes gaps for damage.
+    # Many belong to dropped events; keep them all then, because a reader takes gaps for damage.
     if used.sum() * 2 < len(used):
         used[:] = True
     return rows({"id": int, "text": str}, ((i, trace.strings[i]) for i in np.flatnonzero(used).tolist()))
 
 
 def pauses(trace: Trace, worker_of_process: Ints) -> pa.Table:
-    """Time that is not the program's, or has no operators."""
-    found = trace.pauses
-    worker = worker_of_process[found.process]
+    """Return time that is not the program's, or has no operators."""
+    records = trace.pauses
+    worker = worker_of_process[records.process]
     keep = np.flatnonzero(worker >= 0)
     return table(
         worker=worker[keep],
-        start=found.start[keep],
-        end=found.end[keep],
-        waited=found.waited[keep].astype(np.int64),
+        start=records.start[keep],
+        end=records.end[keep],
+        waited=records.waited[keep].astype(np.int64),
     )
 
 
 def steps(trace: Trace, worker_of_process: Ints) -> pa.Table:
-    """The program's marks; of two with one number the first."""
-    found = trace.steps
-    worker = worker_of_process[found.process]
+    """Return the program's step marks; of two with one number the first."""
+    marks = trace.steps
+    worker = worker_of_process[marks.process]
     keep = np.flatnonzero(worker >= 0)
-    keep = keep[~pd.DataFrame({"w": worker[keep], "n": found.number[keep]}).duplicated().to_numpy()]
-    return table(worker=worker[keep], number=found.number[keep], start=found.start[keep], end=found.end[keep])
+    keep = keep[~pd.DataFrame({"w": worker[keep], "n": marks.number[keep]}).duplicated().to_numpy()]
+    return table(worker=worker[keep], number=marks.number[keep], start=marks.start[keep], end=marks.end[keep])

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators: what the program executes, one for each place in the model, its arguments and its direction.
+"""Operators: the operations of the program, one for each place in the model, its arguments and its direction.
 
-The name is a path: the ranges of others around the call, the path of the module (or the user's layers), and the
-operation; recordings of DLProf's time have a function stack instead. Calls of one operation from several lines of one
-module are told apart by a counter, `relu`, `relu[2]`, as DLProf counts siblings. Operators of one name with different
-arguments, or forward and backward, are different operators; the id `LINEAR_3` names one.
+The name is a path: the user's ranges around the call, the path of the module (or the user's layers), and the
+operation. Recordings of DLProf's time have a function stack instead. Calls of one operation from several lines of
+one module are distinguished by a counter, `relu`, `relu[2]`, as DLProf counts siblings. Operators of one name with
+different arguments, or forward and backward, are different operators; the id `LINEAR_3` identifies one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Key(NamedTuple):
 
 
 class Operators:
-    """Collects operators: ask for them in the order in which they first ran."""
+    """Registry of operators, numbered in the order of first execution."""
 
     def __init__(self) -> None:
         self.rows: list[Operator] = []
@@ -70,7 +70,7 @@ class Operators:
         self._of_type: dict[str, int] = {}
 
     def of_site(self, site: Site) -> int:
-        """Number of the operator that a site belongs to."""
+        """Return the number of the operator that a site belongs to."""
         key = _key(site)
         number = self._numbers.get(key)
         if number is None:
@@ -80,9 +80,10 @@ class Operators:
         return number
 
     def outside(self, what: str, ranges: tuple[str, ...] = ()) -> int:
-        """Number of the stand-in for what is outside every operator: API calls of one name, or GPU events.
+        """Return the number of the stand-in for work outside every operator: API calls of one name, or GPU events.
 
-        Inside the user's `ranges` it has their path, and its type is the innermost: `1F1B/combine(F)/cudaLaunchKernel`.
+        Inside the user's `ranges` it has their path, and its type is the innermost:
+        `1F1B/combine(F)/cudaLaunchKernel`.
         """
         number = self._numbers.get((what, ranges))
         if number is None:
@@ -93,7 +94,7 @@ class Operators:
         return number
 
     def _next(self, type_: str) -> int:
-        """The number of one more operator of a type."""
+        """Return the number of a further operator of a type."""
         count = self._of_type[type_] = self._of_type.get(type_, 0) + 1
         return count
 
@@ -153,7 +154,7 @@ def _key(site: Site) -> _Key:
 
 
 def type_of(op: str) -> str:
-    """The kind of operation in lower case, however the call spells it.
+    """Return the kind of operation in lower case, independent of the spelling of the call.
 
     >>> type_of("__iadd__"), type_of("aten::relu_"), type_of("autograd::engine::evaluate_function: AddmmBackward0")
     ('iadd', 'relu', 'addmmbackward0')
@@ -162,7 +163,7 @@ def type_of(op: str) -> str:
 
 
 def _function_path(functions: str) -> str:
-    """DLProf's spelling of a function stack.
+    """Return a function stack in DLProf's spelling.
 
     >>> _function_path("/<module>/Net::_call_impl/Linear::_call_impl(3)/linear")
     'module/Net::_call_impl/Linear::_call_impl[3]/linear'
@@ -172,8 +173,9 @@ def _function_path(functions: str) -> str:
 
 
 def product(mod: str, op: str) -> bool | None:
-    """Whether tensor cores could do an operator, or the backward of one, in some type: matrix products, convolutions,
-    attention, recurrent layers. None for one without a formula.
+    """Return whether tensor cores support an operator, or the backward of one, in any type.
+
+    These are matrix products, convolutions, attention, recurrent layers. None for one without a formula.
 
     >>> [product("aten", op) for op in ("aten::conv2d", "AddmmBackward0", "aten::convolution_backward", "aten::mul")]
     [True, True, True, False]
@@ -189,15 +191,15 @@ def product(mod: str, op: str) -> bool | None:
 
 
 def _eligible(site: Site) -> bool:
-    """Whether tensor cores could do the operator of a site. One without a formula, as users write them, is what is
-    inside it.
-    """
+    """Return whether tensor cores support the operator of a site. One without a formula, as users write them, counts as
+    the operators inside it."""
     names = [*zip(site.mods, site.ops), *((call.mod, call.op) for call in site.calls)]
-    return bool(next((found for mod, op in names if (found := product(mod, op)) is not None), False))
+    return bool(next((supported for mod, op in names if (supported := product(mod, op)) is not None), False))
 
 
 def dtype_ok(name: str | None, capability: tuple[int, int] | None, tf32: bool | None) -> bool | None:
-    """Whether a GPU's tensor cores take a type; None if type, GPU or, for float32, the switch of TF32 is unknown.
+    """Return whether a GPU's tensor cores support a type; None if type, GPU or, for float32, the TF32 switch is
+    unknown.
 
     >>> dtype_ok("float16", (7, 5), None), dtype_ok("float32", (8, 0), False), dtype_ok("bfloat16", (7, 5), None)
     (True, False, False)
@@ -211,7 +213,7 @@ def dtype_ok(name: str | None, capability: tuple[int, int] | None, tf32: bool | 
 
 
 def shapes(call: Call) -> str | None:
-    """Shapes of the tensors of a call.
+    """Return the shapes of the tensors of a call.
 
     >>> from pyprof.model import Arg
     >>> shapes(Call("torch", "mm", (Arg("", Tensor((2, 3), None)), Arg("", Tensor((3, 4), None)))))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an event's device needs at least for its work, as integers, in pieces of rows."""
+"""Minimum device time of each event's work, as integers, in pieces of rows."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ _PS = 1000  # in a ns
 
 
 class Peaks:
-    """Of all rows; asked for some at a time. `dense`: FLOPs as papers count them. `which` of `hardware` ran a row."""
+    """Peak times of all rows, computed in pieces. `dense`: FLOPs as papers count them. `which` of `hardware` ran each
+    row."""
 
     def __init__(self, rows: Rows, costs: Costs, hardware: list[Hardware], which: Ints):
         self._codes = np.full(len(rows), -1, np.int32)
         peaks, bandwidths, base = [], [], 0
-        for number, one in enumerate(hardware):
-            found = roofline.cases(rows, costs, one)
-            peak, bandwidth = roofline.limits(found, [roofline.math(c, one) for c in found.cases])
-            place = np.where(found.codes < 0, len(found.cases), found.codes) + base  # the last is of no case
+        for number, machine in enumerate(hardware):
+            cases = roofline.cases(rows, costs, machine)
+            peak, bandwidth = roofline.limits(cases, [roofline.math(c, machine) for c in cases.cases])
+            place = np.where(cases.codes < 0, len(cases.cases), cases.codes) + base  # the last is of no case
             self._codes = np.where(which == number, place, self._codes).astype(np.int32)
             peaks.append(peak)
             bandwidths.append(bandwidth)
@@ -32,19 +33,21 @@ class Peaks:
         self._costs, self._executed = costs, costs.executed
         self.dense = model_flops(rows, costs)
 
-    def of(self, some: Ints) -> dict[str, Column]:
-        """roofline in ns; hardware_ps and model_ps: FLOPs that are executed, that the model needs, at the peak.
+    def of(self, index: Ints) -> dict[str, Column]:
+        """Return roofline in ns; hardware_ps and model_ps: time at the peak of the FLOPs executed, and of those of the
+        model.
 
-        How many a convolution by Winograd or FFT executes is unknown: it has a roofline (of its definition) alone.
+        The number of FLOPs that a convolution by Winograd or FFT executes is unknown: it only has a roofline (of its
+        definition).
         """
-        code = self._codes[some]
+        code = self._codes[index]
         flops, size, model = (
-            _floats(each.take(some)) for each in (self._costs.flops, self._costs.bytes, self.dense)
+            _floats(column.take(index)) for column in (self._costs.flops, self._costs.bytes, self.dense)
         )
         peak, bandwidth = self._peak[code], self._bandwidth[code]
         compute, _, time = roofline.times(flops, size, peak, bandwidth)
         needed = np.where(np.isnan(time), np.nan, roofline.times(model, size, peak, bandwidth)[0])
-        compute = np.where(np.isnan(time) | ~self._executed.take(some).mask(), np.nan, compute)
+        compute = np.where(np.isnan(time) | ~self._executed.take(index).mask(), np.nan, compute)
         return {
             "roofline": _whole(time),
             "hardware_ps": _whole(compute * _PS),
@@ -57,5 +60,5 @@ def _floats(column: Column) -> roofline.Floats:
 
 
 def _whole(values: roofline.Floats) -> Column:
-    known = ~np.isnan(values)
-    return Column(np.rint(np.where(known, values, 0)).astype(np.int64), known)
+    present = ~np.isnan(values)
+    return Column(np.rint(np.where(present, values, 0)).astype(np.int64), present)
