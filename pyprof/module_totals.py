@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pyprof.estimation import Estimated, costs, warn
 from pyprof.prof.cost import lookup
 from pyprof.registry import load_module
+from pyprof.units import si
 
 OUTSIDE = "(outside modules)"
 HEADINGS = ("module", "params", "forward", "backward", "bytes", "share", "calls", "unknown")
@@ -98,17 +99,6 @@ def lines(top: Node, depth: int) -> Iterator[tuple[int, Node]]:
 
     yield from walk(top, 0)
     yield 0, top
-
-
-def si(number: float) -> str:
-    """Three significant digits and a prefix."""
-    if number < 1000:
-        return str(int(number))
-    prefixes = iter("kMGTPE")
-    prefix = ""
-    while number >= 999.5 and (larger := next(prefixes, "")):
-        number, prefix = number / 1000, larger
-    return f"{number:.{2 - (number >= 9.995) - (number >= 99.95)}f} {prefix}"
 
 
 def text(top: Node, depth: int) -> Iterator[str]:

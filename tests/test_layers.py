@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CORE = {
     "api_names", "arguments", "arrow", "atomic_file", "errors", "frame", "inputs", "intervals", "mailbox", "marker",
     "model", "netdict", "occupancy", "registry", "scratch", "serving", "sqlite_file", "stages", "symbols", "terminal",
+    "units",
 }  # fmt: skip
 # A folder may import itself and what stands here: folders with all inside them, modules below pyprof/.
 STANDS_ON = {

@@ -25,7 +25,7 @@ def complete(parser: Parser) -> None:
         load(name).add_arguments(commands[name])
         for action in commands[name]._actions:
             if (name, action.dest) in _VALUES:
-                action.completer = _VALUES[name, action.dest]  # type: ignore[attr-defined]
+                action.completer = _VALUES[name, action.dest]
     argcomplete.autocomplete(parser)
 
 

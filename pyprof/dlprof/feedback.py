@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from pyprof.rules import Finding, Outcome
 from pyprof.terminal import visible
+from pyprof.units import duration
 
 _WIDTH = 100
-_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
 
 def text(outcomes: Sequence[Outcome], wall: int | None, whole: bool = False) -> str:
@@ -59,15 +59,3 @@ def _wrapped(words: str, indent: str) -> str:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def duration(ns: float) -> str:
-    """Format a time with three digits and a unit.
-
-    >>> duration(1_234_567), duration(999), duration(61_000_000_000)
-    ('1.23 ms', '999 ns', '61 s')
-    """
-    for size, unit in _UNITS:
-        if ns >= size:
-            return f"{ns / size:.3g} {unit}"
-    return f"{ns:.0f} ns"

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from rich.cells import cell_len
 
 from pyprof.overview.figures import Figures, Row, Step
-from pyprof.rules.wording import length
 from pyprof.terminal import visible
+from pyprof.units import duration
 
 MOST = 15
 NARROW = 60
@@ -75,7 +75,7 @@ def _step(found: Figures, width: int) -> list[str]:
 
 
 def _counted(step: Step) -> str:
-    time = length(step.length or 0)
+    time = duration(step.length or 0)
     if step.number is None:
         return f"Whole recording {time} (no steps found)"
     of = f" of {step.workers} workers" if step.workers > 1 else ""
@@ -148,7 +148,7 @@ def _modules(found: Figures, width: int) -> list[_Column]:
 def _numbers(rows: Sequence[Row], width: int) -> list[_Column]:
     out = [_Column(["Share", *("na" if row.share is None else f"{row.share:.1f} %" for row in rows)])]
     if width >= _TIMES:
-        out.append(_Column(["Time", *(length(row.time) for row in rows)]))
+        out.append(_Column(["Time", *(duration(row.time) for row in rows)]))
     return out
 
 
@@ -201,7 +201,7 @@ def _finding(found: Figures, encoding: str) -> str:
     best = found.best
     if best is None:
         return f"Finding: none ({found.evaluated} rules could be evaluated)."
-    saves = "" if best.saving is None else f" (could save {length(best.saving)}{_per(found)}"
+    saves = "" if best.saving is None else f" (could save {duration(best.saving)}{_per(found)}"
     if saves:
         saves += ")" if best.share is None else f", {best.share:.1f} %)"
     return f"Finding{saves}: {visible(best.problem, encoding)}"

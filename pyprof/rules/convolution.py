@@ -15,7 +15,8 @@ from pyprof.rules.event_sample import Sample
 from pyprof.rules.peaks import HALF, products
 from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
-from pyprof.rules.wording import length, percent, which
+from pyprof.rules.wording import which
+from pyprof.units import duration, percent
 
 _LAYOUT = re.compile(
     r"nchw_?to_?nhwc|nhwc_?to_?nchw|nchw2nhwc|nhwc2nchw|tensortransform|batched_transpose", re.I
@@ -53,7 +54,7 @@ def layout_transposes(run: Run) -> Finding | None:
         return None
     return run.finding(
         f"Changes of layout around convolutions take {percent(part)} of the kernels' time, "
-        f"{length(run.per_device(changes['gpu'].sum()))}.",
+        f"{duration(run.per_device(changes['gpu'].sum()))}.",
         "model.to(memory_format=torch.channels_last), and the same for the input: the library then finds the layout "
         "that its kernels need.",
         run.per_device(changes["gpu"].sum()),
@@ -110,7 +111,7 @@ def cudnn_benchmark(run: Run) -> Finding | None:
     if shapes.max() > limit("R19.shapes") or run.facts.get("cudnn.enabled") == "no":
         return None
     return run.finding(
-        f"Convolutions take {length(time)}, {percent(run.share(time))} of the time, with at most {shapes.max()} "
+        f"Convolutions take {duration(time)}, {percent(run.share(time))} of the time, with at most {shapes.max()} "
         "different shapes each, and torch.backends.cudnn.benchmark is off.",
         "torch.backends.cudnn.benchmark = True before the first step: each new shape is tried once, later calls use "
         "the fastest. Not if shapes change all the time, or results must be the same from run to run.",
@@ -133,7 +134,7 @@ def autotune_in_range(run: Run) -> Finding | None:
     rows.sort(key=lambda row: -int(str(row["time_ns"])))
     time = sum(int(str(row["time_ns"])) for row in rows)
     return run.finding(
-        f"In {len(rows)} calls of convolutions the library tried several algorithms, {length(time)} on the GPU: "
+        f"In {len(rows)} calls of convolutions the library tried several algorithms, {duration(time)} on the GPU: "
         "these times are those of the search, not of the work.",
         "Exclude the first steps: aggregate later iterations (--iter_start), or record later (--delay, --steps).",
         None,

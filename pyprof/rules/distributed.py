@@ -14,7 +14,7 @@ from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
-from pyprof.rules.wording import length, percent
+from pyprof.units import duration, percent
 
 _LEAST = 3  # steps
 _DP, _DDP = "DataParallel.forward", "DistributedDataParallel.forward"
@@ -66,7 +66,7 @@ def data_parallel(run: Run) -> Finding | None:
         return None
     ((_, count, time),) = ranges
     return run.finding(
-        f"torch.nn.DataParallel runs the model on {len(most)} GPUs of one process, {count} times for {length(time)}.",
+        f"torch.nn.DataParallel runs the model on {len(most)} GPUs of one process, {count} times for {duration(time)}.",
         "Use torch.nn.parallel.DistributedDataParallel with one process per GPU (torchrun --nproc-per-node): no "
         "copy of the model in each step, no threads that wait for one interpreter, and gradients are exchanged "
         "while the backward pass runs.",

@@ -7,7 +7,7 @@ from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
-from pyprof.rules.wording import length, percent
+from pyprof.units import duration, percent
 
 _WHY = {
     "dataloader": "The loop waits for its DataLoader (R08, R09).",
@@ -39,7 +39,7 @@ def gpu_underused(run: Run) -> Finding | None:
     most = max(parts, key=lambda name: parts[name])
     largest = sorted(parts.items(), key=lambda item: -item[1])
     return run.finding(
-        f"The GPU is busy only {percent(busy)} of {length(run.wall)}. For {length(parts[most])} of the rest "
+        f"The GPU is busy only {percent(busy)} of {duration(run.wall)}. For {duration(parts[most])} of the rest "
         f"{_MEANWHILE[most]}.",
         _WHY[most],
         None,

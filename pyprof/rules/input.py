@@ -8,7 +8,7 @@ from typing import Any
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.thresholds import limit
-from pyprof.rules.wording import length, percent
+from pyprof.units import duration, percent
 
 # Names of torch.utils.data's iterators in its ranges: without workers, with workers.
 _SINGLE, _SEVERAL = "_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"
@@ -35,7 +35,7 @@ def dataloader_bound(run: Run) -> Finding | None:
     advice.append("raise prefetch_factor if the waits are uneven")
     return run.finding(
         f"The loop waits for its DataLoader {percent(run.share(part))} of the time while the GPU does nothing, "
-        f"{length(part / max(run.steps, 1))}{run.per_step}.",
+        f"{duration(part / max(run.steps, 1))}{run.per_step}.",
         ", ".join(advice)
         + ". Make the transforms cheaper: decode and resize once ahead of time, or on the GPU.",
         part,
@@ -70,7 +70,7 @@ def workers_zero(run: Run) -> Finding | None:
     count = min(4, int(usable) - 1) if usable.isdigit() else 2
     return run.finding(
         f"The DataLoader has num_workers=0: the loop loads its batches itself for {percent(run.share(part))} of the "
-        f"time, {length(part / max(run.steps, 1))}{run.per_step}.",
+        f"time, {duration(part / max(run.steps, 1))}{run.per_step}.",
         f"DataLoader(..., num_workers={count}, persistent_workers=True): batches are prepared while the step runs. The "
         f"dataset must be picklable where processes are spawned.",
         min(part, run.wall - part),

@@ -15,7 +15,8 @@ from pyprof.rules.event_sample import Sample
 from pyprof.rules.peaks import only_gpu, roof
 from pyprof.rules.premises import GPU, KINDS
 from pyprof.rules.thresholds import limit
-from pyprof.rules.wording import length, percent, which
+from pyprof.rules.wording import which
+from pyprof.units import duration, percent
 
 
 @rule("R23", "unfused_pointwise", GPU, rows=Rows("kernel_summary", "Kernels"))
@@ -242,7 +243,7 @@ def far_from_roofline(run: Run) -> Finding | None:
         return None
     far["lost"] = far["time"] - far["roof"] / limit("R36.reachable")
     return run.finding(
-        f"{len(far)} operators take {length(run.per_device(far['time'].sum()))} and are at "
+        f"{len(far)} operators take {duration(run.per_device(far['time'].sum()))} and are at "
         f"{percent(far['roof'].sum() / far['time'].sum())} of the roofline.",
         "Products: another type, size or layout, a newer library. All else is limited by memory: make fewer passes "
         "over the data (fuse, in-place), contiguous tensors, a smaller type.",

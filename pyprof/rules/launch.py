@@ -15,7 +15,7 @@ from pyprof.rules.context import Run
 from pyprof.rules.event_sample import Sample, kind
 from pyprof.rules.premises import LAUNCHES
 from pyprof.rules.thresholds import limit
-from pyprof.rules.wording import length, percent
+from pyprof.units import duration, percent
 
 
 @rule("R05", "launch_bound", LAUNCHES, rows=Rows("idle", "Idle time"))
@@ -39,10 +39,10 @@ def launch_bound(run: Run) -> Finding | None:
     launches = np.concatenate([sample.of("launch_dur")[_launched(sample)] for sample in run.samples])
     calls, time = len(launches), int(launches.sum())
     per_step = int(run.kernels["calls"].sum()) / max(run.steps * max(len(run.ids), 1), 1)
-    cost = f", and launching one takes {length(time / calls)} on the CPU" if calls else ""
+    cost = f", and launching one takes {duration(time / calls)} on the CPU" if calls else ""
     return run.finding(
         f"The GPU waits for kernel launches {percent(run.share(late))} of the time: there are {per_step:.0f} "
-        f"kernels{run.per_step}, the median kernel takes {length(middle)}{cost}.",
+        f"kernels{run.per_step}, the median kernel takes {duration(middle)}{cost}.",
         _less_launches(run) + " Larger batches make each kernel longer.",
         late,
         _gaps(run),
@@ -106,7 +106,7 @@ def small_kernels(run: Run) -> Finding | None:
     )
     grouped = grouped.join(run.operators[["name", "source"]])
     return run.finding(
-        f"{percent(short.mean())} of the kernels are shorter than {length(limit('R06.short'))} and hold "
+        f"{percent(short.mean())} of the kernels are shorter than {duration(limit('R06.short'))} and hold "
         f"{percent(durations[short].sum() / max(durations.sum(), 1))} of the kernels' time; launching them takes "
         f"{percent(run.share(run.scaled(api)))} of the CPU's time.",
         _less_launches(run)
@@ -149,7 +149,7 @@ def sync_stall(run: Run) -> Finding | None:
     grouped["call"] = [texts.get(code) for code in grouped["call"].tolist()]
     rate = f", {per_step:.1f} times a step" if run.cut else ""
     return run.finding(
-        f"The program waits for the GPU and leaves it idle afterwards{rate}: {length(saving)}, "
+        f"The program waits for the GPU and leaves it idle afterwards{rate}: {duration(saving)}, "
         f"{percent(run.share(saving))} of the time.",
         "Keep values on the GPU: no .item(), .cpu(), print, `if tensor`, nonzero or boolean index in the step; log "
         "every N steps; copy with non_blocking=True; no torch.cuda.synchronize() outside of measurements.",

@@ -10,7 +10,8 @@ from pyprof.rules.context import Run
 from pyprof.rules.evaluation import judge
 from pyprof.rules.premises import GPU, LAUNCHES, STEPS
 from pyprof.rules.thresholds import limit
-from pyprof.rules.wording import percent, size, which
+from pyprof.rules.wording import which
+from pyprof.units import percent, size
 
 _NO_PEAK = (
     "needs the peak of allocated memory, which this recording lacks; record with pyprof on a GPU, or with "

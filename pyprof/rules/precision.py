@@ -15,7 +15,8 @@ from pyprof.rules.context import Run
 from pyprof.rules.peaks import HALF, NARROW, faster, products, roof, sizes, with_vector
 from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
-from pyprof.rules.wording import length, percent, which
+from pyprof.rules.wording import which
+from pyprof.units import duration, percent
 
 _CAST = re.compile(r"copy\w*.*(?:Load|Store)WithCast|(?:b?float(?:16|8)|half)\w*_copy_kernel", re.DOTALL)
 _CUDNN = re.compile("conv|rnn|lstm|gru")
@@ -62,7 +63,7 @@ def no_amp(run: Run) -> Finding | None:
     new = "bfloat16" if run.capability >= 8.0 else "float16"
     scaler = " and torch.amp.GradScaler for the backward pass" if new == "float16" and run.trains else ""
     return run.finding(
-        f"Products in float32 without tensor cores take {length(time)}, {percent(run.share(time))} of the time, and "
+        f"Products in float32 without tensor cores take {duration(time)}, {percent(run.share(time))} of the time, and "
         "mixed precision is off.",
         f"Run the forward pass and the loss under torch.autocast('cuda', dtype=torch.{new}){scaler}; weights stay "
         "float32. Check that the loss still goes down as before.",
@@ -103,7 +104,7 @@ def no_tf32(run: Run) -> Finding | None:
     if forced:
         advice.append("without NVIDIA_TF32_OVERRIDE=0 in the environment")
     return run.finding(
-        f"Products in float32 take {length(time)}, {percent(run.share(time))} of the time, and TF32 is off for them.",
+        f"Products in float32 take {duration(time)}, {percent(run.share(time))} of the time, and TF32 is off for them.",
         ", ".join(advice)
         + ". TF32 multiplies with 10 bits of mantissa instead of 23 and adds in float32: enough for "
         "most networks, not for solvers.",
@@ -142,7 +143,7 @@ def tc_missed(run: Run) -> Finding | None:
             )
         return None
     return run.finding(
-        f"Products in {', '.join(sorted(set(missed['math'])))} run without tensor cores for {length(time)}, "
+        f"Products in {', '.join(sorted(set(missed['math'])))} run without tensor cores for {duration(time)}, "
         f"{percent(run.share(time))} of the time.",
         "Make the innermost sizes (channels, features, head size) multiples of 8, of 16 for 8 bit types, tensors "
         "contiguous and aligned, convolutions channels_last; otherwise the library has no tensor-core kernel for "
@@ -202,7 +203,7 @@ def dims_not_8(run: Run) -> Finding | None:
     kernels["lost"] = kernels["gpu"] - kernels["roof"] / limit("R15.efficiency")
     kernels["efficiency"] = (kernels["roof"] / kernels["gpu"]).round(3)
     return run.finding(
-        f"Products on tensor cores with sizes that are not multiples of 16 bytes take {length(time)}, "
+        f"Products on tensor cores with sizes that are not multiples of 16 bytes take {duration(time)}, "
         f"{percent(run.share(time))} of the time, at {percent(kernels['roof'].sum() / kernels['gpu'].sum())} of the "
         "roofline.",
         "Pad them to the next multiple (the evidence names it): vocabulary, hidden size, channels. Tensor cores are "
@@ -248,7 +249,7 @@ def dtype_casts(run: Run) -> Finding | None:
         return None
     return run.finding(
         f"Conversions between types take {percent(part)} of the kernels' time, "
-        f"{length(run.per_device(casts['gpu'].sum()))}.",
+        f"{duration(run.per_device(casts['gpu'].sum()))}.",
         "Convert once and keep the result; move the autocast boundary so that fewer tensors cross it; create tensors "
         "in the type they are used in.",
         run.per_device(casts["gpu"].sum()),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyprof.rules import NeedsFacts, Premise
 from pyprof.rules.thresholds import limit
-from pyprof.rules.wording import percent
+from pyprof.units import percent
 
 if TYPE_CHECKING:
     from pyprof.rules.context import Run

@@ -17,7 +17,7 @@ from pyprof.rules.context import Run
 from pyprof.rules.event_sample import Sample
 from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
-from pyprof.rules.wording import length, percent
+from pyprof.units import duration, percent
 
 _FUNCTION, _EVENT = 4, 3  # kinds of ranges
 # torch.profiler's names of a collection (record_python_gc_info), and of a call of it.
@@ -208,7 +208,7 @@ def recompiles(run: Run) -> Finding | None:
         count = len(union.start)
         breaks = _ranges(run, resumed, worker, start, end)["text"]
         if count >= limit("R35.compiles"):
-            problems.append(f"{count} compilations after the first iteration take {length(len(union))}")
+            problems.append(f"{count} compilations after the first iteration take {duration(len(union))}")
             rows += [
                 {"compilation_at_ns": int(a), "time_ns": int(b - a)} for a, b in zip(union.start, union.end)
             ][:3]

@@ -14,7 +14,7 @@ from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.premises import STEPS
 from pyprof.rules.thresholds import limit
-from pyprof.rules.wording import length, percent
+from pyprof.units import duration, percent
 
 _OPS = 300_000  # executions that are searched for a key operator
 _LEAST = 3
@@ -91,7 +91,7 @@ def unstable_range(run: Run) -> Finding | None:
     off = (lengths - middle).abs().sort_values(ascending=False, kind="stable").index[:5].tolist()
     return Finding(
         "",
-        f"The length of the {len(lengths)} iterations varies: mean {length(lengths.mean())}, standard deviation "
+        f"The length of the {len(lengths)} iterations varies: mean {duration(lengths.mean())}, standard deviation "
         f"{percent(varies)} of that.",
         advice,
         None,
@@ -126,7 +126,7 @@ def profiler_overhead(run: Run) -> Finding | None:
     rows: list[dict[str, object]] = []
     if slow:
         problems.append(
-            f"Recording calls and modules took about {length(int(cost))}, {percent(share)} of the CPU's time in "
+            f"Recording calls and modules took about {duration(int(cost))}, {percent(share)} of the CPU's time in "
             "operators: CPU times and gaps between kernels are too long by that much."
         )
         rows.append(

@@ -251,7 +251,7 @@ class Notes:
         for key, count in other.parameters.items():
             self.parameters.setdefault(key, count)
 
-    def _mine(self, state: ThreadState) -> bool:
+    def _accepts(self, state: ThreadState) -> bool:
         if graph_task() >= 0 or _getpid() != self._pid:
             return False
         if _tracer() is not None:  # torch.cond traces its functions before it runs one of them
