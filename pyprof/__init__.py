@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyProf: what every kernel of a PyTorch program is, where it comes from, and what it costs.
+"""PyProf: identity, origin and cost of every kernel of a PyTorch program.
 
 Importing this package imports neither torch nor pandas: each public name is loaded when it is first used.
 """
@@ -58,7 +58,7 @@ _HOME = {
 }
 __all__ = ["__version__", *_HOME]  # pyright: ignore[reportUnsupportedDunderAll]
 
-if not TYPE_CHECKING:  # a checker that sees __getattr__ takes any misspelt name
+if not TYPE_CHECKING:  # a checker that sees __getattr__ accepts any misspelled name
 
     def __getattr__(name: str) -> Any:
         home = _HOME.get(name)
@@ -70,7 +70,7 @@ if not TYPE_CHECKING:  # a checker that sees __getattr__ takes any misspelt name
 
 
 def _proceed() -> None:
-    """Start a recording that the environment asked for: it could not begin in the middle of our own imports."""
+    """Start a recording requested by the environment, which could not begin while PyProf itself was being imported."""
     autostart = sys.modules.get("pyprof.autostart")
     if autostart is not None:
         autostart.proceed()

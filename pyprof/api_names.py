@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of CUDA API calls for nvprof's databases, which hold CUPTI's numbers of them, and what a call does.
+"""Names of CUDA API calls by CUPTI's numbers, which nvprof's databases hold, and the kind of each call.
 
-The numbers never change once given out. Source: cupti_runtime_cbid.h and cupti_driver_cbid.h; those that a program
-spends time in are here, the others are shown by their number.
+The numbers never change once assigned. Source: cupti_runtime_cbid.h and cupti_driver_cbid.h; the calls that programs
+spend time in are listed here, others appear under their number.
 
 >>> api_name("runtime", 211), api_name("driver", 2)
 ('cudaLaunchKernel', 'driver call 2')
@@ -50,12 +50,12 @@ _KINDS = (
 
 
 def api_name(library: str, number: int) -> str:
-    """The name of a call, or its number."""
+    """Return the name of a call, or its number."""
     return _NAMES.get(library, {}).get(number, f"{library} call {number}")
 
 
 def api_kind(name: str) -> int:
-    """What a call does, as an index into API_KINDS. A graph's launch starts kernels: it is a launch.
+    """Return the kind of a call, as an index into API_KINDS. A graph launch starts kernels: it is a launch.
 
     >>> [API_KINDS[api_kind(name)] for name in ("cudaLaunchKernelExC_v11060", "cuMemcpyAsync", "cuCtxSynchronize")]
     ['launch', 'memcpy', 'sync']

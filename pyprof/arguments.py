@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command lines of `pyprof`: options in both spellings, and the nearest name for one that does not exist.
+"""Command lines of `pyprof`: options in both spellings, and the nearest name for an unknown one.
 
 An option is documented with hyphens, `--iter-start`, and may be typed with underscores, as DLProf spells it.
 
@@ -26,7 +26,7 @@ RECORDING = "recording, a folder of recordings, or a profile database"
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """ " Did you mean ...?", or nothing if no name is near.
+    """Return " Did you mean ...?", or "" if no name is near.
 
     >>> nearest("op_typ", ["summary", "op_type"]), nearest("x", ["summary"])
     (' Did you mean op_type?', '')
@@ -43,7 +43,7 @@ def count(text: str) -> int:
 
 
 def timeout(parser: argparse.ArgumentParser) -> None:
-    """Add the option that ends what a profile database makes take too long."""
+    """Add the option that limits the time of a query of a profile database."""
     parser.add_argument(
         "--timeout", metavar="S", type=_seconds, default=TIMEOUT,
         help="end a query of a profile database after S seconds; default: %(default)g",
@@ -63,27 +63,30 @@ def _seconds(text: str) -> float:
 def output_file(
     parser: argparse.ArgumentParser, what: str = "output file", metavar: str = "FILE", required: bool = False
 ) -> None:
-    """Add the option that names the output, and the one that lets it replace a file."""
+    """Add the options for the output file, and for replacing an existing one."""
     default = "" if required else "; default: stdout"
     parser.add_argument(
         "-o", "--output", metavar=metavar, required=required, help=f"{what} (written atomically){default}"
     )
-    parser.add_argument("-f", "--force", action="store_true", help="replace a file of that name")
+    parser.add_argument("-f", "--force", action="store_true", help="replace an existing file")
 
 
 def check_output(arguments: argparse.Namespace, *inputs: str) -> None:
-    """Raise UsageError where the output would replace a file without --force, or one of the inputs."""
+    """Raise UsageError if the output would replace a file without --force, or one of the inputs."""
     path = arguments.output
     if path is None or not os.path.lexists(path):
         return
-    if any(os.path.exists(path) and os.path.exists(one) and os.path.samefile(path, one) for one in inputs):
-        raise UsageError(f"{path}: is what is read, and would be replaced; name another file with -o.")
+    if any(
+        os.path.exists(path) and os.path.exists(source) and os.path.samefile(path, source)
+        for source in inputs
+    ):
+        raise UsageError(f"{path}: is an input and would be replaced; name another file with -o.")
     if not arguments.force and not _is_stream(path):
-        raise UsageError(f"{path} exists: --force replaces it; or name another file with -o.")
+        raise UsageError(f"{path} exists: use --force to replace it, or name another file with -o.")
 
 
 def _is_stream(path: str) -> bool:
-    """Whether a path is a device or a pipe, as /dev/null and /dev/stdout, which nothing replaces."""
+    """Return whether a path is a device or a pipe, such as /dev/null and /dev/stdout, which nothing replaces."""
     try:
         return not (stat.S_ISREG(mode := os.stat(path).st_mode) or stat.S_ISDIR(mode))
     except OSError:
@@ -91,19 +94,19 @@ def _is_stream(path: str) -> bool:
 
 
 def iterations(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose the iterations whose figures are shown."""
+    """Add the options that select the iterations to aggregate."""
     parser.add_argument("--iter-start", metavar="N", help="first iteration to aggregate; default: 0")
     parser.add_argument(
-        "--iter-stop", metavar="N", help="last iteration, which is included; default: the last"
+        "--iter-stop", metavar="N", help="last iteration, inclusive; default: the last"
     )  # fmt: skip
     parser.add_argument(
         "--key-op", metavar="NAME",
-        help="iterations end where this operator ends; default: the steps that the program marks, else what repeats",
+        help="iterations end where this operator ends; default: steps marked by the program, else what repeats",
     )  # fmt: skip
 
 
-def selected(arguments: argparse.Namespace) -> tuple[int | None, int | None, str | None]:
-    """Return the first and the last iteration that are chosen, and the operator that cuts them. Raises UsageError."""
+def iteration_selection(arguments: argparse.Namespace) -> tuple[int | None, int | None, str | None]:
+    """Return the first and the last selected iteration, and the operator that ends them. Raises UsageError."""
     numbers = []
     for name in ("iter_start", "iter_stop"):
         text = getattr(arguments, name)
@@ -116,7 +119,7 @@ def selected(arguments: argparse.Namespace) -> tuple[int | None, int | None, str
 
 
 def table_format(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how a report is written."""
+    """Add the options for the format of a report."""
     parser.add_argument(
         "--format", default="table", help="csv, json, md, parquet or table; default: %(default)s"
     )
@@ -126,42 +129,42 @@ def table_format(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--raw", action="store_true",
-        help="texts in csv as they are; default: control characters are shown and formulas of spreadsheets disarmed",
+        help="raw texts in csv; default: control characters are escaped and spreadsheet formulas disarmed",
     )  # fmt: skip
     output_file(parser)
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's parser, with both spellings of options and a hint where a name is misspelt."""
+    """Argument parser with both spellings of options and a hint for a misspelled name."""
 
-    intermixed = False  # whether options may stand between positional arguments
+    intermixed = False  # options may appear between positional arguments
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse's; the second spelling of each option is added first."""
-        known = self._option_string_actions
-        for name in [name for name in known if name.startswith("--")]:
-            known.setdefault("--" + name[2:].replace("-", "_"), known[name])
+        """Parse as argparse does, with the second spelling of each option."""
+        actions = self._option_string_actions
+        for name in [name for name in actions if name.startswith("--")]:
+            actions.setdefault("--" + name[2:].replace("-", "_"), actions[name])
         return super().parse_known_args(args, namespace)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse's; an unknown option names the nearest one."""
+        """Parse as argparse does; the error for an unknown option suggests the nearest one."""
         parse = self.parse_known_intermixed_args if self.intermixed else self.parse_known_args
-        found, rest = parse(args, namespace)
+        parsed, rest = parse(args, namespace)
         if rest:
             hint = nearest(rest[0].partition("=")[0].replace("_", "-"), self._documented())
             self.error(f"unrecognized arguments: {' '.join(rest)}.{hint}")
-        return found
+        return parsed
 
     def error(self, message: str) -> NoReturn:
-        """As argparse's; an unknown choice names the nearest one."""
+        """Exit as argparse does; the error for an unknown choice suggests the nearest one."""
         wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
         hint = nearest(wrong[1], re.findall(r"[\w-]+", wrong[2])) if wrong else ""
         super().error(f"{message}.{hint}" if hint else message)
 
     def _get_option_tuples(self, option_string: str) -> Any:
-        """Both spellings of one option are one match of an abbreviation."""
-        found: Sequence[Any] = super()._get_option_tuples(option_string)
-        return list({id(one[0]): one for one in found}.values())
+        """Return the matches of an abbreviation; both spellings of one option are one match."""
+        matches: Sequence[Any] = super()._get_option_tuples(option_string)
+        return list({id(match[0]): match for match in matches}.values())
 
     def _documented(self) -> list[str]:
         return [name for action in self._actions for name in action.option_strings if name.startswith("--")]

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a file goes: it gets its name when it is whole.
+"""Atomic file creation: a file appears under its name only when it is complete.
 
-A recording is a database without a name: SQLite fills a scratch file whose name is removed as soon as it is open. Its
-content is then copied into a second file without a name (O_TMPFILE), which is linked under the name that the user gave.
-So a process that is killed leaves nothing: the kernel frees files that have no name. Needs twice the size of the file
+A recording is first a database without a name: SQLite fills a scratch file whose name is removed as soon as it is
+open. Its content is then copied into a second file without a name (O_TMPFILE), which is linked under the final name.
+So a killed process leaves nothing behind: the kernel frees files without a name. Needs twice the size of the file
 for a moment.
 
-What has its name survives a power failure: file and folder are synchronized with the disk (fsync). A file that is
-replaced hands its permissions and, where we may, its owner on.
+A file with its final name survives a power failure: file and folder are synchronized with the disk (fsync). A
+replaced file passes on its permissions and, if allowed, its owner.
 
-A name exists for an instant when the scratch file is made and when an older file is replaced, and during the copy on
-file systems without O_TMPFILE (NFS, some network and FUSE ones). It is `.pyprof-*.part`; its owner holds a lock on it
-(flock), and the next recording into that folder removes those that nobody holds.
+A temporary name exists for an instant when the scratch file is created and when an older file is replaced, and
+during the copy on file systems without O_TMPFILE (NFS, some network and FUSE ones). It is `.pyprof-*.part`; its
+owner holds a lock on it (flock), and the next recording into that folder removes those that are not locked.
 """
 
 from __future__ import annotations
@@ -40,24 +40,25 @@ _PREFIX, _SUFFIX, _JOURNAL = ".pyprof-", ".part", "-journal"
 
 
 def check(path: str) -> None:
-    """Raise CaptureError, a sentence about the file, if it cannot be written: better known before the training."""
+    """Raise CaptureError with the reason if the file cannot be written: better known before the training."""
     try:
         _check_target(path)
         folder = _folder(path)
-        file = _nameless(folder)
+        file = _unnamed(folder)
         if file is None:
             name, file = _scratch(folder)
             os.unlink(name)
         os.close(file)
     except OSError as error:
-        raise CaptureError(f"cannot be written ({_reason(error)}). Name another file.") from error
+        raise CaptureError(f"cannot be written ({_reason(error)}). Choose another file.") from error
 
 
 @contextmanager
 def database(path: str, before: Callable[[str], object] | None = None) -> Iterator[sqlite3.Connection]:
-    """An empty database that becomes the file `path` at the end, or nothing. Raises CaptureError when that fails.
+    """Create an empty database that becomes the file `path` at the end, or nothing. Raises CaptureError on failure.
 
-    `before` is called with the whole name just before the file gets it."""
+    `before` is called with the full name just before the file gets it.
+    """
     try:
         with _database(path, before) as connection:
             yield connection
@@ -73,7 +74,7 @@ def _database(path: str, before: Callable[[str], object] | None) -> Iterator[sql
     name, file = _scratch(folder)
     with open(file, "rb") as content:
         try:
-            # No locks, for the file is ours alone; as a URI, for a name may be any bytes.
+            # No locks, since no other process opens the file; as a URI, since a name may be any bytes.
             uri = f"file:{quote(os.fsencode(name))}?nolock=1"
             connection = sqlite3.connect(uri, uri=True, isolation_level=None)
         finally:
@@ -83,18 +84,18 @@ def _database(path: str, before: Callable[[str], object] | None) -> Iterator[sql
             yield connection
         finally:
             connection.close()
-        target = os.path.realpath(path)  # a link stays, its target is replaced
-        with _alone(folder):
+        target = os.path.realpath(path)  # keep a symbolic link, replace its target
+        with _exclusive(folder):
             if before is not None:
                 before(target)
-            _linked(content, target) or _renamed(content, target)
+            _publish_link(content, target) or _publish_rename(content, target)
 
 
 @contextmanager
-def _alone(folder: str) -> Iterator[None]:
-    """Let no other recording get its name in a folder meanwhile: two that end at once would take each other for absent.
+def _exclusive(folder: str) -> Iterator[None]:
+    """Keep other recordings from publishing in a folder: two that end at the same time would not see each other.
 
-    A lock of the folder, for which a stopped owner lets others wait for five seconds at most.
+    A lock of the folder. If its owner is stopped, others wait for five seconds at most.
     """
     file = os.open(folder, os.O_RDONLY)
     try:
@@ -113,13 +114,13 @@ def _alone(folder: str) -> Iterator[None]:
 
 @contextmanager
 def named(path: str) -> Iterator[str]:
-    """The name of an empty file that becomes `path` at the end, or nothing: for writers that need a name.
+    """Yield the name of an empty file that becomes `path` at the end, or nothing: for writers that need a name.
 
-    Raises OSError. What a killed process leaves is removed by the next one that writes into the folder.
+    Raises OSError. Leftovers of a killed process are removed by the next one that writes into the folder.
     """
     _check_target(path)
     _remove_abandoned(_folder(path))
-    name, held = _scratch(_folder(path))
+    name, descriptor = _scratch(_folder(path))
     try:
         yield name
         target = os.path.realpath(path)
@@ -128,12 +129,12 @@ def named(path: str) -> Iterator[str]:
         os.replace(name, target)
         _sync_folder(_folder(path))
     except BaseException:
-        for each in (name + _JOURNAL, name):
+        for leftover in (name + _JOURNAL, name):
             with suppress(FileNotFoundError):
-                os.unlink(each)
+                os.unlink(leftover)
         raise
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
 def _folder(path: str) -> str:
@@ -141,7 +142,7 @@ def _folder(path: str) -> str:
 
 
 def _check_target(path: str) -> None:
-    """Refuse what cannot or must not be replaced: a folder, a device, a file that is write-protected."""
+    """Refuse a target that cannot or must not be replaced: a folder, a device, a write-protected file."""
     if not os.path.isdir(_folder(path)):
         raise OSError("the folder does not exist")
     try:
@@ -149,8 +150,8 @@ def _check_target(path: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISREG(mode):
-        raise OSError("it is a folder" if stat.S_ISDIR(mode) else "it is no file")
-    os.close(os.open(path, os.O_WRONLY))  # raises if it is write-protected, which renaming does not ask
+        raise OSError("it is a folder" if stat.S_ISDIR(mode) else "it is not a file")
+    os.close(os.open(path, os.O_WRONLY))  # raises if it is write-protected, which renaming does not check
 
 
 def _reason(error: Exception) -> str:
@@ -159,17 +160,17 @@ def _reason(error: Exception) -> str:
 
 
 def _scratch(folder: str) -> tuple[str, int]:
-    """A new file, locked: its name and descriptor."""
+    """Create a new locked file; return its name and descriptor."""
     while True:
         name = os.path.join(folder, f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}")
         file = os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o666)
         if _lock(file) and os.fstat(file).st_nlink:
             return name, file
-        os.close(file)  # somebody took it for abandoned before it was locked
+        os.close(file)  # another process removed it as abandoned before it was locked
 
 
 def _lock(file: int) -> bool:
-    """Hold a file until it is closed; False if another process holds it. Where locks are unknown, everyone does."""
+    """Lock a file until it is closed; return False if another process holds the lock. Without lock support, succeed."""
     if fcntl is not None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -181,7 +182,7 @@ def _lock(file: int) -> bool:
 
 
 def _remove_abandoned(folder: str) -> None:
-    """Remove what killed processes left. Only where locks tell them from the living."""
+    """Remove files of killed processes, if locks can tell them from those in use."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith(_PREFIX) and entry.name.endswith(_SUFFIX):
@@ -196,7 +197,7 @@ def _remove_if_abandoned(name: str) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with suppress(FileNotFoundError):
-            os.unlink(name + _JOURNAL)  # SQLite's; before the file, or nobody would find it
+            os.unlink(name + _JOURNAL)  # SQLite's; removed before the file, or it would never be found
         os.unlink(name)
     finally:
         os.close(file)
@@ -210,10 +211,10 @@ def _copy(content: Any, file: int) -> None:
 
 
 def _finish(file: int, target: str) -> None:
-    """Before a whole file gets its name: the permissions and owner of the one that is there; then onto the disk."""
+    """Prepare a complete file for its name: copy permissions and owner of the old file, then sync to disk."""
     with suppress(FileNotFoundError):
         old = os.stat(target)
-        with suppress(OSError, AttributeError):  # another's file, or a system without owners
+        with suppress(OSError, AttributeError):  # another user's file, or a system without owners
             os.fchown(file, old.st_uid, old.st_gid)
         with suppress(OSError, AttributeError):
             os.fchmod(file, stat.S_IMODE(old.st_mode))
@@ -221,7 +222,7 @@ def _finish(file: int, target: str) -> None:
 
 
 def _sync(file: int) -> None:
-    """Raises OSError if the disk does not take what was written."""
+    """Sync a file to disk. Raises OSError if the disk rejects the data."""
     try:
         os.fsync(file)
     except OSError as error:
@@ -230,14 +231,14 @@ def _sync(file: int) -> None:
             errno.EINVAL,
             errno.ENOTSUP,
             errno.EROFS,
-        ):  # what cannot be synchronized
+        ):  # no support for syncing
             raise
 
 
 def _sync_folder(folder: str) -> None:
     try:
         file = os.open(folder, os.O_RDONLY)
-    except OSError:  # one that may be written and not read; Windows
+    except OSError:  # writable but not readable; Windows
         return
     try:
         _sync(file)
@@ -245,23 +246,24 @@ def _sync_folder(folder: str) -> None:
         os.close(file)
 
 
-def _nameless(folder: str) -> int | None:
-    """A new file without a name; None where the file system has none, or the folder takes no file."""
+def _unnamed(folder: str) -> int | None:
+    """Create a file without a name; return None if the file system does not support it, or the folder is not
+    writable."""
     try:
         return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666)
     except (OSError, AttributeError):
         return None
 
 
-def _linked(content: Any, path: str) -> bool:
-    """Publish through a file without a name; False where the file system has none."""
+def _publish_link(content: Any, path: str) -> bool:
+    """Publish through a file without a name; return False if the file system does not support it."""
     folder, base = os.path.split(path)
     try:
         directory = os.open(folder, os.O_DIRECTORY | os.O_CLOEXEC)
     except (OSError, AttributeError):
         return False
     try:
-        file = _nameless(folder)
+        file = _unnamed(folder)
         if file is None:
             return False
         try:
@@ -281,8 +283,8 @@ def _linked(content: Any, path: str) -> bool:
 
 
 def _link(file: int, directory: int, base: str) -> bool:
-    """Give a file without a name one, in place of another that may have it."""
-    source = f"/proc/self/fd/{file}"  # followed because a directory is named: os.link uses linkat then
+    """Link a file without a name under a name, replacing an existing file."""
+    source = f"/proc/self/fd/{file}"  # followed because a directory is passed: os.link uses linkat then
     try:
         os.link(source, base, src_dir_fd=directory, dst_dir_fd=directory)
         return True
@@ -300,7 +302,7 @@ def _link(file: int, directory: int, base: str) -> bool:
     return True
 
 
-def _renamed(content: Any, path: str) -> bool:
+def _publish_rename(content: Any, path: str) -> bool:
     """Publish through a temporary name."""
     name, file = _scratch(os.path.dirname(path))
     try:

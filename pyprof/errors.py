@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors that PyProf raises for the person at the terminal.
+"""Errors that PyProf raises for the user at the terminal.
 
-A message is one sentence or two: what was found, what was expected, what to do next. Only a command's `main`
-catches them, prints one line on stderr and ends with `exit_code`.
+A message is one or two sentences: what was found, what was expected, what to do next. Only a command's `main`
+catches them, prints one line on stderr and exits with `exit_code`.
 """
 
 
 def install(extra: str = "", python: str = "") -> str:
-    """The command that installs PyProf, with an extra, into the environment of an interpreter: from a clone of the
-    repository, as it is on no package index.
+    """Return the command that installs PyProf, with an extra, into the environment of an interpreter: from a clone of
+    the repository, since it is on no package index.
 
     >>> install(), install("viewer"), install(python="venv/bin/python")
     ("pip install '.'", "pip install '.[viewer]'", "venv/bin/python -m pip install '.'")
     """
-    chosen = f".[{extra}]" if extra else "."
-    return f"{python + ' -m ' if python else ''}pip install '{chosen}'"
+    target = f".[{extra}]" if extra else "."
+    return f"{python + ' -m ' if python else ''}pip install '{target}'"
 
 
 WHERE = "in a clone of PyProf's repository"
@@ -31,7 +31,7 @@ class FormatError(PyProfError):
 
 
 class VersionError(FormatError):
-    """A profile database of another schema than ours; `newer` says in which direction."""
+    """A profile database of another schema version; `newer` tells whether it is a later one."""
 
     def __init__(self, sentence: str, newer: bool):
         super().__init__(sentence)

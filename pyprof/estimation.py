@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a function costs by its calls alone: `pyprof.estimate(fn, *args)` runs it once, on real or meta tensors.
+"""Cost estimate of a function from its calls: `pyprof.estimate(fn, *args)` runs it once, on real or meta tensors.
 
 One row per outermost call, in order. FLOPs count a fused multiply-add as 2; bytes count each operand once. The parts
 of the backward come from the formulas, whether or not a backward runs. Unknown is <NA>, never 0.
@@ -43,15 +43,15 @@ class Estimated(NamedTuple):
 
     @property
     def backward(self) -> Cost | None:
-        found = [part for part in (self.cost.dgrad, self.cost.wgrad, self.cost.bgrad) if part is not None]
-        return _sum(found) if found else None
+        parts = [part for part in (self.cost.dgrad, self.cost.wgrad, self.cost.bgrad) if part is not None]
+        return _sum(parts) if parts else None
 
 
 def estimate(fn: Callable[..., object], /, *args: Any, **kwargs: Any) -> pd.DataFrame:
-    """Run `fn` once and return what each call of it costs, in order.
+    """Run `fn` once and return the cost of each of its calls, in order.
 
-    `fn` is a function or a module, the arguments are tensors with data, meta tensors or fake ones. Its errors are its
-    own. What a backward runs is no row. Raises CaptureError while a recording is open.
+    `fn` is a function or a module, the arguments are tensors with data, meta tensors or fake ones. Its exceptions
+    propagate. Operators of a backward have no row. Raises CaptureError while a recording is open.
     """
     observe = load_module("pyprof.capture.observer")
     fn = observe.named(fn)
@@ -62,30 +62,30 @@ def estimate(fn: Callable[..., object], /, *args: Any, **kwargs: Any) -> pd.Data
 
 
 def warn(notes: Notes) -> None:
-    """Say what is not in the notes."""
+    """Log a warning about calls missing from the notes."""
     if notes.elsewhere:
-        log.warning("%d calls of other threads are not in the estimate", notes.elsewhere)
+        log.warning("%d calls on other threads are not in the estimate", notes.elsewhere)
     if notes.undescribed:
-        log.warning("%d calls stand without arguments: these could not be described", notes.undescribed)
+        log.warning("%d calls have no arguments: they could not be described", notes.undescribed)
 
 
 def costs(rows: Iterable[Noted]) -> list[Estimated]:
-    """Each call with its cost, worked out once per distinct one."""
-    known: dict[int, Estimated] = {}
+    """Return each call with its cost, computed once per distinct one."""
+    cache: dict[int, Estimated] = {}
     out = []
     for noted in rows:
-        found = known.get(id(noted))
-        if found is None:
-            found = known[id(noted)] = Estimated(noted, cost_of(noted))
-        out.append(found)
+        estimated = cache.get(id(noted))
+        if estimated is None:
+            estimated = cache[id(noted)] = Estimated(noted, cost_of(noted))
+        out.append(estimated)
     return out
 
 
 def cost_of(noted: Noted) -> Cost:
-    """The cost of a call: its formula, that of the operators it ran, or the default."""
-    found = lookup(noted.call)
-    if found.basis not in ("unknown", "default"):
-        return found
+    """Return the cost of a call: from its formula, from its operators, or the default."""
+    own = lookup(noted.call)
+    if own.basis not in ("unknown", "default"):
+        return own
     inner = [lookup(call) for call in noted.inner]
     if inner and all(cost.basis in ("formula", "view") for cost in inner):
         return _sum(inner)
@@ -95,28 +95,28 @@ def cost_of(noted: Noted) -> Cost:
     return Cost(None, total(moved), basis="default")
 
 
-def _sum(found: list[Cost]) -> Cost:
-    """Costs of operators that ran one after the other; each reads and writes its own tensors."""
-    flops, dense = total(cost.flops for cost in found), total(cost.flops_dense for cost in found)
-    return Cost(flops, total(cost.bytes for cost in found), dense=None if dense == flops else dense)
+def _sum(parts: list[Cost]) -> Cost:
+    """Return the total cost of operators that ran one after the other; each reads and writes its own tensors."""
+    flops, dense = total(cost.flops for cost in parts), total(cost.flops_dense for cost in parts)
+    return Cost(flops, total(cost.bytes for cost in parts), dense=None if dense == flops else dense)
 
 
-def _eligible(each: Estimated) -> str | None:
-    """Of a call whose cost is the sum of its operators: what the first of them is that tensor cores can do."""
-    if each.cost.basis in ("unknown", "default"):
+def _eligible(estimated: Estimated) -> str | None:
+    """Return the tensor core eligibility of a call; if its cost is a sum, that of the first eligible operator."""
+    if estimated.cost.basis in ("unknown", "default"):
         return None
-    if lookup(each.noted.call).basis not in ("unknown", "default"):
-        return eligible(each.noted.call)
-    found = [eligible(call) for call in each.noted.inner]
-    return next((text for text in found if text != "no"), "no")
+    if lookup(estimated.noted.call).basis not in ("unknown", "default"):
+        return eligible(estimated.noted.call)
+    verdicts = [eligible(call) for call in estimated.noted.inner]
+    return next((text for text in verdicts if text != "no"), "no")
 
 
-def frame(found: list[Estimated]) -> pd.DataFrame:
-    """The data frame: nullable integers, texts; None where a text is unknown."""
+def frame(calls: list[Estimated]) -> pd.DataFrame:
+    """Return the data frame: nullable integers, texts; None where a text is unknown."""
     import pandas as pd
 
-    rows = {id(each.noted): _cells(each) for each in found}
-    table = [rows[id(each.noted)] for each in found]
+    rows = {id(estimated.noted): _cells(estimated) for estimated in calls}
+    table = [rows[id(estimated.noted)] for estimated in calls]
     columns: dict[str, Any] = {}
     for name, cells in zip(COLUMNS, zip(*table) if table else [()] * len(COLUMNS)):
         figures = name.startswith(("flops", "bytes"))
@@ -124,15 +124,15 @@ def frame(found: list[Estimated]) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _cells(each: Estimated) -> tuple[Any, ...]:
-    call, cost = each.noted.call, each.cost
+def _cells(estimated: Estimated) -> tuple[Any, ...]:
+    call, cost = estimated.noted.call, estimated.cost
     parts = [getattr(cost, part) for part in PARTS]
     figures = [figure for part in parts for figure in ((part.flops, part.bytes) if part else (None, None))]
-    kinds = (value.dtype for value in each.noted.tensors if isinstance(value, Tensor))
+    kinds = (value.dtype for value in estimated.noted.tensors if isinstance(value, Tensor))
     return (
         call.mod, call.op, params(call), dtype(call) or next(kinds, None),
         cost.flops, cost.flops_dense, cost.bytes, *figures,
-        _eligible(each), cost.basis, each.noted.module,
+        _eligible(estimated), cost.basis, estimated.noted.module,
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The frame that every command runs in: exit codes, and one sentence on stderr where something went wrong.
+"""Common frame of all commands: exit codes, and one sentence on stderr on failure.
 
-0: done. 1: an input or the machine is at fault. 2: the command line is. 130: interrupted.
+0: success. 1: an error of an input or the machine. 2: an error of the command line. 130: interrupted.
 """
 
 from __future__ import annotations
@@ -15,21 +15,19 @@ from pyprof.errors import PyProfError
 from pyprof.terminal import visible
 
 INTERRUPTED = 130
-_MEMORY = (
-    "the memory of this machine is not enough. Record fewer steps, or read the recording on a larger machine."
-)
+_MEMORY = "out of memory. Record fewer steps, or read the recording on a machine with more memory."
 
 
 def say(prog: str, sentence: str) -> None:
-    """Print a sentence on stderr. What it quotes, of a recording for instance, does nothing but appear."""
+    """Print a sentence on stderr, with control characters escaped."""
     print(visible(f"{prog}: {sentence}"), file=sys.stderr, flush=True)
 
 
-def ended(
+def run_command(
     prog: str, work: Callable[[], int | None], interrupted: str = "interrupted, nothing was written."
 ) -> int:
-    """Do the work of a command that was typed as `prog` and return its exit code. No exception leaves but SystemExit,
-    which argparse raises."""
+    """Do the work of a command that was typed as `prog` and return its exit code. No exception propagates except
+    SystemExit, which argparse raises."""
     try:
         code = work() or 0
         sys.stdout.flush()
@@ -37,7 +35,7 @@ def ended(
     except PyProfError as error:
         say(prog, str(error))
         return error.exit_code
-    except BrokenPipeError:  # who read stdout has seen enough
+    except BrokenPipeError:  # the reader of stdout has closed it
         _leave_stdout()
         return 0
     except KeyboardInterrupt:
@@ -58,12 +56,12 @@ def ended(
     except OSError as error:
         if error.filename is None:
             _leave_stdout()
-        what = "stdout" if error.filename is None else os.fsdecode(error.filename)
-        say(prog, f"{what}: {error.strerror or error}.")
+        name = "stdout" if error.filename is None else os.fsdecode(error.filename)
+        say(prog, f"{name}: {error.strerror or error}.")
         return 1
 
 
 def _leave_stdout() -> None:
-    """Drop what is still buffered; else Python would try again at its end, and complain."""
-    with suppress(OSError, ValueError, AttributeError):  # of a stdout that is no file
+    """Drop buffered output; else Python would retry at exit, and print an error."""
+    with suppress(OSError, ValueError, AttributeError):  # stdout may not be a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

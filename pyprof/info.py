@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pyprof info FILE`: what a recording holds, before anything is made of it.
+"""`pyprof info FILE`: the contents of a recording, before any analysis.
 
-Counts, span, devices, facts of the run, what recording cost and what was lost, as text or with --json as one object.
-Text says of many ranks once what they have in common; the object lists all.
-What the recording does not say is not there: a file of nsys has no facts of torch, and none of overhead.
+Counts, span, devices, facts of the run, cost of recording and losses, as text or with --json as one object. The text
+groups what many ranks have in common; the object lists all. Data that the recording lacks is absent: a file of nsys
+has no facts of torch, and no overhead.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pyprof.marker import CallMarker, decode
 from pyprof.model import KERNEL, MARK, MEMCPY, MEMSET, Device, Trace
 from pyprof.terminal import visible
 
-_LISTED = 8  # processes, devices and facts of workers that have a line each; of more those alike share one
-# What stands in the head, not among the facts.
+_LISTED = 8  # processes, devices and facts of workers with a line each; beyond that similar ones share a line
+# Entries of the head, not listed among the facts.
 _HEAD = ("EXPORT_", "format_version", "session_start_unix_ns", "overhead.")
 
 
 def summary(trace: Trace) -> dict[str, Any]:
-    """The content of the page; every time is in ns, unknown is left out."""
+    """Return the content of the page; every time is in ns, unknown values are left out."""
     meta = trace.meta
     start, end = _span(trace)
     out: dict[str, Any] = {
@@ -53,19 +53,21 @@ def summary(trace: Trace) -> dict[str, Any]:
 
 
 def _in_head(name: str) -> bool:
-    """Whether a fact stands in the head; in a run of several files also that of one of them."""
-    return name.startswith(_HEAD) or (name.startswith("worker.") and any(f".{one}" in name for one in _HEAD))
+    """Return whether a fact belongs to the head; in a run of several files also one of a single file."""
+    return name.startswith(_HEAD) or (
+        name.startswith("worker.") and any(f".{prefix}" in name for prefix in _HEAD)
+    )
 
 
 def _device_facts(device: Device) -> dict[str, Any]:
-    found = device._asdict()
+    facts = device._asdict()
     if device.process is None:
-        del found["process"]
-    return found
+        del facts["process"]
+    return facts
 
 
 def counts(trace: Trace) -> dict[str, int]:
-    """How many rows of each kind. A call is a range that PyProf wrote, classic ones included."""
+    """Return the number of rows of each kind. A call is a range that PyProf wrote, including classic ones."""
     ranges = trace.ranges
     per_text = (
         np.bincount(ranges.text, minlength=len(trace.strings)) if len(ranges) else np.zeros(0, np.int64)
@@ -94,7 +96,7 @@ def _is_call(text: str) -> bool:
 
 
 def _span(trace: Trace) -> tuple[int, int]:
-    """From the first start to the last end of anything; (0, -1) of nothing."""
+    """Return the first start and the last end of all events; (0, -1) without any."""
     starts: list[int] = []
     ends: list[int] = []
     for table in (trace.ops, trace.gpu, trace.launches, trace.ranges, trace.steps, trace.io):
@@ -121,7 +123,7 @@ def _integer(text: str | None) -> int | None:
 
 
 def _devices(meta: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The devices that the facts name: GPUs, or the processor where there is none."""
+    """Return the devices named by the facts: GPUs, or else the processor."""
     out: list[dict[str, Any]] = []
     for number in range(_integer(meta.get("gpu.count")) or 0):
         name = meta.get(f"gpu.{number}.name")
@@ -133,37 +135,37 @@ def _devices(meta: Mapping[str, str]) -> list[dict[str, Any]]:
     return out
 
 
-def lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """The summary as text: a section per part, aligned."""
-    yield visible(found["file"])
+def lines(content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the summary as text: a section per part, aligned."""
+    yield visible(content["file"])
     head: list[tuple[str, str]] = [
-        ("format", " ".join(part for part in (found["format"], found.get("format_version")) if part))
+        ("format", " ".join(part for part in (content["format"], content.get("format_version")) if part))
     ]
-    if "written_by" in found:
-        head.append(("written by", found["written_by"]))
-    if "started_unix_ns" in found:
-        started = datetime.fromtimestamp(found["started_unix_ns"] / 1e9, UTC)
+    if "written_by" in content:
+        head.append(("written by", content["written_by"]))
+    if "started_unix_ns" in content:
+        started = datetime.fromtimestamp(content["started_unix_ns"] / 1e9, UTC)
         head.append(("started", f"{started:%Y-%m-%d %H:%M:%S} UTC"))
-    head.append(("span", _time(found["span_ns"]) if "span_ns" in found else "na"))
-    head += [("process", text) for text in _processes(found["processes"])]
-    head.append(("threads", str(found["threads"])))
-    head += [("device", text) for text in _all_devices(found["devices"])]
+    head.append(("span", _time(content["span_ns"]) if "span_ns" in content else "na"))
+    head += [("process", text) for text in _processes(content["processes"])]
+    head.append(("threads", str(content["threads"])))
+    head += [("device", text) for text in _all_devices(content["devices"])]
     yield from _aligned(head)
     yield ""
     yield "counts"
-    yield from _aligned((name, f"{count:,}") for name, count in found["counts"].items())
-    if found["facts"]:
+    yield from _aligned((name, f"{count:,}") for name, count in content["counts"].items())
+    if content["facts"]:
         yield ""
         yield "facts"
-        yield from _aligned(_facts(found["facts"], found["processes"]))
-    if found["overhead"]:
+        yield from _aligned(_facts(content["facts"], content["processes"]))
+    if content["overhead"]:
         yield ""
-        yield "overhead, estimated; torch's own profiler is not in it"
-        yield from _aligned(_overhead(found["overhead"]))
+        yield "overhead, estimated; without torch's own profiler"
+        yield from _aligned(_overhead(content["overhead"]))
     yield ""
     yield "lost"
-    yield from _aligned((reason, f"{count:,}") for reason, count in sorted(found["lost"].items()))
-    if not found["lost"]:
+    yield from _aligned((reason, f"{count:,}") for reason, count in sorted(content["lost"].items()))
+    if not content["lost"]:
         yield "  nothing"
 
 
@@ -184,7 +186,8 @@ def _aligned(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _time(ns: int) -> str:
-    """
+    """Format a time with its unit.
+
     >>> _time(950), _time(12_345), _time(12_345_678), _time(61_000_000_000)
     ('950 ns', '12.3 us', '12.3 ms', '61.0 s')
     """
@@ -210,83 +213,93 @@ def _chip(device: Mapping[str, Any]) -> str:
     return str(device["name"]) + (f", {memory / 2**30:.1f} GiB" if memory else "")
 
 
-def _processes(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A line for each process, or for each group of alike ranks if there are many."""
-    if len(found) <= _LISTED:
-        return [_process(process) for process in found]
+def _processes(processes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line per process, or per group of similar ranks if there are many."""
+    if len(processes) <= _LISTED:
+        return [_process(process) for process in processes]
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for place, process in enumerate(found):
+    for place, process in enumerate(processes):
         alike = tuple(process.get(name) for name in ("name", "host", "span"))
         groups.setdefault(alike if "rank" in process else (place,), []).append(process)
     out = []
-    for mine in groups.values():
-        if len(mine) == 1:
-            out.append(_process(mine[0]))
+    for group in groups.values():
+        if len(group) == 1:
+            out.append(_process(group[0]))
             continue
-        words = [mine[0].get("name") or "", *(f"host {one['host']}" for one in mine[:1] if "host" in one)]
-        words += [f"span {mine[0]['span']}"] if mine[0].get("span", 1) > 1 else []
-        said = " ".join(word for word in words if word)
+        words = [
+            group[0].get("name") or "",
+            *(f"host {member['host']}" for member in group[:1] if "host" in member),
+        ]
+        words += [f"span {group[0]['span']}"] if group[0].get("span", 1) > 1 else []
+        details = " ".join(word for word in words if word)
         out.append(
-            f"{len(mine)} ranks {_numbers(one['rank'] for one in mine)}" + (f": {said}" if said else "")
+            f"{len(group)} ranks {_numbers(member['rank'] for member in group)}"
+            + (f": {details}" if details else "")
         )
     return out
 
 
-def _all_devices(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A line for each device, or for each kind of them if there are many: each rank lists what it sees."""
-    if len(found) <= _LISTED:
-        return [_device(device) for device in found]
+def _all_devices(devices: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line per device, or per kind of device if there are many: each rank lists the devices it sees."""
+    if len(devices) <= _LISTED:
+        return [_device(device) for device in devices]
     kinds: dict[str, list[int]] = {}
-    for device in found:
+    for device in devices:
         kinds.setdefault(_chip(device), []).append(device.get("number", 0))
     return [f"{len(numbers)} listed, {_numbers(numbers)}: {chip}" for chip, numbers in kinds.items()]
 
 
-def _facts(found: Mapping[str, str], processes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """The facts; one of many workers in one line."""
+def _facts(facts: Mapping[str, str], processes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield the facts; a fact of many workers takes one line."""
     labels = [process["label"] for process in processes if "label" in process]
     of_workers: dict[str, list[str]] = {}
     keys = {f"worker.{label}.": None for label in labels} if len(labels) > _LISTED else {}
-    known: dict[str, str] = {}
-    for name in found:
+    worker_facts: dict[str, str] = {}
+    for name in facts:
         parts = name.split(".")
         ends = (".".join(parts[:i]) + "." for i in range(2, len(parts)))
-        prefix = next((one for one in ends if one in keys), None) if name.startswith("worker.") else None
+        prefix = (
+            next((candidate for candidate in ends if candidate in keys), None)
+            if name.startswith("worker.")
+            else None
+        )
         if prefix is not None:
-            known[name] = name[len(prefix) :]
-            of_workers.setdefault(known[name], []).append(found[name])
-    told = set()
-    for name, value in found.items():
-        key = known.get(name)
+            worker_facts[name] = name[len(prefix) :]
+            of_workers.setdefault(worker_facts[name], []).append(facts[name])
+    printed = set()
+    for name, value in facts.items():
+        key = worker_facts.get(name)
         if key is None or len(of_workers[key]) <= _LISTED:
             yield name, value
-        elif key not in told:
-            told.add(key)
+        elif key not in printed:
+            printed.add(key)
             yield f"worker.*.{key}", _values(of_workers[key])
 
 
-def _values(found: Sequence[str]) -> str:
-    """
+def _values(values: Sequence[str]) -> str:
+    """Summarize the values of many workers.
+
     >>> _values(["0", "1", "2", "5"]), _values(["a", "a"]), _values(["a", "b", "a"])
     ('0-2, 5 (4 workers)', 'a (2 workers)', '2 values (3 workers)')
     """
-    distinct = set(found)
+    distinct = set(values)
     if len(distinct) == 1:
-        said = found[0]
+        text = values[0]
     elif all(value.isascii() and value.isdigit() and len(value) < 10 for value in distinct):
-        said = _numbers(map(int, distinct))
+        text = _numbers(map(int, distinct))
     else:
-        said = f"{len(distinct)} values"
-    return f"{said} ({len(found)} workers)"
+        text = f"{len(distinct)} values"
+    return f"{text} ({len(values)} workers)"
 
 
-def _numbers(found: Iterable[int]) -> str:
-    """
+def _numbers(numbers: Iterable[int]) -> str:
+    """Format numbers as ranges.
+
     >>> _numbers([3, 0, 1, 2, 7, 9, 8, 8, 12])
     '0-3, 7-9, 12'
     """
     out: list[tuple[int, int]] = []
-    for number in sorted(set(found)):
+    for number in sorted(set(numbers)):
         if out and out[-1][1] == number - 1:
             out[-1] = out[-1][0], number
         else:

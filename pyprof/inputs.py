@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that a command is given, before anything is read."""
+"""Checks of the input files of a command, before anything is read."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _LONGEST = 2**62  # ns
 
 
 def largest(compressed: int) -> int:
-    """Bytes that may come out of so many compressed ones: a trace is 10 to 60 times as large, a file that was made to
-    take all memory a thousand times.
+    """Return the maximum number of bytes accepted from so many compressed ones: a trace expands 10 to 60 times, a file
+    made to exhaust memory a thousand times.
 
     >>> largest(1_000_000) == 256 << 20, largest(10_000_000)
     (True, 2000000000)
@@ -27,22 +27,22 @@ def largest(compressed: int) -> int:
 
 
 def check(path: Path, expected: str) -> None:
-    """Raise FormatError for what is neither a file nor a folder: a pipe or a device may have no end."""
+    """Raise FormatError for a path that is neither a file nor a folder: a pipe or a device may have no end."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        raise FormatError(f"{path}: no such file; give the path of {expected}.") from None
+        raise FormatError(f"{path}: no such file; expected the path of {expected}.") from None
     except (OSError, ValueError) as error:  # a name with NUL
         raise FormatError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}).") from error
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         kind = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
-        raise FormatError(f"{path}: is {kind}, not a file; copy what it gives into a file first.")
+        raise FormatError(f"{path}: is {kind}, not a file; copy its output into a file first.")
 
 
 def check_sum(path: str, *durations: Ints) -> None:
     """Raise FormatError if times add up to more than a column of sums can hold, with room for the sum of two."""
     if any(float(values.sum(dtype=float)) >= _LONGEST for values in durations):
         raise FormatError(
-            f"{path}: its times add up to more than 146 years, so that some are wrong. Record again, or look for "
+            f"{path}: its times add up to more than 146 years, so some must be wrong. Record again, or look for "
             "events that are too long."
         )

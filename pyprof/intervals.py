@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nested intervals over sorted integer arrays: depth, parent, and what encloses a point.
+"""Nested intervals over sorted integer arrays: depth, parent, and the innermost interval around a point.
 
 An interval is [start, end): one that ends where the next begins does not enclose it. Intervals of length 0 enclose
-at most each other and keep their place. All functions take the intervals of one thread, ordered by `nesting_order`.
+at most each other and keep their order. All functions take the intervals of one thread, ordered by `nesting_order`.
 
-The method: the depth of an interval is the number of intervals that began before it less those that ended; intervals
-of one depth are disjoint, so the parent is the last one of the depth above that began before. Two `searchsorted` and a
-loop over depths replace a walk with a stack.
+The method: the depth of an interval is the number of intervals that began before it minus those that ended;
+intervals of one depth are disjoint, so the parent is the last one of the depth above that began before. Two
+`searchsorted` and a loop over depths replace a walk with a stack.
 
 >>> start, end = np.array([0, 1, 5, 9]), np.array([8, 4, 7, 12])
 >>> nest = Nesting(start, end)
@@ -26,26 +26,26 @@ from pyprof.model import Bools, Ints
 
 
 def order_by(first: Ints, *keys: Ints | Callable[[Ints], Ints]) -> Ints:
-    """Indices that sort by the first key, then the second ... ; fast when the first key has few ties.
+    """Return indices that sort by the first key, then the second ... ; fast when the first key has few ties.
 
-    A later key may be a function of indices: it is asked for those alone that are equal in the first.
+    A later key may be a function of indices: it is called only for those that are tied in the first.
 
     >>> order_by(np.array([2, 1, 2]), np.array([5, 0, 3])).tolist()
     [1, 2, 0]
     """
-    return _order(first, lambda some: [key(some) if callable(key) else key[some] for key in keys])
+    return _order(first, lambda tied: [key(tied) if callable(key) else key[tied] for key in keys])
 
 
 def nesting_order(start: Ints, end: Ints, tie: Callable[[Ints], Ints]) -> Ints:
-    """The order that `Nesting` needs: by start, the longer first.
+    """Return the order that `Nesting` needs: by start, the longer first.
 
-    Of equal intervals the one with the larger `tie` comes first; it is asked for those alone, by their indices.
+    Of equal intervals the one with the larger `tie` comes first; it is called only for those, with their indices.
     """
-    return _order(start, lambda some: [-end[some], -tie(some)])
+    return _order(start, lambda tied: [-end[tied], -tie(tied)])
 
 
 def groups(keys: Ints) -> Iterator[tuple[int, Ints]]:
-    """Each distinct key, ascending, and the ascending places where it is; one pass, however many keys there are.
+    """Yield each distinct key, ascending, with its ascending positions; one pass, however many keys there are.
 
     >>> [(key, places.tolist()) for key, places in groups(np.array([7, 3, 7]))]
     [(3, [1]), (7, [0, 2])]
@@ -53,7 +53,7 @@ def groups(keys: Ints) -> Iterator[tuple[int, Ints]]:
     if not len(keys):
         return
     if keys.min() >= -(2**15) and keys.max() < 2**15:
-        keys = keys.astype(np.int16)  # which numpy sorts in linear time
+        keys = keys.astype(np.int16)  # sorted by numpy in linear time
     order = np.argsort(keys, kind="stable")
     inner = keys[order]
     bounds = np.flatnonzero(np.r_[True, inner[1:] != inner[:-1], True])
@@ -62,7 +62,7 @@ def groups(keys: Ints) -> Iterator[tuple[int, Ints]]:
 
 
 def turns(keys: Ints) -> Ints:
-    """How often each key occurs before its place.
+    """Return the number of earlier occurrences of each key.
 
     >>> turns(np.array([7, 3, 7, 7])).tolist()
     [0, 0, 1, 2]
@@ -76,13 +76,14 @@ def turns(keys: Ints) -> Ints:
 
 
 def too_deep(thread: Ints, start: Ints, end: Ints, limit: int) -> Bools | None:
-    """Which intervals of their thread lie inside `limit` others, or are cut by as many; None if none does.
+    """Return a mask of the intervals that lie inside `limit` others of their thread, or are cut by as many; None if
+    there are none.
 
     >>> too_deep(np.array([4, 4, 4]), np.array([0, 1, 2]), np.array([9, 8, 3]), 2).tolist()
     [False, False, True]
     """
     if len(start) <= limit or _open(start, end).max() <= limit:
-        return None  # not even all threads together have so many open at once
+        return None  # not even all threads together have that many open at once
     out = np.zeros(len(start), bool)
     for _, members in groups(thread):
         if len(members) > limit:
@@ -92,17 +93,17 @@ def too_deep(thread: Ints, start: Ints, end: Ints, limit: int) -> Bools | None:
 
 
 def _open(start: Ints, end: Ints) -> Ints:
-    """How many intervals are open when each begins, itself included, in the order of starts."""
+    """Return the number of open intervals when each begins, including itself, in order of starts."""
     ends = end * 2
     ends += end <= start  # as in Nesting
     ends.sort()
-    begun = np.sort(start)
-    begun *= 2
-    return np.arange(1, len(start) + 1) - np.searchsorted(ends, begun, side="right")
+    begins = np.sort(start)
+    begins *= 2
+    return np.arange(1, len(start) + 1) - np.searchsorted(ends, begins, side="right")
 
 
 def _order(first: Ints, rest: Callable[[Ints], Sequence[Ints]]) -> Ints:
-    """Indices that sort by `first`; `rest` gives the other keys of some elements, those that are equal in it."""
+    """Return indices that sort by `first`; `rest` returns the other keys of the elements that are tied in it."""
     order = np.argsort(first, kind="stable")
     if len(order) < 2:
         return order
@@ -119,10 +120,11 @@ def _order(first: Ints, rest: Callable[[Ints], Sequence[Ints]]) -> Ints:
 
 
 def clip(start: Ints, end: Ints, slack: int = 0) -> tuple[Ints, int]:
-    """Cut intervals that outlive their parent at the parent's end; return the ends and how many were cut.
+    """Cut intervals that outlive their parent at the parent's end; return the ends and the number of cuts.
 
-    Times may be off by `slack`. What overlaps the next by no more than that, and by no more than the next outlives it,
-    is cut at the beginning of the next instead. What outlives its parent by no more than that is cut and not counted.
+    Times may be off by `slack`. An interval that overlaps the next by no more than that, and by no more than the
+    next outlives it, is cut at the start of the next instead. An interval that outlives its parent by no more than
+    that is cut and not counted.
 
     >>> clip(np.array([0, 8]), np.array([9, 20]))[0].tolist(), clip(np.array([0, 8]), np.array([9, 20]), 1)[0].tolist()
     ([9, 9], [8, 20])
@@ -149,7 +151,8 @@ def clip(start: Ints, end: Ints, slack: int = 0) -> tuple[Ints, int]:
 
 
 def nested(start: Ints, end: Ints, slack: int = 0) -> tuple[Nesting, int]:
-    """Nesting of intervals in `nesting_order`, cut where they overlap; and how many were cut by more than `slack`."""
+    """Return the nesting of intervals in `nesting_order`, cut where they overlap; and the number cut by more than
+    `slack`."""
     try:
         return Nesting(start, end), 0
     except ValueError:
@@ -158,13 +161,14 @@ def nested(start: Ints, end: Ints, slack: int = 0) -> tuple[Nesting, int]:
 
 
 class Nesting:
-    """Depth and parent of each interval, ready to be asked what encloses a point. Raises ValueError if some overlap."""
+    """Depth and parent of each interval, with a lookup of the interval around a point. Raises ValueError if some
+    overlap."""
 
-    # There may be one for each of 100,000 threads.
+    # There may be an instance for each of 100,000 threads.
     __slots__ = ("_sorted_end", "_start", "depth", "levels", "parent")
 
     def __init__(self, start: Ints, end: Ints):
-        # An empty interval gets length 1 on a doubled time axis, so that it is its own but encloses no later start.
+        # An empty interval gets length 1 on a doubled time axis, so that it contains itself but no later start.
         n = len(start)
         self._start = start * 2
         ends = end * 2
@@ -189,24 +193,24 @@ class Nesting:
                 self.parent[members] = parent
 
     def begun(self, time: Ints) -> Ints:
-        """How many of the intervals begin at each time or before it."""
+        """Return the number of intervals that begin at each time or before it."""
         return np.searchsorted(self._start, time * 2, side="right")
 
     def innermost(self, time: Ints) -> Ints:
-        """Index of the innermost interval that contains each time, -1 where none does."""
-        point = time * 2 + 1  # after what begins now, and after what is empty now
+        """Return the index of the innermost interval that contains each time, -1 for none."""
+        point = time * 2 + 1  # after intervals that begin now, and after empty ones
         begun = np.searchsorted(self._start, point, side="right")
         depth = begun - np.searchsorted(self._sorted_end, point, side="right") - 1
         out = np.full(len(time), -1, np.int64)
-        for level, here in groups(depth):
+        for level, positions in groups(depth):
             if level >= 0:
                 members = self.levels[level]
-                out[here] = members[np.searchsorted(members, begun[here]) - 1]
+                out[positions] = members[np.searchsorted(members, begun[positions]) - 1]
         return out
 
 
 def union_by(group: Ints, start: Ints, end: Ints, n: int) -> Ints:
-    """Length of the union of the intervals of each of `n` groups; a group below 0 counts for none.
+    """Return the length of the union of the intervals of each of `n` groups; groups below 0 do not count.
 
     >>> union_by(np.array([1, 1, 0, 1]), np.array([0, 2, 5, 9]), np.array([4, 6, 8, 9]), 3).tolist()
     [3, 6, 0]
@@ -215,7 +219,7 @@ def union_by(group: Ints, start: Ints, end: Ints, n: int) -> Ints:
 
 
 def union_and_extent_by(group: Ints, start: Ints, end: Ints, n: int) -> tuple[Ints, Ints]:
-    """Per group, length of the union and time from the first start to the last end; 0 for an empty group.
+    """Return per group the length of the union and the time from the first start to the last end; 0 for an empty group.
 
     >>> [part.tolist() for part in union_and_extent_by(np.array([0, 0]), np.array([0, 8]), np.array([4, 9]), 1)]
     [[5], [9]]
@@ -238,11 +242,11 @@ def union_and_extent_by(group: Ints, start: Ints, end: Ints, n: int) -> tuple[In
 
 
 def _running_max(values: Ints, first: Ints, group: Ints) -> Ints:
-    """The largest value so far within each group; `first` are the groups' first places."""
+    """Return the largest value so far within each group; `first` are the groups' first positions."""
     if len(first) == 1:
         out: Ints = np.maximum.accumulate(values)
         return out
-    # Where each value is larger than the one before it, as nearly always, the running maximum is the value itself.
+    # If each value is larger than the one before it, as in most cases, the running maximum is the value itself.
     falls = values[1:] < values[:-1]
     falls[first[1:] - 1] = False
     if not falls.any():
@@ -250,7 +254,7 @@ def _running_max(values: Ints, first: Ints, group: Ints) -> Ints:
     out = values.copy()
     affected = np.unique(group[np.flatnonzero(falls) + 1])
     place = np.flatnonzero(np.isin(group, affected))
-    import pandas as pd  # here alone, and seldom
+    import pandas as pd  # rarely needed
 
     out[place] = pd.Series(values[place]).groupby(group[place], sort=False).cummax().to_numpy()
     return out

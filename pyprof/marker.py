@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the text of a range says: the one grammar, for writing (capture) and for reading (parse).
+"""Grammar of the texts of ranges, for writing (capture) and for reading (parse).
 
 | text | meaning | origin |
 |---|---|---|
 | `{'pyprof': 1, 'mod': .., 'op': .., 'args': [..], 'layer': .., 'trace': [..], 'module': ..}` | a call | PyProf |
 | `{'mod': .., 'op': .., 'args': [..]}` | a call | classic PyProf, DLProf (with `callid`, `input_callids`) |
 | `{'traceMarker': [..]}` | call stack, with `funcStack` in DLProf's time | classic PyProf |
-| `{'mod': .., 'strRepr': ..}` | the module object that is running | classic PyProf |
+| `{'mod': .., 'strRepr': ..}` | the running module object | classic PyProf |
 | `layer:NAME` | the user's name for a part of the model | user |
 | `NAME, seq = N, op_id = M, sizes = [..], input_op_ids = [..]` | an operator, the keys in any order | torch emit_nvtx |
-| anything else | a range of somebody else's | |
+| anything else | a range of another tool or the user | |
 
 An argument is a record `{'name': '', 'type': 'tensor', 'shape': (2, 3), 'dtype': 'float32'}`: `name` is empty for a
-positional one; a tensor may carry its `stride`, and `'again': True` if it is the memory of an earlier argument; a
-scalar or a sequence of scalars has `value`; a sequence that holds more than that has `items`, a list of records
-(classic markers flatten it instead). inf and nan are written as text, so that the whole is a Python literal. Nothing is
-ever evaluated: reading is `ast.literal_eval`.
+positional one; a tensor may carry its `stride`, and `'again': True` if it shares the memory of an earlier argument;
+a scalar or a sequence of scalars has `value`; any other sequence has `items`, a list of records (classic markers
+flatten it instead). inf and nan are written as text, so that the whole is a Python literal. Nothing is ever evaluated:
+texts are read with `ast.literal_eval`.
 
 >>> text = encode(Call("torch", "relu", (Arg("", Tensor((2, 3), "float32")),)), layer="encoder", trace=("a.py:7",))
 >>> decode(text).call.op, decode(text).layer, decode(text).trace
@@ -40,17 +40,15 @@ LAYER = "layer:"
 EVALUATE = "autograd::engine::evaluate_function: "
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 CHECKPOINT_BACKWARD = "CheckpointFunctionBackward"
-STOP = "torch.utils.checkpoint: recomputation stopped"  # a mark of our own capture
-STOPPED = "stopped"  # argument of an operator that a checkpoint stopped before it computed; None: perhaps
-WHOLE_BACKWARD = "Backward"  # a whole one, in a recording without the operators inside
-CLOSURE = (
-    "Optimizer.closure#"  # our range around the closure that an optimizer's step runs: no part of the step
-)
+STOP = "torch.utils.checkpoint: recomputation stopped"  # a mark written by PyProf's capture
+STOPPED = "stopped"  # argument of an operator that a checkpoint stopped before it computed; None: unknown
+WHOLE_BACKWARD = "Backward"  # a complete backward, in a recording without its operators
+CLOSURE = "Optimizer.closure#"  # range around the closure that an optimizer's step runs: not part of the step
 
 # The suffixes that emit_nvtx appends (torch/csrc/profiler/util.cpp, getNvtxStr); RE2 and re read these alike.
 SUFFIX = r"(?:, (?:seq|op_id) = -?[0-9]{1,18}|, (?:sizes|input_op_ids) = \[[^=]*\])+"
 SEQ = r", seq = (?P<seq>[0-9]+)"  # -1 stands for none
-VARYING = r", (?:seq|op_id) = -?[0-9]+|, input_op_ids = \[[^=]*\]"  # numbers that no two calls share
+VARYING = r", (?:seq|op_id) = -?[0-9]+|, input_op_ids = \[[^=]*\]"  # numbers that differ between calls
 CALL_ID = r"'callid': (-?[0-9]{1,18}), "
 CALL_IDS = r"'callid': -?[0-9]+, |'input_callids': \[[^\]]*\], "
 _SUFFIX = re.compile(SUFFIX + r"\Z")
@@ -71,7 +69,7 @@ _QUALIFIED = re.compile(r"^[A-Za-z_]\w*(?:::[A-Za-z_]\w*)+$")
 
 
 class CallMarker(NamedTuple):
-    """A call with what our own form knows about its place."""
+    """A call with the details of PyProf's own form."""
 
     call: Call
     layer: tuple[str, ...] = ()
@@ -101,20 +99,20 @@ class LayerMarker(NamedTuple):
 
 
 class OperatorMarker(NamedTuple):
-    """An operator that torch announced. `sizes` are the shapes of its tensor inputs, None if not recorded."""
+    """An operator announced by torch. `sizes` are the shapes of its tensor inputs, None if not recorded."""
 
     name: str
     sizes: tuple[tuple[int, ...], ...] | None = None
 
 
 class UserMarker(NamedTuple):
-    """A range that PyProf has no meaning for."""
+    """A range without a meaning for PyProf."""
 
     name: str
 
 
 class Listed(tuple[Value, ...]):
-    """A sequence that was a list: the classic form tells it from a tuple. Equal to the tuple in all else."""
+    """A sequence that was a list, which the classic form distinguishes from a tuple. Otherwise equal to the tuple."""
 
     __slots__ = ()
 
@@ -138,12 +136,12 @@ def split(text: str) -> tuple[str, int | None, bool]:
 
 
 def is_event(call: Call) -> bool:
-    """Whether this is the operator event itself, not what the user wrote."""
+    """Return whether this is an operator event itself, not a call in the user's code."""
     return call.mod in ("aten", "autograd")
 
 
 def with_call_id(text: str, number: str) -> str:
-    """A classic call's text with DLProf's `callid`, which tells two calls with the same arguments apart.
+    """Return a classic call's text with DLProf's `callid`, which distinguishes calls with the same arguments.
 
     >>> with_call_id("{'mod': 'torch', 'op': 'mm', 'args': []}", "7")
     "{'mod': 'torch', 'op': 'mm', 'callid': 7, 'args': []}"
@@ -152,7 +150,7 @@ def with_call_id(text: str, number: str) -> str:
 
 
 def announces_collective(text: str) -> bool:
-    """Whether a range says which collective is launched in it: process groups of torch write nccl:all_reduce, NCCL
+    """Return whether a range names the collective launched in it: process groups of torch write nccl:all_reduce, NCCL
     itself ncclAllReduce (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp; NCCL, src/collectives.cc).
 
     >>> [announces_collective(text) for text in ("nccl:all_reduce", "ncclReduceScatter", "nccl setup", "forward")]
@@ -162,7 +160,7 @@ def announces_collective(text: str) -> bool:
 
 
 def is_backward(name: str) -> bool:
-    """Whether a range of this name runs a backward: an autograd node, or the engine's range around one.
+    """Return whether a range of this name runs a backward: an autograd node, or the engine's range around one.
 
     >>> [is_backward(n) for n in ("SumBackward1", "AddmmBackward", "torch::autograd::AccumulateGrad", "aten::mm")]
     [True, True, True, False]
@@ -171,7 +169,7 @@ def is_backward(name: str) -> bool:
 
 
 def is_qualified(name: str) -> bool:
-    """Whether a name is that of an operator of the dispatcher; ranges of torch's own Python code are named freely.
+    """Return whether a name is that of a dispatcher operator; ranges of torch's own Python code have arbitrary names.
 
     >>> is_qualified("aten::add_"), is_qualified("FSDP::pre_forward (encoder.0)"), is_qualified("my_range")
     (True, False, False)
@@ -180,7 +178,8 @@ def is_qualified(name: str) -> bool:
 
 
 def is_compiled(name: str) -> bool:
-    """Whether this is what torch.compile runs as a whole: part of the path to the operators inside, not one of them.
+    """Return whether a range is a whole region of torch.compile: part of the path to the operators inside, not one of
+    them.
 
     >>> names = ("Torch-Compiled Region: 0/1", "CompiledFunctionBackward", "## Call CompiledFxGraph fjs ##", "aten::mm")
     >>> [is_compiled(name) for name in names]
@@ -190,19 +189,20 @@ def is_compiled(name: str) -> bool:
 
 
 def is_node(name: str) -> bool:
-    """Whether this names an autograd node (`MulBackward0`, `SqBackward`), not an operator like `aten::x_backward`."""
+    """Return whether this names an autograd node (`MulBackward0`, `SqBackward`), not an operator like
+    `aten::x_backward`."""
     return _BACKWARD.search(name) is not None and "Backward" in name and not name.startswith("aten::")
 
 
 def is_builtin_node(name: str) -> bool:
-    """Whether this names a node that torch generated (they end in a number), not a user's autograd.Function."""
+    """Return whether this names a node generated by torch (ending in a number), not a user's autograd.Function."""
     return _NODE.search(name) is not None
 
 
 def decode(text: str, operator: bool = False) -> Marker:
-    """Read the text of a range, as `split` left it; `operator` is what `split` said.
+    """Parse the text of a range, as returned by `split`; `operator` is its third result.
 
-    Text that is cut off or not a literal is a UserMarker: a recording from a stranger is never an error.
+    Text that is cut off or not a literal is a UserMarker: text from an unknown source is never an error.
     """
     if text.startswith("{"):
         fields = _literal(text)
@@ -240,7 +240,7 @@ def _shapes(shapes: list[Any]) -> tuple[tuple[int, ...], ...] | None:
 
 
 def _decode_fields(fields: dict[Any, Any]) -> Marker | None:
-    """Dispatch by key, never by substring: a path may contain any of the words."""
+    """Decode a marker, dispatching by key, never by substring: a path may contain any of the words."""
     if "traceMarker" in fields:
         functions = fields.get("funcStack")
         return TraceMarker(_texts(fields["traceMarker"]), functions if isinstance(functions, str) else None)
@@ -318,7 +318,8 @@ def _freeze(value: Any) -> Value:
 
 
 def encode(call: Call, layer: str = "", trace: Iterable[str] = (), module: str | None = None) -> str:
-    """The text of a call in our form. `layer` is the user's nested names joined by ":", `trace` outermost first."""
+    """Return the text of a call in PyProf's form. `layer` is the user's nested names joined by ":", `trace` outermost
+    first."""
     fields: dict[str, Any] = {"pyprof": VERSION, "mod": call.mod, "op": call.op}
     fields["args"] = [_record(arg.name, arg.value) for arg in call.args]
     fields["layer"] = layer
@@ -331,7 +332,7 @@ def encode(call: Call, layer: str = "", trace: Iterable[str] = (), module: str |
 def encode_classic(
     call: Call, trace: Iterable[str], module: tuple[str, str] | None = None
 ) -> tuple[str, ...]:
-    """The nested texts of the original, outermost first: stack, module (class, extra_repr) if given, arguments."""
+    """Return the nested texts of the original, outermost first: stack, module (class, extra_repr) if any, arguments."""
     records: list[dict[str, Any]] = []
     for arg in call.args:
         records.extend(_classic_records(arg.name, arg.value))
@@ -344,7 +345,7 @@ def encode_classic(
 
 def _classic_records(name: str, value: Value) -> list[dict[str, Any]]:
     if isinstance(value, Other):
-        return []  # the original leaves such arguments out
+        return []  # the original omits such arguments
     if isinstance(value, Tensor):
         return [{"name": name, "type": "tensor", "shape": value.shape, "dtype": value.dtype}]
     if isinstance(value, tuple) and any(isinstance(item, (Tensor, tuple)) for item in value):
@@ -385,18 +386,18 @@ def _literal_scalar(value: Any) -> Any:
 
 @lru_cache(maxsize=65536)
 def user_frames(frames: tuple[str, ...]) -> tuple[str, ...]:
-    """The frames outside torch and PyProf, outermost first.
+    """Return the frames outside torch and PyProf, outermost first.
 
     >>> user_frames(("train.py:9", "/env/lib/python3.11/site-packages/torch/nn/modules/linear.py:134"))
     ('train.py:9',)
-    >>> user_frames(("<stdin>:1", "<string>:3"))  # what is typed is the user's, what is generated is not
+    >>> user_frames(("<stdin>:1", "<string>:3"))  # typed code is the user's, generated code is not
     ('<stdin>:1',)
     """
     return tuple(frame for frame in frames if not _NOT_USER.search(frame))
 
 
 def caller(frames: tuple[str, ...]) -> str | None:
-    """The innermost frame that stands in no installed package and not in Python's own library, None without one.
+    """Return the innermost frame outside installed packages and Python's own library, None without one.
 
     >>> caller(("train.py:9", "/env/lib/python3.11/site-packages/transformers/pytorch_utils.py:119"))
     'train.py:9'

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data that every part of PyProf exchanges: calls and their costs, recordings, rows.
+"""Data model shared by all parts of PyProf: calls and their costs, recordings, rows.
 
 Times are integer nanoseconds from `Trace.t0`. FLOPs are counts (a fused multiply-add is 2), bytes are counts.
-Unknown is `None` for a scalar and a presence mask for a column, never 0. This module imports nothing of ours.
+Unknown is `None` for a scalar and a presence mask for a column, never 0. This module imports nothing of PyProf.
 
 >>> Tensor((64, 1024), "float16").bytes
 131072
@@ -43,8 +43,8 @@ DTYPE_BITS = {
 
 
 class Tensor(NamedTuple):
-    """A tensor argument: its shape, torch's dtype name, its strides in elements (None: not recorded), and whether it is
-    the memory of an earlier argument of the call."""
+    """A tensor argument: its shape, torch's dtype name, its strides in elements (None: not recorded), and whether it
+    shares the memory of an earlier argument of the call."""
 
     shape: tuple[int, ...]
     dtype: str | None
@@ -57,8 +57,8 @@ class Tensor(NamedTuple):
 
     @property
     def bytes(self) -> int | None:
-        """Bytes of all elements, None for a dtype that we do not know. An expanded tensor counts what it stores, the
-        memory of an earlier argument nothing.
+        """Bytes of all elements, None for an unknown dtype. An expanded tensor counts its stored elements; one that
+        shares the memory of an earlier argument counts 0.
 
         >>> Tensor((5, 4), "float32", (0, 1)).bytes, Tensor((5, 4), "float32", again=True).bytes
         (16, 0)
@@ -79,7 +79,7 @@ class Tensor(NamedTuple):
 
 
 def tensor(shape: tuple[int, ...], dtype: str | None, stride: Sequence[int] | None) -> Tensor:
-    """A tensor of the model; strides of a contiguous one are left out.
+    """Return a tensor of the model; strides of a contiguous one are left out.
 
     >>> tensor((2, 3), "float32", (3, 1)), tensor((2, 3), "float32", (1, 2)).stride
     (Tensor(shape=(2, 3), dtype='float32', stride=None), (1, 2))
@@ -112,7 +112,7 @@ class Arg(NamedTuple):
 
 
 class Call(NamedTuple):
-    """What was called with what, in the caller's spelling: the *signature* that a cost belongs to.
+    """A call with its arguments, in the caller's spelling: the *signature* that a cost belongs to.
 
     `mod` is the namespace ("torch.nn.functional", "Tensor", "aten"), `op` the name in it ("linear", "aten::mm").
     """
@@ -122,9 +122,9 @@ class Call(NamedTuple):
     args: tuple[Arg, ...] = ()
 
 
-# Where the figures of a cost come from: a formula; a view, for which no data moves; the default rule (the bytes of the
-# tensors of an operator without a formula); nothing; a formula that had to assume what the recording does not say.
-# Databases store the index: add at the end.
+# Sources of the figures of a cost: a formula; a view, which moves no data; the default rule (the bytes of the tensors
+# of an operator without a formula); none; a formula with assumptions about data missing from the recording.
+# Databases store the index: add new ones at the end.
 BASES = ("formula", "view", "default", "unknown", "approximate")
 
 
@@ -132,10 +132,9 @@ class Cost(NamedTuple):
     """FLOPs and algorithmic bytes of one call, and of the parts of its backward. None means unknown.
 
     dgrad is the gradient of the first operand (or all of an undivided backward), wgrad of the weight or second
-    operand, bgrad of the bias. `basis` says where the figures come from, one of `BASES`. `flops` are executed; `dense`
-    is what the model needs: with the structure that the call leaves out (the upper triangle of a causal mask, the zeros
-    of 2:4 sparsity), without what it computes twice (the scores in the backward of a fused attention); None where that
-    is the same.
+    operand, bgrad of the bias. `basis` is the source of the figures, one of `BASES`. `flops` are executed;
+    `dense` is the need of the model: with the structure that the call skips (the upper triangle of a causal mask, the
+    zeros of 2:4 sparsity), without recomputation (the scores in the backward of a fused attention); None if the same.
 
     >>> Cost(6, 8, dense=10).flops_dense, Cost(6, 8).flops_dense
     (10, 6)
@@ -151,7 +150,7 @@ class Cost(NamedTuple):
 
     @property
     def flops_dense(self) -> int | None:
-        """FLOPs as papers count them for MFU; `flops` where both are the same."""
+        """FLOPs as papers count them for MFU; `flops` if both are the same."""
         return self.flops if self.dense is None else self.dense
 
     def __repr__(self) -> str:
@@ -159,7 +158,7 @@ class Cost(NamedTuple):
 
 
 class Column(NamedTuple):
-    """Numbers of which some may be missing. `present` None: all there."""
+    """Numbers of which some may be missing. `present` None: none is missing."""
 
     values: Ints
     present: Bools | None = None
@@ -172,12 +171,12 @@ class Column(NamedTuple):
 
     @staticmethod
     def missing(n: int) -> Column:
-        """A column of which nothing was recorded; takes no memory."""
+        """Return a column in which every value is missing; takes no memory."""
         return Column(np.broadcast_to(np.int64(0), n), np.broadcast_to(np.False_, n))
 
 
 class Strings:
-    """Distinct texts, each with a code: columns hold the code.
+    """Distinct texts, each with a code: columns hold the codes.
 
     >>> strings = Strings()
     >>> strings.code("aten::mm"), strings.code("aten::mm"), strings[0]
@@ -196,7 +195,7 @@ class Strings:
         return code
 
     def codes(self, texts: Sequence[str]) -> Ints:
-        """The codes of many texts, as int32."""
+        """Return the codes of many texts, as int32."""
         try:
             return np.array([*map(self._codes.__getitem__, texts)], np.int32)
         except KeyError:
@@ -220,14 +219,14 @@ FORWARD, BACKWARD, RECOMPUTE, OPTIMIZER, NO_PHASE = 0, 1, 2, 3, 4
 
 
 class Thread(NamedTuple):
-    """A thread of a recorded process: `process` indexes `Trace.processes`, `tid` is the system's number."""
+    """A thread of a recorded process: `process` indexes `Trace.processes`, `tid` is the system thread id."""
 
     process: int
     tid: int
 
 
 class Process(NamedTuple):
-    """A recorded process. `label` is how its file calls it; `span` counts the recordings of one process from 1."""
+    """A recorded process. `label` is its name in its file; `span` counts the recordings of one process from 1."""
 
     pid: int
     name: str | None = None
@@ -267,7 +266,7 @@ class Ops:
     seq: Column
     forward_thread: Column  # index of the thread that ran the forward of this backward event
     stack: Ints  # index in Trace.stacks, -1: not recorded
-    order: Column  # in which they began, as the recorder counts: decides between equal times
+    order: Column  # order of their starts, as counted by the recorder: breaks ties between equal times
 
     def __len__(self) -> int:
         return len(self.start)
@@ -283,8 +282,8 @@ class Launches:
     correlation: Ints
     name: Ints
     stack: Ints  # index in Trace.stacks, -1: not recorded, or that of the operator around it
-    kernel: Column  # name of the kernel that it launches, where the call itself tells
-    node: Column  # of a graph that is captured: the node that it makes
+    kernel: Column  # name of the launched kernel, if the call itself has it
+    node: Column  # during graph capture: the created node
 
     def __len__(self) -> int:
         return len(self.start)
@@ -310,7 +309,7 @@ class Gpu:
     bytes: Column
     graph_node: Column
     occupancy: Column  # percent, as the recording estimates it
-    op: Ints  # row in ops of the operator that it belongs to wherever it was launched; -1: as its launch tells
+    op: Ints  # row in ops of its operator wherever it was launched; -1: determined by its launch
     source_kind: Column  # of a copy: kind of memory (0 pageable, 1 pinned, 2 device ...: Nsight's numbers)
     target_kind: Column
 
@@ -320,7 +319,7 @@ class Gpu:
 
 @dataclass
 class Io:
-    """Calls into the operating system (OSRT), where the recording has them."""
+    """Calls into the operating system (OSRT), if the recording has them."""
 
     thread: Ints
     start: Ints
@@ -332,7 +331,7 @@ class Io:
 
 
 class Stack(NamedTuple):
-    """A call stack, outermost first, without the frames of torch itself, and the path of the module that runs."""
+    """A call stack, outermost first, without the frames of torch itself, and the path of the running module."""
 
     frames: tuple[str, ...] = ()
     module: str | None = None
@@ -340,7 +339,7 @@ class Stack(NamedTuple):
 
 @dataclass
 class Functions:
-    """Calls of Python functions, where the recording has them."""
+    """Calls of Python functions, if the recording has them."""
 
     thread: Ints
     start: Ints
@@ -353,7 +352,7 @@ class Functions:
 
 @dataclass
 class Memory:
-    """What allocators gave (`bytes` > 0) and took back (< 0); `allocated` and `reserved` are the totals after that."""
+    """Allocations (`bytes` > 0) and frees (< 0); `allocated` and `reserved` are the totals afterwards."""
 
     thread: Ints
     time: Ints
@@ -368,8 +367,8 @@ class Memory:
 
 
 class Collective(NamedTuple):
-    """What a recording says of one collective: name as c10d has it (`all_reduce`), bytes that each rank gives and gets,
-    dtype, the process group, its size, and the collective's number in it."""
+    """Description of one collective: name as in c10d (`all_reduce`), bytes that each rank sends and receives, dtype,
+    the process group, its size, and the collective's number in it."""
 
     name: str
     sent: int | None = None
@@ -382,8 +381,8 @@ class Collective(NamedTuple):
 
 @dataclass
 class Collectives:
-    """Collectives as the recording describes them: of a GPU event (`gpu`, its row), or, where that is -1, of everything
-    that a thread launches from start to end."""
+    """Collectives described by the recording: of a GPU event (`gpu`, its row), or, if that is -1, of all launches of a
+    thread from start to end."""
 
     gpu: Ints
     thread: Ints
@@ -411,7 +410,7 @@ def no_collectives() -> Collectives:
 
 @dataclass
 class Steps:
-    """Marks that the training loop set: one step each, from its start to its end."""
+    """Steps marked by the training loop, from start to end."""
 
     process: Ints
     number: Ints
@@ -422,7 +421,7 @@ class Steps:
         return len(self.start)
 
 
-READING, NO_OPERATORS = "reading", "no operators"  # what a pause is, in a file of ours
+READING, NO_OPERATORS = "reading", "no operators"  # kinds of pauses in a file of PyProf
 
 
 @dataclass
@@ -462,9 +461,9 @@ class Trace:
     """One recording of any origin, as columns. A table that the recording lacks is empty.
 
     The columns `text` and `name` index `strings`; `thread` indexes `threads`.
-    `lost` counts what was dropped, by reason. `slack` is how many ns a time may be off, by rounding or because two
-    clocks were read: ranges that overlap by so much follow each other (see `intervals.clip`). `calls` has the meaning
-    of texts that need not be decoded again.
+    `lost` counts dropped events, by reason. `slack` is the possible error of a time in ns, from rounding or from
+    reading two clocks: ranges that overlap by no more than that follow each other (see `intervals.clip`). `calls` has
+    the decoded form of texts that need not be decoded again.
     """
 
     path: str
@@ -487,9 +486,7 @@ class Trace:
     slack: int = 0
     devices: list[Device] = field(default_factory=list)
     meta: dict[str, str] = field(default_factory=dict)
-    sources: dict[str, str] = field(
-        default_factory=dict
-    )  # texts of source files, by the names that stacks give
+    sources: dict[str, str] = field(default_factory=dict)  # texts of source files, by their names in stacks
     lost: dict[str, int] = field(default_factory=dict)
     t0: int = 0  # the first event on the recording's own clock, ns
 
@@ -498,17 +495,17 @@ class Trace:
         if count:
             self.lost[reason] = self.lost.get(reason, 0) + int(count)
 
-    def told(self) -> str:
-        """What was dropped, to go on with in a sentence: ", 3 GPU events without a start"; "" if nothing was."""
+    def losses(self) -> str:
+        """Return the losses as a continuation of a sentence: ", 3 GPU events without a start"; "" if there are none."""
         return "".join(f", {count} {reason}" for reason, count in self.lost.items())
 
 
 class Site(NamedTuple):
-    """What the ranges and operators around a launch say: where a kernel comes from.
+    """Origin of a kernel: the ranges and operators around its launch.
 
-    `calls` go outermost first and match `markers`, the texts they came from; `mods` and `ops` name them. The last
-    of them may be the operator event itself (mod "aten"). `seq_names` are the enclosing operator ranges with the
-    offset of their sequence number from the row's `seq`, None for a range without a number.
+    `calls` go outermost first and match `markers`, the texts they came from; `mods` and `ops` name them. The last of
+    them may be the operator event itself (mod "aten"). `seq_names` are the enclosing operator ranges with the offset
+    of their sequence number from the row's `seq`, None for a range without a number.
     """
 
     layer: tuple[str, ...] = ()
@@ -525,7 +522,7 @@ class Site(NamedTuple):
     ops: tuple[str, ...] = ()
     module: str | None = None
     functions: str | None = None  # DLProf's function stack, in its spelling
-    ranges: tuple[str, ...] = ()  # ranges of others around the call, outermost first
+    ranges: tuple[str, ...] = ()  # other ranges around the call, outermost first
 
 
 @dataclass
@@ -534,8 +531,8 @@ class Rows:
 
     One row is one line of net.dict. `site` indexes `sites`; `name` indexes `names`; `duration` is the time on the
     device, for an operator event its self time. `call` numbers the outermost call, one number per instance;
-    `inner_calls` number the recorded calls inside it, outermost first (none in our own captures). `launcher` numbers
-    the innermost operator, one number per instance. `process` tells processes apart, whose pids may be equal on two
+    `inner_calls` number the recorded calls inside it, outermost first (none in PyProf's captures). `launcher` numbers
+    the innermost operator, one number per instance. `process` distinguishes processes, whose pids may be equal on two
     hosts; -1 is unknown.
     """
 

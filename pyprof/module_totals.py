@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Totals by module of what a script costs: `pyprof estimate script.py`, `python -m pyprof estimate script.py`.
+"""Cost totals of a script by module: `pyprof estimate script.py`, `python -m pyprof estimate script.py`.
 
-The script runs once, without torch's profiler. A line is a module with all that is inside it: parameters, FLOPs of its
-calls and of their backward parts, bytes, share of all forward FLOPs, number of calls, and how many of them have no
-FLOPs. FLOPs are executed ones; a fused multiply-add is 2. A module that runs twice counts twice, its parameters once.
+The script runs once, without torch's profiler. A line is a module with everything inside it: parameters, FLOPs of
+its calls and of their backward parts, bytes, share of all forward FLOPs, number of calls, and the number of those
+without FLOPs. FLOPs are executed ones; a fused multiply-add is 2. A module that runs twice counts twice, its
+parameters once.
 
 >>> si(4.089e9), si(999), si(25_557_032)
 ('4.09 G', '999', '25.6 M')
@@ -32,7 +33,7 @@ CSV = (
 
 @dataclass
 class Node:
-    """A module and all that is inside it. Sums are of what is known; `unknown` counts calls without FLOPs."""
+    """A module with everything inside it. Sums include known values only; `unknown` counts calls without FLOPs."""
 
     name: str
     path: str
@@ -47,27 +48,27 @@ class Node:
     inside: dict[str, Node] = field(default_factory=dict)
 
     def child(self, name: str, path: str) -> Node:
-        """The module of this name inside this one."""
+        """Return the module of this name inside this one."""
         return self.inside.setdefault(name, Node(name, path))
 
-    def add(self, each: Estimated) -> None:
-        """One call more."""
-        backward = each.backward
+    def add(self, estimated: Estimated) -> None:
+        """Add one call."""
+        backward = estimated.backward
         self.calls += 1
-        self.unknown += each.cost.flops is None
-        self.flops += each.cost.flops or 0
-        self.bytes += each.cost.bytes or 0
+        self.unknown += estimated.cost.flops is None
+        self.flops += estimated.cost.flops or 0
+        self.bytes += estimated.cost.bytes or 0
         self.backward += (backward.flops or 0) if backward is not None else 0
-        self.dense += each.cost.flops_dense or 0
+        self.dense += estimated.cost.flops_dense or 0
         self.dense_backward += (backward.flops_dense or 0) if backward is not None else 0
 
 
-def tree(found: Iterable[Estimated], parameters: dict[tuple[str, str], int]) -> Node:
-    """Calls and parameters by (class of the outermost module, path), as a tree; its top is the whole run."""
+def tree(calls: Iterable[Estimated], parameters: dict[tuple[str, str], int]) -> Node:
+    """Return calls and parameters by (class of the outermost module, path) as a tree; its root is the whole run."""
     top = Node("total", "")
-    for each in found:
-        for node in _down(top, each.noted.root, each.noted.module):
-            node.add(each)
+    for estimated in calls:
+        for node in _down(top, estimated.noted.root, estimated.noted.module):
+            node.add(estimated)
     for (root, path), count in parameters.items():
         for node in _down(top, root, path):
             node.params += count
@@ -75,7 +76,7 @@ def tree(found: Iterable[Estimated], parameters: dict[tuple[str, str], int]) -> 
 
 
 def _down(top: Node, root: str, path: str) -> Iterator[Node]:
-    """The nodes from the top to a module."""
+    """Yield the nodes from the root to a module."""
     yield top
     node = top.child(root or OUTSIDE, root)
     yield node
@@ -89,10 +90,11 @@ def _down(top: Node, root: str, path: str) -> Iterator[Node]:
 
 
 def lines(top: Node, depth: int) -> Iterator[tuple[int, Node]]:
-    """Depth and node, parents first, in the order of the first call; what ran outside of modules and the total last."""
+    """Yield depth and node, parents first, in order of the first call; calls outside modules and the total come
+    last."""
 
     def walk(node: Node, level: int) -> Iterator[tuple[int, Node]]:
-        for child in sorted(node.inside.values(), key=lambda each: each.name == OUTSIDE):
+        for child in sorted(node.inside.values(), key=lambda item: item.name == OUTSIDE):
             if level < depth:
                 yield level, child
                 yield from walk(child, level + 1)
@@ -102,7 +104,7 @@ def lines(top: Node, depth: int) -> Iterator[tuple[int, Node]]:
 
 
 def text(top: Node, depth: int) -> Iterator[str]:
-    """The tree with aligned columns."""
+    """Yield the tree with aligned columns."""
     table = [list(HEADINGS)]
     for level, node in lines(top, depth):
         share = f"{100 * node.flops / top.flops:.1f} %" if top.flops else "-"
@@ -117,7 +119,7 @@ def text(top: Node, depth: int) -> Iterator[str]:
 
 
 def rows(top: Node, depth: int) -> Iterator[tuple[object, ...]]:
-    """The tree as rows of `CSV`: exact numbers, share between 0 and 1."""
+    """Yield the tree as rows of `CSV`: exact numbers, share between 0 and 1."""
     for level, node in lines(top, depth):
         path = "total" if node is top else node.path or OUTSIDE
         share = f"{node.flops / top.flops:.6f}" if top.flops else ""
@@ -127,28 +129,28 @@ def rows(top: Node, depth: int) -> Iterator[tuple[object, ...]]:
         )  # fmt: skip
 
 
-def unknown(found: Iterable[Estimated]) -> str:
-    """Names of the calls that have no FLOPs, the most frequent first, "" if there is none."""
+def unknown(calls: Iterable[Estimated]) -> str:
+    """Return the names of calls without FLOPs, the most frequent first, "" if there are none."""
     counts = Counter(
         f"{call.op if '::' in call.op else f'{call.mod}.{call.op}'}"
         + ("" if lookup(call).basis in ("unknown", "default") else " (FLOPs depend on data)")
-        for call in (each.noted.call for each in found if each.cost.flops is None)
+        for call in (estimated.noted.call for estimated in calls if estimated.cost.flops is None)
     )
     return ", ".join(f"{name} ×{count}" if count > 1 else name for name, count in counts.most_common())
 
 
 def run(script: str, arguments: list[str], depth: int, as_csv: bool) -> int:
-    """Run a script and print its totals; returns the script's exit code."""
+    """Run a script and print its totals; return the script's exit code."""
     observe, runs = load_module("pyprof.capture.observer"), load_module("pyprof.capture.run")
     shutdown = load_module("pyprof.capture.controller").shutdown
     try:
         with runs.as_main(script, arguments) as execute, observe.observing() as notes:
             code = int(execute())
     finally:
-        shutdown()  # what the script has initialised
+        shutdown()  # undo what the script has initialized
     warn(notes)
-    found = costs(notes.rows)
-    top = tree(found, notes.parameters)
+    estimates = costs(notes.rows)
+    top = tree(estimates, notes.parameters)
     sys.stdout.flush()
     if as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
@@ -156,7 +158,7 @@ def run(script: str, arguments: list[str], depth: int, as_csv: bool) -> int:
         writer.writerows(rows(top, depth))
     else:
         print("\n".join(text(top, depth)))
-    missing = unknown(found)
+    missing = unknown(estimates)
     if missing:
         print(f"pyprof: without FLOPs: {missing}.", file=sys.stderr)
     return code

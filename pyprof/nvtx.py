@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The original's spelling: `import pyprof.nvtx; pyprof.nvtx.init()`, `pyprof.nvtx.wrap(module, "function")`."""
+"""Spelling of the original: `import pyprof.nvtx; pyprof.nvtx.init()`, `pyprof.nvtx.wrap(module, "function")`."""
 
 from pyprof.capture.controller import init
 from pyprof.capture.instrument.patch import wrap

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Occupancy of kernels, estimated from their launch: neither the Activity API of CUPTI nor an export of nsys has it.
+"""Occupancy of kernels, estimated from their launch: neither the Activity API of CUPTI nor an export of nsys provides
+it.
 
 The share of a multiprocessor's threads that blocks of the kernel can fill: as many blocks as its registers, shared
-memory, warps and block slots allow, and no more than the grid brings to each multiprocessor. That is what Kineto
-calls "est. achieved occupancy", except that shared memory is taken as granted (the kernel did run).
+memory, warps and block slots allow, and no more than the grid provides per multiprocessor. This is Kineto's "est.
+achieved occupancy", except that shared memory is assumed to fit (the kernel did run).
 
 Limits and granularities: CUDA C++ Programming Guide, "Compute Capabilities", and the occupancy calculator in
 `cuda_occupancy.h` of the CUDA Toolkit.
@@ -17,18 +18,18 @@ import numpy as np
 
 from pyprof.model import Ints
 
-MISSING = -(2**63)  # what is not known, as in the records of the capture
+MISSING = -(2**63)  # unknown, as in the records of the capture
 
 
 class Limits(NamedTuple):
-    """What a multiprocessor holds at once: blocks, threads, KiB of shared memory; all have 65,536 registers."""
+    """Limits of a multiprocessor: blocks, threads, KiB of shared memory; all have 65,536 registers."""
 
     blocks: int
     threads: int
     shared_kib: int
 
 
-# By compute capability; of one that is not here nothing is known.
+# By compute capability; others are unknown.
 LIMITS = {
     (6, 0): Limits(32, 2048, 64),
     (6, 1): Limits(32, 2048, 96),
@@ -50,11 +51,11 @@ LIMITS = {
 }
 _REGISTERS = 65536
 _SCHEDULERS = 4  # warp schedulers of a multiprocessor, among which its registers are divided; 6.0 has two
-_REGISTER_UNIT = 256  # registers are given to a warp in units of so many
+_REGISTER_UNIT = 256  # allocation unit of registers, per warp
 
 
 class Chip(NamedTuple):
-    """What a multiprocessor of a device has."""
+    """Resources of a multiprocessor of a device."""
 
     major: int
     minor: int
@@ -66,7 +67,7 @@ class Chip(NamedTuple):
 
 
 def of_capability(major: int, minor: int, multiprocessors: int) -> Chip | None:
-    """A device of which only the compute capability is known; None for one that is not in the tables.
+    """Return a device of which only the compute capability is known; None if it is not in the tables.
 
     >>> of_capability(7, 0, 80)
     Chip(major=7, minor=0, multiprocessors=80, threads=2048, registers=65536, shared_memory=98304, warp=32)
@@ -78,31 +79,33 @@ def of_capability(major: int, minor: int, multiprocessors: int) -> Chip | None:
 
 
 def estimate(chip: Chip, block: Ints, blocks: Ints, registers: Ints, static: Ints, dynamic: Ints) -> Ints:
-    """Occupancy in 0.01 %, `MISSING` where it is not known. `block` is threads, `blocks` those of the grid."""
-    known = (block > 0) & (blocks > 0) & (registers != MISSING) & (static != MISSING) & (dynamic != MISSING)
+    """Return occupancy in 0.01 %, `MISSING` where it is unknown. `block` is threads per block, `blocks` is blocks per
+    grid."""
+    valid = (block > 0) & (blocks > 0) & (registers != MISSING) & (static != MISSING) & (dynamic != MISSING)
     if (
         (chip.major, chip.minor) not in LIMITS
         or not chip.multiprocessors
         or not chip.threads
-        or not known.any()
+        or not valid.any()
     ):
         return np.full(len(block), MISSING, np.int64)
-    held = resident(chip, *(np.where(known, part, 1) for part in (block, registers, static + dynamic)))
-    brought = np.where(known, blocks, 1) / chip.multiprocessors
-    share = np.minimum(held, brought) * np.where(known, block, 1) / chip.threads
-    return np.where(known, np.rint(10_000 * share), MISSING).astype(np.int64)
+    fitting = resident(chip, *(np.where(valid, part, 1) for part in (block, registers, static + dynamic)))
+    available = np.where(valid, blocks, 1) / chip.multiprocessors
+    share = np.minimum(fitting, available) * np.where(valid, block, 1) / chip.threads
+    return np.where(valid, np.rint(10_000 * share), MISSING).astype(np.int64)
 
 
 def resident(chip: Chip, threads: Ints, registers: Ints, shared: Ints) -> Ints:
-    """Return how many blocks of a kernel a multiprocessor of a chip in `LIMITS` holds at once, at least 1: it ran.
+    """Return the number of blocks of a kernel that a multiprocessor of a chip in `LIMITS` holds at once, at least 1: it
+    ran.
 
     `threads` of a block, `registers` of a thread, `shared`: bytes of shared memory of a block.
     """
     warps = -(-threads // chip.warp)
     slots = LIMITS[chip.major, chip.minor].blocks
-    held = np.minimum(slots, chip.threads // chip.warp // warps)
-    held = np.minimum(held, _by_registers(chip, warps, registers))
-    return np.maximum(np.minimum(held, _by_shared_memory(chip, shared)), 1)
+    blocks = np.minimum(slots, chip.threads // chip.warp // warps)
+    blocks = np.minimum(blocks, _by_registers(chip, warps, registers))
+    return np.maximum(np.minimum(blocks, _by_shared_memory(chip, shared)), 1)
 
 
 def _by_registers(chip: Chip, warps: Ints, registers: Ints) -> Ints:

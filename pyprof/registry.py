@@ -2,8 +2,8 @@
 """A registry that decorators fill, and the loader of open folders.
 
 An open folder is a package whose modules register something when they are imported (cost formulas, trace
-formats). Adding a file is the only step: `load_folder` imports every module that is there, and those that other
-packages name in an entry point group: `pyprof.formats`, `pyprof.reports`, `pyprof.rules`, `pyprof.costs`.
+formats). Adding a file is the only step: `load_folder` imports every module in it, and those that other
+packages declare in an entry point group: `pyprof.formats`, `pyprof.reports`, `pyprof.rules`, `pyprof.costs`.
 
 >>> shapes = Registry("shape")
 >>> @shapes.register("square")
@@ -36,14 +36,14 @@ T = TypeVar("T")
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Names and what is registered under them. A name registered twice is an error: one of the two would be dead."""
+    """Items by registered name. Registering a name twice is an error: one of the two would be dead."""
 
     def __init__(self, what: str):
         self._what = what
         self._items: dict[str, T] = {}
 
     def register(self, *names: str) -> Callable[[T], T]:
-        """Decorator: register the decorated object under each name. Raises ValueError for a name that is taken."""
+        """Return a decorator that registers an object under each name. Raises ValueError for a name in use."""
 
         def add(item: T) -> T:
             for name in names:
@@ -55,7 +55,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return add
 
     def remove(self, name: str) -> None:
-        """Take a name out, for one that is to be registered anew."""
+        """Remove a name, so that it can be registered again."""
         del self._items[name]
 
     def __getitem__(self, name: str) -> T:
@@ -79,9 +79,9 @@ def load_folder(package: str, group: str = "") -> None:
 
 
 def declared(package: str, pattern: str) -> list[tuple[str, ...]]:
-    """Return what a pattern's groups match in the sources of a package or module, in the order of file names.
+    """Return the matches of a pattern's groups in the sources of a package or module, in the order of file names.
 
-    It is how --help lists what decorators register without importing it, which takes pandas and half a second. Texts of
+    --help lists registered items this way without importing them, which takes pandas and half a second. Texts of
     Python in the source have to be plain literals; a test compares each list with its registry.
     """
     spec = find_spec(package)
@@ -94,25 +94,26 @@ def declared(package: str, pattern: str) -> list[tuple[str, ...]]:
 
 
 def extensions(group: str) -> dict[str, EntryPoint]:
-    """Return the entry points of a group, `pyprof.reports` for one, that installed packages have, by name."""
+    """Return the entry points of a group, such as `pyprof.reports`, in installed packages, by name."""
     points = (point for place in _extended() for point in _entry_points(place) if point.group == group)
     return {point.name: point for point in sorted(points, key=lambda point: point.name)}
 
 
 @cache
 def _load_extensions(group: str) -> None:
-    """Import what installed packages have in a group: their decorators register it. One that fails is left out."""
+    """Import the extensions of a group from installed packages: their decorators register them. A failing one is
+    skipped."""
     for point in extensions(group).values():
         try:
             point.load()
         except Exception as error:
             package = point.dist.name if point.dist else point.value
-            log.warning("%s of %s is left out: %s: %s", point.name, package, type(error).__name__, error)
+            log.warning("%s of %s is skipped: %s: %s", point.name, package, type(error).__name__, error)
 
 
 @cache
 def _extended() -> tuple[Path, ...]:
-    """Metadata of the packages that extend us. Asking importlib.metadata for every package takes 20 times as long."""
+    """Return the metadata folders of packages that extend PyProf. Using importlib.metadata takes 20 times as long."""
     folders = (Path(folder or ".") for folder in sys.path)
     files = (path for folder in folders for path in sorted(folder.glob("*-info/entry_points.txt")))
     return tuple(path.parent for path in files if "[pyprof." in path.read_text("utf-8", "replace"))
@@ -125,12 +126,12 @@ def _entry_points(place: Path) -> Iterable[EntryPoint]:
 
 
 def load_module(name: str) -> ModuleType:
-    """Import one of our modules that needs torch; CaptureError, one sentence, where there is none."""
+    """Import a module of PyProf that needs torch. Raises CaptureError if torch is missing."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         raise CaptureError(
-            "PyProf records PyTorch programs, and this Python has no torch: install it, or run the Python that has it."
+            "PyProf records PyTorch programs, and this Python has no torch: install it, or use a Python that has it."
         ) from None

@@ -18,8 +18,8 @@ _ROWS = 30  # of the list
 
 
 class Replayed(NamedTuple):
-    """A call with its arguments. `time`: ns on the device without operators inside it, of all `calls`; on the CPU
-    without a GPU."""
+    """A call with its arguments. `time`: ns on the device without operators inside it, summed over all `calls`; on the
+    CPU without a GPU."""
 
     call: Call
     calls: int
@@ -27,17 +27,19 @@ class Replayed(NamedTuple):
 
 
 def calls(source: Source) -> list[Replayed]:
-    """Calls with recorded arguments, equal ones together, by time, then by name and arguments."""
+    """Return calls with recorded arguments, equal ones merged, by time, then by name and arguments."""
     texts = dict(source.store.rows("select id, text from string"))
     sums: dict[int, list[int]] = {}
     for (worker,) in source.store.rows("select id from worker order by id"):
-        found = tree(source.activity(worker), texts)
-        said, place, number = np.unique(
-            np.where(found.args >= 0, found.args, found.text), return_inverse=True, return_counts=True
+        operators = tree(source.activity(worker), texts)
+        markers, place, number = np.unique(
+            np.where(operators.args >= 0, operators.args, operators.text),
+            return_inverse=True,
+            return_counts=True,
         )
-        time = np.zeros(len(said), np.int64)
-        np.add.at(time, place, found.own["device" if source.gpu else "host"])
-        for text, count, length in zip(said.tolist(), number.tolist(), time.tolist()):
+        time = np.zeros(len(markers), np.int64)
+        np.add.at(time, place, operators.own["device" if source.gpu else "host"])
+        for text, count, length in zip(markers.tolist(), number.tolist(), time.tolist()):
             total = sums.setdefault(text, [0, 0])
             total[0] += count
             total[1] += length
@@ -46,19 +48,21 @@ def calls(source: Source) -> list[Replayed]:
         marker = decode(texts[text])
         if isinstance(marker, CallMarker) and marker.call.args:
             out.append((-length, texts[text], Replayed(marker.call, count, length)))
-    return [one for _, _, one in sorted(out, key=lambda row: row[:2])]
+    return [replayed for _, _, replayed in sorted(out, key=lambda row: row[:2])]
 
 
-def listed(found: list[Replayed], gpu: bool) -> list[str]:
+def listed(replayed: list[Replayed], gpu: bool) -> list[str]:
     """Return the rows with the most time, for a terminal."""
     rows = [("row", "operator", "calls", f"{'GPU' if gpu else 'CPU'} time (ns)", "shapes")]
-    for number, one in enumerate(found[:_ROWS]):
-        rows.append((str(number), one.call.op, f"{one.calls:,}", f"{one.time:,}", shapes(one.call) or "-"))
-    shown = [[visible(cell) for cell in row] for row in rows]
-    widths = [max(len(row[i]) for row in shown) for i in range(4)]
+    for number, item in enumerate(replayed[:_ROWS]):
+        rows.append(
+            (str(number), item.call.op, f"{item.calls:,}", f"{item.time:,}", shapes(item.call) or "-")
+        )
+    visible_rows = [[visible(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in visible_rows) for i in range(4)]
     lines = [
-        f"{row:>{widths[0]}}  {name:{widths[1]}}  {count:>{widths[2]}}  {time:>{widths[3]}}  {said}"
-        for row, name, count, time, said in shown
+        f"{row:>{widths[0]}}  {name:{widths[1]}}  {count:>{widths[2]}}  {time:>{widths[3]}}  {shape}"
+        for row, name, count, time, shape in visible_rows
     ]
-    more = len(found) - _ROWS
-    return [*lines, *([f"{more} more rows; --name shows those of one operator."] if more > 0 else [])]
+    extra = len(replayed) - _ROWS
+    return [*lines, *([f"{extra} more rows; use --name for those of one operator."] if extra > 0 else [])]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Temporary folders that do not outlive their process for long.
 
-A folder is locked (flock) as long as it is in use, and the next process that needs one removes those that nobody holds:
-what a killed process left, an unpacked archive for instance, may be gigabytes. SIGTERM and SIGHUP, which end a command
-without Python's cleaning up, remove them at once.
+A folder is locked (flock) while in use, and the next process that needs one removes unlocked ones: leftovers of a
+killed process, an unpacked archive for instance, may be gigabytes. SIGTERM and SIGHUP, which end a command without
+Python's cleanup, remove them immediately.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ except ImportError:  # no Unix
     fcntl = None
 
 _PREFIX = "pyprof-scratch-"
-_FRESH = 60  # seconds in which a folder may have been made and not been locked yet
-_open: dict[str, int] = {}  # folders in use, by the process that made them
+_FRESH = 60  # seconds in which a new folder may not be locked yet
+_open: dict[str, int] = {}  # folders in use -> the process that created them
 
 
 class Folder(tempfile.TemporaryDirectory[str]):
-    """A temporary folder, to be used like `tempfile.TemporaryDirectory`. Raises OSError."""
+    """Temporary folder, used like `tempfile.TemporaryDirectory`. Raises OSError."""
 
     def __init__(self) -> None:
         _prune(tempfile.gettempdir())
@@ -48,39 +48,39 @@ class Folder(tempfile.TemporaryDirectory[str]):
 
 
 def around(path: str) -> str | None:
-    """The folder for temporary files, where `path` is in a folder of this process's there."""
+    """Return the folder for temporary files, if `path` is in a folder of this process in it."""
     folder = os.path.dirname(path)
     return os.path.dirname(folder) if folder in _open else None
 
 
 @contextmanager
 def removed_by_signals() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP remove the folders of this process before they end it. Of the main thread; where the
-    signals are ignored or somebody else's, they stay so."""
-    ours = []
+    """Make SIGTERM and SIGHUP remove the folders of this process before they end it. Main thread only; ignored signals
+    and handlers of others stay."""
+    handled = []
     try:
         for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
             if signal.getsignal(number) is signal.SIG_DFL:
-                with suppress(ValueError):  # of another thread
+                with suppress(ValueError):  # not on the main thread
                     signal.signal(number, _end)
-                    ours.append(number)
+                    handled.append(number)
         yield
     finally:
-        for number in ours:
+        for number in handled:
             if signal.getsignal(number) is _end:
                 signal.signal(number, signal.SIG_DFL)
 
 
 def _end(number: int, _: FrameType | None) -> None:
     for name, process in [*_open.items()]:
-        if process == os.getpid():  # a forked child has those of its parent, too
+        if process == os.getpid():  # a forked child has the entries of its parent, too
             shutil.rmtree(name, ignore_errors=True)
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
 
 
 def _locked(name: str) -> int | None:
-    """A descriptor that holds the lock of a folder; None where there are no locks."""
+    """Return a descriptor that holds the lock of a folder; None without lock support."""
     if fcntl is None:
         return None
     file = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -108,9 +108,9 @@ def _prune(top: str) -> None:
 
 
 def _is_left(entry: os.DirEntry[str]) -> bool:
-    found = entry.stat(follow_symlinks=False)
+    status = entry.stat(follow_symlinks=False)
     return (
         entry.is_dir(follow_symlinks=False)
-        and found.st_uid == os.getuid()
-        and found.st_mtime < time.time() - _FRESH
+        and status.st_uid == os.getuid()
+        and status.st_mtime < time.time() - _FRESH
     )

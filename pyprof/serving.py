@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of servers of language models: what the ranges around them say of the requests that a step works on.
+"""Steps of language model servers: parsing of the ranges that describe the requests of a step.
 
     execute_context_2(812)_generation_30(30)            vLLM: requests and new tokens, in prefill and generating
     execute_842_context_2(sq812sk812sqsq..sqsk..)_generation_30(sq30sk9000..)    the same with sums of lengths
     step[EXTEND bs=2 toks=107], step[DECODE bs=32]      SGLang: the mode, requests, and new tokens of a prefill
 
-`sq` is the sum of new tokens, `sk` that of all tokens, which the new ones attend to. A request of SGLang's mode DECODE
-has one new token. Sources: annotate_profile of vLLM's gpu_worker.py; profiles of vLLM and SGLang published with
-AMD-AGI/TraceLens; ForwardMode of SGLang.
+`sq` is the sum of new tokens, `sk` that of all tokens, which the new ones attend to. A request of SGLang's mode
+DECODE has one new token. Sources: annotate_profile of vLLM's gpu_worker.py; profiles of vLLM and SGLang published
+with AMD-AGI/TraceLens; ForwardMode of SGLang.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _MODES = {"EXTEND": "prefill", "DECODE": "decode", "MIXED": "mixed"}
 
 
 class Step(NamedTuple):
-    """A step's phase, requests in prefill and requests that generate, their new tokens, and all tokens of all of them.
-    None: not told."""
+    """A step's phase, requests in prefill and requests that generate, their new tokens, and all tokens of all requests.
+    None: unknown."""
 
     phase: str
     requests: int
@@ -36,29 +36,33 @@ class Step(NamedTuple):
     @property
     def tokens(self) -> int | None:
         """New tokens of all requests."""
-        some = self.prefill_tokens, self.decode_tokens
-        return None if some[0] is None or some[1] is None else some[0] + some[1]
+        counts = self.prefill_tokens, self.decode_tokens
+        return None if counts[0] is None or counts[1] is None else counts[0] + counts[1]
 
 
 def step_of(text: str) -> Step | None:
-    """What the text of a range says, None for one that is no step of a server.
+    """Parse the text of a range; None if it is not a step of a server.
 
     >>> step_of("execute_context_2(812)_generation_30(30)")
     Step(phase='mixed', requests=32, prefills=2, decodes=30, prefill_tokens=812, decode_tokens=30, context=None)
     >>> step_of("step[EXTEND bs=2 toks=107]").tokens, step_of("step[DECODE bs=32]").tokens, step_of("step 3")
     (107, 32, None)
     """
-    if found := _VLLM.fullmatch(text):
-        prefills, new, known, decodes, more, others = (None if n is None else int(n) for n in found.groups())
+    if match := _VLLM.fullmatch(text):
+        prefills, new, prefill_context, decodes, decode_new, decode_context = (
+            None if n is None else int(n) for n in match.groups()
+        )
         if prefills is None or decodes is None:
             return None
         phase = (
             "mixed" if prefills and decodes else "prefill" if prefills else "decode" if decodes else "idle"
         )
-        context = None if known is None or others is None else known + others
-        return Step(phase, prefills + decodes, prefills, decodes, new, more, context)
-    if found := _SGLANG.fullmatch(text):
-        mode, count, new = found[1], int(found[2]), None if found[3] is None else int(found[3])
+        context = (
+            None if prefill_context is None or decode_context is None else prefill_context + decode_context
+        )
+        return Step(phase, prefills + decodes, prefills, decodes, new, decode_new, context)
+    if match := _SGLANG.fullmatch(text):
+        mode, count, new = match[1], int(match[2]), None if match[3] is None else int(match[3])
         if mode == "EXTEND":
             return Step("prefill", count, count, 0, new, 0, None)
         if mode == "DECODE":

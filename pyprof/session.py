@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording or a profile database as Python objects: what the commands and the page stand on.
+"""A recording or a profile database as Python objects: the basis of the commands and the viewer.
 
-prof = pyprof.load("net.sqlite")
-prof.kernels.groupby("op")["dur"].sum()
-prof.report("op_type")
+prof = pyprof.load("net.sqlite") prof.kernels.groupby("op")["dur"].sum() prof.report("op_type")
 prof.save("net_dldb.sqlite")
 """
 
@@ -37,8 +35,8 @@ Change = Callable[[Trace], Trace]
 
 
 class Selection(NamedTuple):
-    """Iterations whose figures are wanted, both included, and the operator whose ends cut them. None: the first, the
-    last, and the steps that the program marks, else what repeats."""
+    """Iterations to aggregate, both ends included, and the operator whose ends separate them. None: the first, the
+    last, and the steps marked by the program, else the repeating pattern."""
 
     first: int | None = None
     last: int | None = None
@@ -49,10 +47,11 @@ WHOLE = Selection()
 
 
 class Profile:
-    """A recording; everything is computed when it is first asked for. All times are ns from its first event.
+    """A recording; everything is computed on first access. All times are ns from its first event.
 
-    Figures are those of one aggregation: the whole run, or what `aggregate` or `select` chose. The file is changed by
-    `aggregate` alone; a database of an older schema never is, as a copy of it is converted, which `save` keeps.
+    Figures belong to one aggregation: the whole run, or the choice of `aggregate` or `select`. Only `aggregate`
+    changes the file; a database of an older schema is never changed, since a copy of it is converted, which `save`
+    keeps.
     """
 
     def __init__(self, source: Trace | Store, memory: bool = False, progress: Progress | None = None):
@@ -64,7 +63,7 @@ class Profile:
         if not isinstance(source, Trace):
             self.database = source
             weakref.finalize(self, source.close)
-        self._chosen: int | None = None
+        self._aggregation_id: int | None = None
 
     @classmethod
     def open(
@@ -74,8 +73,9 @@ class Profile:
         progress: Progress | None = None,
         change: Change | None = None,
     ) -> Profile:
-        """Open a recording or a profile database as `load` does. `progress` hears how far it is; `change` is done to
-        the recording once it is read. Raises FormatError; UsageError for a database where there is a `change`."""
+        """Open a recording or a profile database as `load` does. `progress` is called with the stage and the share
+        done; `change` is applied to the recording once it is read. Raises FormatError; UsageError for a database
+        with a `change`."""
         from pyprof.store import files
 
         file = Path(path)
@@ -100,7 +100,7 @@ class Profile:
 
     @classmethod
     def _upgraded(cls, file: Path, memory: bool, progress: Progress | None) -> Profile:
-        """Open a copy of an older database that has our schema. Raises FormatError."""
+        """Open a copy of an older database, converted to the current schema. Raises FormatError."""
         from pyprof.analysis.upgrade import upgrade
         from pyprof.store.files import Store
 
@@ -119,7 +119,7 @@ class Profile:
 
     @property
     def trace(self) -> Trace:
-        """The recording as columns. Raises FormatError for a profile database, which has them in another form."""
+        """Recording as columns. Raises FormatError for a profile database, which has them in another form."""
         if self.is_database:
             raise FormatError(formats.NO_RECORDING.format(self._path))
         if self._trace is None:  # it went into the database
@@ -133,14 +133,14 @@ class Profile:
 
     @cached_property
     def hardware(self) -> Hardware:
-        """The GPUs that were recorded, with their peaks."""
+        """Recorded GPUs, with their peaks."""
         from pyprof.prof.hardware import machine
 
         return machine.recorded(self.trace.devices, self.trace.meta)
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """The table of `prof.py` with all its columns; unknown is missing."""
+        """Table of `prof.py` with all its columns; unknown is missing."""
         from pyprof.prof import table
         from pyprof.prof.columns import COLUMNS, View
 
@@ -150,7 +150,7 @@ class Profile:
 
     @cached_property
     def database(self) -> Store:
-        """The profile database: the file that was loaded, or a temporary one, which lives as long as this object."""
+        """Profile database: the file that was loaded, or a temporary one, which lives as long as this object."""
         return self._temporary(WHOLE)
 
     def _temporary(self, selection: Selection) -> Store:
@@ -169,7 +169,8 @@ class Profile:
         return store
 
     def save(self, path: str | os.PathLike[str], selection: Selection = WHOLE) -> None:
-        """Write a profile database with the figures of some iterations: whole or not at all. Raises PyProfError."""
+        """Write a profile database with the figures of the given iterations, completely or not at all. Raises
+        PyProfError."""
         from pyprof.analysis.aggregation import aggregate
         from pyprof.analysis.build import build
         from pyprof.store import files
@@ -187,12 +188,12 @@ class Profile:
                     aggregate(copy, *selection, lambda share: self._progress("aggregating", share))
 
     def select(self, selection: Selection) -> None:
-        """Show figures of these iterations from now on. Where the database does not have them a temporary copy does.
-        Raises UsageError for a key or iterations that do not exist."""
+        """Use figures of these iterations from now on. If the database lacks them, a temporary copy is made. Raises
+        UsageError for a key or iterations that do not exist."""
         if (not self.is_database and "database" not in self.__dict__) or self._matching(selection) is None:
             self.database = self._temporary(selection)
-        one = self._matching(selection)
-        self._chosen = (one or self.aggregations[-1]).id
+        aggregation = self._matching(selection)
+        self._aggregation_id = (aggregation or self.aggregations[-1]).id
 
     def _matching(self, selection: Selection) -> Aggregation | None:
         """Return the aggregation of these iterations, if the database has it."""
@@ -200,57 +201,60 @@ class Profile:
             raise self.database.damaged("nothing in it was aggregated")
         if selection == WHOLE:
             return self.aggregations[0]
-        for one in self.aggregations:
+        for aggregation in self.aggregations:
             last = self.database.rows(
-                "select max(number) from iteration where iteration_set = ?", (one.iteration_set,)
+                "select max(number) from iteration where iteration_set = ?", (aggregation.iteration_set,)
             )[0][0]
-            cut = one.iteration_set == 1 if selection.key is None else one.key == selection.key
-            chosen = (
+            cut = (
+                aggregation.iteration_set == 1 if selection.key is None else aggregation.key == selection.key
+            )
+            bounds = (
                 0 if selection.first is None else selection.first,
                 last if selection.last is None else selection.last,
             )
-            if cut and (one.first, one.last) == chosen:
-                return one
+            if cut and (aggregation.first, aggregation.last) == bounds:
+                return aggregation
         return None
 
     def export(
         self, format: str, path: str | os.PathLike[str], start: int | None = None, end: int | None = None
     ) -> None:
-        """Write all, or what is going on from `start` to `end` (ns from the first event), for another tool: "chrome",
-        "collapsed", "collapsed-cpu", "nsys" or "speedscope". Whole or not at all; a name that ends in .gz is
-        compressed. Raises PyProfError."""
+        """Write the whole recording, or the part from `start` to `end` (ns from the first event), for another tool:
+        "chrome", "collapsed", "collapsed-cpu", "nsys" or "speedscope". Completely or not at all; a name that ends in
+        .gz is compressed. Raises PyProfError."""
         from pyprof.export import write
 
         write(format, self.database, path, start, end)
 
     @property
     def aggregations(self) -> list[Aggregation]:
-        """Everything that was aggregated."""
+        """All aggregations."""
         from pyprof.analysis.aggregation import aggregations
 
         return aggregations(self.database)
 
     @property
     def aggregation(self) -> Aggregation:
-        """The aggregation whose figures are shown."""
-        chosen = next((one for one in self.aggregations if one.id == self._chosen), None)
-        whole = chosen or self._matching(WHOLE)
+        """Current aggregation."""
+        current = next((one for one in self.aggregations if one.id == self._aggregation_id), None)
+        whole = current or self._matching(WHOLE)
         assert whole is not None
         return whole
 
     def aggregate(
         self, start: int | None = None, stop: int | None = None, key: str | None = None
     ) -> Aggregation:
-        """Add up iterations start to stop, both included, cut by the operator `key`; from now on figures are theirs.
-        Kept in the database. Raises UsageError for a key or iterations that do not exist."""
+        """Aggregate iterations start to stop, both included, separated by the operator `key`; figures are theirs from
+        now on. Kept in the database. Raises UsageError for a key or iterations that do not exist."""
         from pyprof.analysis.aggregation import aggregate
 
-        one = aggregate(self.database, start, stop, key)
-        self._chosen = one.id
-        return one
+        aggregation = aggregate(self.database, start, stop, key)
+        self._aggregation_id = aggregation.id
+        return aggregation
 
     def source(self, worker: int | str | None = None) -> Source:
-        """What reports and rules read, of all workers or of one, by its number or name. Raises UsageError."""
+        """Return the input of reports and rules, for all workers or for one, by its number or name. Raises
+        UsageError."""
         from pyprof.analysis.source import Source
 
         return Source(self.database, self.aggregation, self._worker(worker))
@@ -259,22 +263,23 @@ class Profile:
         """Return the number of a worker."""
         if worker is None:
             return None
-        known = self.database.rows("select id, name from worker order by id")
-        for number, name in known:
+        workers = self.database.rows("select id, name from worker order by id")
+        for number, name in workers:
             if str(worker) in (name, str(number)):
                 return int(number)
-        names = ", ".join(name for _, name in known)
+        names = ", ".join(name for _, name in workers)
         raise UsageError(f"worker {worker}: there is no such worker; the recording has {names}.")
 
     def report(self, name: str, worker: int | str | None = None, **options: str) -> pd.DataFrame:
-        """A report by its name, with its options (docs/reports.md). Raises UsageError for what does not exist."""
+        """Return a report by its name, with its options (docs/reports.md). Raises UsageError for an unknown name or
+        option."""
         from pyprof.reports import find
 
         return find(name, **options).table(self.source(worker))
 
     def diff(self, other: Profile, by: str = "step") -> pd.DataFrame:
-        """What another run has more or less of than this one: a step and its parts, or all operators or kernels by
-        place (docs/reports.md). Raises UsageError."""
+        """Compare another run with this one: a step and its parts, or all operators or kernels by place
+        (docs/reports.md). Raises UsageError."""
         from pyprof.reports.diff import diff
 
         return diff(self.source(), by).table(other.source())
@@ -315,21 +320,21 @@ class Profile:
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """Every rule's verdict: what it found, that it found nothing, or which facts it needs."""
+        """Verdict of every rule: its finding, that it found nothing, or the facts it needs."""
         from pyprof.rules.evaluation import evaluate
 
         return evaluate(self.source())
 
     @property
     def findings(self) -> pd.DataFrame:
-        """What the expert rules found, the largest saving first."""
+        """Findings of the expert rules, the largest saving first."""
         from pyprof.analysis import dataframes
 
         return dataframes.findings([o.finding for o in self.outcomes if o.finding is not None])
 
     @property
     def coverage(self) -> pd.DataFrame:
-        """The ledger: shares of the time on the device that are explained, and what was dropped."""
+        """Coverage ledger: shares of the time on the device that are explained, and losses."""
         from pyprof.analysis import dataframes
 
         with self.database.translate_errors():
@@ -342,7 +347,7 @@ class Profile:
 
 
 def _silent(what: str, share: float) -> None:
-    """Hear of progress and say nothing."""
+    """Ignore progress."""
 
 
 def _remove(store: Store, folder: scratch.Folder) -> None:
@@ -351,13 +356,15 @@ def _remove(store: Store, folder: scratch.Folder) -> None:
 
 
 def load(path: str | os.PathLike[str], memory: bool = False) -> Profile:
-    """Read a recording of any known format, all those of a folder (a run), or a profile database. `memory`: `rows` and
-    `table` with copies and sets. Raises FormatError; for a folder of several runs it names them."""
+    """Read a recording of any known format, all recordings of a folder (a run), or a profile database. `memory`:
+    include copies and sets in `rows` and `table`. Raises FormatError; for a folder of several runs it names them.
+    """
     return Profile.open(path, memory)
 
 
 def runs(folder: str | os.PathLike[str]) -> dict[str, Path]:
-    """The runs in a folder by their paths in it, "." for itself. Raises FormatError for what is no folder."""
+    """Return the runs in a folder by their paths in it, "." for the folder itself. Raises FormatError if it is not a
+    folder."""
     from pyprof.parse import folder as folders
 
     return folders.runs(folder)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns out of a SQLite file, read in batches and never written.
+"""Columns from a SQLite file, read in batches and never written.
 
-A recording may lack any column, hold NULL in it, or hold what its declaration does not say: `read` asks only for
-columns that exist, casts in SQL, and marks missing numbers. Batches come as Arrow columns through ADBC, which costs a
-quarter of the CPU time of `sqlite3`; without ADBC `sqlite3.fetchmany` gives the same.
+A recording may lack any column, hold NULL in it, or hold values of another type than declared: `read` selects only
+columns that exist, casts in SQL, and marks missing numbers. Batches come as Arrow columns through ADBC, which costs
+a quarter of the CPU time of `sqlite3`; without ADBC `sqlite3.fetchmany` returns the same.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from pyprof.model import Column, Ints
 BATCH = 65536
 MAGIC = b"SQLite format 3\0"
 APPLICATION_ID = 0x50795072  # "PyPr": a profile database, which is the result of reading a recording
-# Stands for NULL in a column of integers while it is read: no time, id or size can have this value.
+# NULL in a column of integers while it is read: no time, id or size can have this value.
 _MISSING = -(2**63)
-# Columns of times, and what can be one in ns: 1933 to 2079 from the epoch, so that twice a difference fits 64 bits.
+# Columns of times, and their valid range in ns: 1933 to 2079 from the epoch, so that twice a difference fits 64 bits.
 _TIMES = ("start", "end", "timestamp")
 _FIRST_TIME, _LAST_TIME = -(2**60), 3 * 2**60
 
 
 def is_sqlite(path: Path) -> bool:
-    """Whether a file is a database of SQLite."""
+    """Return whether a file is a SQLite database."""
     with path.open("rb") as file:
         return file.read(len(MAGIC)) == MAGIC
 
 
 def is_profile(path: Path) -> bool:
-    """Whether a file is a profile database, of any version."""
+    """Return whether a file is a profile database, of any version."""
     with path.open("rb") as file:
         head = file.read(72)
     return head.startswith(MAGIC) and int.from_bytes(head[68:72], "big") == APPLICATION_ID
 
 
 def check_interrupt(error: BaseException) -> None:
-    """Raises the ctrl-C that an error of ADBC stands for: it takes the signal in place of Python, to cancel what its
+    """Raise the KeyboardInterrupt behind an error of ADBC: it handles the signal instead of Python, to cancel what its
     SQLite driver cannot cancel."""
     if isinstance(error.__cause__, KeyboardInterrupt):
         raise error.__cause__
 
 
 class Batch:
-    """Some rows of a table: numbers as `Column`, texts as Arrow arrays ('' for NULL)."""
+    """Rows of a table: numbers as `Column`, texts as Arrow arrays ('' for NULL)."""
 
     def __init__(self, rows: int, numbers: dict[str, Column], texts: dict[str, pa.Array]):
         self.rows = rows
@@ -62,42 +62,42 @@ class Batch:
         self._texts = texts
 
     def column(self, name: str) -> Column:
-        """A number per row; all missing if the table has no such column."""
-        found = self._numbers.get(name)
-        return Column.missing(self.rows) if found is None else found
+        """Return a number per row; all missing if the table has no such column."""
+        numbers = self._numbers.get(name)
+        return Column.missing(self.rows) if numbers is None else numbers
 
     def text(self, name: str) -> pa.Array:
-        found = self._texts.get(name)
-        return arrow.texts([""] * self.rows) if found is None else found
+        texts = self._texts.get(name)
+        return arrow.texts([""] * self.rows) if texts is None else texts
 
 
 def tables(path: Path) -> dict[str, frozenset[str]]:
-    """The tables of a SQLite file and their columns. Raises FormatError for a file that is not readable."""
+    """Return the tables of a SQLite file and their columns. Raises FormatError for an unreadable file."""
     with Database(path) as database:
         return database.tables
 
 
 class Database:
-    """A SQLite file opened for reading, to be used in `with`. Raises FormatError, with the file's name, whenever it is
-    not readable."""
+    """A SQLite file opened for reading, used in `with`. Raises FormatError, with the file's name, whenever it is
+    unreadable."""
 
     def __init__(self, path: Path):
         self.path = path
         file = path.resolve()
         self._uri = f"file:{quote(os.fsencode(file))}?mode=ro"
         if not any(file.with_name(file.name + end).exists() for end in ("-wal", "-journal")):
-            self._uri += "&immutable=1"  # nobody writes it: no lock, and no files beside it
+            self._uri += "&immutable=1"  # no writer: no lock, and no files beside it
         try:
-            with ExitStack() as unless_sound:
+            with ExitStack() as on_error:
                 self._connection = sqlite3.connect(self._uri, uri=True)
-                unless_sound.callback(self._connection.close)
+                on_error.callback(self._connection.close)
                 self._connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
                 # A virtual table is code and has no pages.
                 names = self._connection.execute(
                     "select name from sqlite_master where type = 'table' and rootpage > 0"
                 )
                 self.tables = {name: self._columns(name) for (name,) in names.fetchall()}
-                unless_sound.pop_all()
+                on_error.pop_all()
         except (sqlite3.Error, UnicodeDecodeError) as error:  # the second: its message quotes a damaged name
             raise FormatError(
                 f"{path}: SQLite cannot read it ({_reason(error)}). Export or copy it again."
@@ -114,23 +114,23 @@ class Database:
         self._connection.close()
 
     def rows(self, table: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-        """All rows of a small table; None for a missing value or column. Empty if there is no such table."""
+        """Return all rows of a small table; None for a missing value or column. Empty if there is no such table."""
         if table not in self.tables:
             return []
         have = self.tables[table]
-        wanted = ", ".join(f'"{name}"' if name in have else "null" for name in columns)
+        expressions = ", ".join(f'"{name}"' if name in have else "null" for name in columns)
         try:
-            return self._connection.execute(f'select {wanted} from "{table}"').fetchall()
+            return self._connection.execute(f'select {expressions} from "{table}"').fetchall()
         except sqlite3.Error as error:
             raise self._damaged(table, error) from error
 
     def count(self, *tables: str) -> int:
-        """Rows of some tables together; those that do not exist have none."""
+        """Return the total number of rows of several tables; missing ones have none."""
         try:
-            found = (
+            cursors = (
                 self._connection.execute(f'select count(*) from "{t}"') for t in tables if t in self.tables
             )
-            return sum(cursor.fetchone()[0] for cursor in found)
+            return sum(cursor.fetchone()[0] for cursor in cursors)
         except sqlite3.Error as error:
             raise self._damaged(tables[0], error) from error
 
@@ -141,24 +141,24 @@ class Database:
         texts: Sequence[str] = (),
         hexes: Sequence[str] = (),
     ) -> Iterator[Batch]:
-        """The rows of a table in batches. `hexes` are binary columns, given as hexadecimal text.
+        """Yield the rows of a table in batches. `hexes` are binary columns, returned as hexadecimal text.
 
         Of several columns in a tuple the first that is not NULL counts; the batch has it under the first name.
         """
         have = self.tables.get(table, frozenset())
         groups = [(name,) if isinstance(name, str) else name for name in numbers]
-        found = {group[0]: [f'cast("{c}" as integer)' for c in group if c in have] for group in groups}
-        found = {name: columns for name, columns in found.items() if columns}
+        casts = {group[0]: [f'cast("{c}" as integer)' for c in group if c in have] for group in groups}
+        casts = {name: columns for name, columns in casts.items() if columns}
         texts, hexes = ([name for name in names if name in have] for names in (texts, hexes))
-        fields = [f"coalesce({', '.join(columns)}, {_MISSING})" for columns in found.values()]
+        fields = [f"coalesce({', '.join(columns)}, {_MISSING})" for columns in casts.values()]
         fields += [f"coalesce(cast(\"{name}\" as text), '')" for name in texts]
         fields += [f'hex("{name}")' for name in hexes]
         if not fields:
             return
         query = f'select {", ".join(fields)} from "{table}"'
         try:
-            for columns in self._batches(query, len(found)):
-                yield _batch(columns, list(found), [*texts, *hexes])
+            for columns in self._batches(query, len(casts)):
+                yield _batch(columns, list(casts), [*texts, *hexes])
         except (sqlite3.Error, pa.ArrowInvalid, UnicodeDecodeError) as error:
             raise self._damaged(table, error) from error
 
@@ -196,7 +196,7 @@ class Database:
 
 
 def _reason(error: Exception) -> str:
-    """What SQLite says, in one line: it quotes names, and a damaged file has any."""
+    """Return SQLite's message in one line of ASCII: it quotes names, and a damaged file may contain any."""
     return ascii(" ".join(str(error).split())[:120])[1:-1]
 
 
@@ -212,7 +212,7 @@ def _batch(columns: list[pa.Array], numbers: list[str], texts: list[str]) -> Bat
 
 
 def _utf8(column: pa.Array) -> pa.Array:
-    """A text may be in any encoding, a path for instance: what is not UTF-8 is replaced."""
+    """Replace invalid UTF-8: a text may be in any encoding, a path for instance."""
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
@@ -222,7 +222,7 @@ def _utf8(column: pa.Array) -> pa.Array:
 
 
 def concat(columns: Sequence[Column], dtype: Any = np.int64) -> Column:
-    """Join the pieces of a column that batches brought."""
+    """Join the batches of a column."""
     if not columns:
         return Column(np.empty(0, dtype))
     values = np.concatenate([c.values for c in columns], dtype=dtype)
@@ -234,5 +234,5 @@ def concat(columns: Sequence[Column], dtype: Any = np.int64) -> Column:
 
 
 def required(column: Column, fallback: int = 0) -> Ints:
-    """The numbers of a column, with `fallback` where one is missing."""
+    """Return the numbers of a column, with `fallback` for missing ones."""
     return column.values if column.present is None else np.where(column.present, column.values, fallback)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command says while it works, on stderr: lines with the time, and progress for what takes over a second."""
+"""Messages of a command while it works, on stderr: lines with the time, and a progress bar for stages over a second."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pyprof.frame import say
 from pyprof.terminal import visible
 
 QUIET, MINIMAL, NORMAL, DETAILED, DIAGNOSTIC = range(5)
-_PATIENCE = 1.0  # seconds without a word
+_PATIENCE = 1.0  # seconds before the progress bar appears
 
 
 class Stages:
-    """Says what the level of verbosity allows. `progress` is for the terminal alone: a log has the lines."""
+    """Output according to the level of verbosity. `progress` is for the terminal only: a log has the lines."""
 
     def __init__(self, level: int = NORMAL, name: str = "dlprof"):
         self.level, self._name = level, name
@@ -26,20 +26,20 @@ class Stages:
         self._lock = threading.Lock()
 
     def say(self, level: int, text: str) -> None:
-        """A line with the time."""
+        """Print a line with the time."""
         if self.level >= level:
             print(f"[{self._name} {time.strftime('%H:%M:%S')}] {visible(text)}", file=sys.stderr, flush=True)
 
     def note(self, text: str) -> None:
-        """A line for the person at the terminal, except at quiet."""
+        """Print a line for the user at the terminal, except at quiet."""
         if self.level > QUIET:
             say(self._name, text)
 
     @contextmanager
     def stage(self, text: str, level: int = NORMAL) -> Iterator[None]:
-        """Work that may take a while. A line says so from a level of verbosity on."""
+        """Announce work that may take a while, from a level of verbosity on."""
         self.say(level, text)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         timer = threading.Timer(_PATIENCE, self._show, (text,))
         timer.daemon = True
         if self.level > QUIET and sys.stderr.isatty():
@@ -49,14 +49,14 @@ class Stages:
         finally:
             timer.cancel()
             with self._lock:
-                bar, self._bar = self._bar, False  # False: a timer that is late shows nothing
+                bar, self._bar = self._bar, False  # False: a late timer shows nothing
             if bar:
                 bar.stop()
             self._bar = None
-        self.say(DIAGNOSTIC, f"{text} took {time.perf_counter() - begun:.2f} s")
+        self.say(DIAGNOSTIC, f"{text} took {time.perf_counter() - start:.2f} s")
 
     def progress(self, what: str, share: float) -> None:
-        """Show how far the stage is, between 0 and 1."""
+        """Show the progress of the stage, between 0 and 1."""
         with self._lock:
             if self._bar:
                 self._bar.update(self._bar.task_ids[0], description=what, completed=share)

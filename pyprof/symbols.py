@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of kernels: mangled symbols to readable ones, and those to short ones. Names of types."""
+"""Names of kernels: demangling and shortening. Names of types."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 
 @cache
 def demangle(name: str) -> str:
-    """A C++ symbol in readable form; anything else, and any symbol nobody can read, as it is.
+    """Return a C++ symbol in readable form; anything else, and any undecodable symbol, unchanged.
 
     >>> demangle("_ZN2at6native4reluEv"), demangle("volta_sgemm_128x64_nn")
     ('at::native::relu()', 'volta_sgemm_128x64_nn')
@@ -25,7 +25,7 @@ def demangle(name: str) -> str:
 
 
 def short_name(name: str) -> str:
-    """The kernel's function name without its namespaces of torch, template arguments and parameters.
+    """Return the kernel's function name without its namespaces of torch, template arguments and parameters.
 
     >>> short_name("void at::native::(anonymous namespace)::softmax_warp_forward<float, 8>(float*, int)")
     'softmax_warp_forward'
@@ -51,7 +51,7 @@ DTYPES = {
 
 
 def dtype_of(kind: str) -> str:
-    """torch's name of a type that its C++ code spells.
+    """Return torch's name of a type in C++ spelling.
 
     >>> dtype_of("c10::Half"), dtype_of("long int"), dtype_of("c10::Float8_e4m3fn")
     ('float16', 'int64', 'float8_e4m3fn')

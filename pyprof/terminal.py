@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person sees: the width of a terminal, and text that does nothing but appear, there and in a spreadsheet."""
+"""Output for people: the width of a terminal, and text without effects on a terminal or a spreadsheet."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
 
 
 def columns(stream: TextIO) -> int:
-    """The width of the terminal that a stream is, as COLUMNS or the terminal itself says; 80 for a file."""
-    asked = os.environ.get("COLUMNS", "")
-    if asked.isascii() and asked.isdecimal() and int(asked):
-        return int(asked)
+    """Return the width of a stream's terminal, from COLUMNS or the terminal itself; 80 for a file."""
+    variable = os.environ.get("COLUMNS", "")
+    if variable.isascii() and variable.isdecimal() and int(variable):
+        return int(variable)
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError, AttributeError):
@@ -25,11 +25,11 @@ def columns(stream: TextIO) -> int:
 
 
 def visible(text: str, encoding: str = "utf-8") -> str:
-    """In one line, with escapes for what a terminal obeys or does not show, and for what the encoding lacks. Whatever a
-    recording, a file name or an error holds passes through here before a person sees it.
+    r"""Return the text in one line, with escapes for control and invisible characters, and for characters that the
+    encoding lacks. All texts of a recording, a file name or an error pass through here before a person sees them.
 
-    >>> visible("a\\x1b[31mb\\u202ec\\n"), visible("naïve", "ascii")
-    ('a\\\\x1b[31mb\\\\u202ec\\\\n', 'na\\\\xefve')
+    >>> visible("a\x1b[31mb\u202ec\n"), visible("naïve", "ascii")
+    ('a\\x1b[31mb\\u202ec\\n', 'na\\xefve')
     """
     if not text.isprintable():
         text = "".join(
@@ -42,26 +42,27 @@ def visible(text: str, encoding: str = "utf-8") -> str:
 
 
 def json_text(value: Any) -> str:
-    """JSON of a value; what a terminal obeys is escaped.
+    r"""Return the JSON of a value; control characters are escaped.
 
-    >>> print(json_text("ü\\x9b\\u202e"), json_text(["ü", 1]))
-    "\\u00fc\\u009b\\u202e" ["ü", 1]
+    >>> print(json_text("ü\x9b\u202e"), json_text(["ü", 1]))
+    "\u00fc\u009b\u202e" ["ü", 1]
     """
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isprintable() else json.dumps(value)
 
 
 def cell(text: str) -> str:
-    """Of a CSV file: lines that do nothing but appear, in a spreadsheet too.
+    r"""Return a text for a CSV file: its lines have no effect on a terminal or in a spreadsheet.
 
-    >>> cell("=1\\nx\\x1b[31m"), cell("a\\r\\nb")
-    ("'=1\\nx\\\\x1b[31m", 'a\\\\r\\nb')
+    >>> cell("=1\nx\x1b[31m"), cell("a\r\nb")
+    ("'=1\nx\\x1b[31m", 'a\\r\nb')
     """
     return disarmed("\n".join(map(visible, text.split("\n"))))
 
 
 def disarmed(text: str) -> str:
-    """With a ' before what a spreadsheet would take for a formula: it begins with = + - @ and is no number.
+    """Return the text with a leading ' if a spreadsheet would read it as a formula: it begins with = + - @ and is not a
+    number.
 
     >>> disarmed("=cmd|x"), disarmed("-1.5"), disarmed("-")
     ("'=cmd|x", '-1.5', '-')

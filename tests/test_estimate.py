@@ -490,7 +490,7 @@ def test_another_threads_calls_are_counted_not_mixed_in(caplog):
         torch.ones(3).sigmoid()
 
     assert list(pyprof.estimate(run).op) == ["ones", "sigmoid"]
-    assert "2 calls of other threads" in caplog.text
+    assert "2 calls on other threads" in caplog.text
 
 
 def test_a_warning_names_the_users_line():

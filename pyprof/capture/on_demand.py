@@ -20,7 +20,7 @@ from pyprof.capture.process.faults import contained
 from pyprof.capture.session import Session
 from pyprof.capture.steps import Marks
 from pyprof.errors import CaptureError, PyProfError
-from pyprof.mailbox import ASKED, DONE, RECORDING, REFUSED, Mailbox
+from pyprof.mailbox import DONE, RECORDING, REFUSED, REQUESTED, Mailbox
 
 if TYPE_CHECKING:
     from pyprof.capture.controller import Control
@@ -32,7 +32,7 @@ class _Watch(Marks):
     box: Mailbox
 
     def _loader_next(self, iterator: Any) -> None:
-        if self.box.state in (ASKED, RECORDING):
+        if self.box.state in (REQUESTED, RECORDING):
             super()._loader_next(iterator)
 
 
@@ -72,7 +72,7 @@ class Trigger:
             self._session.next_step = self._number
             if self._number >= self._end:
                 self.finish()
-        elif self._box.page[0] == ASKED:
+        elif self._box.page[0] == REQUESTED:
             self._begin()
 
     def _begin(self) -> None:
@@ -119,7 +119,7 @@ class Trigger:
     def forget(self, forked: bool = False) -> None:
         """Stop accepting requests. In a forked child the mailbox is the parent's."""
         self._marks.leave()
-        if self._box.page[0] == ASKED and not forked:
+        if self._box.page[0] == REQUESTED and not forked:
             self._box.put(REFUSED, text="it ended before its next step.")
         self._box.close()
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of `pyprof`, one file each.
+"""Commands of `pyprof`, one file each.
 
-A command is a module with two functions: `add_arguments(parser)` describes its command line, `run(arguments)` does the
-work and returns an exit code (None is 0) or raises PyProfError. `arguments.prog` is what was typed. A module imports
-what its work needs inside `run`, so that --help answers at once. A new command is a file here and a line in `COMMANDS`;
-another package brings one with the entry point group `pyprof.commands`.
+A command is a module with two functions: `add_arguments(parser)` describes its command line, `run(arguments)` does
+the work and returns an exit code (None is 0) or raises PyProfError. `arguments.prog` is the command as typed. A
+module imports the dependencies of its work inside `run`, so that --help responds quickly. A new command is a file
+here and a line in `COMMANDS`; another package adds one with the entry point group `pyprof.commands`.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ COMMANDS = {
     "enable": "let the environment start recordings, without an edit",
     "disable": "undo that",
     "trigger": "record the next steps of a running program",
-    "info": "summarize a recording; without a file: what can record the GPU here",
+    "info": "summarize a recording; without a file: list the GPU collectors",
 }
 GROUP = "pyprof.commands"
 
 
 def names() -> dict[str, str]:
-    """Return every command with its line of help; that of another package says whose it is."""
-    others = {
+    """Return every command with its line of help; that of another package names the package."""
+    external = {
         name: f"of {point.dist.name}" if point.dist else "" for name, point in extensions(GROUP).items()
     }
-    return others | COMMANDS
+    return external | COMMANDS
 
 
 def load(name: str) -> ModuleType:

@@ -21,7 +21,7 @@ def run(arguments: argparse.Namespace) -> None:
     path = enable.file_of_environment()
     try:
         if not enable.is_ours(path):
-            print(f"{path}: is not there, nothing to undo.")
+            print(f"{path} does not exist, nothing to undo.")
             return
         os.unlink(path)
     except OSError as error:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`pyprof enable`: a file in site-packages that lets the environment start recordings; `disable.py` removes it.
 
-Python runs the lines of `*.pth` files in site-packages at its start. Ours looks at three variables, and imports
-`pyprof.autostart` if one of them is set; what goes wrong in it is passed over, also when PyProf is gone. Its name comes
-late in the alphabet: after the file that puts an editable install of PyProf on the path.
+Python runs the lines of `*.pth` files in site-packages at its start. This one checks three variables, and imports
+`pyprof.autostart` if one of them is set; exceptions are suppressed, also when PyProf was removed. Its name sorts
+late: after the file that puts an editable install of PyProf on the path.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pyprof.frame import say
 
 NAME = "zz_pyprof.pth"
 _MARK = "# Written by `pyprof enable`, removed by `pyprof disable`.\n"
-_ASKED = " or ".join(f"os.environ.get('{name}')" for name in VARIABLES)
+_CONDITION = " or ".join(f"os.environ.get('{name}')" for name in VARIABLES)
 _TRY = "try:\\n import pyprof.autostart as autostart\\n autostart.install()\\nexcept Exception:\\n pass"
-LINE = f'{_MARK}import os; exec("{_TRY}") if {_ASKED} else None\n'
+LINE = f'{_MARK}import os; exec("{_TRY}") if {_CONDITION} else None\n'
 _LOOK = "import sys; sys.exit('pyprof.autostart' not in sys.modules)"
 
 
@@ -36,13 +36,13 @@ def file_of_environment() -> str:
 def add_arguments(parser: Parser) -> None:
     """Describe the command line."""
     parser.description = (
-        "Let every Python program of this environment be recorded that imports torch and is started with "
+        "Record every Python program of this environment that imports torch and is started with "
         "PYPROF_OUTPUT or PYPROF_STEPS set. Example: pyprof enable; PYPROF_STEPS=10:15 torchrun train.py"
     )
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Write the file, and say what it does."""
+    """Write the file, and print its effect."""
     from pyprof import atomic_file
 
     path = file_of_environment()
@@ -53,32 +53,32 @@ def run(arguments: argparse.Namespace) -> None:
             os.chmod(name, 0o644)  # other users of the environment start Python too
     except OSError as error:
         raise CaptureError(
-            f"{path} cannot be written ({error.strerror or error}). Use an environment of yours."
+            f"{path} cannot be written ({error.strerror or error}). Use an environment that you can write to."
         ) from error
     print(
-        f"{path}: written. Programs of this environment that import torch are recorded where the environment says so:"
+        f"{path}: written. Programs of this environment that import torch are recorded if one of these is set:"
     )
     print(
-        "PYPROF_OUTPUT=net.sqlite  the whole run     PYPROF_STEPS=10:15  these steps     PYPROF_TRIGGER=1  when asked"
+        "PYPROF_OUTPUT=net.sqlite  the whole run     PYPROF_STEPS=10:15  these steps     PYPROF_TRIGGER=1  on request"
     )
-    if not _found():
+    if not _is_importable():
         say(
             arguments.prog,
-            "Python does not find PyProf there by itself: keep PYTHONPATH as it is, or install PyProf.",
+            "Python does not find PyProf without PYTHONPATH: keep that variable set, or install PyProf.",
         )
 
 
 def is_ours(path: str) -> bool:
-    """Whether the file is there. Raises CaptureError for one that `enable` did not write."""
+    """Return whether the file exists. Raises CaptureError for one that `enable` did not write."""
     with suppress(FileNotFoundError), open(path, encoding="utf-8", errors="replace") as file:
         if not file.read().startswith(_MARK):
-            raise CaptureError(f"{path} is not of pyprof enable: move it away.")
+            raise CaptureError(f"{path} was not written by pyprof enable: move it away.")
         return True
     return False
 
 
-def _found() -> bool:
-    """Whether a Python that is started elsewhere, without PYTHONPATH, finds PyProf."""
+def _is_importable() -> bool:
+    """Return whether a Python started in another folder, without PYTHONPATH, finds PyProf."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     with suppress(OSError):
         command = [sys.executable, "-c", _LOOK]

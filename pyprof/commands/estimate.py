@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pyprof estimate SCRIPT`: what a script costs, by module, without a recording."""
+"""`pyprof estimate SCRIPT`: the cost of a script, by module, without a recording."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyprof.arguments import Parser, count
 def add_arguments(parser: Parser) -> None:
     """Describe the command line."""
     parser.description = (
-        "Run a script once and print what its calls cost, by module. "
+        "Run a script once and print the cost of its calls, by module. "
         "Example: pyprof estimate --depth 2 model.py"
     )
     parser.add_argument(

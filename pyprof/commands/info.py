@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pyprof info FILE`: what a recording holds; without a file, what can record the GPU of this machine."""
+"""`pyprof info FILE`: the contents of a recording; without a file, the GPU collectors of this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def add_arguments(parser: Parser) -> None:
         "Example: pyprof info net.sqlite"
     )
     parser.add_argument(
-        "file", nargs="?", help="recording, or a folder of recordings; default: what can record the GPU here"
+        "file",
+        nargs="?",
+        help="recording, or a folder of recordings; default: list the GPU collectors of this machine",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object; default: text")
 
@@ -36,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _collectors(prog: str) -> int:
-    """Print what can record the GPU of this machine, and why not."""
+    """Print the GPU collectors of this machine, and why one cannot work."""
     from pyprof.frame import say
     from pyprof.registry import load_module
 

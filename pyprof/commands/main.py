@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command lines: the word after `pyprof` names a command; `parse.py` and `prof.py` are names of two of them."""
+"""Command lines: the word after `pyprof` names a command; `parse.py` and `prof.py` are aliases of two of them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pyprof import __version__
 from pyprof.arguments import Parser
 from pyprof.commands import load, names
 from pyprof.errors import PyProfError
-from pyprof.frame import ended, say
+from pyprof.frame import run_command, say
 from pyprof.scratch import removed_by_signals
 
-_SCRIPTS = ("run", "estimate")  # which run a script: what that raises, and its signals, are its own
+_SCRIPTS = ("run", "estimate")  # these run a script, whose exceptions and signals are its own
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `pyprof`; returns the exit code."""
+    """Run `pyprof`; return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     if "_ARGCOMPLETE" in os.environ:
         from pyprof.commands.completion import complete
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def start(name: str, words: Sequence[str] | None = None, prog: str = "") -> int:
-    """Run a command, which was typed as `prog`, with the words of its command line; returns the exit code."""
+    """Run a command, typed as `prog`, with the words of its command line; return the exit code."""
     prog = prog or f"pyprof {name}"
 
     def work() -> int | None:
@@ -47,7 +47,7 @@ def start(name: str, words: Sequence[str] | None = None, prog: str = "") -> int:
 
     if name not in _SCRIPTS:
         with removed_by_signals():
-            return ended(prog, work)
+            return run_command(prog, work)
     try:
         return work() or 0
     except PyProfError as error:
@@ -56,7 +56,7 @@ def start(name: str, words: Sequence[str] | None = None, prog: str = "") -> int:
 
 
 def prof() -> int:
-    """Run `prof.py`; returns the exit code."""
+    """Run `prof.py`; return the exit code."""
     return start("prof", prog="prof.py")
 
 
@@ -64,7 +64,7 @@ def _parser() -> Parser:
     parser = Parser(
         prog="pyprof",
         description="Profile PyTorch programs. Example: pyprof run train.py, then pyprof prof net.sqlite",
-        epilog="pyprof COMMAND --help has the options of a command.",
+        epilog="Use pyprof COMMAND --help for the options of a command.",
     )
     parser.add_argument("--version", action="version", version=f"pyprof {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
     pids = {process.pid for process in trace.processes}
     if Path(arguments.file).is_dir() and len(pids) < len(trace.processes):
         raise FormatError(
-            f"{arguments.file}: processes of the run have the same pid, by which a net.dict tells them apart; "
+            f"{arguments.file}: processes of the run have the same pid, which a net.dict uses to tell them apart; "
             "parse its files one by one."
         )
     kernels = rows(trace, arguments.memory)
@@ -53,14 +53,14 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.output:
         _write(arguments.output, blocks)
     else:
-        sys.stdout.buffer.writelines(blocks)  # UTF-8 wherever it goes
+        sys.stdout.buffer.writelines(blocks)  # always UTF-8
         sys.stdout.buffer.flush()
     for reason, number in sorted(kernels.lost.items()):
         say(arguments.file, f"{number} {reason}")
 
 
 def _write(path: str, blocks: Iterable[memoryview]) -> None:
-    """Write a file whole or not at all. Raises FormatError."""
+    """Write a file completely or not at all. Raises FormatError."""
     from pyprof import atomic_file
     from pyprof.errors import FormatError
 
@@ -69,5 +69,5 @@ def _write(path: str, blocks: Iterable[memoryview]) -> None:
             out.writelines(blocks)
     except OSError as error:
         raise FormatError(
-            f"{path}: cannot be written ({error.strerror or error}); give another -o."
+            f"{path}: cannot be written ({error.strerror or error}); choose another -o."
         ) from error

@@ -35,7 +35,7 @@ def add_arguments(parser: Parser) -> None:
     """Describe the command line."""
     listed = "\n".join(f"  {key:<8} {heading:<11} {text}" for key, heading, text in columns())
     parser.description = (
-        "Print the table of kernels: what launched each, and what it needed. "
+        "Print the table of kernels, with the launching operator and the cost of each. "
         f"Example: {parser.prog} --csv -c kernel,op,sil,tc,flops net.dict > table.csv"
     )
     parser.epilog = f"columns:\n{listed}"
@@ -50,7 +50,7 @@ def add_arguments(parser: Parser) -> None:
     style.add_argument("--csv", action="store_true", help="comma-separated, every field quoted")
     parser.add_argument(
         "--raw", action="store_true",
-        help="texts as they are; default: control characters are shown, and formulas of spreadsheets disarmed in --csv",
+        help="raw texts; default: control characters are escaped, and spreadsheet formulas disarmed in --csv",
     )  # fmt: skip
     style.add_argument(
         "-w",
@@ -62,7 +62,7 @@ def add_arguments(parser: Parser) -> None:
         "--memory", action="store_true", help="include memory copies and sets; for a recording as input"
     )
     parser.add_argument(
-        "--costs", metavar="FILE.py", help="run this Python file first: formulas of yours, @pyprof.cost(...)"
+        "--costs", metavar="FILE.py", help="run this Python file first: your own formulas, @pyprof.cost(...)"
     )
     parser.add_argument(
         "--gpu",
@@ -103,15 +103,15 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _is_text(path: Path) -> bool:
-    """Whether a file begins as a net.dict does: with a dictionary that has the name of a kernel, or whose first key is
-    quoted as Python does it. JSON is a recording."""
+    """Return whether a file begins like a net.dict: with a dictionary that has the name of a kernel, or whose first key
+    is quoted as in Python. JSON is a recording."""
     with path.open("rb") as stream:
         head = stream.read(4096).lstrip()
     return head.startswith(b"{") and (head[1:].lstrip().startswith(b"'") or b'"kShortName"' in head)
 
 
 def _rows(file: str | None, memory: bool) -> tuple[Rows, str, Hardware]:
-    """Return the rows of an input, its name, and the hardware that it names."""
+    """Return the rows of an input, its name, and its hardware."""
     from pyprof import inputs, netdict
     from pyprof.prof.hardware import machine
 
@@ -132,5 +132,5 @@ def _rows(file: str | None, memory: bool) -> tuple[Rows, str, Hardware]:
         return profile.rows, file, profile.hardware
     except OSError as error:
         raise FormatError(
-            f"{file}: cannot be read ({error.strerror}); give a net.dict or a recording."
+            f"{file}: cannot be read ({error.strerror}); expected a net.dict or a recording."
         ) from None

@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> None:
     from pyprof.store.files import limited
 
     with limited(arguments.timeout):
-        profile = load(arguments.file)  # whose database is there as long as it is
+        profile = load(arguments.file)  # keeps the database alive
         source = profile.source()
         with source.store.translate_errors():
             rows = [row for row in calls(source) if arguments.name in (None, row.call.op)]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`pyprof report [NAME] FILE`: a report of a recording or a profile database, to stdout or to a file; without a name an
-overview. The file that is read is never changed."""
+overview. The input file is never changed.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from pyprof.arguments import RECORDING, Parser, check_output, iterations, selected, table_format, timeout
+from pyprof.arguments import (
+    RECORDING,
+    Parser,
+    check_output,
+    iteration_selection,
+    iterations,
+    table_format,
+    timeout,
+)
 from pyprof.errors import PyProfError, UsageError
 from pyprof.registry import declared, extensions
 
@@ -29,13 +38,13 @@ _OPTION = r'Option\(\s*"(\w+)"'
 
 
 def listed() -> dict[str, str]:
-    """Return the title of each report by name; one of another package says whose it is."""
-    others = {
+    """Return the title of each report by name; one of another package names the package."""
+    external = {
         name: f"of {point.dist.name}" if point.dist else ""
         for name, point in extensions("pyprof.reports").items()
     }
-    ours = {row[0]: row[1] for row in declared("pyprof.reports", _REPORT)}
-    return dict(sorted((others | ours).items()))
+    own = {row[0]: row[1] for row in declared("pyprof.reports", _REPORT)}
+    return dict(sorted((external | own).items()))
 
 
 def options() -> list[str]:
@@ -68,7 +77,9 @@ def add_arguments(parser: Parser) -> None:
     table_format(parser)
     for name in options():
         parser.add_argument(
-            f"--{name.replace('_', '-')}", metavar="CHOICE", help="of some reports; a wrong choice lists them"
+            f"--{name.replace('_', '-')}",
+            metavar="CHOICE",
+            help="for some reports; a wrong choice lists the valid ones",
         )
 
 
@@ -95,15 +106,15 @@ def _report(arguments: argparse.Namespace, choices: dict[str, str]) -> None:
             f"{arguments.name} is a file: the report's name comes before it, as in `pyprof report op_type "
             f"{shlex.quote(arguments.name)}`."
         )
-    chosen = find(arguments.name, **choices)
-    check_format(chosen, arguments)  # a format that is not there is told first
+    report_ = find(arguments.name, **choices)
+    check_format(report_, arguments)  # report a wrong format first
     check_output(arguments, arguments.file)
-    with opened(arguments, arguments.file) as (profile,):
-        rows, text = shown(chosen, profile.source(arguments.worker), arguments)
+    with open_profiles(arguments, arguments.file) as (profile,):
+        rows, text = render_report(report_, profile.source(arguments.worker), arguments)
     write_stdout(text)
     if not rows:
-        needs = f": it needs {chosen.needs}" if chosen.needs else ", the recording has nothing for it"
-        say(arguments.prog, f"{chosen.name} has no rows{needs}.")
+        needs = f": it needs {report_.needs}" if report_.needs else ", the recording has nothing for it"
+        say(arguments.prog, f"{report_.name} has no rows{needs}.")
 
 
 def _overview(arguments: argparse.Namespace, choices: dict[str, str]) -> None:
@@ -112,21 +123,19 @@ def _overview(arguments: argparse.Namespace, choices: dict[str, str]) -> None:
     if not os.path.lexists(file) and file in listed():
         raise UsageError(f"report {file!r} needs a file: pyprof report {file} net.sqlite.")
     if choices or arguments.format != "table" or arguments.output is not None or arguments.raw:
-        raise UsageError(
-            "the overview has no options of a report; name a report: pyprof report op_type FILE."
-        )
+        raise UsageError("the overview takes no report options; name a report: pyprof report op_type FILE.")
     from pyprof.overview.figures import figures
     from pyprof.overview.lines import lines
     from pyprof.terminal import columns
 
     out = sys.stdout
-    with opened(arguments, file) as (profile,):
+    with open_profiles(arguments, file) as (profile,):
         overview = figures(profile.source(arguments.worker))
     print("\n".join(lines(overview, columns(out), out.encoding or "utf-8", file)), flush=True)
 
 
 @contextmanager
-def opened(arguments: argparse.Namespace, *paths: str) -> Iterator[list[Profile]]:
+def open_profiles(arguments: argparse.Namespace, *paths: str) -> Iterator[list[Profile]]:
     """Open recordings, with the iterations and the timeout of a command line, and progress on a terminal."""
     from pyprof.session import Profile, Selection
     from pyprof.stages import MINIMAL, Stages
@@ -137,14 +146,14 @@ def opened(arguments: argparse.Namespace, *paths: str) -> Iterator[list[Profile]
         profiles = []
         for path in paths:
             profile = Profile.open(path, progress=stages.progress)
-            profile.select(Selection(*selected(arguments)))
+            profile.select(Selection(*iteration_selection(arguments)))
             stack.enter_context(profile.database.translate_errors())
             profiles.append(profile)
         yield profiles
 
 
 def check_format(report: Report, arguments: argparse.Namespace) -> None:
-    """Raise UsageError for a format that does not exist, or that is nothing for a terminal."""
+    """Raise UsageError for an unknown format, or a binary one on a terminal."""
     from pyprof.render import writers
 
     writers.file_name(report, "-", arguments.format)
@@ -154,9 +163,9 @@ def check_format(report: Report, arguments: argparse.Namespace) -> None:
         raise UsageError(f"--format={arguments.format} is binary, not for a terminal; name a file with -o.")
 
 
-def shown(report: Report, source: Source, arguments: argparse.Namespace) -> tuple[int, bytes]:
-    """Print a report, or write it to a file: whole or not at all. Returns the number of its rows, and for a terminal
-    the text, to be printed when no progress is shown any more."""
+def render_report(report: Report, source: Source, arguments: argparse.Namespace) -> tuple[int, bytes]:
+    """Render a report to stdout or a file, completely or not at all. Returns the number of its rows, and for a terminal
+    the text, to be printed once the progress bar is gone."""
     from pyprof import atomic_file
     from pyprof.render import writers
 
@@ -177,7 +186,9 @@ def shown(report: Report, source: Source, arguments: argparse.Namespace) -> tupl
         raise
     except OSError as error:
         reason = error.strerror or error
-        raise PyProfError(f"{arguments.output}: cannot be written ({reason}). Name another file.") from error
+        raise PyProfError(
+            f"{arguments.output}: cannot be written ({reason}). Choose another file."
+        ) from error
 
 
 def write_stdout(text: bytes) -> None:

@@ -29,12 +29,12 @@ def add_arguments(parser: Parser) -> None:
         help="exit with 74 if a recording could not be written, or none was; default: the script's exit code",
     )  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="print no overview of the recording at the end")
-    where = parser.add_argument_group("where it is written")
+    where = parser.add_argument_group("output")
     where.add_argument(
         "-o", "--output", metavar="FILE", default="net.sqlite",
-        help="output file; an older one of that name is kept under a number; default: %(default)s",
+        help="output file; an existing one is kept under a number; default: %(default)s",
     )  # fmt: skip
-    when = parser.add_argument_group("when it is recorded")
+    when = parser.add_argument_group("window")
     when.add_argument(
         "--steps", metavar="A:B",
         help="record steps A to B-1: pyprof.step() ends one, else the first optimizer's step(); default: all",
@@ -46,7 +46,7 @@ def add_arguments(parser: Parser) -> None:
         "-d", "--duration", metavar="SECONDS", type=float,
         help="seconds to record; default: to the end of the script",
     )  # fmt: skip
-    what = parser.add_argument_group("what is recorded")
+    what = parser.add_argument_group("contents")
     what.add_argument(
         "--max-events", metavar="N", type=count, default=DEFAULT_MAX_EVENTS,
         help="maximum operators and calls to keep; the rest are dropped and counted; default: %(default)s",
@@ -68,28 +68,28 @@ def add_arguments(parser: Parser) -> None:
     what.add_argument(
         "--sync",
         action="store_true",
-        help="with a GPU collector: record synchronisations, and what they wait for",
+        help="with a GPU collector: record synchronizations, and what they wait for",
     )
 
 
 def _nanoseconds(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise argparse.ArgumentTypeError(
-            f"invalid time {text!r}: expected a number of ns; before a script write --api-backtrace=10000"
+            f"invalid time {text!r}: expected a number of ns; before a script name use --api-backtrace=10000"
         )
     return int(text)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the script under capture; returns its exit code."""
+    """Run the script under capture; return its exit code."""
     from pyprof.overview.ending import Ending
 
-    ending = None if arguments.quiet else Ending()  # before torch: what is registered first is called last
+    ending = None if arguments.quiet else Ending()  # before torch: the first registered is called last
     under_capture = load_module("pyprof.capture.run").run
     plan = load_module("pyprof.capture.run_window").plan(arguments.steps, arguments.delay, arguments.duration)
-    more = load_module("pyprof.capture.core.options").of_command(arguments)
+    options = load_module("pyprof.capture.core.options").of_command(arguments)
     a = arguments
-    code = int(under_capture(a.script, a.arguments, a.output, a.max_events, plan, more, a.module))
+    code = int(under_capture(a.script, a.arguments, a.output, a.max_events, plan, options, a.module))
     control = load_module("pyprof.capture.controller").control
     if ending is not None:
         ending.of(code, control.written, a.output, load_module("pyprof.capture.environment.ranks").rank())

@@ -5,7 +5,15 @@ from __future__ import annotations
 
 import argparse
 
-from pyprof.arguments import RECORDING, Parser, check_output, iterations, output_file, selected, timeout
+from pyprof.arguments import (
+    RECORDING,
+    Parser,
+    check_output,
+    iteration_selection,
+    iterations,
+    output_file,
+    timeout,
+)
 
 
 def add_arguments(parser: Parser) -> None:
@@ -30,4 +38,4 @@ def run(arguments: argparse.Namespace) -> None:
     with limited(arguments.timeout), stages.stage("aggregating"):
         profile = Profile.open(arguments.file, progress=stages.progress)
         check_output(arguments, *([] if profile.is_database else [arguments.file]))
-        profile.save(arguments.output, Selection(*selected(arguments)))
+        profile.save(arguments.output, Selection(*iteration_selection(arguments)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pyprof trigger PID`: have a running program record its next steps (`mailbox.py`, `capture/on_demand.py`).
+"""`pyprof trigger PID`: make a running program record its next steps (`mailbox.py`, `capture/on_demand.py`).
 
 The program must have called `pyprof.init()`, or have been started with PYPROF_TRIGGER after `pyprof enable`. From
 Python 3.14 on it can be set up from outside (`sys.remote_exec`), if this command runs in the same version.
@@ -20,11 +20,11 @@ from pyprof import mailbox
 from pyprof.arguments import Parser
 from pyprof.errors import CaptureError
 from pyprof.frame import INTERRUPTED, say
-from pyprof.mailbox import ASKED, DONE, IDLE, RECORDING, REFUSED, Mailbox
+from pyprof.mailbox import DONE, IDLE, RECORDING, REFUSED, REQUESTED, Mailbox
 
-_LOOK = 0.05  # seconds between two looks at the answer
-_REMIND = 10.0  # seconds without a step, after which a line says what is waited for
-_SET_UP = 10.0  # seconds in which a program that runs Python code comes to what sys.remote_exec gave it
+_LOOK = 0.05  # seconds between two checks of the answer
+_REMIND = 10.0  # seconds without a step before a reminder is printed
+_SET_UP = 10.0  # seconds for a running Python program to execute the script of sys.remote_exec
 _REMOTE = """
 import sys
 if "torch" in sys.modules:
@@ -46,33 +46,33 @@ def add_arguments(parser: Parser) -> None:
         "PYPROF_TRIGGER after pyprof enable. Prints the files' names. Example: pyprof trigger 4711 --steps 5"
     )
     parser.add_argument(
-        "pid", metavar="PID", nargs="+", type=_number, help="process, of several ranks each one"
+        "pid", metavar="PID", nargs="+", type=_number, help="process; for several ranks each of them"
     )
     parser.add_argument(
         "--steps", metavar="N", type=_number, default=5, help="steps to record; default: %(default)s"
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE", default="net.sqlite",
-        help="output file, of a rank with its number; an older one of that name is kept; default: %(default)s",
+        help="output file, with the number of a rank; an existing one is kept; default: %(default)s",
     )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask each process, wait for its file and print its name."""
+    """Send the requests, wait for the files and print their names."""
     failed = False
     with ExitStack() as boxes:
-        asked: dict[int, Mailbox] = {}
+        pending: dict[int, Mailbox] = {}
         for pid in dict.fromkeys(arguments.pid):
             try:
-                asked[pid] = _ask(pid, arguments.steps, os.path.abspath(arguments.output))
-                boxes.callback(asked[pid].close)
+                pending[pid] = _ask(pid, arguments.steps, os.path.abspath(arguments.output))
+                boxes.callback(pending[pid].close)
             except CaptureError as error:
                 failed = _say(str(error))
         try:
-            return int(_wait(asked) or failed)
+            return int(_wait(pending) or failed)
         except KeyboardInterrupt:
-            for box in asked.values():
-                if box.state == ASKED:
+            for box in pending.values():
+                if box.state == REQUESTED:
                     box.put(IDLE)
             return INTERRUPTED
 
@@ -95,8 +95,8 @@ def _ask(pid: int, steps: int, output: str) -> Mailbox:
     box = mailbox.of(pid) or _set_up(pid)
     if box is None:
         raise CaptureError(
-            f"process {pid} cannot be asked: it has not called pyprof.init(), nor imported torch with PYPROF_TRIGGER=1 "
-            "set after pyprof enable."
+            f"process {pid} cannot be triggered: it has not called pyprof.init(), nor imported torch with "
+            "PYPROF_TRIGGER=1 set after pyprof enable."
         )
     try:
         fcntl.flock(box.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -104,27 +104,25 @@ def _ask(pid: int, steps: int, output: str) -> Mailbox:
             raise BlockingIOError
     except BlockingIOError:
         box.close()
-        raise CaptureError(
-            f"process {pid} has been asked by another pyprof trigger: wait for that one."
-        ) from None
-    box.put(ASKED, steps=steps, output=output)
+        raise CaptureError(f"process {pid} is in use by another pyprof trigger: wait for that one.") from None
+    box.put(REQUESTED, steps=steps, output=output)
     return box
 
 
-def _wait(asked: dict[int, Mailbox]) -> bool:
-    """Until each has answered: print the names of files. Returns whether one has none."""
-    failed, began, waiting = False, time.monotonic(), dict(asked)
+def _wait(boxes: dict[int, Mailbox]) -> bool:
+    """Wait until all processes have answered, and print the names of the files. Returns whether one has none."""
+    failed, began, waiting = False, time.monotonic(), dict(boxes)
     while waiting:
         for pid, box in list(waiting.items()):
-            there = _is_there(pid)
+            alive = _is_there(pid)
             state = box.state
             if state == DONE:
                 print(box.content()["output"], flush=True)
             elif state == REFUSED:
                 failed = _say(f"process {pid}: {box.content()['text']}")
-            elif not there:
+            elif not alive:
                 ended = (
-                    "while it recorded: its stderr says what was written"
+                    "while it was recording: see its stderr for what was written"
                     if state == RECORDING
                     else "before a step did"
                 )
@@ -134,7 +132,7 @@ def _wait(asked: dict[int, Mailbox]) -> bool:
             del waiting[pid]
         if began and time.monotonic() - began > _REMIND:
             began = 0.0
-            late = ", ".join(str(pid) for pid, box in waiting.items() if box.state == ASKED)
+            late = ", ".join(str(pid) for pid, box in waiting.items() if box.state == REQUESTED)
             if late:
                 _say(
                     f"waiting for the end of a step (pyprof.step(), else an optimizer's or loader's) in {late}."
@@ -150,7 +148,7 @@ def _is_there(pid: int) -> bool:
 
 
 def _set_up(pid: int) -> Mailbox | None:
-    """Have a Python of this version call `init`; None where that is not possible. Not tried on a real 3.14 yet."""
+    """Make a Python of this version call `init`; return None if that is not possible. Not tried on a real 3.14 yet."""
     remote_exec: Any = getattr(sys, "remote_exec", None)
     if remote_exec is None:
         return None

@@ -10,13 +10,13 @@ from urllib.parse import quote, urlsplit
 
 from pyprof import __version__
 from pyprof.arguments import Parser
-from pyprof.frame import ended
+from pyprof.frame import run_command
 from pyprof.scratch import removed_by_signals
 
 PORT = 8000
 _FILE = "profile database, recording of pyprof, nsys, nvprof or torch.profiler, or a folder of runs"
-_PORTS = {"http": 80, "https": 443}  # that browsers leave out
-_PATH = "/%:@!$&'()*+=~"  # what a path of a URL and of a cookie may have beside letters and digits
+_PORTS = {"http": 80, "https": 443}  # omitted by browsers
+_PATH = "/%:@!$&'()*+=~"  # allowed in paths of URLs and cookies besides letters and digits
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")  # a name or an address
 
 
@@ -34,18 +34,18 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--source-root", metavar="DIR", help="folder below which source files may be shown")
     parser.add_argument(
         "--public-origin", metavar="URL", type=_origin,
-        help="scheme, host and port by which browsers reach a proxy before the viewer, as in https://host:port",
+        help="scheme, host and port of a proxy in front of the viewer, as in https://host:port",
     )  # fmt: skip
     parser.add_argument(
         "--root-path",
         metavar="PREFIX",
         type=_prefix,
         default="",
-        help="path below which a proxy has the viewer",
+        help="path of the viewer behind a proxy",
     )
     parser.add_argument(
         "--allow-host", metavar="NAME", type=_name, action="append", default=[],
-        help="another host name by which the viewer may be asked; may be repeated",
+        help="another host name accepted by the viewer; may be repeated",
     )  # fmt: skip
     parser.add_argument("--no-browser", action="store_true", help="open no browser")
 
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def dlprofviewer(argv: Sequence[str] | None = None) -> int:
-    """Run `dlprofviewer`, with DLProf's options; returns the exit code."""
+    """Run `dlprofviewer`, with DLProf's options; return the exit code."""
     parser = Parser(
         prog="dlprofviewer",
         description="Show a profile database in the browser. Example: dlprofviewer dlprof_dldb.sqlite",
@@ -80,7 +80,7 @@ def dlprofviewer(argv: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     arguments = parser.parse_args(argv)
     with removed_by_signals():
-        return ended(parser.prog, lambda: run(arguments))
+        return run_command(parser.prog, lambda: run(arguments))
 
 
 def _port(text: str) -> int:
@@ -90,29 +90,29 @@ def _port(text: str) -> int:
 
 
 def _origin(text: str) -> str:
-    """As browsers write it.
+    """Return an origin as browsers write it.
 
     >>> _origin("https://Hub.Example.com/"), _origin("https://hub.example.com:443"), _origin("http://box:8000")
     ('https://hub.example.com', 'https://hub.example.com', 'http://box:8000')
     """
-    found = urlsplit("")
+    parts = urlsplit("")
     try:
-        found = urlsplit(text)
-        host, port = found.hostname or "", found.port
+        parts = urlsplit(text)
+        host, port = parts.hostname or "", parts.port
     except ValueError:
         host, port = "", None
-    alone = "@" not in text and text.rstrip("/") == f"{found.scheme}://{found.netloc}"
-    if not alone or not _HOST.fullmatch(host) or found.scheme not in _PORTS:
+    is_origin = "@" not in text and text.rstrip("/") == f"{parts.scheme}://{parts.netloc}"
+    if not is_origin or not _HOST.fullmatch(host) or parts.scheme not in _PORTS:
         raise argparse.ArgumentTypeError(
-            f"invalid origin {text!r}: expected scheme, host and port alone, as in https://hub.example.com; a path "
-            "is for --root-path"
+            f"invalid origin {text!r}: expected only scheme, host and port, as in https://hub.example.com; a path "
+            "belongs in --root-path"
         )
-    shown = f"[{host}]" if ":" in host else host
-    return f"{found.scheme}://{shown}" + (f":{port}" if port not in (None, _PORTS[found.scheme]) else "")
+    bracketed = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{bracketed}" + (f":{port}" if port not in (None, _PORTS[parts.scheme]) else "")
 
 
 def _prefix(text: str) -> str:
-    """A path without the slash at its end.
+    """Return a path without its trailing slash.
 
     >>> _prefix("/user/anna/proxy/8000/"), _prefix("/")
     ('/user/anna/proxy/8000', '')

@@ -21,14 +21,14 @@ from pyprof.dlprof import application, child, options
 from pyprof.dlprof.options import Settings
 from pyprof.dlprof.outputs import OF_NSYS, Outputs, outputs
 from pyprof.errors import PyProfError, UsageError
-from pyprof.frame import ended, say
+from pyprof.frame import run_command, say
 from pyprof.stages import DIAGNOSTIC, NORMAL, Stages
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return the exit code."""
     words = sys.argv[1:] if argv is None else argv
-    return ended("dlprof", lambda: _dlprof(words), "interrupted; files that were not finished are not there.")
+    return run_command("dlprof", lambda: _dlprof(words), "interrupted; files that were not finished are not there.")
 
 
 def _dlprof(words: Sequence[str]) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys of a line, in their order."""
+"""Keys of a line, in order."""
 
 ORIGINAL_KEYS = (
     "kShortName", "kDuration", "layer", "trace", "reprMarkers", "marker", "seqMarker", "seqId", "subSeqId", "altSeqId",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading net.dict: a line is cut at its numbers, so that the rest is a key into a cache.
+"""Reader of net.dict: a line is cut at its numbers, so that the remainder is a key into a cache.
 
-A line that does not have the pattern (written by hand, by the original, by another version) is read on its own: keys
-may be in any order, unknown ones are ignored, missing ones are unknown.
+A line that does not match the pattern (written by hand, by the original, by another version) is parsed on its own:
+keys may be in any order, unknown ones are ignored, missing ones are unknown.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from pyprof.netdict.keys import KEYS
 
 
 def read(source: Iterable[str], name: str = "net.dict") -> Rows:
-    """Rows from lines of net.dict. Raises FormatError, naming file and line, for a line that is not a dictionary; and
-    for times that add up to more than a sum can hold."""
+    """Return the rows of lines of net.dict. Raises FormatError, naming file and line, for a line that is not a
+    dictionary; and for times that add up to more than a sum can hold."""
     table = _Table()
     for number, line in enumerate(source, 1):
         if line.strip():
             try:
                 table.add(line)
             except (ValueError, SyntaxError, TypeError, AttributeError, MemoryError, RecursionError) as error:
-                if isinstance(error, (MemoryError, RecursionError)):  # of the parser's, without a word
+                if isinstance(error, (MemoryError, RecursionError)):  # from the parser, without a message
                     reason = "nested too deep"
                 else:
                     reason = (
                         "code, not data" if "malformed node" in str(error) else str(error).splitlines()[0]
                     )
                 raise FormatError(
-                    f"{name}: line {number} is no kernel of net.dict ({reason[:80]}); "
+                    f"{name}: line {number} is not a kernel of net.dict ({reason[:80]}); "
                     "expected one dictionary per line, as parse.py writes it."
                 ) from None
     rows = table.rows()
@@ -47,7 +47,7 @@ def read(source: Iterable[str], name: str = "net.dict") -> Rows:
 
 _STRING = r"""(?:'[^'\\\n]*(?:\\.[^'\\\n]*)*'|"[^"\\\n]*(?:\\.[^"\\\n]*)*")"""
 _STRINGS = rf"\[(?:{_STRING}(?:, {_STRING})*)?\]"
-_NUMBER = r"-?\d{1,18}"  # fits 64 bits; a longer one is no number of ours
+_NUMBER = r"-?\d{1,18}"  # fits 64 bits; PyProf writes no longer ones
 _INTEGER, _INTEGERS = rf"(?:{_NUMBER}|None)", rf"\[(?:{_NUMBER}(?:, {_NUMBER})*)?\]"
 _TRIPLE = r"(?:\(\d+, \d+, \d+\)|None)"
 _PATTERNS = {
@@ -57,7 +57,7 @@ _PATTERNS = {
     "module": rf"(?:{_STRING}|None)", "phase": _STRING, "kind": _STRING,
     "caller": rf"(?:{_STRING}|None)",
 }  # fmt: skip
-# Our own lines: every key in its place. Quoted text is matched as a whole, so no text can pose as a key.
+# Lines written by PyProf: every key in its place. Quoted text is matched as a whole, so no text can pose as a key.
 _LINE = re.compile(
     r"\{" + ", ".join(f"'{key}': (?P<{key}>{_PATTERNS.get(key, _INTEGER)})" for key in KEYS) + r"\}\s*\Z"
 )
@@ -82,7 +82,7 @@ _Triple = tuple[int, int, int] | None
 
 
 class _Table:
-    """Rows while they are read."""
+    """Rows under construction."""
 
     _FIELDS = ("kDuration", "subSeqId", "tid", "stream", "start", "end", "launchStart", "launchEnd", "correlation",
                "pid", "context", "registers", "sharedMemory", "fwdThread", "graph", "call",
@@ -99,11 +99,11 @@ class _Table:
         self.names: dict[tuple[str, str], int] = {}
         self.sites: dict[Site, int] = {}
         # Quoted parts of a line, sequence numbers cut out -> codes of kernel, site and kind.
-        self._known: dict[tuple[Any, ...], tuple[int, int, int]] = {}
+        self._cache: dict[tuple[Any, ...], tuple[int, int, int]] = {}
         self._triples: dict[str, tuple[int, int, int] | None] = {}
 
     def add(self, line: str) -> None:
-        """One line: through the cache if it is one of our own, else as a literal read in full."""
+        """Add one line: through the cache if PyProf wrote it, else parsed in full as a literal."""
         match = _LINE.match(line)
         if match is None:
             fields = ast.literal_eval(line.strip())
@@ -113,38 +113,38 @@ class _Table:
                 raise ValueError("it has no kShortName")
             self._append(fields)
             return
-        found = match.groupdict()
-        seq_marker = found["seqMarker"]
+        cells = match.groupdict()
+        seq_marker = cells["seqMarker"]
         texts = _SEQ.findall(seq_marker)
-        for ids in (found["seqId"], found["altSeqId"]):
+        for ids in (cells["seqId"], cells["altSeqId"]):
             texts += ids[1:-1].split(", ") if len(ids) > 2 else ()
         numbers = [int(text) for text in texts]
         base = numbers[0] if numbers else None
         offsets = tuple(number - numbers[0] for number in numbers)
-        inner = _CALL_ID.findall(found["marker"]) if "'callid': " in found["marker"] else ()
+        inner = _CALL_ID.findall(cells["marker"]) if "'callid': " in cells["marker"] else ()
         if inner:
-            found["marker"] = _CALL_ID.sub("", found["marker"])
+            cells["marker"] = _CALL_ID.sub("", cells["marker"])
         key = (
-            *(found[k] for k in _CONSTANT),
+            *(cells[k] for k in _CONSTANT),
             _SEQ.sub("", seq_marker),
-            found["seqId"] == "[]",
-            found["altSeqId"] == "[]",
+            cells["seqId"] == "[]",
+            cells["altSeqId"] == "[]",
             offsets,
         )
-        codes = self._known.get(key)
+        codes = self._cache.get(key)
         if codes is None:
             quoted = (*_CONSTANT, "seqMarker", "seqId", "altSeqId")
-            base, *rest = self._codes(
-                {k: ast.literal_eval(found[k]) for k in quoted} | {"device": found["device"]}
+            base, name, site, kind = self._codes(
+                {k: ast.literal_eval(cells[k]) for k in quoted} | {"device": cells["device"]}
             )
-            codes = self._known[key] = (rest[0], rest[1], rest[2])
+            codes = self._cache[key] = (name, site, kind)
         for k in self._FIELDS:
-            text = found[k]
+            text = cells[k]
             self.columns[k].append(None if text == "None" else int(text))
-        device = found["device"]
+        device = cells["device"]
         self.columns["device"].append(int(device) if device.isdigit() else None)
         self._end(
-            base, codes, self._triple(found["grid"]), self._triple(found["block"]), tuple(map(int, inner))
+            base, codes, self._triple(cells["grid"]), self._triple(cells["block"]), tuple(map(int, inner))
         )
 
     def _triple(self, text: str) -> tuple[int, int, int] | None:
@@ -170,7 +170,7 @@ class _Table:
         )
 
     def _codes(self, fields: dict[Any, Any]) -> tuple[int | None, int, int, int]:
-        """The first sequence number, and the codes of kernel name, site and kind."""
+        """Return the first sequence number, and the codes of kernel name, site and kind."""
         long_name = str(fields.get("kLongName") or fields.get("kShortName") or "")
         names = (long_name, str(fields.get("kShortName") or long_name))
         kind = fields.get("kind")
@@ -203,11 +203,11 @@ class _Table:
         column["kDuration"] = _time(column["kDuration"])
         duration = np.maximum(column["kDuration"].values, 0)
         start = column["start"]
-        # Old files have no times: the order of the lines is all they say.
+        # Old files have no times, only the order of the lines.
         begin = np.where(start.mask(), start.values, 0)
         end = column["end"].values
-        known = column["end"].mask() & (end >= begin)  # an end before the start is none
-        end = np.where(known, end, begin + np.minimum(duration, 2**63 - 1 - np.maximum(begin, 0)))
+        valid = column["end"].mask() & (end >= begin)  # an end before the start is invalid
+        end = np.where(valid, end, begin + np.minimum(duration, 2**63 - 1 - np.maximum(begin, 0)))
         rows = Rows(
             names=[long for long, _ in self.names], short_names=[short for _, short in self.names],
             sites=list(self.sites), name=np.array(self.name, np.int64), site=np.array(self.site, np.int64), start=begin,
@@ -227,13 +227,13 @@ class _Table:
 
 
 def _processes(pid: Column) -> Ints:
-    """A number for each pid; -1 where there is none."""
+    """Return a number for each pid; -1 without one."""
     codes: Ints = np.unique(pid.values, return_inverse=True)[1]
     return np.where(pid.mask(), codes, -1)
 
 
 def _site(fields: dict[Any, Any]) -> tuple[int | None, Site]:
-    """The first sequence number of a line and its Site, whose numbers are relative to it."""
+    """Return the first sequence number of a line and its Site, whose numbers are relative to it."""
     seq_ids, alt_ids = (_integers(fields.get(key)) for key in ("seqId", "altSeqId"))
     names: list[tuple[str, int | None]] = []
     for text in _texts(fields.get("seqMarker")):
@@ -264,7 +264,7 @@ def _site(fields: dict[Any, Any]) -> tuple[int | None, Site]:
 
 
 def _inner(chains: list[tuple[int, ...]]) -> list[Column]:
-    """Numbers of inner calls, level by level."""
+    """Return the numbers of inner calls, level by level."""
     depth = max(map(len, chains), default=0)
     return [
         _column([chain[level] if len(chain) > level else None for chain in chains]) for level in range(depth)
@@ -272,15 +272,15 @@ def _inner(chains: list[tuple[int, ...]]) -> list[Column]:
 
 
 def _pair_old(rows: Rows) -> None:
-    """Files without call numbers: number the calls, and give a backward row the forward that it names.
+    """Number the calls of a file without call numbers, and give each backward row the forward that it names.
 
-    The forward is the last row above with the sequence number, as the original does it. A call ends where the
-    outermost marker changes, or where a kernel of the call comes again from the same operator in it: subSeqId does not
-    tell, it counts from 0 for every operator inside a call, and on across calls that create no node.
+    The forward is the last row above with the sequence number, as in the original. A call ends where the outermost
+    marker changes, or where a kernel of the call occurs again for the same operator in it: subSeqId does not show
+    that, since it starts at 0 for every operator inside a call, and continues across calls that create no node.
     """
     forwards: dict[int, int] = {}
     number = -1
-    call: Any = None  # what the rows of the current call share
+    call: Any = None  # common key of the rows of the current call
     seen: set[Any] = set()
     calls = np.zeros(len(rows), np.int64)
     sites: dict[Site, int] = {site: i for i, site in enumerate(rows.sites)}
@@ -299,11 +299,11 @@ def _pair_old(rows: Rows) -> None:
                 calls[i] = calls[origin]
                 call = None
                 continue
-        here = (site.direction, site.markers[:1], site.trace, site.layer)
+        current = (site.direction, site.markers[:1], site.trace, site.layer)
         kernel = (site.markers, int(rows.name[i]))
-        if here != call or kernel in seen or not site.markers:
+        if current != call or kernel in seen or not site.markers:
             number += 1
-            call, seen = here, set()
+            call, seen = current, set()
         seen.add(kernel)
         calls[i] = number
         if site.direction == FPROP:
@@ -319,7 +319,7 @@ def _column(values: list[int | None]) -> Column:
 
 
 def _time(column: Column) -> Column:
-    """Without what is no time, as of recordings."""
+    """Mark invalid times as missing, as for recordings."""
     fine = column.mask() & (column.values <= _LONGEST)
     return column if fine.all() else Column(np.where(fine, column.values, 0), fine)
 
@@ -336,7 +336,7 @@ def _integer(value: Any) -> int | None:
 
 
 def _integers(value: Any) -> list[int]:
-    """The numbers of a list that a sequence number can be: they are added to and subtracted from one another."""
+    """Return the numbers of a list that can be sequence numbers: sums and differences of them must not overflow."""
     items = value if isinstance(value, (list, tuple)) else ()
     return [item for item in items if type(item) is int and abs(item) < 10**18]
 

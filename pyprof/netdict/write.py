@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing net.dict: rows of one kernel and site share a template, only numbers are filled in per row.
+"""Writer of net.dict: rows of one kernel and site share a template, only numbers are filled in per row.
 
-Templates with equally many numbers make a layout. Its rows are joined in Arrow: a constant piece of the template, a
-number, the next piece ... Nothing is done in Python once per row.
+Templates with equally many numbers form a layout. Its rows are joined in Arrow: a constant piece of the template, a
+number, the next piece ... No Python code runs per row.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pyprof.model import BPROP, DIRECTIONS, FPROP, KINDS, OPERATOR, PHASES, Colu
 from pyprof.netdict.keys import KEYS
 from pyprof.terminal import json_text
 
-_BLOCK = 8192  # rows formatted at a time: bounds the memory of a large file
-_SLOT = "\0"  # where a number goes; in neither a literal nor JSON does it stand as it is
+_BLOCK = 8192  # rows formatted at a time, to limit memory
+_SLOT = "\0"  # placeholder of a number; it never appears unescaped in a literal or JSON
 
 
 class _Style(NamedTuple):
-    """How the parts of a line are written."""
+    """Notation of the parts of a line."""
 
     text: Callable[[Any], str]  # constants
     none: str
@@ -42,21 +42,21 @@ STYLES = {
 
 
 def lines(rows: Rows, style: str = "dict") -> Iterator[str]:
-    """The lines of net.dict, without line ends, in the order of the rows."""
+    """Yield the lines of net.dict, without line ends, in the order of the rows."""
     for block in _format(rows, STYLES[style]):
         for line in block.to_pylist():
             yield line[:-1]
 
 
 def blocks(rows: Rows, style: str = "dict") -> Iterator[memoryview]:
-    """The same as UTF-8, many lines at a time, each with its end."""
+    """Yield the same as UTF-8, many lines at a time, each with its end."""
     for block in _format(rows, STYLES[style]):
         yield arrow.joined(block)
 
 
 class _Layout(NamedTuple):
-    """Templates with equally many numbers. A piece is an array with an element per template, or what is the same in
-    all; the offsets of the sequence numbers have a row per template."""
+    """Templates with equally many numbers. A piece is an array with an element per template, or a scalar if it is the
+    same in all; the offsets of the sequence numbers have a row per template."""
 
     pieces: list[pa.Array | pa.Scalar]
     inner: int
@@ -65,7 +65,7 @@ class _Layout(NamedTuple):
 
 
 def _format(rows: Rows, style: _Style) -> Iterator[pa.Array]:
-    """Lines with their ends, block by block."""
+    """Yield lines with their ends, block by block."""
     n_names, n_kinds = len(rows.names), len(KINDS)
     key = (rows.site.astype(np.int64) * n_names + rows.name) * n_kinds + rows.kind
     code, keys = arrow.factorize(key)
@@ -76,29 +76,31 @@ def _format(rows: Rows, style: _Style) -> Iterator[pa.Array]:
     layout, place, layouts = _layouts(templates)
     nothing = _constant("")
     for first in range(0, len(rows), _BLOCK):
-        here = code[first : first + _BLOCK]
-        order = np.argsort(layout[here], kind="stable")
-        here = here[order]
+        block = code[first : first + _BLOCK]
+        order = np.argsort(layout[block], kind="stable")
+        block = block[order]
         order += first
-        duration, sub, *rest = _cells(rows, order, style)
+        duration, sub, *tail = _cells(rows, order, style)
         base = rows.seq.values[order]
         parts = []
-        for number, members in intervals.groups(layout[here]):
-            of, some = layouts[number], slice(int(members[0]), int(members[-1]) + 1)
-            at = place[here[some]]
-            before, after = ([_decimal(base[some] + n) for n in side[at].T] for side in (of.before, of.after))
-            inner = [_decimal(column.values[order[some]]) for column in rows.inner_calls[: of.inner]]
-            cells = (duration[some], *inner, *before, sub[some], *after, *(column[some] for column in rest))
-            taken = [p.take(arrow.array(at)) if isinstance(p, pa.Array) else p for p in of.pieces]
-            both = chain.from_iterable(zip_longest(taken, cells))  # one piece more than cells
-            parts.append(pc.binary_join_element_wise(*list(both)[:-1], nothing))
+        for number, members in intervals.groups(layout[block]):
+            shape, span = layouts[number], slice(int(members[0]), int(members[-1]) + 1)
+            at = place[block[span]]
+            before, after = (
+                [_decimal(base[span] + n) for n in side[at].T] for side in (shape.before, shape.after)
+            )
+            inner = [_decimal(column.values[order[span]]) for column in rows.inner_calls[: shape.inner]]
+            cells = (duration[span], *inner, *before, sub[span], *after, *(column[span] for column in tail))
+            pieces = [p.take(arrow.array(at)) if isinstance(p, pa.Array) else p for p in shape.pieces]
+            alternating = chain.from_iterable(zip_longest(pieces, cells))  # one more piece than cells
+            parts.append(pc.binary_join_element_wise(*list(alternating)[:-1], nothing))
         back = np.empty(len(order), np.int64)
         back[order - first] = np.arange(len(order))
         yield pa.concat_arrays(parts).take(arrow.array(back))
 
 
 def _layouts(templates: list[_Template]) -> tuple[Ints, Ints, list[_Layout]]:
-    """Of each template its layout and its place in that; the layouts."""
+    """Return the layout of each template and its index in it; and the layouts."""
     shapes: dict[tuple[int, ...], list[int]] = {}
     for i, template in enumerate(templates):
         shapes.setdefault((template.inner, *map(len, template.offsets)), []).append(i)
@@ -107,7 +109,9 @@ def _layouts(templates: list[_Template]) -> tuple[Ints, Ints, list[_Layout]]:
     for number, (shape, members) in enumerate(shapes.items()):
         layout[members], place[members] = number, np.arange(len(members))
         split = [templates[i].text.split(_SLOT) for i in members]
-        pieces = [_constant(of[0]) if len(set(of)) == 1 else arrow.large_texts(of) for of in zip(*split)]
+        pieces = [
+            _constant(piece[0]) if len(set(piece)) == 1 else arrow.large_texts(piece) for piece in zip(*split)
+        ]
         before, after = (
             np.array([templates[i].offsets[side] for i in members], np.int64).reshape(
                 len(members), shape[1 + side]
@@ -127,15 +131,15 @@ def _decimal(values: Ints) -> pa.Array:
 
 
 def _cells(rows: Rows, order: Ints, style: _Style) -> list[pa.Array]:
-    """The varying values of some rows as texts, in the order of their keys, apart from sequence numbers."""
+    """Return the varying values of some rows as texts, in the order of their keys, without sequence numbers."""
 
     def column(values: Column | Ints, absent: str = style.none) -> pa.Array:
         if not isinstance(values, Column):
             return _decimal(values[order])
         out = _decimal(values.values[order])
-        if values.present is None or (known := values.present[order]).all():
+        if values.present is None or (present := values.present[order]).all():
             return out
-        return pc.if_else(arrow.truths(known), out, _constant(absent))
+        return pc.if_else(arrow.truths(present), out, _constant(absent))
 
     def triple(values: Column) -> pa.Array:
         code, distinct = distinct_triples(values.values[order])
@@ -153,7 +157,8 @@ def _cells(rows: Rows, order: Ints, style: _Style) -> list[pa.Array]:
 
 
 def distinct_triples(values: Ints) -> tuple[Ints, Ints]:
-    """A code per row of an (n, 3) array, and the distinct rows. x of a grid has 31 bits: 64 do not hold all three.
+    """Return a code per row of an (n, 3) array, and the distinct rows. x of a grid has 31 bits: 64 do not hold all
+    three.
 
     >>> code, distinct = distinct_triples(np.array([[1, 1, 1], [2**22 + 1, 1, 1], [1, 1, 1]]))
     >>> code.tolist(), distinct.tolist()
@@ -169,8 +174,8 @@ def distinct_triples(values: Ints) -> tuple[Ints, Ints]:
 
 
 class _Template(NamedTuple):
-    """A line with slots where numbers go, the number of its inner calls, and the offsets of its sequence numbers before
-    and after subSeqId."""
+    """A line with slots for numbers, the number of its inner calls, and the offsets of its sequence numbers before and
+    after subSeqId."""
 
     text: str
     inner: int
@@ -186,10 +191,10 @@ def _template(rows: Rows, name: int, site_code: int, kind: int, style: _Style) -
     def numbers(offsets: Iterable[int]) -> str:
         return "[" + ", ".join(_SLOT for _ in offsets) + "]"
 
-    # Calls inside the outermost one have no key of their own: their texts carry their numbers.
+    # Calls inside the outermost one have no key of their own: their numbers are in their texts.
     inner = max(sum(not is_event(call) for call in site.calls) - 1, 0)
     inner = min(inner, len(rows.inner_calls))
-    slot = "@callid@"  # where the number goes
+    slot = "@callid@"  # placeholder of the number
     while any(slot in text for text in site.markers):
         slot += "@"
     markers = [with_call_id(text, slot) if 1 <= i <= inner else text for i, text in enumerate(site.markers)]
@@ -214,7 +219,7 @@ def _template(rows: Rows, name: int, site_code: int, kind: int, style: _Style) -
 
 @cache
 def _frame(style: _Style) -> str:
-    """A line with its constants by key, for one template after the other."""
+    """Return a line with placeholders for its constants by key, shared by all templates."""
     cells = (f"{style.text(key)}: " + (f"%({key})s" if key in _CONSTANTS else _SLOT) for key in KEYS)
     return "{" + ", ".join(cells) + "}\n"
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The overview at the end of `pyprof run`, on stderr: the program's own output stays as it is.
+"""Overview at the end of `pyprof run`, on stderr: the program's own output stays as it is.
 
-It is printed when the program is over, after its own functions of atexit, and made by `pyprof report FILE` in a process
-of its own. Measured, that takes 0.8 CPU seconds for 316 operators and 1.9 for 155,000, a tenth of a second more than in
-this process. In return it does not share the program's memory, patched modules, signal handlers or current folder, it
-can be ended when it takes too long, and nothing that goes wrong in it reaches the exit code. There is none after a
-program that failed, whose own message stays the last, nor on ranks other than the first.
+It is printed when the program is over, after its own atexit functions, and computed by `pyprof report FILE` in a
+separate process. Measured, that takes 0.8 CPU seconds for 316 operators and 1.9 for 155,000, a tenth of a second
+more than in this process. In return it does not share the program's memory, patched modules, signal handlers or
+current folder, it can be ended when it takes too long, and an error in it does not affect the exit code. There is
+none after a program that failed, whose own message stays the last, nor on ranks other than the first.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _START = """import sys
 sys.path[:] = sys.argv.pop(1).split("\\n")
 from pyprof.commands.main import main
 sys.exit(main(["report", "--", sys.argv[1]]))"""
-_SUCCESS = (0, 130)  # ended, or ended with ctrl-C: what many do once they have seen enough steps
+_SUCCESS = (0, 130)  # ended, or ended with ctrl-C, as many do after enough steps
 
 
 class Ending:
-    """Prints the overview when the process ends. Made before the program starts: functions of atexit run in the
+    """Printer of the overview at the end of the process. Created before the program starts: atexit functions run in the
     opposite order. The path, the folder and the environment are those from before the program."""
 
     def __init__(self) -> None:
@@ -48,22 +48,23 @@ class Ending:
         atexit.register(self.show)
 
     def of(self, code: int, written: Iterable[str], output: str, rank: int | None) -> None:
-        """The program ended with an exit code; what it wrote, under the name `output` or names of its own."""
+        """Set the file of a program that ended with an exit code: among those it wrote, under the name `output` or
+        others."""
         if code in _SUCCESS and rank in (None, 0):
             with suppress(OSError):
-                self._file = self._chosen(list(written), os.path.join(self._folder, output))
+                self._file = self._select(list(written), os.path.join(self._folder, output))
 
-    def _chosen(self, written: list[str], output: str) -> str | None:
-        """The last file that is not empty, among them that of the first rank that the program itself started."""
+    def _select(self, written: list[str], output: str) -> str | None:
+        """Return the last file that is not empty, including that of the first rank started by the program itself."""
         root, extension = os.path.splitext(output)
         first = f"{root}.rank0{extension}"
         if os.path.isfile(first) and os.path.getmtime(first) > self._begun:
             written = [*written, first]
-        there = [file for file in written if os.path.isfile(file) and _holds_something(file)]
-        return max(there, key=os.path.getmtime, default=None)
+        candidates = [file for file in written if os.path.isfile(file) and _has_events(file)]
+        return max(candidates, key=os.path.getmtime, default=None)
 
     def show(self) -> None:
-        """Print the overview, or in one line why there is none. Never raises."""
+        """Print the overview, or one line with the reason if there is none. Never raises."""
         file, self._file = self._file, None
         if file is None or sys.stderr is None or os.getpid() != self._pid:
             return
@@ -76,36 +77,42 @@ class Ending:
     def _lines(self, name: str, size: int) -> list[str]:
         command = f"`pyprof report {visible(shlex.quote(name))}`"
         if size > LARGE:
-            return [f"pyprof: the recording is large; {command} sums it up."]
+            return [f"pyprof: the recording is large; run {command} for a summary."]
         encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
         environment = self._environment | {
             "COLUMNS": str(columns(sys.stderr)), "PYTHONIOENCODING": f"{encoding}:backslashreplace"
         }  # fmt: skip
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 [sys.executable, "-c", _START, "\n".join(self._path), name], cwd=self._folder, env=environment,
                 stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return [f"pyprof: summing the recording up takes more than {PATIENCE:.0f} s; {command} does it."]
+            return [
+                f"pyprof: a summary of the recording takes more than {PATIENCE:.0f} s; run {command} for it."
+            ]
         except (OSError, ValueError) as error:
             return [f"pyprof: no overview of the recording ({visible(str(error))}); {command} prints it."]
-        if done.returncode == 0:
-            return done.stdout.decode(encoding, "replace").splitlines()
-        said = done.stderr.decode(encoding, "replace").strip().splitlines()
-        reason = re.sub(r"^pyprof( report)?: ", "", said[-1]) if said else f"exit code {done.returncode}"
+        if process.returncode == 0:
+            return process.stdout.decode(encoding, "replace").splitlines()
+        messages = process.stderr.decode(encoding, "replace").strip().splitlines()
+        reason = (
+            re.sub(r"^pyprof( report)?: ", "", messages[-1])
+            if messages
+            else f"exit code {process.returncode}"
+        )
         return [f"pyprof: no overview of the recording: {visible(reason)[:300]}"]
 
 
 def _folder() -> str:
     try:
         return os.getcwd()
-    except OSError:  # somebody removed it
+    except OSError:  # it was removed
         return os.path.sep
 
 
-def _holds_something(file: str) -> bool:
-    """Whether operators or kernels are in a file of ours."""
+def _has_events(file: str) -> bool:
+    """Return whether a recording of PyProf has operators or kernels."""
     with closing(sqlite3.connect(f"file:{quote(os.fsencode(file))}?mode=ro", uri=True)) as connection:
         for table in ("PYPROF_OP", "CUPTI_ACTIVITY_KIND_KERNEL"):
             with suppress(sqlite3.Error):  # most files have no table of kernels

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers of the overview. Each is a cell of a report, or a sum or median of one of its columns.
+"""Figures of the overview. Each is a cell of a report, or a sum or median of one of its columns.
 
-Times are ns, shares percent; None is unknown. Operators and modules are those of all aggregated iterations, the step is
-one of the steady iterations, which the expert rules look at as well.
+Times are ns, shares percent; None is unknown. Operators and modules are those of all aggregated iterations, the step
+is one of the steady iterations, which the expert rules use as well.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _LIBRARY = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d[^
 
 
 class Step(NamedTuple):
-    """The median step. `number` steps of `workers` workers were looked at; None: the recording has no steps. `parts`:
-    name and share, 100 % together; on a GPU `busy` is the share in which it works."""
+    """The median step. It is the median of `number` steps of `workers` workers; None: the recording has no steps.
+    `parts`: name and share, 100 % together; on a GPU `busy` is the share in which it works."""
 
     length: float | None
     number: int | None
@@ -40,7 +40,8 @@ class Step(NamedTuple):
 
 
 class Row(NamedTuple):
-    """An operator, kernel or module. `line`: the user's line with most of its time; `more`: how many others it has."""
+    """An operator, kernel or module. `line`: the user's line with most of its time; `more`: the number of its other
+    lines."""
 
     name: str
     time: int
@@ -51,7 +52,7 @@ class Row(NamedTuple):
 
 
 class Best(NamedTuple):
-    """The first finding of the rules; `saving` per step, `share` of the time that rules look at."""
+    """The first finding of the rules; `saving` per step, `share` of the time that rules examine."""
 
     problem: str
     saving: float | None
@@ -59,9 +60,9 @@ class Best(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What the overview shows. `kernels`: `operators` are kernels, since the recording has no operators. `steps`: the
-    iterations that operators and modules are sums of, None without any. `best`: None if no rule found anything;
-    `evaluated`: the rules that could be evaluated."""
+    """Content of the overview. `kernels`: `operators` are kernels, since the recording has no operators. `steps`: the
+    number of iterations summed in operators and modules, None without any. `best`: None if no rule found anything;
+    `evaluated`: the number of rules that could be evaluated."""
 
     gpu: bool
     step: Step
@@ -78,10 +79,10 @@ class Figures(NamedTuple):
 
 
 def figures(source: Source) -> Figures:
-    """Everything that the overview shows. Raises PyProfError."""
+    """Return all figures of the overview. Raises PyProfError."""
     run = Run(source)
     operators, kernels = _operators(source)
-    chosen = source.aggregation
+    aggregation = source.aggregation
     rank, ranks = _ranks(run)
     outcomes = evaluate(source)
     return Figures(
@@ -90,7 +91,7 @@ def figures(source: Source) -> Figures:
         kernels=kernels,
         operators=operators,
         modules=_modules(source),
-        steps=chosen.last - chosen.first + 1 if run.cut else None,
+        steps=aggregation.last - aggregation.first + 1 if run.cut else None,
         ledger=_ledger(source),
         best=_best(outcomes, run),
         evaluated=sum(outcome.needs is None for outcome in outcomes),
@@ -106,8 +107,8 @@ def _step(source: Source, run: Run) -> Step:
     number = table.groupby("worker").cumcount() + source.aggregation.first
     steady = table[number.between(*run.steady) & ~table["partial"].fillna(False)]
     steady = steady if len(steady) else table
-    # The step whose length is the median, of an even number the two in the middle: sums of all would be those of a
-    # first step that is a hundred times as long.
+    # The step of median length, or the two in the middle: a first step a hundred times as long would
+    # dominate the sums of all.
     order = steady.sort_values("total_ns", kind="stable")
     middle = order.iloc[max(len(order) - 1, 0) // 2 : len(order) // 2 + 1]
     total = int(middle["total_ns"].sum())
@@ -119,8 +120,8 @@ def _step(source: Source, run: Run) -> Step:
 
 
 def _operators(source: Source) -> tuple[tuple[Row, ...], bool]:
-    """The operator types with the most time; kernels where none was recorded."""
-    types, each = find("op_type").table(source), find("detail").table(source)
+    """Return the operator types with the most time; kernels if no operator was recorded."""
+    types, details = find("op_type").table(source), find("detail").table(source)
     total = int(types["gpu"].sum())
     if not source.store.rows("select 1 from operator where unassociated = 0 limit 1"):
         kernels = find("kernel_summary").table(source).head(TOP)
@@ -129,13 +130,13 @@ def _operators(source: Source) -> tuple[tuple[Row, ...], bool]:
     rows = []
     largest = types.loc[types["gpu"] > 0, ["type", "gpu", "calls"]].head(TOP)
     for kind, time, calls in largest.itertuples(index=False):
-        line, more = _line(each[each["type"] == kind])
-        rows.append(Row(kind, int(time), share(int(time), total), int(calls), line, more))
+        line, other_lines = _line(details[details["type"] == kind])
+        rows.append(Row(kind, int(time), share(int(time), total), int(calls), line, other_lines))
     return tuple(rows), False
 
 
 def _line(operators: pd.DataFrame) -> tuple[str | None, int]:
-    """The user's line with the most time of some operators, and the number of others."""
+    """Return the user's line with the most time of some operators, and the number of others."""
     times: Counter[str] = Counter()
     for stack, time in zip(operators["stack"], operators["gpu"]):
         line = user_line(stack)
@@ -145,24 +146,24 @@ def _line(operators: pd.DataFrame) -> tuple[str | None, int]:
 
 
 def user_line(stack: Any) -> str | None:
-    """The innermost line of a stack that belongs to no installed package; of others the innermost.
+    r"""Return the innermost line of a stack outside installed packages; without one the innermost line.
 
-    >>> user_line("train.py:9\\nnet.py:30\\n/env/lib/python3.11/site-packages/torchvision/models/resnet.py:132")
+    >>> user_line("train.py:9\nnet.py:30\n/env/lib/python3.11/site-packages/torchvision/models/resnet.py:132")
     'net.py:30'
     """
     frames = [frame for frame in stack.split("\n") if frame] if isinstance(stack, str) else []
     own = [frame for frame in frames if not _LIBRARY.search(frame)]
-    chosen = own or frames
-    return chosen[-1] if chosen else None
+    candidates = own or frames
+    return candidates[-1] if candidates else None
 
 
 def _modules(source: Source) -> tuple[Row, ...]:
-    """The modules with the most time of their own, in the operators' unit; what is outside of modules counts as one,
-    named "". None where no module was recorded."""
-    table, each = find("module").table(source), find("detail").table(source)
+    """Return the modules with the most time of their own, in the operators' unit; everything outside modules counts as
+    one, named "". Empty if no module was recorded."""
+    table, details = find("module").table(source), find("detail").table(source)
     if not (table["module"] != "").any():
         return ()
-    times = each.groupby(each["module"].fillna(""))["gpu"].sum()
+    times = details.groupby(details["module"].fillna(""))["gpu"].sum()
     total = int(times.sum())
     calls = dict(zip(table["module"], table["occurrences"]))
     largest = times[times > 0].sort_values(ascending=False, kind="stable").head(TOP)
@@ -175,9 +176,9 @@ def _ledger(source: Source) -> tuple[tuple[str, float | None], ...]:
     table = find("coverage").table(source)
     out = []
     for line, name in LEDGER.items():
-        mine = table[table["line"] == line]
-        known = int(mine.loc[mine["part"] != "unknown", "time"].sum())
-        out.append((name, share(known, int(mine["time"].sum()))))
+        entries = table[table["line"] == line]
+        explained = int(entries.loc[entries["part"] != "unknown", "time"].sum())
+        out.append((name, share(explained, int(entries["time"].sum()))))
     return tuple(out)
 
 
@@ -191,15 +192,16 @@ def _best(outcomes: list[Outcome], run: Run) -> Best | None:
 
 
 def _verdict(run: Run) -> tuple[str, ...]:
-    """The sentences that a flight record begins with; of a stranger's, as much as anybody reads."""
+    """Return the first sentences of a flight record, limited in number and length, since the file may be from
+    anyone."""
     names = (f"flight.verdict.{number}" for number in range(_SENTENCES))
     return tuple(text[:_LETTERS] for name in names if (text := run.facts.get(name)))
 
 
 def _ranks(run: Run) -> tuple[int | None, int | None]:
-    """Rank and number of ranks of the run, where the recording is that of one rank."""
-    found = run.store.rows("select rank from worker where rank is not null")
+    """Return rank and number of ranks of the run, if the recording is that of one rank."""
+    rows = run.store.rows("select rank from worker where rank is not null")
     size = run.facts.get("distributed.world_size", "")
-    if len(found) == 1 and size.isdecimal() and int(size) > 1:
-        return int(found[0][0]), int(size)
+    if len(rows) == 1 and size.isdecimal() and int(size) > 1:
+        return int(rows[0][0]), int(size)
     return None, None

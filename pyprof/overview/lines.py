@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of the overview as lines of text: at most 15, none wider than the terminal.
 
-Names come from the recorded program and may be hostile: characters that a terminal obeys, or that nobody sees, are
-written as escapes. What does not fit loses its middle.
+Names come from the recorded program and may be hostile: control and invisible characters are escaped. A text that
+does not fit loses its middle.
 
->>> shortened("scaled_dot_product_attention", 15), shortened("encoder.layers.11.self_attn", 15, 0)
+>>> shorten("scaled_dot_product_attention", 15), shorten("encoder.layers.11.self_attn", 15, 0)
 ('scale…attention', '…s.11.self_attn')
 """
 
@@ -31,47 +31,47 @@ _PARTS = {
 _ON_GPU = {"no_phase": "other GPU work", "other": "other idle"}
 _TIMES, _CALLS = 80, 110  # widths that have room for these columns
 _BETWEEN = 2  # columns
-_SPACE = "\xa0"  # where a line must not end
+_SPACE = "\xa0"  # non-breaking space
 
 
-def lines(found: Figures, width: int, encoding: str = "utf-8", path: str = "FILE") -> list[str]:
-    """The overview of the recording `path`, for a terminal of so many columns (60 at least)."""
+def lines(overview: Figures, width: int, encoding: str = "utf-8", path: str = "FILE") -> list[str]:
+    """Return the overview of the recording `path`, for a terminal of `width` columns (60 at least)."""
     width = max(width, NARROW)
-    if found.verdict:
-        return _flight(found, width, encoding, path)
-    fixed = [_ledger(found, width), *_next(found, path, width, encoding)]
-    step, table = _step(found, width), _table(found, width, encoding)
-    table = table[: MOST - 1 - len(fixed) - len(step)]  # a finding has one line at least
+    if overview.verdict:
+        return _flight(overview, width, encoding, path)
+    fixed = [_ledger(overview, width), *_next(overview, path, width, encoding)]
+    step, table = _step(overview, width), _table(overview, width, encoding)
+    table = table[: MOST - 1 - len(fixed) - len(step)]  # a finding needs at least one line
     room = MOST - len(fixed) - len(step) - len(table)
-    finding = _wrapped(re.sub(r"(?<=\d) ", _SPACE, _finding(found, encoding)), width, room)
+    finding = _wrap(re.sub(r"(?<=\d) ", _SPACE, _finding(overview, encoding)), width, room)
     blank = [""] if room - len(finding) >= 2 else []
     return [*step, *blank, *table, *blank, *fixed[:1], *finding, *fixed[1:]]
 
 
-def _flight(found: Figures, width: int, encoding: str, path: str) -> list[str]:
-    """The overview of a flight record: its verdict, whole if there is room, then the other steps."""
-    step, ending = _step(found, width), _next(found, path, width, encoding)
-    verdict = [line for text in found.verdict for line in _wrapped(visible(text, encoding), width, 4)]
+def _flight(overview: Figures, width: int, encoding: str, path: str) -> list[str]:
+    """Return the overview of a flight record: its verdict, complete if there is room, then the other steps."""
+    step, ending = _step(overview, width), _next(overview, path, width, encoding)
+    verdict = [line for text in overview.verdict for line in _wrap(visible(text, encoding), width, 4)]
     verdict = verdict[: MOST - 1 - len(step) - len(ending)]
     room = MOST - 1 - len(step) - len(ending) - len(verdict)
-    table = _table(found, width, encoding)[:room] if room > 1 else []
+    table = _table(overview, width, encoding)[:room] if room > 1 else []
     return [*verdict, "", *step, *table, *ending]
 
 
-def _step(found: Figures, width: int) -> list[str]:
-    step = found.step
+def _step(overview: Figures, width: int) -> list[str]:
+    step = overview.step
     if step.length is None:
         return ["Step na: nothing was recorded."]
     head = _counted(step)
     if step.busy is not None:
-        busy, idle = rounded([step.busy, 100 - step.busy])
+        busy, idle = round_shares([step.busy, 100 - step.busy])
         head += f"; GPU busy {busy} %, idle {idle} %"
-    names = _PARTS | (_ON_GPU if found.gpu else {})
-    shares = rounded([part for _, part in step.parts])
+    names = _PARTS | (_ON_GPU if overview.gpu else {})
+    shares = round_shares([part for _, part in step.parts])
     parts = [
         f"{names[name]} {number} %".replace(" ", _SPACE) for (name, _), number in zip(step.parts, shares)
     ]
-    return [*_wrapped(head, width, 2), *_wrapped(", ".join(parts), width, 3, "  ")]
+    return [*_wrap(head, width, 2), *_wrap(", ".join(parts), width, 3, "  ")]
 
 
 def _counted(step: Step) -> str:
@@ -82,10 +82,10 @@ def _counted(step: Step) -> str:
     return f"Step {time}, median of {step.number} steps{of}" if step.number > 1 else f"Step {time}"
 
 
-def rounded(shares: Sequence[float]) -> list[str]:
-    """Shares with one decimal that add up to what they add up to before: the largest remainders are rounded up.
+def round_shares(shares: Sequence[float]) -> list[str]:
+    """Round shares to one decimal while keeping their sum: the largest remainders are rounded up.
 
-    >>> rounded([33.36, 33.36, 33.28])
+    >>> round_shares([33.36, 33.36, 33.28])
     ['33.4', '33.3', '33.3']
     """
     tenths = [int(10 * share) for share in shares]
@@ -97,51 +97,58 @@ def rounded(shares: Sequence[float]) -> list[str]:
 
 
 class _Column(NamedTuple):
-    """A heading and cells. `head`: of a text, how much of what is kept of it stands before the gap; None for numbers,
-    which are never shortened."""
+    """A heading and cells. `head`: for a text, the share of the kept characters before the gap; None for numbers, which
+    are never shortened."""
 
     cells: list[str]
     head: float | None = None
 
 
-def _table(found: Figures, width: int, encoding: str) -> list[str]:
-    """Operators and modules beside each other: a line of headings, and five of each."""
-    columns = [*_operators(found, width), *_modules(found, width)]
+def _table(overview: Figures, width: int, encoding: str) -> list[str]:
+    """Return operators and modules side by side: a line of headings, and five of each."""
+    columns = [*_operators(overview, width), *_modules(overview, width)]
     height = max(len(column.cells) for column in columns)
-    shown = [
+    escaped = [
         column._replace(
             cells=[visible(cell, encoding) for cell in column.cells] + [""] * (height - len(column.cells))
         )
         for column in columns
     ]
-    widths = _widths(shown, width)
-    for column, wide in zip(shown, widths):
+    widths = _widths(escaped, width)
+    for column, wide in zip(escaped, widths):
         if cell_len(column.cells[0]) > wide:
             column.cells[0] = column.cells[0].partition(" (")[0]  # the heading without "(6 steps)"
     out = []
     for row in range(height):
-        cells = [_cell(column.cells[row], column.head, wide, encoding) for column, wide in zip(shown, widths)]
+        cells = [
+            _cell(column.cells[row], column.head, wide, encoding) for column, wide in zip(escaped, widths)
+        ]
         out.append((" " * _BETWEEN).join(cells).rstrip())
     return out
 
 
-def _operators(found: Figures, width: int) -> list[_Column]:
-    steps = f" ({found.steps} steps)" if (found.steps or 0) > 1 and width >= _TIMES else ""
-    heading = f"{'Kernel' if found.kernels else 'Operator'}{steps}"
-    out = [_Column([heading, *(row.name for row in found.operators)], 0.5), *_numbers(found.operators, width)]
+def _operators(overview: Figures, width: int) -> list[_Column]:
+    steps = f" ({overview.steps} steps)" if (overview.steps or 0) > 1 and width >= _TIMES else ""
+    heading = f"{'Kernel' if overview.kernels else 'Operator'}{steps}"
+    out = [
+        _Column([heading, *(row.name for row in overview.operators)], 0.5),
+        *_numbers(overview.operators, width),
+    ]
     if width >= _CALLS:
         out.append(
-            _Column(["Calls", *("na" if row.calls is None else f"{row.calls:,}" for row in found.operators)])
+            _Column(
+                ["Calls", *("na" if row.calls is None else f"{row.calls:,}" for row in overview.operators)]
+            )
         )
-    return out if found.kernels else [*out, _Column(["Line", *map(_place, found.operators)], 0.0)]
+    return out if overview.kernels else [*out, _Column(["Line", *map(_place, overview.operators)], 0.0)]
 
 
-def _modules(found: Figures, width: int) -> list[_Column]:
-    if not found.modules:
+def _modules(overview: Figures, width: int) -> list[_Column]:
+    if not overview.modules:
         return [_Column(["Module", "na: not recorded"], 0.0)]
     heading = "Module (own time)" if width >= _CALLS else "Module"
     return [
-        _Column([heading, *(row.name or "(none)" for row in found.modules)], 0.0), *_numbers(found.modules, width)
+        _Column([heading, *(row.name or "(none)" for row in overview.modules)], 0.0), *_numbers(overview.modules, width)
     ]  # fmt: skip
 
 
@@ -153,7 +160,7 @@ def _numbers(rows: Sequence[Row], width: int) -> list[_Column]:
 
 
 def _place(row: Row) -> str:
-    """File and line, and how many more lines there are.
+    """Return file and line, and the number of other lines.
 
     >>> _place(Row("mm", 1, None, 1, "/project/net.py:30", 2)), _place(Row("mm", 1, None, 1))
     ('net.py:30 +2', 'na')
@@ -164,7 +171,7 @@ def _place(row: Row) -> str:
 
 
 def _widths(columns: Sequence[_Column], width: int) -> list[int]:
-    """Widths with which the columns fit; the widest text gives way first."""
+    """Return widths with which the columns fit; the widest text is reduced first."""
     texts = [i for i, column in enumerate(columns) if column.head is not None]
     out = [min(max(map(cell_len, column.cells)), width) for column in columns]
     while sum(out) + _BETWEEN * (len(out) - 1) > width:
@@ -174,20 +181,20 @@ def _widths(columns: Sequence[_Column], width: int) -> list[int]:
 
 
 def _cell(text: str, head: float | None, width: int, encoding: str) -> str:
-    shown = text if head is None else shortened(text, width, head, encoding)
-    gap = " " * (width - cell_len(shown))
-    return gap + shown if head is None else shown + gap
+    content = text if head is None else shorten(text, width, head, encoding)
+    gap = " " * (width - cell_len(content))
+    return gap + content if head is None else content + gap
 
 
-def _ledger(found: Figures, width: int) -> str:
-    """How much of the time is explained."""
-    parts = [(name, _explained(part)) for name, part in found.ledger]
+def _ledger(overview: Figures, width: int) -> str:
+    """Return the shares of the time that are explained."""
+    parts = [(name, _explained(part)) for name, part in overview.ledger]
     whole = f"Time with known {', '.join(f'{name} {part} %' for name, part in parts)}".replace("na %", "na")
     return whole if len(whole) <= width else f"Known %: {', '.join(' '.join(pair) for pair in parts)}"
 
 
 def _explained(part: float | None) -> str:
-    """A share that is 0 or 100 only if it is exactly that.
+    """Format a share so that it is 0 or 100 only if it is exactly that.
 
     >>> [_explained(part) for part in (None, 0.0, 0.01, 12.34, 99.99, 100.0)]
     ['na', '0', '0.1', '12.3', '99.9', '100']
@@ -197,44 +204,44 @@ def _explained(part: float | None) -> str:
     return f"{part:.0f}" if part in (0, 100) else f"{min(max(part, 0.1), 99.9):.1f}"
 
 
-def _finding(found: Figures, encoding: str) -> str:
-    best = found.best
+def _finding(overview: Figures, encoding: str) -> str:
+    best = overview.best
     if best is None:
-        return f"Finding: none ({found.evaluated} rules could be evaluated)."
-    saves = "" if best.saving is None else f" (could save {duration(best.saving)}{_per(found)}"
+        return f"Finding: none ({overview.evaluated} rules could be evaluated)."
+    saves = "" if best.saving is None else f" (could save {duration(best.saving)}{_per(overview)}"
     if saves:
         saves += ")" if best.share is None else f", {best.share:.1f} %)"
     return f"Finding{saves}: {visible(best.problem, encoding)}"
 
 
-def _per(found: Figures) -> str:
-    return " a step" if found.steps is not None else ""
+def _per(overview: Figures) -> str:
+    return " a step" if overview.steps is not None else ""
 
 
-def _next(found: Figures, path: str, width: int, encoding: str) -> list[str]:
-    """What to type next."""
+def _next(overview: Figures, path: str, width: int, encoding: str) -> list[str]:
+    """Return the command to run next."""
     texts = [f"Next: pyprof view {shlex.quote(path)}"]
-    if found.ranks is not None:
-        other = path.replace(f".rank{found.rank}.", f".rank{0 if found.rank else 1}.")
-        more = f"; another one: pyprof report {shlex.quote(other)}" if other != path else "."
-        texts.insert(0, f"This is rank {found.rank} of {found.ranks}{more}")
-    return [line for text in texts for line in _wrapped(visible(text, encoding), width, 2)]
+    if overview.ranks is not None:
+        other = path.replace(f".rank{overview.rank}.", f".rank{0 if overview.rank else 1}.")
+        hint = f"; another one: pyprof report {shlex.quote(other)}" if other != path else "."
+        texts.insert(0, f"This is rank {overview.rank} of {overview.ranks}{hint}")
+    return [line for text in texts for line in _wrap(visible(text, encoding), width, 2)]
 
 
-def _wrapped(text: str, width: int, most: int, first: str = "") -> list[str]:
-    """A text in at most so many lines; what is left of it is cut off."""
+def _wrap(text: str, width: int, most: int, first: str = "") -> list[str]:
+    """Wrap a text to at most `most` lines; the remainder is cut off."""
     for characters in range(width, 0, -1):  # some characters are two columns wide
-        made = textwrap.wrap(
+        wrapped = textwrap.wrap(
             text, characters, initial_indent=first, subsequent_indent="  ", max_lines=most, placeholder=" ...",
             break_on_hyphens=False,
         )  # fmt: skip
-        if all(cell_len(line) <= width for line in made):
+        if all(cell_len(line) <= width for line in wrapped):
             break
-    return [line.replace(_SPACE, " ") for line in made]
+    return [line.replace(_SPACE, " ") for line in wrapped]
 
 
-def shortened(text: str, width: int, head: float = 0.4, encoding: str = "utf-8") -> str:
-    """A text of at most so many columns: the part `head` of what is kept stands before the gap."""
+def shorten(text: str, width: int, head: float = 0.4, encoding: str = "utf-8") -> str:
+    """Shorten a text to at most `width` columns: the part `head` of the kept characters is before the gap."""
     if cell_len(text) <= width:
         return text
     gap = "…" if "…".encode(encoding, "replace") != b"?" else ".."
@@ -245,7 +252,7 @@ def shortened(text: str, width: int, head: float = 0.4, encoding: str = "utf-8")
 
 
 def _fitting(text: str, width: int) -> str:
-    """As much of the beginning as fits."""
+    """Return as much of the beginning as fits."""
     end = min(len(text), width)
     while cell_len(text[:end]) > width:
         end -= 1

@@ -86,7 +86,7 @@ def _gpu_rows(trace: Trace, spans: Spans, forward: Ints, memory: bool) -> tuple[
     events = np.arange(len(gpu), dtype=np.int32) if memory else np.flatnonzero(gpu.kind == KERNEL)
     if not len(events):
         raise FormatError(
-            f"{trace.path}: no kernels found, {len(gpu)} copies and sets{trace.told()}. --memory lists those."
+            f"{trace.path}: no kernels found, {len(gpu)} copies and sets{trace.losses()}. --memory lists those."
         )
     process_of_thread = np.array([thread.process for thread in trace.threads], np.int64)
     launch = link(gpu, launches, process_of_thread)[events]

@@ -289,8 +289,8 @@ def unprivileged() -> Iterator[None]:
 PLACES = {
     "no folder": ("nowhere/net.sqlite", "the folder does not exist"),
     "a folder": ("closed", "it is a folder"),
-    "a device": ("/dev/null", "it is no file"),
-    "a full device": ("/dev/full", "it is no file"),
+    "a device": ("/dev/null", "it is not a file"),
+    "a full device": ("/dev/full", "it is not a file"),
     "no permission": ("closed/net.sqlite", "Permission denied"),
     "a system's folder": ("/proc/net.sqlite", ""),
     "too long": ("n" * 300, "File name too long"),

@@ -394,7 +394,9 @@ def test_records_on_another_clock_are_refused(fake: Fake) -> None:
     call = layouts(130001)[5]
     now = time.time_ns()
     fake.add([call.pack({"kind": 5, "cbid": 211, "start": now, "end": now + 9, "correlation": 1})])
-    with pytest.raises(CaptureError, match=r"another profiler has given it one\. Use the collector kineto"):
+    with pytest.raises(
+        CaptureError, match=r"another profiler has set a different one\. Use the collector kineto"
+    ):
         cupti.stop()
     assert not len(cupti.records)
 
@@ -489,7 +491,7 @@ def test_without_torchs_own_buffers_cupti_is_refused_in_a_sentence(monkeypatch: 
 def test_torchs_own_monitor_is_left_alone(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     monitor = SimpleNamespace(get_monitor=lambda: object())
     monkeypatch.setitem(sys.modules, "torch.profiler._cupti_monitor", monitor)
-    with pytest.raises(CaptureError, match="torch's own CUPTI monitor is at work"):
+    with pytest.raises(CaptureError, match="torch's own CUPTI monitor is running"):
         Cupti(fake.library).start()
     assert fake.enabled == set()
 

@@ -45,7 +45,7 @@ class Command:
         if box is None:
             return False
         try:
-            return box.state == mailbox.ASKED
+            return box.state == mailbox.REQUESTED
         finally:
             box.close()
 
@@ -193,7 +193,7 @@ def test_a_request_that_makes_no_sense_is_refused(trigger: Callable[..., Command
     for text in (b"{}", b"no json", b'{"steps": "many", "output": "x"}', b"[1]"):
         box.page[8 : 8 + len(text)] = text
         box.page[4:8] = len(text).to_bytes(4, "little")
-        box.page[0] = mailbox.ASKED
+        box.page[0] = mailbox.REQUESTED
         marked(2)
         assert box.state == mailbox.REFUSED
     box.close()
@@ -213,7 +213,7 @@ def test_a_process_that_ends_is_told_of(
 def test_processes_that_cannot_be_asked_are_a_sentence_each(capsys: pytest.CaptureFixture[str]) -> None:
     pyprof.shutdown()
     assert start("trigger", [str(os.getpid())]) == 1
-    assert f"process {os.getpid()} cannot be asked: it has not called pyprof.init()" in said(capsys)
+    assert f"process {os.getpid()} cannot be triggered: it has not called pyprof.init()" in said(capsys)
     gone = subprocess.Popen([sys.executable, "-S", "-c", ""])
     until(lambda: Path(f"/proc/{gone.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
     assert start("trigger", [str(gone.pid)]) == 1
@@ -233,7 +233,7 @@ def test_a_process_of_another_user_is_a_sentence(
     monkeypatch.setattr(os, "getuid", lambda: 4711)
     owner = os.stat("/proc/self").st_uid
     assert start("trigger", [str(os.getpid())]) == 1
-    assert f"belongs to {mailbox._user(owner)}: ask it as its owner" in said(capsys)
+    assert f"belongs to {mailbox._user(owner)}: trigger it as its owner" in said(capsys)
 
 
 def test_two_do_not_ask_at_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,7 +242,7 @@ def test_two_do_not_ask_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert box is not None
     fcntl.flock(box.file, fcntl.LOCK_EX)
     assert start("trigger", [str(os.getpid())]) == 1
-    assert "has been asked by another pyprof trigger" in said(capsys)
+    assert "is in use by another pyprof trigger" in said(capsys)
     box.close()
 
 
@@ -266,7 +266,7 @@ def test_a_forked_helper_cannot_be_asked(tmp_path: Path, capfd: pytest.CaptureFi
     if not pid:
         os._exit(start("trigger", [str(os.getpid())]) if mailbox.of(os.getpid()) is None else 3)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
-    assert f"process {pid} cannot be asked" in capfd.readouterr().err
+    assert f"process {pid} cannot be triggered" in capfd.readouterr().err
     mine: Any = mailbox.of(os.getpid())
     mine.close()
 
@@ -305,7 +305,7 @@ def test_a_running_training_is_recorded_by_the_command(forks: Forks, tmp_path: P
 def test_a_program_that_ends_in_the_window_has_its_file(forks: Forks, tmp_path: Path) -> None:
     program = forks.start(tmp_path, TRAINING + "torch.tanh(w)\n")
     box = armed(program)
-    box.put(mailbox.ASKED, steps=1_000_000, output=str(tmp_path / "net.sqlite"))
+    box.put(mailbox.REQUESTED, steps=1_000_000, output=str(tmp_path / "net.sqlite"))
     until(lambda: box.state == mailbox.RECORDING)
     (tmp_path / "stop").touch()
     assert program.wait() == 0, program.stderr

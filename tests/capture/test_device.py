@@ -600,7 +600,7 @@ def test_without_device_events_the_file_is_what_it_was(record: Record) -> None:
             "13.0",
             0,
             False,
-            "torch sees no GPU (there is no NVIDIA driver here)",
+            "torch sees no GPU (no NVIDIA driver was found)",
         ),  # CUPTI is there all the same
         ("13.0", 1, False, "the profiler of this torch was built without CUPTI"),
         ("13.0", 1, True, ""),
@@ -613,7 +613,7 @@ def test_why_torchs_profiler_cannot_record_a_gpu(
     monkeypatch.setattr(torch.version, "cuda", cuda)
     monkeypatch.setattr(torch.version, "hip", None)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    monkeypatch.setattr(layer.library, "driver", lambda: "there is no NVIDIA driver here")
+    monkeypatch.setattr(layer.library, "driver", lambda: "no NVIDIA driver was found")
     found = {activity.CPU, activity.CUDA} if offered else {activity.CPU}
     monkeypatch.setattr(layer, "_supported_activities", lambda: found)
     assert layer.kineto_missing() == wanted

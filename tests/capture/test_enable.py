@@ -145,7 +145,7 @@ for turn in range(2):
 )
 def test_what_a_process_runs(command: str, name: str, leaves_alone: bool) -> None:
     assert autostart.program(command.split()) == name
-    assert autostart.starts_others(name) is leaves_alone
+    assert autostart.is_launcher(name) is leaves_alone
 
 
 def test_a_folder_that_cannot_be_written_and_a_file_of_others(
@@ -162,7 +162,7 @@ def test_a_folder_that_cannot_be_written_and_a_file_of_others(
     path.write_text("import theirs\n")
     monkeypatch.setattr(enabling, "file_of_environment", lambda: str(path))
     assert start("enable", []) == start("disable", []) == 1
-    assert capsys.readouterr().err.count("is not of pyprof enable: move it away.\n") == 2
+    assert capsys.readouterr().err.count("was not written by pyprof enable: move it away.\n") == 2
     assert path.read_text() == "import theirs\n"
 
 

@@ -320,7 +320,7 @@ WRONG = {
     "slow": ({"slow": 1.0}, "a factor above 1"),
     "not a number": ({"slow": float("nan")}, "a factor above 1"),
     "stall": ({"stall": 0}, "above 0"),
-    "signal": ({"on_signal": "SIGNAL"}, "no signal of this system"),
+    "signal": ({"on_signal": "SIGNAL"}, "not a signal of this system"),
 }
 
 

@@ -128,7 +128,7 @@ def test_a_threshold_that_is_no_number_is_a_sentence(text: str, capsys: pytest.C
     with pytest.raises(SystemExit) as left:
         main(["run", f"--api_backtrace={text}", "train.py"])
     assert left.value.code == 2
-    assert "before a script write --api-backtrace=10000" in capsys.readouterr().err
+    assert "before a script name use --api-backtrace=10000" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

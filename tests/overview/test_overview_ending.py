@@ -93,8 +93,8 @@ def test_ranks_that_the_program_starts(tmp_path):
 @pytest.mark.parametrize(
     ("prelude", "said"),
     [
-        ("e.LARGE = 10", r"pyprof: the recording is large; `pyprof report net.sqlite` sums it up\."),
-        ("e.PATIENCE = 0.01", r"pyprof: .* takes more than 0 s; `pyprof report net.sqlite` does it\."),
+        ("e.LARGE = 10", r"pyprof: the recording is large; run `pyprof report net.sqlite` for a summary\."),
+        ("e.PATIENCE = 0.01", r"pyprof: .* takes more than 0 s; run `pyprof report net.sqlite` for it\."),
         ("e.sys.executable = '/nowhere/python'", r"pyprof: no overview .*No such file.*"),
         (
             "e._START = 'raise ImportError(\"no pandas\")'",
@@ -190,12 +190,12 @@ def test_the_width_is_that_of_the_terminal(monkeypatch):
         (
             ["cpu.sqlite", "--format", "csv"],
             2,
-            "pyprof report: the overview has no options of a report; name a report",
+            "pyprof report: the overview takes no report options; name a report",
         ),
         (
             ["cpu.sqlite", "--categories=7"],
             2,
-            "pyprof report: the overview has no options of a report; name a report",
+            "pyprof report: the overview takes no report options; name a report",
         ),
     ],
 )

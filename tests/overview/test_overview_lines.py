@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from pyprof import session
 from pyprof.overview import lines as text
 from pyprof.overview.figures import Best, Figures, Row, Step, figures
-from pyprof.overview.lines import MOST, lines, rounded
+from pyprof.overview.lines import MOST, lines, round_shares
 from tests.build import call, examples, recording, write_capture
 from tests.reports.conftest import CPU, small
 
@@ -105,7 +105,7 @@ def test_it_is_at_most_15_lines_that_fit_and_only_appear(found, width, encoding,
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=8))
 def test_shares_of_a_whole_are_100_percent_as_they_are_printed(weights):
     shares = [100 * weight / sum(weights) for weight in weights]
-    printed = [float(one) for one in rounded(shares)]
+    printed = [float(one) for one in round_shares(shares)]
     assert abs(sum(printed) - 100) < 1e-6
     assert all(abs(one - share) <= 0.1 + 1e-6 for one, share in zip(printed, shares))
 

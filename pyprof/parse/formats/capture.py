@@ -60,7 +60,7 @@ class Capture:
         if not len(trace.ops) and not len(trace.gpu):
             raise FormatError(
                 f"{path}: {len(trace.ranges)} calls but no operators and no kernels were recorded "
-                f"({facts.get('layers', 'sites only')}){trace.told()}. Record without another profiler running."
+                f"({facts.get('layers', 'sites only')}){trace.losses()}. Record without another profiler running."
             )
         return trace
 

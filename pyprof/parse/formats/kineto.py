@@ -86,7 +86,7 @@ def read(path: Path) -> Trace:
     trace = _Builder(path, header, collector).trace()
     if not len(trace.ops) and not len(trace.gpu):
         raise FormatError(
-            f"{path}: no operators and no kernels among {collector.count} events{trace.told()}. Record with "
+            f"{path}: no operators and no kernels among {collector.count} events{trace.losses()}. Record with "
             "torch.profiler and the activities CPU and CUDA."
         )
     return trace

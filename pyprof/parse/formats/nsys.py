@@ -103,7 +103,7 @@ class Nsys:
         if not len(trace.gpu):
             diagnostics = trace.meta.get(_DIAGNOSTICS)
             raise FormatError(
-                f"{path}: no kernels found, {len(trace.ranges)} NVTX ranges{trace.told()}. "
+                f"{path}: no kernels found, {len(trace.ranges)} NVTX ranges{trace.losses()}. "
                 + (
                     f"Nsight Systems reported: {diagnostics}"
                     if diagnostics

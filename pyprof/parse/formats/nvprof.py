@@ -66,7 +66,7 @@ class Nvprof:
             trace = _Reader(database).trace()
         if not len(trace.gpu):
             raise FormatError(
-                f'{path}: no kernels found{trace.told()}. Record with "nvprof -f -o net.sql -- python SCRIPT".'
+                f'{path}: no kernels found{trace.losses()}. Record with "nvprof -f -o net.sql -- python SCRIPT".'
             )
         return trace
 
