@@ -94,7 +94,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "axis": ("dim",), "dims": ("dim",), "keepdims": ("keepdim",), "output_dtype": ("dtype",),
     "output_tensor": ("output",), "output_tensors": ("output", "tensor"), "outputs": ("output",),
     "input_tensor": ("input",), "input_list": ("input",), "output_lists": ("output",),
-    "input_tensors": ("input", "others"), "qScale": ("qScaleAndZeros",),
+    "input_tensors": ("input", "rank_tensors"), "qScale": ("qScaleAndZeros",),
 }  # fmt: skip
 
 # Modules whose functions have a name of their own in torch's registry: torch.linalg.svd is linalg_svd.

@@ -105,8 +105,8 @@ def find(name: str, units: int | None = None, memory: int | None = None) -> Gpu 
     text = normal(name)
     if _VARIANTS.search(text):
         return None
-    found = (product for product in PRODUCTS if _is(product, text, units, memory))
-    return next(map(_gpu, found), None)
+    matches = (product for product in PRODUCTS if _is(product, text, units, memory))
+    return next(map(_gpu, matches), None)
 
 
 def _is(product: Product, text: str, units: int | None, memory: int | None) -> bool:
