@@ -68,7 +68,7 @@ JUDGED = {
     ("h100_bert_small", "R31"): "0.1 of 85 GB, and R05",
     ("h100_owlv2_large", "R09"): "_SingleProcessDataLoaderIter: 619 ms a step",
     ("h100_owlv2_large", "R24"): "softmax of 16 x 5185 x 5185 between two bmm",
-    ("h100_owlv2_large", "R15"): "rows of 5185 elements of 2 bytes: 10,370 is no multiple of 16",
+    ("h100_owlv2_large", "R15"): "rows of 5185 elements of 2 bytes: 10,370 is not a multiple of 16",
     ("h100_owlv2_large", "R03"): "the loop waits for its loader, R09",
     ("h100_owlv2_large", "R10"): "Memcpy DtoH (Device -> Pageable)",
     ("mi210_gpu_only", "R01"): "it has GPU events alone",

@@ -88,7 +88,7 @@ for text in scripts:
     names = {"__name__": "replayed"}
     exec(compile(text, "script", "exec"), names)
     try:
-        run = names["prepared"]()
+        run = names["prepare"]()
         with torch.no_grad(), torch.profiler.profile(
             activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True
         ) as profiler:
@@ -170,22 +170,25 @@ def body(call: Call) -> str:
     [
         (
             ("aten::embedding", (50, 16), "float32", (4, 7), "int64"),
-            "Made((4, 7), 'int64', None, 'index', 50)",
+            "TensorSpec((4, 7), 'int64', None, 'index', 50)",
         ),
         (
             ("aten::index_select", (50, 16), "float32", 1, (9,), "int64"),
-            "Made((9,), 'int64', None, 'index', 16)",
+            "TensorSpec((9,), 'int64', None, 'index', 16)",
         ),
         (
             ("aten::nll_loss_forward", (8, 5), "float32", (8,), "int64"),
-            "Made((8,), 'int64', None, 'index', 5)",
+            "TensorSpec((8,), 'int64', None, 'index', 5)",
         ),
         (
             ("aten::take_along_dim", (50, 16), "float32", (4, 7), "int64"),
-            "Made((4, 7), 'int64', None, 'index', 16)",
+            "TensorSpec((4, 7), 'int64', None, 'index', 16)",
         ),
-        (("aten::linalg_cholesky_ex", (6, 6), "float64"), "Made((6, 6), 'float64', None, 'definite', 2)"),
-        (("aten::log", (6,), "bfloat16"), "Made((6,), 'bfloat16', None, 'positive', 2)"),
+        (
+            ("aten::linalg_cholesky_ex", (6, 6), "float64"),
+            "TensorSpec((6, 6), 'float64', None, 'definite', 2)",
+        ),
+        (("aten::log", (6,), "bfloat16"), "TensorSpec((6,), 'bfloat16', None, 'positive', 2)"),
     ],
 )
 def test_values_fit_the_operator(call, part):
@@ -259,7 +262,7 @@ def test_the_command_lists_and_prints(tmp_path, capsys):
         ["1", "aten::mm", "1", "100"],
     ]
     assert start("replay", [path, "--row", "1"]) == 0
-    assert 'Made((2, 4), "float32", None, "normal", 4)' in capsys.readouterr().out
+    assert 'TensorSpec((2, 4), "float32", None, "normal", 4)' in capsys.readouterr().out
     assert start("replay", [path, "--row", "2"]) == 2
     assert capsys.readouterr().err == "pyprof replay: --row 2 does not exist; there are 0 to 1.\n"
     assert start("replay", [path, "--name", "aten::f"]) == 2

@@ -49,16 +49,16 @@ KINDS = {
 }  # fmt: skip
 FAMILIES = {
     "activation": "elementwise", "attention": "attention", "batchnorm": "normalization", "cast": "copy",
-    "collective": "communication", "contraction": "gemm", "conv": "convolution", "statistics": "reduction",
-    "distance": "reduction", "dropout": "random", "embedding": "indexing", "creation": "copy", "fusedlinear": "gemm",
-    "gemm": "gemm", "grouped": "gemm", "indexing": "indexing", "inductor": "elementwise", "concat": "copy",
-    "loss": "reduction", "lowprecision": "gemm", "ranking_losses": "reduction", "masked": "elementwise", "moe": "gemm",
-    "norm": "normalization", "optimizer": "optimizer", "padding": "copy", "paged": "attention", "slicing": "copy",
-    "pointwise": "elementwise", "pooling": "reduction", "quantize": "elementwise", "quantized": "gemm",
-    "reduction": "reduction", "rnn": "gemm", "rnn_backends": "elementwise", "sampling": "indexing",
-    "softmax": "reduction", "sorting": "sort", "special": "elementwise", "syncbatchnorm": "normalization",
-    "transformer": "gemm", "unpooling": "indexing", "upsampling": "elementwise", "views": "copy",
-    "signal_windows": "elementwise",
+    "collective": "communication", "concat": "copy", "contraction": "gemm", "conv": "convolution", "creation": "copy",
+    "distance": "reduction", "dropout": "random", "embedding": "indexing", "fusedlinear": "gemm", "gemm": "gemm",
+    "grouped": "gemm", "indexing": "indexing", "inductor": "elementwise", "loss": "reduction", "lowprecision": "gemm",
+    "masked": "elementwise", "moe": "gemm", "norm": "normalization", "optimizer": "optimizer", "padding": "copy",
+    "paged": "attention", "pointwise": "elementwise", "pooling": "reduction", "quantize": "elementwise",
+    "quantized": "gemm", "ranking_losses": "reduction", "reduction": "reduction", "rnn": "gemm",
+    "rnn_backends": "elementwise", "sampling": "indexing", "signal_windows": "elementwise", "slicing": "copy",
+    "softmax": "reduction", "sorting": "sort", "special": "elementwise", "statistics": "reduction",
+    "syncbatchnorm": "normalization", "transformer": "gemm", "unpooling": "indexing", "upsampling": "elementwise",
+    "views": "copy",
 }  # fmt: skip
 # Families that are no category: transforms and solvers, what servers fuse.
 NO_CATEGORY = frozenset({"fft", "linalg", "serving", "solvers", "spectral"})

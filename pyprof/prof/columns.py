@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columns of the table: one row of `COLUMNS` each, and everything that shows columns follows.
+"""The columns of the table: one row of `COLUMNS` each; everything that lists columns follows from it.
 
-Add a column: one function that takes a `View` and returns its cells, decorated with key, heading, width and unit. Its
-docstring is the documentation: `python -m pyprof.prof.columns` prints docs/columns.md.
+Add a column: one function that takes a `View` and returns its cells, decorated with key, heading, width and unit.
+Its docstring is the documentation: `python -m pyprof.reference columns` prints docs/columns.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pyprof.registry import Registry
 
 @dataclass
 class View:
-    """Rows with their costs, and the GPUs they ran on: what a column is computed from."""
+    """Rows with their costs and the GPUs they ran on: the input of every column."""
 
     rows: Rows
     hardware: Hardware = machine.NOTHING
@@ -52,12 +52,12 @@ class View:
 
     @cached_property
     def model_flops(self) -> Column:
-        """FLOPs as papers count them for MFU, per row."""
+        """Return model FLOPs per row, as papers count them for MFU."""
         return model_flops(self.rows, self.costs)
 
     @cached_property
     def work(self) -> Work:
-        """What HFU and MFU are computed from, of rows, calls, steps and bins."""
+        """Return the inputs of HFU and MFU, for rows, calls, steps and bins."""
         rows = self.rows
         return Work(
             rows.start, rows.end, rows.duration, self.costs.executed, self.model_flops, self.roofline.peak
@@ -65,7 +65,7 @@ class View:
 
     @cached_property
     def utilisation(self) -> Utilisation:
-        """HFU and MFU of each row; as its roofline time, unknown without a GPU, also where there are no FLOPs."""
+        """Return HFU and MFU of each row. Like its roofline time, they are unknown without a GPU, even for 0 FLOPs."""
         unknown = np.isnan(self.roofline.time)
         return Utilisation(*(np.where(unknown, np.nan, figure) for figure in per_row(self.work)))
 
@@ -78,7 +78,7 @@ class Texts(NamedTuple):
 
 
 class Reals(NamedTuple):
-    """A real number per row; nan stands for unknown. `digits` behind the point are printed."""
+    """A real number per row; nan stands for unknown. `digits` after the point are printed."""
 
     values: npt.NDArray[np.float64]
     digits: int = 1
@@ -88,7 +88,8 @@ Cells = Column | Texts | Reals
 
 
 class Spec(NamedTuple):
-    """A column: its key for -c, heading, width under -w (0: shares what is left), unit, cells, what no value prints."""
+    """A column: its key for -c, heading, width under -w (0: an equal share of the remaining width), unit, cells, and
+    the text that stands for no value."""
 
     key: str
     heading: str
@@ -106,7 +107,7 @@ _Getter = Callable[[View], Cells]
 def column(
     key: str, heading: str, width: int = 0, unit: str = "", none: str = "na"
 ) -> Callable[[_Getter], _Getter]:
-    """Decorator: the function computes the cells of a column."""
+    """Register the decorated function as the cells of a column."""
 
     def add(getter: _Getter) -> _Getter:
         doc = " ".join((getter.__doc__ or "").split())
@@ -117,7 +118,7 @@ def column(
 
 
 def of_site(view: View, text: Callable[[Site], str | None]) -> Texts:
-    """A text that depends on the site alone."""
+    """Return a text that depends only on the site."""
     return Texts(view.rows.site, [text(site) for site in view.rows.sites])
 
 
@@ -132,8 +133,8 @@ def _numbers(view: View, offsets: Callable[[Site], tuple[int, ...]]) -> Cells:
     ids = [offsets(site) for site in rows.sites]
     if all(len(numbers) < 2 for numbers in ids):
         first = np.array([numbers[0] if numbers else 0 for numbers in ids] or [0], np.int64)
-        some = np.array([bool(numbers) for numbers in ids] or [False], bool)
-        return Column(rows.seq.values + first[rows.site], rows.seq.mask() & some[rows.site])
+        numbered = np.array([bool(numbers) for numbers in ids] or [False], bool)
+        return Column(rows.seq.values + first[rows.site], rows.seq.mask() & numbered[rows.site])
     base = np.where(rows.seq.mask(), rows.seq.values, 0)
     base_code, bases = pd.factorize(base)
     code, keys = pd.factorize(rows.site.astype(np.int64) * max(len(bases), 1) + base_code)
@@ -146,38 +147,39 @@ def _numbers(view: View, offsets: Callable[[Site], tuple[int, ...]]) -> Cells:
 
 @column("seq", "SeqId", 7, none="-")
 def _seq(view: View) -> Cells:
-    """Autograd's sequence number of the node that the kernel's operator creates (fprop) or that runs (bprop); - if the
-    operator has none. The original printed the smallest number that was greater than the row before's: for a linear
-    layer that is the number of its transpose, which no GEMM of the backward carries. It also dropped the number 0."""
+    """Sequence number of the autograd node that the kernel's operator creates (fprop) or that is running (bprop); - if
+    the operator has none. The original printed the smallest number greater than the previous row's: for a linear
+    layer that is the number of its transpose, which no GEMM of the backward has. It also dropped the number 0.
+    """
     return _numbers(view, lambda site: site.seq_ids)
 
 
 @column("altseq", "AltSeqId", 7, none="-")
 def _altseq(view: View) -> Cells:
-    """The other sequence numbers of the ranges around the launch, in ascending order: of operators that contain the
-    kernel's (linear around addmm). The original's held what its choice of seq left over, and looked in vain for the
-    alternative markers that it is named after."""
+    """The other sequence numbers of the ranges around the launch, in ascending order: those of operators that contain
+    the kernel's (linear around addmm). The original's column held the numbers not chosen for seq, and never found
+    the alternative markers that it is named after."""
     return _numbers(view, lambda site: site.alt_seq_ids)
 
 
 @column("tid", "TId", 12)
 def _tid(view: View) -> Cells:
-    """System number of the thread that launched the kernel."""
+    """System id of the thread that launched the kernel."""
     return view.rows.tid
 
 
 @column("layer", "Layer", 10, none="-")
 def _layer(view: View) -> Cells:
-    """The user's names: nested `layer:` ranges around the call (of the forward call, in a backward row), joined by ":".
-    In recordings of DLProf's time, which name no layers, the classes of its function stack; outside of every operator
-    all of the user's ranges around the launch. - if there is none."""
+    """The user's names: nested `layer:` ranges around the call (in a backward row, around the forward call), joined by
+    ":". In recordings from DLProf's time, which name no layers, the classes of the function stack; outside of every
+    operator, all of the user's ranges around the launch. - if there is none."""
     return of_site(view, lambda site: ":".join(site.layer) or None)
 
 
 @column("trace", "Trace", 25)
 def _trace(view: View) -> Cells:
-    """The user's call stack as file:line, outermost first; frames of torch and PyProf are left out. Under -w the last
-    frame's file name and line. A backward row has the stack of its forward."""
+    """The user's call stack as file:line, outermost first, without frames of torch and PyProf. With -w, file name and
+    line of the last frame. A backward row has the stack of its forward."""
     return of_site(view, lambda site: ",".join(site.trace) or None)
 
 
@@ -191,48 +193,48 @@ def _dir(view: View) -> Cells:
 
 @column("sub", "Sub", 3)
 def _sub(view: View) -> Cells:
-    """Number of the row within its call and direction, from 0. The original counted while sequence number and operator
-    stayed the same, across calls."""
+    """Number of the row within its call and direction, from 0. The original counted as long as sequence number and
+    operator stayed the same, across calls."""
     return Column(view.rows.sub)
 
 
 @column("mod", "Module", 15)
 def _mod(view: View) -> Cells:
     """Python namespace of the call as the user wrote it: torch, Tensor, torch.nn.functional, torch.optim; aten for an
-    operator that no call was recorded for. The module of the model is in ModulePath."""
+    operator without a recorded call. The module of the model is in ModulePath."""
     return of_site(view, lambda site: site.mods[0] if site.mods and site.mods[0] != "na" else None)
 
 
 @column("op", "Op", 15)
 def _op(view: View) -> Cells:
-    """The outermost call the user's code made; for a backward row the forward call. accumulate_grad for the engine's
-    accumulation of a parameter's gradient. Where no call was recorded, the innermost operator range."""
+    """The outermost call in the user's code; in a backward row, the forward call. accumulate_grad for the engine's
+    accumulation of a parameter's gradient. Without a recorded call, the innermost operator range."""
     return of_site(view, lambda site: site.ops[0] if site.ops else None)
 
 
 @column("kernel", "Kernel")
 def _kernel(view: View) -> Cells:
-    """Name of the kernel without template arguments; without a GPU the name of the operator event."""
+    """Name of the kernel without template arguments; without a GPU, the name of the operator event."""
     return Texts(view.rows.name, list(view.rows.short_names))
 
 
 @column("params", "Params")
 def _params(view: View) -> Cells:
-    """Parameters of the call that owns the cost: letters for products and convolutions, else the arguments."""
+    """Parameters of the call that owns the cost: letters for products and convolutions, otherwise the arguments."""
     return Texts(view.costs.call, [*map(params, view.costs.calls), None])
 
 
 @column("sil", "Sil(ns)", 10, "ns")
 def _sil(view: View) -> Cells:
-    """Time on the device; without a GPU the CPU time of the operator event less that of the events inside it."""
+    """Time on the device; without a GPU, the CPU time of the operator event less that of the events inside it."""
     return Column(view.rows.duration)
 
 
 @column("tc", "TC", 2)
 def _tc(view: View) -> Cells:
-    """Tensor cores: 1 used, 0 not used by a kernel of a kind that could, - not applicable, na unknown. Read from the
-    kernel's name, so that 1 needs no profile of counters. The original printed - for every kernel that used none of
-    the names it knew, and 1 for some fp32 kernels; its list ends with Ampere's first libraries."""
+    """Tensor cores: 1 used, 0 not used by a kernel of a kind that could, - not applicable, na unknown. Derived from the
+    kernel's name, so that 1 requires no profile of counters. The original printed - for every kernel that used none
+    of the names it knew, and 1 for some fp32 kernels; its list ends with Ampere's first libraries."""
     return Texts(view.costs.tensor_cores, ["0", "1", "-", None])
 
 
@@ -248,7 +250,7 @@ def _device(view: View) -> Cells:
 
 @column("stream", "Stream", 3)
 def _stream(view: View) -> Cells:
-    """Number of the stream; without a GPU the thread."""
+    """Number of the stream; without a GPU, the thread."""
     return view.rows.stream
 
 
@@ -260,21 +262,21 @@ def _triple(column: Column) -> Texts:
 
 @column("grid", "Grid", 12)
 def _grid(view: View) -> Cells:
-    """Blocks in x, y, z."""
+    """Number of blocks in x, y, z."""
     return _triple(view.rows.grid)
 
 
 @column("block", "Block", 12)
 def _block(view: View) -> Cells:
-    """Threads of a block in x, y, z."""
+    """Number of threads of a block in x, y, z."""
     return _triple(view.rows.block)
 
 
 @column("flops", "FLOPs", 12, "count")
 def _flops(view: View) -> Cells:
     """Floating-point operations that the call executes (a fused multiply-add is 2), on the row that carries them; the
-    call's other kernels have 0. Executed: without what a causal mask leaves out, with what is recomputed; of a
-    convolution by Winograd or FFT those of the definition, which are more. na for an operator without a formula. An
+    call's other kernels have 0. Executed: without what a causal mask skips, with what is recomputed; for a
+    convolution by Winograd or FFT, those of the definition, which are more. na for an operator without a formula. An
     integer."""
     return view.costs.flops
 
@@ -293,7 +295,7 @@ def _phase(view: View) -> Cells:
 
 @column("module", "ModulePath", 20)
 def _module(view: View) -> Cells:
-    """Path of the nn.Module that made the call (of the forward call, in a backward row), as in named_modules()."""
+    """Path of the nn.Module that made the call (in a backward row, the forward call), as in named_modules()."""
     return of_site(view, lambda site: site.module)
 
 
@@ -311,23 +313,23 @@ def _start(view: View) -> Cells:
 
 def _rate(view: View, amount: Column) -> Reals:
     duration = view.rows.duration
-    known = amount.mask() & (duration > 0)
-    return Reals(np.where(known, amount.values / np.where(duration > 0, duration, 1), np.nan))
+    valid = amount.mask() & (duration > 0)
+    return Reals(np.where(valid, amount.values / np.where(duration > 0, duration, 1), np.nan))
 
 
 @column("gflops", "GFLOP/s", 10, "1e9/s")
 def _gflops(view: View) -> Cells:
-    """FLOPs of the row (column flops) divided by its time: the rate achieved."""
+    """FLOPs of the row (column flops) divided by its time: the achieved rate."""
     return _rate(view, view.costs.flops)
 
 
 @column("gbs", "GB/s", 8, "1e9 B/s")
 def _gbs(view: View) -> Cells:
-    """Bytes of the row divided by its time: the bandwidth achieved."""
+    """Bytes of the row divided by its time: the achieved bandwidth."""
     return _rate(view, view.costs.bytes)
 
 
-# Columns that need to know the GPU.
+# Columns that require a known GPU.
 OF_HARDWARE = frozenset({"bound", "roof", "eff", "effwhy", "hfu", "mfu"})
 
 
@@ -335,46 +337,46 @@ OF_HARDWARE = frozenset({"bound", "roof", "eff", "effwhy", "hfu", "mfu"})
 def _ai(view: View) -> Cells:
     """Arithmetic intensity: executed FLOPs of the row divided by its bytes."""
     flops, size = view.costs.flops, view.costs.bytes
-    known = flops.mask() & size.mask() & (size.values > 0)
-    return Reals(np.where(known, flops.values / np.where(known, size.values, 1), np.nan), digits=3)
+    valid = flops.mask() & size.mask() & (size.values > 0)
+    return Reals(np.where(valid, flops.values / np.where(valid, size.values, 1), np.nan), digits=3)
 
 
 @column("bound", "Bound", 7)
 def _bound(view: View) -> Cells:
-    """What the row must wait for at least on its GPU, by the roofline: compute, or memory; - for a row that carries no
-    work (a helper, a view). On the CPU where it is beyond doubt. na for copies, and where FLOPs, bytes or the GPU's or
-    the processor's peaks are unknown."""
+    """Limiting resource of the row on its GPU, by the roofline: compute or memory; - for a row that carries no work (a
+    helper, a view). On the CPU only where it is certain. na for copies, and if FLOPs, bytes or the peaks of the GPU
+    or the processor are unknown."""
     return Texts(view.roofline.bound, roofline.BOUNDS)
 
 
 @column("roof", "Roof(ns)", 10, "ns")
 def _roof(view: View) -> Cells:
     """Roofline time: the longer of executed FLOPs divided by the GPU's peak for their type (column peak), and bytes
-    divided by its bandwidth. No kernel that reads its operands from memory is faster. 0 for a row that carries no work;
-    na on the CPU."""
+    divided by its bandwidth. No kernel that reads its operands from memory can be faster. 0 for a row that carries
+    no work; na on the CPU."""
     return Reals(view.roofline.time)
 
 
 @column("eff", "Eff(%)", 6, "%")
 def _eff(view: View) -> Cells:
-    """Roofline time as a share of the row's time. Over 100 where the operands come from the L2 cache, the algorithm
-    computes less than the definition (Winograd, FFT), or the clock is above the data sheet's; effwhy says which. na on
-    the CPU."""
+    """Roofline time as a share of the row's time. Above 100 if the operands come from the L2 cache, the algorithm
+    computes less than the definition (Winograd, FFT), or the clock is above the data sheet's; effwhy gives the
+    reason. na on the CPU."""
     return Reals(excess.efficiency(view.rows, view.roofline))
 
 
 @column("peak", "Peak", 8)
 def _peak(view: View) -> Cells:
-    """Type of arithmetic whose peak the roofline takes. For products what the kernel's name says, else the operands';
-    tf32 for fp32 operands on tensor cores. All else computes in float32, or in float64."""
+    """Type of arithmetic whose peak the roofline uses. For products, the type in the kernel's name, otherwise that of
+    the operands; tf32 for fp32 operands on tensor cores. Everything else computes in float32, or in float64."""
     return Texts(view.cases.codes, [*view.roofline.maths, None])
 
 
 @column("tcwhy", "TCWhy")
 def _tcwhy(view: View) -> Cells:
-    """Tensor cores, with the reason: used (and what makes them less efficient), why not (type, TF32 off, a vector, less
-    than a tile, which contiguous size is no multiple of what), kernel unknown; - for what is no product; na on the
-    CPU."""
+    """Use of tensor cores, with the reason: used (and what makes them less efficient), not used and why (type, TF32
+    off, a vector, less than a tile, a contiguous size that is not a multiple), kernel unknown; - if it is not a
+    product; na on the CPU."""
     codes = np.where(view.cases.codes < 0, len(view.cases.cases), view.cases.codes)
     texts = [None if case.on_cpu else verdict(case, view.hardware) for case in view.cases.cases]
     return Texts(codes, [*texts, "-"])
@@ -382,37 +384,37 @@ def _tcwhy(view: View) -> Cells:
 
 @column("flops_dense", "DenseFLOPs", 12, "count")
 def _flops_dense(view: View) -> Cells:
-    """Model FLOPs of the row, as papers count them for MFU: as flops, but dense-equivalent (attention with the whole
-    rectangle of a causal mask, 2:4 sparsity with its zeros) and nothing twice: 0 in the phase recompute, and the
-    backward of a fused attention without the scores that it computes again. An integer."""
+    """Model FLOPs of the row, as papers count them for MFU: like flops, but dense-equivalent (attention with the whole
+    rectangle of a causal mask, 2:4 sparsity with its zeros) and without repeated work: 0 in the phase recompute, and
+    the backward of a fused attention without the scores that it recomputes. An integer."""
     return view.model_flops
 
 
 @column("hfu", "HFU(%)", 6, "%")
 def _hfu(view: View) -> Cells:
     """Hardware FLOPs utilisation: executed FLOPs (column flops) divided by the row's time and by the GPU's peak for
-    their type (column peak). na on the CPU, for copies, where FLOPs, bytes, the type or the GPU are unknown, and for
-    convolutions by Winograd or FFT: their FLOPs are those of the definition, how many they execute is unknown."""
+    their type (column peak). na on the CPU, for copies, if FLOPs, bytes, the type or the GPU are unknown, and for
+    convolutions by Winograd or FFT: their FLOPs are those of the definition; the number executed is unknown."""
     return Reals(100 * view.utilisation.hfu)
 
 
 @column("mfu", "MFU(%)", 6, "%")
 def _mfu(view: View) -> Cells:
-    """Model FLOPs utilisation: as hfu, of the model FLOPs (column flops_dense)."""
+    """Model FLOPs utilisation: like hfu, for the model FLOPs (column flops_dense)."""
     return Reals(100 * view.utilisation.mfu)
 
 
 @column("caller", "Caller", 25)
 def _caller(view: View) -> Cells:
-    """The innermost line of the call stack outside installed packages (site-packages) and Python's own library: where
-    your code called the library that runs the operator. It is the last line of trace where that line is yours. Under -w
-    without the folder. na where the stack is unknown or has no such line."""
+    """The innermost line of the call stack outside installed packages (site-packages) and Python's standard library:
+    where your code called the library that runs the operator. It equals the last line of trace if that line is
+    yours. With -w, without the folder. na if the stack is unknown or has no such line."""
     return of_site(view, lambda site: caller(site.trace))
 
 
 @column("effwhy", "EffWhy")
 def _effwhy(view: View) -> Cells:
-    """Why eff is over 100: Winograd or FFT, which compute less than the definition; a working set (the row's bytes)
-    that fits in the GPU's L2, or so much of it that memory moves the rest in the row's time; or not explained, with the
-    figures. - up to 100; na where eff or the size of the L2 is unknown."""
+    """Reason for an eff above 100: Winograd or FFT, which compute less than the definition; a working set (the row's
+    bytes) that fits in the GPU's L2, or so much of it that memory moves the rest in the row's time; or not
+    explained, with the figures. - up to 100; na if eff or the size of the L2 is unknown."""
     return Texts(*excess.reasons(view.rows, view.costs, view.cases, view.roofline))

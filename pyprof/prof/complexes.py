@@ -2,9 +2,10 @@
 """Complex numbers: real operations are counted, whatever the operator.
 
 (a + bi) + (c + di) is 2, times (c + di) is 6 (four products, two sums), a multiply-add is 8: four times that of real
-numbers, of which matrix products, convolutions and what LAPACK computes consist. Elementwise operators and reductions
-have a row here; formulas of Fourier transforms, absolute values and angles know complex numbers themselves. What has no
-row has unknown FLOPs: counted as if it were real it would be too little. What counts nothing (copies, views) stays 0.
+numbers, of which matrix products, convolutions and LAPACK's algorithms consist. Elementwise operators and reductions
+have a row here; formulas of Fourier transforms, absolute values and angles handle complex numbers themselves.
+Without a row, FLOPs are unknown: counting them as real would be too low. What counts nothing (copies, views) stays
+0.
 
 >>> real_operations(Cost(10, 80), "linalg", "cholesky", ())
 Cost(flops=40, bytes=80)
@@ -18,14 +19,14 @@ from collections.abc import Iterable
 
 from pyprof.model import Arg, Cost, Other, Tensor
 
-# Families of multiply-adds: each counts 8 for 2. Those that distinguish complex numbers themselves.
+# Families of multiply-adds, which count 8 for 2; families and operators that handle complex numbers themselves.
 MULTIPLY_ADDS = frozenset({"conv", "grouped", "linalg", "solvers", "spectral"})
 OWN_FAMILIES = frozenset({"contraction", "fft", "gemm"})
 OWN = frozenset(
     {"abs", "absolute", "angle", "complex", "polar", "view_as_real", "real", "imag", "isreal", "where"}
 )
 
-# Elementwise: what a formula counts per element of real numbers, and what it is of complex ones.
+# Elementwise: FLOPs per element of real numbers, and of complex ones.
 _SUM, _PRODUCT, _RATIO = {1: 2, 2: 8}, {1: 6}, {1: 11}
 ELEMENTWISE: dict[str, dict[int, int]] = {
     "add": _SUM, "sub": _SUM, "subtract": _SUM, "rsub": _SUM,  # 2 with alpha: a product and a sum
@@ -53,7 +54,7 @@ REDUCTIONS = {
 
 
 def is_complex(value: object) -> bool:
-    """Whether an argument is complex, or holds what is.
+    """Return whether an argument is or contains a complex number or tensor.
 
     >>> is_complex((Tensor((2,), "complex64"),)), is_complex(Other("complex", "1j")), is_complex(Tensor((2,), "int8"))
     (True, True, False)
@@ -66,7 +67,7 @@ def is_complex(value: object) -> bool:
 
 
 def real_operations(cost: Cost, family: str, name: str, args: Iterable[Arg]) -> Cost:
-    """The cost of an operator on complex numbers, from that of the same one on real ones."""
+    """Return the cost of an operator on complex numbers, from its cost on real ones."""
     if family in OWN_FAMILIES or name in OWN:
         return cost
     if family in MULTIPLY_ADDS:
@@ -74,7 +75,9 @@ def real_operations(cost: Cost, family: str, name: str, args: Iterable[Arg]) -> 
     flops = cost.flops
     if flops:
         tensors = [arg.value for arg in args if isinstance(arg.value, Tensor)]
-        flops = _elementwise(flops, name, tensors) if name in ELEMENTWISE else _reduced(flops, name, tensors)
+        flops = (
+            _elementwise(flops, name, tensors) if name in ELEMENTWISE else _reduction(flops, name, tensors)
+        )
     return cost._replace(
         flops=flops,
         dense=None,
@@ -85,37 +88,38 @@ def real_operations(cost: Cost, family: str, name: str, args: Iterable[Arg]) -> 
 
 
 def _times(cost: Cost, factor: int) -> Cost:
-    def more(flops: int | None) -> int | None:
+    def scaled(flops: int | None) -> int | None:
         return None if flops is None else factor * flops
 
-    def part(one: Cost | None) -> Cost | None:
-        return None if one is None else _times(one, factor)
+    def part(cost_part: Cost | None) -> Cost | None:
+        return None if cost_part is None else _times(cost_part, factor)
 
     return cost._replace(
-        flops=more(cost.flops), dense=more(cost.dense), dgrad=part(cost.dgrad), wgrad=part(cost.wgrad),
+        flops=scaled(cost.flops), dense=scaled(cost.dense), dgrad=part(cost.dgrad), wgrad=part(cost.wgrad),
         bgrad=part(cost.bgrad),
     )  # fmt: skip
 
 
 def _elementwise(flops: int, name: str, tensors: list[Tensor]) -> int | None:
-    """`flops` is a multiple of the result's elements, which is at least as large as the largest operand."""
+    """Return the FLOPs of an elementwise operator. `flops` is a multiple of the result's elements, of which there are
+    at least as many as in the largest operand."""
     shape: list[int] = []
     for i in range(max((len(t.shape) for t in tensors), default=0)):
         sizes = [t.shape[-1 - i] for t in tensors if i < len(t.shape)]
         shape.append(next((n for n in sizes if n != 1), 1))
     elements = Tensor(tuple(shape), None).numel
-    each = ELEMENTWISE[name].get(flops // elements) if elements and flops % elements == 0 else None
-    return None if each is None else each * elements
+    per_element = ELEMENTWISE[name].get(flops // elements) if elements and flops % elements == 0 else None
+    return None if per_element is None else per_element * elements
 
 
-def _reduced(flops: int, name: str, tensors: list[Tensor]) -> int | None:
+def _reduction(flops: int, name: str, tensors: list[Tensor]) -> int | None:
     row = REDUCTIONS.get(name)
     if row is None or not tensors:
         return None
-    (each, result), (own, own_result) = row
+    (real, real_result), (complex_, complex_result) = row
     elements = tensors[0].numel
-    results = (flops - each * elements) // result if result else 0
-    return own * elements + own_result * results
+    results = (flops - real * elements) // real_result if real_result else 0
+    return complex_ * elements + complex_result * results
 
 
 def _unknown(part: Cost | None) -> Cost | None:

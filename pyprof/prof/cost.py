@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """FLOPs and bytes of a call: the registry of formulas, and the lookup that never fails.
 
-Add an operator: one function in a file of `ops/`, decorated with the names it serves. Its parameters are torch's,
-so recorded arguments bind by position or keyword; arguments it does not name are ignored.
+Add an operator: one function in a file of `ops/`, decorated with the names it serves. Its parameters are torch's, so
+recorded arguments bind by position or keyword; arguments that it does not name are ignored.
 
 A name is what a user writes without dunder and in-place underscore (`add` serves `torch.add`, `x + y`, `x += y`,
-`x.add_(y)` and `aten::add_.Tensor`). A spelling whose arguments stand in another order is registered with its
-namespace (`aten::embedding`, `torch.embedding`) and found first. A formula with a parameter `inplace` gets whether the
-call works in place, one with `kernel_name` the whole name of a kernel that Inductor announces.
+`x.add_(y)` and `aten::add_.Tensor`). A spelling whose arguments have another order is registered with its namespace
+(`aten::embedding`, `torch.embedding`) and takes precedence. A formula with a parameter `inplace` gets whether the
+call works in place, one with `kernel_name` the full name of a kernel that Inductor announces.
 
 >>> half = [Arg("", Tensor(shape, "float16")) for shape in ((2, 8), (5, 8))]
 >>> lookup(Call("torch.nn.functional", "linear", tuple(half)))
@@ -32,10 +32,10 @@ from pyprof.prof.complexes import is_complex, real_operations
 from pyprof.prof.reasons import COSTLESS, reason_of
 from pyprof.registry import Registry, load_folder
 
-_OF_NAME = frozenset(["inplace", "kernel_name"])  # parameters that a call's name fills
-_OUT = re.compile(r"out[0-9]*$")  # where the dispatcher's forms write to: no operand
-# Arguments that say where and how, not what: no formula asks for them.
-_BESIDE = frozenset(
+_NAME_PARAMETERS = frozenset(["inplace", "kernel_name"])  # parameters that are filled from a call's name
+_OUT = re.compile(r"out[0-9]*$")  # destinations of the dispatcher's forms, not operands
+# Arguments that affect placement and layout, not work: no formula uses them.
+_IGNORED = frozenset(
     [
         "device",
         "dtype",
@@ -51,7 +51,7 @@ _BESIDE = frozenset(
 _NUMBERED = re.compile(r"(.+)_[0-9]+$")
 _LOOP = re.compile(r"triton_(?:poi|red|per)_fused(?=_|$)")
 LARGEST = 2**63 - 1  # of a count: columns are int64
-_MAX_RANK = 1024  # of a tensor that is taken seriously; torch's own kernels stop at 64
+_MAX_RANK = 1024  # of a plausible tensor; torch's own kernels stop at 64
 UNKNOWN = Cost(None, None, basis="unknown")
 VIEW = Cost(0, 0, basis="view")
 
@@ -70,13 +70,13 @@ DUNDERS = {
     "__lshift__": "bitwise_left_shift", "__ilshift__": "bitwise_left_shift", "__rlshift__": "bitwise_left_shift",
     "__rshift__": "bitwise_right_shift", "__irshift__": "bitwise_right_shift", "__rrshift__": "bitwise_right_shift",
     "__getitem__": "getitem", "__setitem__": "setitem",
-    # The host asks for a value; these are not the casts of the same name.
+    # The host reads a value; these are not the casts of the same name.
     "__bool__": "item", "__int__": "item", "__float__": "item", "__complex__": "item", "__index__": "item",
     "__array__": "numpy",
     "__len__": "size", "__contains__": "eq", "__reversed__": "flip",
 }  # fmt: skip
-# Other names of an argument: the dispatcher's, and those that torch takes in numpy's manner. Of the parameters listed
-# the first that a formula has is meant; a formula's own name goes before.
+# Other names of an argument: the dispatcher's, and numpy's names that torch accepts. The first listed parameter that a
+# formula has is used; a formula's own name takes precedence.
 _FIRST = ("input", "A", "a", "B", "b", "tensor", "tensors", "saved", "grad_output", "qx", "mean", "count")
 ALIASES: dict[str, tuple[str, ...]] = {
     "self": _FIRST, "x": ("input", "self"), "a": ("input",), "x1": ("input",), "l": ("input",), "dict": ("input",),
@@ -94,53 +94,57 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "axis": ("dim",), "dims": ("dim",), "keepdims": ("keepdim",), "output_dtype": ("dtype",),
     "output_tensor": ("output",), "output_tensors": ("output", "tensor"), "outputs": ("output",),
     "input_tensor": ("input",), "input_list": ("input",), "output_lists": ("output",),
-    "input_tensors": ("input", "others"), "qScale": ("qScaleAndZeros",),
+    "input_tensors": ("input", "rank_tensors"), "qScale": ("qScaleAndZeros",),
 }  # fmt: skip
 
 # Modules whose functions have a name of their own in torch's registry: torch.linalg.svd is linalg_svd.
 FOLDERS = {"torch.linalg": "linalg_", "torch.fft": "fft_", "torch.special": "special_"}
 
-# Namespaces of operators whose bare name says what they do: the dispatcher's and its decompositions.
+# Namespaces in which the bare name identifies the operator: the dispatcher's and its decompositions.
 TORCHS_OWN = ("aten", "prims")
 
 
 class Formula(NamedTuple):
-    """A cost function and the file of `ops/` it stands in, which names its kind (gemm, conv, norm, ...)."""
+    """A cost function and the file of `ops/` that defines it, whose name is its kind (gemm, conv, norm, ...)."""
 
     function: Callable[..., Cost]
     family: str
     parameters: frozenset[str]
     takes_inplace: bool
     takes_name: bool
-    positional: int  # how many arguments can stand without a name
-    takes_more: bool  # also arguments of names that it does not list
-    order: tuple[str, ...]  # the parameters that can stand without a name
+    positional: int  # maximum number of arguments without a name
+    takes_more: bool  # also accepts keyword arguments that it does not list
+    order: tuple[str, ...]  # the parameters that can be passed without a name
 
 
 _FORMULAS: Registry[Formula] = Registry("cost formula")
 
 
 def cost(*names: str) -> Callable[[Callable[..., Cost]], Callable[..., Cost]]:
-    """Decorator: the function computes the cost of the calls with these names."""
+    """Register the decorated function as the cost of the calls with these names."""
 
     def add(function: Callable[..., Cost]) -> Callable[..., Cost]:
-        found = inspect.signature(function).parameters
+        signature = inspect.signature(function).parameters
         open_ended = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        parameters = frozenset(name for name, p in found.items() if p.kind not in open_ended)
-        kinds = [p.kind for name, p in found.items() if name not in _OF_NAME]
-        several = inspect.Parameter.VAR_POSITIONAL in kinds
-        positional = sys.maxsize if several else kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        parameters = frozenset(name for name, p in signature.items() if p.kind not in open_ended)
+        kinds = [p.kind for name, p in signature.items() if name not in _NAME_PARAMETERS]
+        variadic = inspect.Parameter.VAR_POSITIONAL in kinds
+        positional = sys.maxsize if variadic else kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
         family = function.__module__.rsplit(".", 1)[-1]
         _FORMULAS.register(*names)(
             Formula(
                 function,
                 family,
-                parameters - _OF_NAME,
+                parameters - _NAME_PARAMETERS,
                 "inplace" in parameters,
                 "kernel_name" in parameters,
                 positional,
                 inspect.Parameter.VAR_KEYWORD in kinds,
-                tuple(n for n, p in found.items() if p.kind is p.POSITIONAL_OR_KEYWORD and n not in _OF_NAME),
+                tuple(
+                    n
+                    for n, p in signature.items()
+                    if p.kind is p.POSITIONAL_OR_KEYWORD and n not in _NAME_PARAMETERS
+                ),
             )
         )
         return function
@@ -150,44 +154,44 @@ def cost(*names: str) -> Callable[[Callable[..., Cost]], Callable[..., Cost]]:
 
 @cache
 def formulas() -> Registry[Formula]:
-    """Every registered formula, the files of `ops/` loaded."""
+    """Return every registered formula, after loading the files of `ops/`."""
     load_folder("pyprof.prof.ops", "pyprof.costs")
     return _FORMULAS
 
 
 @cache
 def find(mod: str, op: str) -> tuple[Formula, bool] | None:
-    """The formula of a call's name and whether the call works in place; None if there is none.
+    """Return the formula of a call's name and whether the call works in place; None if there is none.
 
     >>> find("Tensor", "__iadd__")[1], find("aten", "aten::add.Tensor")[1], find("mine", "mine::add")
     (True, False, None)
     >>> find("torch.linalg", "svd") == find("aten", "aten::linalg_svd") != find("torch", "svd")
     True
     """
-    known = formulas()
+    registry = formulas()
     space = op.rpartition("::")[0]
     numbered = _NUMBERED.match(op)
-    if numbered and (generated := known.get(_generated(numbered[1], space))) is not None:
+    if numbered and (generated := registry.get(_generated(numbered[1], space))) is not None:
         return generated, False
-    if space and space not in TORCHS_OWN:  # another library's operator may share a name and nothing else
-        exact = known.get(op.split(".", 1)[0])
+    if space and space not in TORCHS_OWN:  # another library's operator may share only the name
+        exact = registry.get(op.split(".", 1)[0])
         return None if exact is None else (exact, False)
     name = op.rsplit("::", 1)[-1].split(".", 1)[0]
     bare, inplace = _bare(op)
     plain = bare.removeprefix("special_").removeprefix("linalg_")  # torch.special.erf and torch.erf are one
     own = (
         f"{FOLDERS[mod]}{bare}" if mod in FOLDERS else ""
-    )  # before the namesake in torch: linalg.svd is not svd
+    )  # takes precedence over its namesake in torch: linalg.svd is not svd
     for key in (f"{mod}.{op}", own, op.split(".", 1)[0], name, bare, plain):
-        formula = known.get(key)
+        formula = registry.get(key)
         if formula is not None:
             return formula, inplace
     return None
 
 
 def _generated(name: str, space: str) -> str:
-    """What a formula for an operator whose name ends in a number is called: functions that SGLang's profiler wraps, and
-    Triton kernels that Inductor announces, its own by the kind of their loops.
+    """Return the formula's name for an operator whose name ends in a number: functions that SGLang's profiler wraps,
+    and Triton kernels that Inductor announces, its own by the kind of their loops.
 
     >>> _generated("triton_poi_fused_add", ""), _generated("sage_fwd", ""), _generated("mine::add", "mine")
     ('triton_poi_fused', 'triton::sage_fwd', '')
@@ -199,7 +203,7 @@ def _generated(name: str, space: str) -> str:
 
 
 def _bare(op: str) -> tuple[str, bool]:
-    """The name without namespace, overload, dunder and in-place underscore, and whether it works in place."""
+    """Return the name without namespace, overload, dunder and in-place underscore, and whether it works in place."""
     name = op.rsplit("::", 1)[-1].split(".", 1)[0]
     if name.endswith("_") and not name.endswith("__"):
         return name[:-1], True
@@ -208,7 +212,7 @@ def _bare(op: str) -> tuple[str, bool]:
 
 
 def lookup(call: Call) -> Cost:
-    """The cost of a call; `UNKNOWN` if no formula is registered or the recorded arguments do not fit it.
+    """Return the cost of a call; `UNKNOWN` if no formula is registered or the recorded arguments do not fit it.
 
     >>> lookup(Call("torch", "linear", (Arg("", Tensor((2, 8), "float16")), Arg("", "weight"))))
     Cost(flops=None, bytes=None)
@@ -218,36 +222,37 @@ def lookup(call: Call) -> Cost:
 
 @cache
 def _lookup(call: Call, types: tuple[type, ...]) -> Cost:
-    """`types` keeps calls apart that compare equal: var(x, 1) and var(x, True)."""
-    if (nothing := _stopped(call)) is not None:
+    """Look up a cost, cached. `types` distinguishes calls that compare equal: var(x, 1) and var(x, True)."""
+    if (nothing := _stopped_cost(call)) is not None:
         return nothing
-    found = find(call.mod, call.op)
-    if found is None or not possible(call):
+    match = find(call.mod, call.op)
+    if match is None or not possible(call):
         return UNKNOWN
     if not any(tensor.again for arg in call.args for tensor in tensors_of(arg.value)):
-        return _evaluate(call, *found)
-    # What is passed twice is read once. Each part of the backward reads it for itself.
-    plain = call._replace(args=tuple([arg._replace(value=_apart(arg.value)) for arg in call.args]))
-    whole = _evaluate(plain, *found)
-    formula, inplace = found
-    others = "::" in call.op and call.op.rpartition("::")[0] not in TORCHS_OWN
-    if others or formula.family == "custom" or (inplace and formula.family == "cast"):
-        return whole  # formulas of other libraries may mean what is written; a copy in place only writes its first
-    return whole._replace(bytes=_evaluate(call, *found).bytes)
+        return _evaluate(call, *match)
+    # A tensor passed twice is read once. Each part of the backward reads it separately.
+    plain = call._replace(args=tuple([arg._replace(value=_distinct(arg.value)) for arg in call.args]))
+    whole = _evaluate(plain, *match)
+    formula, inplace = match
+    foreign = "::" in call.op and call.op.rpartition("::")[0] not in TORCHS_OWN
+    if foreign or formula.family == "custom" or (inplace and formula.family == "cast"):
+        return whole  # formulas of other libraries may count writes; a copy in place only writes its first
+    return whole._replace(bytes=_evaluate(call, *match).bytes)
 
 
-def _stopped(call: Call) -> Cost | None:
-    """The cost of an operator that a checkpoint stopped, or may have stopped, before it computed; None for others."""
-    told = next((arg for arg in call.args if arg.name == STOPPED), None)
-    return None if told is None else VIEW if told.value else UNKNOWN
+def _stopped_cost(call: Call) -> Cost | None:
+    """Return the cost of an operator that a checkpoint stopped, or may have stopped, before it computed; None for
+    others."""
+    mark = next((arg for arg in call.args if arg.name == STOPPED), None)
+    return None if mark is None else VIEW if mark.value else UNKNOWN
 
 
-def _apart(value: Value) -> Value:
-    """A value whose tensors count, whether the call has them already or not."""
+def _distinct(value: Value) -> Value:
+    """Return a value whose tensors all count, even if the call has them already."""
     if isinstance(value, Tensor):
         return value._replace(again=False)
     if isinstance(value, tuple) and not isinstance(value, Other) and tensors_of(value):
-        return tuple([_apart(item) for item in value])
+        return tuple([_distinct(item) for item in value])
     return value
 
 
@@ -256,49 +261,48 @@ def _evaluate(call: Call, formula: Formula, inplace: bool) -> Cost:
     if "::" in call.op and all(isinstance(value, Tensor) for value in positional[formula.positional :]):
         del positional[formula.positional :]  # the `out` tensors of the dispatcher's forms
     keywords: dict[str, Any] = {}
-    rest: list[Value] = []
+    unbound: list[Value] = []
     for arg in call.args:
         name = _parameter(formula, arg.name)
         if name:
             keywords[name] = arg.value
-        elif arg.name and arg.name not in _BESIDE and not _OUT.match(arg.name):
-            rest.append(arg.value)
-    if rest and formula.positional == sys.maxsize:
-        # It takes the others in their order: those with a name of the formula's go before them.
+        elif arg.name and arg.name not in _IGNORED and not _OUT.match(arg.name):
+            unbound.append(arg.value)
+    if unbound and formula.positional == sys.maxsize:
+        # The formula takes these in order, after the arguments with names of its own.
         first = formula.order[len(positional) :]
         if all(name in keywords for name in first):
-            positional += [keywords.pop(name) for name in first] + rest
+            positional += [keywords.pop(name) for name in first] + unbound
     if formula.takes_inplace:
         keywords["inplace"] = inplace
     if formula.takes_name:
         keywords["kernel_name"] = call.op
     try:
-        found_cost = formula.function(*positional, **keywords)
+        result = formula.function(*positional, **keywords)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError):
-        # A recording may hold any argument: one that the formula cannot use leaves the cost unknown.
+        # A recording may have any argument: one that the formula cannot use leaves the cost unknown.
         return UNKNOWN
     if any(is_complex(arg.value) for arg in call.args):
-        found_cost = real_operations(
-            found_cost, formula.family, _bare(call.op)[0].removeprefix("linalg_"), call.args
-        )
-    return found_cost if _sane(found_cost) else UNKNOWN
+        result = real_operations(result, formula.family, _bare(call.op)[0].removeprefix("linalg_"), call.args)
+    return result if _sane(result) else UNKNOWN
 
 
 def _parameter(formula: Formula, name: str) -> str:
-    """The parameter of a formula that an argument's name means, "" if none does."""
-    known = formula.parameters
-    if not name or name in known:
+    """Return the parameter of a formula that an argument's name refers to, "" if there is none."""
+    parameters = formula.parameters
+    if not name or name in parameters:
         return name
-    found = next((other for other in ALIASES.get(name, ()) if other in known), "")
-    return found or (name if formula.takes_more and not _OUT.match(name) else "")
+    alias = next((candidate for candidate in ALIASES.get(name, ()) if candidate in parameters), "")
+    return alias or (name if formula.takes_more and not _OUT.match(name) else "")
 
 
 def default(call: Call, outputs: Iterable[Tensor] = ()) -> Cost:
-    """The default rule, for an operator without a formula: its tensors once each, FLOPs unknown, basis "default".
+    """Return the cost by the default rule, for an operator without a formula: its tensors once each, FLOPs unknown,
+    basis "default".
 
-    A recording that does not know an operator's results knows those that it was given to write: the destination of an
-    operator in place, read and written, and `out`. Other results are `outputs`, where the caller has them; else the
-    bytes are at least these. `UNKNOWN` without tensors; a name that only describes a tensor moves nothing.
+    A recording without an operator's results still has those that it writes into: the destination of an in-place
+    operator, read and written, and `out`. Other results are `outputs`, if the caller has them; otherwise the bytes
+    are a lower bound. `UNKNOWN` without tensors; a name that only describes a tensor moves nothing.
 
     >>> mine = Call("mine", "mine::warp", (Arg("", Tensor((4, 8), "float32")), Arg("", 3)))
     >>> default(mine), default(mine).basis, default(mine, [Tensor((4,), "float32")]).bytes
@@ -306,32 +310,32 @@ def default(call: Call, outputs: Iterable[Tensor] = ()) -> Cost:
     >>> default(mine._replace(op="mine::warp_")).bytes
     256
     """
-    if (nothing := _stopped(call)) is not None:
+    if (nothing := _stopped_cost(call)) is not None:
         return nothing
     name = call.op.rsplit("::", 1)[-1].split(".", 1)[0]
     if reason_of(call) in COSTLESS:
         return VIEW
-    given = [(arg.name, tensor) for arg in call.args for tensor in tensors_of(arg.value)]
-    if not given or not possible(call):
+    recorded = [(arg.name, tensor) for arg in call.args for tensor in tensors_of(arg.value)]
+    if not recorded or not possible(call):
         return UNKNOWN
     inplace = name.endswith("_") and not name.endswith("__")
-    written = [given[0][1]] if inplace and given[0][0] != "out" else []
-    return Cost(None, bytes_of(*(tensor for _, tensor in given), *written, *outputs), basis="default")
+    written = [recorded[0][1]] if inplace and recorded[0][0] != "out" else []
+    return Cost(None, bytes_of(*(tensor for _, tensor in recorded), *written, *outputs), basis="default")
 
 
 def lookup_or_default(call: Call) -> Cost:
-    """The cost of an operator event: its formula's, else by the default rule.
+    """Return the cost of an operator event by its formula, otherwise by the default rule.
 
     >>> lookup_or_default(Call("mine", "mine::warp", (Arg("", Tensor((4, 8), "float32")),))).basis
     'default'
     """
-    found = lookup(call)
+    result = lookup(call)
     own = "::" in call.op or call.op.startswith("triton_")  # inductor announces its kernels under their names
-    return default(call) if found.basis == "unknown" and own else found
+    return default(call) if result.basis == "unknown" and own else result
 
 
 def tensors_of(value: Value) -> list[Tensor]:
-    """The tensors of an argument, a list or tuple of them among others.
+    """Return the tensors of an argument, including those in lists and tuples.
 
     >>> len(tensors_of((Tensor((), None), 3, (Tensor((), None),))))
     2
@@ -344,7 +348,7 @@ def tensors_of(value: Value) -> list[Tensor]:
 
 
 def possible(call: Call) -> bool:
-    """Whether tensors like the call's exist: sizes and strides are counts, and 64 bits number the elements.
+    """Return whether tensors like the call's can exist: sizes and strides are counts, and 64 bits number the elements.
 
     >>> [possible(Call("torch", "relu", (Arg("", Tensor(shape, "float32")),))) for shape in ((2, 3), (-1,), (2**62, 4))]
     [True, False, False]
@@ -363,7 +367,8 @@ def _exists(tensor: Tensor) -> bool:
 
 
 def _sane(part: Cost | None) -> bool:
-    """Whether all figures are counts that fit in 64 bits: sizes that no call has end in negative or broken ones."""
+    """Return whether all figures are counts that fit in 64 bits: impossible sizes lead to negative or fractional
+    ones."""
     if part is None:
         return True
     figures = (part.flops, part.bytes, part.dense)
@@ -372,7 +377,7 @@ def _sane(part: Cost | None) -> bool:
 
 
 def total(sizes: Iterable[int | None]) -> int | None:
-    """Sum that is unknown if one part is, or if it does not fit in 64 bits.
+    """Return the sum, or None if a part is unknown or the sum does not fit in 64 bits.
 
     >>> total([1, 2]), total([1, None]), total([LARGEST, 1])
     (3, None, None)
@@ -386,7 +391,7 @@ def total(sizes: Iterable[int | None]) -> int | None:
 
 
 def bytes_of(*tensors: Tensor | None) -> int | None:
-    """Bytes of the tensors given, each once; None stands for a tensor that is not there."""
+    """Return the bytes of the tensors, each counted once; None stands for an absent tensor."""
     return total(tensor.bytes for tensor in tensors if tensor is not None)
 
 

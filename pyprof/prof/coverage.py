@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The coverage ledger: of the time on the device, how much is explained, and what was left out.
+"""The coverage ledger: the explained share of the time on the device, and the rest.
 
-Shares are of the sum of the rows' times. Each line's parts close to 100 %. Then the operators whose FLOPs or bytes are
-not exact, with the reason: the longest first.
+Shares are of the sum of the rows' times. Each line's parts add up to 100 %. Then come the operators whose FLOPs or
+bytes are not exact, with the reason, longest first.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pyprof.prof.columns import View
 from pyprof.prof.cost import tensors_of
 from pyprof.prof.unknown_costs import Gap, gaps
 
-SHOWN = 6  # gaps that the text names; the others are counted
+SHOWN = 6  # gaps listed by name; the others are counted
 EXACT, OPEN, OTHER = "exact FLOPs", "no exact FLOPs", "no product"
 
 
 class Entry(NamedTuple):
-    """One line: what is covered; by part the time in ns and the number of rows. Both add up to those of the table."""
+    """One line: its subject, and by part the time in ns and the number of rows. Both add up to those of the table."""
 
     what: str
     parts: dict[str, int]
@@ -32,7 +32,7 @@ class Entry(NamedTuple):
 
 
 def ledger(view: View) -> list[Entry]:
-    """All lines. Without rows every part is 0."""
+    """Return all lines. Without rows every part is 0."""
     rows, costs = view.rows, view.costs
     sites = rows.sites
 
@@ -63,10 +63,10 @@ def _has_shapes(call: Call | None) -> bool:
 
 
 def products(view: View) -> dict[str, Bools]:
-    """The rows that are matrix products ("gemm"), convolutions and attention.
+    """Return the rows that are matrix products ("gemm"), convolutions and attention.
 
-    A kernel is what its name says, or what its call is if no row of the table knows the name; an operator event is what
-    its formula is.
+    The kind of a kernel follows from its name, or from its call if no row of the table matches the name; that of an
+    operator event from its formula.
     """
     rows, costs = view.rows, view.costs
     named = np.array([kernels.kind(name) for name in rows.names] or ["other"], object)[rows.name]
@@ -80,14 +80,15 @@ def products(view: View) -> dict[str, Bools]:
 
 
 def exact_flops(view: View) -> Bools:
-    """Rows whose FLOPs a formula gives; a product kernel with 0 FLOPs is a fault of attribution, not exact."""
+    """Return the rows whose FLOPs come from a formula. A product kernel with 0 FLOPs is a fault of attribution, not
+    exact."""
     rows, costs = view.rows, view.costs
-    known = costs.flops.mask() & (costs.basis == BASES.index("formula"))
-    return np.asarray(known & ((rows.kind == OPERATOR) | (costs.flops.values > 0)))
+    exact = costs.flops.mask() & (costs.basis == BASES.index("formula"))
+    return np.asarray(exact & ((rows.kind == OPERATOR) | (costs.flops.values > 0)))
 
 
 def _kind(call: Call | None) -> str:
-    """The kind of product that an operator is, "" for any other."""
+    """Return the kind of product of an operator, "" for any other."""
     name = family(call)
     fits = kernels.FITS.get(name, frozenset())
     if not fits or not fits <= kernels.PRODUCTS:
@@ -95,30 +96,30 @@ def _kind(call: Call | None) -> str:
     return name if name in fits else "gemm"
 
 
-def _split(view: View, what: str, known: Bools) -> Entry:
-    return _entry(view, what, {"known": known, "unknown": ~known})
+def _split(view: View, subject: str, known: Bools) -> Entry:
+    return _entry(view, subject, {"known": known, "unknown": ~known})
 
 
 def _operators(view: View, known: Bools, in_range: Bools) -> Entry:
-    """Rows outside of every operator may be inside a range of the user's."""
+    """Split by operator. Rows outside of every operator may be inside a range of the user."""
     only = ~known & in_range
     middle = {"range only": only} if only.any() else {}
     return _entry(view, "operator", {"known": known, **middle, "unknown": ~known & ~in_range})
 
 
-def _entry(view: View, what: str, parts: dict[str, Bools]) -> Entry:
+def _entry(view: View, subject: str, parts: dict[str, Bools]) -> Entry:
     times = {part: int(view.rows.duration[rows].sum()) for part, rows in parts.items()}
-    return Entry(what, times, {part: int(rows.sum()) for part, rows in parts.items()})
+    return Entry(subject, times, {part: int(rows.sum()) for part, rows in parts.items()})
 
 
 def text(view: View, name: str) -> str:
-    """The ledger for a terminal."""
+    """Format the ledger for a terminal."""
     rows = view.rows
     total = int(rows.duration.sum())
-    what = "operator events" if len(rows) and (rows.kind == OPERATOR).all() else "kernels"
-    if (rows.kind != KERNEL).any() and what == "kernels":
-        what = "GPU events"
-    lines = [f"{name}: {len(rows)} {what}, {_span(total)}; percent of that time"]
+    noun = "operator events" if len(rows) and (rows.kind == OPERATOR).all() else "kernels"
+    if (rows.kind != KERNEL).any() and noun == "kernels":
+        noun = "GPU events"
+    lines = [f"{name}: {len(rows)} {noun}, {_span(total)}; percent of that time"]
     for entry in ledger(view):
         parts = ", ".join(
             f"{part} {100 * ns / total if total else 0:.1f} %" for part, ns in entry.parts.items()
@@ -132,21 +133,23 @@ def text(view: View, name: str) -> str:
 
 
 def _span(ns: int) -> str:
-    """A time in the unit that suits it.
+    """Format a time in the unit that suits it.
 
     >>> _span(66531854), _span(950), _span(0)
     ('66.5 ms', '950 ns', '0 ns')
     """
     units = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
-    name, size = next((one for one in units if ns >= one[1]), ("ns", 1.0))
+    name, size = next((unit for unit in units if ns >= unit[1]), ("ns", 1.0))
     return f"{ns / size:.3g} {name}"
 
 
-def _gap_lines(found: list[Gap], total: int) -> list[str]:
-    def share(some: list[Gap]) -> str:
-        return f"{100 * sum(gap.time for gap in some) / total if total else 0:.1f} %"
+def _gap_lines(all_gaps: list[Gap], total: int) -> list[str]:
+    def share(selection: list[Gap]) -> str:
+        return f"{100 * sum(gap.time for gap in selection) / total if total else 0:.1f} %"
 
-    lines = [f"  {gap.operator} {share([gap])}: {gap.basis}, {gap.lacks}; {gap.why}" for gap in found[:SHOWN]]
-    if len(found) > SHOWN:
-        lines.append(f"  and {len(found) - SHOWN} others {share(found[SHOWN:])}")
-    return ["without exact figures:", *lines] if found else []
+    lines = [
+        f"  {gap.operator} {share([gap])}: {gap.basis}, {gap.lacks}; {gap.why}" for gap in all_gaps[:SHOWN]
+    ]
+    if len(all_gaps) > SHOWN:
+        lines.append(f"  and {len(all_gaps) - SHOWN} others {share(all_gaps[SHOWN:])}")
+    return ["without exact figures:", *lines] if all_gaps else []

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Formulas from the user's code: `pyprof.cost`.
 
-A formula gets the recorded arguments: tensors as `pyprof.Tensor` (shape, dtype, numel, bytes), scalars as they are. It
-returns a `pyprof.Cost`, or FLOPs and bytes as a pair. Its parameters have the names that the operator's schema, or the
-function that `pyprof.wrap` named, gives them, and stand in that order, since recordings know the arguments of operators
-by position. Those at the end that it does not need may be left out.
+A formula gets the recorded arguments: tensors as `pyprof.Tensor` (shape, dtype, numel, bytes), scalars unchanged. It
+returns a `pyprof.Cost`, or FLOPs and bytes as a pair. Its parameters have the names and the order of the operator's
+schema, or of the function passed to `pyprof.wrap`, because recordings have the arguments of operators by position.
+Trailing parameters that it does not need may be left out.
 
 >>> @cost("doctest::scale")
 ... def scale(x, factor):
@@ -30,28 +30,27 @@ from pyprof.prof.cost import UNKNOWN, lookup
 
 log = logging.getLogger(__name__)
 Result = Cost | tuple[int | None, int | None]
-_of_users: set[str] = set()
+_user_names: set[str] = set()
 
 
 def cost(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """Decorator: the function computes the cost of the calls with these names, as `pyprof.cost("my::op")`.
+    """Register the decorated function as the cost of the calls with these names, as `pyprof.cost("my::op")`.
 
-    A name is an operator's (`my::op`) or a function's that `pyprof.wrap` got (`fused_op`, `my_extension.fused_op`).
-    Registering a name again replaces the formula. Raises UsageError for a name of PyProf's own.
+    A name is an operator's (`my::op`) or that of a function passed to `pyprof.wrap` (`fused_op`,
+    `my_extension.fused_op`). Registering a name again replaces the formula. Raises UsageError for a name of PyProf's
+    own.
     """
-    known = costs.formulas()
+    registry = costs.formulas()
     if not names or not all(isinstance(name, str) and name for name in names):
         raise UsageError('pyprof.cost needs the names of operators: write @pyprof.cost("my::op").')
     for name in names:
-        if name in known and name not in _of_users:
-            raise UsageError(
-                f"PyProf has a formula for {name!r}; a formula of yours needs a name of its own."
-            )
+        if name in registry and name not in _user_names:
+            raise UsageError(f"PyProf already has a formula for {name!r}; choose another name for yours.")
 
     def add(function: Callable[..., Result]) -> Callable[..., Result]:
         forget(*names)
-        costs.cost(*names)(_guarded(function, names[0]))
-        _of_users.update(names)
+        costs.cost(*names)(_guard(function, names[0]))
+        _user_names.update(names)
         _clear()
         return function
 
@@ -59,10 +58,10 @@ def cost(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Result]
 
 
 def forget(*names: str) -> None:
-    """Take formulas of the user's away; those of PyProf stay."""
+    """Remove formulas of the user; PyProf's own stay."""
     for name in names:
-        if name in _of_users:
-            _of_users.remove(name)
+        if name in _user_names:
+            _user_names.remove(name)
             costs.formulas().remove(name)
     _clear()
 
@@ -72,23 +71,24 @@ def _clear() -> None:
     costs._lookup.cache_clear()
 
 
-def _guarded(function: Callable[..., Result], name: str) -> Callable[..., Cost]:
-    """What the table calls: surplus positional arguments are cut, an error is told once and leaves the cost unknown."""
+def _guard(function: Callable[..., Result], name: str) -> Callable[..., Cost]:
+    """Wrap a formula for the table: surplus positional arguments are cut; an error is logged once and leaves the cost
+    unknown."""
     parameters = inspect.signature(function).parameters.values()
     count = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         count = -1
-    told: set[str] = set()
+    reported: set[str] = set()
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Cost:
         try:
-            found = function(*(args if count < 0 else args[:count]), **kwargs)
-            return found if isinstance(found, Cost) else Cost(*_pair(found))
-        except Exception as error:  # the user's: one that fails must not end a report
+            result = function(*(args if count < 0 else args[:count]), **kwargs)
+            return result if isinstance(result, Cost) else Cost(*_pair(result))
+        except Exception as error:  # user code: a failing formula must not end a report
             reason = f"{type(error).__name__}: {error}"
-            if reason not in told:
-                told.add(reason)
+            if reason not in reported:
+                reported.add(reason)
                 log.warning("the formula of %s failed, its cost is unknown (%s)", name, reason)
             return UNKNOWN
 
@@ -96,14 +96,14 @@ def _guarded(function: Callable[..., Result], name: str) -> Callable[..., Cost]:
     return guarded
 
 
-def _pair(found: Any) -> tuple[int | None, int | None]:
-    if not isinstance(found, tuple) or len(found) != 2:
-        raise TypeError(f"it returned {found!r}; expected a pyprof.Cost, or FLOPs and bytes")
-    return found
+def _pair(result: Any) -> tuple[int | None, int | None]:
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise TypeError(f"it returned {result!r}; expected a pyprof.Cost, or FLOPs and bytes")
+    return result
 
 
 def load(path: str) -> None:
-    """Run a file of formulas: Python code that the user has named. Raises UsageError."""
+    """Run a file of formulas: Python code named by the user. Raises UsageError."""
     try:
         runpy.run_path(path)
     except OSError as error:

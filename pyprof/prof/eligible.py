@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether tensor cores could do a call, by its operator and its type: the one rule behind `tc_eligible` of an estimate
-and `tcwhy` of a kernel. What a GPU has, what a run allows and whether the sizes fit, is for `tensor_core_reasons.py`.
+"""Eligibility of a call for tensor cores, by its operator and its type: the one rule behind `tc_eligible` of an
+estimate and `tcwhy` of a kernel. Capabilities of a GPU, settings of a run and alignment of sizes are in
+`tensor_core_reasons.py`.
 
 >>> half = Arg("", Tensor((4, 8), "float16"))
 >>> eligible(Call("torch", "mm", (half, half))), eligible(Call("torch", "mv", (half, half)))
@@ -17,19 +18,19 @@ from pyprof.prof.hardware.gpus import SINCE
 from pyprof.prof.kernels import FITS, PRODUCTS
 from pyprof.prof.params import dtype
 
-# Products of families of products that have no matrix to speak of: matrix times vector, and less.
+# Operators of product families that multiply no two matrices: matrix times vector, and less.
 _VECTORS = frozenset({"mv", "addmv", "dot", "vdot", "inner", "outer", "ger", "addr"})
 _NAMES = {
     "half": "float16", "float": "float32", "double": "float64", "uint8": "int8", "qint8": "int8", "quint8": "int8",
 }  # fmt: skip
-# What tensor cores multiply in place of a type that they do not have. Source: CUDA C++ Programming Guide, "Element
+# Types that tensor cores multiply instead of an unsupported one. Source: CUDA C++ Programming Guide, "Element
 # Types and Matrix Sizes"; of complex numbers, cublasGemmEx with CUBLAS_COMPUTE_32F_FAST_TF32 and CUBLAS_COMPUTE_64F.
 _INSTEAD = {"float32": "tf32", "complex64": "tf32", "complex128": "float64"}
 _ANSWERS = {"tf32": "tf32", "float64": "fp64tc"}
 
 
 def normal(name: str | None) -> str | None:
-    """A torch dtype as peaks name it.
+    """Return the name of a torch dtype as peaks use it.
 
     >>> normal("float8_e4m3fn"), normal("half"), normal("float4_e2m1fn_x2"), normal(None)
     ('float8', 'float16', 'float4', None)
@@ -40,18 +41,19 @@ def normal(name: str | None) -> str | None:
 
 
 def multiplied(name: str | None) -> str | None:
-    """The type, of those in `gpus.SINCE`, in which tensor cores multiply operands of a type; None if they do not.
+    """Return the type, of those in `gpus.SINCE`, in which tensor cores multiply operands of a type; None if they do
+    not.
 
     >>> multiplied("float32"), multiplied("uint8"), multiplied("int64")
     ('tf32', 'int8', None)
     """
     plain = normal(name) or ""
-    found = _INSTEAD.get(plain, plain)
-    return found if found in SINCE else None
+    math = _INSTEAD.get(plain, plain)
+    return math if math in SINCE else None
 
 
 def with_vector(call: Call | None) -> bool:
-    """Whether the operator multiplies by a vector, whatever the sizes; torch.inner takes matrices, too.
+    """Return whether the operator multiplies by a vector, whatever the sizes; torch.inner also takes matrices.
 
     >>> with_vector(Call("aten", "aten::addmv_")), with_vector(None)
     (True, False)
@@ -67,14 +69,14 @@ def with_vector(call: Call | None) -> bool:
 
 @cache
 def eligible(call: Call) -> str | None:
-    """yes, tf32 (where TF32 is allowed), fp64tc or no; None for an unknown operator or type."""
-    found = find(call.mod, call.op)
-    if found is None:
+    """Return yes, tf32 (where TF32 is allowed), fp64tc or no; None for an unknown operator or type."""
+    match = find(call.mod, call.op)
+    if match is None:
         return None
-    kinds = FITS.get(found[0].family, frozenset())
+    kinds = FITS.get(match[0].family, frozenset())
     if not kinds or not kinds <= PRODUCTS or with_vector(call):
         return "no"
-    if found[0].family == "contraction" and sum(len(tensors_of(arg.value)) for arg in call.args) < 2:
+    if match[0].family == "contraction" and sum(len(tensors_of(arg.value)) for arg in call.args) < 2:
         return "no"  # one operand: a sum, or a view
     name = dtype(call)
     if name not in DTYPE_BITS:

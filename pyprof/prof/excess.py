@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a row is faster than its roofline: an efficiency above 100 %.
+"""Reasons for an efficiency above 100 %: a row that is faster than its roofline.
 
 The roofline takes the FLOPs of the definition and reads every operand from memory. A convolution by Winograd or FFT
-computes less (by the kernel's name). Operands that the L2 cache holds need not come from memory (by the row's bytes and
-the GPU's L2): all of them, or so many that memory moves the rest in the row's time. What neither explains is said to be
-not explained: a clock above the data sheet's, caches behind L2, FLOPs or bytes that the formula counts too high.
+computes less (by the kernel's name). Operands that the L2 cache holds need not come from memory (by the row's bytes
+and the GPU's L2): all of them, or so many that memory moves the rest in the row's time. Anything else is reported as
+not explained: a clock above the data sheet's, caches behind L2, FLOPs or bytes that the formula overestimates.
 """
 
 from __future__ import annotations
@@ -20,38 +20,40 @@ _MIB = float(1 << 20)
 _ALGORITHM = "{}: fewer multiplications than the definition counts"
 
 
-def efficiency(rows: Rows, found: Roofline) -> Floats:
-    """Roofline time as a share of the row's time, %; nan is unknown."""
-    known = rows.duration > 0
-    return np.where(known, 100 * found.time / np.where(known, rows.duration, 1), np.nan)
+def efficiency(rows: Rows, roofline: Roofline) -> Floats:
+    """Return the roofline time as a share of the row's time, %; nan is unknown."""
+    timed = rows.duration > 0
+    return np.where(timed, 100 * roofline.time / np.where(timed, rows.duration, 1), np.nan)
 
 
-def reasons(rows: Rows, costs: Costs, cases: Cases, found: Roofline) -> tuple[Ints, list[str | None]]:
-    """A text per row as a code and the distinct texts: "-" up to 100.0 %, None where the efficiency, or the L2, is
+def reasons(rows: Rows, costs: Costs, cases: Cases, roofline: Roofline) -> tuple[Ints, list[str | None]]:
+    """Return a text per row as a code and the distinct texts: "-" up to 100.0 %, None if the efficiency, or the L2, is
     unknown."""
-    share = efficiency(rows, found)
+    share = efficiency(rows, roofline)
     over = np.flatnonzero(np.round(share, 1) > 100)
     codes = np.where(np.isnan(share), 0, 1).astype(np.int64)
     texts: list[str | None] = [None, "-"]
     if not len(over):
         return codes, texts
-    time, memory, size = rows.duration[over], found.memory[over], costs.bytes.values[over]
-    known = [case.gpu.l2 if case.gpu is not None else None for case in cases.cases]
-    cache = np.array([np.nan if each is None else each for each in known])[cases.codes[over]]
-    parts = pd.DataFrame({
+    time, memory, size = rows.duration[over], roofline.memory[over], costs.bytes.values[over]
+    l2_sizes = [case.gpu.l2 if case.gpu is not None else None for case in cases.cases]
+    cache = np.array([np.nan if l2 is None else l2 for l2 in l2_sizes])[cases.codes[over]]
+    table = pd.DataFrame({
         "case": cases.codes[over], "algorithm": costs.algorithm[over], "bytes": size,
-        "computes": found.compute[over] > time, "moves": memory > time,
-        "rest": memory * (1 - cache / np.maximum(size, 1)) <= time,
+        "computes": roofline.compute[over] > time, "moves": memory > time,
+        "remainder_fits": memory * (1 - cache / np.maximum(size, 1)) <= time,
     })  # fmt: skip
-    distinct = parts.drop_duplicates()
-    code = parts.groupby(list(parts), sort=False).ngroup().to_numpy(np.int64)
-    said = []
-    for case, algorithm, moved, computes, moves, rest in distinct.itertuples(index=False):
-        why: list[str | None] = [_arithmetic(found.maths[case], ALGORITHMS[algorithm])] if computes else []
-        why += [_memory(moved, known[case], rest)] if moves else []
-        said.append(None if None in why else "; ".join(map(str, why)))
+    distinct = table.drop_duplicates()
+    code = table.groupby(list(table), sort=False).ngroup().to_numpy(np.int64)
+    messages = []
+    for case, algorithm, moved, computes, moves, remainder_fits in distinct.itertuples(index=False):
+        explanations: list[str | None] = (
+            [_arithmetic(roofline.maths[case], ALGORITHMS[algorithm])] if computes else []
+        )
+        explanations += [_memory(moved, l2_sizes[case], remainder_fits)] if moves else []
+        messages.append(None if None in explanations else "; ".join(map(str, explanations)))
     codes[over] = code + len(texts)
-    return codes, texts + said
+    return codes, texts + messages
 
 
 def _arithmetic(math: str | None, algorithm: str) -> str:
@@ -60,19 +62,21 @@ def _arithmetic(math: str | None, algorithm: str) -> str:
     )
 
 
-def _memory(size: int, cache: int | None, rest: bool) -> str | None:
-    """`rest`: memory could move in the row's time what L2 does not hold."""
+def _memory(size: int, cache: int | None, remainder_fits: bool) -> str | None:
+    """Explain a memory time above the row's. `remainder_fits`: memory could move in the row's time what L2 does not
+    hold."""
     if cache is None:
         return None
     if size <= cache:
         return f"working set fits in L2 ({_mib(size)} of {_mib(cache)} MiB)"
-    if rest:
+    if remainder_fits:
         return f"part of the working set fits in L2 ({_mib(cache)} of its {_mib(size)} MiB)"
     return f"not explained: {_mib(size)} MiB, L2 has {_mib(cache)}"
 
 
 def _mib(size: float) -> str:
-    """
+    """Format bytes as MiB.
+
     >>> _mib(41943040), _mib(3 << 19), _mib(1000)
     ('40', '1.5', '0.001')
     """

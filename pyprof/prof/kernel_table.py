@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What parts of kernel names mean: the tables behind `kernels.py`.
+"""Meaning of parts of kernel names: the tables behind `kernels.py`.
 
-Each table is searched from the top, the first pattern that is found wins; case does not matter. FUNCTIONS is searched
-in the qualified name of the function alone, which no template argument and no list of fused operators can mislead;
-KINDS, in the whole name, for what it does not know and for functions whose arguments say what they do; WORDS, in the
-function once more, for what is left. Repetitions are bounded, so that no name takes long. A row says on which
-architectures such names occur and who says so: a source file, a document, or the recording that shows it with the
-operator that launched it. Recordings are named by GPU and program (all by Nsight Systems, nvprof or torch.profiler).
-Add a kernel: one row.
+Each table is searched from the top, and the first matching pattern wins; case does not matter. FUNCTIONS is searched
+only in the qualified name of the function, where no template argument and no list of fused operators can mislead;
+KINDS, in the whole name, for unmatched names and for functions whose arguments define their work; WORDS, again in
+the function, for the remaining ones. Repetitions are bounded, so that no name takes long. A row gives the
+architectures on which such names occur and the evidence: a source file, a document, or the recording that shows it
+with the operator that launched it. Recordings are named by GPU and program (all by Nsight Systems, nvprof or
+torch.profiler). Add a kernel: one row.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 
 class Pattern(NamedTuple):
-    """A regular expression, what it stands for, where such names occur, and the source."""
+    """A regular expression, its meaning, the architectures where such names occur, and the source."""
 
     regex: str
     value: str | bool
@@ -30,7 +30,7 @@ P = Pattern
 # fmt: off
 # ruff: noqa: E501  (one row per line)
 FUNCTIONS = [
-    # What Inductor generates says first what kind of loop it is; of a reduction the fused operators say which.
+    # Inductor's kernels begin with the kind of loop; for a reduction the fused operators give the kind.
     P(r"^triton_(poi|for)_", "pointwise", _ANY, "torch/_inductor/codegen/triton.py: poi is pointwise, for a list of tensors"),
     P(r"^triton_(red|per)_\w{0,300}(layer|rms|group|batch|instance)_?norm", "norm", _ANY, "torch/_inductor: red and per are reductions; MI300X Flux"),
     P(r"^triton_(red|per)_\w{0,300}softmax(?!\w{0,99}(nll|cross))", "softmax", _ANY, "torch/_inductor"),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parameters of a call as one short text without blanks.
 
-Matrix products and convolutions use the field's letters; every other call lists its arguments.
+Matrix products and convolutions use the usual letters; every other call lists its arguments.
 
 >>> operands = Arg("", Tensor((64, 1024), "float16")), Arg("", Tensor((10, 1024), "float16"))
 >>> params(Call("torch.nn.functional", "linear", operands))
@@ -25,11 +25,11 @@ FIRST_OPERAND = {
     "addmm": 1,
     "addmm_": 1,
     "baddbmm": 1,
-}  # of a matrix product: its place among the tensors
+}  # position of a product's first matrix among the tensors
 
 
 def operator(call: Call) -> str:
-    """The name of a call's operator, without namespace and overload.
+    """Return the name of a call's operator, without namespace and overload.
 
     >>> operator(Call("aten", "aten::mm.out"))
     'mm'
@@ -38,7 +38,7 @@ def operator(call: Call) -> str:
 
 
 def params(call: Call) -> str:
-    """The parameters of a call; what has no letters of its own lists all arguments."""
+    """Return the parameters of a call. Calls without letters of their own list all arguments."""
     name = operator(call)
     tensors = [arg.value for arg in call.args if isinstance(arg.value, Tensor)]
     text = None
@@ -52,7 +52,7 @@ def params(call: Call) -> str:
 
 
 def dtype(call: Call) -> str | None:
-    """The type of the first tensor of a call.
+    """Return the type of the first tensor of a call.
 
     >>> dtype(Call("torch", "cat", (Arg("", (Tensor((2,), "bfloat16"),)),)))
     'bfloat16'
@@ -70,7 +70,7 @@ def dtype(call: Call) -> str | None:
 
 
 def _product(first: Tensor, second: Tensor) -> str | None:
-    """A (B, M, K) times B (B, K, N). None for shapes that are no product."""
+    """Format A (B, M, K) times B (B, K, N). Return None for shapes that do not multiply."""
     if not first.shape or not second.shape or first.shape[-1] != second.shape[max(len(second.shape) - 2, 0)]:
         return None
     n = second.shape[-1] if len(second.shape) > 1 else 1
@@ -83,7 +83,7 @@ def _product(first: Tensor, second: Tensor) -> str | None:
 
 
 def _convolution(name: str, call: Call, input: Tensor, weight: Tensor) -> str | None:
-    """N, C, input H, W; K filters, output P, Q, kernel R, S; then the other arguments as they were given.
+    """Format N, C, input H, W; K filters, output P, Q, kernel R, S; then the other recorded arguments.
 
     >>> x, w = Arg("", Tensor((2, 8, 19, 23), "float16")), Arg("", Tensor((12, 4, 3, 5), "float16"))
     >>> params(Call("torch.nn.functional", "conv2d", (x, w, Arg("stride", 2), Arg("padding", 1))))
@@ -94,28 +94,28 @@ def _convolution(name: str, call: Call, input: Tensor, weight: Tensor) -> str | 
         return None
     general = (
         "convolution" in name
-    )  # the dispatcher's one for all: transposed, output_padding, groups come last
+    )  # the dispatcher's general form: transposed, output_padding, groups come last
     transposed = "transpose" in name or (general and _argument_of(call, 6, "transposed") is True)
     shape = input.shape if len(input.shape) == dims + 2 else (1, *input.shape)
     letters = {"N": shape[0], "C": shape[1], **dict(zip("DHW"[3 - dims :], shape[2:]))}
     groups = _argument_of(call, 8 if general else 6, "groups")
-    many = groups if isinstance(groups, int) else 1
-    letters["K"] = weight.shape[1] * many if transposed else weight.shape[0]
+    group_count = groups if isinstance(groups, int) else 1
+    letters["K"] = weight.shape[1] * group_count if transposed else weight.shape[0]
     if not transposed:
         letters |= dict(zip("OPQ"[3 - dims :], _output(call, shape[2:], weight.shape[2:])))
     letters |= dict(zip("TRS"[3 - dims :], weight.shape[2:]))
     names = _TRANSPOSED if transposed else _CONVOLUTION
-    rest = [
+    candidates = [
         Arg(arg.name or names[i], arg.value)
         for i, arg in enumerate(call.args)
         if 2 < i < len(names) or arg.name
     ]
-    shown = [arg for arg in rest if not isinstance(arg.value, Tensor) and arg.value is not None]
-    return ",".join([_join(letters, input), *map(_argument, shown)])
+    arguments = [arg for arg in candidates if not isinstance(arg.value, Tensor) and arg.value is not None]
+    return ",".join([_join(letters, input), *map(_argument, arguments)])
 
 
 def _argument_of(call: Call, position: int, name: str) -> Value:
-    """An argument by its place among those without a name, or by its name."""
+    """Return an argument by its position among those without a name, or by its name."""
     for i, arg in enumerate(call.args):
         if arg.name == name or (not arg.name and i == position):
             return arg.value
@@ -123,7 +123,7 @@ def _argument_of(call: Call, position: int, name: str) -> Value:
 
 
 def _output(call: Call, image: tuple[int, ...], window: tuple[int, ...]) -> list[int]:
-    """P and Q of a convolution; nothing where its arguments do not say."""
+    """Return P and Q of a convolution; empty if its arguments do not determine them."""
     n, padding = len(image), _argument_of(call, 4, "padding")
     try:
         stride, dilation = (

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why an operator of torch has no formula, as data: nothing is left over without either.
+"""Reasons why an operator of torch has no formula, as data: every operator has one or the other.
 
-Names are patterns of fnmatch over the bare name; the first row that fits speaks. Such a call has the cost `UNKNOWN`
-("na"), or the default rule where its event carries the work. Add a reason: one row.
+Names are patterns of fnmatch over the bare name; the first row that matches applies. Such a call has the cost
+`UNKNOWN` ("na"), or the default rule if its event carries the work. Add a reason: one row.
 
 >>> reason("q_scale"), reason("mm") is None
-("answers from the tensor's description, runs no kernel", True)
+("reads only the tensor's description, runs no kernel", True)
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from functools import cache
 
 from pyprof.model import Call
 
-METADATA = "answers from the tensor's description, runs no kernel"
+METADATA = "reads only the tensor's description, runs no kernel"
 PROTOCOL = "part of Python's object protocol"
 SPARSE = "sparse: the work depends on the number of non-zero elements, which is not recorded"
 NESTED = "nested tensors: the lengths of the sequences are data"
 PACKED = "the weight is a packed object that has no recorded shape"
-COMPOSITE = "runs other operators, each recorded by itself"
+COMPOSITE = "runs other operators, which are recorded themselves"
 TEST = "exists for torch's own tests"
-PREPACK = "lays weights out once for a backend, in a form that is not documented"
+PREPACK = "packs weights once for a backend, in an undocumented layout"
 DATA = "the work depends on data"
 INTERNAL = "internal to dispatch, autograd transforms or tracing"
 HOST = "works on Python values or on the library's state, not on tensors"
-# Reasons that say that nothing is moved.
+# Reasons that imply that nothing is moved.
 COSTLESS = frozenset({METADATA, PROTOCOL, HOST})
 
 REASONS: list[tuple[str, str]] = [
@@ -79,7 +79,7 @@ REASONS: list[tuple[str, str]] = [
     )),
 ]  # fmt: skip
 
-# What TorchScript lists among the operators of `aten` for Python's own types and for remote references.
+# Operators of `aten` that TorchScript lists for Python's own types and for remote references.
 PYTHON_OPERATORS = (
     "Bool", "Complex", "ComplexImplicit", "Delete", "Float", "FloatImplicit", "Generator", "Int", "IntImplicit",
     "ScalarImplicit", "Size", "__derive_index", "__is__", "__isnot__", "__not__", "__range_length",
@@ -99,7 +99,7 @@ REASONS += [(name, HOST) for name in PYTHON_OPERATORS]
 
 @cache
 def reason(name: str) -> str | None:
-    """Why there is no formula for a bare name; None if no row says it.
+    """Return why there is no formula for a bare name; None if no row matches.
 
     >>> reason("_sparse_mm")[:7], reason("no_such_operator") is None
     ('sparse:', True)
@@ -108,7 +108,7 @@ def reason(name: str) -> str | None:
 
 
 def reason_of(call: Call) -> str | None:
-    """Why a call of torch's has no formula. Other libraries' operators may share a name and nothing else.
+    """Return why a call of torch's has no formula. Other libraries' operators may share a name and nothing else.
 
     >>> reason_of(Call("aten", "aten::_sparse_mm.reduce")) == SPARSE, reason_of(Call("mine", "mine::backward"))
     (True, None)

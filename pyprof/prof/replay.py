@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A script that runs one recorded call again: tensors of its shapes, types and strides, warm-up, and times.
 
-What is recorded is a stranger's: only calls with a formula are written, whose names are plain identifiers; the script
-looks them up with getattr, and arguments are written as literals. Values of tensors are not recorded: they are normal
-random numbers, indices that are in range whatever they point into, and what `_KINDS` says where an operator needs it.
+Recordings are untrusted: only calls with a formula are written, whose names are plain identifiers; the script looks
+them up with getattr, and arguments are written as literals. Values of tensors are not recorded: they are normal
+random numbers, indices that are in range for whatever they point into, or the kind in `_KINDS` where an operator
+needs it.
 
 >>> from pyprof.model import Arg
 >>> print(literal(Call("aten", "aten::mm", (Arg("", Tensor((2, 3), "float32")), Arg("", 1.5)))))
 [
-    Made((2, 3), "float32", None, "normal", 2),
+    TensorSpec((2, 3), "float32", None, "normal", 2),
     1.5,
 ]
 """
@@ -25,24 +26,24 @@ from pyprof.terminal import visible
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _DTYPE = re.compile(r"[a-z][a-z0-9_]{0,30}")
-# Where functions that are no operators of the dispatcher live.
+# Modules of functions that are not operators of the dispatcher.
 _HOMES = {
     "torch": "torch", "torch.nn.functional": "torch.nn.functional", "Tensor": "torch.Tensor",
     "torch.Tensor": "torch.Tensor", "torch.linalg": "torch.linalg", "torch.fft": "torch.fft",
     "torch.special": "torch.special",
 }  # fmt: skip
-# What values an operator needs, by a part of its name.
+# Kind of values that an operator needs, by a part of its name.
 _KINDS = {
     "cholesky": "definite", "potrf": "definite", "linalg_inv": "definite", "linalg_solve": "definite",
     "batch_norm": "positive", "log": "positive", "sqrt": "positive", "multinomial": "positive",
     "binary_cross_entropy": "probability", "bernoulli": "probability",
 }  # fmt: skip
-_MEANINGS = {
-    "normal": "normal random numbers", "positive": "numbers in (0, 1], for it takes no others",
-    "probability": "numbers in (0, 1), for it takes probabilities",
-    "definite": "positive definite matrices, for it factors or solves",
+_DESCRIPTIONS = {
+    "normal": "normal random numbers", "positive": "numbers in (0, 1], as it accepts no others",
+    "probability": "numbers in (0, 1), as it takes probabilities",
+    "definite": "positive definite matrices, as it factors or solves",
 }  # fmt: skip
-# Which argument an index points into, and along which dimension: (name, position of the index, of what, dimension).
+# Argument and dimension that an index points into: position of the index, position of the argument, dimension.
 _INDICES: dict[str, tuple[int, int, int | str]] = {
     "embedding": (1, 0, 0), "_embedding_bag": (1, 0, 0), "embedding_bag": (1, 0, 0), "index_select": (2, 0, "dim"),
     "gather": (2, 0, "dim"), "scatter": (2, 0, "dim"), "scatter_": (2, 0, "dim"), "scatter_add": (2, 0, "dim"),
@@ -54,81 +55,80 @@ _INDICES: dict[str, tuple[int, int, int | str]] = {
 
 
 def script(call: Call, source: str) -> str:
-    """The script. `source` says where the call is from. Raises UsageError for a call that cannot be run again."""
+    """Return the script. `source` says where the call is from. Raises UsageError for a call that cannot be run
+    again."""
     function = _function(call)
-    assumed = sorted({"float32" for one in _tensors(call) if one.dtype is None})
-    values = {_kind(call)} if any(_is_real(one) for one in _tensors(call)) else set()
+    assumed = sorted({"float32" for item in _tensors(call) if item.dtype is None})
+    values = {_kind(call)} if any(_is_real(item) for item in _tensors(call)) else set()
     notes = [f"{_comment(call.op)}, {_comment(source)}."]
-    notes += [f"Tensors hold {_MEANINGS[one]}; times may depend on values." for one in sorted(values)]
-    if any(not _is_real(one) for one in _tensors(call)):
+    notes += [f"Tensors hold {_DESCRIPTIONS[item]}; times may depend on values." for item in sorted(values)]
+    if any(not _is_real(item) for item in _tensors(call)):
         notes.append(
-            "Integers are indices in range: of what is known to be indexed anywhere in it, else small ones."
+            "Integers are indices in range: anywhere in the indexed dimension if it is known, otherwise small ones."
         )
-    if any(isinstance(one, Other) for one in _flat(tuple(arg.value for arg in call.args))):
-        notes.append(
-            "DEFAULT: the recording does not have this argument; the operator's own default is taken."
-        )
-    notes += [f"The types of some tensors are not recorded: {one} is taken." for one in assumed]
+    if any(isinstance(item, Other) for item in _flat(tuple(arg.value for arg in call.args))):
+        notes.append("DEFAULT: this argument was not recorded; the operator's default is used.")
+    notes += [f"The types of some tensors were not recorded: {item} is used." for item in assumed]
     names = [arg.name for arg in call.args]
     if any(name and not _NAME.fullmatch(name) for name in names):
-        raise UsageError(f"{call.op}: the name of an argument is none: the recording may be damaged.")
+        raise UsageError(f"{call.op}: an argument's name is not an identifier; the recording may be damaged.")
     parts = {
         "NOTES": "\n".join(f"# {note}" for note in notes), "NAMES": ascii(names), "FUNCTION": function,
         "TITLE": ascii(call.op), "ARGUMENTS": literal(call),
     }  # fmt: skip
     return re.sub(
-        "@([A-Z]+)@", lambda found: parts[found[1]], _TEMPLATE
-    )  # once: what is put in stays as it is
+        "@([A-Z]+)@", lambda match: parts[match[1]], _TEMPLATE
+    )  # in one pass, so that inserted text is not expanded again
 
 
 def _function(call: Call) -> str:
-    """The expression that finds what is called."""
-    known = find(call.mod, call.op) is not None
+    """Return the expression that looks up the function to call."""
+    has_formula = find(call.mod, call.op) is not None
     space, _, name = call.op.rpartition("::")
     name, dot, overload = name.partition(".")
     fits = _NAME.fullmatch(name) and (not dot or _NAME.fullmatch(overload))
-    if known and fits and space in TORCHS_OWN:
-        return f'of_dispatcher(getattr(torch.ops.{space}, "{name}"), "{overload}")'
-    if known and fits and not space and not dot and call.mod in _HOMES:
+    if has_formula and fits and space in TORCHS_OWN:
+        return f'dispatcher_call(getattr(torch.ops.{space}, "{name}"), "{overload}")'
+    if has_formula and fits and not space and not dot and call.mod in _HOMES:
         return f'getattr({_HOMES[call.mod]}, "{name}")'
     raise UsageError(
-        f"{call.op} cannot be replayed: only operators of torch itself whose cost has a formula can (docs/costs.md)."
+        f"{call.op} cannot be replayed: only torch's own operators with a cost formula can (docs/costs.md)."
     )
 
 
 def literal(call: Call) -> str:
-    """The arguments as Python."""
-    lines = [f"    {_spelled(arg.value, call, place)}," for place, arg in enumerate(call.args)]
+    """Return the arguments as Python source."""
+    lines = [f"    {_spell(arg.value, call, position)}," for position, arg in enumerate(call.args)]
     return "\n".join(["[", *lines, "]"])
 
 
-def _spelled(value: Value, call: Call, place: int) -> str:
+def _spell(value: Value, call: Call, position: int) -> str:
     if isinstance(value, Tensor):
-        return _made(value, call, place)
+        return _spell_tensor(value, call, position)
     if isinstance(value, Other):
         return "DEFAULT"
     if isinstance(value, tuple):
-        return "[" + ", ".join(_spelled(one, call, place) for one in value) + "]"
+        return "[" + ", ".join(_spell(item, call, position) for item in value) + "]"
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     if value is None or isinstance(value, bool | int | float | str):
         return ascii(value)
     raise UsageError(
-        f"{call.op}: argument {place} is of a kind that no script can make ({type(value).__name__})."
+        f"{call.op}: argument {position} has a type that a script cannot construct ({type(value).__name__})."
     )
 
 
-def _made(one: Tensor, call: Call, place: int) -> str:
-    """A tensor: shape, type, strides, values, and for integers the bound of these."""
-    dtype = one.dtype or "float32"
+def _spell_tensor(tensor: Tensor, call: Call, position: int) -> str:
+    """Spell a tensor: shape, type, strides, values, and for integers their bound."""
+    dtype = tensor.dtype or "float32"
     if dtype not in DTYPE_BITS or not _DTYPE.fullmatch(dtype):
-        raise UsageError(f"{call.op}: no tensor of type {dtype!r} can be made.")
-    shape = tuple(map(int, one.shape))
-    stride = None if one.stride is None else tuple(map(int, one.stride))
+        raise UsageError(f"{call.op}: cannot create a tensor of type {dtype!r}.")
+    shape = tuple(map(int, tensor.shape))
+    stride = None if tensor.stride is None else tuple(map(int, tensor.stride))
     if min((*shape, *(stride or ())), default=0) < 0 or (stride is not None and len(stride) != len(shape)):
-        raise UsageError(f"{call.op}: shape {shape} with strides {stride} is none of a tensor.")
-    kind = _kind(call) if _is_real(one) else "index"
-    return f'Made({shape}, "{dtype}", {stride}, "{kind}", {_bound(call, place)})'
+        raise UsageError(f"{call.op}: no tensor has shape {shape} with strides {stride}.")
+    kind = _kind(call) if _is_real(tensor) else "index"
+    return f'TensorSpec({shape}, "{dtype}", {stride}, "{kind}", {_bound(call, position)})'
 
 
 def _kind(call: Call) -> str:
@@ -136,34 +136,37 @@ def _kind(call: Call) -> str:
     return next((kind for part, kind in _KINDS.items() if part in name), "normal")
 
 
-def _is_real(one: Tensor) -> bool:
+def _is_real(tensor: Tensor) -> bool:
     return (
-        one.dtype is None or "float" in one.dtype or "complex" in one.dtype or one.dtype in ("half", "double")
+        tensor.dtype is None
+        or "float" in tensor.dtype
+        or "complex" in tensor.dtype
+        or tensor.dtype in ("half", "double")
     )
 
 
-def _bound(call: Call, place: int) -> int:
-    """Below which integers stay: the size that they point into, else the smallest of all sizes of the other tensors."""
+def _bound(call: Call, position: int) -> int:
+    """Return the bound of integers: the size that they point into, otherwise the smallest size of the other tensors."""
     values = [arg.value for arg in call.args]
     name = call.op.rpartition("::")[2].partition(".")[0]
-    at, of, dim = _INDICES.get(name, (-1, 0, 0))
+    index_position, target, dim = _INDICES.get(name, (-1, 0, 0))
     if call.mod == "torch.nn.functional" and name == "embedding":
-        at, of = 0, 1
-    if place == at and of < len(values) and isinstance(values[of], Tensor):
-        shape = values[of].shape  # type: ignore[union-attr]
+        index_position, target = 0, 1
+    if position == index_position and target < len(values) and isinstance(values[target], Tensor):
+        shape = values[target].shape  # type: ignore[union-attr]
         if dim == "dim":
             dim = values[1] if len(values) > 1 and isinstance(values[1], int) else 0
         if dim == "classes":
             dim = 1 if len(shape) > 1 else 0
         if shape and -len(shape) <= int(dim) < len(shape):
             return max(int(shape[int(dim)]), 1)
-    sizes = [size for other, value in enumerate(values) if other != place for one in _flat((value,))
-             if isinstance(one, Tensor) for size in one.shape]  # fmt: skip
+    sizes = [size for number, value in enumerate(values) if number != position for item in _flat((value,))
+             if isinstance(item, Tensor) for size in item.shape]  # fmt: skip
     return max(int(min(sizes, default=2)), 1)
 
 
 def _flat(values: tuple[Value, ...]) -> list[Value]:
-    """Values, those of sequences too. A tensor is one value."""
+    """Flatten sequences of values. A tensor is one value."""
     out: list[Value] = []
     for value in values:
         inside = isinstance(value, tuple) and not isinstance(value, Tensor | Other)
@@ -172,11 +175,11 @@ def _flat(values: tuple[Value, ...]) -> list[Value]:
 
 
 def _tensors(call: Call) -> list[Tensor]:
-    return [one for one in _flat(tuple(arg.value for arg in call.args)) if isinstance(one, Tensor)]
+    return [value for value in _flat(tuple(arg.value for arg in call.args)) if isinstance(value, Tensor)]
 
 
 def _comment(text: str) -> str:
-    """A text that stays a comment."""
+    """Escape a text so that it stays inside a comment."""
     return visible(text, "ascii").replace("\n", " ").replace("\r", " ")
 
 
@@ -191,7 +194,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DEFAULT = object()
 
 
-class Made(NamedTuple):
+class TensorSpec(NamedTuple):
     shape: tuple
     dtype: str
     stride: tuple | None
@@ -201,7 +204,7 @@ class Made(NamedTuple):
     def tensor(self):
         dtype, shape, stride = getattr(torch, self.dtype), self.shape, self.stride
         span = 0 if 0 in shape else 1 + sum((size - 1) * step for size, step in zip(shape, stride or ()))
-        flat = shape if stride is None else (span,)  # of strides: the storage that they reach
+        flat = shape if stride is None else (span,)  # with strides: the storage that they span
         if dtype == torch.bool:
             out = torch.rand(flat, device=DEVICE) < 0.5
         elif self.values == "index":
@@ -222,21 +225,21 @@ NAMES = @NAMES@
 ARGUMENTS = @ARGUMENTS@
 
 
-def made(value):
-    """A value of the recording with tensors in place of their descriptions."""
-    if isinstance(value, Made):
+def materialize(value):
+    """Return a recorded value with its descriptions replaced by tensors."""
+    if isinstance(value, TensorSpec):
         return value.tensor()
-    return [made(one) for one in value] if isinstance(value, list) else value
+    return [materialize(item) for item in value] if isinstance(value, list) else value
 
 
-def of_dispatcher(packet, overload):
-    """What calls the overload that takes the arguments: the one that is named, else the first that fits."""
+def dispatcher_call(packet, overload):
+    """Return a function that calls the named overload, or the first that takes the arguments."""
     names = [overload] if overload else packet.overloads()
     names = sorted(names, key=lambda name: "out" in name.split("_"))
     entries = [getattr(packet, name) for name in names]
     entries.sort(key=lambda entry: len(entry._schema.arguments) != len(ARGUMENTS))
 
-    def bound(entry, values):
+    def bind(entry, values):
         positional, keywords = [], {}
         for argument, value in zip(entry._schema.arguments, values):
             type_ = str(argument.type)
@@ -256,11 +259,11 @@ def of_dispatcher(packet, overload):
         return positional, keywords
 
     def call(*values):
-        if len(entries) > 1:  # once: which one takes them
+        if len(entries) > 1:  # only once: find the one that takes them
             errors = []
             for entry in list(entries):
                 try:
-                    positional, keywords = bound(entry, values)
+                    positional, keywords = bind(entry, values)
                     result = entry(*positional, **keywords)
                 except (RuntimeError, TypeError, IndexError) as error:
                     errors.append(error)
@@ -268,15 +271,15 @@ def of_dispatcher(packet, overload):
                     entries[:] = [entry]
                     return result
             raise errors[0]
-        positional, keywords = bound(entries[0], values)
+        positional, keywords = bind(entries[0], values)
         return entries[0](*positional, **keywords)
 
     return call
 
 
-def prepared():
-    """A function without arguments that does the call once."""
-    function, values = @FUNCTION@, [made(value) for value in ARGUMENTS]
+def prepare():
+    """Return a function without arguments that makes the call once."""
+    function, values = @FUNCTION@, [materialize(value) for value in ARGUMENTS]
     pairs = [(name, value) for name, value in zip(NAMES, values) if value is not DEFAULT]
     keywords = {} if "::" in TITLE else {name: value for name, value in pairs if name}
     positional = values if "::" in TITLE else [value for name, value in pairs if not name]
@@ -285,13 +288,13 @@ def prepared():
 
 
 def main():
-    run = prepared()
+    run = prepare()
     with torch.no_grad():
         for _ in range(10):  # warm-up: caches, choice of algorithms
             run()
-        found = Timer("run()", globals={"run": run}).blocked_autorange(min_run_time=0.2)
-        calls = found.number_per_run
-        print(f"{TITLE}: median {found.median * 1e6:.3f} us a call, {len(found.times)} x {calls} calls")
+        timing = Timer("run()", globals={"run": run}).blocked_autorange(min_run_time=0.2)
+        calls = timing.number_per_run
+        print(f"{TITLE}: median {timing.median * 1e6:.3f} us a call, {len(timing.times)} x {calls} calls")
         if DEVICE == "cuda":
             start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             calls = max(calls, 10)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Columns as text (CSV, fixed width, blank-separated) and as a data frame.
 
-CSV quotes every field. The fixed width cuts texts and aligns numbers. Without either, fields hold no blanks, so that
-awk and cut work.
+CSV quotes every field. The fixed-width style cuts texts and aligns numbers. Otherwise fields contain no blanks, so
+that awk and cut work.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _BLOCK = 65536
 
 
 def select(keys: str) -> list[Spec]:
-    """Columns by their comma-separated keys. Raises UsageError for one that does not exist or comes twice."""
-    chosen = [key.strip() for key in keys.split(",")]
-    for key in chosen:
+    """Return columns by their comma-separated keys. Raises UsageError for a key that does not exist or occurs twice."""
+    names = [key.strip() for key in keys.split(",")]
+    for key in names:
         if key not in COLUMNS:
             raise UsageError(
                 f"unknown column {key!r}.{nearest(key, COLUMNS)} Choose from {','.join(COLUMNS)}."
             )
-    if len(set(chosen)) < len(chosen):
+    if len(set(names)) < len(names):
         raise UsageError(f"a column is named twice in {keys!r}.")
-    return [COLUMNS[key] for key in chosen]
+    return [COLUMNS[key] for key in names]
 
 
 def texts(spec: Spec, cells: Cells, block: slice, spell: Callable[[str], str] = str) -> list[str]:
-    """The cells of some rows as text; `spell` is done to each distinct one that the recording chose."""
+    """Return the cells of a block of rows as text. `spell` is applied to each distinct text from the recording."""
     if isinstance(cells, Column):
         out = cells.values[block].astype(object)
         if cells.present is not None:
@@ -53,8 +53,8 @@ def texts(spec: Spec, cells: Cells, block: slice, spell: Callable[[str], str] = 
 
 
 def lines(view: View, specs: Sequence[Spec], style: str, width: int = 0, raw: bool = False) -> Iterator[str]:
-    """Heading and rows. `style` is csv, width or blank; `raw`: texts as they are. Raises UsageError for a width that is
-    too small."""
+    """Yield heading and rows. `style` is csv, width or blank; `raw` leaves texts unchanged. Raises UsageError if the
+    width is too small."""
     widths = _widths(specs, width) if style == "width" else []
     cells = [spec.cells(view) for spec in specs]
     spell: Callable[[str], str] = str if raw else cell if style == "csv" else visible
@@ -91,12 +91,12 @@ def _join(headings: list[str], specs: Sequence[Spec], style: str, widths: list[i
 
 
 def _widths(specs: Sequence[Spec], width: int) -> list[int]:
-    """What is left of the width is shared by the columns that have none of their own."""
+    """Share the remaining width among the columns without a width of their own."""
     fixed = sum(spec.width + 1 for spec in specs)
     flexible = sum(spec.width == 0 for spec in specs)
-    least = fixed + 8 * flexible
-    if width < least:
-        raise UsageError(f"-w {width} is too small for these columns; they need at least {least}.")
+    minimum = fixed + 8 * flexible
+    if width < minimum:
+        raise UsageError(f"-w {width} is too small for these columns; they need at least {minimum}.")
     share = (width - fixed) // flexible if flexible else 0
     return [spec.width or share for spec in specs]
 
@@ -109,7 +109,7 @@ def _fix(spec: Spec, column: list[str], size: int) -> list[str]:
 
 
 def frame(view: View, specs: Sequence[Spec]) -> pd.DataFrame:
-    """The columns as a data frame: nullable integers, floats, categories for texts."""
+    """Return the columns as a data frame: nullable integers, floats, categories for texts."""
     out: dict[str, Any] = {}
     for spec in specs:
         cells = spec.cells(view)
@@ -123,7 +123,7 @@ def frame(view: View, specs: Sequence[Spec]) -> pd.DataFrame:
 
 
 def _categories(cells: Texts) -> Any:
-    known = list(dict.fromkeys(text for text in cells.texts if text is not None))
-    place = {text: i for i, text in enumerate(known)}
-    codes = np.array([-1 if text is None else place[text] for text in cells.texts] or [-1], np.int64)
-    return pd.Categorical.from_codes(codes[cells.codes], categories=pd.Index(known, dtype=object))
+    categories = list(dict.fromkeys(text for text in cells.texts if text is not None))
+    code_of = {text: i for i, text in enumerate(categories)}
+    codes = np.array([-1 if text is None else code_of[text] for text in cells.texts] or [-1], np.int64)
+    return pd.Categorical.from_codes(codes[cells.codes], categories=pd.Index(categories, dtype=object))

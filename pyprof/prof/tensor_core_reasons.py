@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a product did not use tensor cores, or what keeps them from being efficient.
+"""Reasons why a product did not use tensor cores, or used them inefficiently.
 
-cuBLAS before 11.0 and cuDNN before 7.6.3 need sizes that are multiples of 16 bytes (`alignment.py`: which ones); later
-ones use tensor cores always, efficiently with such multiples.
+cuBLAS before 11.0 and cuDNN before 7.6.3 need sizes that are multiples of 16 bytes (`alignment.py` has the rules);
+later versions always use tensor cores, efficiently with such multiples.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ _TILE = 16  # rows of the smallest tile that the libraries' tensor-core kernels 
 
 
 def verdict(case: Case, hardware: Hardware) -> str | None:
-    """One case: "-" if tensor cores cannot help, "used", or the reasons why not, joined by "; ". None: unknown."""
+    """Return the verdict on one case: "-" if tensor cores cannot help, "used", or the reasons why not, joined by "; ".
+    None: unknown."""
     if case.tensor_cores == NOT_APPLICABLE:
         return "-"
     operands = operands_of(case)
     if case.tensor_cores == USED:
-        wrong = _unaligned(case, operands)
-        return "; ".join(["used", *(f"{text}: less efficient" for text in wrong)])
+        texts = _unaligned(case, operands)
+        return "; ".join(["used", *(f"{text}: less efficient" for text in texts)])
     reason = _type(operands, case, hardware)
     if case.tensor_cores != NOT_USED:
         return f"kernel unknown; {reason}" if reason else "kernel unknown"
     if reason:
         return reason
-    return "; ".join(_shapes(case, operands, hardware)) or "the library chose a kernel without"
+    return "; ".join(_shapes(case, operands, hardware)) or "the library chose a kernel without tensor cores"
 
 
 def _type(operands: str | None, case: Case, hardware: Hardware) -> str | None:
-    """Why the type excludes tensor cores; None if it does not, or nobody knows."""
+    """Return why the type excludes tensor cores; None if it does not, or if that is unknown."""
     gpu = case.gpu
     if gpu is not None and not gpu.matrix:
         return f"{gpu.name} has no tensor cores"
@@ -74,7 +75,7 @@ def _switch(case: Case) -> str:
 
 
 def _shapes(case: Case, operands: str | None, hardware: Hardware) -> list[str]:
-    """What in the sizes, or in the algorithm, speaks against tensor cores."""
+    """Return the properties of the sizes, or of the algorithm, that rule out tensor cores."""
     sizes = dimensions(case.call)
     out = []
     vector = [f"{letter}=1" for letter in "MN" if sizes.get(letter) == 1]
@@ -103,7 +104,7 @@ def _shapes(case: Case, operands: str | None, hardware: Hardware) -> list[str]:
 
 
 def _needs_alignment(case: Case, hardware: Hardware) -> bool | None:
-    """Whether the library is from before alignment became optional; None if its version is unknown."""
+    """Return whether the library is from before alignment became optional; None if its version is unknown."""
     if family(case.call) in ("conv", "rnn"):
         version = hardware.facts.get("cudnn", "")
         return int(version) < 7603 if version.isdigit() else None

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows without exact FLOPs or bytes: which operators, for how long, and why.
+"""Rows without exact FLOPs or bytes: their operators, times and reasons.
 
 >>> from pyprof.model import Arg, Tensor
 >>> narrow = Arg("", Tensor((2, 3), "float3_e1m1"))
 >>> why(Call("torch", "relu", (narrow,))), why(Call("torch", "relu", (Arg("", Tensor((2, 3), "float32")),)))
-('the width of float3_e1m1 is not known', None)
+('the width of float3_e1m1 is unknown', None)
 >>> why(Call("mine", "mine::warp", (narrow,)))
 'no formula'
 """
@@ -25,7 +25,7 @@ from pyprof.prof.reasons import reason_of
 
 
 class Gap(NamedTuple):
-    """An operator whose FLOPs or bytes are not exact. `time` in ns on the device."""
+    """An operator whose FLOPs or bytes are not exact. `time` is in ns on the device."""
 
     operator: str
     basis: str  # "default", "approximate" or "unknown"; "formula" where one of both figures is exact
@@ -36,11 +36,11 @@ class Gap(NamedTuple):
 
 
 def gaps(rows: Rows, costs: Costs) -> list[Gap]:
-    """The longest first. A default is a gap: its bytes are a guess; so is what is approximate."""
+    """Return the gaps, longest first. Default and approximate costs are gaps: their figures are estimates."""
     exact = (costs.basis != BASES.index("default")) & (costs.basis != BASES.index("approximate"))
     flops, size = costs.flops.mask() & exact, costs.bytes.mask() & exact
     index = np.flatnonzero(~(flops & size))
-    if not len(index):  # of nothing, pandas 2 cannot make an index
+    if not len(index):  # pandas 2 cannot build an empty index
         return []
     launched = rows.launch_start.mask() | (rows.kind == OPERATOR)
     lacks = (~flops).astype(np.int64) + 2 * ~size  # bits: FLOPs, bytes
@@ -48,17 +48,17 @@ def gaps(rows: Rows, costs: Costs) -> list[Gap]:
     code, keys = pd.factorize(pd.MultiIndex.from_arrays([column[index] for column in columns]))
     time = np.bincount(code, rows.duration[index].astype(float), len(keys))
     count = np.bincount(code, minlength=len(keys))
-    found: dict[tuple[str, str, str, str], list[float]] = {}
+    totals: dict[tuple[str, str, str, str], list[float]] = {}
     for (number, call, basis, bits, has_launch), ns, n in zip(keys, time.tolist(), count.tolist()):
         site = rows.sites[number]
         owner = costs.calls[call] if call >= 0 and lookup(costs.calls[call]).basis != "unknown" else None
         text = _why_row(site, owner or (site.calls[-1] if site.calls else None), bool(has_launch))
-        what = ("FLOPs", "bytes", "FLOPs and bytes")[bits - 1]
-        sums = found.setdefault((_name(site), BASES[basis], what, text), [0, 0])
+        figures = ("FLOPs", "bytes", "FLOPs and bytes")[bits - 1]
+        sums = totals.setdefault((_name(site), BASES[basis], figures, text), [0, 0])
         sums[0] += ns
         sums[1] += n
-    listed = [Gap(*key, time=int(ns), rows=int(n)) for key, (ns, n) in found.items()]
-    return sorted(listed, key=lambda gap: (-gap.time, gap))
+    entries = [Gap(*key, time=int(ns), rows=int(n)) for key, (ns, n) in totals.items()]
+    return sorted(entries, key=lambda gap: (-gap.time, gap))
 
 
 def _name(site: Site) -> str:
@@ -73,28 +73,28 @@ def _why_row(site: Site, call: Call | None, launched: bool) -> str:
     if call is None:
         return "its arguments were not recorded"
     backward = site.direction == BPROP and not is_event(call)
-    return why(call, backward) or "its formula leaves this open"
+    return why(call, backward) or "its formula does not determine this"
 
 
 def why(call: Call, backward: bool = False) -> str | None:
-    """Why the FLOPs or bytes of a call, or those of its backward, are unknown; None if both are known."""
+    """Return why the FLOPs or bytes of a call, or those of its backward, are unknown; None if both are known."""
     cost = lookup(call)
     figures = parts(cost) if backward else [cost]
     if figures and all(_complete(part) for part in figures):
-        return "its formula assumes something: docs/costs.md" if cost.basis == "approximate" else None
+        return "its formula makes assumptions: docs/costs.md" if cost.basis == "approximate" else None
     tensors = [tensor for arg in call.args for tensor in tensors_of(arg.value)]
     if find(call.mod, call.op) is None:
         return reason_of(call) or "no formula"
     if not tensors and cost.basis == "unknown":
         return "no shapes were recorded"
     if not possible(call):
-        return "no tensor has such sizes"
+        return "the recorded sizes are impossible"
     strange = [tensor.dtype for tensor in tensors if (tensor.dtype or "") not in DTYPE_BITS]
     if strange:
-        return f"the width of {strange[0]} is not known" if strange[0] else "no type was recorded"
+        return f"the width of {strange[0]} is unknown" if strange[0] else "no type was recorded"
     if cost.basis == "unknown":
         return "its recorded arguments do not fit the formula"
-    return "its formula leaves this open" if figures else "no formula for its backward"
+    return "its formula does not determine this" if figures else "no formula for its backward"
 
 
 def _complete(cost: Cost) -> bool:

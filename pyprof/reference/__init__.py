@@ -15,7 +15,7 @@ PAGES: Registry[Callable[[], str]] = Registry("page")
 
 
 def page(name: str) -> Callable[[Callable[[], str]], Callable[[], str]]:
-    """Decorator: the function returns the Markdown of docs/NAME.md."""
+    """Register the decorated function as the source of docs/NAME.md: it returns Markdown."""
     return PAGES.register(name)
 
 

@@ -8,16 +8,19 @@ from pyprof.reference import pages
 
 
 def main(words: list[str]) -> int:
-    """Print the page that is named, or the names of all; returns the exit code."""
-    known = pages()
+    """Print the named page, or the names of all pages; return the exit code."""
+    available = pages()
     if not words:
-        print("\n".join(known))
+        print("\n".join(available))
         return 0
-    if len(words) > 1 or words[0] not in known:
+    if len(words) > 1 or words[0] not in available:
         name = " ".join(words)
-        print(f"no page {name!r}.{nearest(name, known)} Choose from {', '.join(known)}.", file=sys.stderr)
+        print(
+            f"no page {name!r}.{nearest(name, available)} Choose from {', '.join(available)}.",
+            file=sys.stderr,
+        )
         return 2
-    print(known[words[0]](), end="")
+    print(available[words[0]](), end="")
     return 0
 
 

@@ -23,7 +23,7 @@ loaded when it is first used.
 
 @page("api")
 def markdown() -> str:
-    """The page."""
+    """Return the page."""
     sections = [_HEAD]
     for name in pyprof.__all__:
         value = getattr(pyprof, name)
@@ -36,7 +36,7 @@ def markdown() -> str:
 
 
 def _section(name: str, value: Any) -> Iterator[str]:
-    """A heading, the signature, the docstring; of a class its public methods and properties, too."""
+    """Yield a heading, the signature and the docstring; for a class also its public methods and properties."""
     yield f"## {name}\n"
     if inspect.isclass(value) and issubclass(value, Exception):
         yield f"{_text(value)}\n"
@@ -44,7 +44,7 @@ def _section(name: str, value: Any) -> Iterator[str]:
     yield f"```python\npyprof.{name}{_signature(value)}\n```\n"
     yield f"{_text(value)}\n"
     if inspect.isclass(value) and (rows := list(_members(value))):
-        yield from ("| member | what it does |", "|---|---|", *rows, "")
+        yield from ("| member | description |", "|---|---|", *rows, "")
 
 
 def _members(kind: type) -> Iterator[str]:
@@ -59,23 +59,24 @@ def _members(kind: type) -> Iterator[str]:
 
 
 def _signature(value: Any) -> str:
-    """Return the parameters with types and defaults, without `self`; those of a typed dictionary stand by name."""
+    """Return the parameters with types and defaults, without `self`. The fields of a typed dictionary are listed by
+    name."""
     signature = inspect.signature(value)
-    shown = []
+    parts = []
     for parameter in signature.parameters.values():
         options = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
         if options:
             home = importlib.import_module(value.__module__)
             fields = inspect.get_annotations(getattr(home, options[1]))
-            shown += [f"{name}: {_type(kind)} = None" for name, kind in fields.items()]
+            parts += [f"{name}: {_type(kind)} = None" for name, kind in fields.items()]
         elif parameter.name != "self":
             parameter = parameter.replace(annotation=parameter.empty)
             kind = signature.parameters[parameter.name].annotation
             name, equals, default = str(parameter).partition("=")
-            shown.append(f"{name}: {_type(kind)}" + (f" = {default}" if equals else ""))
+            parts.append(f"{name}: {_type(kind)}" + (f" = {default}" if equals else ""))
     returns = signature.return_annotation
     arrow = "" if inspect.isclass(value) or returns is signature.empty else f" -> {_type(returns)}"
-    return f"({', '.join(shown)}){arrow}"
+    return f"({', '.join(parts)}){arrow}"
 
 
 def _type(annotation: Any) -> str:
@@ -83,7 +84,7 @@ def _type(annotation: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """A docstring without its examples, one paragraph a line."""
+    """Return a docstring without its examples, one paragraph per line."""
     text = (inspect.getdoc(value) or "").split(">>>")[0]
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
 

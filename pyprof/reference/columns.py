@@ -9,7 +9,7 @@ from pyprof.reference import page
 
 @page("columns")
 def markdown() -> str:
-    """The reference page of the columns."""
+    """Return the page."""
     lines = [
         "# Columns of the table",
         "",

@@ -409,15 +409,15 @@ PLAIN_HALF = "gemm_on_lanes_fp16_simt_hgemm"
 VERDICTS = [
     (HALF_GEMM, MM16, USED, "A100", {}, "used"),
     (HALF_GEMM, op("mm", half(64, 60), half(60, 33)), USED, "A100", {},
-     "used; N=33 no multiple of 8 (float16): less efficient"),
+     "used; N=33 not a multiple of 8 (float16): less efficient"),
     (TF32_GEMM, op("linear", single(63, 62), single(64, 62)), USED, "A100", {},
-     "used; K=62 no multiple of 4 (tf32): less efficient"),
+     "used; K=62 not a multiple of 4 (tf32): less efficient"),
     ("nvjet_qqtst_128x128", op("_scaled_mm", Tensor((64, 72), "float8_e4m3fn"), Tensor((72, 64), "float8_e4m3fn")),
      USED, "H100 SXM", {}, "used"),
     (LANES_GEMM, MM32, NOT_USED, "V100 SXM2", {}, "float32: TF32 needs compute capability 8.0, this is 7.0"),
     (LANES_GEMM, MM32, NOT_USED, "A100", {"matmul.tf32": "no"},
      "float32: TF32 is off (torch.backends.cuda.matmul.allow_tf32)"),
-    (LANES_GEMM, MM32, NOT_USED, "A100", {"matmul.tf32": "yes"}, "the library chose a kernel without"),
+    (LANES_GEMM, MM32, NOT_USED, "A100", {"matmul.tf32": "yes"}, "the library chose a kernel without tensor cores"),
     (LANES_GEMM, MM32, NOT_USED, None, {}, "float32: TF32 is off, or was not chosen"),
     (CONV, op("conv2d", single(1, 8, 9, 9), single(8, 8, 3, 3)), NOT_USED, "A100",
      {"cudnn.tf32": "no", "matmul.tf32": "yes"}, "float32: TF32 is off (torch.backends.cudnn.allow_tf32)"),
@@ -430,15 +430,15 @@ VERDICTS = [
     ("x_simt_gemm", op("mm", Tensor((8, 8), "float8_e5m2"), Tensor((8, 8), "float8_e5m2")), NOT_USED, "MI210", {},
      "float8: MI210 has no matrix cores for it"),
     (PLAIN_HALF, op("linear", half(63, 33), half(64, 33)), NOT_USED, "V100 SXM2", {"cuda": "10.2"},
-     "K=33 no multiple of 8 (float16): which this version needs"),
+     "K=33 not a multiple of 8 (float16): which this version needs"),
     (PLAIN_HALF, op("linear", half(63, 33), half(64, 33)), NOT_USED, "V100 SXM2", {"cuda": "12.4"},
-     "K=33 no multiple of 8 (float16): the library may prefer other kernels"),
+     "K=33 not a multiple of 8 (float16): the library may prefer other kernels"),
     (PLAIN_HALF, op("linear", half(63, 33), half(64, 33)), NOT_USED, "V100 SXM2", {},
-     "K=33 no multiple of 8 (float16): needed before cuBLAS 11"),
+     "K=33 not a multiple of 8 (float16): needed before cuBLAS 11"),
     ("simt_conv_fp16_fprop", op("conv2d", half(1, 3, 9, 9), half(8, 3, 3, 3)), NOT_USED, "V100 SXM2",
-     {"cudnn": "7501"}, "C/g=3 no multiple of 8 (float16): which this version needs"),
+     {"cudnn": "7501"}, "C/g=3 not a multiple of 8 (float16): which this version needs"),
     ("simt_conv_fp16_fprop", op("conv2d", half(1, 3, 9, 9), half(8, 3, 3, 3)), NOT_USED, "V100 SXM2",
-     {"cudnn": "7603"}, "C/g=3 no multiple of 8 (float16): the library may prefer other kernels"),
+     {"cudnn": "7603"}, "C/g=3 not a multiple of 8 (float16): the library may prefer other kernels"),
     ("conv_depthwise2d_forward_kernel", op("conv2d", half(1, 8, 9, 9), half(8, 1, 3, 3), None, 1, 0, 1, 8), NOT_USED,
      "A100", {}, "one channel per group: nothing to multiply with a matrix"),
     (PLAIN_HALF, op("mm", half(1, 64), half(64, 64)), NOT_USED, "A100", {}, "M=1: a product with a vector"),
@@ -486,7 +486,7 @@ LAYOUTS = [
 @pytest.mark.parametrize(("called", "strides", "odd"), LAYOUTS)
 def test_only_contiguous_dimensions_have_to_be_multiples(called, strides, odd):
     found = verdict(Case(HALF_GEMM, called, USED, gpus.find("A100"), strides=strides), Hardware())
-    assert found == (f"used; {odd} no multiple of 8 (float16): less efficient" if odd else "used")
+    assert found == (f"used; {odd} not a multiple of 8 (float16): less efficient" if odd else "used")
 
 
 def test_a_recording_that_has_a_stride_has_them_all(tmp_path: Path):
@@ -495,7 +495,7 @@ def test_a_recording_that_has_a_stride_has_them_all(tmp_path: Path):
     for number, (what, expected) in enumerate([(plain, "N=60"), (f"{plain}\n{turned}", "N=60, K=33")]):
         text = "\n".join(f"{line}\n aten::x\n  > 10 {HALF_GEMM}" for line in what.splitlines())
         view = View(rows(loader.load(build.write_nsys(tmp_path / str(number), recording(text)))))
-        assert table(view, "tcwhy")[0] == [f"used; {expected} no multiple of 8 (float16): less efficient"]
+        assert table(view, "tcwhy")[0] == [f"used; {expected} not a multiple of 8 (float16): less efficient"]
 
 
 def test_a_gpu_without_tensor_cores():

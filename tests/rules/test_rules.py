@@ -676,7 +676,7 @@ LOOK_ALIKES: dict[str, tuple[str, Make]] = {
     "R10": ("pageable memory that is copied as fast as pinned", lambda: copies(PAGEABLE, 2_000_000, 50_000)),
     "R12": ("float32 that runs on tensor cores already",
             lambda: product(400_000, **{**AMPERE, "kernel": HALF, "tc": 1})),
-    "R15": ("rows that are no multiple of 8, which are contiguous in no operand",
+    "R15": ("rows that are not a multiple of 8, which are contiguous in no operand",
             lambda: product(100_000, HALF, flops=312 * 40 * 10**6,
                             **{**WIDE, "params": "M=511,N=50264,K=1024,bfloat16"})),
     "R26": ("a collective of few blocks, which leaves room by design", lambda: collective(300_000)),

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From calls to rows: which kernel carries the cost of a call.
+"""Attribution of costs from calls to rows: the choice of the kernel that carries the cost of a call.
 
-The cost belongs to the call and is worked out once per distinct call. Among the kernels of one call and direction:
+The cost belongs to the call and is computed once per distinct call. Among the kernels of one call and direction:
 
 * the *principal* carries the whole cost, the others carry 0. It is the kernel whose kind fits the operator (a GEMM
-  kernel for `linear`), else the longest. Several that fit share in proportion to their time; the shares are integers
-  and add up to the cost.
+  kernel for `linear`), otherwise the longest. Several that fit share in proportion to their time; the shares are
+  integers and add up to the cost.
 * in the backward of a product (matrix product, convolution) the two gradients are two products: each kernel that fits
-  carries one. A kernel of which only the name tells (dgrad, wgrad) carries that one. The longest reduction carries the
-  bias gradient. dgrad and wgrad touch the same three operands and cost the same; more kernels than products share.
-  Where no name tells, the shapes of the operators around the launches do: a fused one (`convolution_backward` with its
+  carries one. A kernel whose name gives it (dgrad, wgrad) carries that one. The longest reduction carries the bias
+  gradient. dgrad and wgrad touch the same three operands and cost the same; more kernels than products share. If no
+  name decides, the shapes of the operators around the launches do: a fused one (`convolution_backward` with its
   output_mask) carries what it computes, of two different ones each is one gradient. Order and time decide nothing.
 * without a GPU the rows are operator events with shapes of their own. The innermost events that account for the work
   carry: the call's cost in forward, their own cost in backward (their shapes are the evidence), and their own cost
-  where the call has no formula (`multi_head_attention_forward`, an optimizer's step).
+  if the call has no formula (`multi_head_attention_forward`, an optimizer's step).
 
-A row of an unknown operator has unknown cost; a row that stands around or beside what carries the cost has 0.
+A row of an unknown operator has unknown cost; a row around or beside the one that carries the cost has 0.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Costs(NamedTuple):
     """Per row: FLOPs, bytes, their basis (index in model.BASES), tensor cores, and the call they belong to.
 
     `call` indexes `calls`, -1 for a row without arguments. `principal` marks the rows that carry a cost. `algorithm`
-    (index in ALGORITHMS): a convolution by Winograd or FFT, whose FLOPs are those of the definition; how many it
-    executes nobody knows.
+    (index in ALGORITHMS) marks a convolution by Winograd or FFT, whose FLOPs are those of the definition; the number
+    that it executes is unknown.
     """
 
     flops: Column
@@ -51,13 +51,13 @@ class Costs(NamedTuple):
 
     @property
     def executed(self) -> Column:
-        """FLOPs that the row's kernel executes: unknown where the algorithm does not do what the definition says."""
-        known = self.flops.mask() & ((self.algorithm == 0) | (self.flops.values == 0))
-        return Column(self.flops.values, known)
+        """Return the FLOPs that the row's kernel executes: unknown if the algorithm differs from the definition."""
+        exact = self.flops.mask() & ((self.algorithm == 0) | (self.flops.values == 0))
+        return Column(self.flops.values, exact)
 
 
 def attribute(rows: Rows) -> Costs:
-    """The cost of every row. The sum over the rows of a call and direction is the cost of the call."""
+    """Return the cost of every row. The sum over the rows of a call and direction is the cost of the call."""
     signatures = [signature(site) for site in rows.sites]
     n = len(rows)
     work = Work(rows, signatures)
@@ -68,14 +68,14 @@ def attribute(rows: Rows) -> Costs:
     if len(gpu):
         gpu_rows.fill(work, gpu)
     work.flops[(rows.kind == MEMCPY) | (rows.kind == MEMSET)] = (
-        0  # a copy computes nothing; its bytes are not in a row
+        0  # a copy computes nothing; its bytes are not in the row
     )
     return Costs(
         Column(work.flops, work.flops >= 0),
         Column(work.bytes, work.bytes >= 0),
         work.basis,
         _tensor_cores(rows, work),
-        work.shown[rows.site] if n else np.empty(0, np.int64),
+        work.call_of_site[rows.site] if n else np.empty(0, np.int64),
         work.calls,
         work.principal,
         work.algorithm,
@@ -83,7 +83,7 @@ def attribute(rows: Rows) -> Costs:
 
 
 def _tensor_cores(rows: Rows, work: Work) -> Ints:
-    """Used, not used though the kernel is of a kind that could, not applicable, unknown."""
+    """Return per row: used, not used although the kernel's kind could, not applicable, unknown."""
     out = np.full(len(rows), TC_UNKNOWN, np.int8)
     verdicts = []
     for name in rows.names:
@@ -95,7 +95,7 @@ def _tensor_cores(rows: Rows, work: Work) -> Ints:
     gpu = rows.kind == KERNEL
     if gpu.any():
         out[gpu] = np.array(verdicts, np.int8)[rows.name[gpu]]
-        # A kernel of no known kind may well use them if it carries a product, or if nobody knows what it does.
+        # A kernel of unknown kind may use them if it carries a product, or if its operator is unknown too.
         nameless = [
             kernels.kind(name) == "other" and kernels.tensor_core(name) is None for name in rows.names
         ]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operator events: which of those inside one another carry the cost of a call. `attribute.py` has the rule."""
+"""Operator events: the choice of those, among nested ones, that carry the cost of a call. `attribute.py` has the
+rule.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,9 @@ from pyprof.prof.reasons import COMPOSITE, reason_of
 
 
 def fill(work: Work, index: Ints) -> None:
-    """The innermost ones that account for the work carry it."""
+    """Assign the cost to the innermost events that account for the work."""
     rows = work.rows
-    own = [_of_event(site, sign) for site, sign in zip(rows.sites, work.signatures)]
+    own = [_event_cost(site, sign) for site, sign in zip(rows.sites, work.signatures)]
     table = figures(own)
     bases = np.array([BASES.index(c.basis) for c in own], np.int8)
     flops, size = table[rows.site[index]].T
@@ -48,30 +50,32 @@ def fill(work: Work, index: Ints) -> None:
 
 
 def _fused(work: Work, index: Ints) -> None:
-    """What torch.compile has written runs in the time of its innermost region, as no operator: it is unknown."""
+    """Mark compiled regions as unknown: code written by torch.compile runs in the time of its innermost region, without
+    an operator."""
     work.flops[index], work.bytes[index] = -1, -1
     work.basis[index] = NOT_KNOWN
     work.principal[index] = True
 
 
 def _innermost_by_default(work: Work, index: Ints) -> None:
-    """Events that nothing explains, with no event inside that does the work: the bytes of their tensors."""
+    """Assign the bytes of their tensors to unexplained events without an event inside that does the work."""
     events = [sign.event for sign in work.signatures]
     costs = [default(event) if event is not None and event.mod != "autograd" else UNKNOWN for event in events]
-    known = np.array([cost.basis != "unknown" for cost in costs], bool)
+    has_default = np.array([cost.basis != "unknown" for cost in costs], bool)
     bases = np.array([BASES.index(cost.basis) for cost in costs], np.int8)
     index = index[work.basis[index] == NOT_KNOWN]
-    index = index[known[work.rows.site[index]]]
+    index = index[has_default[work.rows.site[index]]]
     site = work.rows.site[index]
     work.flops[index], work.bytes[index] = figures(costs)[site].T
     work.basis[index] = bases[site]
     work.principal[index] = True
 
 
-def _of_event(site: Site, sign: Signature) -> Cost:
-    """The cost of an operator event by itself. An autograd node or a composite only calls operators: events inside it.
+def _event_cost(site: Site, sign: Signature) -> Cost:
+    """Return the cost of an operator event by itself. An autograd node or a composite only calls operators: events
+    inside it.
 
-    What has a call but no direction runs while torch.compile is at work, on tensors without data.
+    An event with a call but no direction runs while torch.compile is at work, on tensors without data.
     """
     if sign.owner is not None and site.direction == NO_DIRECTION:
         return lookup(sign.owner)
@@ -83,24 +87,24 @@ def _of_event(site: Site, sign: Signature) -> Cost:
 
 
 class _Tree:
-    """Operator events inside one another, thread by thread: parent of each (-1: none) and the events of each depth."""
+    """Nested operator events, thread by thread: parent of each (-1: none) and the events of each depth."""
 
     def __init__(self, rows: Rows, index: Ints):
         self.parent = np.full(len(index), -1, np.int64)
         depth = np.zeros(len(index), np.int64)
         thread = pd.factorize(rows.process[index].astype(np.int64) * (1 << 32) + rows.tid.values[index])[0]
-        for _, mine in intervals.groups(thread):
-            start, end = rows.start[index[mine]], rows.end[index[mine]]
+        for _, members in intervals.groups(thread):
+            start, end = rows.start[index[members]], rows.end[index[members]]
             order = intervals.nesting_order(start, end, np.negative)
             nest = intervals.Nesting(start[order], intervals.clip(start[order], end[order])[0])
-            place = mine[order]
-            self.parent[place] = np.where(nest.parent >= 0, place[nest.parent], -1)
-            depth[place] = nest.depth
+            sorted_members = members[order]
+            self.parent[sorted_members] = np.where(nest.parent >= 0, sorted_members[nest.parent], -1)
+            depth[sorted_members] = nest.depth
         order = np.argsort(depth, kind="stable")
         self.levels = np.split(order, np.cumsum(np.bincount(depth))[:-1])
 
     def around(self, marked: Bools) -> Bools:
-        """Which events have a marked one inside them."""
+        """Return the events that have a marked one inside them."""
         out = np.zeros(len(self.parent), bool)
         for members in reversed(self.levels):
             nested = members[self.parent[members] >= 0]
@@ -109,7 +113,7 @@ class _Tree:
 
 
 def _carriers(tree: _Tree, basis: Ints, flops: Ints, size: Ints) -> tuple[Bools, Bools, Bools]:
-    """Which events carry a cost, which have one inside that works, and which are inside a carrier.
+    """Return the events that carry a cost, those with a working event inside, and those inside a carrier.
 
     An event with a formula leaves its cost to the events inside it if those account for at least half of its FLOPs
     (of its bytes, if it computes nothing): `aten::relu` to `aten::clamp_min`, but `aten::addmm` not to the copy of
@@ -127,9 +131,9 @@ def _carriers(tree: _Tree, basis: Ints, flops: Ints, size: Ints) -> tuple[Bools,
             2 * inner_flops[members] >= flops[members],
             2 * inner_size[members] >= size[members],
         )
-        mine = members[computes[members] & ~(inner[members] & enough)]
-        carries[mine] = True
-        inner_flops[mine], inner_size[mine], inner[mine] = flops[mine], size[mine], True
+        selected = members[computes[members] & ~(inner[members] & enough)]
+        carries[selected] = True
+        inner_flops[selected], inner_size[selected], inner[selected] = flops[selected], size[selected], True
         nested = members[tree.parent[members] >= 0]
         above = tree.parent[nested]
         np.add.at(inner_flops, above, inner_flops[nested])
@@ -144,13 +148,13 @@ def _carriers(tree: _Tree, basis: Ints, flops: Ints, size: Ints) -> tuple[Bools,
 
 
 def _same_work(sign: Signature) -> bool:
-    """Whether an operator does what the call around it does, so that it has more FLOPs for one reason alone: vmap has
-    called the function once for a whole batch, which the operator sees and the call does not."""
+    """Return whether an operator does the work of the call around it, so that more FLOPs have only one explanation:
+    vmap called the function once for a whole batch, which the operator sees and the call does not."""
     if sign.owner is None or sign.event is None:
         return False
     families = family(sign.owner), family(sign.event)
-    one = families[0] == families[1] and families[0] in ("gemm", "conv", "attention")
-    return one or find(sign.owner.mod, sign.owner.op) == find(sign.event.mod, sign.event.op)
+    same_family = families[0] == families[1] and families[0] in ("gemm", "conv", "attention")
+    return same_family or find(sign.owner.mod, sign.owner.op) == find(sign.event.mod, sign.event.op)
 
 
 def _is_stopped(event: Call | None) -> bool:
@@ -158,10 +162,10 @@ def _is_stopped(event: Call | None) -> bool:
 
 
 def _forward_calls(work: Work, index: Ints, carries: Bools, flops: Ints, size: Ints) -> None:
-    """The cost of a forward call that has a formula goes to its carriers, in proportion to their own FLOPs or bytes.
+    """Assign the cost of a forward call that has a formula to its carriers, in proportion to their own FLOPs or bytes.
 
-    A figure that the formula leaves open (the bytes of `to(device)`) is what the events say, and so are all of a call
-    under vmap, which sees one element of the batch.
+    A figure that the formula leaves open (the bytes of `to(device)`) comes from the events, and so do all figures of
+    a call under vmap, which sees one element of the batch.
     """
     site = work.rows.site[index]
     owners = [sign.owner for sign in work.signatures]
@@ -170,29 +174,29 @@ def _forward_calls(work: Work, index: Ints, carries: Bools, flops: Ints, size: I
         return
     group = groups(work, index, owners)
     n = int(group.max()) + 1
-    # What ran of a call that was stopped is what its events say.
+    # For a stopped call only its events show what ran.
     stopped = np.array([_is_stopped(sign.event) for sign in work.signatures], bool)[site]
     owned &= np.bincount(group, owned & stopped, n)[group] == 0
     if not owned.any():
         return
     lonely = owned & (np.bincount(group, owned & carries, n)[group] == 0)
     team = (owned & carries) | longest(group, work.rows.duration[index], lonely)
-    rest = owned & ~team
-    work.flops[index[rest]], work.bytes[index[rest]] = 0, 0
-    work.basis[index[rest & (work.basis[index] == NOT_KNOWN)]] = FORMULA
+    helpers = owned & ~team
+    work.flops[index[helpers]], work.bytes[index[helpers]] = 0, 0
+    work.basis[index[helpers & (work.basis[index] == NOT_KNOWN)]] = FORMULA
     work.principal[index[team]] = True
     members = np.flatnonzero(team)
     members = members[np.argsort(group[members], kind="stable")]
     weight, other = np.maximum(flops[members], 0), np.maximum(size[members], 0)
     computes = np.bincount(group[members], weight, n)[group[members]] > 0
     own = [lookup(owner) if owner is not None else UNKNOWN for owner in owners]
-    table, who = figures(own), site[members]
-    more = np.bincount(group[members], weight, n)[group[members]] > table[who, 0]
-    same = np.array([_same_work(sign) for sign in work.signatures], bool)[who]
+    table, member_site = figures(own), site[members]
+    exceeds = np.bincount(group[members], weight, n)[group[members]] > table[member_site, 0]
+    same = np.array([_same_work(sign) for sign in work.signatures], bool)[member_site]
     alike = np.bincount(group[members], ~same & (weight > 0), n)[group[members]] == 0
-    mapped = more & alike & (table[who, 0] > 0) & (flops[members] >= 0)
-    for column, figure, its in ((work.flops, 0, flops), (work.bytes, 1, size)):
-        shares = share(table[who, figure], group[members], np.where(computes, weight, other))
-        shares = np.where(mapped, its[members], shares)
-        column[index[members]] = np.where(table[who, figure] < 0, column[index[members]], shares)
-    work.basis[index[members]] = np.array([BASES.index(cost.basis) for cost in own], np.int8)[who]
+    mapped = exceeds & alike & (table[member_site, 0] > 0) & (flops[members] >= 0)
+    for column, figure, event_figure in ((work.flops, 0, flops), (work.bytes, 1, size)):
+        shares = share(table[member_site, figure], group[members], np.where(computes, weight, other))
+        shares = np.where(mapped, event_figure[members], shares)
+        column[index[members]] = np.where(table[member_site, figure] < 0, column[index[members]], shares)
+    work.basis[index[members]] = np.array([BASES.index(cost.basis) for cost in own], np.int8)[member_site]

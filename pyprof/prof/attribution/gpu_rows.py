@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels: which of a call's kernels carries its cost. `attribute.py` has the rule."""
+"""Kernels: the choice of those that carry the cost of a call. `attribute.py` has the rule."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from pyprof.prof.attribution.work import (
 )
 from pyprof.prof.cost import UNKNOWN, lookup, lookup_or_default
 
-# Which part of a group's cost a row carries; rows of one group and slot share it.
-_HELPER, _WHOLE, _DGRAD, _WGRAD, _BOTH, _EITHER, _BGRAD, _SHOWN = range(8)
+# Part of a group's cost that a row carries; rows of one group and slot share it.
+_HELPER, _WHOLE, _DGRAD, _WGRAD, _BOTH, _EITHER, _BGRAD, _BY_SHAPE = range(8)
 
 
 def fill(work: Work, index: Ints) -> None:
-    """Principal and helpers by the kind of kernel."""
+    """Assign principal and helpers by the kind of kernel."""
     rows = work.rows
     site, name, duration = rows.site[index], rows.name[index], rows.duration[index]
     owners = [sign.owner or sign.event for sign in work.signatures]
     bases = [UNKNOWN.basis if owner is None else _price(owner).basis for owner in owners]
-    known = np.array([basis != "unknown" for basis in bases], bool)[site]
+    priced = np.array([basis != "unknown" for basis in bases], bool)[site]
     group = groups(work, index, owners)
     kinds = [kernels.kind(text) for text in rows.names]
     fits = _fits(owners, kinds)[site, name]
@@ -47,25 +47,25 @@ def fill(work: Work, index: Ints) -> None:
     part = np.array([_PART[kernels.part(text)] for text in rows.names], np.int8)[name]
     slot = _slots(group, duration, fits, is_product, has_bias & (reduces | (part == _BGRAD)), part)
     evidence = [_evidence(sign, owner) for sign, owner in zip(work.signatures, owners)]
-    team = _shown(group, slot, evidence, site)
-    helper = known & (slot == _HELPER)
+    team = _resolve_by_shape(group, slot, evidence, site)
+    helper = priced & (slot == _HELPER)
     work.flops[index[helper]], work.bytes[index[helper]], work.basis[index[helper]] = 0, 0, FORMULA
-    guessed = index[helper & np.array([basis == "default" for basis in bases], bool)[site]]
-    work.flops[guessed], work.basis[guessed] = -1, DEFAULT  # any of its kernels may be the one that computes
+    by_default = index[helper & np.array([basis == "default" for basis in bases], bool)[site]]
+    work.flops[by_default], work.basis[by_default] = -1, DEFAULT  # any of the kernels may do the computing
     work.principal[index] = slot != _HELPER
-    carriers = np.flatnonzero(known & (slot != _HELPER))
+    carriers = np.flatnonzero(priced & (slot != _HELPER))
     of_name = [kernels.describe(text).algorithm or "" for text in rows.names]
-    algorithm = np.array([ALGORITHMS.index(each) for each in of_name], np.int8)[name]
+    algorithm = np.array([ALGORITHMS.index(algorithm_name) for algorithm_name in of_name], np.int8)[name]
     convolves = np.array(["conv" in kernels.FITS.get(family(owner), ()) for owner in owners], bool)[site]
     work.algorithm[index] = np.where(convolves, algorithm, 0)
-    _share_out(work, index, carriers, team, slot, owners)
+    _distribute(work, index, carriers, team, slot, owners)
 
 
 _PART = {None: _HELPER, "dgrad": _DGRAD, "wgrad": _WGRAD, "bgrad": _BGRAD}
 
 
 def _fits(owners: list[Call | None], kinds: list[str]) -> Bools:
-    """Per site and kernel name: whether the kernel's kind fits the operator's family."""
+    """Return, per site and kernel name, whether the kernel's kind fits the operator's family."""
     columns = {kind: np.array([k == kind for k in kinds], bool) for kind in set(kinds)}
     out = np.zeros((len(owners), len(kinds)), bool)
     for i, owner in enumerate(owners):
@@ -76,7 +76,7 @@ def _fits(owners: list[Call | None], kinds: list[str]) -> Bools:
 
 
 def _is_product(site: Site, owner: Call | None) -> bool:
-    """Whether this is the backward of a product: an input and a weight gradient, two products of one size."""
+    """Return whether this is the backward of a product: an input and a weight gradient, two products of one size."""
     if site.direction != BPROP or owner is None or is_event(owner):
         return False
     cost = lookup(owner)
@@ -84,7 +84,8 @@ def _is_product(site: Site, owner: Call | None) -> bool:
 
 
 def _slots(group: Ints, duration: Ints, fits: Bools, is_product: Bools, of_bias: Bools, part: Ints) -> Ints:
-    """What each row carries. `of_bias`: what could be the gradient of the bias, if there is one."""
+    """Return the part that each row carries. `of_bias` marks rows that could be the gradient of the bias, if there is
+    one."""
     n = int(group.max()) + 1
 
     def in_group(rows: Bools) -> Ints:
@@ -95,7 +96,7 @@ def _slots(group: Ints, duration: Ints, fits: Bools, is_product: Bools, of_bias:
     named = products & (part != _HELPER)
     slot[named] = part[named]
     unnamed = products & ~named
-    has_dgrad, has_wgrad = (in_group(named & (part == which)) > 0 for which in (_DGRAD, _WGRAD))
+    has_dgrad, has_wgrad = (in_group(named & (part == gradient)) > 0 for gradient in (_DGRAD, _WGRAD))
     slot[unnamed & ~has_dgrad] = _DGRAD
     slot[unnamed & ~has_wgrad] = _WGRAD
     either = unnamed & ~has_dgrad & ~has_wgrad
@@ -109,42 +110,44 @@ def _slots(group: Ints, duration: Ints, fits: Bools, is_product: Bools, of_bias:
 
 
 class _Evidence(NamedTuple):
-    """What the operator that launched a backward kernel tells by its shapes."""
+    """Evidence from the shapes of the operator that launched a backward kernel."""
 
     operator: Call
     cost: Cost
-    whole: bool  # it computes all that the backward needs: others tell one gradient each
+    whole: bool  # it computes the complete backward: others compute one gradient each
 
 
 def _evidence(sign: Signature, owner: Call | None) -> _Evidence | None:
-    """An operator whose FLOPs are those of one gradient, or of both together; None if it tells nothing."""
+    """Return an operator whose FLOPs are those of one gradient, or of both together; None if it proves nothing."""
     if owner is None or owner is sign.event or sign.event is None or sign.event.mod == "autograd":
         return None
-    cost, found = lookup(owner), lookup(sign.event)
-    if cost.dgrad is None or cost.wgrad is None or found.basis != "formula" or not found.flops:
+    cost, event_cost = lookup(owner), lookup(sign.event)
+    if cost.dgrad is None or cost.wgrad is None or event_cost.basis != "formula" or not event_cost.flops:
         return None
     both = add([cost.dgrad, cost.wgrad])
     fused = "backward" in sign.event.op
-    fitting = [part for part in (cost.dgrad, cost.wgrad) if part.flops == found.flops]
-    if fused and found.flops == both.flops:
+    fitting = [part for part in (cost.dgrad, cost.wgrad) if part.flops == event_cost.flops]
+    if fused and event_cost.flops == both.flops:
         return _Evidence(sign.event, both, True)
     if not fitting:
         return None
     same = len({part.bytes for part in fitting}) == 1
-    return _Evidence(sign.event, Cost(found.flops, fitting[0].bytes if same else None), fused)
+    return _Evidence(sign.event, Cost(event_cost.flops, fitting[0].bytes if same else None), fused)
 
 
-def _shown(group: Ints, slot: Ints, evidence: list[_Evidence | None], site: Ints) -> Ints:
-    """Products of which no name tells the gradient, but the shapes of their operators do, get the slot `_SHOWN`.
+def _resolve_by_shape(group: Ints, slot: Ints, evidence: list[_Evidence | None], site: Ints) -> Ints:
+    """Assign the slot `_BY_SHAPE` to products whose gradient follows from the shapes of their operators, not from a
+    name.
 
-    One fused operator tells all; two different operators are one gradient each. A single plain one may have run once or
-    twice with the same shapes. Returns the teams that share.
+    One fused operator decides everything; two different operators are one gradient each. A single plain one may have
+    run once or twice with the same shapes. Returns the teams that share.
     """
     numbers: dict[Call, int] = {}
     operator = np.array(
-        [-1 if e is None else numbers.setdefault(e.operator, len(numbers)) for e in evidence], np.int64
+        [-1 if item is None else numbers.setdefault(item.operator, len(numbers)) for item in evidence],
+        np.int64,
     )[site]
-    whole = np.array([e is not None and e.whole for e in evidence], bool)[site]
+    whole = np.array([item is not None and item.whole for item in evidence], bool)[site]
     open_ = (slot == _EITHER) | (slot == _BOTH)
     if not (open_ & (operator >= 0)).any():
         return group
@@ -152,35 +155,36 @@ def _shown(group: Ints, slot: Ints, evidence: list[_Evidence | None], site: Ints
     pairs = np.unique(np.stack([group[open_], operator[open_]]), axis=1)
     distinct = np.bincount(pairs[0], minlength=n)[group]
     silent = np.bincount(group, open_ & (operator < 0), n)[group] > 0
-    told = open_ & ~silent & np.where(whole, distinct == 1, distinct == 2)
-    slot[told] = _SHOWN
-    return np.where(told, n + group * len(numbers) + operator, group)
+    resolved = open_ & ~silent & np.where(whole, distinct == 1, distinct == 2)
+    slot[resolved] = _BY_SHAPE
+    return np.where(resolved, n + group * len(numbers) + operator, group)
 
 
 def _price(owner: Call) -> Cost:
-    """A user's call has a formula or none; the operator that launched a kernel has at least its tensors' bytes."""
+    """Return the cost of an owner. A user's call has a formula or none; the operator that launched a kernel has at
+    least its tensors' bytes."""
     return lookup_or_default(owner) if is_event(owner) and owner.mod != "autograd" else lookup(owner)
 
 
 def _cost_of(sign: Signature, site: Site, owner: Call, slot: int) -> Cost:
-    """What a slot of a group costs."""
+    """Return the cost of a slot of a group."""
     cost = _price(owner)
-    if slot == _SHOWN:
-        shown = _evidence(sign, owner)
-        return UNKNOWN if shown is None else shown.cost
+    if slot == _BY_SHAPE:
+        evidence = _evidence(sign, owner)
+        return UNKNOWN if evidence is None else evidence.cost
     if slot == _WHOLE:
         return add(parts(cost)) if site.direction == BPROP and not is_event(owner) else cost
     dgrad, wgrad = cost.dgrad or UNKNOWN, cost.wgrad or UNKNOWN
-    if slot == _EITHER:  # one of two products of one size; should they differ, what differs is unknown
+    if slot == _EITHER:  # one of two products of the same size; figures that differ are unknown
         same_flops, same_bytes = dgrad.flops == wgrad.flops, dgrad.bytes == wgrad.bytes
         return Cost(dgrad.flops if same_flops else None, dgrad.bytes if same_bytes else None)
     return {_DGRAD: dgrad, _WGRAD: wgrad, _BOTH: add([dgrad, wgrad]), _BGRAD: cost.bgrad or Cost(0, 0)}[slot]
 
 
-def _share_out(
+def _distribute(
     work: Work, index: Ints, carriers: Ints, group: Ints, slot: Ints, owners: list[Call | None]
 ) -> None:
-    """Give every carrier its cost, or its share of it."""
+    """Assign to every carrier its cost, or its share of it."""
     if not len(carriers):
         return
     site = work.rows.site[index]
@@ -195,17 +199,17 @@ def _share_out(
         slot[carriers] == _EITHER, -1 - np.arange(len(carriers)), group[carriers] * 8 + slot[carriers]
     )
     team_code = pd.factorize(team)[0]
-    alone = np.bincount(team_code)[team_code] == 1
+    single = np.bincount(team_code)[team_code] == 1
     costs = figures(distinct)
     basis = np.array([BASES.index(c.basis) for c in distinct], np.int8)
     target = index[carriers]
     work.basis[target] = basis[code]
-    work.flops[target[alone]], work.bytes[target[alone]] = costs[code[alone]].T
-    of_team = np.zeros(int(team_code.max()) + 1, np.int8)  # whoever computes with one that does, computes so
+    work.flops[target[single]], work.bytes[target[single]] = costs[code[single]].T
+    of_team = np.zeros(int(team_code.max()) + 1, np.int8)  # a team has the algorithm of any of its members
     np.maximum.at(of_team, team_code, work.algorithm[target])
     work.algorithm[target] = of_team[team_code]
-    together = np.flatnonzero(~alone)
-    together = together[np.argsort(team_code[together], kind="stable")]
-    team, weight = team_code[together], work.rows.duration[target[together]]
-    work.flops[target[together]] = share(costs[code[together], 0], team, weight)
-    work.bytes[target[together]] = share(costs[code[together], 1], team, weight)
+    shared = np.flatnonzero(~single)
+    shared = shared[np.argsort(team_code[shared], kind="stable")]
+    team, weight = team_code[shared], work.rows.duration[target[shared]]
+    work.flops[target[shared]] = share(costs[code[shared], 0], team, weight)
+    work.bytes[target[shared]] = share(costs[code[shared], 1], team, weight)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What attribution to kernels and to operator events have in common: the columns being filled, who owns a row's cost,
-the rows of one call, and shares that add up.
+"""Common parts of the attribution to kernels and to operator events: the columns being filled, the owner of a row's
+cost, the rows of one call, and shares that add up.
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ from pyprof.model import BASES, Bools, Call, Cost, Ints, Rows, Site
 from pyprof.prof.cost import UNKNOWN, find, lookup, total
 
 FORMULA, VIEWED, DEFAULT, NOT_KNOWN, APPROXIMATE = range(len(BASES))
-ALGORITHMS = ("", "Winograd", "FFT")  # that compute less than the definition; of kernel_table.ALGORITHMS
+ALGORITHMS = (
+    "",
+    "Winograd",
+    "FFT",
+)  # algorithms of kernel_table.ALGORITHMS that compute less than the definition
 
 
 class Signature(NamedTuple):
-    """What a site says about cost: the call that owns it, and the operator event."""
+    """The cost-relevant part of a site: the call that owns the cost, and the operator event."""
 
     owner: Call | None
     level: int  # 0: the owner is the outermost call
@@ -27,7 +31,7 @@ class Signature(NamedTuple):
 
 
 def signature(site: Site) -> Signature:
-    """The outermost call with a formula owns the cost."""
+    """Return the signature of a site. The outermost call with a formula owns the cost."""
     event = site.calls[-1] if site.calls and is_event(site.calls[-1]) else None
     users = [call for call in site.calls if not is_event(call)]
     for i, call in enumerate(users):
@@ -37,7 +41,7 @@ def signature(site: Site) -> Signature:
 
 
 class Work:
-    """The columns that are being filled. -1 is unknown."""
+    """The columns being filled. -1 is unknown."""
 
     def __init__(self, rows: Rows, signatures: list[Signature]):
         n = len(rows)
@@ -49,34 +53,34 @@ class Work:
         self.algorithm = np.zeros(n, np.int8)
         self.calls: list[Call] = []
         numbers: dict[Call, int] = {}
-        shown = []
+        codes = []
         for site, sign in zip(rows.sites, signatures):
             users = [call for call in site.calls if not is_event(call)]
             call = sign.owner or (sign.event if sign.event is not None else users[0] if users else None)
             if call is None:
-                shown.append(-1)
+                codes.append(-1)
                 continue
             if call not in numbers:
                 numbers[call] = len(self.calls)
                 self.calls.append(call)
-            shown.append(numbers[call])
-        self.shown = np.array(shown, np.int64)
+            codes.append(numbers[call])
+        self.call_of_site = np.array(codes, np.int64)
         self.direction = np.array([site.direction for site in rows.sites], np.int64)[rows.site]
 
 
 def family(call: Call | None) -> str:
-    """The family of a call's formula, '' if it has none."""
-    found = find(call.mod, call.op) if call is not None else None
-    return found[0].family if found is not None else ""
+    """Return the family of a call's formula, '' if it has none."""
+    match = find(call.mod, call.op) if call is not None else None
+    return match[0].family if match is not None else ""
 
 
 def parts(cost: Cost) -> list[Cost]:
-    """The parts of a backward that the formula knows."""
+    """Return the parts of a backward that the formula has."""
     return [part for part in (cost.dgrad, cost.wgrad, cost.bgrad) if part is not None]
 
 
 def add(costs: list[Cost]) -> Cost:
-    """Sum of costs; unknown if one is, or if there is none.
+    """Return the sum of costs; unknown if one is unknown, or if there is none.
 
     >>> add([Cost(1, 2), Cost(3, None)])
     Cost(flops=4, bytes=None)
@@ -103,28 +107,28 @@ def share(cost: Ints, team: Ints, weight: Ints) -> Ints:
     total = np.add.reduceat(weight, begin)[number]
     upto = np.cumsum(weight)
     upto = upto - (upto - weight)[begin][number]
-    whole, rest = np.divmod(cost, total)
+    whole, remainder = np.divmod(cost, total)
     if int(total.max()) < 2**31:
-        done = whole * upto + rest * upto // total  # rest < total, so nothing overflows
+        assigned = whole * upto + remainder * upto // total  # rest < total, so nothing overflows
     else:
-        done = np.array(
+        assigned = np.array(
             [c * u // t for c, u, t in zip(cost.tolist(), upto.tolist(), total.tolist())], np.int64
         )
-    before = np.where(first, 0, np.r_[0, done[:-1]])
-    return np.where(cost < 0, -1, done - before)
+    before = np.where(first, 0, np.r_[0, assigned[:-1]])
+    return np.where(cost < 0, -1, assigned - before)
 
 
 def figures(costs: list[Cost]) -> Ints:
-    """FLOPs and bytes of costs, (n, 2); -1 is unknown."""
+    """Return FLOPs and bytes of costs, (n, 2); -1 is unknown."""
     pairs = [[-1 if figure is None else figure for figure in (c.flops, c.bytes)] for c in costs]
     return np.array(pairs, np.int64).reshape(-1, 2)
 
 
 def groups(work: Work, index: Ints, owners: list[Call | None]) -> Ints:
-    """A number per row: rows of one call, direction and owner share it; a row without a call is alone.
+    """Return a number per row: rows of one call, direction and owner share it; a row without a call has its own.
 
-    Where the owner is the operator that launched the rows, each execution of it is one group: a compiled region or a
-    function of the user's may run many equal ones.
+    If the owner is the operator that launched the rows, each execution of it is one group: a compiled region or a
+    function of the user may run many equal ones.
     """
     rows, site = work.rows, work.rows.site[index]
     numbers: dict[Call | None, int] = {}
@@ -138,20 +142,20 @@ def groups(work: Work, index: Ints, owners: list[Call | None]) -> Ints:
 
 
 def executions(rows: Rows, index: Ints, level: Ints, launched: Bools) -> Ints:
-    """A number per row in `index`: rows of one execution share it, rows of none are alone.
+    """Return a number per row in `index`: rows of one execution share it, rows of none have their own.
 
     The execution is that of the call at `level` of those around the row, 0 for the outermost, or, where `launched`,
     that of the operator that launched the row.
     """
-    found = np.where(rows.call.mask()[index], rows.call.values[index], -1 - np.arange(len(index)))
+    call = np.where(rows.call.mask()[index], rows.call.values[index], -1 - np.arange(len(index)))
     for depth, inner in enumerate(rows.inner_calls, 1):
-        found = np.where((level == depth) & inner.mask()[index], inner.values[index], found)
+        call = np.where((level == depth) & inner.mask()[index], inner.values[index], call)
     launched = launched & rows.launcher.mask()[index]
-    return np.asarray(pd.factorize(np.where(launched, 2 * rows.launcher.values[index] + 1, 2 * found))[0])
+    return np.asarray(pd.factorize(np.where(launched, 2 * rows.launcher.values[index] + 1, 2 * call))[0])
 
 
 def longest(group: Ints, duration: Ints, candidates: Bools) -> Bools:
-    """The longest candidate of each group, the first of equals."""
+    """Mark the longest candidate of each group, the first of equals."""
     index = np.flatnonzero(candidates)
     order = index[np.lexsort((index, -duration[index], group[index]))]
     out = np.zeros(len(group), bool)

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a core of a processor can do per clock, and the memory of its socket: the table behind `cpus.py`.
+"""Operations per clock of a processor's core, and the memory of its socket: the table behind `cpus.py`.
 
-Operations per clock of one core: units that multiply and add, times elements of their width, times 2. A type maps the
-instructions that it takes (Linux's names, as /proc/cpuinfo has them) to operations per clock; the first that the
-processor has counts, so that a machine which hides some is measured by what it shows. Half of float32 is float64.
-Memory: channels of a socket times transfers of 8 bytes, with the fastest memory that the maker supports and every channel
-in use, which the system does not say. Processors whose cores differ (hybrid ones) are not here. Add one: one row.
+Operations per clock of one core: units that multiply and add, times elements of their width, times 2. A type maps
+the instructions that it needs (Linux's names, as in /proc/cpuinfo) to operations per clock; the first that the
+processor has counts, so that a machine which hides some is measured by those it shows. Half of float32 is float64.
+Memory: channels of a socket times transfers of 8 bytes, with the fastest memory that the maker supports and every
+channel in use, which the system does not report. Processors with different cores (hybrid ones) are left out. Add
+one: one row.
 
-`status` says where the operations per clock were looked up: "checked" in the source named or by measuring them,
-"from memory" where nobody has looked since.
+`status` says where the operations per clock were looked up: "checked" in the named source or by measurement, "from
+memory" if they have not been looked up since.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Core(NamedTuple):
     name: str
     id: str  # regular expression on vendor, family, model and stepping, or on implementer and part
     float32: Rates
-    matrix: dict[str, Rates]  # by type: instructions for products alone
+    matrix: dict[str, Rates]  # by type: instructions only for products
     channels: int | None  # None: sold with several kinds of memory
     mts: int | None  # megatransfers per second
     most_cores: int | None  # of a socket

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Peaks of GPUs: the table behind `gpus.py`, one row per product.
 
-Teraflops (1e12 per second; a fused multiply-add is 2) without sparsity, bandwidth in 1e9 bytes per second, L2 in MiB. Where
-a maker prints figures with 2:4 sparsity only, the dense one is half of it. 16 bit and fp8 rates are those with an accumulator
-of 32 bits, which is what PyTorch's libraries use: half of the headline on GeForce. A figure that the source does not give is
-not there. Multiprocessors and boost clock are there to check the figures: units x clock x operations per clock. `source` is
-the maker's document that prints the figures; LOOKED_UP says which have been looked up, and where.
-MI250X and MI250 are two devices to the program: the rows hold half of the board's figures. So do the halves of GB200.
-Names are told apart by memory and units as well, where a recording has them: other units, another product (a slice of
-one, a laptop's, an edition for one country); `gib` where one name is sold with several memories.
-Add a GPU: one row, and one in LOOKED_UP once you have compared its figures with another source. The first pattern that fits the device's name wins.
+Teraflops (1e12 per second; a fused multiply-add is 2) without sparsity, bandwidth in 1e9 bytes per second, L2 in
+MiB. If a maker prints figures only with 2:4 sparsity, the dense one is half of it. 16 bit and fp8 rates are those
+with an accumulator of 32 bits, which PyTorch's libraries use: half of the headline on GeForce. Figures that the
+source does not give are left out. Multiprocessors and boost clock serve to check the figures: units x clock x
+operations per clock. `source` is the maker's document that prints the figures; LOOKED_UP says which have been looked
+up, and where. MI250X and MI250 are two devices to the program: the rows have half of the board's figures. So do the
+halves of GB200. Names are distinguished by memory and units as well, if a recording has them: other units, another
+product (a slice of one, a laptop's, an edition for one country); `gib` if one name is sold with several memories.
+Add a GPU: one row, and one in LOOKED_UP once you have compared its figures with another source. The first pattern
+that matches the device's name wins.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import NamedTuple
 
 
 class Product(NamedTuple):
-    """One row. `vector` and `matrix`: TFLOP/s by type, on plain lanes and on tensor or matrix cores."""
+    """One row. `vector` and `matrix` are TFLOP/s by type, on plain lanes and on tensor or matrix cores."""
 
     name: str
     pattern: str  # of the device's name, in lower case, "-" and "_" as blanks
@@ -30,8 +31,8 @@ class Product(NamedTuple):
     gbs: float
     l2: float | None
     source: str
-    gib: int | None = None  # memory, where the same name is sold with another
-    by_units: bool = False  # the device's name stands for several products: units tell which
+    gib: int | None = None  # memory, if the same name is sold with several
+    by_units: bool = False  # the device's name is ambiguous: units decide
 
 
 def V(fp32: float, fp64: float | None = None) -> dict[str, float]:
@@ -39,7 +40,7 @@ def V(fp32: float, fp64: float | None = None) -> dict[str, float]:
 
 
 def M(half: float | None = None, **types: float) -> dict[str, float]:
-    """`half` stands for float16 and bfloat16."""
+    """Return rates of matrix units. `half` stands for float16 and bfloat16."""
     return ({} if half is None else {"float16": half, "bfloat16": half}) | types
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a GPU can do at most: operations per second by type, bytes per second.
+"""Peaks of a GPU: operations per second by type, bytes per second.
 
-The figures come from gpu_table.py. A GPU that is not there is derived from what the recording says of it
-(multiprocessors, clock, compute capability, bandwidth) and says so. Unknown is None.
+The figures come from gpu_table.py. A GPU that is not in the table is derived from its properties in the recording
+(multiprocessors, clock, compute capability, bandwidth) and marked as derived. Unknown is None.
 
 >>> gpu = find("NVIDIA H100 80GB HBM3")
 >>> gpu.name, gpu.matrix["bfloat16"], gpu.bandwidth
@@ -36,7 +36,8 @@ class Gpu:
 
     @property
     def capability(self) -> float | None:
-        """
+        """Return the compute capability; None for GPUs without one.
+
         >>> find("A100").capability, find("AMD Instinct MI300X").capability
         (8.0, None)
         """
@@ -44,7 +45,7 @@ class Gpu:
         return float(text) if re.fullmatch(r"\d+\.\d+", text) else None
 
     def peak(self, math: str, product: bool) -> float | None:
-        """Operations per second in a type. What has no matrix units runs on plain lanes, 16 bit as fp32.
+        """Return operations per second in a type. Types without matrix units run on plain lanes, 16 bit ones as fp32.
 
         >>> a100, v100 = find("A100"), find("V100 SXM2")
         >>> a100.peak("tf32", True), a100.peak("float32", True), a100.peak("float64", True), a100.peak("float64", False)
@@ -59,7 +60,7 @@ class Gpu:
         return self.vector.get(math)
 
     def supports(self, math: str) -> bool | None:
-        """Whether it has matrix units for a type; None if that is unknown."""
+        """Return whether it has matrix units for a type; None if that is unknown."""
         if math in self.matrix:
             return True
         since = SINCE.get(math)
@@ -78,33 +79,34 @@ _MAYBE_WITHOUT = {7.5}  # GeForce GTX 16 is Turing without tensor cores
 
 
 def normal(name: str) -> str:
-    """
+    """Normalize a GPU's name.
+
     >>> normal("NVIDIA A100-SXM4-40GB"), normal("Tesla_V100")
     ('nvidia a100 sxm4 40gb', 'tesla v100')
     """
     return " ".join(name.lower().replace("-", " ").replace("_", " ").split())
 
 
-# Slices (MIG, vGPU: "A100-10C", "GRID T4-16Q") and laptops' GPUs have the names of whole ones.
-_OTHERS = re.compile(r"\bmig\b|\bgrid\b|\b\d+[abcq]$|laptop|mobile|with max q")
+# Slices (MIG, vGPU: "A100-10C", "GRID T4-16Q") and laptops' GPUs contain the names of full GPUs.
+_VARIANTS = re.compile(r"\bmig\b|\bgrid\b|\b\d+[abcq]$|laptop|mobile|with max q")
 _TOLERANCE = 0.12  # of the memory: a part is reserved
 
 
 @cache
 def find(name: str, units: int | None = None, memory: int | None = None) -> Gpu | None:
-    """The GPU with this name, as the driver, a person or a data sheet writes it; None if it is not in the table.
+    """Return the GPU with this name, as the driver, a person or a data sheet writes it; None if it is not in the table.
 
-    Where multiprocessors (compute units) and bytes of memory are known they have to be the product's. A slice of a GPU
-    (MIG) is not that GPU.
+    Multiprocessors (compute units) and bytes of memory, if known, must be the product's. A slice of a GPU (MIG) is not
+    that GPU.
 
     >>> find("NVIDIA GeForce RTX 3080", 70, 12 << 30), find("NVIDIA GeForce RTX 3080", 68, 10 << 30).name
     (None, 'GeForce RTX 3080')
     """
     text = normal(name)
-    if _OTHERS.search(text):
+    if _VARIANTS.search(text):
         return None
-    found = (product for product in PRODUCTS if _is(product, text, units, memory))
-    return next(map(_gpu, found), None)
+    matches = (product for product in PRODUCTS if _is(product, text, units, memory))
+    return next(map(_gpu, matches), None)
 
 
 def _is(product: Product, text: str, units: int | None, memory: int | None) -> bool:
@@ -132,14 +134,14 @@ def _gpu(product: Product) -> Gpu:
 
 
 def derive(device: Device) -> Gpu | None:
-    """A GPU that is not in the table, from what the recording says of it; None if that is not enough.
+    """Derive a GPU that is not in the table from its properties in the recording; None if they are not enough.
 
     >>> other = Device(0, "NVIDIA GeForce RTX 2070 SUPER", 40, "7.5", clock_hz=1785000000, bandwidth=448064000000)
     >>> gpu = derive(other)  # 40 · 128 · 1.785e9; on GeForce half of 40 · 1024 · 1.785e9
     >>> gpu.vector["float32"], gpu.matrix["float16"], gpu.bandwidth
     (9139200000000.0, 36556800000000.0, 448064000000.0)
     """
-    if "amd" in normal(device.name).split():  # ROCm counts its architectures in the same field
+    if "amd" in normal(device.name).split():  # ROCm uses the same field for its architectures
         return None
     capability = {"10.1": "10.0", "12.1": "12.0"}.get(
         device.compute_capability or "", device.compute_capability
@@ -168,5 +170,5 @@ def derive(device: Device) -> Gpu | None:
 
 
 def of(device: Device) -> Gpu | None:
-    """The GPU of a recording: from the table, else derived."""
+    """Return the GPU of a recording: from the table, otherwise derived."""
     return find(device.name, device.sm_count, device.memory_bytes) or derive(device)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On which GPUs and processor the rows ran, and what else the recording says that decides how fast they could be.
+"""The GPUs and the processor on which the rows ran, and other facts of the recording that limit their speed.
 
 A net.dict names no GPU: `--gpu` does. A recording read directly names its own, and its processor.
 """
@@ -23,7 +23,7 @@ class Hardware:
     """The GPU behind each device number, the processor, and facts of the run (`matmul.tf32`, `cudnn`, ...)."""
 
     devices: Mapping[int, Gpu] = field(default_factory=dict)
-    every: Gpu | None = None  # named by the user: all devices are this one
+    every: Gpu | None = None  # named by the user: it stands for all devices
     facts: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = (
         "the input does not say which GPU ran; name it with --gpu, as in --gpu 'H100 SXM'",
@@ -31,52 +31,54 @@ class Hardware:
 
     @cached_property
     def cpu(self) -> Cpu | None:
-        """The processor that the facts describe; None if its peaks are unknown."""
-        found = cpus.of(self.facts)
-        return found if isinstance(found, Cpu) else None
+        """Return the processor that the facts describe; None if its peaks are unknown."""
+        cpu = cpus.of(self.facts)
+        return cpu if isinstance(cpu, Cpu) else None
 
     @property
     def cpu_notes(self) -> tuple[str, ...]:
-        """How the processor's peaks were derived, or why they are unknown."""
-        found = cpus.of(self.facts)
-        return (found.source if isinstance(found, Cpu) else found,)
+        """Return the derivation of the processor's peaks, or the reason why they are unknown."""
+        cpu = cpus.of(self.facts)
+        return (cpu.source if isinstance(cpu, Cpu) else cpu,)
 
     def gpu(self, number: int | None) -> Gpu | None:
-        """The GPU of a row; None if it is unknown, or no GPU."""
+        """Return the GPU of a row; None if it is unknown, or not a GPU."""
         if number is None:
             return None
         return self.every or self.devices.get(number)
 
 
 NOTHING = Hardware()
-_NOT_THERE = "device {0.number}, {0.name}, is not in the table of GPUs"
+_NOT_IN_TABLE = "device {0.number}, {0.name}, is not in the table of GPUs"
 
 
 def named(name: str, facts: Mapping[str, str] | None = None) -> Hardware:
-    """Hardware as the user says. Raises UsageError for a GPU that is not in the table."""
+    """Return hardware named by the user. Raises UsageError for a GPU that is not in the table."""
     gpu = gpus.find(name)
     if gpu is None:
-        known = ", ".join(product.name for product in PRODUCTS)
-        raise UsageError(f"--gpu {name!r} is not in the table of GPUs; choose one of: {known}.")
+        names = ", ".join(product.name for product in PRODUCTS)
+        raise UsageError(f"--gpu {name!r} is not in the table of GPUs; choose one of: {names}.")
     return Hardware(every=gpu, facts=facts or {}, notes=())
 
 
 def recorded(devices: Sequence[Device], facts: Mapping[str, str]) -> Hardware:
-    """Hardware as a recording says, in its table of devices or among its facts."""
-    found, notes = {}, []
-    for device in devices or _of_facts(facts):
+    """Return hardware from a recording's table of devices or from its facts."""
+    gpus_by_number, notes = {}, []
+    for device in devices or _devices_in_facts(facts):
         gpu = gpus.of(device)
         if gpu is None:
-            notes.append(f"{_NOT_THERE.format(device)}: the recording lacks its clock; name one with --gpu")
+            notes.append(
+                f"{_NOT_IN_TABLE.format(device)}: the recording lacks its clock; name one with --gpu"
+            )
             continue
-        found[device.number] = gpu
+        gpus_by_number[device.number] = gpu
         if gpu.derived:
             bandwidth = "" if gpu.bandwidth else "; its bandwidth is unknown"
-            notes.append(f"{_NOT_THERE.format(device)}; {gpu.source}{bandwidth}")
-    return Hardware(found, None, facts, tuple(notes) if found or notes else NOTHING.notes)
+            notes.append(f"{_NOT_IN_TABLE.format(device)}; {gpu.source}{bandwidth}")
+    return Hardware(gpus_by_number, None, facts, tuple(notes) if gpus_by_number or notes else NOTHING.notes)
 
 
-def _of_facts(facts: Mapping[str, str]) -> list[Device]:
+def _devices_in_facts(facts: Mapping[str, str]) -> list[Device]:
     out = []
     for key, name in facts.items():
         parts = key.split(".")

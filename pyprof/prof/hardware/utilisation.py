@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HFU and MFU: the share of what the device could have computed, per row, call, step and time bin.
+"""HFU and MFU: computed FLOPs as a share of the device's peak, per row, call, step and time bin.
 
     HFU = executed FLOPs / (time · peak)        MFU = model FLOPs / (time · peak)
 
 Executed FLOPs are those of the column `flops`; model FLOPs those of `flops_dense`: a causal mask's whole rectangle, and
-nothing twice. All FLOPs that are known count, those of products as well as of elementwise operators; papers count
-products alone, which are nearly all of them.
+nothing twice. All known FLOPs count, those of products as well as of elementwise operators; papers count only
+products, which are nearly all of them.
 
 The peak is the dense one of the type in which a row computes (column `peak`). Where types mix, FLOPs of each type are
 divided by that type's peak:
 
     utilisation = sum over types (FLOPs of the type / peak of the type) / time
 
-which is the part of the time for which the device, at its peaks, would have had work. With one type it is the formula
-above. Figures are fractions (1.0 is the peak), times integer ns, FLOPs integers, peaks FLOP/s.
+which is the part of the time for which the device, at its peaks, would have had work. With one type it equals the
+formula above. Figures are fractions (1.0 is the peak), times integer ns, FLOPs integers, peaks FLOP/s.
 
-Unknown is nan. A sum covers the rows whose FLOPs and peak are known; `hfu_known` and `mfu_known` say which share of the
-rows' own time these have. A row of 0 FLOPs needs no peak. Where only zeros are known and not everything is, nan.
+Unknown is nan. A sum covers the rows whose FLOPs and peak are known; `hfu_known` and `mfu_known` are the share of
+the rows' own time in these. A row of 0 FLOPs needs no peak. If only zeros are known but not all rows, nan.
 
 Sources: MFU: A. Chowdhery et al., "PaLM", arXiv 2204.02311, section 4.1 and appendix B. HFU: V. Korthikanti et al.,
 "Reducing Activation Recomputation in Large Transformer Models", arXiv 2205.05198, section 6.3: "hardware FLOPs".
@@ -26,8 +26,8 @@ Sources: MFU: A. Chowdhery et al., "PaLM", arXiv 2204.02311, section 4.1 and app
 >>> work = Work(*ns, np.array([100, 100]), executed, model, np.array([1e9, 4e9]))
 >>> per_row(work).hfu, per_row(work).mfu  # 50 / (100 ns · 1 per ns), 200 / (100 · 4)
 (array([0.5, 0.5]), array([0.5 , 0.25]))
->>> found = per_interval(work, np.array([0]), np.array([400]))  # (50 / 1 + 200 / 4) / 400 ns
->>> found.hfu, found.mfu, found.hfu_known
+>>> total = per_interval(work, np.array([0]), np.array([400]))  # (50 / 1 + 200 / 4) / 400 ns
+>>> total.hfu, total.mfu, total.hfu_known
 (array([0.25]), array([0.1875]), array([1.]))
 """
 
@@ -43,12 +43,12 @@ from pyprof.model import Bools, Column, Ints
 
 Floats = npt.NDArray[np.float64]
 _NS = 1e9
-_MOST = 2**62  # sums above are made with Python's integers
+_MAX_INT64_SUM = 2**62  # larger sums use Python's integers
 _EXACT = 3_000_000_000  # ns: the square of a shorter time fits in 64 bits
 
 
 class Work(NamedTuple):
-    """Per row: its interval, the device's time that it took (of an operator event its self time), FLOPs, peak."""
+    """Columns per row: interval, time that it took on the device (for an operator event its self time), FLOPs, peak."""
 
     start: Ints
     end: Ints
@@ -59,7 +59,7 @@ class Work(NamedTuple):
 
 
 class Utilisation(NamedTuple):
-    """Per row, call, step or bin, as fractions; and how much of the rows' time they cover."""
+    """Fractions per row, call, step or bin; and the share of the rows' time that they cover."""
 
     hfu: Floats
     mfu: Floats
@@ -71,20 +71,20 @@ _Sum = Callable[[Ints], Ints]  # an amount per row -> its sum per call, step or 
 
 
 def per_row(work: Work) -> Utilisation:
-    """Each row by itself. Time: its own on the device; a row that took none has nan."""
-    found = []
+    """Return the utilisation of each row over its own time on the device; nan for a row that took none."""
+    pairs = []
     for flops in (work.executed, work.model):
-        known = _known(flops, work.peak) & (work.time > 0)
-        needed = np.where(flops.values == 0, 0.0, flops.values / work.peak * _NS)
-        found.append(
-            (np.where(known, needed / np.where(work.time > 0, work.time, 1), np.nan), known.astype(float))
+        valid = _known(flops, work.peak) & (work.time > 0)
+        busy = np.where(flops.values == 0, 0.0, flops.values / work.peak * _NS)
+        pairs.append(
+            (np.where(valid, busy / np.where(work.time > 0, work.time, 1), np.nan), valid.astype(float))
         )
-    (hfu, hfu_known), (mfu, mfu_known) = found
+    (hfu, hfu_known), (mfu, mfu_known) = pairs
     return Utilisation(hfu, mfu, hfu_known, mfu_known)
 
 
 def per_group(work: Work, group: Ints, count: int, time: Ints | None = None, devices: int = 1) -> Utilisation:
-    """Rows by membership: `group` numbers each row's call or step from 0 to `count` - 1, -1 for none.
+    """Return the utilisation of groups of rows. `group` is each row's call or step, 0 to `count` - 1, -1 for none.
 
     Time: `time` ns per group times `devices`, idle time included (a step's length); without it the time of the
     group's rows (a call's).
@@ -94,20 +94,21 @@ def per_group(work: Work, group: Ints, count: int, time: Ints | None = None, dev
     >>> per_group(work, np.array([0, 0]), 1)[::2]  # 50 FLOPs of one row in 200 ns; half of the time is known
     (array([0.25]), array([0.5]))
     """
-    chosen = group >= 0
-    member = group[chosen]
+    mask = group >= 0
+    member = group[mask]
 
     def total(amount: Ints) -> Ints:
         out = np.zeros(count, amount.dtype)
-        np.add.at(out, member, amount[chosen])
+        np.add.at(out, member, amount[mask])
         return out
 
     length = total(work.time) if time is None else time * devices
-    return _of(work, total, length)
+    return _utilisation(work, total, length)
 
 
 def per_interval(work: Work, begin: Ints, finish: Ints, devices: int = 1) -> Utilisation:
-    """Intervals of time: steps as the device saw them, a selection, the whole recording. They may overlap.
+    """Return the utilisation of intervals of time: steps as the device saw them, a selection, the whole recording. They
+    may overlap.
 
     A row's FLOPs spread evenly over its interval. Time: `finish` - `begin`, times `devices`, idle time included.
     """
@@ -115,17 +116,17 @@ def per_interval(work: Work, begin: Ints, finish: Ints, devices: int = 1) -> Uti
     def total(amount: Ints) -> Ints:
         return within(amount, work.start, work.end, begin, finish)
 
-    return _of(work, total, (finish - begin) * devices)
+    return _utilisation(work, total, (finish - begin) * devices)
 
 
 def per_bin(work: Work, edges: Ints, devices: int = 1) -> Utilisation:
-    """Time bins between consecutive edges, which ascend. FLOPs are exact integers per bin and type: bins that cover
-    all rows add up to all FLOPs, and the halves of a bin to the bin."""
+    """Return the utilisation of time bins between consecutive, ascending edges. FLOPs are exact integers per bin and
+    type: bins that cover all rows add up to all FLOPs, and the halves of a bin to the bin."""
     return per_interval(work, edges[:-1], edges[1:], devices)
 
 
 def within(amount: Ints, start: Ints, end: Ints, begin: Ints, finish: Ints) -> Ints:
-    """How much of all rows' amounts lies in each interval [begin, finish), in integers that add up.
+    """Return the part of all rows' amounts in each interval [begin, finish), in integers that add up.
 
     A row has spent floor(amount · elapsed / duration) by a time, all at its end; one without duration at its start.
 
@@ -134,54 +135,54 @@ def within(amount: Ints, start: Ints, end: Ints, begin: Ints, finish: Ints) -> I
     """
     times = np.unique(np.concatenate([begin, finish]))
     spent = _spent(amount, start, end, times)
-    found: Ints = spent[np.searchsorted(times, finish)] - spent[np.searchsorted(times, begin)]
-    return found
+    out: Ints = spent[np.searchsorted(times, finish)] - spent[np.searchsorted(times, begin)]
+    return out
 
 
 def _spent(amount: Ints, start: Ints, end: Ints, times: Ints) -> Any:
-    """How much of all amounts is spent before each of the times, which ascend."""
-    kind = object if float(np.abs(amount).astype(float).sum()) > _MOST else np.int64
+    """Return the part of all amounts that is spent before each of the ascending times."""
+    kind = object if float(np.abs(amount).astype(float).sum()) > _MAX_INT64_SUM else np.int64
     amount = amount.astype(kind)
     first = np.searchsorted(times, start, side="right")  # the first time after the row's start
     over = np.where(
         end > start, np.searchsorted(times, end, side="left"), first
-    )  # the first one that has all of it
+    )  # the first time that has all of it
     out = np.zeros(len(times) + 1, kind)
     np.add.at(out, over, amount)
     out = np.cumsum(out)[:-1]
-    begun = np.maximum(over - first, 0)  # how many times fall inside of the row
+    begun = np.maximum(over - first, 0)  # number of times inside the row
     row = np.repeat(np.arange(len(amount)), begun)
-    place = np.repeat(first, begun) + np.arange(len(row)) - np.repeat(np.cumsum(begun) - begun, begun)
-    np.add.at(out, place, _part(amount[row], times[place] - start[row], (end - start)[row]))
+    position = np.repeat(first, begun) + np.arange(len(row)) - np.repeat(np.cumsum(begun) - begun, begun)
+    np.add.at(out, position, _part(amount[row], times[position] - start[row], (end - start)[row]))
     return out
 
 
 def _part(amount: Ints, elapsed: Ints, duration: Ints) -> Ints:
-    """floor(amount · elapsed / duration), without overflow."""
+    """Return floor(amount · elapsed / duration), without overflow."""
     if len(duration) and int(duration.max()) >= _EXACT:
         amount = amount.astype(object)
-    whole, rest = amount // np.maximum(duration, 1), amount % np.maximum(duration, 1)
-    return whole * elapsed + rest * elapsed // np.maximum(duration, 1)
+    whole, remainder = amount // np.maximum(duration, 1), amount % np.maximum(duration, 1)
+    return whole * elapsed + remainder * elapsed // np.maximum(duration, 1)
 
 
 def _known(flops: Column, peak: Floats) -> Bools:
-    known: Bools = flops.mask() & (~np.isnan(peak) | (flops.values == 0))
-    return known
+    out: Bools = flops.mask() & (~np.isnan(peak) | (flops.values == 0))
+    return out
 
 
-def _of(work: Work, total: _Sum, length: Ints) -> Utilisation:
-    """Both figures of sums over a length of time in ns."""
+def _utilisation(work: Work, total: _Sum, length: Ints) -> Utilisation:
+    """Return both figures of sums over a length of time in ns."""
     time = total(work.time).astype(float)
-    found = []
+    pairs = []
     for flops in (work.executed, work.model):
-        known = _known(flops, work.peak)
-        needed = np.zeros(len(length))
-        for peak in np.unique(work.peak[known & (flops.values > 0)]).tolist():
-            of_type = total(np.where(known & (work.peak == peak), flops.values, 0))
-            needed += of_type.astype(float) / peak * _NS
-        covered = total(np.where(known, work.time, 0)).astype(float)
+        valid = _known(flops, work.peak)
+        busy = np.zeros(len(length))
+        for peak in np.unique(work.peak[valid & (flops.values > 0)]).tolist():
+            of_type = total(np.where(valid & (work.peak == peak), flops.values, 0))
+            busy += of_type.astype(float) / peak * _NS
+        covered = total(np.where(valid, work.time, 0)).astype(float)
         share = np.where(time > 0, covered / np.where(time > 0, time, 1), 1.0)
-        says = (length > 0) & ((needed > 0) | (covered == time))
-        found.append((np.where(says, needed / np.where(length > 0, length, 1), np.nan), share))
-    (hfu, hfu_known), (mfu, mfu_known) = found
+        defined = (length > 0) & ((busy > 0) | (covered == time))
+        pairs.append((np.where(defined, busy / np.where(length > 0, length, 1), np.nan), share))
+    (hfu, hfu_known), (mfu, mfu_known) = pairs
     return Utilisation(hfu, mfu, hfu_known, mfu_known)

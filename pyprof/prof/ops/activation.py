@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Activation functions and their backward operators.
 
-Counted as their definitions stand: +, -, *, /, min, max, abs, selection and one special function (exp, log1p, tanh,
-erf, sigmoid) are 1 each. The backward reads the gradient and the input (or the result) and writes one gradient.
-Add an activation: one row.
+Counted by their definitions: +, -, *, /, min, max, abs, selection and one special function (exp, log1p, tanh, erf,
+sigmoid) are 1 each. The backward reads the gradient and the input (or the result) and writes one gradient. Add an
+activation: one row.
 
 >>> relu = FORWARD["relu"]
 >>> relu(Tensor((64, 64, 112, 112), "float16"))  # seed: 51380224 elements, read and written
@@ -181,7 +181,8 @@ def glu_backward(grad_output: Tensor, input: Tensor, dim: Value = -1) -> Cost:
 
 @cost("infinitely_differentiable_gelu_backward")
 def gelu_double_backward(grad: Tensor, input: Tensor) -> Cost:
-    """gelu's backward of operations that have gradients again. Source: aten::infinitely_differentiable_gelu_backward.
+    """Backward of gelu in operations that are differentiable again. Source:
+    aten::infinitely_differentiable_gelu_backward.
 
     >>> gelu_double_backward(Tensor((4,), "float32"), Tensor((4,), "float32"))
     Cost(flops=44, bytes=48)

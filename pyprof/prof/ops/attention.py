@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scaled dot-product attention, in the user's spelling and as the dispatcher's fused kernels.
+"""Scaled dot-product attention, as the user calls it and as the dispatcher's fused kernels.
 
 Letters: query (*, Hq, Sq, D), key (*, Hkv, Skv, D), value (*, Hkv, Skv, Dv). Two products over every pair of a query
-and a key that it may see: 2·B·Hq·pairs·(D + Dv) FLOPs. pairs = Sq·Skv, less what `is_causal` or a window leaves out;
-`dense` has the whole rectangle. An explicit mask stays dense. Softmax, scale and dropout are not counted.
+and a key that it may see: 2·B·Hq·pairs·(D + Dv) FLOPs. pairs = Sq·Skv, less those that `is_causal` or a window
+excludes; `dense` counts the whole rectangle. An explicit mask stays dense. Softmax, scale and dropout are not counted.
 Bytes: query, key, value and mask as they are stored, the output; keys and values have Hkv heads.
 
-The backward, all in dgrad, is five products (the scores again, and the gradients of V, P, Q, K):
-2·B·Hq·pairs·(3·D + 2·Dv). `dense` has the four that a model needs, twice the forward. It reads the gradient, the
-output and the three operands and writes three gradients.
-The saved log-sum-exp and random states are not counted. Source: FlashAttention-2 (arXiv 2307.08691), sections 2.2, 3.1.
+The backward, all in dgrad, is five products (the scores again, and the gradients of V, P, Q, K): 2·B·Hq·pairs·(3·D +
+2·Dv). `dense` counts the four that a model needs, twice the forward. It reads the gradient, the output and the three
+operands and writes three gradients. The saved log-sum-exp and random states are not counted. Source: FlashAttention-2
+(arXiv 2307.08691), sections 2.2, 3.1.
 
 >>> q = Tensor((2, 8, 128, 64), "float16")
 >>> sdpa(q, q, q)  # 2 · 16 · 128² · 128; 4 · 262144
@@ -30,7 +30,7 @@ from pyprof.prof.ops.shapes import as_int, as_tensor, broadcast, like, require
 
 
 def _seen(queries: int, keys: int, limit: int) -> int:
-    """Sum over the queries i of the keys below i + limit.
+    """Return the sum over the queries i of the keys below i + limit.
 
     >>> _seen(3, 2, 1)  # 1 + 2 + 2
     5
@@ -46,8 +46,8 @@ def _seen(queries: int, keys: int, limit: int) -> int:
 def pairs(
     queries: int, keys: int, causal: bool, bottom_right: bool = False, window: tuple[int, int] = (-1, -1)
 ) -> int:
-    """Pairs of a query and a key that it may see. The diagonal starts top left, or ends bottom right; a window of
-    (left, right) keys around the diagonal, -1 for all, narrows it.
+    """Return the number of pairs of a query and a key that it may see. The diagonal starts top left, or ends bottom
+    right; a window of (left, right) keys around the diagonal, -1 for all, narrows it.
 
     >>> pairs(3, 5, False), pairs(3, 5, True), pairs(5, 3, True)
     (15, 6, 12)
@@ -64,7 +64,7 @@ def attend(
     query: Tensor, key: Tensor, value: Tensor, mask: Value = None, causal: Value = False,
     bottom_right: bool = False, window: tuple[int, int] = (-1, -1), written: tuple[Tensor, ...] = (),
 ) -> Cost:  # fmt: skip
-    """Cost for operands (*, H, S, D); a key without heads to match has been grouped (GQA)."""
+    """Return the cost for operands (*, H, S, D). Keys with fewer heads are grouped (GQA)."""
     *batch, sq, d = query.shape
     skv, dk = key.shape[-2:]
     sv, dv = value.shape[-2:]
@@ -77,8 +77,8 @@ def attend(
     output = Tensor((rows, sq, dv), query.dtype)
     seen = rows * pairs(sq, skv, bool(causal), bottom_right, window)
     every = rows * sq * skv
-    more = mask if isinstance(mask, Tensor) else None
-    operands = (query, key, value, more)
+    mask_tensor = mask if isinstance(mask, Tensor) else None
+    operands = (query, key, value, mask_tensor)
     back = bytes_of(*operands, output, output, like(query), like(key), like(value))
     forward, backward = 2 * (d + dv), 2 * (3 * d + 2 * dv)
     less = seen != every
@@ -114,7 +114,8 @@ def flex_attention(
     query: Tensor, key: Tensor, value: Tensor, score_mod: Value = None, block_mask: Value = None,
     *parameters: Value,
 ) -> Cost:  # fmt: skip
-    """Which blocks a block mask leaves is data: then only the dense figure is known. A score function is not counted.
+    """The blocks that a block mask keeps are data: then only the dense figure is known. A score function is not
+    counted.
 
     Source: torch.nn.attention.flex_attention.
 
@@ -198,10 +199,10 @@ QUANTIZED = {"_scaled_dot_product_flash_attention": "dropout_p", "_flash_attenti
 TOP_LEFT, BOTTOM_RIGHT = 1, 2  # custom_mask_type
 
 
-def _given(
+def _arguments(
     name: str, parameters: str, args: tuple[Value, ...], keywords: dict[str, Value]
 ) -> dict[str, Value]:
-    """The arguments by name. Surplus ones matter to nobody."""
+    """Return the arguments by name. Surplus ones are dropped."""
     names = parameters.split()
     if name in QUANTIZED:
         at = names.index(QUANTIZED[name])
@@ -211,18 +212,18 @@ def _given(
 
 
 def _kernel(name: str, parameters: str) -> Callable[..., Cost]:
-    """Flash kernels align a causal mask bottom right, the others top left. Operands of those without "scaled_dot" in
-    the name are (B, S, H, D); with cumulative sequence lengths of several sequences (T, H, D) or (1, T, H, D), and the
-    lengths are data: FLOPs are unknown, bytes are not."""
+    """Return the formula of a fused kernel. Flash kernels align a causal mask bottom right, the others top left.
+    Operands of those without "scaled_dot" in the name are (B, S, H, D); with cumulative sequence lengths of several
+    sequences they are (T, H, D) or (1, T, H, D), and the lengths are data: FLOPs are unknown, bytes are not."""
     scaled_dot = "scaled_dot" in name
     heads_behind = not scaled_dot and not name.startswith("_cudnn")
     flash = ("flash" in name and "cpu" not in name) or name.startswith("torch_attn")
 
     def kernel(*args: Value, **keywords: Value) -> Cost:
-        given = _given(name, parameters, args, keywords)
+        arguments = _arguments(name, parameters, args, keywords)
 
         def one(*names: str) -> Value:
-            return next((given[n] for n in names if given.get(n) is not None), None)
+            return next((arguments[n] for n in names if arguments.get(n) is not None), None)
 
         used = (one("block_table"), one("seqused_k"), one("seqlen_k"))
         require(used == (None,) * 3, "keys and values lie in pages, or the lengths in use are data")
@@ -246,7 +247,7 @@ def _kernel(name: str, parameters: str) -> Callable[..., Cost]:
 
 
 def _window(left: Value, right: Value, both: Value) -> tuple[int, int]:
-    """A window that is given as two numbers or as a pair; CUTLASS's one number counts the query among its keys.
+    """Return a window given as two numbers or as a pair. CUTLASS's single number counts the query among its keys.
 
     >>> _window(None, 3, None), _window(None, None, (2, 0)), _window(None, None, 4)
     ((-1, 3), (2, 0), (3, -1))
@@ -270,7 +271,7 @@ def _backward(name: str, parameters: str) -> Callable[..., Cost]:
 
 
 def _heads_first(tensor: Tensor) -> Tensor:
-    """(B, S, H, D) or (S, H, D) as (B, H, S, D) or (H, S, D)."""
+    """Transpose (B, S, H, D) or (S, H, D) to (B, H, S, D) or (H, S, D)."""
     *batch, s, h, d = range(len(tensor.shape))
     order = (*batch, h, s, d)
     stride = tensor.stride and tuple(tensor.stride[i] for i in order)

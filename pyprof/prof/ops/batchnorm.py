@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batch and instance norm, in all of the dispatcher's spellings, and their backward. `norm` says what is counted.
+"""Batch and instance norm, in all of the dispatcher's spellings, and their backward. The counting rules are in `norm`.
 
 >>> c = Tensor((64,), "float32")
 >>> batch_norm(Tensor((64, 64, 112, 112), "float16"), c, c, c, c, training=True).flops  # seed: 8 · 51380224
@@ -34,8 +34,8 @@ def dispatched_batch_norm(
     input: Tensor, weight: Stat, bias: Stat, running_mean: Value = None, running_var: Value = None,
     training: Value = False, *parameters: Value,
 ) -> Cost:  # fmt: skip
-    """Weight and bias stand first here. Source: aten::batch_norm; _native_batch_norm_legit.no_stats has `training`
-    in the fourth place.
+    """Weight and bias come first. Source: aten::batch_norm; _native_batch_norm_legit.no_stats has `training` as its
+    fourth argument.
 
     >>> dispatched_batch_norm(Tensor((2, 3, 4), "float32"), None, None, None, None, True, 0.1, 1e-5)
     Cost(flops=144, bytes=192)
@@ -146,7 +146,7 @@ def instance_norm(
     input: Tensor, running_mean: Stat = None, running_var: Stat = None, weight: Stat = None, bias: Stat = None,
     use_input_stats: Value = True, momentum: Value = 0.1, eps: Value = 1e-5,
 ) -> Cost:  # fmt: skip
-    """Batch norm of every image by itself. Source: torch.nn.functional.instance_norm.
+    """Batch norm of each image separately. Source: torch.nn.functional.instance_norm.
 
     >>> instance_norm(Tensor((2, 3, 4), "float32"))
     Cost(flops=144, bytes=192)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Casts and copies: no FLOPs; bytes: what is read and what is written. The gradient goes the same way back.
+"""Casts and copies: no FLOPs; bytes: source and result. The gradient takes the same way back.
 
-A cast to the dtype that a tensor already has does nothing. Whether `to` moves to another device is not recorded:
-with a device but no new dtype the bytes are unknown.
+A cast to a tensor's own dtype does nothing. Whether `to` moves to another device is not recorded: with a device but no
+new dtype the bytes are unknown.
 
 >>> to(Tensor((4, 8), "float32"), Other("dtype", "torch.float16"))  # 128 + 64
 Cost(flops=0, bytes=192)
@@ -37,7 +37,7 @@ CASTS = {
 
 
 def copied(input: Tensor, dtype: str | None) -> Cost:
-    """Reads a tensor and writes it with another dtype or place."""
+    """Return the cost of reading a tensor and writing it with another dtype or to another place."""
     output = Tensor(input.shape, dtype)
     dgrad = Cost(0, bytes_of(output, like(input))) if is_float(input.dtype) and is_float(dtype) else None
     return Cost(0, bytes_of(input, output), dgrad=dgrad)
@@ -68,16 +68,16 @@ def to(
     >>> to(Tensor((4,), "float16"), Tensor((1,), "float32")), to(Tensor((4,), "float16"), "cuda:0")
     (Cost(flops=0, bytes=24), Cost(flops=0, bytes=None))
     """
-    given = [
+    arguments = [
         value for value in (*args, dtype, device, other) if value is not None and not isinstance(value, bool)
     ]
     flags = [value for value in args if isinstance(value, bool)]  # non_blocking, copy
-    wanted = [found for value in given if (found := _named_dtype(value)) is not None]
-    return _converted(input, wanted, copy is True or flags[1:2] == [True], len(given) > len(wanted))
+    dtypes = [name for value in arguments if (name := _named_dtype(value)) is not None]
+    return _conversion(input, dtypes, copy is True or flags[1:2] == [True], len(arguments) > len(dtypes))
 
 
 def _named_dtype(value: Value) -> str | None:
-    """The dtype of `other`, or the one that is named. "torch.cuda.HalfTensor" names float16; a number is a device."""
+    """Return the dtype of `other`, or the named dtype. "torch.cuda.HalfTensor" names float16; a number is a device."""
     if isinstance(value, Tensor):
         return value.dtype
     if isinstance(value, str) and value.endswith("Tensor"):
@@ -85,8 +85,8 @@ def _named_dtype(value: Value) -> str | None:
     return dtype_of(value) if isinstance(value, (str, Other)) else None
 
 
-def _converted(input: Tensor, wanted: list[str], copy: bool, moves: bool) -> Cost:
-    dtype = wanted[-1] if wanted else as_tensor(input).dtype
+def _conversion(input: Tensor, dtypes: list[str], copy: bool, moves: bool) -> Cost:
+    dtype = dtypes[-1] if dtypes else as_tensor(input).dtype
     if dtype != input.dtype or copy:
         return copied(input, dtype)
     return Cost(0, None) if moves else VIEW
@@ -94,26 +94,26 @@ def _converted(input: Tensor, wanted: list[str], copy: bool, moves: bool) -> Cos
 
 @cost("aten::to")
 def dispatched_to(input: Tensor, *args: Value) -> Cost:
-    """The number of arguments tells the overload: 4 (dtype or other, non_blocking, copy, memory_format), 5 with a
-    device in front, 7 (dtype, layout, device, pin_memory, non_blocking, copy, memory_format). Source: aten::to.
+    """The number of arguments determines the overload: 4 (dtype or other, non_blocking, copy, memory_format), 5 with a
+    leading device, 7 (dtype, layout, device, pin_memory, non_blocking, copy, memory_format). Source: aten::to.
 
-    Without a change of dtype the operator itself does nothing: another device is reached through _to_copy, an
-    operator of its own.
+    Without a change of dtype the operator itself does nothing: a move to another device is a separate operator,
+    _to_copy.
 
     >>> dispatched_to(Tensor((4,), "float32"), 5, False, False, None)
     Cost(flops=0, bytes=24)
     """
     require(len(args) in (4, 5, 7), "an overload of aten::to")
     dtype = args[1 if len(args) == 5 else 0]
-    wanted = dtype.dtype if isinstance(dtype, Tensor) else chosen_dtype(dtype, as_tensor(input).dtype)
-    require(wanted is not None, f"no dtype {dtype!r}")
-    assert wanted is not None
-    return _converted(input, [wanted], args[-2] is True, False)
+    target = dtype.dtype if isinstance(dtype, Tensor) else chosen_dtype(dtype, as_tensor(input).dtype)
+    require(target is not None, f"no dtype {dtype!r}")
+    assert target is not None
+    return _conversion(input, [target], args[-2] is True, False)
 
 
 @cost("cuda", "cpu", "xpu", "mtia", "ipu")
 def moved(input: Tensor, *parameters: Value) -> Cost:
-    """To another device, or nothing if it is there: the bytes are unknown. Source: torch.Tensor.cuda.
+    """Copy to another device, or nothing if already there: the bytes are unknown. Source: torch.Tensor.cuda.
 
     >>> moved(Tensor((4,), "float32"))
     Cost(flops=0, bytes=None)
@@ -133,14 +133,14 @@ def convert_element_type(input: Tensor, dtype: Value) -> Cost:
     >>> convert_element_type(Tensor((4,), "float32"), 15)
     Cost(flops=0, bytes=24)
     """
-    return _converted(input, [chosen_dtype(dtype, None) or ""], False, False)
+    return _conversion(input, [chosen_dtype(dtype, None) or ""], False, False)
 
 
 @cost("_autocast_to_reduced_precision")
 def autocast_to_reduced(
     input: Tensor, cuda_enabled: Value, cpu_enabled: Value, cuda_dtype: Value, cpu_dtype: Value
 ) -> Cost:
-    """float32 to the device's 16-bit type; both are as wide. Source: aten::_autocast_to_reduced_precision.
+    """float32 to the device's 16-bit type; both have the same width. Source: aten::_autocast_to_reduced_precision.
 
     >>> autocast_to_reduced(Tensor((4,), "float32"), True, False, 5, 15)
     Cost(flops=0, bytes=24)
@@ -163,7 +163,7 @@ def autocast_to_full(input: Tensor, cuda_enabled: Value, cpu_enabled: Value) -> 
 
 @cost("_to_copy")
 def to_copy(input: Tensor, dtype: Value = None, *parameters: Value) -> Cost:
-    """What `to` calls if there is something to do. Source: aten::_to_copy.
+    """The copy that `to` makes if necessary. Source: aten::_to_copy.
 
     >>> to_copy(Tensor((4,), "float32"), 15)
     Cost(flops=0, bytes=24)
@@ -202,15 +202,15 @@ def copy(input: Tensor, src: Value, *parameters: Value) -> Cost:
 
 @cost("expand_copy")
 def expand_copy(input: Tensor, size: Value, implicit: Value = False) -> Cost:
-    """The sizes are the result's; -1 keeps one. Source: aten::expand_copy.
+    """The sizes are the result's; -1 keeps a size. Source: aten::expand_copy.
 
     >>> expand_copy(Tensor((5, 1), "float32"), (2, -1, 4))  # 5·4 read, 40·4 written
     Cost(flops=0, bytes=180)
     """
-    wanted = sizes((size,))
-    own = (1,) * (len(wanted) - len(input.shape)) + input.shape
-    shape = tuple(n if w == -1 else w for n, w in zip(own, wanted))
-    require(len(own) == len(wanted) and broadcast(own, shape) == shape, "the sizes do not fit")
+    requested = sizes((size,))
+    own = (1,) * (len(requested) - len(input.shape)) + input.shape
+    shape = tuple(n if w == -1 else w for n, w in zip(own, requested))
+    require(len(own) == len(requested) and broadcast(own, shape) == shape, "the sizes do not fit")
     output = Tensor(shape, input.dtype)
     return Cost(0, bytes_of(input, output), dgrad=Cost(output.numel, bytes_of(output, like(input))))
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collectives: bytes per rank, as nccl-tests size them, and the factors of algorithm and bus bandwidth.
 
-The cost of a call is that of one rank: it reads what it sends and writes what it receives; reductions add, one FLOP
-per element that is combined, where the number of ranks is known (the shapes tell it for gathers and scatters of lists
-and tensors), else FLOPs are unknown. What a ring or a tree sends on is not counted.
+The cost of a call is that of one rank: it reads what it sends and writes what it receives; reductions add, one FLOP per
+element that is combined, if the number of ranks is known (the shapes determine it for gathers and scatters of lists and
+tensors), otherwise FLOPs are unknown. Data that a ring or a tree forwards is not counted.
 
-`size` is nccl-tests' S, whatever is larger of what a rank sends and receives: of an all-gather all that a rank ends up
-with, of a reduce-scatter all that it gives. Algorithm bandwidth is S/time, bus bandwidth that times a factor; both in
+`size` is nccl-tests' S, the larger of the data that a rank sends and receives: for an all-gather the whole result of a
+rank, for a reduce-scatter its whole input. Algorithm bandwidth is S/time, bus bandwidth that times a factor; both in
 1e9 bytes per second. Source: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 
 >>> x = Tensor((4, 8), "float32")
@@ -35,7 +35,7 @@ FACTORS: dict[str, Callable[[int], float]] = {
 
 
 def bus_factor(kind: str, ranks: int) -> float:
-    """Bus bandwidth = factor · algorithm bandwidth.
+    """Return the factor in: bus bandwidth = factor · algorithm bandwidth.
 
     >>> bus_factor("all_gather", 8), bus_factor("broadcast", 8)
     (0.875, 1.0)
@@ -45,8 +45,8 @@ def bus_factor(kind: str, ranks: int) -> float:
 
 
 def size(cost_of_call: Cost, kind: str, ranks: int) -> int | None:
-    """nccl-tests' S from the bytes that a rank reads and writes: half of both where they are as large; n of n + 1 parts
-    where one side is n times the other; broadcast, reduce and send count one tensor.
+    """Return nccl-tests' S from the bytes that a rank reads and writes: half of the sum if both are equal; n of n + 1
+    parts if one side is n times the other; broadcast, reduce and send count one tensor.
 
     >>> part, whole = Tensor((10,), "bfloat16"), Tensor((40,), "bfloat16")
     >>> size(gathered(whole, part), "all_gather", 4), size(reduce_scattered(part, whole), "reduce_scatter", 4)
@@ -64,7 +64,7 @@ def size(cost_of_call: Cost, kind: str, ranks: int) -> int | None:
 
 
 def bandwidths(cost_of_call: Cost, kind: str, ranks: int, duration_ns: int) -> tuple[float, float] | None:
-    """Algorithm and bus bandwidth in 1e9 bytes per second, which is bytes per ns.
+    """Return algorithm and bus bandwidth in 1e9 bytes per second, which is bytes per ns.
 
     >>> bandwidths(Cost(0, 100), "all_gather", 4, 8)  # S = 80
     (10.0, 7.5)
@@ -76,9 +76,9 @@ def bandwidths(cost_of_call: Cost, kind: str, ranks: int, duration_ns: int) -> t
 
 
 def _tensors(value: Value) -> list[Tensor]:
-    found = tensors_in((value,))
-    require(bool(found), "tensors are expected")
-    return found
+    tensors = tensors_in((value,))
+    require(bool(tensors), "tensors are expected")
+    return tensors
 
 
 @cost("torch.distributed.all_reduce", "torch.distributed.all_reduce_coalesced", "c10d::allreduce_",
@@ -101,8 +101,8 @@ def all_reduce(tensor: Value, *parameters: Value) -> Cost:
       "c10d::recv_", "c10d::recv_any_source_", "_c10d_functional::broadcast", "_c10d_functional::broadcast_",
       "_c10d_functional::isend", "_c10d_functional::irecv")  # fmt: skip
 def one_way(tensor: Value, *parameters: Value) -> Cost:
-    """A rank sends its tensor or receives it; which of both is data for some. A reduction's additions are at ranks
-    that the call does not tell. Source: torch.distributed.broadcast.
+    """A rank sends its tensor or receives it; for some collectives this is data. The ranks that do a reduction's
+    additions do not follow from the call. Source: torch.distributed.broadcast.
 
     >>> one_way(Tensor((10,), "bfloat16"), 0)
     Cost(flops=0, bytes=20)
@@ -195,13 +195,13 @@ def functional_all_to_all(
 
 
 @cost("torch.distributed.gather", "torch.distributed.scatter", "c10d::gather_", "c10d::scatter_")
-def gathered_to_one(tensor: Value, others: Value = None, *parameters: Value) -> Cost:
-    """One rank has the list, the others their tensor alone. Source: torch.distributed.gather.
+def gathered_to_one(tensor: Value, rank_tensors: Value = None, *parameters: Value) -> Cost:
+    """One rank has the list, the others only their tensor. Source: torch.distributed.gather.
 
     >>> gathered_to_one(Tensor((10,), "bfloat16"), (Tensor((10,), "bfloat16"),) * 4)
     Cost(flops=0, bytes=100)
     """
-    return Cost(0, bytes_of(*tensors_in((tensor, others))))
+    return Cost(0, bytes_of(*tensors_in((tensor, rank_tensors))))
 
 
 @cost("record_param_comms")
@@ -212,8 +212,8 @@ def announced(
     ranks: Value = None,
     *parameters: Value,
 ) -> Cost:
-    """What c10d announces around the launch of a collective's kernel: elements that a rank gives and gets. Reductions
-    of n ranks add n - 1 times: an all-reduce its nth of all elements, as each rank does in a ring.
+    """c10d's event around the launch of a collective's kernel: elements that a rank sends and receives. Reductions of n
+    ranks add n - 1 times: in an all-reduce for an nth of all elements, as each rank does in a ring.
 
     Source: torch/csrc/distributed/c10d/ParamCommsUtils.hpp.
 
@@ -239,7 +239,7 @@ def announced(
       "torch.distributed.wait_tensor", "c10d::check_for_nan",
       "symm_mem::_rendezvous")  # fmt: skip
 def waited(*parameters: Value) -> Cost:
-    """A wait for other ranks moves nothing of the user's. Source: torch.distributed.barrier.
+    """A wait for other ranks moves no user data. Source: torch.distributed.barrier.
 
     >>> waited()
     Cost(flops=0, bytes=0)

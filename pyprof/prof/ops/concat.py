@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors put together: cat and stack. No FLOPs; every input read once, the result written once.
+"""Concatenation of tensors: cat and stack. No FLOPs; every input read once, the result written once.
 
 The backward is slices of the gradient: views. Classic markers flatten the list, `cat([a, b], 1)` is (a, b, 1).
 
@@ -21,7 +21,7 @@ def _joined(parts: list[Tensor]) -> Cost:
 
 @cost("cat", "concat", "concatenate", "_cat")
 def cat(*args: Value, tensors: Value = None, dim: Value = 0, out: Value = None) -> Cost:
-    """All sizes but the one of `dim` agree; an empty vector is skipped. Source: torch.cat.
+    """All sizes except that of `dim` agree; an empty vector is skipped. Source: torch.cat.
 
     >>> a = Tensor((2, 3), "float32")
     >>> cat(a, a, 1) == cat((a, a), 1) == cat((a, a), dim=-1)
@@ -38,7 +38,7 @@ def cat(*args: Value, tensors: Value = None, dim: Value = 0, out: Value = None) 
 
 @cost("stack", "hstack", "vstack", "dstack", "column_stack", "row_stack", "_stack")
 def stack(*args: Value, tensors: Value = None, dim: Value = 0, out: Value = None) -> Cost:
-    """As many elements as all the tensors have. Source: torch.stack.
+    """The result has the elements of all tensors. Source: torch.stack.
 
     >>> stack((Tensor((2, 3), "float32"), Tensor((2, 3), "float32")), 0)
     Cost(flops=0, bytes=96)

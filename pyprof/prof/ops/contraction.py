@@ -27,13 +27,13 @@ REAL, COMPLEX = Counts(1, 1, 2), Counts(6, 2, 8)
 
 @cost("einsum")
 def einsum(equation: Value, *operands: Value, path: Value = None) -> Cost:
-    """Contraction, two operands at a time: 2·(product of all index sizes) if an index is summed, else 1·.
+    """Contraction, two operands at a time: 2·(product of all index sizes) if an index is summed, otherwise 1·.
 
     An index of one operand only is summed first, one addition per element. Three operands or more are contracted along
-    the recorded path (the dispatcher's argument: pairs of positions, each result goes to the end), else from left to
-    right, as torch does without opt_einsum; what lies between is not counted as moved. The gradients of two operands
-    are such contractions, too; those of more are unknown. One operand whose indices change their order, or stand twice
-    (a diagonal), is a view. Source: torch.einsum; Linear.cpp.
+    the recorded path (the dispatcher's argument: pairs of positions, each result goes to the end), otherwise from left
+    to right, as torch does without opt_einsum; intermediate results are not counted as moved. The gradients of two
+    operands are such contractions too; those of more are unknown. One operand whose indices change their order, or
+    occur twice (a diagonal), is a view. Source: torch.einsum; Linear.cpp.
 
     >>> t = lambda *shape: Tensor(shape, "float32")
     >>> einsum("bij,bjk->bik", t(4, 2, 3), t(4, 3, 5))
@@ -63,37 +63,38 @@ def _contraction(
     parts: list[Tensor],
     paths: tuple[Value, ...],
 ) -> Cost:
-    """The cost of a contraction whose indices are named. `paths` holds the dispatcher's path, if there is one."""
+    """Return the cost of a contraction with named indices. `paths` holds the dispatcher's path, if there is one."""
     result = Tensor(tuple(size[i] for i in output), parts[0].dtype)
     moved = bytes_of(*parts, result)
     left = [set(term) for term in terms]
-    each = COMPLEX if any(map(is_complex, parts)) else REAL
+    counts = COMPLEX if any(map(is_complex, parts)) else REAL
     if len(left) == 1:
-        flops = _pair(left[0], set(), set(output), size, each)[0]
+        flops = _pair(left[0], set(), set(output), size, counts)[0]
         if not flops:  # indices in another order, or a diagonal
             return VIEW._replace(dgrad=VIEW)
         return Cost(flops, moved)
     if len(left) == 2:
-        flops, _ = _pair(left[0], left[1], set(output), size, each)
-        back = (_pair(set(output), left[1 - i], left[i], size, each)[0] for i in range(2))
-        dgrad, wgrad = (Cost(one, moved) for one in back)
+        flops, _ = _pair(left[0], left[1], set(output), size, counts)
+        back = (_pair(set(output), left[1 - i], left[i], size, counts)[0] for i in range(2))
+        dgrad, wgrad = (Cost(first, moved) for first in back)
         return Cost(flops, moved, dgrad=dgrad, wgrad=wgrad)
-    given = next((value for value in paths if _is_path(value, len(parts))), ())
-    order = [as_int(i) for i in given] if isinstance(given, tuple) else []
+    path = next((value for value in paths if _is_path(value, len(parts))), ())
+    order = [as_int(i) for i in path] if isinstance(path, tuple) else []
     total = 0
     while len(left) > 1:
         i, j = (order.pop(0), order.pop(0)) if order else (0, 1)
         require(i != j and max(i, j) < len(left) and min(i, j) >= 0, "the path does not fit")
-        one, two = left[i], left[j]
-        rest = [term for at, term in enumerate(left) if at not in (i, j)]
-        flops, kept = _pair(one, two, set(output).union(*rest), size, each)
+        first, second = left[i], left[j]
+        remaining = [term for at, term in enumerate(left) if at not in (i, j)]
+        flops, indices = _pair(first, second, set(output).union(*remaining), size, counts)
         total += flops
-        left = [*rest, kept] if given else [kept, *rest]
+        left = [*remaining, indices] if path else [indices, *remaining]
     return Cost(total, moved)
 
 
-def _from_lists(given: tuple[Value, ...]) -> tuple[str, tuple[Value, ...]]:
-    """The form with a list of numbers behind each operand, as an equation: 0 is A, 26 is a. Source: torch.functional.
+def _from_lists(arguments: tuple[Value, ...]) -> tuple[str, tuple[Value, ...]]:
+    """Convert the form with a list of numbers after each operand to an equation: 0 is A, 26 is a. Source:
+    torch.functional.
 
     >>> _from_lists((Tensor((2, 3), None), (0, 26), Tensor((3,), None), (26,)))[0]
     'Aa,a'
@@ -107,38 +108,40 @@ def _from_lists(given: tuple[Value, ...]) -> tuple[str, tuple[Value, ...]]:
         assert isinstance(indices, tuple)
         return "".join("..." if isinstance(i, Other) else _LETTERS[as_int(i)] for i in indices)
 
-    terms = ",".join(text(indices) for indices in given[1::2])
-    return (f"{terms}->{text(given[-1])}" if len(given) % 2 else terms), given[: len(given) // 2 * 2 : 2]
+    terms = ",".join(text(indices) for indices in arguments[1::2])
+    return (f"{terms}->{text(arguments[-1])}" if len(arguments) % 2 else terms), arguments[
+        : len(arguments) // 2 * 2 : 2
+    ]
 
 
 def _is_path(value: Value, operands: int) -> bool:
-    """Whether an argument is the dispatcher's path: two positions per contraction."""
+    """Return whether an argument is the dispatcher's path: two positions per contraction."""
     return (
         isinstance(value, tuple) and len(value) == 2 * (operands - 1) and all(type(i) is int for i in value)
     )
 
 
 def _pair(
-    one: set[str], two: set[str], wanted: set[str], size: dict[str, int], each: Counts
+    first: set[str], second: set[str], requested: set[str], size: dict[str, int], counts: Counts
 ) -> tuple[int, set[str]]:
-    """FLOPs of the contraction of two operands to the indices that are wanted, and those that are left."""
+    """Return the FLOPs of the contraction of two operands to the requested indices, and the remaining indices."""
     flops, left = 0, []
-    for term, other in ((one, two), (two, one)):
-        kept = {index for index in term if index in wanted or index in other}
-        flops += each.add * prod(size[index] for index in term) if kept != term else 0
-        left.append(kept)
+    for term, other in ((first, second), (second, first)):
+        indices = {index for index in term if index in requested or index in other}
+        flops += counts.add * prod(size[index] for index in term) if indices != term else 0
+        left.append(indices)
     shared = left[0] | left[1]
-    if two:
-        flops += (each.multiply_add if shared - wanted else each.multiply) * prod(
+    if second:
+        flops += (counts.multiply_add if shared - requested else counts.multiply) * prod(
             size[index] for index in shared
         )
-    return flops, shared & wanted
+    return flops, shared & requested
 
 
 def _indices(
     equation: str, shapes: list[tuple[int, ...]]
 ) -> tuple[list[list[str]], list[str], dict[str, int]]:
-    """The index names of each operand and of the output, and their sizes. "..." becomes numbered names."""
+    """Return the index names of each operand and of the output, and their sizes. "..." becomes numbered names."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     texts = left.split(",")
     require(len(texts) == len(shapes), "as many terms as operands are expected")

@@ -2,7 +2,7 @@
 """Convolutions of 1 to 3 dimensions, transposed ones, and their backward.
 
 Letters: input (N, C, H, W), weight (K, C/g, R, S), output (N, K, P, Q), g groups. A fused multiply-add is 2 FLOPs;
-positions in the padding count as the closed formula has them; the bias is added for free.
+positions in the padding count as in the closed formula; the bias is free.
     convolution  2 · N·K·P·Q · C/g·R·S        transposed  2 · N·C·H·W · K/g·R·S
 dgrad and wgrad are one such product each, over the same three operands; bgrad adds up N·K·P·Q gradients.
 
@@ -20,7 +20,7 @@ from pyprof.prof.ops.shapes import Shape, as_int, backward_sum, ints, require, s
 
 
 def _padding(padding: Value, n: int) -> Shape | str:
-    """Padding of each dimension, or "same"."""
+    """Return the padding of each dimension, or "same"."""
     if isinstance(padding, str):
         require(padding in ("same", "valid"), f"no padding {padding!r}")
         return padding if padding == "same" else (0,) * n
@@ -31,7 +31,7 @@ def convolve(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Value = 1, padding: Value = 0,
     dilation: Value = 1, transposed: Value = False, output_padding: Value = 0, groups: Value = 1,
 ) -> Cost:  # fmt: skip
-    """Cost of a convolution in the dispatcher's terms; an input without N is one image.
+    """Return the cost of a convolution in the dispatcher's terms; an input without N is one image.
 
     >>> t = lambda *shape: Tensor(shape, "float32")
     >>> convolve(t(2, 8, 19, 23), t(12, 8, 3, 5))  # 2 · 2·12·17·19 · 8·3·5; (6992 + 1440 + 7752)·4
@@ -106,7 +106,7 @@ def convolution(
     input: Tensor, weight: Tensor, bias: Tensor | None, stride: Value, padding: Value, dilation: Value,
     transposed: Value, output_padding: Value, groups: Value, *flags: Value,
 ) -> Cost:  # fmt: skip
-    """Source: aten::convolution; _convolution has backend flags behind.
+    """Source: aten::convolution; _convolution has trailing backend flags.
 
     >>> convolution(Tensor((1, 2, 3), "float32"), Tensor((4, 2, 3), "float32"), None, (1,), (1,), (1,), False, (0,), 1)
     Cost(flops=144, bytes=168)
@@ -119,7 +119,7 @@ def mkldnn_convolution(
     input: Tensor, weight: Tensor, bias: Tensor | None, padding: Value, stride: Value, dilation: Value,
     groups: Value, *flags: Value,
 ) -> Cost:  # fmt: skip
-    """Padding stands before stride here. Source: aten::mkldnn_convolution.
+    """Padding comes before stride. Source: aten::mkldnn_convolution.
 
     >>> mkldnn_convolution(Tensor((1, 2, 3), "float32"), Tensor((4, 2, 3), "float32"), None, (1,), (1,), (1,), 1)
     Cost(flops=144, bytes=168)
@@ -129,7 +129,7 @@ def mkldnn_convolution(
 
 @cost("cudnn_convolution_backward_input")
 def backward_input(size: Value, grad: Tensor, weight: Tensor, *parameters: Value) -> Cost:
-    """The gradient of the input, before convolution_backward had it: `size` is that of the input. Source:
+    """Gradient of the input, before convolution_backward existed: `size` is that of the input. Source:
     native_functions.yaml of torch 1.9.
 
     >>> backward_input((2, 8, 19, 23), Tensor((2, 12, 17, 19), "float32"), Tensor((12, 8, 3, 5), "float32"))
@@ -142,7 +142,7 @@ def backward_input(size: Value, grad: Tensor, weight: Tensor, *parameters: Value
 
 @cost("cudnn_convolution_backward_weight")
 def backward_weight(size: Value, grad: Tensor, input: Tensor, *parameters: Value) -> Cost:
-    """The gradient of the weight, before convolution_backward had it: `size` is that of the weight. Source:
+    """Gradient of the weight, before convolution_backward existed: `size` is that of the weight. Source:
     native_functions.yaml of torch 1.9.
 
     >>> backward_weight((12, 8, 3, 5), Tensor((2, 12, 17, 19), "float32"), Tensor((2, 8, 19, 23), "float32"))
@@ -163,7 +163,7 @@ def convolution_mode(
     dilation: Value,
     groups: Value,
 ) -> Cost:
-    """Padding is a word. Source: aten::_convolution_mode.
+    """Padding is a string. Source: aten::_convolution_mode.
 
     >>> convolution_mode(Tensor((1, 2, 3), "float32"), Tensor((4, 2, 3), "float32"), None, (1,), "same", (1,), 1)
     Cost(flops=144, bytes=168)
@@ -222,8 +222,8 @@ def library_backward(
     input: Tensor, grad_output: Tensor, weight: Tensor, padding: Value, stride: Value, dilation: Value, groups: Value,
     *flags: Value,
 ) -> Cost:  # fmt: skip
-    """Before convolution_backward had it; output_mask is the last of the flags. Source: native_functions.yaml of
-    torch 1.9.
+    """Before convolution_backward existed; output_mask is the last of the flags. Source: native_functions.yaml of torch
+    1.9.
 
     >>> x, w, g = (Tensor(s, "float32") for s in [(1, 2, 5, 5), (4, 2, 3, 3), (1, 4, 3, 3)])
     >>> library_backward(x, g, w, (0, 0), (1, 1), (1, 1), 1, True, False, True, (True, True))
@@ -330,10 +330,10 @@ def convolution_backward(
     grad_output: Tensor, input: Tensor, weight: Tensor, bias_sizes: Value, stride: Value, padding: Value,
     dilation: Value, transposed: Value, output_padding: Value, groups: Value, output_mask: Value = None,
 ) -> Cost:  # fmt: skip
-    """The parts that output_mask selects (input, weight, bias), each a kernel of its own; all without a mask.
+    """The parts that output_mask selects (input, weight, bias), each a separate kernel; all without a mask.
 
-    FLOPs are those of the products: beside them the additions of the bias gradient are not counted, as the bias of the
-    forward is not; alone they are, one per element of grad_output. Source: aten::convolution_backward.
+    FLOPs are those of the products. The additions of the bias gradient are not counted beside them, like the bias of
+    the forward; by themselves they are, one per element of grad_output. Source: aten::convolution_backward.
 
     >>> x, w, g = (Tensor(s, "float32") for s in [(1, 2, 5, 5), (4, 2, 3, 3), (1, 4, 3, 3)])
     >>> convolution_backward(g, x, w, (0,), (1, 1), (0, 0), (1, 1), False, (0, 0), 1, (True, True, False))
@@ -351,7 +351,7 @@ def convolution_backward_overrideable(
     grad_output: Tensor, input: Tensor, weight: Tensor, stride: Value, padding: Value, dilation: Value,
     transposed: Value, output_padding: Value, groups: Value, output_mask: Value = None,
 ) -> Cost:  # fmt: skip
-    """Of other devices, without bias_sizes. Source: aten::convolution_backward_overrideable.
+    """For other devices, without bias_sizes. Source: aten::convolution_backward_overrideable.
 
     >>> x, w, g = (Tensor(s, "float32") for s in [(1, 2, 5, 5), (4, 2, 3, 3), (1, 4, 3, 3)])
     >>> convolution_backward_overrideable(g, x, w, (1, 1), (0, 0), (1, 1), False, (0, 0), 1, (True, True, False))
@@ -378,7 +378,7 @@ def slow_conv2d_backward(
     grad_output: Tensor, input: Tensor, weight: Tensor, kernel_size: Value, stride: Value, padding: Value,
     output_mask: Value = None, grad_weight: Value = None, grad_bias: Value = None,
 ) -> Cost:  # fmt: skip
-    """Source: aten::_slow_conv2d_backward; another form has the three gradients to write in place of the mask.
+    """Source: aten::_slow_conv2d_backward; another form has the three output gradients instead of the mask.
 
     >>> x, w, g = (Tensor(s, "float32") for s in [(1, 2, 5, 5), (4, 2, 3, 3), (1, 4, 3, 3)])
     >>> slow_conv2d_backward(g, x, w, (3, 3), (1, 1), (0, 0), (True, True, False))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors made or overwritten: constants, ranges, random numbers. No FLOPs, drawing is not counted; bytes: the result.
+"""Tensors created or overwritten: constants, ranges, random numbers. No FLOPs, generating random numbers is not
+counted; bytes: the result.
 
 >>> zeros((4, 8)), zeros(4, 8, dtype="torch.int64"), ones_like(Tensor((4, 8), "float16"))
 (Cost(flops=0, bytes=128), Cost(flops=0, bytes=256), Cost(flops=0, bytes=64))
@@ -34,16 +35,16 @@ def zeros(*sizes_: Value, size: Value = None, dtype: Value = None) -> Cost:
     >>> zeros((4, 8), 4, None, None, False)  # aten::zeros, int64
     Cost(flops=0, bytes=256)
     """
-    given = sizes_ if size is None else (size,)
-    require(bool(given), "a size is expected")
-    if len(given) > 1 and isinstance(given[0], tuple):
-        dtype = given[1]
-    return _written(sizes(given), chosen_dtype(dtype, DEFAULT))
+    arguments = sizes_ if size is None else (size,)
+    require(bool(arguments), "a size is expected")
+    if len(arguments) > 1 and isinstance(arguments[0], tuple):
+        dtype = arguments[1]
+    return _written(sizes(arguments), chosen_dtype(dtype, DEFAULT))
 
 
 @cost("full")
 def full(size: Value, fill_value: Value, dtype: Value = None, *parameters: Value) -> Cost:
-    """Without a dtype, the number's: an integer makes an int64. Source: torch.full.
+    """Without a dtype, that of the number: an integer gives int64. Source: torch.full.
 
     >>> full((4, 8), 1), full((4, 8), 1.0)
     (Cost(flops=0, bytes=256), Cost(flops=0, bytes=128))
@@ -94,16 +95,16 @@ def randint_like(input: Tensor, high: Value, *parameters: Value, dtype: Value = 
 
 @cost("new_zeros", "new_ones")
 def new_zeros(input: Tensor, *sizes_: Value, size: Value = None, dtype: Value = None) -> Cost:
-    """The dtype of a tensor, another size. Source: torch.Tensor.new_zeros.
+    """The dtype of a tensor, with another size. Source: torch.Tensor.new_zeros.
 
     >>> new_zeros(Tensor((1,), "float16"), 4, 8), new_zeros(Tensor((1,), "float16"), (4, 8), 6, None, None, None)
     (Cost(flops=0, bytes=64), Cost(flops=0, bytes=128))
     """
-    given = sizes_ if size is None else (size,)
-    require(bool(given), "a size is expected")
-    if len(given) > 1 and isinstance(given[0], tuple):
-        dtype = given[1]
-    return _written(sizes(given), chosen_dtype(dtype, as_tensor(input).dtype))
+    arguments = sizes_ if size is None else (size,)
+    require(bool(arguments), "a size is expected")
+    if len(arguments) > 1 and isinstance(arguments[0], tuple):
+        dtype = arguments[1]
+    return _written(sizes(arguments), chosen_dtype(dtype, as_tensor(input).dtype))
 
 
 @cost("new_full")
@@ -136,8 +137,8 @@ def fill(input: Tensor, *parameters: Value, inplace: bool = False) -> Cost:
     """
     as_tensor(input)
     read = [] if inplace else [input]
-    more = [t for t in parameters if isinstance(t, Tensor)]
-    return Cost(0, bytes_of(*read, *more, Tensor(input.shape, input.dtype)))
+    tensors = [t for t in parameters if isinstance(t, Tensor)]
+    return Cost(0, bytes_of(*read, *tensors, Tensor(input.shape, input.dtype)))
 
 
 @cost("normal")
@@ -179,8 +180,8 @@ def arange(*args: Value, start: Value = 0, end: Value = None, step: Value = 1, d
         dtype, args = args[-4], args[:-4]
     if len(args) > 3:
         raise ValueError("too many numbers")
-    given = list(args) if end is None else [*args, end]
-    numbers: list[Value] = [start, *given, step] if len(given) == 1 else [*given, step][:3]
+    bounds = list(args) if end is None else [*args, end]
+    numbers: list[Value] = [start, *bounds, step] if len(bounds) == 1 else [*bounds, step][:3]
     if dtype_of(dtype) == "int64":  # cut before they are counted
         numbers = [int(n) if isinstance(n, float) else n for n in numbers]
     whole = all(isinstance(n, int) for n in numbers)
@@ -212,7 +213,7 @@ def eye(n: Value, m: Value = None, *parameters: Value, dtype: Value = None) -> C
 
 @cost("randperm")
 def randperm(n: Value, *parameters: Value, dtype: Value = None) -> Cost:
-    """Writes n int64. The sort that makes it is not counted. Source: torch.randperm.
+    """Writes n int64. The sort behind it is not counted. Source: torch.randperm.
 
     >>> randperm(10)
     Cost(flops=0, bytes=80)
@@ -242,19 +243,19 @@ def randint(
 @cost(
     "poisson", "binomial", "_standard_gamma", "_sample_dirichlet", "_standard_gamma_grad", "_dirichlet_grad"
 )
-def drawn(input: Tensor, *more: Value) -> Cost:
-    """A number drawn per parameter; drawing is not counted. Source: torch.poisson.
+def drawn(input: Tensor, *parameters: Value) -> Cost:
+    """One random number per parameter; generating it is not counted. Source: torch.poisson.
 
     >>> drawn(Tensor((4, 8), "float32"))
     Cost(flops=0, bytes=256)
     """
-    tensors = [t for t in (input, *more) if isinstance(t, Tensor)]
+    tensors = [t for t in (input, *parameters) if isinstance(t, Tensor)]
     return Cost(0, bytes_of(*tensors, Tensor(as_tensor(input).shape, input.dtype)))
 
 
 @cost("multinomial")
-def multinomial(input: Tensor, num_samples: Value, *parameters: Value, **more: Value) -> Cost:
-    """Weights are read, int64 samples written; drawing is not counted. Source: torch.multinomial.
+def multinomial(input: Tensor, num_samples: Value, *parameters: Value, **options: Value) -> Cost:
+    """Weights are read, int64 samples written; sampling is not counted. Source: torch.multinomial.
 
     >>> multinomial(Tensor((4, 8), "float32"), 2)
     Cost(flops=0, bytes=192)
@@ -265,7 +266,7 @@ def multinomial(input: Tensor, num_samples: Value, *parameters: Value, **more: V
 
 @cost("_philox_normal", "_philox_uniform", "normal_functional")
 def drawn_over(input: Tensor, *parameters: Value, inplace: bool = False) -> Cost:
-    """A tensor of one's size overwritten with random numbers. Source: aten::_philox_normal_.
+    """A tensor overwritten with random numbers. Source: aten::_philox_normal_.
 
     >>> drawn_over(Tensor((4, 8), "float32"), Tensor((2,), "uint64"))
     Cost(flops=0, bytes=144)
@@ -276,7 +277,7 @@ def drawn_over(input: Tensor, *parameters: Value, inplace: bool = False) -> Cost
 
 @cost("_no_grad_fill", "_no_grad_zero", "_no_grad_normal", "_no_grad_uniform")
 def no_grad_fill(input: Tensor, *parameters: Value, inplace: bool = True) -> Cost:
-    """fill_, zero_, normal_, uniform_ of torch.nn.init, scripted. Source: aten::_no_grad_fill_.
+    """Scripted fill_, zero_, normal_, uniform_ of torch.nn.init. Source: aten::_no_grad_fill_.
 
     >>> no_grad_fill(Tensor((4, 8), "float32"), 1.0)
     Cost(flops=0, bytes=128)
@@ -286,16 +287,16 @@ def no_grad_fill(input: Tensor, *parameters: Value, inplace: bool = True) -> Cos
 
 @cost("tensor", "as_tensor", "asarray")
 def from_data(data: Value, dtype: Value = None, *parameters: Value) -> Cost:
-    """Python numbers written; a tensor is taken as it is, or cast. Source: torch.tensor.
+    """Python numbers written; a tensor is taken unchanged, or cast. Source: torch.tensor.
 
     >>> from_data((1.0, 2.0)), from_data(3), from_data(((1, 2), (3, 4)), "torch.float16")
     (Cost(flops=0, bytes=8), Cost(flops=0, bytes=8), Cost(flops=0, bytes=8))
     """
     if isinstance(data, Tensor):
-        wanted = chosen_dtype(dtype, data.dtype)
-        if wanted == data.dtype:
+        target = chosen_dtype(dtype, data.dtype)
+        if target == data.dtype:
             return Cost(0, 0, basis="view")
-        return Cost(0, bytes_of(data, Tensor(data.shape, wanted)))
+        return Cost(0, bytes_of(data, Tensor(data.shape, target)))
     numbers = _numbers(data)
     kinds = [scalar_dtype(n) for n in numbers]
     require(None not in kinds, "numbers are expected")

@@ -15,8 +15,8 @@ from pyprof.prof.ops.shapes import REAL_OF, as_int, broadcast, like, reduced, re
 
 @cost("cdist", "_cdist_forward", "_euclidean_dist")
 def cdist(x1: Tensor, x2: Tensor, p: Value = 2.0, compute_mode: Value = None) -> Cost:
-    """Between every row of (*, P, M) and of (*, R, M). The Euclidean one may run as a matrix product of M + 2 columns,
-    which the count does not follow. Source: torch.cdist.
+    """Between every row of (*, P, M) and of (*, R, M). The Euclidean distance may run as a matrix product of M + 2
+    columns, which is not reflected in the count. Source: torch.cdist.
 
     >>> cdist(Tensor((2, 4, 3), "float32"), Tensor((5, 3), "float32")).flops
     400
@@ -30,7 +30,7 @@ def cdist(x1: Tensor, x2: Tensor, p: Value = 2.0, compute_mode: Value = None) ->
 
 @cost("_cdist_backward")
 def cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: Value, cdist: Tensor) -> Cost:
-    """The gradient of x1 alone: 4 per pair of coordinates. Source: aten::_cdist_backward.
+    """Only the gradient of x1: 4 per pair of coordinates. Source: aten::_cdist_backward.
 
     >>> t = lambda *shape: Tensor(shape, "float32")
     >>> cdist_backward(t(4, 5), t(4, 3), t(5, 3), 2.0, t(4, 5))  # (20 + 12 + 15 + 20 + 12)·4
@@ -96,7 +96,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: Value = 1, eps: Value = 1e-8)
 
 @cost("dist")
 def dist(input: Tensor, other: Tensor, p: Value = 2) -> Cost:
-    """One number: subtract, power, add. Source: torch.dist.
+    """One result: subtract, power, add. Source: torch.dist.
 
     >>> dist(Tensor((4, 3), "float32"), Tensor((4, 3), "float32"))
     Cost(flops=37, bytes=100)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dropout: compare with p, mask, scale: 3 FLOPs per element. Drawing numbers and the mask's traffic are not counted.
+"""Dropout: compare with p, mask, scale: 3 FLOPs per element. Generating random numbers and the mask's traffic are not
+counted.
 
-The backward masks and scales, 2 per element: it reads the gradient and writes one. Outside training nothing happens.
+The backward masks and scales, 2 per element: it reads the gradient and writes one. Outside training it does nothing.
 
 >>> dropout(Tensor((4, 8), "float16")), dropout(Tensor((4, 8), "float16"), 0.1, False).basis
 (Cost(flops=96, bytes=128), 'view')
@@ -15,7 +16,7 @@ from pyprof.prof.ops.shapes import as_tensor, like
 
 
 def dropped(input: Tensor) -> Cost:
-    """A dropout that is in training."""
+    """Return the cost of a dropout in training."""
     moved = bytes_of(input, like(input))
     return Cost(3 * input.numel, moved, dgrad=Cost(2 * input.numel, bytes_of(like(input), like(input))))
 
@@ -43,7 +44,7 @@ def dropout(
 
 @cost("native_dropout")
 def native_dropout(input: Tensor, p: Value, train: Value = True) -> Cost:
-    """Returns the mask as well, a bool per element, which counts like other masks: not. Source: aten::native_dropout.
+    """Also returns the mask, a bool per element, which is not counted like other masks. Source: aten::native_dropout.
 
     >>> native_dropout(Tensor((4, 8), "float16"), 0.1)
     Cost(flops=96, bytes=128)

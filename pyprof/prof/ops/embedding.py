@@ -51,7 +51,7 @@ def dispatched_embedding(
     scale_grad_by_freq: Value = False,
     sparse: Value = False,
 ) -> Cost:
-    """The table stands first. Source: torch.embedding, aten::embedding.
+    """The table comes first. Source: torch.embedding, aten::embedding.
 
     >>> dispatched_embedding(Tensor((1000, 16), "float32"), Tensor((4, 8), "int64"))
     Cost(flops=0, bytes=4352)
@@ -119,7 +119,7 @@ def dispatched_embedding_bag(
 def _bag_backward(
     grad: Tensor, indices: Tensor, rows: int, scales: Tensor | None, sparse: bool, *read: Tensor
 ) -> Cost:
-    """The gradient row of a bag goes to every row that it gathered."""
+    """Return the cost of adding the gradient row of a bag to every row that it gathered."""
     width = grad.shape[-1]
     part = Tensor((indices.numel, width), grad.dtype)
     if sparse:
@@ -165,7 +165,7 @@ def embedding_bag_sparse_backward(
     scale_grad_by_freq: Value = False, mode: Value = 0, per_sample_weights: Tensor | None = None,
     padding_idx: Value = -1,
 ) -> Cost:  # fmt: skip
-    """Rows only, nothing is added. Source: aten::_embedding_bag_sparse_backward.
+    """Rows only, without additions. Source: aten::_embedding_bag_sparse_backward.
 
     >>> i, b = Tensor((6,), "int64"), Tensor((2,), "int64")
     >>> embedding_bag_sparse_backward(Tensor((2, 4), "float32"), i, b, i, b, 10)
@@ -192,7 +192,7 @@ def embedding_bag_weights_backward(
 
 @cost("embedding_sparse_backward")
 def embedding_sparse_backward(grad: Tensor, indices: Tensor, *parameters: Value) -> Cost:
-    """Rows and indices, nothing is added. Source: aten::embedding_sparse_backward.
+    """Rows and indices, without additions. Source: aten::embedding_sparse_backward.
 
     >>> embedding_sparse_backward(Tensor((6, 4), "float32"), Tensor((6,), "int64"), 10, -1, False)
     Cost(flops=0, bytes=240)

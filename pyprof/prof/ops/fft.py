@@ -31,7 +31,7 @@ def _complex(dtype: str | None) -> str | None:
 
 
 def transform_flops(batch: int, points: int, real: bool) -> int:
-    """`batch` transforms of so many points.
+    """Return the FLOPs of `batch` transforms with the given number of points.
 
     >>> transform_flops(1, 8, False), transform_flops(2, 6, True)  # 120; 30·2.585
     (120, 78)
@@ -40,23 +40,24 @@ def transform_flops(batch: int, points: int, real: bool) -> int:
 
 
 def _transform(input: Tensor, way: str, size: Value, dim: Value, onesided: bool = True) -> Cost:
-    """`size` per transformed dimension; for c2r that of the (real) result. -1 keeps the size."""
+    """Return the cost of a transform. `size` is given per transformed dimension; for c2r that of the (real) result.
+    -1 keeps the size."""
     rank = len(input.shape)
-    given = None if size is None or size == () else sizes((size,))
+    requested = None if size is None or size == () else sizes((size,))
     if dim is None or dim == ():
-        order = list(range(rank)) if given is None else list(range(rank - len(given), rank))
+        order = list(range(rank)) if requested is None else list(range(rank - len(requested), rank))
     else:
         order = [as_int(d) % rank for d in (dim if isinstance(dim, tuple) else (dim,))]
     require(bool(order) and len(set(order)) == len(order) and min(order) >= 0, "dimensions are expected")
     dims(tuple(order), rank)
     inside = list(input.shape)
-    wanted = given or (-1,) * len(order)
-    require(len(wanted) == len(order), "a size per dimension is expected")
-    for d, n in zip(order, wanted):
+    lengths = requested or (-1,) * len(order)
+    require(len(lengths) == len(order), "a size per dimension is expected")
+    for d, n in zip(order, lengths):
         if n != -1:
             inside[d] = n
     last = order[-1]
-    if way == "c2r" and wanted[-1] == -1:
+    if way == "c2r" and lengths[-1] == -1:
         inside[last] = 2 * (input.shape[last] - 1)
     require(min(inside) > 0, "sizes are positive")
     points = prod(inside[d] for d in order)
@@ -139,7 +140,7 @@ def fft_c2r(input: Tensor, dim: Value, normalization: Value, last_dim_size: Valu
 def _frames(
     input: Tensor, n_fft: Value, hop_length: Value, center: bool, onesided: Value
 ) -> tuple[int, int, int, int]:
-    """Signals, frames, points of a transform, bins kept."""
+    """Return the numbers of signals, frames, points of a transform, and result bins."""
     n = as_int(n_fft)
     hop = n // 4 if hop_length is None else as_int(hop_length)
     length = input.shape[-1] + (2 * (n // 2) if center else 0)
@@ -171,7 +172,7 @@ def dispatched_stft(
     input: Tensor, n_fft: Value, hop_length: Value = None, win_length: Value = None, window: Value = None,
     normalized: Value = False, onesided: Value = None, *parameters: Value,
 ) -> Cost:  # fmt: skip
-    """The signal is padded already; the form with `center` has it in the sixth place. Source: aten::stft.
+    """The signal is padded already; the form with `center` has it as its sixth argument. Source: aten::stft.
 
     >>> dispatched_stft(Tensor((2, 16), "float32"), 8, 4, 8, None, False, True, True)
     Cost(flops=360, bytes=368)

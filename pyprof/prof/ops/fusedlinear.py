@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrix products and convolutions as backends spell them: their backward in one call, an epilogue behind.
+"""Matrix products and convolutions in the forms of backends: their backward in one call, or with an epilogue.
 
 A backward carries the parts that its output_mask selects; the bias gradient adds up rows, one FLOP per element.
 
@@ -25,8 +25,8 @@ def _on(mask: Value, n: int) -> tuple[Value, ...]:
 
 @cost("linear_backward", "mkldnn_linear_backward")
 def linear_backward(input: Tensor, grad_output: Tensor, weight: Tensor, output_mask: Value = None) -> Cost:
-    """Gradients of input, weight and bias; as in convolution_backward the additions of the last count alone only.
-    Source: aten::linear_backward.
+    """Gradients of input, weight and bias; as in convolution_backward the additions for the bias count only by
+    themselves. Source: aten::linear_backward.
 
     >>> x, w, g = (Tensor(s, "float32") for s in [(6, 8), (5, 8), (6, 5)])
     >>> linear_backward(x, g, w, (True, False, False))
@@ -76,7 +76,7 @@ def matmul_backward(grad: Tensor, input: Tensor, other: Tensor, mask: Value = No
 @cost("mkldnn_linear", "mkldnn::_linear_pointwise", "onednn::linear_dynamic_fp16",
       "onednn::linear_relu_dynamic_fp16")  # fmt: skip
 def linear_pointwise(input: Tensor, weight: Tensor, bias: Value = None, *epilogue: Value) -> Cost:
-    """y = f(x Wᵀ + b): the epilogue f is free. Its binary form has another operand in the second place, which is read.
+    """y = f(x Wᵀ + b): the epilogue f is free. Its binary form reads another operand, which is the second argument.
 
     Source: aten::mkldnn_linear; mkldnn::_linear_pointwise, aten/src/ATen/native/mkldnn/Linear.cpp.
 
@@ -94,7 +94,7 @@ def linear_pointwise(input: Tensor, weight: Tensor, bias: Value = None, *epilogu
 
 @cost("mkl::_mkl_linear")
 def mkl_linear(input: Tensor, packed: Tensor, weight: Tensor, bias: Value = None, batch: Value = 0) -> Cost:
-    """The weight counts once, not in its packed form as well. Source: mkl::_mkl_linear.
+    """The weight counts once; its packed form is not counted. Source: mkl::_mkl_linear.
 
     >>> mkl_linear(Tensor((6, 8), "float32"), Tensor((99,), "float32"), Tensor((5, 8), "float32"))
     Cost(flops=480, bytes=472)
@@ -117,17 +117,19 @@ def convolution_pointwise(input: Tensor, weight: Tensor, bias: Value, *parameter
     other: Tensor | None = None
     if isinstance(bias, Tensor) and len(bias.shape) > 1:
         other, weight = weight, bias
-        bias, *rest = parameters
+        bias, *remaining = parameters
         if input.shape[1] == weight.shape[0] and other.shape[1] != weight.shape[0]:
             input, other = other, input
     else:
-        rest = list(parameters)
-    padding, stride, dilation, groups = rest[:4]
+        remaining = list(parameters)
+    padding, stride, dilation, groups = remaining[:4]
     plain = conv2d(
         input, weight, bias if isinstance(bias, Tensor) else None, stride, padding, dilation, groups
     )
-    more = bytes_of(other)
-    return Cost(plain.flops, None if plain.bytes is None or more is None else plain.bytes + more)
+    other_bytes = bytes_of(other)
+    return Cost(
+        plain.flops, None if plain.bytes is None or other_bytes is None else plain.bytes + other_bytes
+    )
 
 
 @cost("cudnn_convolution_add_relu", "miopen_convolution_add_relu")
@@ -182,9 +184,10 @@ def trilinear(
     i1: Tensor, i2: Tensor, i3: Tensor, expand1: Value, expand2: Value, expand3: Value, sumdim: Value,
     unroll_dim: Value = 1,
 ) -> Cost:  # fmt: skip
-    """Σ i1·i2·i3 over `sumdim` after 1-sized dimensions are put in where `expand` says; each product of three and its
-    addition: 3 per term where i1 and i2 share what is summed, but i1·i2 is contracted first over the summed dimensions
-    that i3 lacks: 2 per term, then 2 per term of the result with i3. Source: aten::_trilinear, Linear.cpp.
+    """Σ i1·i2·i3 over `sumdim` after inserting dimensions of size 1 as given by `expand`; each product of three and its
+    addition: 3 per term where i1 and i2 share what is summed, but i1·i2 is contracted first over the summed
+    dimensions that i3 lacks: 2 per term, then 2 per term of the result with i3. Source: aten::_trilinear,
+    Linear.cpp.
 
     >>> t = lambda *shape: Tensor(shape, "float32")
     >>> trilinear(t(6, 3), t(5, 3, 4), t(6, 4), (1, 3), (0,), (1, 2), (2, 3))  # bilinear: 2·6·5·4·(3 + 1)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Matrix products: linear, mm, bmm, matmul, addmm, mv, dot, outer.
 
-FLOPs count a fused multiply-add as 2; bytes count each operand once, as if caches were perfect. alpha, beta, bias
-additions and epilogues are not counted. The result has the dtype of the first factor.
-Add an operator: one function here, decorated with the names torch gives it.
+FLOPs count a fused multiply-add as 2; bytes count each operand once, as with perfect caches. alpha, beta, bias
+additions and epilogues are not counted. The result has the dtype of the first factor. Add an operator: one function
+here, decorated with the names torch gives it.
 
-dgrad is the gradient of the first factor, wgrad of the second, one product each over the same three operands;
-bgrad is the sum of the output's gradient over what the added term was broadcast along.
-A multiply-add of complex numbers is 8, a product 6, a sum 2.
+dgrad is the gradient of the first factor, wgrad of the second, one product each over the same three operands; bgrad is
+the sum of the output's gradient over the dimensions along which the added term was broadcast. A multiply-add of complex
+numbers is 8, a product 6, a sum 2.
 
 >>> linear(Tensor((64, 1024), "float16"), Tensor((4096, 1024), "float16"))
 Cost(flops=536870912, bytes=9043968)
@@ -24,7 +24,7 @@ from pyprof.prof.ops.shapes import as_int, broadcast, chosen_dtype, reduced, req
 
 
 def product(flops: int, a: Tensor, b: Tensor, output: Tensor, added: Tensor | None = None) -> Cost:
-    """The cost of output = a·b (+ added), with its backward. `flops` are those of real numbers."""
+    """Return the cost of output = a·b (+ added), with its backward. `flops` are those of real numbers."""
     real = not (is_complex(a) or is_complex(b))
     flops = flops if real else 4 * flops  # a multiply-add of complex numbers is 8
     part = Cost(flops, bytes_of(a, b, output))
@@ -42,7 +42,7 @@ def product(flops: int, a: Tensor, b: Tensor, output: Tensor, added: Tensor | No
 
 @cost("linear")
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Cost:
-    """y = x Wᵀ + b, with x (*, K), W (N, K) or (K), b (N); the bias is added for free. Source: F.linear.
+    """y = x Wᵀ + b, with x (*, K), W (N, K) or (K), b (N); the bias is free. Source: F.linear.
 
     >>> linear(Tensor((2, 3, 8), "float16"), Tensor((5, 8), "float16"), Tensor((5,), "float16"))
     Cost(flops=480, bytes=246)
@@ -112,15 +112,16 @@ def rmatmul(input: Tensor, other: Tensor) -> Cost:
     return matmul(other, input)
 
 
-def _with_dtype(dtype: str | None, beta: Value, alpha: Value, more: Value) -> tuple[str | None, Value]:
-    """The dtype of the result and beta. The dispatcher's form with out_dtype has it in beta's place, one place more."""
-    if isinstance(more, (int, float)) and not isinstance(more, bool):
+def _with_dtype(dtype: str | None, beta: Value, alpha: Value, extra: Value) -> tuple[str | None, Value]:
+    """Return the dtype of the result and beta. The dispatcher's form with out_dtype has it in beta's position, and
+    one more argument."""
+    if isinstance(extra, (int, float)) and not isinstance(extra, bool):
         return chosen_dtype(beta, dtype), alpha
     return dtype, beta
 
 
 def _added(added: Tensor, beta: Value) -> Tensor | None:
-    """The added term counts unless beta is 0, which keeps torch from reading it."""
+    """Return the added term, or None if beta is 0: then torch does not read it."""
     return None if beta == 0 else added
 
 

@@ -19,8 +19,8 @@ from pyprof.prof.ops.shapes import backward_sum, chosen_dtype, require, tensors_
 
 
 def _grouped(a: Tensor, b: Tensor, offs: Value, dtype: str | None) -> tuple[int, Tensor]:
-    """FLOPs and result. `offs` are where the groups of a dimension end: of rows (2-D by 3-D), columns (3-D by 2-D) or
-    of K (2-D by 2-D); together they are the whole dimension, if the last offset is."""
+    """Return FLOPs and result. `offs` are the ends of the groups of a dimension: of rows (2-D by 3-D), columns (3-D
+    by 2-D) or of K (2-D by 2-D); together they are the whole dimension, if the last offset is."""
     k = a.shape[-1]
     require(k == b.shape[-2], f"{a.shape} and {b.shape} do not multiply")
     m, n = a.shape[-2], b.shape[-1]
@@ -39,7 +39,7 @@ def grouped_mm(
     input: Tensor, mat2: Tensor, offs: Value = None, bias: Tensor | None = None, out_dtype: Value = None,
     mat_a: Tensor | None = None, mat_b: Tensor | None = None,
 ) -> Cost:  # fmt: skip
-    """A mixture of experts: every row meets the matrix of its group. Source: aten::_grouped_mm.
+    """A mixture of experts: every row is multiplied by the matrix of its group. Source: aten::_grouped_mm.
 
     >>> a, b = Tensor((4, 12), "bfloat16"), Tensor((12, 8), "bfloat16")
     >>> grouped_mm(a, b, Tensor((3,), "int32"))  # groups of K: three results of 4·8; 96 + 192 + 12 + 192
@@ -56,15 +56,15 @@ def scaled_grouped_mm(
     input: Tensor, mat2: Tensor, scale_a: Value, scale_b: Value, offs: Value = None, bias: Tensor | None = None,
     scale_result: Value = None, out_dtype: Value = None, use_fast_accum: Value = None,
 ) -> Cost:  # fmt: skip
-    """With scales per row or block; the result is bfloat16 unless said. Source: aten::_scaled_grouped_mm.
+    """With scales per row or block; the result is bfloat16 by default. Source: aten::_scaled_grouped_mm.
 
     >>> x, w = Tensor((12, 8), "float8_e4m3fn"), Tensor((3, 8, 4), "float8_e4m3fn")
     >>> scaled_grouped_mm(x, w, Tensor((12,), "float32"), Tensor((3, 4), "float32"), Tensor((3,), "int32"))
     Cost(flops=768, bytes=396)
     """
     flops, output = _grouped(input, mat2, offs, chosen_dtype(out_dtype, "bfloat16"))
-    more = tensors_in((scale_a, scale_b, offs, bias, scale_result))
-    return Cost(flops, bytes_of(input, mat2, *more, output))
+    extra = tensors_in((scale_a, scale_b, offs, bias, scale_result))
+    return Cost(flops, bytes_of(input, mat2, *extra, output))
 
 
 @cost("_scaled_grouped_mm_v2")
@@ -107,8 +107,8 @@ def foreach_mm(input: Value, mat2: Value) -> Cost:
     """
     pairs = list(zip(tensors_in((input,)), tensors_in((mat2,)), strict=True))
     require(bool(pairs), "lists are expected")
-    one = [bmm(Tensor((1, *a.shape), a.dtype, None), Tensor((1, *b.shape), b.dtype)) for a, b in pairs]
-    return backward_sum(*one)
+    products = [bmm(Tensor((1, *a.shape), a.dtype, None), Tensor((1, *b.shape), b.dtype)) for a, b in pairs]
+    return backward_sum(*products)
 
 
 @cost("inductor::_mm_plus_mm")
@@ -127,8 +127,9 @@ def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, out: Value = None) ->
 
 @cost("chain_matmul", "linalg_multi_dot")
 def multi_dot(*matrices: Value, tensors: Value = None, out: Value = None) -> Cost:
-    """The cheapest order of the products, as torch chooses it; a vector may stand first and last. What is between is
-    not counted as moved. Source: torch.linalg.multi_dot; Cormen et al., Introduction to Algorithms, 15.2.
+    """The cheapest order of the products, as torch chooses it; the first and last operand may be vectors. Intermediate
+    results are not counted as moved. Source: torch.linalg.multi_dot; Cormen et al., Introduction to Algorithms,
+    15.2.
 
     >>> t = lambda *shape: Tensor(shape, "float32")
     >>> multi_dot((t(10, 100), t(100, 5), t(5, 50)))  # (10·100·5 + 10·5·50)·2; (1000 + 500 + 250 + 500)·4

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elements picked or placed by index or mask: gather, scatter, index, index_put, x[i].
+"""Elements gathered or scattered by index or mask: gather, scatter, index, index_put, x[i].
 
-No FLOPs, but one per element that is added to its destination. Bytes: what is picked is read, not the whole source;
-the indices; what is written. In place, scattered elements are written (read too, if added); the other form copies the
+No FLOPs, but one per element that is added to its destination. Bytes: the gathered elements, not the whole source; the
+indices; the written elements. In place, scattered elements are written (read too, if added); the other form copies the
 whole destination. Results whose size depends on data (masks, nonzero) have unknown bytes.
 
 The backward, in dgrad, adds the gradient into zeros: it reads gradient and indices, writes a gradient as large as the
@@ -35,7 +35,7 @@ _SLICE = re.compile(r"(-?\d+)?:(-?\d+)?:(-?\d+)?")  # start:stop:step
 
 
 def picked(input: Tensor, count: int | None, *indices: Tensor) -> Cost:
-    """`count` elements of `input` are read and written elsewhere."""
+    """Return the cost of copying `count` elements of `input`."""
     if count is None:
         return Cost(0, None)
     part = Tensor((count,), input.dtype)
@@ -46,7 +46,7 @@ def picked(input: Tensor, count: int | None, *indices: Tensor) -> Cost:
 def placed(
     input: Tensor, index: tuple[Tensor, ...], count: int | None, source: Value, inplace: bool, adds: bool
 ) -> Cost:
-    """`count` elements of `source` are written into `input`, or added to it."""
+    """Return the cost of writing `count` elements of `source` into `input`, or adding them to it."""
     if count is None:
         return Cost(None if adds else 0, None)
     part = Tensor((count,), input.dtype)
@@ -73,9 +73,9 @@ def gather(
     >>> gather(Tensor((4, 8), "float32"), Tensor((4, 2), "int64"), 1)
     Cost(flops=0, bytes=128)
     """
-    found = as_tensor(next(iter(tensors_in((indices, dim, index))), None))
-    require(len(found.shape) == len(input.shape) and not is_float(found.dtype), "indices do not fit")
-    return picked(input, found.numel, found)
+    positions = as_tensor(next(iter(tensors_in((indices, dim, index))), None))
+    require(len(positions.shape) == len(input.shape) and not is_float(positions.dtype), "indices do not fit")
+    return picked(input, positions.numel, positions)
 
 
 @cost("take")
@@ -165,7 +165,8 @@ def index_copy(
 
 
 def _selected(shape: Shape, items: tuple[Value, ...], none_is_all: bool) -> int | None:
-    """How many elements an index selects; None if a mask decides. A tuple in the index is a list of numbers."""
+    """Return the number of elements that an index selects; None if it depends on a mask. A tuple in the index is a
+    list of numbers."""
     used = sum(
         len(i.shape) if isinstance(i, Tensor) and i.dtype == "bool" else 1 for i in items if not _is_dots(i)
     )
@@ -190,10 +191,10 @@ def _selected(shape: Shape, items: tuple[Value, ...], none_is_all: bool) -> int 
         elif item is None:
             count *= shape[at]
         elif isinstance(item, Other):
-            found = _SLICE.fullmatch(item.text)
-            require(found is not None, f"an index of unknown kind, {item.text}")
-            assert found is not None
-            start, stop, step = (int(text) if text else None for text in found.groups())
+            match = _SLICE.fullmatch(item.text)
+            require(match is not None, f"an index of unknown kind, {item.text}")
+            assert match is not None
+            start, stop, step = (int(text) if text else None for text in match.groups())
             count *= len(range(*slice(start, stop, step).indices(shape[at])))
         else:
             as_int(item)
@@ -211,7 +212,8 @@ def _items(index: Value) -> tuple[Value, ...]:
 
 @cost("getitem")
 def getitem(input: Tensor, index: Value) -> Cost:
-    """x[index]: a view for numbers and slices, else what the index tensors pick. Source: torch.Tensor.__getitem__.
+    """x[index]: a view for numbers and slices, otherwise the elements that the index tensors select. Source:
+    torch.Tensor.__getitem__.
 
     >>> getitem(Tensor((4, 8), "float32"), (0, Other("slice", "0:4:"))).basis
     'view'
@@ -227,7 +229,7 @@ def getitem(input: Tensor, index: Value) -> Cost:
 
 @cost("setitem")
 def setitem(input: Tensor, index: Value, value: Value) -> Cost:
-    """x[index] = value: writes what the index selects. Source: torch.Tensor.__setitem__.
+    """x[index] = value: writes the selected elements. Source: torch.Tensor.__setitem__.
 
     >>> setitem(Tensor((4, 8), "float32"), 0, 1.0), setitem(Tensor((4, 8), "float32"), 0, Tensor((8,), "float32"))
     (Cost(flops=0, bytes=32), Cost(flops=0, bytes=64))
@@ -243,9 +245,9 @@ def index(input: Tensor, indices: Value) -> Cost:
     >>> index(Tensor((4, 8), "float32"), (None, Tensor((3,), "int64")))  # 3·8 + 2·12·4
     Cost(flops=0, bytes=120)
     """
-    found = tensors_in((indices,))
-    require(bool(found), "index tensors are expected")
-    return picked(input, _selected(input.shape, _items(indices), True), *found)
+    tensors = tensors_in((indices,))
+    require(bool(tensors), "index tensors are expected")
+    return picked(input, _selected(input.shape, _items(indices), True), *tensors)
 
 
 @cost("index_put", "_index_put_impl", "_unsafe_index_put")
@@ -259,10 +261,10 @@ def index_put(
     >>> index_put(t, i, Tensor((3, 8), "float32"), True, inplace=True)  # 24 + 96 read, 96 added to, 96 written
     Cost(flops=24, bytes=312)
     """
-    found = tensors_in((indices,))
-    require(bool(found), "index tensors are expected")
+    tensors = tensors_in((indices,))
+    require(bool(tensors), "index tensors are expected")
     count = _selected(input.shape, _items(indices), True)
-    return placed(input, tuple(found), count, values, inplace, accumulate is True)
+    return placed(input, tuple(tensors), count, values, inplace, accumulate is True)
 
 
 @cost("index_reduce")
@@ -270,7 +272,7 @@ def index_reduce(
     input: Tensor, dim: Value, index: Tensor, source: Tensor, reduce: Value = "prod", include_self: Value = True,
     inplace: bool = False,
 ) -> Cost:  # fmt: skip
-    """Whole slices combined with what is there. Source: torch.Tensor.index_reduce_.
+    """Whole slices combined with the destination. Source: torch.Tensor.index_reduce_.
 
     >>> index_reduce(Tensor((4, 8), "float32"), 0, Tensor((2,), "int64"), Tensor((2, 8), "float32"), inplace=True)
     Cost(flops=16, bytes=208)
@@ -293,14 +295,14 @@ def put(
 
 @cost("_unsafe_masked_index")
 def masked_index(input: Tensor, mask: Tensor, indices: Value, fill: Value) -> Cost:
-    """What the indices pick, or a number where the mask is off. Source: aten::_unsafe_masked_index.
+    """The elements that the indices select, or a number where the mask is off. Source: aten::_unsafe_masked_index.
 
     >>> i = (Tensor((3,), "int64"),)
     >>> masked_index(Tensor((100,), "float32"), Tensor((3,), "bool"), i, 0.0)  # 24 + 3 + 24
     Cost(flops=0, bytes=51)
     """
-    found = tensors_in((indices,))
-    return picked(input, _selected(input.shape, _items(indices), True), *found, mask)
+    tensors = tensors_in((indices,))
+    return picked(input, _selected(input.shape, _items(indices), True), *tensors, mask)
 
 
 @cost("_unsafe_masked_index_put_accumulate")
@@ -311,6 +313,6 @@ def masked_index_put(input: Tensor, mask: Tensor, indices: Value, values: Tensor
     >>> masked_index_put(Tensor((10,), "float32"), Tensor((3,), "bool"), i, Tensor((3,), "float32"))  # 24+3+40+12+40
     Cost(flops=3, bytes=119)
     """
-    found = tensors_in((indices,))
+    tensors = tensors_in((indices,))
     count = _selected(input.shape, _items(indices), True)
-    return placed(input, (*found, mask), count, values, False, True)
+    return placed(input, (*tensors, mask), count, values, False, True)

@@ -3,11 +3,11 @@
 
 A name, `triton_poi_fused_add_gelu_3`, has each fused operator once, whatever its number, and the recording ends in the
 sizes of the loops: one for pointwise kernels (`poi`), rows and columns for reductions (`red`, `per`). Each operator is
-counted once per element of these loops, at the FLOPs per element that it has alone; one that is listed for its origin
-(a product whose bias is added here) counts nothing. That is approximate: an operator may stand there twice, or work on
+counted once per element of these loops, at the FLOPs per element that it has by itself; one that is listed for its
+origin (a product whose bias is added here) counts nothing. That is approximate: an operator may occur twice, or work on
 fewer elements than the loops have.
 
-Bytes: every tensor argument once; one that is read and overwritten counts once, too.
+Bytes: every tensor argument once; one that is read and overwritten also counts once.
 
 User-defined kernels that Inductor calls have their own name and a number.
 
@@ -38,12 +38,12 @@ _LOOPS = frozenset(
 
 @cache
 def _words() -> frozenset[str]:
-    """Names of operators without their namespaces."""
+    """Return the names of operators without their namespaces."""
     return frozenset(name.rpartition("::")[2].rpartition(".")[2] for name in formulas())
 
 
 def listed(name: str) -> list[str] | None:
-    """The operators that a kernel's name lists; None if a part of it is no operator's name."""
+    """Return the operators in a kernel's name; None if a part of it is not an operator's name."""
     match = _NAME.match(name)
     return _split(match[1]) if match else None
 
@@ -63,28 +63,28 @@ def _split(text: str) -> list[str] | None:
 
 @cache
 def per_element(name: str) -> int | None:
-    """FLOPs per element of an operator by itself, 0 for one that is named for its origin; None: unknown.
+    """Return the FLOPs per element of an operator by itself, 0 for one that is named for its origin; None if unknown.
 
     >>> [per_element(name) for name in ("add", "gelu", "native_layer_norm", "view", "addmm", "no_such")]
     [1, 5, 6, 0, 0, None]
     """
-    known = find("aten", f"aten::{name}")
-    if known is None:
+    match = find("aten", f"aten::{name}")
+    if match is None:
         return 0 if name in _words() else None
-    if known[0].family not in _LOOPS:
+    if match[0].family not in _LOOPS:
         return 0
-    one = Arg("", Tensor((_ELEMENTS,), "float32"))
+    operand = Arg("", Tensor((_ELEMENTS,), "float32"))
     size = Arg("", (_ELEMENTS,))
-    for rest in (
+    for operands in (
         (),
-        (one,),
+        (operand,),
         (Arg("", 2),),
-        (one, one),
+        (operand, operand),
         (Arg("", 0), Arg("", False)),
         (size,),
         (size, Arg("", None)),
     ):
-        flops = lookup(Call("aten", f"aten::{name}", (one, *rest))).flops
+        flops = lookup(Call("aten", f"aten::{name}", (operand, *operands))).flops
         if flops is not None:
             return round(flops / _ELEMENTS)
     return None
@@ -105,19 +105,19 @@ def fused(*args: Value, kernel_name: str) -> Cost:
     tensors = [value for value in args if isinstance(value, Tensor)]
     numbers = [value for value in args if type(value) is int]
     require(bool(tensors), "a kernel has tensors")
-    each = [per_element(operator) for operator in listed(kernel_name) or [""]]
+    counts = [per_element(operator) for operator in listed(kernel_name) or [""]]
     loops = 1 if kernel_name.startswith("triton_poi") else 2
     flops = None
     # With more numbers some are sizes that vary from call to call: which, the recording does not say.
-    if len(numbers) == loops and None not in each:
-        flops = sum(count for count in each if count is not None) * prod(numbers)
+    if len(numbers) == loops and None not in counts:
+        flops = sum(count for count in counts if count is not None) * prod(numbers)
     return Cost(flops, bytes_of(*tensors), basis="default" if flops is None else "approximate")
 
 
 @cost("triton::sage_fwd")
-def sage_attention(query: Tensor, key: Tensor, value: Tensor, *rest: Value) -> Cost:
+def sage_attention(query: Tensor, key: Tensor, value: Tensor, *parameters: Value) -> Cost:
     """SageAttention of AITER as Inductor calls it: operands (B, H, S, D) of 8 bits, their scales, and the result among
-    what follows. A mask would be a constant of the kernel, which is not recorded. Source: ROCm/aiter,
+    the remaining arguments. A mask would be a constant of the kernel, which is not recorded. Source: ROCm/aiter,
     ops/triton/attention; a MI300X trace.
 
     >>> q, scale = Tensor((1, 2, 4, 8), "int8"), Tensor((1, 2, 1), "float32")
@@ -125,5 +125,5 @@ def sage_attention(query: Tensor, key: Tensor, value: Tensor, *rest: Value) -> C
     Cost(flops=1024, bytes=344)
     """
     plain = attend(query, key, value)
-    more = [tensor for tensor in rest if isinstance(tensor, Tensor)]
-    return Cost(plain.flops, bytes_of(query, key, value, *more), basis="approximate")
+    tensors = [tensor for tensor in parameters if isinstance(tensor, Tensor)]
+    return Cost(plain.flops, bytes_of(query, key, value, *tensors), basis="approximate")

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses. FLOPs per element as the rows say, one more where the elements are summed; the division of a mean is one.
+"""Losses. FLOPs per element as in the rows, one more if the elements are summed; the division of a mean is one.
 
-Cross entropy is a log-softmax (5) and a gathering of one value per row, which is not counted; nll loss alone reads
-only the rows' chosen values. Backward, in dgrad: the gradient of the input only; it reads the operands and the loss's
-gradient and writes a gradient as large as the input.
-Add an elementwise loss: one row.
+Cross entropy is a log-softmax (5) and a gather of one value per row, which is not counted; nll loss reads only the
+gathered values. Backward, in dgrad: the gradient of the input only; it reads the operands and the loss's gradient and
+writes a gradient as large as the input. Add an elementwise loss: one row.
 
 >>> mse_loss(Tensor((4, 8), "float32"), Tensor((4, 8), "float32"))  # 3·32 + 1
 Cost(flops=97, bytes=260)
@@ -41,7 +40,7 @@ REDUCTIONS = {
 
 
 def reduction_of(size_average: Value = None, reduce: Value = None, reduction: Value = "mean") -> str:
-    """The reduction that a call asks for, in text, as the dispatcher's number or by the two old flags.
+    """Return the requested reduction, given as text, as the dispatcher's number or by the two old flags.
 
     >>> reduction_of(reduction=2), reduction_of(reduce=False), reduction_of(False)
     ('sum', 'none', 'sum')
@@ -55,21 +54,21 @@ def reduction_of(size_average: Value = None, reduce: Value = None, reduction: Va
 
 
 def _result(output: Tensor, reduction: str) -> tuple[Tensor, int]:
-    """What is returned, and the FLOPs that reducing costs."""
+    """Return the result, and the FLOPs of the reduction."""
     if reduction == "none":
         return output, 0
     return Tensor((), output.dtype), output.numel + (reduction == "mean")
 
 
-def _elementwise(name: str, reduction: str, input: Tensor, target: Tensor, *more: Tensor | None) -> Cost:
-    each, each_back = ELEMENTWISE[name]
-    weights = [t for t in more if isinstance(t, Tensor)]
+def _elementwise(name: str, reduction: str, input: Tensor, target: Tensor, *extra: Tensor | None) -> Cost:
+    per_element, per_element_back = ELEMENTWISE[name]
+    weights = [t for t in extra if isinstance(t, Tensor)]
     shape = broadcast(input.shape, target.shape, *(t.shape for t in weights))
     whole = Tensor(shape, result_dtype(input, target) if is_float(target.dtype) else input.dtype)
     output, summed = _result(whole, reduction)
-    each, each_back = each + len(weights), each_back + len(weights)
-    dgrad = Cost(each_back * whole.numel, bytes_of(output, input, target, *weights, like(input)))
-    return Cost(each * whole.numel + summed, bytes_of(input, target, *weights, output), dgrad=dgrad)
+    per_element, per_element_back = per_element + len(weights), per_element_back + len(weights)
+    dgrad = Cost(per_element_back * whole.numel, bytes_of(output, input, target, *weights, like(input)))
+    return Cost(per_element * whole.numel + summed, bytes_of(input, target, *weights, output), dgrad=dgrad)
 
 
 def _plain(name: str) -> tuple[Callable[..., Cost], Callable[..., Cost]]:
@@ -109,9 +108,9 @@ def huber_loss(
     return _elementwise("huber_loss", reduction_of(reduction=reduction), input, target, weight)
 
 
-def _loss_backward(each: int) -> Callable[..., Cost]:
+def _loss_backward(flops: int) -> Callable[..., Cost]:
     def loss_backward(grad_output: Tensor, input: Tensor, target: Tensor, *parameters: Value) -> Cost:
-        return Cost(each * input.numel, bytes_of(grad_output, input, target, like(input)))
+        return Cost(flops * input.numel, bytes_of(grad_output, input, target, like(input)))
 
     return loss_backward
 
@@ -194,8 +193,8 @@ def dispatched_binary_cross_entropy_with_logits(
     return _elementwise("binary_cross_entropy_with_logits", way, input, target, weight, pos_weight)
 
 
-def _chosen(input: Tensor, target: Tensor) -> Tensor:
-    """One value per row: what the shape (N, C, ...) leaves without C. `target` must be as large."""
+def _per_row(input: Tensor, target: Tensor) -> Tensor:
+    """Return one value per row: the shape (N, C, ...) without C, which `target` must have."""
     shape = input.shape[:1] + input.shape[2:] if len(input.shape) > 1 else ()
     require(target.shape == shape, f"target {target.shape} does not fit {input.shape}")
     return Tensor(shape, input.dtype)
@@ -214,12 +213,12 @@ def cross_entropy(
     Cost(flops=160, bytes=164)
     """
     dense = target.shape == input.shape and is_float(target.dtype)
-    each = 7 if dense or label_smoothing not in (0, None) else 5
+    per_element = 7 if dense or label_smoothing not in (0, None) else 5
     shape = input.shape[:1] + input.shape[2:] if len(input.shape) > 1 else ()
-    rows = Tensor(shape, input.dtype) if dense else _chosen(input, target)
+    rows = Tensor(shape, input.dtype) if dense else _per_row(input, target)
     output, _ = _result(rows, reduction_of(size_average, reduce, reduction))
     dgrad = Cost(4 * input.numel, bytes_of(output, like(input), target, weight, like(input)))
-    return Cost(each * input.numel, bytes_of(input, target, weight, output), dgrad=dgrad)
+    return Cost(per_element * input.numel, bytes_of(input, target, weight, output), dgrad=dgrad)
 
 
 @cost("cross_entropy_loss")
@@ -256,12 +255,12 @@ def dispatched_nll_loss(
     reduction: Value = 1,
     ignore_index: Value = -100,
 ) -> Cost:
-    """Source: aten::nll_loss_forward. The total weight that it returns as well is not counted.
+    """Source: aten::nll_loss_forward. The total weight, which it also returns, is not counted.
 
     >>> dispatched_nll_loss(Tensor((4, 8), "float32"), Tensor((4,), "int64"), None, 0)
     Cost(flops=0, bytes=64)
     """
-    rows = _chosen(input, target)
+    rows = _per_row(input, target)
     output, flops = _result(rows, reduction_of(reduction=reduction))
     flops += rows.numel if weight is not None else 0
     dgrad = Cost(0, bytes_of(output, target, weight, like(input)))
@@ -273,10 +272,10 @@ def nll_loss_backward(
     grad_output: Tensor, input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: Value = 1,
     ignore_index: Value = -100, total_weight: Value = None,
 ) -> Cost:  # fmt: skip
-    """Fills the gradient; one value per row is not zero. Source: aten::nll_loss_backward.
+    """Fills the gradient with one non-zero value per row. Source: aten::nll_loss_backward.
 
     >>> nll_loss_backward(Tensor((), "float32"), Tensor((4, 8), "float32"), Tensor((4,), "int64"))
     Cost(flops=0, bytes=164)
     """
-    _chosen(input, target)
+    _per_row(input, target)
     return Cost(0, bytes_of(grad_output, target, weight, like(input)))

@@ -2,8 +2,8 @@
 """Matrix products of 8 and 4 bit operands, of packed weights, and of 2:4 sparse ones.
 
 2·M·N·K FLOPs as for any product: scaling, unpacking and dequantising are not counted. A float4 element of torch holds
-two values, so its K is twice what the shape says. Bytes: operands as they are stored, scales, bias, the result.
-2:4 sparsity executes half of the products; `dense` has them all. None of these has a backward.
+two values, so its K is twice the size in the shape. Bytes: operands as they are stored, scales, bias, the result. 2:4
+sparsity executes half of the products; `dense` counts all. None of these has a backward.
 
 >>> x, w = Tensor((16, 64), "float8_e4m3fn"), Tensor((64, 32), "float8_e4m3fn")
 >>> scaled_mm(x, w, Tensor((), "float32"), Tensor((), "float32"), out_dtype="bfloat16")  # 1024 + 2048 + 8 + 1024
@@ -22,7 +22,7 @@ PACKED = {"float4_e2m1fn_x2": 2}  # values per element. Source: c10/core/ScalarT
 
 
 def packed(tensor: Tensor) -> int:
-    """How many values one element holds."""
+    """Return the number of values in one element."""
     return PACKED.get(tensor.dtype or "", 1)
 
 
@@ -75,7 +75,7 @@ def functional_scaled_mm(
 
 
 def packed_linear(input: Tensor, n: int, weight: tuple[Value, ...], dtype: str | None = None) -> Cost:
-    """(*, K)·(N, K)ᵀ with a weight of any packing: N is given, `weight` is all that is read of it.
+    """Return the cost of (*, K)·(N, K)ᵀ with a weight of any packing. `weight` holds the tensors that are read for it.
 
     >>> packed_linear(Tensor((2, 3, 8), "bfloat16"), 5, (Tensor((5, 8), "int8"),))  # 2·6·5·8; 96 + 40 + 60
     Cost(flops=480, bytes=196)
@@ -114,7 +114,7 @@ def weight_int8pack_mm(input: Tensor, mat2: Tensor, scales: Tensor) -> Cost:
 def mixed_dtypes_linear(
     input: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None, activation: Value = None
 ) -> Cost:
-    """int8 or int4 weights, one scale per output feature: N is theirs. Source: aten::_mixed_dtypes_linear.
+    """int8 or int4 weights, one scale per output feature: their number is N. Source: aten::_mixed_dtypes_linear.
 
     >>> mixed_dtypes_linear(Tensor((4, 64), "float16"), Tensor((64, 8), "int8"), Tensor((8,), "float16"))
     Cost(flops=4096, bytes=1104)
@@ -135,9 +135,9 @@ def dyn_quant_matmul_4bit(
     return packed_linear(inp, as_int(out_features), (packed_weights,))
 
 
-def _sparse(rows: int, n: int, kept: int, *moved: Tensor | None) -> Cost:
-    """`kept` values of every 2·kept in K take part."""
-    return Cost(2 * rows * n * kept, bytes_of(*moved), dense=4 * rows * n * kept)
+def _sparse(rows: int, n: int, stored: int, *moved: Tensor | None) -> Cost:
+    """Return the cost of a product with `stored` of every 2·stored values in K."""
+    return Cost(2 * rows * n * stored, bytes_of(*moved), dense=4 * rows * n * stored)
 
 
 @cost("_sparse_semi_structured_linear")
@@ -152,11 +152,11 @@ def sparse_semi_structured_linear(
     >>> c, c.dense  # 512 + 512 + 64 + 64
     (Cost(flops=2048, bytes=1152), 4096)
     """
-    n, kept = weight.shape
+    n, stored = weight.shape
     *rows, k = input.shape
-    require(k == 2 * kept, "shapes do not fit")
+    require(k == 2 * stored, "shapes do not fit")
     output = Tensor((*rows, n), chosen_dtype(out_dtype, input.dtype))
-    return _sparse(prod(rows), n, kept, input, weight, meta, bias, output)
+    return _sparse(prod(rows), n, stored, input, weight, meta, bias, output)
 
 
 @cost("_sparse_semi_structured_mm")
@@ -167,9 +167,9 @@ def sparse_semi_structured_mm(mat1: Tensor, mat1_meta: Tensor, mat2: Tensor, out
     >>> sparse_semi_structured_mm(a, meta, b)
     Cost(flops=2048, bytes=1152)
     """
-    (m, kept), (k, n) = mat1.shape, mat2.shape
-    require(k == 2 * kept, "shapes do not fit")
-    return _sparse(m, n, kept, mat1, mat1_meta, mat2, Tensor((m, n), chosen_dtype(out_dtype, mat2.dtype)))
+    (m, stored), (k, n) = mat1.shape, mat2.shape
+    require(k == 2 * stored, "shapes do not fit")
+    return _sparse(m, n, stored, mat1, mat1_meta, mat2, Tensor((m, n), chosen_dtype(out_dtype, mat2.dtype)))
 
 
 @cost("_sparse_semi_structured_addmm")
@@ -183,10 +183,10 @@ def sparse_semi_structured_addmm(
     >>> sparse_semi_structured_addmm(Tensor((8,), "float16"), a, meta, b)
     Cost(flops=2048, bytes=1168)
     """
-    (m, kept), (k, n) = mat1.shape, mat2.shape
-    require(k == 2 * kept, "shapes do not fit")
+    (m, stored), (k, n) = mat1.shape, mat2.shape
+    require(k == 2 * stored, "shapes do not fit")
     output = Tensor((m, n), chosen_dtype(out_dtype, mat2.dtype))
-    return _sparse(m, n, kept, None if beta == 0 else as_tensor(input), mat1, mat1_meta, mat2, output)
+    return _sparse(m, n, stored, None if beta == 0 else as_tensor(input), mat1, mat1_meta, mat2, output)
 
 
 @cost("_cslt_sparse_mm")
@@ -209,12 +209,12 @@ def cslt_sparse_mm(
     return _sparse(m, n, k // 2, compressed_A, dense_B, bias, alpha, output)
 
 
-def _into(out: Tensor, a: Tensor, b: Tensor, *others: Value) -> Cost:
-    """A product that is written into an argument; `b` holds N·K elements in either order."""
+def _into(out: Tensor, a: Tensor, b: Tensor, *extra: Value) -> Cost:
+    """Return the cost of a product that is written into an argument; `b` holds N·K elements in either order."""
     k = a.shape[-1]
     require(k > 0 and a.numel * out.shape[-1] == out.numel * k, f"{a.shape} does not give {out.shape}")
     require(b.numel == k * out.shape[-1], f"{a.shape} and {b.shape} do not multiply")
-    return Cost(2 * out.numel * k, bytes_of(out, a, b, *tensors_in(others)))
+    return Cost(2 * out.numel * k, bytes_of(out, a, b, *tensors_in(extra)))
 
 
 @cost("_C::cutlass_scaled_mm", "_C::cutlass_scaled_mm_azp", "sgl_kernel::dsv3_fused_a_gemm",
@@ -272,8 +272,8 @@ def scaled_mm_of_sglang(
 
 @cost("_C::gptq_marlin_gemm", "_C::marlin_gemm", "_C::fp8_marlin_gemm", "sgl_kernel::gptq_marlin_gemm")
 def marlin_gemm(a: Tensor, *parameters: Value) -> Cost:
-    """Versions differ in their tensors; after them all have the type of the weights and M, N, K. The last tensor holds
-    locks. Source: vLLM, csrc/torch_bindings.cpp.
+    """Versions differ in their tensors; after the tensors all have the type of the weights and M, N, K. The last tensor
+    holds locks. Source: vLLM, csrc/torch_bindings.cpp.
 
     >>> x, w, s = Tensor((16, 64), "bfloat16"), Tensor((4, 64), "int32"), Tensor((1, 32), "bfloat16")
     >>> marlin_gemm(x, None, w, None, s, None, None, None, None, Tensor((8,), "int32"), 2814749767107868, 16, 32, 64,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elements chosen by a mask, and gradients laid into zeros. No FLOPs.
+"""Elements selected by a mask, and gradients scattered into zeros. No FLOPs.
 
 >>> masked_fill(Tensor((4, 8), "float32"), Tensor((8,), "bool"), 0.0)  # 128 + 8 + 128
 Cost(flops=0, bytes=264)
@@ -38,8 +38,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Value, inplace: bool = False
     "_unique",
     "nonzero_numpy",
 )
-def masked_select(input: Tensor, *parameters: Value, **more: Value) -> Cost:
-    """The size of the result is data: bytes unknown. Source: torch.masked_select.
+def masked_select(input: Tensor, *parameters: Value, **options: Value) -> Cost:
+    """The size of the result depends on data: bytes unknown. Source: torch.masked_select.
 
     >>> masked_select(Tensor((4, 8), "float32"), Tensor((4, 8), "bool"))
     Cost(flops=0, bytes=None)
@@ -50,7 +50,7 @@ def masked_select(input: Tensor, *parameters: Value, **more: Value) -> Cost:
 
 @cost("masked_scatter")
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Cost:
-    """How much of the source is read is data: bytes unknown. Source: torch.Tensor.masked_scatter_.
+    """The part of the source that is read depends on data: bytes unknown. Source: torch.Tensor.masked_scatter_.
 
     >>> masked_scatter(Tensor((4, 8), "float32"), Tensor((4, 8), "bool"), Tensor((32,), "float32"))
     Cost(flops=0, bytes=None)
@@ -61,7 +61,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Cost:
 
 @cost("select_backward", "slice_backward", "unfold_backward", "diagonal_backward", "as_strided_backward")  # fmt: skip
 def slice_backward(grad_output: Tensor, input_sizes: Value, *parameters: Value) -> Cost:
-    """The gradient of a view laid into zeros: reads it, writes a gradient as large as the source.
+    """The gradient of a view scattered into zeros: reads it, writes a gradient as large as the source.
 
     Source: aten::slice_backward.
 
@@ -85,7 +85,7 @@ def value_selecting_reduction_backward(
 
 @cost("one_hot")
 def one_hot(input: Tensor, num_classes: Value) -> Cost:
-    """Reads the classes, writes a row of int64 each; without num_classes it is data. Source: F.one_hot.
+    """Reads the classes, writes a row of int64 each; without num_classes the size depends on data. Source: F.one_hot.
 
     >>> one_hot(Tensor((4,), "int64"), 10)
     Cost(flops=0, bytes=352)
@@ -98,7 +98,7 @@ def one_hot(input: Tensor, num_classes: Value) -> Cost:
 
 @cost("diag")
 def diag(input: Tensor, *parameters: Value) -> Cost:
-    """Sizes depend on the rank and offset: only a vector made a matrix or a matrix's diagonal. Source: torch.diag.
+    """Sizes depend on the rank and offset: only a vector to a matrix, or a matrix's diagonal. Source: torch.diag.
 
     >>> diag(Tensor((3, 4), "float32"))  # 3 read, 3 written
     Cost(flops=0, bytes=24)
@@ -116,7 +116,7 @@ def diag(input: Tensor, *parameters: Value) -> Cost:
 def repeat_interleave(
     input: Tensor, repeats: Value = None, dim: Value = None, output_size: Value = None
 ) -> Cost:
-    """Every element several times; with a tensor of repeats it is data. Source: torch.repeat_interleave.
+    """Every element several times; with a tensor of repeats the size depends on data. Source: torch.repeat_interleave.
 
     >>> repeat_interleave(Tensor((4,), "float32"), 3)
     Cost(flops=0, bytes=64)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fused mixtures of experts of servers: vLLM's, SGLang's and AITER's.
 
-Letters: T tokens of H elements, each sent to k of E experts; w1 (E, N, H) leads up, w2 (E, H, I) down. N = 2·I where
-the activation is gated. 2·T·k·(N·H + I·H) FLOPs: the two products. Activation, weighting and sum are not counted. A
-weight that packs p values into an element has the last size divided by p.
+Letters: T tokens of H elements, each sent to k of E experts; w1 (E, N, H) is the up projection, w2 (E, H, I) the down
+projection. N = 2·I if the activation is gated. 2·T·k·(N·H + I·H) FLOPs: the two products. Activation, weighting and sum
+are not counted. A weight that packs p values into an element has the last size divided by p.
 
-Bytes: tokens, routing and result, and the weights of every expert that may get a token, min(E, T·k). Which ones do is
-data: for more than one token the bytes are at most these, and the cost is approximate. Experts that another rank has
-get no token here: with an expert map fewer than T·k rows are computed, and the FLOPs are unknown.
+Bytes: tokens, routing and result, and the weights of every expert that may get a token, min(E, T·k). The choice depends
+on data: for more than one token the bytes are an upper bound, and the cost is approximate. Experts of another rank get
+no token: with an expert map fewer than T·k rows are computed, and the FLOPs are unknown.
 
 >>> half = lambda *shape: Tensor(shape, "float16")
 >>> fused_experts(half(4, 8), half(3, 12, 8), half(3, 8, 6), half(4, 2), Tensor((4, 2), "int32"))
@@ -24,14 +24,14 @@ _PACKINGS = (1, 2, 4, 8)  # values per element: 4 bits in 8, 16 or 32; 8 bits in
 
 
 def _sides(first: Tensor, second: Tensor, hidden: int) -> tuple[int, int]:
-    """N and I of the weights of E experts, of which either of the two sizes may stand last; I is N or half of it.
+    """Return N and I of the weights of E experts, in which either size may be last; I is N or half of it.
 
     >>> up, down = Tensor((32, 1536, 5888), "uint8"), Tensor((32, 1472, 3072), "uint8")  # K first, two values per byte
     >>> _sides(up, down, 3072), _sides(Tensor((8, 12, 8), None), Tensor((8, 8, 6), None), 8)
     ((5888, 2944), (12, 6))
     """
-    (experts, *up), (others, *down) = first.shape, second.shape
-    require(experts == others and len(up) == len(down) == 2, "weights of the same experts are expected")
+    (experts, *up), (experts_down, *down) = first.shape, second.shape
+    require(experts == experts_down and len(up) == len(down) == 2, "weights of the same experts are expected")
     for pack in _PACKINGS:
         for turned in (False, True):
             n, k = up if not turned else up[::-1]
@@ -42,17 +42,17 @@ def _sides(first: Tensor, second: Tensor, hidden: int) -> tuple[int, int]:
 
 
 def _active(weight: Tensor, rows: int) -> int | None:
-    """Bytes of the experts that may get one of so many rows."""
+    """Return the bytes of the experts that may get one of the rows."""
     size, experts = weight.bytes, weight.shape[0]
     return None if size is None else size // max(experts, 1) * min(experts, rows)
 
 
-def _two(tokens: Tensor, first: Tensor, second: Tensor, k: int, *more: Tensor) -> Cost:
-    """Both products; `more` is what else is read."""
+def _two(tokens: Tensor, first: Tensor, second: Tensor, k: int, *extra: Tensor) -> Cost:
+    """Return the cost of both products. `extra` holds the other inputs."""
     count, hidden = tokens.shape
     n, inner = _sides(first, second, hidden)
     rows = count * k
-    moved = total([bytes_of(tokens, like(tokens), *more), _active(first, rows), _active(second, rows)])
+    moved = total([bytes_of(tokens, like(tokens), *extra), _active(first, rows), _active(second, rows)])
     basis = "formula" if count <= 1 else "approximate"
     return Cost(2 * rows * hidden * (n + inner), moved, basis=basis)
 
@@ -75,12 +75,12 @@ def fused_experts(
     'formula'
     """
     local = [value for value in (*parameters, expert_map) if isinstance(value, Tensor) and _is_map(value)]
-    found = _two(hidden_states, w1, w2, topk_ids.shape[-1], topk_weights, topk_ids)
-    return found._replace(flops=None) if local else found
+    products = _two(hidden_states, w1, w2, topk_ids.shape[-1], topk_weights, topk_ids)
+    return products._replace(flops=None) if local else products
 
 
 def _is_map(tensor: Tensor) -> bool:
-    """Whether this tells which experts are here: whole numbers, one per expert of the model."""
+    """Return whether this is an expert map: integers, one per expert of the model."""
     return len(tensor.shape) == 1 and (tensor.dtype or "") in ("int32", "int64")
 
 
@@ -89,7 +89,7 @@ def fmoe(
     out: Tensor, input: Tensor, gate: Tensor, down: Tensor, sorted_token_ids: Tensor, sorted_weights: Tensor,
     sorted_expert_ids: Tensor, num_valid_ids: Tensor, topk: Value, *parameters: Value,
 ) -> Cost:  # fmt: skip
-    """The whole in one kernel. Source: ROCm/aiter, aiter/ops/moe_op.py.
+    """Everything in one kernel. Source: ROCm/aiter, aiter/ops/moe_op.py.
 
     >>> half = lambda *shape: Tensor(shape, "float16")
     >>> n = Tensor((2,), "int32")
@@ -109,7 +109,7 @@ def ck_moe_stage1(
     hidden_states: Tensor, w1: Tensor, w2: Tensor, sorted_token_ids: Tensor, sorted_expert_ids: Tensor,
     num_valid_ids: Tensor, out: Tensor, topk: Value, *parameters: Value,
 ) -> Cost:  # fmt: skip
-    """The product up. Source: ROCm/aiter, aiter/ops/moe_op.py.
+    """The up projection. Source: ROCm/aiter, aiter/ops/moe_op.py.
 
     >>> half = lambda *shape: Tensor(shape, "float16")
     >>> n = Tensor((2,), "int32")
@@ -126,7 +126,7 @@ def ck_moe_stage2(
     inter_states: Tensor, w1: Tensor, w2: Tensor, sorted_token_ids: Tensor, sorted_expert_ids: Tensor,
     num_valid_ids: Tensor, out: Tensor, topk: Value, *parameters: Value,
 ) -> Cost:  # fmt: skip
-    """The product down. Source: ROCm/aiter, aiter/ops/moe_op.py.
+    """The down projection. Source: ROCm/aiter, aiter/ops/moe_op.py.
 
     >>> half = lambda *shape: Tensor(shape, "float16")
     >>> n = Tensor((2,), "int32")
@@ -146,9 +146,8 @@ def moe_forward(
     weights: Value = None,
     topk: Value = None,
 ) -> Cost:
-    """The layer of a model: its weights and k are no arguments. Where the operators inside show both (Triton's
-    kernels of gpt-oss), the recording has them as `weights` and `topk`. Source: vLLM,
-    model_executor/layers/fused_moe/layer.py.
+    """The layer of a model: its weights and k are not arguments. If the operators inside show both (Triton's kernels of
+    gpt-oss), the recording has them as `weights` and `topk`. Source: vLLM, model_executor/layers/fused_moe/layer.py.
 
     >>> x, logits = Tensor((4, 8), "bfloat16"), Tensor((4, 3), "bfloat16")
     >>> up, down = Tensor((3, 4, 12), "uint8"), Tensor((3, 3, 8), "uint8")

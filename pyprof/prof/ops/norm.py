@@ -3,12 +3,11 @@
 
 FLOPs per element. With statistics: mean 1, variance 3 (subtract, square, add), subtract and scale 2, and with weight
 and bias 1 each: 8 (7 without bias, 6 without both). Batch norm with given statistics: 2 (+2). RMS norm: square, add,
-scale 3 (+1).
-Backward with batch statistics: the normalised value 2, two sums 3, the result 4: 9. Where the weight is not constant
-over what is averaged (layer and group norm), the scaled gradient 1, the sum for the weight 2 and for the bias 1: 13.
-Work per row, channel or group is not counted.
+scale 3 (+1). Backward with batch statistics: the normalised value 2, two sums 3, the result 4: 9. If the weight is not
+constant over the averaged elements (layer and group norm), the scaled gradient 1, the sum for the weight 2 and for the
+bias 1: 13. Work per row, channel or group is not counted.
 
-Bytes: input and output, weight and bias once; running statistics are read, and in training written. Statistics kept
+Bytes: input and output, weight and bias once; running statistics are read, and in training written. Statistics saved
 for the backward are not counted. The backward, all in dgrad, reads gradient and input and writes one gradient each.
 
 >>> layer_norm(Tensor((4, 8), "float16"), (8,), Tensor((8,), "float16"), Tensor((8,), "float16"))
@@ -30,24 +29,25 @@ EVERY = (True, True, True)
 def backward(
     input: Tensor, weight: Stat, bias: Stat, flops: int, mask: Value = None, grad: Tensor | None = None
 ) -> Cost:
-    """Reads gradient, input and weight; writes the gradients that output_mask (input, weight, bias) selects.
+    """Return the cost of a backward: reads gradient, input and weight; writes the gradients selected by output_mask
+    (input, weight, bias).
 
     >>> backward(Tensor((4, 8), "float32"), Tensor((8,), "float32"), Tensor((8,), "float32"), 13)
     Cost(flops=416, bytes=480)
     """
     on = mask if isinstance(mask, tuple) and len(mask) == 3 else EVERY
-    written = [t for t, wanted in zip((input, weight, bias), on) if wanted and t is not None]
+    written = [t for t, selected in zip((input, weight, bias), on) if selected and t is not None]
     read = like(input) if grad is None else grad
     return Cost(flops * input.numel, bytes_of(read, input, weight, *(like(t) for t in written)))
 
 
 def _affine_backward(weight: Stat, bias: Stat) -> int:
-    """FLOPs per element of a layer or group norm's backward."""
+    """Return the FLOPs per element of a layer or group norm's backward."""
     return 9 + (3 if weight is not None else 0) + (1 if bias is not None else 0)
 
 
 def normalized(input: Tensor, weight: Stat, bias: Stat, groups: bool = True) -> Cost:
-    """Layer, group and instance norm: statistics of the input itself."""
+    """Return the cost of layer, group and instance norm: statistics of the input itself."""
     affine = (weight is not None) + (bias is not None)
     dgrad = backward(input, weight, bias, _affine_backward(weight, bias))
     return Cost((6 + affine) * input.numel, bytes_of(input, weight, bias, like(input)), dgrad=dgrad)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What optimizers run: `_foreach_*` operators over lists of tensors, and the fused steps.
+"""Operators of optimizers: `_foreach_*` operators over lists of tensors, and the fused steps.
 
-A foreach operator is its elementwise namesake over every tensor of the lists: each list is read once and the first is
-written (or a result as large). A fused step reads and writes parameters and state, and reads the gradients:
-SGD 2 FLOPs per parameter, with momentum 4; Adam 13, AdamW 14, one more with amsgrad. No backward.
+A foreach operator applies its elementwise namesake to every tensor of the lists: each list is read once and the first
+is written (or a result as large). A fused step reads and writes parameters and state, and reads the gradients: SGD 2
+FLOPs per parameter, with momentum 4; Adam 13, AdamW 14, one more with amsgrad. No backward.
 
 >>> p = (Tensor((10,), "float32"), Tensor((2, 5), "float32"))
 >>> fused_adamw(p, p, p, p, (), (Tensor((), "float32"),) * 2)  # 14·20; (4 read + 3 written)·80 + 2·4
@@ -36,22 +36,25 @@ OVERWRITTEN = ("zero", "copy")  # the first list is not read
 
 
 def _foreach(flops: int, overwrites: bool, scales: bool) -> Callable[..., Cost]:
-    """`scales`: a number behind the second list is alpha, one product more per element unless it is 1."""
+    """Return the formula of a foreach operator. With `scales`, a number after the second list is alpha, one product
+    more per element unless it is 1."""
 
-    def foreach(input: tuple[Tensor, ...], *operands: Value, alpha: Value = 1, **more: Value) -> Cost:
+    def foreach(input: tuple[Tensor, ...], *operands: Value, alpha: Value = 1, **keywords: Value) -> Cost:
         first = tensors_in((input,))
-        others = tensors_in((*operands, *more.values()))
+        inputs = tensors_in((*operands, *keywords.values()))
         require(isinstance(input, tuple) and bool(first), "a list of tensors is expected")
         lists = [
-            value for value in (*operands, *more.values()) if isinstance(value, tuple) and tensors_in(value)
+            value
+            for value in (*operands, *keywords.values())
+            if isinstance(value, tuple) and tensors_in(value)
         ]
         require(
             all(len(tensors_in(value)) == len(first) for value in lists), "lists of one length are expected"
         )
-        read = others if overwrites else [*first, *others]
+        read = inputs if overwrites else [*first, *inputs]
         factor = operands[1] if len(operands) > 1 and tensors_in(operands[:1]) else alpha
-        each = flops + int(scales and not isinstance(factor, Tensor) and factor not in (1, None))
-        return Cost(each * sum(t.numel for t in first), bytes_of(*read, *map(like, first)))
+        per_element = flops + int(scales and not isinstance(factor, Tensor) and factor not in (1, None))
+        return Cost(per_element * sum(t.numel for t in first), bytes_of(*read, *map(like, first)))
 
     return foreach
 
@@ -60,12 +63,13 @@ for _name, _flops in FOREACH.items():
     cost(f"_foreach_{_name}")(_foreach(_flops, _name in OVERWRITTEN, _name in ("add", "sub")))
 
 
-def _reduced(input: Value, each: int, result: int) -> Cost:
-    """`each` per element, `result` per number; one number is written per tensor."""
+def _reduction(input: Value, per_element: int, result: int) -> Cost:
+    """Return the cost of a reduction: `per_element` FLOPs per element and `result` per tensor, for which one number
+    is written."""
     parts = tensors_in((input,))
     require(bool(parts), "a list of tensors is expected")
     results = [Tensor((), t.dtype) for t in parts]
-    return Cost(each * sum(t.numel for t in parts) + result * len(parts), bytes_of(*parts, *results))
+    return Cost(per_element * sum(t.numel for t in parts) + result * len(parts), bytes_of(*parts, *results))
 
 
 @cost("_foreach_norm")
@@ -75,7 +79,7 @@ def foreach_norm(input: tuple[Tensor, ...], *parameters: Value) -> Cost:
     >>> foreach_norm((Tensor((10,), "float32"), Tensor((2, 5), "float32")))
     Cost(flops=42, bytes=88)
     """
-    return _reduced(input, 2, 1)
+    return _reduction(input, 2, 1)
 
 
 @cost("_foreach_powsum")
@@ -85,7 +89,7 @@ def foreach_powsum(input: tuple[Tensor, ...], *parameters: Value) -> Cost:
     >>> foreach_powsum((Tensor((10,), "float32"), Tensor((2, 5), "float32")))
     Cost(flops=40, bytes=88)
     """
-    return _reduced(input, 2, 0)
+    return _reduction(input, 2, 0)
 
 
 @cost("_foreach_max")
@@ -95,23 +99,25 @@ def foreach_max(input: tuple[Tensor, ...], *parameters: Value) -> Cost:
     >>> foreach_max((Tensor((10,), "float32"), Tensor((2, 5), "float32")))
     Cost(flops=20, bytes=88)
     """
-    return _reduced(input, 1, 0)
+    return _reduction(input, 1, 0)
 
 
 def _step(flops: int, input: Value, grads: Value, state: list[Value], steps: Value = ()) -> Cost:
-    """`state` is read and written like the parameters, `steps` are read."""
+    """Return the cost of a fused step. `state` is read and written like the parameters, `steps` are read."""
     weights, gradients = tensors_in((input,)), tensors_in((grads,))
-    kept = tensors_in(state)
+    state_tensors = tensors_in(state)
     require(0 < len(weights) == len(gradients), "lists of one length are expected")
-    written = [like(t) for t in (*weights, *kept)]
+    written = [like(t) for t in (*weights, *state_tensors)]
     total = sum(t.numel for t in weights)
-    return Cost(flops * total, bytes_of(*weights, *gradients, *kept, *written, *tensors_in((steps,))))
+    return Cost(
+        flops * total, bytes_of(*weights, *gradients, *state_tensors, *written, *tensors_in((steps,)))
+    )
 
 
 @cost("_fused_adamw")
 def fused_adamw(
     input: Value, grads: Value, exp_avgs: Value, exp_avg_sqs: Value, max_exp_avg_sqs: Value = (),
-    state_steps: Value = (), *settings: Value, amsgrad: Value = False, **more: Value,
+    state_steps: Value = (), *settings: Value, amsgrad: Value = False, **keywords: Value,
 ) -> Cost:  # fmt: skip
     """Two moments (3 + 4), their corrections and the root (4), update 2 and decay 1. Source: aten::_fused_adamw_.
 
@@ -126,9 +132,9 @@ def fused_adamw(
 @cost("_fused_adam")
 def fused_adam(
     input: Value, grads: Value, exp_avgs: Value, exp_avg_sqs: Value, max_exp_avg_sqs: Value = (),
-    state_steps: Value = (), *settings: Value, **more: Value,
+    state_steps: Value = (), *settings: Value, **keywords: Value,
 ) -> Cost:  # fmt: skip
-    """One less than AdamW: no decay. Source: aten::_fused_adam_.
+    """One less than AdamW, without decay. Source: aten::_fused_adam_.
 
     >>> p = (Tensor((10,), "float16"),)
     >>> fused_adam(p, p, p, p)
@@ -140,17 +146,17 @@ def fused_adam(
 
 @cost("_fused_sgd")
 def fused_sgd(
-    input: Value, grads: Value, momentum_buffer_list: Value = (), *settings: Value, **more: Value
+    input: Value, grads: Value, momentum_buffer_list: Value = (), *settings: Value, **keywords: Value
 ) -> Cost:
-    """Scale and subtract; momentum scales and adds to its buffer first, 2 more; Nesterov's looks ahead, 2 more; weight
-    decay scales and adds, 2 more. Dampening is not counted. The settings are weight_decay, momentum, lr, dampening,
-    nesterov. Source: aten::_fused_sgd_; torch.optim.SGD.
+    """Scale and subtract; momentum first scales and adds to its buffer, 2 more; Nesterov 2 more; weight decay scales
+    and adds, 2 more. Dampening is not counted. The settings are weight_decay, momentum, lr, dampening, nesterov.
+    Source: aten::_fused_sgd_; torch.optim.SGD.
 
     >>> p = (Tensor((10,), "float32"),)
     >>> fused_sgd(p, p), fused_sgd(p, p, p), fused_sgd(p, p, p, 0.1, 0.9, 0.01, 0.0, True).flops
     (Cost(flops=20, bytes=120), Cost(flops=40, bytes=200), 80)
     """
-    named = dict(zip(("weight_decay", "momentum", "lr", "dampening", "nesterov"), settings)) | more
+    named = dict(zip(("weight_decay", "momentum", "lr", "dampening", "nesterov"), settings)) | keywords
     momentum = bool(tensors_in((momentum_buffer_list,)))
     flops = 4 if momentum else 2
     flops += 2 if momentum and named.get("nesterov") is True else 0
@@ -160,7 +166,12 @@ def fused_sgd(
 
 @cost("_fused_adagrad")
 def fused_adagrad(
-    input: Value, grads: Value, state_sums: Value, state_steps: Value = (), *settings: Value, **more: Value
+    input: Value,
+    grads: Value,
+    state_sums: Value,
+    state_steps: Value = (),
+    *settings: Value,
+    **keywords: Value,
 ) -> Cost:
     """Square, add, root, add eps, divide, scale, subtract: 7. Source: aten::_fused_adagrad_.
 
@@ -188,7 +199,7 @@ def apex_adam(p: Tensor, out_p: Tensor, m: Tensor, v: Tensor, g: Tensor, *settin
 
 @cost("_amp_foreach_non_finite_check_and_unscale")
 def amp_unscale(input: Value, found_inf: Tensor, inv_scale: Tensor, inplace: bool = False) -> Cost:
-    """What GradScaler does to the gradients: two tests and a product per element. Source: AmpKernels.cu.
+    """GradScaler's step on the gradients: two tests and a product per element. Source: AmpKernels.cu.
 
     >>> g = (Tensor((10,), "float32"), Tensor((2, 5), "float32"))
     >>> amp_unscale(g, Tensor((1,), "float32"), Tensor((1,), "float32"))  # 80 and 8 read, 80 and 4 written
@@ -202,7 +213,8 @@ def amp_unscale(input: Value, found_inf: Tensor, inv_scale: Tensor, inplace: boo
 
 @cost("_amp_update_scale")
 def amp_update_scale(input: Tensor, growth_tracker: Tensor, found_inf: Tensor, *settings: Value) -> Cost:
-    """One number: scale and tracker are read and written. Two comparisons and a product. Source: AmpKernels.cu.
+    """Scale and growth tracker, one number each, are read and written. Two comparisons and a product. Source:
+    AmpKernels.cu.
 
     >>> amp_update_scale(Tensor((1,), "float32"), Tensor((1,), "int32"), Tensor((1,), "float32"), 2.0, 0.5, 2000)
     Cost(flops=3, bytes=20)

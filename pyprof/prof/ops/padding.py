@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Padding and its backward: no FLOPs; the backward of reflection and replication adds what fell together.
+"""Padding and its backward: no FLOPs; the backward of reflection and replication adds overlapping elements.
 
 >>> pad(Tensor((2, 3), "float32"), (1, 1))  # 6·4 + 10·4
 Cost(flops=0, bytes=64)
@@ -16,7 +16,7 @@ _EDGES = [f"{kind}_pad{n}d" for kind in ("reflection", "replication") for n in (
 
 @cost("pad", "constant_pad_nd", "_pad_enum", "_pad_circular", *_EDGES)
 def pad(input: Tensor, pad: Value, mode: Value = None, value: Value = None) -> Cost:
-    """Sizes grow by pairs from the last dimension on; negative ones cut. Source: torch.nn.functional.pad.
+    """Sizes grow by pairs, starting at the last dimension; negative ones crop. Source: torch.nn.functional.pad.
 
     >>> pad(Tensor((2, 3), "float32"), (1, 1))
     Cost(flops=0, bytes=64)
@@ -43,7 +43,7 @@ def pad_backward(grad_output: Tensor, input: Tensor, padding: Value = None) -> C
 
 @cost("pad_sequence")
 def pad_sequence(sequences: Value, batch_first: Value = False, *parameters: Value) -> Cost:
-    """Sequences (L, *) beside each other, the short ones filled up. Source: torch.nn.utils.rnn.pad_sequence.
+    """Sequences (L, *) in one batch, the shorter ones padded. Source: torch.nn.utils.rnn.pad_sequence.
 
     >>> pad_sequence((Tensor((3, 2), "float32"), Tensor((5, 2), "float32")))  # 64 + 2·5·2·4
     Cost(flops=0, bytes=144)
@@ -57,7 +57,7 @@ def pad_sequence(sequences: Value, batch_first: Value = False, *parameters: Valu
 
 @cost("_pack_padded_sequence")
 def pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: Value = False) -> Cost:
-    """How much is packed is data. Source: aten::_pack_padded_sequence.
+    """The packed size depends on data. Source: aten::_pack_padded_sequence.
 
     >>> pack_padded_sequence(Tensor((5, 2, 4), "float32"), Tensor((2,), "int64"))
     Cost(flops=0, bytes=None)
@@ -70,7 +70,7 @@ def pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: Value = Fa
 def pack_padded_sequence_backward(
     grad: Tensor, input_size: Value, batch_sizes: Tensor, batch_first: Value = False
 ) -> Cost:
-    """The packed gradient laid into zeros. Source: aten::_pack_padded_sequence_backward.
+    """The packed gradient scattered into zeros. Source: aten::_pack_padded_sequence_backward.
 
     >>> pack_padded_sequence_backward(Tensor((7, 4), "float32"), (5, 2, 4), Tensor((5,), "int64"))
     Cost(flops=0, bytes=272)
@@ -82,7 +82,7 @@ def pack_padded_sequence_backward(
 def pad_packed_sequence(
     data: Tensor, batch_sizes: Tensor, batch_first: Value, padding_value: Value, total_length: Value
 ) -> Cost:
-    """The batch is data: bytes unknown. Source: aten::_pad_packed_sequence.
+    """The batch depends on data: bytes unknown. Source: aten::_pad_packed_sequence.
 
     >>> pad_packed_sequence(Tensor((7, 4), "float32"), Tensor((5,), "int64"), False, 0.0, 5)
     Cost(flops=0, bytes=None)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention of servers, whose keys and values lie in pages of a cache.
+"""Attention of servers, with keys and values in pages of a cache.
 
-How long requests are is data. An annotation of a server's profile may tell sums over its requests, for those in prefill
-and those that generate: new tokens Σq, tokens in all Σk, Σq² and Σq·k; the recording has them as `lengths`. A new token
-sees all earlier ones and itself: pairs = Σq·k - (Σq² - Σq)/2. 2·pairs·Hq·(D + Dv) FLOPs; softmax is not counted.
+The lengths of requests are data. An annotation of a server's profile may contain sums over its requests, for those in
+prefill and those that generate: new tokens Σq, all tokens Σk, Σq² and Σq·k; the recording has them as `lengths`. A new
+token sees all earlier ones and itself: pairs = Σq·k - (Σq² - Σq)/2. 2·pairs·Hq·(D + Dv) FLOPs; softmax is not counted.
 
 Bytes: the new queries, the output, and the keys and values of all tokens, once per request.
 
@@ -32,34 +32,36 @@ class Lengths(NamedTuple):
     pairs: int
 
 
-def lengths(given: Value, generating: bool = False) -> Lengths:
-    """Of the eight numbers of an annotation; `generating`: of the requests that generate alone."""
-    require(isinstance(given, tuple) and len(given) == 8, "the lengths of the requests were not recorded")
-    assert isinstance(given, tuple)
-    numbers = [as_int(number) for number in given]
+def lengths(value: Value, generating: bool = False) -> Lengths:
+    """Return the sums from the eight numbers of an annotation; with `generating`, only of the requests that
+    generate."""
+    require(isinstance(value, tuple) and len(value) == 8, "the lengths of the requests were not recorded")
+    assert isinstance(value, tuple)
+    numbers = [as_int(number) for number in value]
     sums = [Lengths(0, 0, 0) if generating else _part(*numbers[:4]), _part(*numbers[4:])]
     require(any(part.queries for part in sums), "no request of this kind")
     return Lengths(*(sum(values) for values in zip(*sums)))
 
 
 def _part(q: int, k: int, qq: int, qk: int) -> Lengths:
-    """Requests have a query or more, and see all of these: 1 <= q <= k each."""
+    """Return the sums of one kind of request. Each has at least one query and sees all of its queries: 1 <= q <= k."""
     require(0 <= q <= k and q <= qq <= qk and (qq - q) % 2 == 0, "no requests have such lengths")
     return Lengths(q, k, qk - (qq - q) // 2)
 
 
-def _attend(query: Tensor, key: Tensor, value: Tensor, heads: int, given: Lengths) -> Cost:
-    """Queries (T, Hq, D), of which some may be padding; the last sizes of keys and values are D and Dv."""
+def _attend(query: Tensor, key: Tensor, value: Tensor, heads: int, lengths: Lengths) -> Cost:
+    """Return the cost for queries (T, Hq, D), of which some may be padding; the last sizes of keys and values are D
+    and Dv."""
     tokens, query_heads, d = query.shape
     dv = value.shape[-1]
     require(key.shape[-1] == d and heads > 0 and query_heads % heads == 0, "heads do not fit")
-    require(given.queries <= tokens, "there are fewer queries than the annotation says")
+    require(lengths.queries <= tokens, "there are fewer queries than the annotation says")
     parts = [
-        Tensor((given.queries, query_heads, d), query.dtype), Tensor((given.queries, query_heads, dv), query.dtype),
-        Tensor((given.keys, heads, d), key.dtype), Tensor((given.keys, heads, dv), value.dtype),
+        Tensor((lengths.queries, query_heads, d), query.dtype), Tensor((lengths.queries, query_heads, dv), query.dtype),
+        Tensor((lengths.keys, heads, d), key.dtype), Tensor((lengths.keys, heads, dv), value.dtype),
     ]  # fmt: skip
     moved = total(part.bytes for part in parts)
-    return Cost(2 * given.pairs * query_heads * (d + dv), moved, basis="approximate")
+    return Cost(2 * lengths.pairs * query_heads * (d + dv), moved, basis="approximate")
 
 
 @cost(
@@ -68,8 +70,8 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, heads: int, given: Length
 def unified_attention(
     query: Tensor, key: Tensor, value: Tensor, *parameters: Value, lengths: Value = None
 ) -> Cost:
-    """Of a layer, prefill and generation together; queries, keys and values of the new tokens are arguments. The cache
-    may hold a narrower type than theirs. Source: vLLM, model_executor/layers/attention/attention.py.
+    """A layer, prefill and generation together; queries, keys and values of the new tokens are arguments. The cache may
+    have a narrower type. Source: vLLM, model_executor/layers/attention/attention.py.
 
     >>> q, kv = Tensor((8, 4, 16), "float16"), Tensor((8, 2, 16), "float16")
     >>> unified_attention(q, kv, kv, q, lengths=(4, 10, 16, 40, 3, 12, 3, 12))  # 2·46·4·32; 2·7·64·2 + 2·22·32·2
@@ -84,7 +86,7 @@ def paged_attention_ragged(
     out: Tensor, workspace: Tensor, query: Tensor, key_cache: Tensor, value_cache: Tensor, *parameters: Value,
     lengths: Value = None,
 ) -> Cost:  # fmt: skip
-    """Of requests that generate; the caches are (pages, 1, Hkv, D), of pages of one token. Source: ROCm/aiter,
+    """Requests that generate; the caches are (pages, 1, Hkv, D), of pages of one token. Source: ROCm/aiter,
     aiter/ops/attention.py; an MI300X trace of SGLang.
 
     >>> q, cache = Tensor((3, 4, 16), "float16"), Tensor((100, 1, 2, 16), "float16")
@@ -99,7 +101,7 @@ def paged_attention_ragged(
 def mha_batch_prefill(
     query: Tensor, key: Tensor, value: Tensor, *parameters: Value, lengths: Value = None
 ) -> Cost:
-    """Of a batch with prefill; the caches end in (Hkv, D). Source: ROCm/aiter, aiter/ops/mha.py.
+    """A batch with prefill; the caches end in (Hkv, D). Source: ROCm/aiter, aiter/ops/mha.py.
 
     >>> q, cache = Tensor((4, 4, 16), "float16"), Tensor((100, 2, 16), "float16")
     >>> mha_batch_prefill(q, cache, cache, lengths=(4, 10, 16, 40, 0, 0, 0, 0))  # 2·34·4·32; 1024 + 1280

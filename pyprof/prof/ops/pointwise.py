@@ -24,7 +24,8 @@ from pyprof.prof.ops.shapes import as_tensor, broadcast, floating, is_float, lik
 
 
 class Derivative(NamedTuple):
-    """What a backward does per element of the result, for the gradient of each operand: FLOPs, and what it reads again.
+    """The work of a backward per element of the result, for the gradient of each operand: FLOPs, and the operands that
+    it reads again.
 
     `reads` holds, per operand, positions of operands; -1 is the result. A row without one has no gradient.
     """
@@ -37,8 +38,8 @@ def elementwise(
     operands: tuple[Value, ...], flops: int, dtype: str | None = None, derivative: Derivative | None = None,
     inplace: bool = False, floats: bool = False,
 ) -> Cost:  # fmt: skip
-    """Cost of a result with `flops` per element. `dtype` is the result's if it is not the promotion; `floats` turns
-    an integer result into the default dtype.
+    """Return the cost of a result with `flops` per element. `dtype` is the result's if it is not the promotion;
+    `floats` turns an integer result into the default dtype.
 
     >>> elementwise((Tensor((8,), "float16"), 2.0), 1)
     Cost(flops=8, bytes=32)
@@ -62,20 +63,21 @@ def elementwise(
 
 
 def _backward(operands: tuple[Value, ...], output: Tensor, derivative: Derivative) -> Cost:
-    """The gradients of all floating operands. One that neither computes nor sums passes the gradient on for free.
+    """Return the cost of the gradients of all floating operands. One that neither computes nor sums passes the gradient
+    on for free.
 
     >>> _backward((Tensor((8,), "float32"), 2.0), Tensor((8,), "float32"), MUL)  # gradient in, gradient out
     Cost(flops=8, bytes=64)
     """
     flops, written = 0, []
     positions: set[int] = set()
-    for i, (operand, each) in enumerate(zip(operands, derivative.flops)):
+    for i, (operand, per_element) in enumerate(zip(operands, derivative.flops)):
         if isinstance(operand, Tensor) and is_float(operand.dtype):
             summed = int(operand.shape != output.shape)
-            flops += (each + summed) * output.numel
-            if each or summed:
+            flops += (per_element + summed) * output.numel
+            if per_element or summed:
                 written.append(like(operand))
-            positions.update(derivative.reads[i] if each and i < len(derivative.reads) else ())
+            positions.update(derivative.reads[i] if per_element and i < len(derivative.reads) else ())
     if not written:
         return Cost(0, 0, basis="view")
     reads = [output if i < 0 else operands[i] for i in sorted(positions) if i < len(operands)]
@@ -269,7 +271,7 @@ def lerp(input: Tensor, end: Tensor, weight: Value, out: Value = None, inplace: 
 
 @cost("where", "_s_where")
 def where(condition: Tensor, input: Value, other: Value, out: Value = None) -> Cost:
-    """One selection per element. The form with a condition only is `nonzero`, of unknown cost. Source: torch.where.
+    """One selection per element. The form with only a condition is `nonzero`, of unknown cost. Source: torch.where.
 
     >>> where(Tensor((4,), "bool"), Tensor((4,), "float32"), 0.0)  # 4 + 16 + 16
     Cost(flops=4, bytes=36)
@@ -293,7 +295,7 @@ def where_method(input: Tensor, condition: Tensor, other: Value) -> Cost:
 def clamp(
     input: Tensor, min: Value = None, max: Value = None, out: Value = None, inplace: bool = False
 ) -> Cost:
-    """One min or max per bound that is given. Source: torch.clamp.
+    """One min or max per bound. Source: torch.clamp.
 
     >>> clamp(Tensor((4,), "float32"), 0, 1)
     Cost(flops=8, bytes=32)

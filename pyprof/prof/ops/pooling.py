@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pooling: as many FLOPs per result as its window has elements (comparisons, or additions and the division). A window
-that reaches beyond the input and its padding is cut off there.
+that extends beyond the input and its padding is cut off.
 
 Bytes: input, result, and the indices (int64) where an operator returns them. The backward, in dgrad, adds every
 gradient to the element it came from (max) or to its window (average); it reads the gradient (and for max the indices)
@@ -23,7 +23,7 @@ from pyprof.prof.ops.shapes import Shape, as_int, ints, like, require
 def _sizes(
     n: int, input: Tensor, kernel: Value, stride: Value, padding: Value, dilation: Value, ceil_mode: Value
 ) -> tuple[Tensor, int]:
-    """The result, and how many elements all windows have together: a window ends where the padded input ends.
+    """Return the result, and the number of elements of all windows together: a window ends where the padded input ends.
 
     Source: torch.nn.MaxPool2d, torch.nn.AvgPool2d.
     """
@@ -45,7 +45,7 @@ def _sizes(
 
 
 def pooled(n: int, input: Tensor, kernel: Value, stride: Value, ceil_mode: Value) -> Tensor:
-    """The result of pooling without padding."""
+    """Return the result of pooling without padding."""
     return _sizes(n, input, kernel, stride, 0, 1, ceil_mode)[0]
 
 
@@ -107,12 +107,13 @@ def _avg_pool_backward(n: int) -> Callable[..., Cost]:
 
 
 def _adaptive_sizes(n: int, input: Tensor, output_size: Value) -> tuple[Tensor, int]:
-    """The result, and how many elements all windows have together: from floor(i·in/out) to ceil((i + 1)·in/out)."""
-    given = output_size if isinstance(output_size, tuple) else (output_size,) * n
-    require(len(given) == n and len(input.shape) in (n + 1, n + 2), "sizes do not fit")
+    """Return the result, and the number of elements of all windows together: from floor(i·in/out) to ceil((i +
+    1)·in/out)."""
+    requested = output_size if isinstance(output_size, tuple) else (output_size,) * n
+    require(len(requested) == n and len(input.shape) in (n + 1, n + 2), "sizes do not fit")
     seen, shape = prod(input.shape[:-n]), list(input.shape[:-n])
-    for size, wanted in zip(input.shape[-n:], given):
-        count = size if wanted is None else as_int(wanted)
+    for size, target in zip(input.shape[-n:], requested):
+        count = size if target is None else as_int(target)
         require(count > 0, "an empty result")
         if size % count == 0:
             seen *= size
@@ -142,8 +143,8 @@ def _adaptive_avg_pool_backward(n: int) -> Callable[..., Cost]:
 def _adaptive_max_pool(n: int) -> Callable[..., Cost]:
     def adaptive_max_pool(input: Tensor, output_size: Value, return_indices: Value = False) -> Cost:
         output, seen = _adaptive_sizes(n, input, output_size)
-        more = [Tensor(output.shape, "int64")] if return_indices is True else []
-        return Cost(seen, bytes_of(input, output, *more), dgrad=_max_pool_backward(output, input))
+        indices = [Tensor(output.shape, "int64")] if return_indices is True else []
+        return Cost(seen, bytes_of(input, output, *indices), dgrad=_max_pool_backward(output, input))
 
     return adaptive_max_pool
 
@@ -168,7 +169,7 @@ def _mkldnn_max_pool_backward(grad_output: Tensor, output: Tensor, input: Tensor
 
 
 def _register(n: int) -> None:
-    """All names of n dimensions. Source: torch.nn.functional and native_functions.yaml."""
+    """Register all names for n dimensions. Source: torch.nn.functional and native_functions.yaml."""
     d: Shape | str = f"{n}d"
     cost(f"max_pool{d}", f"mkldnn_max_pool{d}", f"quantized_max_pool{d}")(_max_pool(n))
     cost(f"max_pool{d}_with_indices")(_max_pool_with_indices(n))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""To and from quantised numbers, and the fake quantisation of training.
+"""Quantisation and dequantisation, and the fake quantisation of training.
 
 Quantising divides, rounds, adds the zero point and clamps twice: 5 FLOPs per element; dequantising subtracts and
 multiplies: 2; fake quantisation does both: 7. Its backward selects: 1. Parameters per tensor that are numbers are free.
@@ -34,13 +34,13 @@ def quantize_per_tensor(input: Value, scale: Value, zero_point: Value, dtype: Va
     parts = tensors_in((input,))
     require(bool(parts), "a tensor is expected")
     results = [Tensor(t.shape, kind) for t in parts]
-    more = tensors_in((scale, zero_point))
-    return Cost(5 * sum(t.numel for t in parts), bytes_of(*parts, *more, *results))
+    parameters_read = tensors_in((scale, zero_point))
+    return Cost(5 * sum(t.numel for t in parts), bytes_of(*parts, *parameters_read, *results))
 
 
 @cost("quantize_per_tensor_dynamic")
 def quantize_per_tensor_dynamic(input: Tensor, dtype: Value, reduce_range: Value = False) -> Cost:
-    """Finds minimum and maximum first, 2 per element. Source: torch.quantize_per_tensor_dynamic.
+    """First finds minimum and maximum, 2 per element. Source: torch.quantize_per_tensor_dynamic.
 
     >>> quantize_per_tensor_dynamic(Tensor((4, 8), "float32"), 13, False)
     Cost(flops=224, bytes=160)
@@ -77,7 +77,7 @@ def dequantize(input: Value) -> Cost:
 
 @cost("int_repr")
 def int_repr(input: Tensor) -> Cost:
-    """The integers behind, copied. Source: torch.int_repr.
+    """A copy of the underlying integers. Source: torch.int_repr.
 
     >>> int_repr(Tensor((4, 8), "qint8"))
     Cost(flops=0, bytes=64)
@@ -86,17 +86,17 @@ def int_repr(input: Tensor) -> Cost:
     return Cost(0, bytes_of(input, Tensor(input.shape, kind)))
 
 
-def _fake(input: Tensor, *parameters: Value, mask: bool = False, each: int = 7) -> Cost:
+def _fake(input: Tensor, *parameters: Value, mask: bool = False, per_element: int = 7) -> Cost:
     written = [like(input), *([Tensor(input.shape, "bool")] if mask else [])]
     dgrad = Cost(input.numel, bytes_of(like(input), input, like(input)))
-    return Cost(each * input.numel, bytes_of(input, *tensors_in(parameters), *written), dgrad=dgrad)
+    return Cost(per_element * input.numel, bytes_of(input, *tensors_in(parameters), *written), dgrad=dgrad)
 
 
 @cost("fake_quantize_per_tensor_affine", "fake_quantize_per_channel_affine",
       "_fake_quantize_learnable_per_tensor_affine", "_fake_quantize_learnable_per_channel_affine",
       "_saturate_weight_to_fp16")  # fmt: skip
 def fake_quantize(input: Tensor, scale: Value = None, zero_point: Value = None, *parameters: Value) -> Cost:
-    """Rounded to what the quantised type can hold. Source: torch.fake_quantize_per_tensor_affine.
+    """Rounds to the values of the quantised type. Source: torch.fake_quantize_per_tensor_affine.
 
     >>> fake_quantize(Tensor((4, 8), "float32"), 0.1, 0, 0, 255)
     Cost(flops=224, bytes=256)
@@ -107,7 +107,7 @@ def fake_quantize(input: Tensor, scale: Value = None, zero_point: Value = None, 
 @cost("fake_quantize_per_tensor_affine_cachemask", "fake_quantize_per_channel_affine_cachemask",
       "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams")  # fmt: skip
 def fake_quantize_cachemask(input: Tensor, scale: Value, zero_point: Value, *parameters: Value) -> Cost:
-    """Writes which elements were inside as well. Source: aten::fake_quantize_per_tensor_affine_cachemask.
+    """Also writes a mask of the elements inside the range. Source: aten::fake_quantize_per_tensor_affine_cachemask.
 
     >>> fake_quantize_cachemask(Tensor((4, 8), "float32"), 0.1, 0, 0, 255)
     Cost(flops=224, bytes=288)
@@ -157,13 +157,13 @@ def fused_observer(input: Tensor, *parameters: Value) -> Cost:
     >>> fused_observer(Tensor((4, 8), "float32"), one, one, one, one, one, one, 0.01, 0, 255, -1)
     Cost(flops=288, bytes=312)
     """
-    return _fake(as_tensor(input), *parameters, mask=True, each=9)
+    return _fake(as_tensor(input), *parameters, mask=True, per_element=9)
 
 
 @cost("_choose_qparams_per_tensor", "choose_qparams_optimized")
 def choose_qparams(input: Tensor, *parameters: Value) -> Cost:
-    """Minimum and maximum of everything; the results are numbers of the host. A search for the best ones runs as often
-    as the data asks. Source: aten::_choose_qparams_per_tensor.
+    """Minimum and maximum of everything; the results are numbers of the host. The length of the search for the best
+    ones depends on data. Source: aten::_choose_qparams_per_tensor.
 
     >>> choose_qparams(Tensor((4, 8), "float32"))
     Cost(flops=64, bytes=128)

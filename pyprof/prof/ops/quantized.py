@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `quantized::` operators. Weights are packed objects of which a recording has no shape: products whose output is
-not known either have unknown FLOPs and bytes, which the walk of names states. Here is what the arguments tell.
+"""The `quantized::` operators. Weights are packed objects without a recorded shape: products whose output is also
+unknown have unknown FLOPs and bytes. The formulas use what the arguments contain.
 
 >>> quantized_add(Tensor((4, 8), "quint8"), Tensor((4, 8), "quint8"), 0.1, 0)
 Cost(flops=320, bytes=96)
@@ -27,9 +27,9 @@ def quantized_add(qa: Tensor, qb: Value, *parameters: Value) -> Cost:
     >>> quantized_add(Tensor((4, 8), "quint8"), Tensor((8,), "quint8"), 0.1, 0)
     Cost(flops=320, bytes=72)
     """
-    others = [qb] if isinstance(qb, Tensor) else []
-    output = Tensor(broadcast(qa.shape, *(t.shape for t in others)), qa.dtype)
-    return Cost(10 * output.numel, bytes_of(qa, *others, output))
+    operands = [qb] if isinstance(qb, Tensor) else []
+    output = Tensor(broadcast(qa.shape, *(t.shape for t in operands)), qa.dtype)
+    return Cost(10 * output.numel, bytes_of(qa, *operands, output))
 
 
 @cost("quantized::add_scalar", "quantized::add_scalar_relu", "quantized::mul_scalar", "quantized::mul_scalar_relu",
@@ -80,7 +80,7 @@ def quantized_matmul(qa: Tensor, qb: Tensor, scale: Value, zero_point: Value) ->
 def quantized_batch_norm(
     qx: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, *parameters: Value
 ) -> Cost:
-    """Two products' worth per element: scale and shift are folded. Source: quantized::batch_norm2d.
+    """2 per element: scale and shift are folded. Source: quantized::batch_norm2d.
 
     >>> c = Tensor((3,), "float32")
     >>> quantized_batch_norm(Tensor((2, 3, 4), "quint8"), c, c, c, c, 1e-5, 0.1, 0)
@@ -129,7 +129,7 @@ def quantized_instance_norm(
 
 @cost("quantized::cat", "quantized::cat_relu")
 def quantized_cat(qx: Value, dim: Value, scale: Value = None, zero_point: Value = None) -> Cost:
-    """Requantises where the scales differ, which is not recorded: counted as copies. Source: quantized::cat.
+    """Requantises if the scales differ, which is not recorded: counted as copies. Source: quantized::cat.
 
     >>> quantized_cat((Tensor((4, 8), "quint8"),) * 2, 0)
     Cost(flops=0, bytes=128)
@@ -164,7 +164,7 @@ def qlinear_pointwise(
     qw: Tensor,
     w_scale: Tensor,
     w_zero_point: Value,
-    *rest: Value,
+    *parameters: Value,
 ) -> Cost:
     """(M, K) int8 by a weight (K, N): N is the number of the weight's scales, or its last size. The binary form has
     another operand before the bias. Source: onednn::qlinear_pointwise, quantized/cpu/qlinear.cpp.
@@ -174,9 +174,9 @@ def qlinear_pointwise(
     Cost(flops=320, bytes=212)
     """
     require(qw.numel % max(qx.shape[-1], 1) == 0, "shapes do not fit")
-    dtypes = [v for v in rest[3:6] if type(v) is int and v in (6, 15, 5)]
+    dtypes = [v for v in parameters[3:6] if type(v) is int and v in (6, 15, 5)]
     kind = chosen_dtype(dtypes[0], None) if dtypes else qx.dtype
-    return packed_linear(qx, qw.numel // qx.shape[-1], (qw, w_scale, w_zero_point, *rest[:2]), kind)
+    return packed_linear(qx, qw.numel // qx.shape[-1], (qw, w_scale, w_zero_point, *parameters[:2]), kind)
 
 
 @cost(
@@ -187,7 +187,7 @@ def qlinear_pointwise(
 )
 def qconv_pointwise(
     qx: Tensor, x_scale: Value, x_zero_point: Value, qw: Tensor, w_scale: Tensor, w_zero_point: Value,
-    bias: Tensor | None, stride: Value, padding: Value, dilation: Value, groups: Value, *rest: Value,
+    bias: Tensor | None, stride: Value, padding: Value, dilation: Value, groups: Value, *parameters: Value,
 ) -> Cost:  # fmt: skip
     """Source: onednn::qconv_pointwise, quantized/cpu/qconv.cpp.
 
@@ -196,8 +196,8 @@ def qconv_pointwise(
     Cost(flops=1296, bytes=174)
     """
     plain = convolve(qx, qw, bias, stride, padding, dilation, False, 0, as_int(groups))
-    kind = chosen_dtype(rest[2], qx.dtype) if len(rest) > 2 else qx.dtype
+    kind = chosen_dtype(parameters[2], qx.dtype) if len(parameters) > 2 else qx.dtype
     assert plain.flops is not None
     count = plain.flops // max(2 * prod(qw.shape[1:]), 1)  # elements of the output
-    more = tensors_in((x_scale, x_zero_point, w_scale, w_zero_point))
-    return Cost(plain.flops, bytes_of(qx, qw, bias, *more, Tensor((count,), kind)))
+    scales = tensors_in((x_scale, x_zero_point, w_scale, w_zero_point))
+    return Cost(plain.flops, bytes_of(qx, qw, bias, *scales, Tensor((count,), kind)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses of rankings, margins, counts and sequences. What `loss` says about reductions and backward holds here.
+"""Losses of rankings, margins, counts and sequences. Reductions and backward follow the rules in `loss`.
 
 >>> margin_ranking_loss(Tensor((8,), "float32"), Tensor((8,), "float32"), Tensor((8,), "float32"))  # 4·8 + 8 + 1
 Cost(flops=41, bytes=100)
@@ -13,23 +13,26 @@ from pyprof.prof.ops.loss import reduction_of
 from pyprof.prof.ops.shapes import as_int, broadcast, floating, is_float, like, reduced, require, result_dtype
 
 
-def _loss(operands: tuple[Value, ...], each: int, result: Tensor, per_result: int, way: str) -> Cost:
-    """`each` per element of the broadcast operands, `per_result` per result before the reduction."""
+def _loss(operands: tuple[Value, ...], per_element: int, result: Tensor, per_result: int, way: str) -> Cost:
+    """Return the cost of a loss with `per_element` FLOPs per element of the broadcast operands, and `per_result` per
+    result before the reduction."""
     tensors = [t for t in operands if isinstance(t, Tensor)]
     n = Tensor(broadcast(*(t.shape for t in tensors)), None).numel
     output = result if way == "none" else Tensor((), result.dtype)
     reducing = 0 if way == "none" else result.numel + (way == "mean")
     written = [like(t) for t in tensors if is_float(t.dtype)]
-    dgrad = Cost(each * n, bytes_of(output, *tensors, *written))
-    return Cost(each * n + per_result * result.numel + reducing, bytes_of(*tensors, output), dgrad=dgrad)
+    dgrad = Cost(per_element * n, bytes_of(output, *tensors, *written))
+    return Cost(
+        per_element * n + per_result * result.numel + reducing, bytes_of(*tensors, output), dgrad=dgrad
+    )
 
 
 def _whole(*tensors: Tensor) -> Tensor:
     return Tensor(broadcast(*(t.shape for t in tensors)), floating(result_dtype(tensors[0])))
 
 
-def _way(last: Value, size_average: Value, reduce: Value, reduction: Value) -> str:
-    """The dispatcher has its number where the user's function has size_average."""
+def _reduction(last: Value, size_average: Value, reduce: Value, reduction: Value) -> str:
+    """Return the reduction. The dispatcher has its number in the position of the user function's size_average."""
     if isinstance(size_average, int) and not isinstance(size_average, bool):
         return reduction_of(reduction=size_average)
     return reduction_of(size_average, reduce, reduction)
@@ -46,7 +49,7 @@ def margin_ranking_loss(
     >>> margin_ranking_loss(x, x, x, 0.0, 0)  # the dispatcher's, no reduction
     Cost(flops=32, bytes=128)
     """
-    way = _way(None, size_average, reduce, reduction)
+    way = _reduction(None, size_average, reduce, reduction)
     return _loss((input1, input2, target), 4, _whole(input1, input2, target), 0, way)
 
 
@@ -60,7 +63,7 @@ def hinge_embedding_loss(
     >>> hinge_embedding_loss(Tensor((8,), "float32"), Tensor((8,), "float32"))
     Cost(flops=49, bytes=68)
     """
-    way = _way(None, size_average, reduce, reduction)
+    way = _reduction(None, size_average, reduce, reduction)
     return _loss((input, target), 5, _whole(input, target), 0, way)
 
 
@@ -75,11 +78,13 @@ def cosine_embedding_loss(
     >>> cosine_embedding_loss(x, x, Tensor((4,), "int64"))  # 72 + 32 + 4 + 1; 96 + 32 + 4
     Cost(flops=109, bytes=132)
     """
-    way = _way(None, size_average, reduce, reduction)
+    way = _reduction(None, size_average, reduce, reduction)
     whole = _whole(input1, input2)
     plain = _loss((input1, input2), 6, Tensor(reduced(whole.shape, -1), whole.dtype), 8, way)
-    more = bytes_of(target)
-    return plain._replace(bytes=None if plain.bytes is None or more is None else plain.bytes + more)
+    target_bytes = bytes_of(target)
+    return plain._replace(
+        bytes=None if plain.bytes is None or target_bytes is None else plain.bytes + target_bytes
+    )
 
 
 @cost("triplet_margin_loss", "triplet_margin_with_distance_loss")
@@ -89,14 +94,14 @@ def triplet_margin_loss(
     distance_function: Value = None,
 ) -> Cost:  # fmt: skip
     """Two distances (three with swap): subtract, eps, power, add per coordinate; root each; 3 more per triplet. A
-    distance function of one's own is calls of its own. Source: torch.nn.functional.triplet_margin_loss.
+    custom distance function makes calls of its own. Source: torch.nn.functional.triplet_margin_loss.
 
     >>> x = Tensor((4, 3), "float32")
     >>> triplet_margin_loss(x, x, x)  # 8·12 + 4·5 + 4 + 1
     Cost(flops=121, bytes=148)
     """
     require(distance_function is None, "the distance is the user's")
-    way = _way(None, size_average, reduce, reduction)
+    way = _reduction(None, size_average, reduce, reduction)
     count = 3 if swap is True else 2
     whole = _whole(anchor, positive, negative)
     result = Tensor(reduced(whole.shape, -1), whole.dtype)
@@ -108,8 +113,8 @@ def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: Value = True, full: Value = False, size_average: Value = None,
     eps: Value = 1e-8, reduce: Value = None, reduction: Value = "mean",
 ) -> Cost:  # fmt: skip
-    """exp(x) - t·x: 3; with x itself x - t·log(x + eps): 4; Stirling's terms 7 more. The dispatcher has eps in the
-    fifth and the reduction in the sixth place. Source: torch.nn.functional.poisson_nll_loss.
+    """exp(x) - t·x: 3; with x itself x - t·log(x + eps): 4; Stirling's terms 7 more. The dispatcher has eps as fifth
+    and the reduction as sixth argument. Source: torch.nn.functional.poisson_nll_loss.
 
     >>> poisson_nll_loss(Tensor((8,), "float32"), Tensor((8,), "float32"))
     Cost(flops=33, bytes=68)
@@ -117,8 +122,8 @@ def poisson_nll_loss(
     if isinstance(eps, int):
         size_average, reduction = None, eps
     way = reduction_of(size_average if isinstance(size_average, bool) else None, reduce, reduction)
-    each = (4 if log_input is False else 3) + (7 if full is True else 0)
-    return _loss((input, target), each, _whole(input, target), 0, way)
+    per_element = (4 if log_input is False else 3) + (7 if full is True else 0)
+    return _loss((input, target), per_element, _whole(input, target), 0, way)
 
 
 @cost("gaussian_nll_loss")
@@ -155,7 +160,7 @@ def multilabel_soft_margin_loss(
     >>> multilabel_soft_margin_loss(x, x)  # 19·12 + 4 + 4 + 1
     Cost(flops=237, bytes=100)
     """
-    way = _way(None, size_average, reduce, reduction)
+    way = _reduction(None, size_average, reduce, reduction)
     weights = 1 if isinstance(weight, Tensor) else 0
     result = Tensor(reduced(input.shape, -1), input.dtype)
     return _loss((input, target, weight), 19 + weights, result, 1, way)
@@ -185,11 +190,11 @@ def dispatched_multi_margin_loss(
     >>> dispatched_multi_margin_loss(Tensor((4, 3), "float32"), Tensor((4,), "int64"), 1, 1, None, 0)
     Cost(flops=52, bytes=96)
     """
-    each = 4 + (as_int(p) == 2) + isinstance(weight, Tensor)
+    per_element = 4 + (as_int(p) == 2) + isinstance(weight, Tensor)
     rows = Tensor(input.shape[:-1], input.dtype)
-    plain = _loss((input,), each, rows, 1, reduction_of(reduction=reduction))
-    more = bytes_of(target, weight if isinstance(weight, Tensor) else None)
-    return plain._replace(bytes=None if plain.bytes is None or more is None else plain.bytes + more)
+    plain = _loss((input,), per_element, rows, 1, reduction_of(reduction=reduction))
+    extra = bytes_of(target, weight if isinstance(weight, Tensor) else None)
+    return plain._replace(bytes=None if plain.bytes is None or extra is None else plain.bytes + extra)
 
 
 @cost("multi_margin_loss_backward")
@@ -210,7 +215,7 @@ def multi_margin_loss_backward(
 def multilabel_margin_loss_backward(
     grad_output: Tensor, input: Tensor, target: Tensor, reduction: Value, is_target: Tensor
 ) -> Cost:
-    """How many labels a row has is data. Source: aten::multilabel_margin_loss_backward.
+    """The number of labels of a row is data. Source: aten::multilabel_margin_loss_backward.
 
     >>> f, t = (lambda *shape: Tensor(shape, "float32")), Tensor((4, 3), "int64")
     >>> multilabel_margin_loss_backward(f(), f(4, 3), t, 1, f(4, 3))
@@ -223,12 +228,12 @@ def multilabel_margin_loss_backward(
 def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average: Value = None, reduce: Value = None, reduction: Value = "mean"
 ) -> Cost:
-    """How many labels a row has is data: FLOPs unknown. Source: torch.nn.functional.multilabel_margin_loss.
+    """The number of labels of a row is data: FLOPs unknown. Source: torch.nn.functional.multilabel_margin_loss.
 
     >>> multilabel_margin_loss(Tensor((4, 3), "float32"), Tensor((4, 3), "int64"))
     Cost(flops=None, bytes=148)
     """
-    way = _way(None, size_average, reduce, reduction)
+    way = _reduction(None, size_average, reduce, reduction)
     rows = Tensor(input.shape[:-1] if way == "none" else (), input.dtype)
     return Cost(
         None, bytes_of(input, target, rows), dgrad=Cost(None, bytes_of(rows, input, target, like(input)))
@@ -237,8 +242,8 @@ def multilabel_margin_loss(
 
 @cost("ctc_loss", "_ctc_loss", "_cudnn_ctc_loss", "miopen_ctc_loss")
 def ctc_loss(log_probs: Tensor, targets: Tensor, *parameters: Value) -> Cost:
-    """Every time step and state of the doubled target adds up to three paths; lengths are data: FLOPs unknown. One
-    number per sequence at most is written, which is not counted. Source: torch.nn.functional.ctc_loss.
+    """Every time step and state of the doubled target adds up to three paths; lengths are data: FLOPs unknown. At most
+    one number per sequence is written, which is not counted. Source: torch.nn.functional.ctc_loss.
 
     >>> ctc_loss(Tensor((10, 2, 5), "float32"), Tensor((2, 3), "int64"), (10, 10), (3, 3))
     Cost(flops=None, bytes=448)
@@ -249,11 +254,11 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, *parameters: Value) -> Cost:
 
 @cost("_ctc_loss_backward")
 def ctc_loss_backward(grad: Tensor, log_probs: Tensor, targets: Tensor, *parameters: Value) -> Cost:
-    """Reads the forward's table (log_alpha) as well. Source: aten::_ctc_loss_backward.
+    """Also reads the forward's table (log_alpha). Source: aten::_ctc_loss_backward.
 
     >>> f = lambda *shape: Tensor(shape, "float32")
     >>> ctc_loss_backward(f(2), f(10, 2, 5), Tensor((2, 3), "int64"), (10, 10), (3, 3), f(2), f(2, 10, 7), 0)
     Cost(flops=None, bytes=1424)
     """
-    more = [t for t in parameters if isinstance(t, Tensor)]
-    return Cost(None, bytes_of(grad, log_probs, targets, *more, like(log_probs)))
+    tensors = [t for t in parameters if isinstance(t, Tensor)]
+    return Cost(None, bytes_of(grad, log_probs, targets, *tensors, like(log_probs)))

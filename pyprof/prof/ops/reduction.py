@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reductions and scans: sum, mean, norms, extremes, variance, cumsum.
 
-FLOPs per input element as their table says, plus what is done per result. Bytes: the input once, the result once;
-an integer sum is an int64. The backward, in dgrad, reads and writes what its row says.
-Add a reduction: one row.
+FLOPs per input element as in the table, plus those per result. Bytes: the input once, the result once; an integer sum
+is an int64. The backward, in dgrad, reads and writes the tensors of its row. Add a reduction: one row.
 
 >>> reduce(Tensor((4, 8), "float32"), REDUCTIONS["sum"], -1)
 Cost(flops=32, bytes=144)
@@ -32,7 +31,7 @@ from pyprof.prof.ops.shapes import (
 
 class Reduction(NamedTuple):
     """FLOPs per input element and per result, the result's dtype (None: the input's), FLOPs of the backward per
-    input element, and whether that reads the input again. A backward of None: there is none."""
+    input element, and whether that reads the input again. None if there is no backward."""
 
     each: int
     result: int = 0
@@ -70,7 +69,7 @@ def reduce(
     dtype: Value = None,
     results: int = 1,
 ) -> Cost:
-    """Cost of a reduction over `dim` (None: all)."""
+    """Return the cost of a reduction over `dim` (None: all)."""
     if isinstance(dtype, Tensor):  # out=
         dtype = None
     kind = input.dtype if row.dtype in (None, "wide", "float", "real") else row.dtype
@@ -103,11 +102,12 @@ def _dispatched(row: Reduction) -> Callable[..., Cost]:
     def dispatched(
         input: Tensor, *args: Value, dim: Value = None, keepdim: Value = False, dtype: Value = None
     ) -> Cost:
-        """(input, dtype) or (input, dim, keepdim, dtype, out): the number of arguments tells; dimensions are a list."""
+        """(input, dtype) or (input, dim, keepdim, dtype, out): the number of arguments decides; dimensions are a
+        list."""
         if len(args) == 1 and (isinstance(args[0], Other) or not isinstance(args[0], tuple)):
             return reduce(input, row, dtype=args[0])
-        given = dict(enumerate(args))
-        return reduce(input, row, given.get(0, dim), given.get(1, keepdim), given.get(2, dtype))
+        arguments = dict(enumerate(args))
+        return reduce(input, row, arguments.get(0, dim), arguments.get(1, keepdim), arguments.get(2, dtype))
 
     return dispatched
 
@@ -134,7 +134,7 @@ def norm(
 ) -> Cost:  # fmt: skip
     """(Σ |x|^p)^(1/p): power and addition per element, a root per result. Source: torch.norm.
 
-    The aten operators have dtype where the user's function has out.
+    The aten operators have dtype in the position of the user function's out.
 
     >>> norm(Tensor((4, 8), "float32")), norm(Tensor((4, 8), "complex64"), 2, 1)  # of complex numbers real: 256 + 4·4
     (Cost(flops=65, bytes=132), Cost(flops=68, bytes=272))
@@ -168,19 +168,19 @@ def var_mean(
     >>> var_mean(Tensor((4, 8), "float32"), -1), var_mean(Tensor((4, 8), "complex64"), -1)  # 256 + 4·4 + 4·8
     (Cost(flops=136, bytes=160), Cost(flops=136, bytes=304))
     """
-    one = var(input, dim, unbiased, keepdim, correction)
+    variance = var(input, dim, unbiased, keepdim, correction)
     results = Tensor(reduced(input.shape, None if isinstance(dim, bool) else dim, keepdim), input.dtype)
     mean = bytes_of(results)
-    assert one.flops is not None
-    moved = None if one.bytes is None or mean is None else one.bytes + mean
-    return one._replace(flops=one.flops + results.numel, bytes=moved)
+    assert variance.flops is not None
+    moved = None if variance.bytes is None or mean is None else variance.bytes + mean
+    return variance._replace(flops=variance.flops + results.numel, bytes=moved)
 
 
 @cost("max", "min")
 def extreme(
     input: Tensor, dim: Value = None, keepdim: Value = False, other: Value = None, out: Value = None
 ) -> Cost:
-    """Three operators: of everything; over a dimension, with int64 indices; of two tensors. Source: torch.max.
+    """Three operators: over everything; over a dimension, with int64 indices; of two tensors. Source: torch.max.
 
     >>> t = Tensor((4, 8), "float32")
     >>> extreme(t), extreme(t, -1), extreme(t, t)  # 4·(32 + 1); 4·(32 + 4) + 8·4; 4·(32 + 32 + 32)
@@ -288,7 +288,7 @@ def hash_tensor(input: Tensor, dim: Value = None, *parameters: Value) -> Cost:
 
 @cost("equal")
 def equal(input: Tensor, other: Tensor) -> Cost:
-    """One comparison per element, as if nothing differed; the answer is a Python bool. Source: torch.equal.
+    """One comparison per element, as if all elements were equal; the answer is a Python bool. Source: torch.equal.
 
     >>> equal(Tensor((4,), "float32"), Tensor((4,), "float32"))
     Cost(flops=4, bytes=32)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recurrent layers and cells: RNN, LSTM, GRU.
 
-Only the matrix products count: every weight matrix of every layer, direction and gate meets every row of every time
-step once, 2·T·B·(elements of all weight matrices). Gates' pointwise work is not counted.
-Bytes: input, states and all parameters once; output and final states once. dgrad and wgrad are as many products each.
+Only the matrix products count: every weight matrix of every layer, direction and gate is multiplied with every row of
+every time step once, 2·T·B·(elements of all weight matrices). Gates' pointwise work is not counted. Bytes: input,
+states and all parameters once; output and final states once. dgrad and wgrad are the same number of products each.
 
 >>> f = lambda *shape: Tensor(shape, "float32")
 >>> params = (f(16, 8), f(16, 4), f(16), f(16))
@@ -25,12 +25,12 @@ def _products(rows: int, weights: list[Tensor], read: list[Tensor], written: lis
 
 
 def _layers(args: tuple[Value, ...], states: int) -> Cost:
-    """(input, states, params, has_biases, num_layers, dropout, train, bidirectional, ...), or with batch_sizes behind
+    """(input, states, params, has_biases, num_layers, dropout, train, bidirectional, ...), or with batch_sizes after
     a packed input. Sequences may be flattened into tensors."""
-    data, *rest = tensors_in(args)
-    if rest[0].dtype == "int64":
-        rest = rest[1:]  # batch_sizes, which the host reads
-    hidden, params = rest[:states], rest[states:]
+    data, *remaining = tensors_in(args)
+    if remaining[0].dtype == "int64":
+        remaining = remaining[1:]  # batch_sizes, which the host reads
+    hidden, params = remaining[:states], remaining[states:]
     weights = [p for p in params if len(p.shape) == 2]
     settings = scalars_in(args)
     require(len(settings) > 4 and bool(weights), "num_layers and bidirectional are expected")
@@ -67,8 +67,8 @@ def gru(*args: Value) -> Cost:
 
 def _cell(args: tuple[Value, ...], states: int) -> Cost:
     """(input, states, w_ih, w_hh, b_ih, b_hh)."""
-    data, *rest = tensors_in(args)
-    hidden, params = rest[:states], rest[states:]
+    data, *remaining = tensors_in(args)
+    hidden, params = remaining[:states], remaining[states:]
     w_ih, w_hh = params[:2]
     h = hidden[0].shape[-1]
     require(w_ih.shape[1] == data.shape[-1] and w_hh.shape[1] == h, "the weights do not fit")
@@ -107,7 +107,7 @@ def _cell_module(name: str) -> None:
 
     @cost(f"{name}.forward", f"torch.nn.{name}.forward")
     def forward(*args: Value) -> Cost:
-        """Parameters follow from the shapes of input and state; two bias vectors are assumed, as is the default."""
+        """Parameters follow from the shapes of input and state; two bias vectors are assumed, the default."""
         data, *hidden = tensors_in(args)
         x, h = data.shape[-1], hidden[0].shape[-1]
         g = gates * h
@@ -158,7 +158,7 @@ def cudnn_rnn(
     mode: Value, hidden_size: Value, proj_size: Value, num_layers: Value, batch_first: Value, dropout: Value,
     train: Value, bidirectional: Value, *parameters: Value,
 ) -> Cost:  # fmt: skip
-    """All layers; the parameters count once, not their packed buffer as well. Source: aten::_cudnn_rnn.
+    """All layers; the parameters count once, their packed buffer is not counted. Source: aten::_cudnn_rnn.
 
     >>> f = lambda *shape: Tensor(shape, "float32")
     >>> weights = (f(16, 8), f(16, 4), f(16), f(16))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels behind recurrent layers: backward of whole layers, pointwise parts of cells, quantised cells.
+"""Kernels of recurrent layers: backward of whole layers, pointwise parts of cells, quantised cells.
 
 A layer's backward is twice its products. The pointwise part of an LSTM cell adds the two gate inputs (and two
 biases), takes 3 sigmoids and 2 tanh, and forms c' and h': per unit 4 additions (12 with biases), 5 functions,
@@ -30,9 +30,9 @@ def lstm_pointwise(
     Cost(flops=168, bytes=480)
     """
     require(input_gates.numel == 4 * cx.numel == hidden_gates.numel, "four gates are expected")
-    each = 13 + (8 if input_bias is not None else 0)
+    per_unit = 13 + (8 if input_bias is not None else 0)
     moved = bytes_of(input_gates, hidden_gates, cx, input_bias, hidden_bias, like(cx), like(cx))
-    return Cost(each * cx.numel, moved)
+    return Cost(per_unit * cx.numel, moved)
 
 
 @cost("_thnn_fused_gru_cell")
@@ -47,8 +47,10 @@ def gru_pointwise(
     Cost(flops=80, bytes=256)
     """
     require(input_gates.numel == 3 * hx.numel == hidden_gates.numel, "three gates are expected")
-    each = 10 + (6 if input_bias is not None else 0)
-    return Cost(each * hx.numel, bytes_of(input_gates, hidden_gates, hx, input_bias, hidden_bias, like(hx)))
+    per_unit = 10 + (6 if input_bias is not None else 0)
+    return Cost(
+        per_unit * hx.numel, bytes_of(input_gates, hidden_gates, hx, input_bias, hidden_bias, like(hx))
+    )
 
 
 @cost("_thnn_fused_lstm_cell_backward", "_thnn_fused_lstm_cell_backward_impl")
@@ -91,7 +93,7 @@ def lstm_composite_backward(
     grad_hy: Tensor | None, grad_cy: Tensor | None, input_gates: Tensor, hidden_gates: Tensor,
     input_bias: Tensor | None, hidden_bias: Tensor | None, cx: Tensor, cy: Tensor,
 ) -> Cost:  # fmt: skip
-    """The gates are worked out again (13 per unit) before their gradients. Source: RNN.cpp.
+    """The gates are recomputed (13 per unit) before their gradients. Source: RNN.cpp.
 
     >>> f = lambda *shape: Tensor(shape, "float32")
     >>> lstm_composite_backward(f(2, 4), None, f(2, 16), f(2, 16), None, None, f(2, 4), f(2, 4))

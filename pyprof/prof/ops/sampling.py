@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images read at given places: grid_sample, affine grids, unfolding into columns and back, antialiased resizing.
+"""Images sampled at given positions: grid_sample, affine grids, unfolding into columns and back, antialiased resizing.
 
-Per result element: nearest 0, bilinear 7 (a weighted sum of 4), trilinear 15 (of 8), bicubic 35 (5 weighted sums of
-4). Per point of the grid: 2 per dimension for the pixel's place, and the weights of the corners (differences and their
-products), 8 in two dimensions, 22 in three; 40 bicubic. The input counts as read once, whole.
+Per result element: nearest 0, bilinear 7 (a weighted sum of 4), trilinear 15 (of 8), bicubic 35 (5 weighted sums of 4).
+Per point of the grid: 2 per dimension for the pixel's position, and the weights of the corners (differences and their
+products), 8 in two dimensions, 22 in three; 40 bicubic. The whole input counts as read once.
 
 >>> grid_sample(Tensor((1, 3, 8, 8), "float32"), Tensor((1, 4, 4, 2), "float32"))  # 48·7 + 16·(4 + 8)
 Cost(flops=528, bytes=1088)
@@ -23,7 +23,7 @@ MODES: dict[Value, str] = {0: "bilinear", 1: "nearest", 2: "bicubic"}
 
 
 def _counts(mode: Value, dims: int) -> tuple[int, int]:
-    """FLOPs per element of the result, and per point beside the 2 per dimension that find the pixel.
+    """Return the FLOPs per element of the result, and per point in addition to the 2 per dimension that find the pixel.
 
     >>> _counts("bilinear", 2), _counts("bilinear", 3), _counts(1, 2), _counts("bicubic", 2)
     ((7, 8), (15, 22), (0, 2), (35, 40))
@@ -56,15 +56,15 @@ def grid_sample(
     require(d in (2, 3) and len(grid.shape) == d + 2 and grid.shape[-1] == d, "shapes do not fit")
     points = prod(grid.shape[:-1])
     output = Tensor((*input.shape[:2], *grid.shape[1:-1]), input.dtype)
-    each, weights = _counts(mode, d)
-    flops = each * output.numel + (2 * d + weights) * points
+    per_element, weights = _counts(mode, d)
+    flops = per_element * output.numel + (2 * d + weights) * points
     dgrad = Cost(2 * flops, bytes_of(output, input, grid, like(input), like(grid)))
     return Cost(flops, bytes_of(input, grid, output), dgrad=dgrad)
 
 
 @cost("grid_sampler_2d_backward", "grid_sampler_3d_backward", "_grid_sampler_2d_cpu_fallback_backward")
 def grid_sampler_backward(
-    grad_output: Tensor, input: Tensor, grid: Tensor, mode: Value = 0, *rest: Value
+    grad_output: Tensor, input: Tensor, grid: Tensor, mode: Value = 0, *parameters: Value
 ) -> Cost:
     """Gradients of input and grid. Source: aten::grid_sampler_2d_backward.
 
@@ -93,9 +93,9 @@ def affine_grid(theta: Tensor, size: Value, align_corners: Value = None) -> Cost
     >>> affine_grid(Tensor((2, 2, 3), "float32"), (2, 3, 4, 5))  # 2·2·20·2·3; 12·4 + 80·4
     Cost(flops=480, bytes=368)
     """
-    n, d, one = theta.shape
+    n, d, columns = theta.shape
     shape = sizes((size,))
-    require(one == d + 1 and len(shape) == d + 2 and shape[0] == n, "shapes do not fit")
+    require(columns == d + 1 and len(shape) == d + 2 and shape[0] == n, "shapes do not fit")
     grid = Tensor((n, *shape[2:], d), theta.dtype)
     flops = 2 * grid.numel * (d + 1)
     return Cost(flops, bytes_of(theta, grid), dgrad=Cost(flops, bytes_of(grid, like(theta))))

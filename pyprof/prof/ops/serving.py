@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators of servers of language models that are no products: vLLM's `_C`, `_moe_C` and `_C_cache_ops`, SGLang's
+"""Operators of language-model servers other than products: vLLM's `_C`, `_moe_C` and `_C_cache_ops`, SGLang's
 `sgl_kernel`, FlashInfer's, and AITER's of ROCm. Attention over pages is in paged.py, mixtures of experts in moe.py.
 
 >>> rotary(Tensor((2,), "int64"), Tensor((2, 8), "float16"), None, 4, Tensor((9, 4), "float16")).flops  # 16 · 3
@@ -36,7 +36,8 @@ def vllm_rms_norm(result: Tensor, input: Tensor, weight: Tensor, *parameters: Va
 
 
 def _added_norm(input: Tensor, residual: Tensor, weight: Tensor) -> Cost:
-    """(input + residual), kept, and its norm: an addition per element more than the norm."""
+    """Return the cost of (input + residual), which is kept, and its norm: one addition per element more than the
+    norm."""
     norm = aiter_rms_norm(input, weight)
     require(norm.flops is not None, "a norm counts")
     assert norm.flops is not None
@@ -65,8 +66,8 @@ def allreduce_norm(
     *parameters: Value,
 ) -> Cost:
     """An all-reduce of n ranks, whose sum stays in registers, the residual added, and the norm: n - 1 additions for
-    each nth of the elements, as each rank does in a ring. What the links move is no part of the bytes. Source: vLLM,
-    compilation/passes/fusion/allreduce_rms_fusion.py.
+    each nth of the elements, as each rank does in a ring. Traffic on the links is not part of the bytes. Source:
+    vLLM, compilation/passes/fusion/allreduce_rms_fusion.py.
 
     >>> x = Tensor((4, 8), "float32")
     >>> allreduce_norm(x, x, Tensor((8,), "float32"), 1e-5, 0, 4)  # 160 of the norm + 32 · 3 / 4
@@ -81,8 +82,8 @@ def allreduce_norm(
 
 @cost("sglang::flashinfer_allreduce_residual_rmsnorm", "vllm::rocm_aiter_fused_allreduce_rmsnorm")
 def allreduce_norm_of_some(input: Tensor, residual: Tensor, weight: Tensor, *parameters: Value) -> Cost:
-    """The same of ranks that the call does not count: an addition per element, which they come near to, the more they
-    are. Source: SGLang, srt/layers/flashinfer_comm_fusion.py; vLLM, _aiter_ops.py.
+    """The same with an unknown number of ranks: one addition per element, which is the limit for many ranks. Source:
+    SGLang, srt/layers/flashinfer_comm_fusion.py; vLLM, _aiter_ops.py.
 
     >>> x = Tensor((4, 8), "float32")
     >>> allreduce_norm_of_some(x, x, Tensor((8,), "float32"), 1e-6)  # 160 + 32
@@ -140,7 +141,7 @@ def gemma_rms_norm(result: Tensor, input: Tensor, weight: Tensor, *parameters: V
 def rotary(
     positions: Tensor, query: Tensor, key: Tensor | None, head_size: Value, cache: Tensor, *parameters: Value
 ) -> Cost:
-    """Pairs of elements are rotated in place: four products and two sums each; of the cache one row a position. The
+    """Pairs of elements are rotated in place: four products and two sums each; one row of the cache per position. The
     first `cache.shape[1]` elements of each head are rotated. Source: vLLM, csrc/pos_encoding_kernels.cu.
 
     >>> half = Tensor((2, 8), "float16")
@@ -187,7 +188,7 @@ def store_cache(
 def set_kv_buffer(
     key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slots: Tensor, *parameters: Value
 ) -> Cost:
-    """What SGLang's profiler calls it. Source: an MI300X trace.
+    """Its name in SGLang's profiler. Source: an MI300X trace.
 
     >>> new, cache = Tensor((3, 2, 4), "float16"), Tensor((144, 2, 4), "float16")
     >>> set_kv_buffer(new, new, cache, cache, Tensor((3,), "int64"))
@@ -196,14 +197,14 @@ def set_kv_buffer(
     return reshape_and_cache(key, value, key_cache, value_cache, slots)
 
 
-def _gated(result: Tensor, input: Tensor, each: int) -> Cost:
+def _gated(result: Tensor, input: Tensor, per_element: int) -> Cost:
     require(input.numel == 2 * result.numel, "the input is twice as large")
-    return Cost((each + 1) * result.numel, bytes_of(result, input))
+    return Cost((per_element + 1) * result.numel, bytes_of(result, input))
 
 
 @cost("_C::silu_and_mul", "sgl_kernel::silu_and_mul", "flashinfer::silu_and_mul", "aiter::silu_and_mul")
 def silu_and_mul(result: Tensor, input: Tensor, *parameters: Value) -> Cost:
-    """silu of one half, 2 per element as alone, times the other. Source: vLLM, csrc/activation_kernels.cu.
+    """silu of one half, 2 per element as by itself, times the other. Source: vLLM, csrc/activation_kernels.cu.
 
     >>> silu_and_mul(Tensor((4, 8), "float16"), Tensor((4, 16), "float16"))  # 32 · 3; 64 + 128
     Cost(flops=96, bytes=192)
@@ -215,7 +216,7 @@ def silu_and_mul(result: Tensor, input: Tensor, *parameters: Value) -> Cost:
       "flashinfer::gelu_and_mul", "flashinfer::gelu_tanh_and_mul", "aiter::gelu_and_mul",
       "aiter::gelu_tanh_and_mul")  # fmt: skip
 def gelu_and_mul(result: Tensor, input: Tensor, *parameters: Value) -> Cost:
-    """gelu of one half, 5 per element as alone, times the other. Source: vLLM, csrc/activation_kernels.cu.
+    """gelu of one half, 5 per element as by itself, times the other. Source: vLLM, csrc/activation_kernels.cu.
 
     >>> gelu_and_mul(Tensor((4, 8), "float16"), Tensor((4, 16), "float16"))  # 32 · 6; 64 + 128
     Cost(flops=192, bytes=192)
@@ -235,15 +236,16 @@ def moe_sum(input: Tensor, output: Tensor, *parameters: Value) -> Cost:
 
 
 @cost("_moe_C::topk_softmax", "sgl_kernel::topk_softmax")
-def topk_softmax(topk_weights: Tensor, topk_ids: Tensor, *rest: Value) -> Cost:
-    """Softmax over the experts of a token, 5 per element as alone, and the largest k, which are comparisons. The logits
-    are the only tensor of (T, E); another of (T, k) is written. Source: vLLM, csrc/moe/topk_softmax_kernels.cu.
+def topk_softmax(topk_weights: Tensor, topk_ids: Tensor, *parameters: Value) -> Cost:
+    """Softmax over the experts of a token, 5 per element as by itself, and the largest k, which are comparisons. The
+    logits are the only tensor of (T, E); another of (T, k) is written. Source: vLLM,
+    csrc/moe/topk_softmax_kernels.cu.
 
     >>> t = lambda *shape, dtype="float32": Tensor(shape, dtype)
     >>> topk_softmax(t(4, 2), t(4, 2, dtype="int32"), t(4, 2, dtype="int32"), t(4, 8))  # 5·32; 32 + 32 + 32 + 128
     Cost(flops=160, bytes=224)
     """
-    tensors = [value for value in rest if isinstance(value, Tensor) and len(value.shape) == 2]
+    tensors = [value for value in parameters if isinstance(value, Tensor) and len(value.shape) == 2]
     logits = [tensor for tensor in tensors if tensor.shape != topk_ids.shape]
     require(len(logits) == 1 and logits[0].shape[0] == topk_ids.shape[0], "one tensor of logits is expected")
     return Cost(5 * logits[0].numel, bytes_of(topk_weights, topk_ids, *tensors))

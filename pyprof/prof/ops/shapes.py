@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes and dtypes of results: what torch does to its operands before a formula can count them.
+"""Shapes and dtypes of results: torch's treatment of operands, before a formula can count them.
 
-No formula stands here. Everything raises ValueError or TypeError for arguments that torch would not take either,
-which leaves the cost of such a call unknown. torch's default dtype is taken to be float32.
+This file has no formulas. Everything raises ValueError or TypeError for arguments that torch would not accept
+either, which leaves the cost of such a call unknown. torch's default dtype is assumed to be float32.
 
 >>> broadcast((5, 1), (3,)), result_dtype(Tensor((5, 1), "float16"), 2.0)
 ((5, 3), 'float16')
@@ -54,28 +54,28 @@ COMPLEX_OF = {
 ALONE = {"uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"}
 
 
-def require(condition: bool, what: str) -> None:
-    """Refuse arguments that torch would refuse, rather than return a wrong number."""
+def require(condition: bool, message: str) -> None:
+    """Raise ValueError for arguments that torch would refuse, rather than return a wrong number."""
     if not condition:
-        raise ValueError(what)
+        raise ValueError(message)
 
 
 def as_tensor(value: Value) -> Tensor:
-    """The value if it is a tensor; TypeError if not."""
+    """Return the value if it is a tensor; raise TypeError otherwise."""
     if not isinstance(value, Tensor):
         raise TypeError(f"a tensor is expected, not {value!r}")
     return value
 
 
 def as_int(value: Value) -> int:
-    """The value if it is an integer; TypeError if not."""
+    """Return the value if it is an integer; raise TypeError otherwise."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"an integer is expected, not {value!r}")
     return value
 
 
 def tensors_in(values: Iterable[Value]) -> list[Tensor]:
-    """The tensors among the arguments, those in sequences too: classic markers flatten sequences."""
+    """Return the tensors among the arguments, including those in sequences: classic markers flatten sequences."""
     out: list[Tensor] = []
     for value in values:
         if isinstance(value, Tensor):
@@ -86,12 +86,12 @@ def tensors_in(values: Iterable[Value]) -> list[Tensor]:
 
 
 def scalars_in(values: Iterable[Value]) -> list[Value]:
-    """The arguments that are neither tensors nor sequences holding tensors."""
+    """Return the arguments that are neither tensors nor sequences containing tensors."""
     return [v for v in values if not isinstance(v, Tensor) and not (isinstance(v, tuple) and tensors_in(v))]
 
 
 def sizes(values: tuple[Value, ...]) -> Shape:
-    """A shape that is given as one sequence or as several integers.
+    """Return a shape given as one sequence or as several integers.
 
     >>> sizes((2, 3)), sizes(((2, 3),)), sizes((4,))
     ((2, 3), (2, 3), (4,))
@@ -103,7 +103,7 @@ def sizes(values: tuple[Value, ...]) -> Shape:
 
 
 def ints(value: Value, n: int, default: int | None = None) -> Shape:
-    """A parameter of `n` dimensions: one integer for all, or a sequence of one or n. None or () is the default.
+    """Return a parameter for `n` dimensions: one integer for all, or a sequence of one or n. None or () is the default.
 
     >>> ints(2, 3), ints((1, 2), 2), ints(None, 2, 1)
     ((2, 2, 2), (1, 2), (1, 1))
@@ -116,7 +116,7 @@ def ints(value: Value, n: int, default: int | None = None) -> Shape:
 
 
 def broadcast(*shapes: Shape) -> Shape:
-    """The common shape of operands. Source: PyTorch, "Broadcasting semantics"."""
+    """Return the common shape of operands. Source: PyTorch, "Broadcasting semantics"."""
     out: list[int] = []
     for i in range(max(map(len, shapes), default=0)):
         wide = {shape[-1 - i] for shape in shapes if i < len(shape)} - {1}
@@ -126,7 +126,7 @@ def broadcast(*shapes: Shape) -> Shape:
 
 
 def dims(dim: Value, rank: int) -> frozenset[int]:
-    """Dimensions as non-negative numbers; None and () are all of them."""
+    """Return dimensions as non-negative numbers; None and () mean all."""
     if dim is None or dim == ():
         return frozenset(range(rank))
     items = [as_int(d) for d in (dim if isinstance(dim, tuple) else (dim,))]
@@ -135,19 +135,20 @@ def dims(dim: Value, rank: int) -> frozenset[int]:
 
 
 def reduced(shape: Shape, dim: Value = None, keepdim: Value = False) -> Shape:
-    """The shape after a reduction over `dim`.
+    """Return the shape after a reduction over `dim`.
 
     >>> reduced((2, 3, 4), -1), reduced((2, 3, 4), (0, 1), True), reduced((2, 3))
     ((2, 3), (1, 1, 4), ())
     """
-    gone = dims(dim, len(shape))
+    removed = dims(dim, len(shape))
     if keepdim:
-        return tuple(1 if i in gone else n for i, n in enumerate(shape))
-    return tuple(n for i, n in enumerate(shape) if i not in gone)
+        return tuple(1 if i in removed else n for i, n in enumerate(shape))
+    return tuple(n for i, n in enumerate(shape) if i not in removed)
 
 
 def dtype_of(value: Value) -> str | None:
-    """The dtype that an argument names: text, torch's object as text, or a ScalarType number. None if it names none.
+    """Return the dtype that an argument names: text, torch's object as text, or a ScalarType number. None if it is not
+    a dtype.
 
     >>> dtype_of("torch.half"), dtype_of(Other("dtype", "torch.bfloat16")), dtype_of(6)
     ('float16', 'bfloat16', 'float32')
@@ -165,13 +166,13 @@ def dtype_of(value: Value) -> str | None:
 
 
 def chosen_dtype(value: Value, default: str | None) -> str | None:
-    """The dtype that an optional argument asks for: the default for None, unknown for what we cannot read."""
+    """Return the dtype requested by an optional argument: the default for None, unknown for an unreadable one."""
     return default if value is None else dtype_of(value)
 
 
 def scalar_dtype(value: Value) -> str | None:
-    """The dtype of a Python number, None for what is none. Infinities may be recorded as text; of some numbers only the
-    type is recorded."""
+    """Return the dtype of a Python number, None for anything else. Infinities may be recorded as text; of some
+    numbers only the type is recorded."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
@@ -186,7 +187,7 @@ _REAL = Other("scalar")  # a number of which nothing is recorded: real, as all b
 
 
 def promote(a: str | None, b: str | None) -> str | None:
-    """The dtype that holds both; None where torch has none. Source: torch.promote_types.
+    """Return the dtype that holds both; None if torch has none. Source: torch.promote_types.
 
     >>> promote("uint8", "int8"), promote("int64", "float16"), promote("float16", "bfloat16")
     ('int16', 'float16', 'float32')
@@ -206,7 +207,7 @@ def promote(a: str | None, b: str | None) -> str | None:
 
 
 def result_dtype(*operands: Value) -> str | None:
-    """The dtype of an elementwise result. Tensors of no dimension and Python numbers count only where their
+    """Return the dtype of an elementwise result. Zero-dimensional tensors and Python numbers count only if their
     category is higher. Source: torch.result_type (ATen/native/TypeProperties.cpp).
 
     >>> result_dtype(Tensor((2,), "float16"), Tensor((), "float64")), result_dtype(Tensor((2,), "int32"), 1.5)
@@ -215,7 +216,7 @@ def result_dtype(*operands: Value) -> str | None:
     >>> result_dtype(Tensor((2,), "float16"), unknown), result_dtype(Tensor((2,), "int32"), unknown)
     ('float16', None)
     """
-    if _REAL in operands and any(isinstance(one, Tensor) and is_float(one.dtype) for one in operands):
+    if _REAL in operands and any(isinstance(item, Tensor) and is_float(item.dtype) for item in operands):
         operands = tuple(operand for operand in operands if operand != _REAL)
     ranks: list[list[str | None]] = [[], [], []]  # tensors with dimensions, without, numbers
     for operand in operands:
@@ -225,21 +226,21 @@ def result_dtype(*operands: Value) -> str | None:
             ranks[2].append(scalar_dtype(operand))
     if any(dtype not in CATEGORY for dtypes in ranks for dtype in dtypes):
         return None
-    found: list[str] = []
+    levels: list[str] = []
     for dtypes in ranks:
         together = dtypes[0] if dtypes else None
         for dtype in dtypes[1:]:
             together = promote(together, dtype)
         if together is not None:
-            found.append(together)
-    result: str | None = found.pop() if found else None
-    while found and result is not None:
-        result = _combine(found.pop(), result)
+            levels.append(together)
+    result: str | None = levels.pop() if levels else None
+    while levels and result is not None:
+        result = _combine(levels.pop(), result)
     return result
 
 
 def _combine(higher: str, lower: str) -> str | None:
-    """`higher` wins within its category (combine_categories in TypeProperties.cpp)."""
+    """Combine two dtypes: `higher` wins within its category (combine_categories in TypeProperties.cpp)."""
     if CATEGORY[higher] == FLOAT and CATEGORY[lower] == COMPLEX:
         return COMPLEX_OF.get(higher)
     if CATEGORY[higher] < CATEGORY[lower] and (CATEGORY[higher] == BOOL or CATEGORY[lower] >= FLOAT):
@@ -248,22 +249,23 @@ def _combine(higher: str, lower: str) -> str | None:
 
 
 def is_float(dtype: str | None) -> bool:
-    """Whether a tensor of this dtype can have a gradient; an unknown one is taken to."""
+    """Return whether a tensor of this dtype can have a gradient; an unknown dtype is assumed to."""
     return dtype is None or CATEGORY.get(dtype, BOOL) >= FLOAT
 
 
 def floating(dtype: str | None) -> str | None:
-    """The result of a function that has no integer values (exp, mean, division): integers become the default dtype."""
+    """Return the result's dtype of a function without integer values (exp, mean, division): integers become the
+    default dtype."""
     return dtype if is_float(dtype) else DEFAULT
 
 
 def like(tensor: Tensor) -> Tensor:
-    """A dense tensor of the same shape and dtype: an output, a gradient."""
+    """Return a dense tensor of the same shape and dtype: an output, a gradient."""
     return Tensor(tensor.shape, tensor.dtype)
 
 
 def strides_of(tensor: Tensor) -> Shape:
-    """The recorded strides, or those of a contiguous tensor: capture leaves them out where they say nothing new.
+    """Return the recorded strides, or those of a contiguous tensor, for which capture omits them.
 
     >>> strides_of(Tensor((2, 3, 4), None))
     (12, 4, 1)
@@ -278,7 +280,7 @@ def strides_of(tensor: Tensor) -> Shape:
 
 
 def is_contiguous(shape: Shape, stride: Shape) -> bool:
-    """Whether the elements lie in order without gaps."""
+    """Return whether the elements are in order without gaps."""
     expected = 1
     for size, step in zip(reversed(shape), reversed(stride)):
         if size != 1:
@@ -289,12 +291,12 @@ def is_contiguous(shape: Shape, stride: Shape) -> bool:
 
 
 def backward_sum(*parts: Cost | None) -> Cost:
-    """Several parts of a backward, or several operators in one, as one cost: sums, unknown where one part is.
+    """Return several parts of a backward, or several operators in one, as one cost: sums, unknown if a part is unknown.
 
     >>> backward_sum(Cost(6, 8, dense=10), Cost(1, 2), None), backward_sum(Cost(6, 8, dense=10), Cost(1, 2)).dense
     (Cost(flops=7, bytes=10), 11)
     """
-    given = [part for part in parts if part is not None]
-    flops, size = total(part.flops for part in given), total(part.bytes for part in given)
-    dense = total(part.flops_dense for part in given)
+    present = [part for part in parts if part is not None]
+    flops, size = total(part.flops for part in present), total(part.bytes for part in present)
+    dense = total(part.flops_dense for part in present)
     return Cost(flops, size, dense=None if dense == flops else dense)

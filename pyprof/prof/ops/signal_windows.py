@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sequences made from numbers: windows of signals and index triangles. Bytes: the result.
+"""Sequences computed from numbers: signal windows and index triangles. Bytes: the result.
 
 FLOPs per element: bartlett 3 (scale, subtract, abs), hann and hamming 4 (scale, cosine, multiply, subtract),
 blackman 7, kaiser 7 (a root and two Bessel functions among them).
@@ -33,7 +33,7 @@ hann = _window(WINDOWS["hann"])
 
 
 def _below(rows: int, columns: int, offset: int) -> int:
-    """Elements (i, j) with j <= i + offset.
+    """Return the number of elements (i, j) with j <= i + offset.
 
     >>> _below(3, 3, 0), _below(3, 4, -1), _below(2, 5, 1)
     (6, 3, 5)

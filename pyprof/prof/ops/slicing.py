@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of a tensor copied out, put in, or laid out anew: the copying forms of views, scatters by slice, diagonals.
+"""Parts of a tensor copied out, inserted, or rearranged: the copying forms of views, scatters by slice, diagonals.
 
-No FLOPs. A part that is copied out is read and written; one that is put into a copy of the input costs that copy.
+No FLOPs. A part that is copied out is read and written; inserting one into a copy of the input costs that copy.
 
 >>> narrow_copy(Tensor((4, 8), "float32"), 1, 0, 3)  # 12 read, 12 written
 Cost(flops=0, bytes=96)
@@ -17,7 +17,7 @@ from pyprof.prof.ops.shapes import as_int, dims, is_float, like, require, result
 
 
 def part_of(input: Tensor, count: int) -> Cost:
-    """`count` elements read (each once) and written; the backward lays their gradient into zeros."""
+    """Return the cost of reading and writing `count` elements; the backward scatters their gradient into zeros."""
     part, read = Tensor((count,), input.dtype), Tensor((min(count, input.numel),), input.dtype)
     dgrad = Cost(0, bytes_of(part, like(input))) if is_float(input.dtype) else None
     return Cost(0, bytes_of(read, part), dgrad=dgrad)
@@ -56,8 +56,8 @@ def slice_copy(
     (along,) = dims(as_int(dim), len(input.shape))
     first = None if start is None else as_int(start)
     last = None if end is None else as_int(end)
-    kept = len(range(*slice(first, last, as_int(step)).indices(input.shape[along])))
-    return narrow_copy(input, dim, 0, kept)
+    length = len(range(*slice(first, last, as_int(step)).indices(input.shape[along])))
+    return narrow_copy(input, dim, 0, length)
 
 
 @cost("as_strided_copy")
@@ -83,7 +83,7 @@ def unfold_copy(input: Tensor, dimension: Value, size: Value, step: Value) -> Co
 
 
 def _diagonal(shape: tuple[int, ...], offset: Value, dim1: Value, dim2: Value) -> int:
-    """Elements on a diagonal."""
+    """Return the number of elements on a diagonal."""
     first, second = as_int(dim1) % len(shape), as_int(dim2) % len(shape)
     shift = as_int(offset)
     rows, columns = shape[first], shape[second]
@@ -102,8 +102,8 @@ def diagonal_copy(input: Tensor, offset: Value = 0, dim1: Value = 0, dim2: Value
 
 
 @cost("select_scatter", "slice_scatter", "as_strided_scatter", "diagonal_scatter")
-def scattered(input: Tensor, src: Tensor, *parameters: Value, **more: Value) -> Cost:
-    """A copy of the input with a part replaced: both read, one written; counted with what is overwritten.
+def scattered(input: Tensor, src: Tensor, *parameters: Value, **keywords: Value) -> Cost:
+    """A copy of the input with a part replaced: both read, one written; the overwritten part is included in the count.
 
     Source: torch.slice_scatter.
 
@@ -199,7 +199,7 @@ def combinations(input: Tensor, r: Value = 2, with_replacement: Value = False) -
 
 @cost("_chunk_cat")
 def chunk_cat(tensors: Value, dim: Value, num_chunks: Value, out: Value = None) -> Cost:
-    """Each tensor in padded chunks beside those of the others. Source: aten::_chunk_cat.
+    """Padded chunks of each tensor, concatenated with those of the others. Source: aten::_chunk_cat.
 
     >>> chunk_cat((Tensor((5, 2), "float32"),), 0, 2)  # 40 + 2·3·2·4
     Cost(flops=0, bytes=88)

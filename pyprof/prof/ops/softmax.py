@@ -34,7 +34,7 @@ def softmax(input: Tensor, dim: Value = None, dtype: Value = None, out: Value = 
 
 @cost("torch.nn.functional.softmax", "torch.nn.functional.log_softmax", "torch.nn.functional.softmin")
 def functional_softmax(input: Tensor, dim: Value = None, _stacklevel: Value = 3, dtype: Value = None) -> Cost:
-    """Source: torch.nn.functional.softmax, which has a third parameter of its own.
+    """Source: torch.nn.functional.softmax, which has a different third parameter.
 
     >>> functional_softmax(Tensor((2, 8), "float16"), 1, 3)
     Cost(flops=80, bytes=64)
@@ -44,7 +44,7 @@ def functional_softmax(input: Tensor, dim: Value = None, _stacklevel: Value = 3,
 
 @cost("_softmax", "_log_softmax")
 def softmax_kernel(input: Tensor, dim: Value, half_to_float: Value = False, out: Value = None) -> Cost:
-    """Source: aten::_softmax; half_to_float writes float32 whatever was read.
+    """Source: aten::_softmax; half_to_float writes float32 for any input.
 
     >>> softmax_kernel(Tensor((2, 8), "float16"), 1, True)
     Cost(flops=80, bytes=96)
@@ -71,7 +71,7 @@ def softmax_backward(
 
 @cost("_masked_softmax")
 def masked_softmax(input: Tensor, mask: Tensor, dim: Value = None, mask_type: Value = None) -> Cost:
-    """Softmax over what a mask leaves: one selection more. Source: aten::_masked_softmax.
+    """Softmax over the unmasked elements: one selection more. Source: aten::_masked_softmax.
 
     >>> masked_softmax(Tensor((2, 8), "float32"), Tensor((2, 8), "bool"))
     Cost(flops=96, bytes=144)
@@ -102,5 +102,5 @@ def gumbel_softmax(
     Cost(flops=176, bytes=128)
     """
     plain = _softmax(logits, dim, None)
-    each = 14 if hard is True else 11
-    return plain._replace(flops=each * logits.numel)
+    per_element = 14 if hard is True else 11
+    return plain._replace(flops=per_element * logits.numel)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Systems of equations, powers and other functions of matrices. `linalg` says what is counted and has the sources.
+"""Systems of equations, powers and other functions of matrices. Counting rules and sources are in `linalg`.
 
 >>> solve(Tensor((6, 6), "float32"), Tensor((6, 2), "float32"))  # 2·216/3 + 2·2·36
 Cost(flops=288, bytes=240)
@@ -22,8 +22,9 @@ from pyprof.prof.ops.linalg import (
 from pyprof.prof.ops.shapes import as_int, broadcast, like, require
 
 
-def _solved(A: Tensor, B: Tensor, factor: int, each: int, left: bool = True) -> Cost:
-    """`factor` FLOPs per matrix, `each` per right-hand side; a B of one dimension less than A is a batch of vectors."""
+def _solved(A: Tensor, B: Tensor, factor: int, per_side: int, left: bool = True) -> Cost:
+    """Return the cost with `factor` FLOPs per matrix and `per_side` per right-hand side. A B with one dimension less
+    than A is a batch of vectors."""
     batch, n = batch_and_side(A)
     vector = len(B.shape) == 1 or (len(B.shape) == len(A.shape) - 1 and B.shape == A.shape[:-1])
     shape = (*B.shape, 1) if vector else B.shape
@@ -32,7 +33,7 @@ def _solved(A: Tensor, B: Tensor, factor: int, each: int, left: bool = True) -> 
     columns = shape[-1] if left else shape[-2]
     batches = broadcast(A.shape[:-2], shape[:-2])
     result = Tensor((*batches, *shape[-2:]), B.dtype)
-    return Cost(batch * factor + prod(batches) * each * columns, bytes_of(A, B, result))
+    return Cost(batch * factor + prod(batches) * per_side * columns, bytes_of(A, B, result))
 
 
 @cost("linalg_solve", "linalg_solve_ex")
@@ -54,8 +55,8 @@ def solve_ex(A: Tensor, B: Tensor, left: Value = True, *parameters: Value) -> Co
     Cost(flops=288, bytes=412)
     """
     plain = solve(A, B, left)
-    more = bytes_of(like(A), Tensor(A.shape[:-1], "int32"), statuses(A.shape[:-2]))
-    return Cost(plain.flops, None if plain.bytes is None or more is None else plain.bytes + more)
+    extra = bytes_of(like(A), Tensor(A.shape[:-1], "int32"), statuses(A.shape[:-2]))
+    return Cost(plain.flops, None if plain.bytes is None or extra is None else plain.bytes + extra)
 
 
 @cost("linalg_solve_triangular")
@@ -78,7 +79,7 @@ def solve_triangular(
 
 @cost("triangular_solve")
 def triangular_solve(b: Tensor, A: Tensor, *parameters: Value) -> Cost:
-    """The right-hand side stands first; a copy of A is returned. Source: torch.triangular_solve.
+    """The right-hand side comes first; a copy of A is returned. Source: torch.triangular_solve.
 
     >>> triangular_solve(Tensor((6, 2), "float32"), Tensor((6, 6), "float32"))
     Cost(flops=72, bytes=384)
@@ -109,13 +110,15 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, left: Value = True, *paramet
     """
     n = LU.shape[-1]
     plain = _solved(LU, B, 0, 2 * n * n, left is not False)
-    more = bytes_of(pivots)
-    return Cost(plain.flops, None if plain.bytes is None or more is None else plain.bytes + more)
+    pivot_bytes = bytes_of(pivots)
+    return Cost(
+        plain.flops, None if plain.bytes is None or pivot_bytes is None else plain.bytes + pivot_bytes
+    )
 
 
 @cost("lu_solve")
 def lu_solve_of(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, out: Value = None) -> Cost:
-    """The right-hand side stands first. Source: torch.lu_solve.
+    """The right-hand side comes first. Source: torch.lu_solve.
 
     >>> lu_solve_of(Tensor((6, 2), "float32"), Tensor((6, 6), "float32"), Tensor((6,), "int32"))
     Cost(flops=144, bytes=264)
@@ -137,8 +140,8 @@ def lstsq(A: Tensor, B: Tensor, *parameters: Value, rcond: Value = None, driver:
     k = min(m, n)
     flops = qr_flops(m, n) + 4 * m * columns * k - 2 * columns * k * k + k * k * columns
     named = [p for p in (*parameters, driver) if isinstance(p, str)]
-    known = all(name == "gels" for name in named)
-    return Cost(batch * flops if known else None, bytes_of(A, B, Tensor((batch, n, columns), A.dtype)))
+    is_qr = all(name == "gels" for name in named)
+    return Cost(batch * flops if is_qr else None, bytes_of(A, B, Tensor((batch, n, columns), A.dtype)))
 
 
 @cost("linalg_tensorinv")
@@ -207,10 +210,10 @@ def linear_combination(input: Tensor, coefficients: Tensor) -> Cost:
     >>> linear_combination(Tensor((3, 8), "float32"), Tensor((2, 3), "float32"))  # 2·2·3·8; (24 + 6 + 16)·4
     Cost(flops=96, bytes=184)
     """
-    s, *rest = input.shape
+    s, *sizes = input.shape
     c, s2 = coefficients.shape
     require(s == s2, "shapes do not fit")
-    return Cost(2 * c * s * prod(rest), bytes_of(input, coefficients, Tensor((c, *rest), input.dtype)))
+    return Cost(2 * c * s * prod(sizes), bytes_of(input, coefficients, Tensor((c, *sizes), input.dtype)))
 
 
 @cost("trace")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sorting: how many comparisons it takes depends on the algorithm, so FLOPs are unknown; bytes are input and results.
+"""Sorting: the number of comparisons depends on the algorithm, so FLOPs are unknown; bytes are input and results.
 
 >>> sort(Tensor((4, 8), "float32"))  # 128 + 128 + 32·8
 Cost(flops=None, bytes=512)

@@ -30,7 +30,7 @@ _KINDS = ("chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynom
 
 @cost("polygamma")
 def polygamma(n: Value, input: Value, out: Value = None, inplace: bool = False) -> Cost:
-    """The order stands first, but for the method. One function per element. Source: torch.polygamma.
+    """The order comes first, except in the method. One function per element. Source: torch.polygamma.
 
     >>> polygamma(Tensor((4,), "float32"), 2)
     Cost(flops=4, bytes=32)
@@ -55,8 +55,8 @@ def mvlgamma(input: Tensor, p: Value, out: Value = None, inplace: bool = False) 
 
 @cost(*_KINDS)
 def polynomial(input: Value, n: Value, out: Value = None) -> Cost:
-    """Orthogonal polynomials by their three-term recurrence, about 3 per element and degree above 1; where the degree
-    is a tensor FLOPs are data. Source: DLMF 18.9.
+    """Orthogonal polynomials by their three-term recurrence, about 3 per element and degree above 1; if the degree is a
+    tensor, FLOPs depend on data. Source: DLMF 18.9.
 
     >>> polynomial(Tensor((4,), "float32"), Tensor((4,), "int64"))  # 16 + 32 + 16
     Cost(flops=None, bytes=64)
@@ -80,7 +80,7 @@ def frexp(input: Tensor, out: Value = None) -> Cost:
 
 @cost("complex")
 def complex_(real: Tensor, imag: Tensor, out: Value = None) -> Cost:
-    """Two real parts put beside each other. Source: torch.complex.
+    """Interleaves two real parts. Source: torch.complex.
 
     >>> complex_(Tensor((4,), "float32"), Tensor((4,), "float32"))
     Cost(flops=0, bytes=64)
@@ -102,7 +102,7 @@ def polar(abs: Tensor, angle: Tensor, out: Value = None) -> Cost:
 
 
 def prod_of(*tensors: Tensor) -> int:
-    """Elements of the broadcast result.
+    """Return the number of elements of the broadcast result.
 
     >>> prod_of(Tensor((4, 1), "float32"), Tensor((3,), "float32"))
     12
@@ -112,7 +112,8 @@ def prod_of(*tensors: Tensor) -> int:
 
 @cost("abs", "absolute")
 def absolute(input: Tensor, *parameters: Value, inplace: bool = False) -> Cost:
-    """The absolute value of a complex number is real: 4 FLOPs (two squares, a sum, a root), else 1. Source: torch.abs.
+    """The absolute value of a complex number is real: 4 FLOPs (two squares, a sum, a root), otherwise 1. Source:
+    torch.abs.
 
     >>> absolute(Tensor((4,), "float32")), absolute(Tensor((4,), "complex64"))
     (Cost(flops=4, bytes=32), Cost(flops=16, bytes=48))
@@ -157,7 +158,7 @@ def cross(input: Tensor, other: Tensor, dim: Value = None, out: Value = None) ->
 
 @cost("kron")
 def kron(input: Tensor, other: Tensor, out: Value = None) -> Cost:
-    """Every product of an element of both: one each. The gradients are sums of such products. Source: torch.kron.
+    """One product per pair of elements. The gradients are sums of such products. Source: torch.kron.
 
     >>> kron(Tensor((2, 2), "float32"), Tensor((3, 3), "float32"))  # (4 + 9 + 36)·4
     Cost(flops=36, bytes=196)
@@ -190,7 +191,7 @@ def add_relu(input: Tensor, other: Value, alpha: Value = 1, out: Value = None, i
 
 @cost("_conj_physical", "_conj_copy", "_neg_view_copy")
 def conj_physical(input: Tensor, out: Value = None) -> Cost:
-    """A sign per element. Source: aten::_conj_physical.
+    """One sign per element. Source: aten::_conj_physical.
 
     >>> conj_physical(Tensor((4,), "complex64"))
     Cost(flops=4, bytes=64)

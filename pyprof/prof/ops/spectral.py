@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Singular values, eigenvalues and what is made of them. `linalg` says what is counted and has the sources.
+"""Singular values, eigenvalues and functions of them. Counting rules and sources are in `linalg`.
 
 >>> svd(Tensor((9, 6), "float32"))  # 14·9·36 + 8·216; (54 + 6 + 54 + 36)·4
 Cost(flops=6264, bytes=600)
@@ -63,8 +63,8 @@ def svd(input: Tensor, some: Value = True, compute_uv: Value = True, out: Value 
 
 
 @cost("linalg_svdvals", "linalg_matrix_rank", "nuclear_norm")
-def svdvals(A: Tensor, *parameters: Value, **more: Value) -> Cost:
-    """Singular values; a rank or a nuclear norm is made of them, which writes less. Source: torch.linalg.svdvals.
+def svdvals(A: Tensor, *parameters: Value, **keywords: Value) -> Cost:
+    """Singular values; a rank or a nuclear norm is computed from them and writes less. Source: torch.linalg.svdvals.
 
     >>> svdvals(Tensor((9, 6), "float32"))
     Cost(flops=1008, bytes=240)
@@ -74,7 +74,7 @@ def svdvals(A: Tensor, *parameters: Value, **more: Value) -> Cost:
 
 @cost("linalg_cond")
 def cond(A: Tensor, p: Value = None, out: Value = None) -> Cost:
-    """Ratio of singular values for p None, 2 or -2; other norms take an inverse as well: 2n³ and 2·2n².
+    """Ratio of singular values for p None, 2 or -2; other norms also take an inverse: 2n³ and 2·2n².
 
     Source: torch.linalg.cond.
 
@@ -83,11 +83,11 @@ def cond(A: Tensor, p: Value = None, out: Value = None) -> Cost:
     """
     batch, m, n = batch_and_sides(A)
     if p in (None, 2, -2, 2.0, -2.0):
-        each = svd_flops(m, n, False)
+        per_matrix = svd_flops(m, n, False)
     else:
         require(m == n, "a square matrix is expected")
-        each = 2 * n**3 + 4 * n * n
-    return Cost(batch * each, bytes_of(A, Tensor(A.shape[:-2], real_dtype(A.dtype))))
+        per_matrix = 2 * n**3 + 4 * n * n
+    return Cost(batch * per_matrix, bytes_of(A, Tensor(A.shape[:-2], real_dtype(A.dtype))))
 
 
 @cost("linalg_pinv", "pinverse")
@@ -105,12 +105,12 @@ def pinv(A: Tensor, *parameters: Value) -> Cost:
 def _eigen(vectors: bool, symmetric: bool) -> Callable[..., Cost]:
     def eigen(A: Tensor, *parameters: Value) -> Cost:
         batch, n = batch_and_side(A)
-        each = (9 * n**3 if vectors else 4 * n**3 // 3) if symmetric else (25 if vectors else 10) * n**3
+        per_matrix = (9 * n**3 if vectors else 4 * n**3 // 3) if symmetric else (25 if vectors else 10) * n**3
         kind = real_dtype(A.dtype) if symmetric else COMPLEX_OF.get(A.dtype or "", A.dtype)
         results = [Tensor(A.shape[:-1], kind)]
         if vectors:
             results.append(Tensor(A.shape, A.dtype if symmetric else kind))
-        return Cost(batch * each, bytes_of(A, *results))
+        return Cost(batch * per_matrix, bytes_of(A, *results))
 
     return eigen
 
@@ -140,5 +140,5 @@ def matrix_norm(A: Tensor, ord: Value = "fro", dim: Value = (-2, -1), *parameter
     """
     batch, m, n = batch_and_sides(A)
     require(dim in ((-2, -1), None, (len(A.shape) - 2, len(A.shape) - 1)), "other dimensions than the last")
-    each = svd_flops(m, n, False) if ord in ("nuc", 2, -2, 2.0, -2.0) else 2 * m * n
-    return Cost(batch * each, bytes_of(A, Tensor(A.shape[:-2], real_dtype(A.dtype))))
+    per_matrix = svd_flops(m, n, False) if ord in ("nuc", 2, -2, 2.0, -2.0) else 2 * m * n
+    return Cost(batch * per_matrix, bytes_of(A, Tensor(A.shape[:-2], real_dtype(A.dtype))))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counting, searching and summing along: histograms, quantiles, searches in sorted data, differences, covariances.
 
-A search in n sorted values takes ceil(log2(n + 1)) comparisons. Where a sort is inside, FLOPs are unknown.
+A search in n sorted values takes ceil(log2(n + 1)) comparisons. If a sort is involved, FLOPs are unknown.
 
 >>> bucketize(Tensor((8,), "float32"), Tensor((7,), "float32"))  # 3 comparisons each; 32 + 28 + 64
 Cost(flops=24, bytes=124)
@@ -14,10 +14,10 @@ from pyprof.prof.cost import bytes_of, cost
 from pyprof.prof.ops.shapes import as_int, dims, floating, like, reduced, require, tensors_in
 
 
-def _searched(values: Value, edges: Tensor, many: int, *more: Value, out_int32: Value = False) -> Cost:
-    found = values.shape if isinstance(values, Tensor) else ()
-    output = Tensor(found, "int32" if out_int32 is True else "int64")
-    return Cost(many.bit_length() * output.numel, bytes_of(*tensors_in((values, edges, *more)), output))
+def _searched(values: Value, edges: Tensor, many: int, *tensors: Value, out_int32: Value = False) -> Cost:
+    shape = values.shape if isinstance(values, Tensor) else ()
+    output = Tensor(shape, "int32" if out_int32 is True else "int64")
+    return Cost(many.bit_length() * output.numel, bytes_of(*tensors_in((values, edges, *tensors)), output))
 
 
 @cost("bucketize")
@@ -58,15 +58,15 @@ def isin(elements: Value, test_elements: Value, *parameters: Value, **flags: Val
 
 @cost("histc")
 def histc(input: Tensor, bins: Value = 100, min: Value = 0, max: Value = 0, out: Value = None) -> Cost:
-    """Subtract, scale, round, add one to a bin: 4 per element; 2 more where the range is to be found.
+    """Subtract, scale, round, add one to a bin: 4 per element; 2 more if the range must be found.
 
     Source: torch.histc.
 
     >>> histc(Tensor((8,), "float32"), 10, 0, 1), histc(Tensor((8,), "float32"), 10)
     (Cost(flops=32, bytes=72), Cost(flops=48, bytes=72))
     """
-    each = 6 if min == max else 4
-    return Cost(each * input.numel, bytes_of(input, Tensor((as_int(bins),), input.dtype)))
+    per_element = 6 if min == max else 4
+    return Cost(per_element * input.numel, bytes_of(input, Tensor((as_int(bins),), input.dtype)))
 
 
 @cost("histogram")
@@ -78,28 +78,28 @@ def histogram(input: Tensor, bins: Value = 100, *parameters: Value, weight: Valu
     """
     read = tensors_in((weight, bins))
     if isinstance(bins, Tensor):
-        n, each = bins.numel - 1, bins.numel.bit_length() + 1
+        n, per_element = bins.numel - 1, bins.numel.bit_length() + 1
     else:
-        n, each = as_int(bins), 4
+        n, per_element = as_int(bins), 4
     output = [Tensor((n,), input.dtype), Tensor((n + 1,), input.dtype)]
-    return Cost(each * input.numel, bytes_of(input, *read, *output))
+    return Cost(per_element * input.numel, bytes_of(input, *read, *output))
 
 
 @cost("quantile", "nanquantile")
 def quantile(input: Tensor, q: Value, dim: Value = None, keepdim: Value = False, *parameters: Value) -> Cost:
-    """A sort inside: FLOPs unknown. Source: torch.quantile.
+    """Includes a sort: FLOPs unknown. Source: torch.quantile.
 
     >>> quantile(Tensor((4, 8), "float32"), 0.5, 1)
     Cost(flops=None, bytes=144)
     """
     count = q.numel if isinstance(q, Tensor) else 1
-    rest = Tensor(reduced(input.shape, dim, keepdim), None).numel
-    return Cost(None, bytes_of(input, *tensors_in((q,)), Tensor((count * rest,), input.dtype)))
+    rows = Tensor(reduced(input.shape, dim, keepdim), None).numel
+    return Cost(None, bytes_of(input, *tensors_in((q,)), Tensor((count * rows,), input.dtype)))
 
 
 @cost("mode")
 def mode(input: Tensor, dim: Value = -1, keepdim: Value = False, out: Value = None) -> Cost:
-    """A sort inside: FLOPs unknown. Values and int64 indices. Source: torch.mode.
+    """Includes a sort: FLOPs unknown. Values and int64 indices. Source: torch.mode.
 
     >>> mode(Tensor((4, 8), "float32"))
     Cost(flops=None, bytes=176)
@@ -117,24 +117,24 @@ def diff(
     append: Value = None,
     out: Value = None,
 ) -> Cost:
-    """n times neighbours' differences: the last is one shorter each time. Source: torch.diff.
+    """Differences of neighbours, n times; each result is one shorter. Source: torch.diff.
 
     >>> diff(Tensor((4, 8), "float32")), diff(Tensor((8,), "float32"), 2)  # 28; 7 + 6
     (Cost(flops=28, bytes=240), Cost(flops=13, bytes=56))
     """
     (along,) = dims(as_int(dim), len(input.shape))
-    more = tensors_in((prepend, append))
-    length = input.shape[along] + sum(t.shape[along] for t in more)
-    rest = input.numel // max(input.shape[along], 1)
+    extra = tensors_in((prepend, append))
+    length = input.shape[along] + sum(t.shape[along] for t in extra)
+    rows = input.numel // max(input.shape[along], 1)
     times = min(as_int(n), length)
-    flops = sum(rest * (length - i - 1) for i in range(min(times, 1000)))
+    flops = sum(rows * (length - i - 1) for i in range(min(times, 1000)))
     require(times <= 1000, "too many differences")
-    return Cost(flops, bytes_of(input, *more, Tensor((rest * (length - times),), input.dtype)))
+    return Cost(flops, bytes_of(input, *extra, Tensor((rows * (length - times),), input.dtype)))
 
 
 @cost("trapezoid", "trapz")
 def trapezoid(y: Tensor, x: Value = None, dim: Value = -1, dx: Value = None) -> Cost:
-    """Σ dx·(y₁ + y₂)/2: 2 per interval (4 with places x), 2 per result. Source: torch.trapezoid.
+    """Σ dx·(y₁ + y₂)/2: 2 per interval (4 with positions x), 2 per result. Source: torch.trapezoid.
 
     >>> trapezoid(Tensor((4, 8), "float32"))  # 2·28 + 2·4
     Cost(flops=64, bytes=144)
@@ -148,7 +148,7 @@ def trapezoid(y: Tensor, x: Value = None, dim: Value = -1, dx: Value = None) -> 
 
 @cost("cumulative_trapezoid")
 def cumulative_trapezoid(y: Tensor, x: Value = None, dim: Value = -1, dx: Value = None) -> Cost:
-    """Every partial sum: 3 per interval (4 with places). Source: torch.cumulative_trapezoid.
+    """Every partial sum: 3 per interval (4 with positions). Source: torch.cumulative_trapezoid.
 
     >>> cumulative_trapezoid(Tensor((4, 8), "float32"))
     Cost(flops=84, bytes=240)
@@ -167,16 +167,19 @@ def gradient(input: Tensor, *parameters: Value, dim: Value = None, spacing: Valu
     >>> gradient(Tensor((4, 8), "float32"))  # two results; 128 + 2·128
     Cost(flops=128, bytes=384)
     """
-    given = next((p for p in parameters if type(p) is int or isinstance(p, tuple)), dim)
-    along = dims(None if isinstance(given, Tensor) or tensors_in((given,)) else given, len(input.shape))
+    dims_argument = next((p for p in parameters if type(p) is int or isinstance(p, tuple)), dim)
+    along = dims(
+        None if isinstance(dims_argument, Tensor) or tensors_in((dims_argument,)) else dims_argument,
+        len(input.shape),
+    )
     results = [Tensor(input.shape, floating(input.dtype))] * len(along)
     return Cost(2 * input.numel * len(along), bytes_of(input, *tensors_in((*parameters, spacing)), *results))
 
 
 @cost("cov", "corrcoef")
 def cov(input: Tensor, correction: Value = 1, fweights: Value = None, aweights: Value = None) -> Cost:
-    """Rows less their means (2 per element), then a product with its own transpose. corrcoef divides as well, which is
-    not counted. Source: torch.cov.
+    """Rows less their means (2 per element), then a product with its own transpose. corrcoef also divides, which is not
+    counted. Source: torch.cov.
 
     >>> cov(Tensor((3, 8), "float32"))  # 48 + 2·3·3·8; 96 + 36
     Cost(flops=192, bytes=132)
@@ -189,7 +192,7 @@ def cov(input: Tensor, correction: Value = 1, fweights: Value = None, aweights: 
 
 @cost("sum_to_size", "_grad_sum_to_size")
 def sum_to_size(input: Tensor, *size: Value) -> Cost:
-    """Sums away what broadcasting added; nothing where the size is there already. Source: torch.Tensor.sum_to_size.
+    """Sums over broadcast dimensions; nothing if the size already matches. Source: torch.Tensor.sum_to_size.
 
     >>> sum_to_size(Tensor((4, 8), "float32"), (1, 8))
     Cost(flops=32, bytes=160)
@@ -206,7 +209,8 @@ def segment_reduce(
     data: Tensor, reduce: Value, lengths: Value = None, indices: Value = None, offsets: Value = None,
     *parameters: Value,
 ) -> Cost:  # fmt: skip
-    """One addition or comparison per element, a row per segment; offsets are one more. Source: torch.segment_reduce.
+    """One addition or comparison per element, a row per segment; there is one more offset. Source:
+    torch.segment_reduce.
 
     >>> segment_reduce(Tensor((6, 4), "float32"), "sum", Tensor((2,), "int64"))  # 96 + 16 + 32
     Cost(flops=24, bytes=144)
@@ -220,7 +224,7 @@ def segment_reduce(
 @cost("renorm", "embedding_renorm")
 def renorm(input: Tensor, p: Value, dim: Value, maxnorm: Value, inplace: bool = False) -> Cost:
     """A norm per slice (2 per element) and a product. Source: torch.renorm; for embedding_renorm_ (input, indices,
-    max_norm, norm_type) the rows that are looked up.
+    max_norm, norm_type) the looked-up rows.
 
     >>> renorm(Tensor((4, 8), "float32"), 2, 0, 1.0)
     Cost(flops=96, bytes=256)
@@ -263,5 +267,5 @@ def norm_except_dim(v: Tensor, pow: Value = 2, dim: Value = 0) -> Cost:
     >>> norm_except_dim(Tensor((4, 8), "float32"))
     Cost(flops=68, bytes=144)
     """
-    kept = 1 if dim == -1 else v.shape[as_int(dim)]
-    return Cost(2 * v.numel + kept, bytes_of(v, Tensor((kept,), v.dtype)))
+    norms = 1 if dim == -1 else v.shape[as_int(dim)]
+    return Cost(2 * v.numel + norms, bytes_of(v, Tensor((norms,), v.dtype)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of batch norm that run by themselves: SyncBatchNorm's kernels, and the backward in one call.
+"""The parts of batch norm that run separately: SyncBatchNorm's kernels, and the backward in one call.
 
 Per element: statistics 4 (mean 1, variance 3), normalisation 2 and 2 more with weight and bias; the two sums of the
 backward 4 (one addition; subtract, multiply, add), its result 5. Work per channel is not counted, as in `norm`.
@@ -18,7 +18,7 @@ from pyprof.prof.ops.shapes import as_tensor, like
 
 
 def _channels(input: Tensor) -> Tensor:
-    """A statistic: one value per channel, in float32 for 16-bit inputs."""
+    """Return a statistic: one value per channel, in float32 for 16-bit inputs."""
     dtype = "float32" if input.dtype in ("float16", "bfloat16") else input.dtype
     return Tensor((input.shape[1],), dtype)
 
@@ -50,7 +50,7 @@ def batch_norm_gather_stats(
     input: Tensor, mean: Tensor, invstd: Tensor, running_mean: Stat, running_var: Stat, momentum: Value, eps: Value,
     count: Value,
 ) -> Cost:  # fmt: skip
-    """Statistics (ranks, C) joined: the input gives its dtype only. About 8 FLOPs per value joined.
+    """Statistics (ranks, C) combined; the input gives only its dtype. About 8 FLOPs per combined value.
 
     Source: aten::batch_norm_gather_stats_with_counts.
 

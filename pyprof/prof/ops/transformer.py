@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole blocks in one operator, as inference runs them: multi-head attention, an encoder layer.
+"""Whole blocks in one operator, used in inference: multi-head attention, an encoder layer.
 
-Letters: B sequences of S tokens of E features, H heads, F features between the two linear layers.
-Attention block: projections 2·B·S·3E·E and 2·B·S·E·E, products 4·B·S²·E; softmax and scale are not counted.
-Encoder layer: that, two linear layers 2·2·B·S·E·F, two layer norms 8 each, two residual additions, one activation.
-Bytes: inputs and parameters once, the result; what lies between is not counted. No backward.
+Letters: B sequences of S tokens of E features, H heads, F features between the two linear layers. Attention block:
+projections 2·B·S·3E·E and 2·B·S·E·E, products 4·B·S²·E; softmax and scale are not counted. Encoder layer: that, two
+linear layers 2·2·B·S·E·F, two layer norms 8 each, two residual additions, one activation. Bytes: inputs and parameters
+once, the result; intermediate results are not counted. No backward.
 
 >>> f = lambda *shape: Tensor(shape, "float16")
 >>> x = f(2, 10, 8)
@@ -25,8 +25,9 @@ def multi_head(
     qkv_bias: Tensor, proj_weight: Tensor, proj_bias: Tensor, mask: Tensor | None = None,
     need_weights: Value = False, average_attn_weights: Value = True, mask_type: Value = None,
 ) -> Cost:  # fmt: skip
-    """Operands of one shape are one tensor: the operator is called for self-attention. With need_weights the weights
-    are a result, (B, S, S) averaged or (B, H, S, S). Source: aten/src/ATen/native/transformers/attention.cpp.
+    """Operands of equal shape count as one tensor, because the operator is used for self-attention. With need_weights
+    the weights are a result, (B, S, S) averaged or (B, H, S, S). Source:
+    aten/src/ATen/native/transformers/attention.cpp.
 
     >>> f = lambda *shape: Tensor(shape, "float16")
     >>> x = f(2, 10, 8)
@@ -68,7 +69,7 @@ def encoder_layer(
     hidden = rows * ffn_weight_1.shape[0]
     flops = attention.flops + 2 * rows * (ffn_weight_1.numel + ffn_weight_2.numel)
     flops += (2 * 8 + 2) * src.numel + (5 if use_gelu is True else 1) * hidden
-    more = bytes_of(
+    extra = bytes_of(
         norm_weight_1,
         norm_bias_1,
         norm_weight_2,
@@ -78,12 +79,12 @@ def encoder_layer(
         ffn_weight_2,
         ffn_bias_2,
     )
-    return Cost(flops, None if attention.bytes is None or more is None else attention.bytes + more)
+    return Cost(flops, None if attention.bytes is None or extra is None else attention.bytes + extra)
 
 
 @cost("_transform_bias_rescale_qkv")
 def transform_bias_rescale_qkv(qkv: Tensor, qkv_bias: Tensor, num_heads: Value) -> Cost:
-    """Adds the bias, scales the queries, lays out by head: an addition per element, a product per third.
+    """Adds the bias, scales the queries, rearranges by head: an addition per element, a product per third.
 
     Source: aten::_transform_bias_rescale_qkv.
 

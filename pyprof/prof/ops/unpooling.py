@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pooling of other kinds: power-average, fractional, unpooling, local response.
+"""Other kinds of pooling: power-average, fractional, unpooling, local response.
 
 >>> lp_pool(Tensor((1, 4, 8, 8), "float32"), 2.0, 2)  # 64 results: 4 powers, 4 additions, a root; (256 + 64)·4
 Cost(flops=576, bytes=1280)
@@ -35,7 +35,7 @@ lp_pool = _lp(2)
 
 
 def _fractional(input: Tensor, kernel: Value, output_size: Value, n: int, indices: bool) -> Cost:
-    """Windows at random places: one comparison per element of a window."""
+    """Return the cost of windows at random positions: one comparison per element of a window."""
     out = ints(output_size, n)
     output = Tensor((*input.shape[:-n], *out), input.dtype)
     where = Tensor(output.shape, "int64")
@@ -64,8 +64,8 @@ def _fractional_aten(n: int) -> Callable[..., Cost]:
         input: Tensor, kernel_size: Value, output_size: Value, random_samples: Value = None
     ) -> Cost:
         plain = _fractional(input, kernel_size, output_size, n, True)
-        more = bytes_of(random_samples if isinstance(random_samples, Tensor) else None)
-        return plain._replace(bytes=None if plain.bytes is None or more is None else plain.bytes + more)
+        samples = bytes_of(random_samples if isinstance(random_samples, Tensor) else None)
+        return plain._replace(bytes=None if plain.bytes is None or samples is None else plain.bytes + samples)
 
     return fractional
 
@@ -89,7 +89,7 @@ def _max_unpool(n: int) -> Callable[..., Cost]:
         input: Tensor, indices: Tensor, kernel_size: Value, stride: Value = None, padding: Value = 0,
         output_size: Value = None,
     ) -> Cost:  # fmt: skip
-        """Values laid into zeros at their indices. Source: torch.nn.functional.max_unpool2d."""
+        """Values scattered into zeros at their indices. Source: torch.nn.functional.max_unpool2d."""
         window, border = ints(kernel_size, n), ints(padding, n, 0)
         step = window if stride in (None, ()) else ints(stride, n)
         if output_size is None:
@@ -133,6 +133,6 @@ def local_response_norm(
     >>> local_response_norm(Tensor((1, 4, 2, 2), "float32"), 3)  # 16·(5 + 3)
     Cost(flops=128, bytes=128)
     """
-    each = 5 + as_int(size)
-    dgrad = Cost(2 * each * input.numel, bytes_of(like(input), input, like(input)))
-    return Cost(each * input.numel, bytes_of(input, like(input)), dgrad=dgrad)
+    per_element = 5 + as_int(size)
+    dgrad = Cost(2 * per_element * input.numel, bytes_of(like(input), input, like(input)))
+    return Cost(per_element * input.numel, bytes_of(input, like(input)), dgrad=dgrad)

@@ -23,7 +23,7 @@ MODES = {"nearest": 0, "nearest-exact": 0, "linear": 3, "bilinear": 9, "trilinea
 
 
 def _image(input: Tensor, size: Value, scale: Value) -> tuple[int, ...]:
-    """The sizes of the result behind N and C."""
+    """Return the sizes of the result after N and C."""
     n = len(input.shape) - 2
     require(n in (1, 2, 3), "an input (N, C, ...) of 1 to 3 dimensions is expected")
     if size not in (None, ()):
@@ -67,9 +67,9 @@ def interpolate(
 
 def _upsample(flops: int, aligns: bool) -> Callable[..., Cost]:
     def upsample(input: Tensor, output_size: Value, *parameters: Value) -> Cost:
-        """(input, output_size, [align_corners], scales...) or, with a list of factors, the size left out."""
-        rest = parameters[1:] if aligns else parameters
-        return _resized(input, output_size, rest[0] if rest else None, flops)
+        """(input, output_size, [align_corners], scales...) or, with a list of factors, without the size."""
+        scales = parameters[1:] if aligns else parameters
+        return _resized(input, output_size, scales[0] if scales else None, flops)
 
     return upsample
 
@@ -95,7 +95,8 @@ for _name, _flops in {
 
 
 def _antialiased(taps: int) -> Callable[..., Cost]:
-    """Every result is a weighted sum over a support that grows with the reduction: `taps` per dimension at least."""
+    """Return the formula of weighted sums over a support that grows with the reduction: at least `taps` per
+    dimension."""
 
     def antialiased(input: Tensor, output_size: Value, align_corners: Value = False, *scales: Value) -> Cost:
         plain = _resized(input, output_size, scales[0] if scales else None, 0)

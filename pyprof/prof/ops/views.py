@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What moves no data: views, allocation, metadata. Cost 0, basis "view".
+"""Operators that move no data: views, allocation, metadata. Cost 0, basis "view".
 
-reshape, flatten and contiguous copy only where the strides demand it. A tensor without recorded strides is taken to be
-contiguous: our capture leaves those out. Add a view: one name in the list.
+reshape, flatten and contiguous copy only if the strides require it. A tensor without recorded strides is assumed to be
+contiguous: PyProf's capture omits those. Add a view: one name in the list.
 
 >>> reshape(Tensor((4, 8), "float32", (1, 4)), -1), reshape(Tensor((4, 8), "float32", (8, 1)), -1).basis
 (Cost(flops=0, bytes=256), 'view')
@@ -40,7 +40,7 @@ NOTHING = (
 
 
 def _view(*args: Value, **keywords: Value) -> Cost:
-    """Nothing is moved."""
+    """Moves nothing."""
     return VIEW
 
 
@@ -61,15 +61,15 @@ def split(input: Value, *parameters: Value) -> Cost:
     return VIEW._replace(dgrad=Cost(0, bytes_of(like(input), like(input))))
 
 
-def viewable(shape: Shape, stride: Shape, wanted: Shape) -> bool:
-    """Whether a tensor can take another shape without a copy. Source: computeStride_impl, ATen/TensorUtils.cpp.
+def viewable(shape: Shape, stride: Shape, target: Shape) -> bool:
+    """Return whether a tensor can take another shape without a copy. Source: computeStride_impl, ATen/TensorUtils.cpp.
 
     >>> viewable((4, 8), (8, 1), (2, 16)), viewable((4, 8), (1, 4), (32,)), viewable((4, 8), (1, 4), (2, 2, 8))
     (True, False, True)
     """
     if prod(shape) == 0:
         return True
-    left = list(wanted)
+    left = list(target)
     chunk, step = 1, 1  # elements of a run of dimensions that lie evenly, and its innermost stride
     last = len(shape) - 1
     for i in range(last, -1, -1):
@@ -87,7 +87,7 @@ def viewable(shape: Shape, stride: Shape, wanted: Shape) -> bool:
 
 
 def _copied(input: Tensor) -> Cost:
-    """Read and written once; so is the gradient, which is laid out again."""
+    """Return the cost of a copy: read and written once, like the gradient, which is rearranged again."""
     moved = bytes_of(input, like(input))
     return Cost(0, moved, dgrad=Cost(0, bytes_of(like(input), like(input))))
 
@@ -100,20 +100,20 @@ def reshape(input: Tensor, *shape: Value) -> Cost:
     'view'
     """
     first = shape[0] if shape else ()
-    wanted = first.shape if isinstance(first, Tensor) else sizes(shape)
-    known = prod(n for n in wanted if n != -1)
-    require(wanted.count(-1) < 2 and all(n >= -1 for n in wanted), f"no shape {wanted}")
-    if -1 in wanted:
-        wanted = tuple(input.numel // known if n == -1 else n for n in wanted)
-    require(prod(wanted) == input.numel, f"{input.shape} has no shape {wanted}")
-    if viewable(input.shape, strides_of(input), wanted):
+    target = first.shape if isinstance(first, Tensor) else sizes(shape)
+    product = prod(n for n in target if n != -1)
+    require(target.count(-1) < 2 and all(n >= -1 for n in target), f"no shape {target}")
+    if -1 in target:
+        target = tuple(input.numel // product if n == -1 else n for n in target)
+    require(prod(target) == input.numel, f"{input.shape} has no shape {target}")
+    if viewable(input.shape, strides_of(input), target):
         return VIEW
     return _copied(input)
 
 
 @cost("torch.reshape")
 def reshape_function(input: Tensor, shape: Value) -> Cost:
-    """The function names its argument. Source: torch.reshape.
+    """The function's argument has another name. Source: torch.reshape.
 
     >>> reshape_function(Tensor((4, 8), "float32", (1, 4)), shape=(32,))
     Cost(flops=0, bytes=256)
@@ -137,7 +137,7 @@ def flatten(input: Tensor, start_dim: Value = 0, end_dim: Value = -1) -> Cost:
 
 @cost("contiguous")
 def contiguous(input: Tensor, memory_format: Value = None) -> Cost:
-    """A copy unless the strides say that the elements lie in order already. Source: torch.Tensor.contiguous.
+    """A copy unless the elements are already in order by their strides. Source: torch.Tensor.contiguous.
 
     >>> contiguous(Tensor((4, 8), "float32", (8, 1))).basis, contiguous(Tensor((4, 8), "float32", (1, 4)))
     ('view', Cost(flops=0, bytes=256))
@@ -149,7 +149,8 @@ def contiguous(input: Tensor, memory_format: Value = None) -> Cost:
 
 
 def _in_format(shape: Shape, stride: Shape, memory_format: Value) -> bool:
-    """Channels last puts the second dimension behind the others."""
+    """Return whether the elements are in order in a memory format. Channels last puts the second dimension after the
+    others."""
     name = memory_format.text if isinstance(memory_format, Other) else memory_format
     if name in (2, 3) or (isinstance(name, str) and "channels_last" in name):
         order = (0, *range(2, len(shape)), 1)
