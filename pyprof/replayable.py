@@ -11,6 +11,7 @@ from pyprof.analysis.operator_tree import tree
 from pyprof.analysis.source import Source
 from pyprof.marker import CallMarker, decode
 from pyprof.model import Call
+from pyprof.store import reads
 from pyprof.store.write.operators import shapes
 from pyprof.terminal import visible
 
@@ -28,9 +29,9 @@ class Replayed(NamedTuple):
 
 def calls(source: Source) -> list[Replayed]:
     """Return calls with recorded arguments, equal ones merged, by time, then by name and arguments."""
-    texts = dict(source.store.rows("select id, text from string"))
+    texts = reads.texts(source.store)
     sums: dict[int, list[int]] = {}
-    for (worker,) in source.store.rows("select id from worker order by id"):
+    for worker in reads.worker_names(source.store):
         operators = tree(source.activity(worker), texts)
         markers, place, number = np.unique(
             np.where(operators.args >= 0, operators.args, operators.text),

@@ -197,14 +197,14 @@ class Profile:
 
     def _matching(self, selection: Selection) -> Aggregation | None:
         """Return the aggregation of these iterations, if the database has it."""
+        from pyprof.store import reads
+
         if not self.aggregations:
             raise self.database.damaged("nothing in it was aggregated")
         if selection == WHOLE:
             return self.aggregations[0]
         for aggregation in self.aggregations:
-            last = self.database.rows(
-                "select max(number) from iteration where iteration_set = ?", (aggregation.iteration_set,)
-            )[0][0]
+            last = reads.iteration_count(self.database, aggregation.iteration_set) - 1
             cut = (
                 aggregation.iteration_set == 1 if selection.key is None else aggregation.key == selection.key
             )
@@ -263,11 +263,13 @@ class Profile:
         """Return the number of a worker."""
         if worker is None:
             return None
-        workers = self.database.rows("select id, name from worker order by id")
-        for number, name in workers:
+        from pyprof.store import reads
+
+        workers = reads.worker_names(self.database)
+        for number, name in workers.items():
             if str(worker) in (name, str(number)):
-                return int(number)
-        names = ", ".join(name for _, name in workers)
+                return number
+        names = ", ".join(workers.values())
         raise UsageError(f"worker {worker}: there is no such worker; the recording has {names}.")
 
     def report(self, name: str, worker: int | str | None = None, **options: str) -> pd.DataFrame:

@@ -15,6 +15,7 @@ from pyprof.render import writers
 from pyprof.rules.evaluation import evaluate
 from pyprof.session import Profile, Selection
 from pyprof.stages import DETAILED, MINIMAL, NORMAL, Stages
+from pyprof.store import reads
 
 
 def write(settings: Settings, where: Outputs, path: str, stages: Stages) -> None:
@@ -59,9 +60,8 @@ def _say_what(source: Source, stages: Stages) -> None:
     stages.say(NORMAL, f"iterations {aggregation.first} to {aggregation.last} ({aggregation.note})")
     if stages.level >= DETAILED:
         for table in ("event", "op", "api", "operator"):
-            count = store.rows(f"select count(*) from {table}")[0][0]
-            stages.say(DETAILED, f"{count} rows of {table}")
-    for reason, count in store.rows("select reason, count from lost"):
+            stages.say(DETAILED, f"{reads.row_count(store, table)} rows of {table}")
+    for reason, count in reads.lost(store).items():
         stages.say(DETAILED, f"left out: {count} {reason}")
 
 

@@ -19,6 +19,7 @@ from pyprof.reports import find
 from pyprof.rules import Outcome
 from pyprof.rules.context import NOT_CUT, Run
 from pyprof.rules.evaluation import evaluate
+from pyprof.store import reads
 from pyprof.symbols import short_name
 
 TOP = 5
@@ -123,7 +124,7 @@ def _operators(source: Source) -> tuple[tuple[Row, ...], bool]:
     """Return the operator types with the most time; kernels if no operator was recorded."""
     types, details = find("op_type").table(source), find("detail").table(source)
     total = int(types["gpu"].sum())
-    if not source.store.rows("select 1 from operator where unassociated = 0 limit 1"):
+    if not reads.has_operators(source.store):
         kernels = find("kernel_summary").table(source).head(TOP)
         named = zip(kernels["name"], kernels["total_ns"], kernels["calls"])
         return tuple(Row(short_name(n), int(t), share(int(t), total), int(c)) for n, t, c in named), True
@@ -200,8 +201,8 @@ def _verdict(run: Run) -> tuple[str, ...]:
 
 def _ranks(run: Run) -> tuple[int | None, int | None]:
     """Return rank and number of ranks of the run, if the recording is that of one rank."""
-    rows = run.store.rows("select rank from worker where rank is not null")
+    ranks = reads.ranks(run.store)
     size = run.facts.get("distributed.world_size", "")
-    if len(rows) == 1 and size.isdecimal() and int(size) > 1:
-        return int(rows[0][0]), int(size)
+    if len(ranks) == 1 and size.isdecimal() and int(size) > 1:
+        return ranks[0], int(size)
     return None, None

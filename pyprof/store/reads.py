@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads of a profile database that several reports, rules and commands need."""
+
+from __future__ import annotations
+
+from pyprof.store.files import Store
+
+
+def worker_names(store: Store) -> dict[int, str]:
+    """Return the name of each worker by its number, in the order of the numbers."""
+    return dict(store.rows("select id, name from worker order by id"))
+
+
+def texts(store: Store) -> dict[int, str]:
+    """Return the texts of ranges and calls by their ids."""
+    return dict(store.rows("select id, text from string"))
+
+
+def has_gpu(store: Store) -> bool:
+    """Return whether anything ran on a GPU; if not, operator events stand for GPU events."""
+    return bool(store.rows("select 1 from event_block where kind < 3 limit 1"))
+
+
+def has_operators(store: Store) -> bool:
+    """Return whether any event belongs to an operator of the program."""
+    return bool(store.rows("select 1 from operator where unassociated = 0 limit 1"))
+
+
+def iteration_count(store: Store, iteration_set: int) -> int:
+    """Return the number of iterations of a cut, of the worker with the most."""
+    query = "select coalesce(max(number) + 1, 0) from iteration where iteration_set = ?"
+    return int(store.rows(query, (iteration_set,))[0][0])
+
+
+def ranks(store: Store) -> list[int]:
+    """Return the ranks of the workers, as far as the recording has them."""
+    return [rank for (rank,) in store.rows("select rank from worker where rank is not null")]
+
+
+def lost(store: Store) -> dict[str, int]:
+    """Return how many events were dropped, by reason."""
+    return dict(store.rows("select reason, count from lost"))
+
+
+def row_count(store: Store, table: str) -> int:
+    """Return the number of rows of a table of the schema."""
+    return int(store.rows(f'select count(*) from "{table}"')[0][0])
