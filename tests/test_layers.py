@@ -54,7 +54,8 @@ STANDS_ON = {
     "reports": CORE | {"store", "analysis", "metrics", "rules"},
     "render": CORE | {"analysis", "reports"},
     "export": CORE | {"store", "analysis", "parse"},
-    "overview": CORE | {"store", "analysis", "metrics", "reports", "rules", "commands"},  # a process of its own runs the command
+    # A process of its own runs the command.
+    "overview": CORE | {"store", "analysis", "metrics", "reports", "rules", "commands"},
     "session": CORE | {"parse", "prof", "store", "analysis", "reports", "rules", "export"},
     "replayable": CORE | {"store", "analysis"},
     "info": CORE | {"parse"},

@@ -24,6 +24,7 @@ from pyprof.intervals import groups
 from pyprof.model import KERNEL, OPERATOR, Bools, Column, Ints
 from pyprof.store import blocks
 from pyprof.store.files import Store
+from pyprof.store.ids import NUMBER_MASK, first_id
 
 PARTS = ("tc", "kernel", "memory", "dataloader", "io", "cpu", "other")
 DEVICE = (
@@ -31,7 +32,7 @@ DEVICE = (
     "exposed_communication", "exposed_memory", "launched", "delay", "queued", "waited", "shaped", "filled",
     "occupied_of", "occupied",
 )  # fmt: skip
-_MASK = (1 << 40) - 1
+_MASK = NUMBER_MASK
 Progress = Callable[[float], None]
 
 
@@ -194,7 +195,7 @@ class _Worker:
 
     def __init__(self, store: Store, worker: int, start: Ints, end: Ints, is_communication: Bools):
         self.store, self.start, self.end = store, start, end
-        self.low, self.high = worker << 40, (worker + 1) << 40
+        self.low, self.high = first_id(worker), first_id(worker + 1)
         self._worker, self._communication = worker, is_communication
         self.paused = pauses(store, worker)
         last = store.rows('select "end" from worker where id = ?', (worker,))[0][0]

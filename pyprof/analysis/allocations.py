@@ -14,6 +14,7 @@ import numpy as np
 from pyprof.analysis.source import Source
 from pyprof.intervals import groups
 from pyprof.model import Bools, Column, Ints
+from pyprof.store.ids import first_id
 
 CPU = -1
 
@@ -44,7 +45,7 @@ def allocations(source: Source) -> Iterator[Allocations]:
     for worker, low, high in _windows(source):
         columns = source.store.columns(
             f"""select thread, time, device, address, bytes, allocated, reserved from memory
-                where id >= {worker << 40} and id < {(worker + 1) << 40} order by id"""
+                where id >= {first_id(worker)} and id < {first_id(worker + 1)} order by id"""
         )
         device = np.where(columns["device"].mask(), columns["device"].values, CPU)
         for number, places in groups(device):

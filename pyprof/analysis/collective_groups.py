@@ -21,6 +21,7 @@ import pandas as pd
 
 from pyprof.model import Bools
 from pyprof.store.files import Store
+from pyprof.store.ids import worker_of
 
 TOLERANCE_NS = (
     100_000  # by which ends of one collective may differ on one clock: its last hops, errors of clocks
@@ -65,7 +66,7 @@ def _collectives(store: Store) -> pd.DataFrame:
         dict.fromkeys(["event", "start", "dur"], np.int64)
     )
     table["device"] = table["device"].fillna(-1).astype(np.int64)
-    table.insert(1, "worker", table["event"].to_numpy() >> 40)
+    table.insert(1, "worker", worker_of(table["event"].to_numpy()))
     table["instance"], table["how"] = np.int64(-1), _ONE_RANK
     pairwise = table["name"].isin(_PAIRWISE)
     table.loc[pairwise, "how"] = _PAIR

@@ -6,7 +6,7 @@ Integers are nullable (Int64); times are in ns from the recording's first event;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -20,6 +20,7 @@ from pyprof.analysis.source import Source
 from pyprof.marker import caller
 from pyprof.model import BASES, DIRECTIONS, KINDS, PHASES, Column, Ints
 from pyprof.store.files import Store
+from pyprof.store.ids import worker_of
 
 _CPU = "cpu"
 
@@ -43,7 +44,7 @@ def kernels(store: Store, aggregation: Aggregation) -> pd.DataFrame:
     operator, site = columns["operator"].values, columns["site"].values
     tc = columns["tc"]
     out: dict[str, Any] = {
-        **worker_of(store, columns["id"].values),
+        **worker_columns(store, columns["id"].values),
         "kind": category(kind, {i: "cpu" if name == "operator" else name for i, name in enumerate(KINDS)}),
         "name": category(columns["name"].values, {i: row[1] for i, row in enumerate(names)}),
         "start": columns["start"].values,
@@ -112,7 +113,7 @@ def ops(store: Store, aggregation: Aggregation) -> pd.DataFrame:
         )
     return pd.DataFrame(
         {
-            **worker_of(store, columns["id"].values), "thread": integer(columns["thread"]), **texts, **times,
+            **worker_columns(store, columns["id"].values), "thread": integer(columns["thread"]), **texts, **times,
             "overhead": overhead,
             **{name: integer(columns[name]) for name in extra},
             "step": steps_of(store, aggregation, columns["id"].values, "op"),
@@ -187,13 +188,13 @@ def html(source: Source) -> str:
     return f"<table><caption>{name}</caption>{''.join(rows)}</table>"
 
 
-def worker_of(store: Store, ids: Ints) -> dict[str, Any]:
+def worker_columns(store: Store, ids: Ints) -> dict[str, Any]:
     """Return the worker of each id, and the number of its recording (`span`)."""
     rows = store.rows("select id, name, span from worker order by id")
     spans = np.ones(max((row[0] for row in rows), default=0) + 1, np.int64)
     for number, _, span in rows:
         spans[number] = span
-    worker = ids >> 40
+    worker = worker_of(ids)
     return {"worker": category(worker, {row[0]: row[1] for row in rows}), "span": spans[worker]}
 
 
@@ -217,7 +218,7 @@ def integer(column: Column) -> Any:
     return pd.arrays.IntegerArray(column.values.astype(np.int64), ~column.mask())
 
 
-def category(codes: Ints, table: dict[int, str | None]) -> Any:
+def category(codes: Ints, table: Mapping[int, str | None]) -> Any:
     """Return texts by code as a categorical array; None is missing."""
     categories = list(dict.fromkeys(text for text in table.values() if text is not None))
     place = {text: i for i, text in enumerate(categories)}

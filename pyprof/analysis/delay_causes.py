@@ -32,6 +32,7 @@ from pyprof.analysis.partition import Union, partition
 from pyprof.analysis.source import API_KINDS, Source
 from pyprof.analysis.timeline import Activity
 from pyprof.model import Bools, Ints
+from pyprof.store.ids import first_id
 
 ON_HOST = ("dataloader", "launch", "host", "other")
 PARTS = ("kernels", "communication", *ON_HOST)
@@ -225,7 +226,7 @@ def _in_operators(source: Source, table: pd.DataFrame, rows: Ints, worker: int, 
     activity = source.activity(worker)
     ops = source.store.columns(
         f"""select operator, start, "end" - start as dur from op
-            where id >= {worker << 40} and id < {(worker + 1) << 40} order by id"""
+            where id >= {first_id(worker)} and id < {first_id(worker + 1)} order by id"""
     )
     start = ops["start"].values
     end = start + ops["dur"].values

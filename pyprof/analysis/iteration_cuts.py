@@ -25,6 +25,7 @@ from pyprof.errors import UsageError
 from pyprof.model import Ints
 from pyprof.serving import step_of
 from pyprof.store.files import Store
+from pyprof.store.ids import first_id, worker_of
 
 _MIN_EXECUTIONS = 3  # executions of an operator that can cut a run on its own
 _MAX_VARIATION = 0.5  # coefficient of variation of the gaps above which an operator is not regular
@@ -79,7 +80,7 @@ def by_key(store: Store, key: str) -> Iterations:
         f'select id, "end" from op where operator in ({",".join(map(str, operators))}) order by id'
     )
     return _without_pauses(
-        store, _by_ends("key", key, f"ends of {key}", store, ends["id"].values >> 40, ends["end"].values)
+        store, _by_ends("key", key, f"ends of {key}", store, worker_of(ends["id"].values), ends["end"].values)
     )
 
 
@@ -94,7 +95,7 @@ def _without_pauses(store: Store, cut: Iterations) -> Iterations:
     pauses = store.rows('select worker, start, "end", waited from pause order by worker, start')
     for worker in dict.fromkeys(row[0] for row in pauses):
         columns = store.columns(
-            f"select start from op where id >= {worker << 40} and id < {(worker + 1) << 40} order by start"
+            f"select start from op where id >= {first_id(worker)} and id < {first_id(worker + 1)} order by start"
         )
         ops = columns["start"].values
         for _, begin, stop, waited in (row for row in pauses if row[0] == worker):
@@ -205,14 +206,14 @@ def _optimizer(store: Store) -> Iterations | None:
         """select op.id, op.operator, op."end" from op join operator on operator.id = op.operator
            where operator.type like '%.step' and operator.phase = 3 order by op.id"""
     )
-    worker, end, which = ops["id"].values >> 40, ops["end"].values, ops["operator"].values
+    worker, end, which = worker_of(ops["id"].values), ops["end"].values, ops["operator"].values
     if not len(worker):
         ranges = store.columns(
             """select range.id, range.text, range.start + range.dur as "end"
                from range join string on string.id = range.text
                where string.text like 'Optimizer.step#%' order by range.id"""
         )
-        worker, end, which = ranges["id"].values >> 40, ranges["end"].values, ranges["text"].values
+        worker, end, which = worker_of(ranges["id"].values), ranges["end"].values, ranges["text"].values
     if len(worker) < 2:
         return None
     numbers = np.unique(which)
@@ -248,8 +249,8 @@ def _regular(store: Store) -> Iterations | None:
     )
     if not len(ops["id"].values):
         return None
-    worker = int(ops["id"].values[0] >> 40)
-    own = (ops["id"].values >> 40) == worker
+    worker = int(worker_of(ops["id"].values[0]))
+    own = (worker_of(ops["id"].values)) == worker
     frame = pd.DataFrame({"operator": ops["operator"].values[own], "end": ops["end"].values[own]})
     frame["gap"] = frame.groupby("operator")["end"].diff()
     stats = frame.groupby("operator").agg(
@@ -271,7 +272,7 @@ def _regular(store: Store) -> Iterations | None:
     name = store.rows("select name from operator where id = ?", (key,))[0][0]
     selected = ops["operator"].values == key
     return _by_ends(
-        "operator", name, f"ends of {name}, the most regular operator", store, ops["id"].values[selected] >> 40,
+        "operator", name, f"ends of {name}, the most regular operator", store, worker_of(ops["id"].values[selected]),
         ops["end"].values[selected],
     )  # fmt: skip
 

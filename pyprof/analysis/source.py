@@ -11,6 +11,7 @@ from pyprof.analysis.timeline import Activity
 from pyprof.analysis.window import window
 from pyprof.api_names import API_KINDS as API_KINDS  # what the numbers in api.kind mean
 from pyprof.metrics import Window
+from pyprof.store import reads
 from pyprof.store.files import Store
 
 
@@ -33,4 +34,4 @@ class Source:
     @cached_property
     def gpu(self) -> bool:
         """True if anything ran on a GPU; if not, operator events take the place of GPU events."""
-        return bool(self.store.rows("select 1 from event_block where kind < 3 limit 1"))
+        return reads.has_gpu(self.store)

@@ -14,9 +14,11 @@ from pyprof.analysis import communication
 from pyprof.analysis.partition import Union, pauses
 from pyprof.model import KERNEL, MEMCPY, MEMSET, NO_PHASE, Bools, Column, Ints
 from pyprof.parse.paths import is_step
+from pyprof.store import reads
 from pyprof.store.files import Store
+from pyprof.store.ids import NUMBER_MASK, first_id
 
-_MASK = (1 << 40) - 1
+_MASK = NUMBER_MASK
 
 
 class Activity:
@@ -24,7 +26,7 @@ class Activity:
 
     def __init__(self, store: Store, worker: int):
         self.store, self.worker = store, worker
-        self._mine = f"id >= {worker << 40} and id < {(worker + 1) << 40}"
+        self._mine = f"id >= {first_id(worker)} and id < {first_id(worker + 1)}"
         self.name: str
         self.name, start, end = store.rows('select name, start, "end" from worker where id = ?', (worker,))[0]
         self.span: tuple[int, int] = (start, end)
@@ -153,7 +155,7 @@ class Activity:
     def cpu(self) -> Union:
         """Time in operator events and in ranges of any text except those of steps."""
         ranges = self.ranges
-        texts = dict(self.store.rows("select id, text from string"))
+        texts = reads.texts(self.store)
         counted = np.zeros(max(texts, default=0) + 1, bool)
         for number in np.unique(ranges["text"].values).tolist():
             counted[number] = not is_step(texts[number])

@@ -19,6 +19,7 @@ from pyprof.analysis.timeline import Activity
 from pyprof.marker import LayerMarker, UserMarker, decode
 from pyprof.model import Bools, Ints
 from pyprof.parse.paths import is_step
+from pyprof.store.ids import first_id
 
 PUSH_POP, START_END = 0, 1  # values of range.kind
 
@@ -61,7 +62,7 @@ def instances(activity: Activity, texts: dict[int, str]) -> tuple[pd.DataFrame, 
 
 def _ranges_of_user(activity: Activity, texts: dict[int, str]) -> _Ranges:
     """Return push/pop and start/end ranges that are neither operators nor steps."""
-    low, high = activity.worker << 40, (activity.worker + 1) << 40
+    low, high = first_id(activity.worker), first_id(activity.worker + 1)
     columns = activity.store.columns(
         f"""select thread, start, start + dur as stop, text, kind from range
             where id >= {low} and id < {high} and kind in ({PUSH_POP}, {START_END}) and seq is null order by id"""

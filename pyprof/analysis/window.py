@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pyprof.analysis.aggregation import DEVICE, Aggregation
 from pyprof.metrics import PARTS, Device, Window, Worker
+from pyprof.store import reads
 from pyprof.store.files import Store
 
 _OPERATORS = {
@@ -32,7 +33,7 @@ def window(store: Store, aggregation: Aggregation, worker: int | None = None) ->
     facts = store.meta
     if not store.rows("select 1 from io limit 1"):
         facts["io"] = "none"
-    if not store.rows("select 1 from event_block where kind < 3 limit 1"):
+    if not reads.has_gpu(store):
         facts["gpu"] = "none"
     return Window(workers, _devices(store, within, walls), _totals(store, within), facts)
 
@@ -50,7 +51,7 @@ def _workers(store: Store, within: dict[str, int | None]) -> tuple[Worker, ...]:
     parts = {row[0]: dict(zip(PARTS, row[1:])) for row in store.rows(
         f"select worker, {sums} from iteration_part where {_WHERE} group by worker", within
     )}  # fmt: skip
-    names = dict(store.rows("select id, name from worker"))
+    names = reads.worker_names(store)
     return tuple(
         Worker(number, names[number], sum(walls), tuple(walls), parts[number])
         for number, walls in lengths.items()

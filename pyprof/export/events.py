@@ -12,6 +12,7 @@ from pyprof.export import Window, dimensions
 from pyprof.export.json_text import line, micro, number
 from pyprof.export.tracks import Tracks
 from pyprof.model import Bools, Column, Ints
+from pyprof.store import reads
 from pyprof.store.files import Store
 
 PIECE = 1 << 16  # rows
@@ -24,9 +25,9 @@ class Events:
 
     def __init__(self, store: Store, window: Window):
         self.store, self.window, self.tracks = store, window, Tracks(store)
-        self.gpu = bool(store.rows("select 1 from event_block where kind < 3 limit 1"))
+        self.gpu = reads.has_gpu(store)
         self._bases = {table: self._first(table) for table in ("op", "api")}
-        self.strings = dict(store.rows("select id, text from string"))
+        self.strings = reads.texts(store)
         self.operators, self.places = dimensions.operators(store), dimensions.places(store)
         self.sites = dimensions.sites(store)
 

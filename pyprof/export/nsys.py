@@ -18,10 +18,12 @@ from pyprof.errors import UsageError
 from pyprof.export import Window, exporter
 from pyprof.parse.formats.nsys import COPY_KINDS
 from pyprof.parse.merge import unix_start
+from pyprof.store import reads
 from pyprof.store.files import Store
+from pyprof.store.ids import NUMBER_MASK, first_id
 
 _TID, _PID = 24, 24  # bits
-_NUMBER = (1 << 40) - 1  # bits of an id that number the rows of a worker
+_NUMBER = NUMBER_MASK  # bits of an id that number the rows of a worker
 _PUSH_POP, _START_END, _MARK = 59, 60, 34
 _TABLES = """
 create table META_DATA_EXPORT (name text, value text);
@@ -73,7 +75,7 @@ def nsys(store: Store, window: Window, path: str, compress: bool) -> None:
         raise UsageError(
             "--format=nsys writes SQLite, which no tool reads compressed; give a name without .gz."
         )
-    if not store.rows("select 1 from event_block where kind < 3 limit 1"):
+    if not reads.has_gpu(store):
         raise UsageError(
             f"{store.label}: has no GPU kernels, so it cannot be exported in Nsight's format; use --format=chrome."
         )
@@ -109,7 +111,7 @@ def _fill_small_tables(store: Store, target: sqlite3.Connection) -> None:
             processes[worker] = (machine << _PID | number) << _TID
             target.execute("insert into PROCESSES values (?, ?, ?)", (processes[worker], number, name))
         target.execute("insert into of_worker values (?, ?, ?)", (worker, processes.get(worker), first))
-        bounds = worker << 40, (worker + 1) << 40
+        bounds = first_id(worker), first_id(worker + 1)
         last = store.rows("select max(id) from api where id >= ? and id < ?", bounds)[0][0]
         first += 0 if last is None else (last & _NUMBER) + 1
     target.executemany("insert into of_thread values (?, ?)", _threads(store, processes).items())

@@ -15,6 +15,7 @@ from pyprof.model import Column as Values
 from pyprof.model import Ints
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import launched
+from pyprof.store.ids import worker_of
 
 _OTHER = "other"
 _CPU = "operator"  # kind of the "kernels" of a recording without a GPU
@@ -117,7 +118,7 @@ def _category(name: str, kind: str, mod: str | None, op: str | None) -> str:
 def _busy(event: dict[str, Values], code: Ints, rows: int) -> Ints:
     """Return the length of the union of each row's events, per worker and device, summed."""
     device = np.where(event["device"].mask(), event["device"].values, -1)
-    place, places = pd.factorize((event["id"].values >> 40 << 20) + device)
+    place, places = pd.factorize((worker_of(event["id"].values) << 20) + device)
     start = event["start"].values
     union = intervals.union_by(
         code * len(places) + place, start, start + event["dur"].values, rows * len(places)

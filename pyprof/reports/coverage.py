@@ -10,6 +10,7 @@ from pyprof.analysis.source import Source
 from pyprof.reports import Column, View, report
 from pyprof.reports.operator_queries import spans
 from pyprof.reports.step_time import WORKER
+from pyprof.store import reads
 
 
 @report(
@@ -33,5 +34,5 @@ def coverage(source: Source) -> pd.DataFrame:
     """One row per worker, line of the ledger and part, for kernels launched in the aggregated iterations. Lines named
     dropped give what the recording or its reading left out, as a count only, for the whole file."""
     table = ledger(source.store, spans(source))
-    names = dict(source.store.rows("select id, name from worker"))
+    names = reads.worker_names(source.store)
     return table.assign(worker=table["worker"].map(names))

@@ -14,6 +14,8 @@ from pyprof.analysis.timeline import Activity
 from pyprof.marker import CallMarker, OperatorMarker, announces_collective, decode
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import spans, started
+from pyprof.store import reads
+from pyprof.store.ids import worker_of
 from pyprof.store.write.operators import IN_RANGE, UNASSOCIATED, product, shapes
 
 _SHARE = "as a share of the time of kernels for which it is known; empty without such kernels"
@@ -61,9 +63,9 @@ def operator(source: Source, group_by: str) -> pd.DataFrame:
     else in the row unassociated, so that device self times add up to the total. Totals of nested operators overlap.
     Recordings without operator events show the marked calls. Values of several workers are summed. Without a GPU,
     device times are empty."""
-    texts = dict(source.store.rows("select id, text from string"))
+    texts = reads.texts(source.store)
     frames = [
-        _worker(source.activity(low >> 40), source, (low, high), texts, group_by == "stack")
+        _worker(source.activity(worker_of(low)), source, (low, high), texts, group_by == "stack")
         for low, high in spans(source)
     ]
     rows = pd.concat(frames) if frames else pd.DataFrame(columns=[*_KEYS, *_SUMS])

@@ -11,6 +11,7 @@ from pyprof.analysis.source import Source
 from pyprof.model import KERNEL, Ints
 from pyprof.reports import Column, View, report
 from pyprof.reports.operator_queries import launched
+from pyprof.store.ids import worker_of
 
 _MOST = 1000  # rows
 _BETWEEN = " > "
@@ -57,7 +58,7 @@ def sequences(source: Source) -> pd.DataFrame:
         "kind < 3",
     )
     cell = {name: column.values for name, column in event.items()}
-    queue = pd.factorize((cell["id"] >> 40 << 20) + cell["device"])[0]
+    queue = pd.factorize((worker_of(cell["id"]) << 20) + cell["device"])[0]
     order = np.lexsort((cell["id"], cell["start"], cell["stream"], queue))
     cell = {name: values[order] for name, values in cell.items()}
     queue, kernel = queue[order], cell["kind"] == KERNEL

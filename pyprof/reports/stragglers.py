@@ -12,6 +12,7 @@ from pyprof.reports import Column, Option, View, report
 from pyprof.reports.communication import DEVICE, DTYPE, GROUP, NAME
 from pyprof.reports.operator_queries import spans
 from pyprof.reports.step_time import WORKER
+from pyprof.store import reads
 
 _COLLECTIVE = ("name", "process_group", "dtype", "place")
 _CAUSES = ("median", "before", "carried", "own", *PARTS)
@@ -166,7 +167,7 @@ def stragglers(source: Source, group_by: str) -> pd.DataFrame:
     table = table.sort_values(
         ["own_ns", "late_ns", "times_last"], ascending=False, kind="stable", ignore_index=True
     )
-    workers = dict(source.store.rows("select id, name from worker"))
+    workers = reads.worker_names(source.store)
     begin = dict(
         source.store.rows(
             """select w.id, coalesce(min(s.start), w.start) from worker w left join step s on s.worker = w.id

@@ -29,7 +29,7 @@ from pyprof.rules import Finding, NeedsFacts
 from pyprof.rules.event_sample import Sample, kind, read
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import plain
-from pyprof.store import blocks
+from pyprof.store import blocks, reads
 
 _TOP = 5  # rows of evidence
 NOT_CUT = " (The recording was not cut into iterations: one-time work is included in these figures.)"
@@ -288,7 +288,7 @@ class Run:
             mask = np.isin(sample.api["kind"].values, codes) | (not kinds)
             parts.append({name: sample.api[name].values[mask] for name in ("name", "operator", "dur")})
         table = _concatenate(parts, ("name", "operator", "dur"))
-        texts = dict(self.store.rows("select id, text from string"))
+        texts = reads.texts(self.store)
         table["call"] = pd.Series([texts.get(code, "") for code in table.pop("name").tolist()], dtype=object)
         return table
 

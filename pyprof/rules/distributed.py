@@ -14,6 +14,8 @@ from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
+from pyprof.store import reads
+from pyprof.store.ids import first_id
 from pyprof.units import duration, percent
 
 _LEAST = 3  # steps
@@ -33,7 +35,7 @@ def _ranges(run: Run, pattern: str) -> list[tuple[str, int, int]]:
         rows = run.store.rows(
             f"""select text, count(*), sum(dur) from range
                 where id >= ? and id < ? and start >= ? and start < ? and text in ({numbers}) group by text""",
-            (worker << 40, (worker + 1) << 40, start, end),
+            (first_id(worker), first_id(worker + 1), start, end),
         )
         for code, count, time in rows:
             before = counts.get(codes[code], (0, 0))
@@ -147,7 +149,7 @@ def straggler(run: Run) -> Finding | None:
     alone = int(by_step.xs(worst, level="rank").sum())
     if count < limit("R30.steps") * steps or run.share(alone) <= limit("R30.share"):
         return None
-    names = dict(run.store.rows("select id, name from worker"))
+    names = reads.worker_names(run.store)
     return run.finding(
         f"In {count} of {steps} steps all ranks wait for {names[worst[0]]} (GPU {worst[1]}): waits for it alone take "
         f"{percent(run.share(alone))} of the time.",

@@ -12,6 +12,7 @@ from pyprof.analysis.source import API_KINDS
 from pyprof.intervals import groups
 from pyprof.model import KERNEL, MEMCPY, Bools, Column, Ints
 from pyprof.store.files import Store
+from pyprof.store.ids import first_id
 
 _EVENTS = 300_000  # of all workers
 
@@ -109,8 +110,8 @@ def read(store: Store, row: tuple[int, ...], workers: int, cut: int) -> Sample:
 def _bound(store: Store, worker: int, time: int) -> int:
     """Return the first id of a worker's API calls that start at a time or later: they are numbered by start, without
     gaps."""
-    base = worker << 40
-    top = store.rows("select max(id) from api where id >= ? and id < ?", (base, (worker + 1) << 40))[0][0]
+    base = first_id(worker)
+    top = store.rows("select max(id) from api where id >= ? and id < ?", (base, first_id(worker + 1)))[0][0]
     low, high = base, base if top is None else int(top) + 1
     while low < high:
         middle = (low + high) // 2

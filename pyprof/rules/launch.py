@@ -15,6 +15,7 @@ from pyprof.rules.context import Run
 from pyprof.rules.event_sample import Sample, kind
 from pyprof.rules.premises import LAUNCHES
 from pyprof.rules.thresholds import limit
+from pyprof.store import reads
 from pyprof.units import duration, percent
 
 
@@ -145,7 +146,7 @@ def sync_stall(run: Run) -> Finding | None:
         waits=("lost", "size"), waited=("waited", "sum"), idle=("lost", "sum")
     )
     grouped = grouped.join(run.operators[["name", "source"]], on="operator")
-    texts = dict(run.store.rows("select id, text from string"))
+    texts = reads.texts(run.store)
     grouped["call"] = [texts.get(code) for code in grouped["call"].tolist()]
     rate = f", {per_step:.1f} times a step" if run.cut else ""
     return run.finding(

@@ -11,6 +11,7 @@ from pyprof.rules.evaluation import judge
 from pyprof.rules.premises import GPU, LAUNCHES, STEPS
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import which
+from pyprof.store.ids import first_id
 from pyprof.units import percent, size
 
 _NO_PEAK = (
@@ -60,7 +61,7 @@ def _of_allocator(run: Run, worker: int) -> list[_Peak]:
     totals = run.store.rows(
         """select device, max(allocated) from memory where id >= ? and id < ? and device is not null group by 1
            having count(*) = count(allocated)""",
-        (worker << 40, (worker + 1) << 40),
+        (first_id(worker), first_id(worker + 1)),
     )
     used = dict(
         run.store.rows("select number, memory_bytes from device where worker = ? and events > 0", (worker,))

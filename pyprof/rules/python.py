@@ -17,6 +17,7 @@ from pyprof.rules.context import Run
 from pyprof.rules.event_sample import Sample
 from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
+from pyprof.store.ids import first_id
 from pyprof.units import duration, percent
 
 _FUNCTION, _EVENT = 4, 3  # kinds of ranges
@@ -41,7 +42,7 @@ def _codes(run: Run, patterns: tuple[str, ...]) -> dict[int, str]:
 def _ranges(run: Run, codes: dict[int, str], worker: int, start: int, end: int) -> dict[str, Ints]:
     """Return ranges with these texts that begin in [start, end): text, start, dur, by start."""
     columns = run.store.columns(
-        f"""select text, start, dur from range where id >= {worker << 40} and id < {(worker + 1) << 40}
+        f"""select text, start, dur from range where id >= {first_id(worker)} and id < {first_id(worker + 1)}
             and start >= {start} and start < {end} and text in ({", ".join(map(str, codes)) or "null"}) order by id"""
     )
     return {name: column.values for name, column in columns.items()}
@@ -167,7 +168,7 @@ def _main_thread(run: Run, worker: int) -> int:
     rows = rows or run.store.rows(
         """select thread from op where id >= ? and id < ? and thread is not null
            group by 1 order by count(*) desc, 1 limit 1""",
-        (worker << 40, (worker + 1) << 40),
+        (first_id(worker), first_id(worker + 1)),
     )
     return int(rows[0][0]) if rows else -1
 

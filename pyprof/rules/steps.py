@@ -14,6 +14,7 @@ from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.premises import STEPS
 from pyprof.rules.thresholds import limit
+from pyprof.store.ids import first_id
 from pyprof.units import duration, percent
 
 _OPS = 300_000  # executions that are searched for a key operator
@@ -155,7 +156,7 @@ def _recorded(run: Run) -> int:
     total = 0
     for (worker,) in run.store.rows("select id from worker"):
         for table in ("event", "api", "range"):
-            bounds = worker << 40, (worker + 1) << 40
+            bounds = first_id(worker), first_id(worker + 1)
             last = run.store.rows(f"select max(id) from {table} where id >= ? and id < ?", bounds)[0][0]
             total += 0 if last is None else int(last) - bounds[0] + 1
     return total

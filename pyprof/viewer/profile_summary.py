@@ -7,6 +7,7 @@ from typing import Any
 
 import pyprof
 from pyprof.analysis.aggregation import aggregations
+from pyprof.store import reads
 from pyprof.store.files import MAJOR, MINOR
 from pyprof.viewer import models
 from pyprof.viewer.guarded_store import Guarded
@@ -24,7 +25,7 @@ def profile(store: Guarded, opened: Opened, runs: list[models.Run], source_root:
         path=str(opened.input),
         source=meta.get("source"),
         format=meta.get("format"),
-        gpu=bool(store.rows("select 1 from event_block where kind < 3 limit 1")),
+        gpu=reads.has_gpu(store),
         workers=_models(
             store,
             models.Worker,

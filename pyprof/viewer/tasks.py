@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from pyprof.registry import Registry
 from pyprof.reports import find
+from pyprof.store import reads
 from pyprof.viewer.column_table import Frame, arrow, report_table
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def memory(
     from pyprof.reports.memory import within
     from pyprof.viewer.downsample import downsample
 
-    names = dict(session.store.rows("select id, name from worker"))
+    names = reads.worker_names(session.store)
     out = []
     for events in allocations(session.source(aggregation, worker)):
         inside = np.flatnonzero(events.inside & within(events.time, start, end))
