@@ -21,7 +21,7 @@ from pathlib import Path
 
 from pyprof import atomic_file
 from pyprof.commands.main import main
-from pyprof.frame import ended
+from pyprof.frame import run_command
 from tests.build import recording, write_capture
 from tests.parse.test_invariance import OPERATORS, TRAINING
 
@@ -57,10 +57,13 @@ def commands(folder: Path) -> dict[str, tuple[str, Callable[[], int]]]:
         "export nsys": of("nsys.sqlite", "export", "-f", "--format", "nsys"),
         "parse": of("net.dict", "parse", "-f"),
         "report": of("kernel.csv", "report", "-f", "--format", "csv", "kernel"),
-        "recording": ("recording.sqlite", lambda: ended("run", lambda: record(out / "recording.sqlite"))),
+        "recording": (
+            "recording.sqlite",
+            lambda: run_command("run", lambda: record(out / "recording.sqlite")),
+        ),
         "aggregate": (
             "net_dldb.sqlite",
-            lambda: ended("aggregate", lambda: aggregate(out / "net_dldb.sqlite")),
+            lambda: run_command("aggregate", lambda: aggregate(out / "net_dldb.sqlite")),
         ),
     }
 

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> None:
     if not _is_importable():
         say(
             arguments.prog,
-            "Python does not find PyProf without PYTHONPATH: keep that variable set, or install PyProf.",
+            "Python does not find PyProf on its own: keep PYTHONPATH set, or install PyProf.",
         )
 
 

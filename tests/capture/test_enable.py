@@ -170,7 +170,7 @@ def test_disable_undoes_exactly_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(enabling, "file_of_environment", lambda: str(tmp_path / enabling.NAME))
-    monkeypatch.setattr(enabling, "_found", lambda: True)
+    monkeypatch.setattr(enabling, "_is_importable", lambda: True)
     assert start("disable", []) == 0
     assert "nothing to undo" in capsys.readouterr().out
     assert start("enable", []) == start("enable", []) == 0

@@ -536,7 +536,7 @@ def test_who_decides(setting: Setting, tool: Tool, monkeypatch: pytest.MonkeyPat
     pyprof.init(nvtx=setting.mode)
     torch.exp(x)
     assert bool(tool.names) == setting.written
-    assert ("none of auto" in capsys.readouterr().err) == (setting.variable == "nonsense")
+    assert ("not one of auto" in capsys.readouterr().err) == (setting.variable == "nonsense")
 
 
 def test_an_unknown_mode_is_a_sentence(tool: Tool) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pyprof.commands.main import main
-from pyprof.frame import ended
+from pyprof.frame import run_command
 
 REPORTS = (
     "summary", "kernel", "operator", "iteration", "step_time", "expert_systems", "detail", "group_node", "op_type",
@@ -55,7 +55,7 @@ CHEAP = ("prof", "parse", "info")
 def run(arguments: list[str]) -> int:
     """Run a command in this process; returns its exit code."""
     if arguments[0] == "view":
-        return ended("pyprof view", lambda: asyncio.run(_view(arguments[1])))
+        return run_command("pyprof view", lambda: asyncio.run(_view(arguments[1])))
     return main(arguments)
 
 

@@ -26,7 +26,7 @@ class Given(TypedDict, total=False):
 
 
 class Options(NamedTuple):
-    """How a session records. `collector`: auto, kineto, cupti or none; `sync`: it also records synchronisations.
+    """Settings of a session. `collector`: auto, kineto, cupti or none; `sync`: it also records synchronisations.
 
     `api_backtrace`: ns, None for no stacks.
     """
