@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from pyprof.prof.columns import COLUMNS
 from pyprof.reference import pages
 from pyprof.reference.__main__ import main as reference
 from pyprof.reports import every
+from pyprof.store.files import schema
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -67,3 +69,26 @@ def test_every_figure_and_column_of_a_report_says_what_it_is():
             == len({c.key for c in report.all_columns})
             == len(report.all_columns)
         )
+
+
+def test_names_in_the_glossary_exist():
+    """Of the database, of `prof.py`, and of reports and figures; the data frames take a recording."""
+    keys = {*METRICS, *COLUMNS, *(report.name for report in every())}
+    keys |= {column.key for report in every() for column in report.all_columns}
+    head, rows = [], 0
+    for line in (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("|"):
+            head = []
+        elif not head:
+            head = [cell.strip("`") for cell in cells]
+        elif set(line) - set("|-"):
+            row, rows = dict(zip(head, cells, strict=True)), rows + 1
+            for name in re.findall(r"`([^`]+)`", row["database"]):
+                table, _, column = name.partition(".")
+                assert column in schema()[table] or not column, name
+            names = row["prof.py"] + (row.get("reports") or row.get("reports and figures") or "")
+            for name in re.findall(r"`([^`]+)`", names):
+                assert name in keys or name == "na", name
+            assert cells[-1].endswith("."), cells[0]
+    assert rows > 60
