@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a rank came late to a collective: what it did since a point that all ranks share, compared with the median rank.
+"""Causes of lateness at collectives: the work of a rank since a point that all ranks share, beside the median rank.
 
 Points that ranks share are the end of the previous collective of the same process group, which ends on all ranks
 together, and, for the first collective of a recording, the beginning of the same marked step. The time of a rank
