@@ -28,7 +28,7 @@ SiteCache = dict[Any, Any]
 CALL_IMPL = look_up("torch.nn.Module._call_impl.__code__", "", never.__code__)
 # A walk stops at these, since frames further out are not the program's: modules.py and run.py add their own.
 ENDS: list[CodeType] = []
-OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
+OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 class Context(NamedTuple):

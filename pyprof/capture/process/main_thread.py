@@ -14,7 +14,7 @@ from types import FrameType
 
 from pyprof.capture.process.faults import guarded
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _PROFILER = os.path.join("torch", "autograd", "profiler.py")
 _BETWEEN = 6  # frames from record_function to the operator that begins a range
