@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A report on a terminal: it fits the width, and shows what there is.
+"""Reports on a terminal, fitted to its width, without empty columns.
 
-Columns without a value are left out, and in a report of figures the rows without one. Times and sizes are in the unit
-that suits the largest of their column. Headings are broken into lines. If the table is still too wide, texts are cut
-and columns left out, and a last line says how many; `--wide` prints the whole table as it is in a file.
+Columns without a value are left out, and in a report of figures the rows without one. Times and sizes are in the
+unit that suits the largest value of their column. Headings are broken into lines. If the table is still too wide,
+texts are cut and columns left out, and a last line gives their number; `--wide` prints the whole table as it is in a
+file.
 
 >>> scaled([1_500_000, 20_000, None], "ns")
 ('ms', ['1.5', '0.02', ''])
@@ -20,64 +21,69 @@ from typing import Any, BinaryIO
 import pandas as pd
 
 from pyprof.render import text_cells
-from pyprof.render.layout import GAP, Shown, cut, lines
+from pyprof.render.layout import GAP, TextColumn, cut, lines
 from pyprof.render.sink import Sink, numeric
 from pyprof.reports import Column, Report
 
-# Unit of a column -> units to choose from, with what one of them is.
+# Unit of a column -> units to choose from, with their sizes.
 _UNITS = {
     "ns": (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0)),
     "B": (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0)),
 }
-_FIRST, _TEXT = 24, 12  # cells to which the first column, and other texts, may be cut
-_NUMBERS = 5  # columns of numbers that are left out last
+_FIRST, _TEXT = 24, 12  # minimum widths of the first column and of other texts
+_MIN_NUMBERS = 5  # number of numeric columns that are removed last
 _ROWS = 500
 
 
 class Screen(Sink):
-    """table, for a terminal of some width."""
+    """table, for a terminal of a given width."""
 
     def __init__(self, report: Report, file: BinaryIO, width: int):
         super().__init__(report, file)
         self._width = width
-        self._rows = self._columns = 0  # that were left out
+        self._rows = self._columns = 0  # omitted so far
 
     def part(self, frame: pd.DataFrame) -> None:
         if "value" in frame:
-            known = frame["value"].notna()
-            self._rows += int((~known).sum())
-            frame = _figures(frame[known])
+            mask = frame["value"].notna()
+            self._rows += int((~mask).sum())
+            frame = _scale_figures(frame[mask])
         for low in range(0, len(frame), _ROWS):
-            some = frame.iloc[low : low + _ROWS]
-            shown = [found for column in self.columns if (found := _shown(column, some[column.key]))]
-            fitting = fit(shown, self._width)
-            self._columns = max(self._columns, len(shown) - len(fitting))
-            self.put("".join(f"{line}\n" for line in lines(fitting)))
+            rows = frame.iloc[low : low + _ROWS]
+            columns = [
+                text_column
+                for column in self.columns
+                if (text_column := _text_column(column, rows[column.key]))
+            ]
+            fitted = fit(columns, self._width)
+            self._columns = max(self._columns, len(columns) - len(fitted))
+            self.put("".join(f"{line}\n" for line in lines(fitted)))
 
     def close(self) -> None:
-        left = [(self._columns, "columns do not fit the width"), (self._rows, "figures have no value")]
-        told = " and ".join(f"{count} {what}" for count, what in left if count)
-        if told:
-            self.put(f"\n{textwrap.fill(f'{told}; --wide shows all.', self._width)}\n")
+        omitted = [(self._columns, "columns do not fit the width"), (self._rows, "figures have no value")]
+        message = " and ".join(f"{count} {what}" for count, what in omitted if count)
+        if message:
+            self.put(f"\n{textwrap.fill(f'{message}; --wide shows all.', self._width)}\n")
 
 
-def _figures(frame: pd.DataFrame) -> pd.DataFrame:
-    """Figures that have a unit each, in units that suit them; without their definitions, which docs/metrics.md has."""
+def _scale_figures(frame: pd.DataFrame) -> pd.DataFrame:
+    """Scale figures, which have a unit each, and drop their definitions, which are in docs/metrics.md."""
     pairs = [
-        (value, unit) if unit not in _UNITS or isinstance(value, str) else _one(value, unit)
+        (value, unit) if unit not in _UNITS or isinstance(value, str) else _scale_one(value, unit)
         for value, unit in zip(frame["value"], frame["unit"])
     ]
-    found = frame.assign(value=[value for value, _ in pairs], unit=[unit for _, unit in pairs])
-    return found.assign(definition=None) if "definition" in found else found
+    table = frame.assign(value=[value for value, _ in pairs], unit=[unit for _, unit in pairs])
+    return table.assign(definition=None) if "definition" in table else table
 
 
-def _one(value: Any, unit: str) -> tuple[str, str]:
+def _scale_one(value: Any, unit: str) -> tuple[str, str]:
+    """Return a value scaled to the unit that suits it, and the unit."""
     name, (text,) = scaled([value], unit)
     return text, name
 
 
-def _shown(column: Column, values: pd.Series[Any]) -> Shown | None:
-    """None for a column without a value."""
+def _text_column(column: Column, values: pd.Series[Any]) -> TextColumn | None:
+    """Return a column as text; None if it has no value."""
     if not values.notna().any():
         return None
     heading = column.heading
@@ -93,19 +99,19 @@ def _shown(column: Column, values: pd.Series[Any]) -> Shown | None:
     if not any(texts):
         return None
     words = max(map(len, heading.split()))
-    return Shown(textwrap.wrap(heading, max(words, 10)), texts, numeric(column))
+    return TextColumn(textwrap.wrap(heading, max(words, 10)), texts, numeric(column))
 
 
 def scaled(values: Sequence[Any], unit: str) -> tuple[str, list[str]]:
-    """The unit that suits the largest value, and the values in it; an empty text where there is none."""
+    """Return the unit that suits the largest value, and the values in that unit; missing values are empty texts."""
     largest = max((abs(value) for value in values if value is not None), default=0)
     units = _UNITS.get(unit, ((unit, 1.0),))
-    name, size = next((one for one in units if largest >= one[1]), units[-1])
+    name, size = next((entry for entry in units if largest >= entry[1]), units[-1])
     return name, ["" if value is None else _number(value / size) for value in values]
 
 
 def _number(value: float) -> str:
-    """Up to four digits, large numbers whole and grouped.
+    """Format a number with up to four digits; large numbers are whole and grouped.
 
     >>> _number(0.000123456), _number(12.0), _number(123456.7), _number(0.0)
     ('0.0001235', '12', '123,457', '0')
@@ -113,43 +119,48 @@ def _number(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
-def fit(shown: Sequence[Shown], width: int) -> list[Shown]:
-    """The columns that fit, the first always. Texts are cut; then columns are left out from the right: numbers but for
-    some, texts, the other numbers."""
-    kept = list(shown)
-    if _total(kept) > width:
-        kept = _cut(kept, width)
-    for least, numbers in ((_NUMBERS, True), (0, False), (1, True)):
-        while _total(kept) > width:
-            some = [n for n, one in enumerate(kept) if n and one.numeric is numbers]
-            if len(some) <= least:
+def fit(columns: Sequence[TextColumn], width: int) -> list[TextColumn]:
+    """Return the columns that fit, always including the first. Texts are cut; then columns are removed from the right:
+    numbers except for a few, texts, the remaining numbers."""
+    fitted = list(columns)
+    if _total(fitted) > width:
+        fitted = _cut_texts(fitted, width)
+    for least, numbers in ((_MIN_NUMBERS, True), (0, False), (1, True)):
+        while _total(fitted) > width:
+            removable = [place for place, column in enumerate(fitted) if place and column.numeric is numbers]
+            if len(removable) <= least:
                 break
-            del kept[some[-1]]
-    room = width - _total(kept)
-    return _grown(kept, shown, room) if room > 0 else kept
+            del fitted[removable[-1]]
+    room = width - _total(fitted)
+    return _grow(fitted, columns, room) if room > 0 else fitted
 
 
-def _total(shown: Sequence[Shown]) -> int:
-    return sum(one.width + GAP for one in shown) - GAP
+def _total(columns: Sequence[TextColumn]) -> int:
+    """Return the width of columns side by side."""
+    return sum(column.width + GAP for column in columns) - GAP
 
 
-def _cut(shown: Sequence[Shown], width: int) -> list[Shown]:
-    """Texts cut to what they may be cut to, if that is needed: all alike."""
-    return [one if one.numeric else _to(one, _TEXT if number else _FIRST) for number, one in enumerate(shown)]
+def _cut_texts(columns: Sequence[TextColumn], width: int) -> list[TextColumn]:
+    """Cut texts wider than their limit to it."""
+    return [
+        column if column.numeric else _cut_to(column, _TEXT if number else _FIRST)
+        for number, column in enumerate(columns)
+    ]
 
 
-def _grown(kept: list[Shown], shown: Sequence[Shown], room: int) -> list[Shown]:
-    """What is left of the width goes to texts that were cut, to the first one first."""
-    whole = {id(one.heading): one for one in shown}
+def _grow(fitted: list[TextColumn], columns: Sequence[TextColumn], room: int) -> list[TextColumn]:
+    """Distribute the remaining width to texts that were cut, from left to right."""
+    originals = {id(column.heading): column for column in columns}
     out = []
-    for one in kept:
-        original = whole[id(one.heading)]
-        more = min(original.width - one.width, room)
-        room -= max(more, 0)
-        out.append(_to(original, one.width + more) if more > 0 else one)
+    for column in fitted:
+        original = originals[id(column.heading)]
+        extra = min(original.width - column.width, room)
+        room -= max(extra, 0)
+        out.append(_cut_to(original, column.width + extra) if extra > 0 else column)
     return out
 
 
-def _to(one: Shown, width: int) -> Shown:
-    width = max([width, *map(len, one.heading)])
-    return one._replace(cells=[cut(text, width) for text in one.cells])
+def _cut_to(column: TextColumn, width: int) -> TextColumn:
+    """Cut the cells of a column to a width, but not below that of its heading."""
+    width = max([width, *map(len, column.heading)])
+    return column._replace(cells=[cut(text, width) for text in column.cells])

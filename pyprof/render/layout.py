@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of text side by side, in cells of a terminal: East Asian characters take two."""
+"""Columns of text side by side. Widths are in terminal cells: East Asian characters take two."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NamedTuple
 GAP = 2
 
 
-class Shown(NamedTuple):
-    """A column as it is shown: heading in lines, cells, and whether they are numbers."""
+class TextColumn(NamedTuple):
+    """Column as text: lines of the heading, cells, and whether they are numbers."""
 
     heading: list[str]
     cells: list[str]
@@ -22,7 +22,7 @@ class Shown(NamedTuple):
 
 
 def cut(text: str, width: int) -> str:
-    """The text in at most so many cells, with an ellipsis where something is left out.
+    """Cut a text to a number of cells, with an ellipsis where something is left out.
 
     >>> cut("sgemm_128x64", 9), cut("sgemm", 9)
     ('sgemm_12…', 'sgemm')
@@ -32,32 +32,34 @@ def cut(text: str, width: int) -> str:
     return text if _length(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
 
 
-def lines(shown: Sequence[Shown]) -> Iterator[str]:
-    """The table: headings, a rule, rows."""
-    widths = [one.width for one in shown]
-    height = max((len(one.heading) for one in shown), default=0)
-    headings = [[*[""] * (height - len(one.heading)), *one.heading] for one in shown]
-    yield from _rows(shown, headings, widths)
+def lines(columns: Sequence[TextColumn]) -> Iterator[str]:
+    """Yield the lines of a table: headings, a rule, rows."""
+    widths = [column.width for column in columns]
+    height = max((len(column.heading) for column in columns), default=0)
+    headings = [[*[""] * (height - len(column.heading)), *column.heading] for column in columns]
+    yield from _rows(columns, headings, widths)
     yield "─" * (sum(widths) + GAP * (len(widths) - 1))
-    yield from _rows(shown, [one.cells for one in shown], widths)
+    yield from _rows(columns, [column.cells for column in columns], widths)
 
 
-def _rows(shown: Sequence[Shown], columns: Sequence[list[str]], widths: Sequence[int]) -> Iterator[str]:
+def _rows(columns: Sequence[TextColumn], texts: Sequence[list[str]], widths: Sequence[int]) -> Iterator[str]:
+    """Return lines of padded cells."""
     padded = [
-        [_padded(text, width, one.numeric) for text in texts]
-        for one, texts, width in zip(shown, columns, widths)
+        [_pad(text, width, column.numeric) for text in cells]
+        for column, cells, width in zip(columns, texts, widths)
     ]
-    between = " " * GAP
-    return (between.join(texts).rstrip() for texts in zip(*padded))
+    separator = " " * GAP
+    return (separator.join(cells).rstrip() for cells in zip(*padded))
 
 
-def _padded(text: str, width: int, numeric: bool) -> str:
+def _pad(text: str, width: int, numeric: bool) -> str:
+    """Pad a text to a number of cells; numbers are right-aligned."""
     width -= _length(text) - len(text)
     return text.rjust(width) if numeric else text.ljust(width)
 
 
 def _length(text: str) -> int:
-    """Cells of a terminal."""
+    """Return the width of a text in terminal cells."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the rows of a report go: the base of every format."""
+"""Output of a report's rows: base class of all formats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LINES = 1 << 13  # lines joined at a time
 
 
 class Sink(ABC):
-    """Receives a report's rows and writes them to a file: `part` any number of times, then `close`."""
+    """Writer of a report's rows to a file: `part` is called any number of times, then `close`."""
 
     def __init__(self, report: Report, file: BinaryIO):
         self.report, self.file = report, file
@@ -25,25 +25,25 @@ class Sink(ABC):
 
     @abstractmethod
     def part(self, frame: pd.DataFrame) -> None:
-        """Some rows."""
+        """Write some rows."""
 
-    def close(self) -> None:  # noqa: B027 (most formats have nothing there)
-        """What comes after the rows."""
+    def close(self) -> None:  # noqa: B027 (most formats need nothing)
+        """Write what follows the rows."""
 
     def put(self, text: str) -> None:
         self.file.write(text.encode("utf-8", "backslashreplace"))
 
     def texts(self, frame: pd.DataFrame, spelling: Spelling) -> list[pa.Array]:
-        """The cells of all columns as text."""
+        """Return the cells of all columns as text."""
         return [text_cells.column(column, frame[column.key], spelling) for column in self.columns]
 
-    def lines(self, rows: pa.Array, between: str) -> None:
-        """Write rows with something between them."""
+    def lines(self, rows: pa.Array, separator: str) -> None:
+        """Write rows with a separator between them."""
         for low in range(0, len(rows), _LINES):
-            text = between.join(rows.slice(low, _LINES).to_pylist())
-            self.put(between + text if low else text)
+            text = separator.join(rows.slice(low, _LINES).to_pylist())
+            self.put(separator + text if low else text)
 
 
 def numeric(column: Column) -> bool:
-    """Whether numbers stand in it."""
+    """Return whether a column contains numbers."""
     return column.kind in (int, float)

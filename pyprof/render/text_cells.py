@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells of reports as text, column by column; texts that repeat are converted once.
+"""Cells of reports as text, column by column; repeated texts are converted once.
 
-Texts of a profile are hostile: names of kernels, layers and arguments are what a program chose. In CSV a text that a
-spreadsheet would take for a formula gets a ' before it, unless raw texts are asked for. Characters that control a
-terminal or a reader are shown by their escapes; Parquet keeps them.
+Texts of a profile are hostile: names of kernels, layers and arguments are chosen by the program. In CSV, a text that
+a spreadsheet would take for a formula gets a leading ', unless raw texts are requested. Characters that control a
+terminal or a reader are replaced by escapes; Parquet keeps them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MARKUP = re.compile(r"([\\`*_\[\]<>|~&$])")
 
 
 class Spelling(NamedTuple):
-    """How a format writes texts, what is unknown, truth values, integers and floats."""
+    """Spelling of a format: texts, unknown values, booleans, integers and floats."""
 
     text: Callable[[str], str]
     unknown: str
@@ -37,17 +37,17 @@ def _quoted(text: str) -> str:
     return '"' + cell(text).replace('"', '""') + '"'
 
 
-def _as_needed(text: str) -> str:
+def _quoted_if_needed(text: str) -> str:
     clean = cell(text)
     return _quoted(text) if _NEEDS_QUOTES.search(clean) else clean
 
 
-def _as_it_is(text: str) -> str:
+def _raw(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
 def _markdown(text: str) -> str:
-    """No character has a meaning in Markdown or HTML; lines are separated by breaks."""
+    """Escape a text so that no character has a meaning in Markdown or HTML; lines are separated by breaks."""
     return "<br>".join(_MARKUP.sub(r"\\\1", visible(line)) for line in text.split("\n"))
 
 
@@ -56,7 +56,7 @@ def _group(number: int) -> str:
 
 
 def _short(number: float) -> str:
-    """Four digits, so that a small share is not nothing; large numbers whole.
+    """Format with four digits, so that a small share is not 0; large numbers are whole.
 
     >>> _short(0.028657), _short(99.7929), _short(2250674958.04)
     ('0.02866', '99.79', '2,250,674,958')
@@ -64,16 +64,16 @@ def _short(number: float) -> str:
     return f"{number:.4g}" if abs(number) < 1000 else f"{number:,.0f}"
 
 
-CSV = Spelling(_as_needed, "", ("False", "True"), str, repr)
+CSV = Spelling(_quoted_if_needed, "", ("False", "True"), str, repr)
 DLPROF = Spelling(_quoted, "", ("no", "yes"), str, lambda number: f"{number:.1f}")
-RAW = Spelling(_as_it_is, "", ("False", "True"), str, repr)
+RAW = Spelling(_raw, "", ("False", "True"), str, repr)
 JSON = Spelling(json_text, "null", ("false", "true"), str, repr)
 TABLE = Spelling(visible, "", ("no", "yes"), _group, _short)
 MARKDOWN = Spelling(_markdown, "", ("no", "yes"), _group, _short)
 
 
-def one(value: Any, spelling: Spelling) -> str:
-    """A single value of any type."""
+def cell_text(value: Any, spelling: Spelling) -> str:
+    """Return a single value of any type as text."""
     if value is None or value is pd.NA or value != value:
         return spelling.unknown
     if isinstance(value, bool):
@@ -84,22 +84,20 @@ def one(value: Any, spelling: Spelling) -> str:
 
 
 def column(spec: Column, cells: pd.Series[Any], spelling: Spelling) -> pa.Array:
-    """The cells of a column as large strings; none is missing."""
+    """Return the cells of a column as large strings without nulls."""
     if spec.kind in (str, bool):
         return _texts(cells, spelling)
     if spec.kind is int and spelling.integer is str:
-        found = pa.array(cells, pa.int64(), from_pandas=True).cast(pa.large_string())
-        return pc.fill_null(found, spelling.unknown)
-    return pa.array([one(value, spelling) for value in cells.tolist()], pa.large_string())
+        array = pa.array(cells, pa.int64(), from_pandas=True).cast(pa.large_string())
+        return pc.fill_null(array, spelling.unknown)
+    return pa.array([cell_text(value, spelling) for value in cells.tolist()], pa.large_string())
 
 
 def _texts(cells: pd.Series[Any], spelling: Spelling) -> pa.Array:
-    """Texts and truth values: each distinct one is spelled once."""
+    """Convert texts and booleans, each distinct value once."""
     codes, distinct = pd.factorize(cells)
-    spelled = [one(_plain(value), spelling) for value in distinct]
-    return pa.array([*spelled, spelling.unknown], pa.large_string()).take(
-        pa.array(codes % (len(spelled) + 1))
-    )
+    texts = [cell_text(_plain(value), spelling) for value in distinct]
+    return pa.array([*texts, spelling.unknown], pa.large_string()).take(pa.array(codes % (len(texts) + 1)))
 
 
 def _plain(value: Any) -> Any:

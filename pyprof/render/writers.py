@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports as files and on a terminal, in the formats of `FORMATS`. A file is there whole or not at all.
+"""Reports as files and on a terminal, in the formats of `FORMATS`. Files are written atomically.
 
-csv      one line of headings; numbers as they are, nothing rounded; True and False; empty where unknown
+csv      one line of headings; unrounded numbers; True and False; empty where unknown
 json     {title: [{heading: value}]} with numbers, true, false and null
 table    for a terminal: numbers grouped, fractions in four digits, yes and no
-md       a Markdown table, as above
+md       a Markdown table, formatted as table
 parquet  typed columns named by heading; unit and definition are metadata of the columns
 
 `style="dlprof"` is DLProf's layout of csv: a line with the title first, every text quoted, yes and no, averages and
-shares with one decimal, its own columns alone. `style="raw"` is csv with texts as the recording has them. Rows are
-written in parts as they are made.
+shares with one decimal, and only DLProf's own columns. `style="raw"` is csv with texts as recorded. Rows are written in
+parts, as they are computed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pyprof.arguments import nearest
 from pyprof.errors import PyProfError, UsageError
 from pyprof.render import text_cells
 from pyprof.render.fit import Screen
-from pyprof.render.layout import Shown, cut, lines
+from pyprof.render.layout import TextColumn, cut, lines
 from pyprof.render.sink import Sink, numeric
 from pyprof.reports import Report
 
@@ -75,7 +75,7 @@ class Dlprof(Csv):
 
 
 class Raw(Csv):
-    """csv with texts as they are."""
+    """csv with unescaped texts."""
 
     spelling = text_cells.RAW
 
@@ -119,18 +119,18 @@ class Markdown(Sink):
 
 
 class Table(Sink):
-    """table: as wide as its texts are, whatever the terminal's width."""
+    """table: as wide as its texts, whatever the terminal's width."""
 
     def part(self, frame: pd.DataFrame) -> None:
         for low in range(0, max(len(frame), 1), _TABLE):
             self._table(frame.iloc[low : low + _TABLE])
 
     def _table(self, frame: pd.DataFrame) -> None:
-        shown = [
-            Shown([column.heading], [cut(text, _WIDEST) for text in texts.to_pylist()], numeric(column))
+        columns = [
+            TextColumn([column.heading], [cut(text, _WIDEST) for text in texts.to_pylist()], numeric(column))
             for column, texts in zip(self.columns, self.texts(frame, text_cells.TABLE))
         ]
-        self.put("".join(f"{line}\n" for line in lines(shown)))
+        self.put("".join(f"{line}\n" for line in lines(columns)))
 
 
 class Parquet(Sink):
@@ -149,10 +149,10 @@ class Parquet(Sink):
     def part(self, frame: pd.DataFrame) -> None:
         arrays = []
         for column, field in zip(self.columns, self._schema):
-            found = frame[column.key]
+            cells = frame[column.key]
             if column.kind is object:
-                found = found.map(lambda value: None if value is None else str(value))
-            array = pa.array(found, from_pandas=True)
+                cells = cells.map(lambda value: None if value is None else str(value))
+            array = pa.array(cells, from_pandas=True)
             if pa.types.is_dictionary(array.type):
                 array = array.dictionary_decode()
             arrays.append(array.cast(field.type))
@@ -163,7 +163,7 @@ class Parquet(Sink):
 
 
 class Format(NamedTuple):
-    """A format: the end of its files' names, and what writes it."""
+    """Format: the file extension, and the writer."""
 
     extension: str
     sink: Callable[[Report, BinaryIO], Sink]
@@ -179,7 +179,7 @@ _OF_CSV = dict(zip(STYLES, (Csv, Dlprof, Raw)))
 
 
 def file_name(report: Report, profile_name: str, format_: str) -> str:
-    """Name of a report's file. Raises UsageError for a format that does not exist, and a name that is a path."""
+    """Return the name of a report's file. Raises UsageError for an unknown format, or a profile name that is a path."""
     if format_ not in FORMATS:
         raise UsageError(
             f"unknown format {format_!r}.{nearest(format_, FORMATS)} Choose from {', '.join(FORMATS)}."
@@ -197,17 +197,19 @@ def write(
     formats: Sequence[str] = ("csv",),
     style: str = "plain",
 ) -> list[str]:
-    """Write a report in several formats; return the files' names. A file that is there is replaced. Raises PyProfError
-    if one cannot be written, UsageError for a format or style that does not exist."""
-    names = [os.path.join(folder, file_name(report, profile_name, each)) for each in dict.fromkeys(formats)]
-    sinks = [_sink(each, style) for each in dict.fromkeys(formats)]
+    """Write a report in several formats; return the names of the files. Existing files are replaced. Raises PyProfError
+    if a file cannot be written, UsageError for an unknown format or style."""
+    names = [
+        os.path.join(folder, file_name(report, profile_name, format_)) for format_ in dict.fromkeys(formats)
+    ]
+    sinks = [_sink(format_, style) for format_ in dict.fromkeys(formats)]
     name = names[0] if names else ""
     try:
         with ExitStack() as stack:
             files = []
             for name in names:
                 files.append(stack.enter_context(open(stack.enter_context(atomic_file.named(name)), "wb")))
-            _pour(report, source, list(zip(sinks, files)), style)
+            _write_rows(report, source, list(zip(sinks, files)), style)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise PyProfError(
@@ -224,27 +226,27 @@ def render(
     style: str = "plain",
     width: int | None = None,
 ) -> int:
-    """Write a report to an open binary stream, such as sys.stdout.buffer; returns the number of rows. With a width a
-    table is made to fit a terminal (`terminal`)."""
+    """Write a report to an open binary stream, such as sys.stdout.buffer; return the number of rows. If a width is
+    given, a table is fitted to a terminal (`fit`)."""
     file_name(report, "-", format_)
     if width is not None and format_ == "table":
-        return _pour(report, source, [(partial(Screen, width=width), stream)], style)
-    return _pour(report, source, [(_sink(format_, style), stream)], style)
+        return _write_rows(report, source, [(partial(Screen, width=width), stream)], style)
+    return _write_rows(report, source, [(_sink(format_, style), stream)], style)
 
 
 def _sink(format_: str, style: str) -> Callable[[Report, BinaryIO], Sink]:
     if style not in STYLES:
-        raise UsageError(f"style {style!r} does not exist; choose from {', '.join(STYLES)}.")
+        raise UsageError(f"unknown style {style!r}; choose from {', '.join(STYLES)}.")
     return _OF_CSV[style] if format_ == "csv" else FORMATS[format_].sink
 
 
-def _pour(
+def _write_rows(
     report: Report,
     source: Source,
     targets: list[tuple[Callable[[Report, BinaryIO], Sink], BinaryIO]],
     style: str,
 ) -> int:
-    """Make the rows once and hand them to every sink; returns how many they were."""
+    """Compute the rows once and pass them to every sink; return their number."""
     rows = 0
     if style == "dlprof" and report.sections is not None:
         for _, file in (pair for pair in targets if pair[0] is Dlprof):
@@ -262,12 +264,14 @@ def _pour(
 
 
 def sectioned(report: Report, source: Source) -> str:
-    """A report of sections in DLProf's layout, blank lines between them."""
+    """Return a report of sections in DLProf's layout, with blank lines between them."""
     blocks = []
     for section in report.sections(source) if report.sections else []:
         lines = [section.title]
         if section.headings:
             lines.append(",".join(["", *map(text_cells.DLPROF.text, section.headings)]))
-        lines += [",".join(text_cells.one(value, text_cells.DLPROF) for value in row) for row in section.rows]
+        lines += [
+            ",".join(text_cells.cell_text(value, text_cells.DLPROF) for value in row) for row in section.rows
+        ]
         blocks.append("".join(f"{line}\n" for line in lines))
     return "\n".join(blocks)

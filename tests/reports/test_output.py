@@ -228,7 +228,7 @@ def test_what_cannot_be_written_is_told_in_a_sentence(prof, tmp_path):
         write(report, prof.source(), tmp_path / "nowhere", "run")
     with pytest.raises(UsageError, match=r"unknown format 'xls'\. Choose from csv, json, table, md, parquet"):
         write(report, prof.source(), tmp_path, "run", ["csv", "xls"])
-    with pytest.raises(UsageError, match="style 'old' does not exist; choose from plain, dlprof"):
+    with pytest.raises(UsageError, match="unknown style 'old'; choose from plain, dlprof"):
         write(report, prof.source(), tmp_path, "run", ["csv"], "old")
     with pytest.raises(UsageError, match="'a/b' is not a file name"):
         write(report, prof.source(), tmp_path, "a/b")

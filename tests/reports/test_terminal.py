@@ -15,7 +15,7 @@ from rich.cells import cell_len
 
 from pyprof import load
 from pyprof.render import writers
-from pyprof.render.fit import Shown, fit, lines, scaled
+from pyprof.render.fit import TextColumn, fit, lines, scaled
 from pyprof.reports import every
 
 TRACE = Path(__file__).resolve().parents[2] / "examples" / "data" / "trace.pt.trace.json.gz"
@@ -55,8 +55,8 @@ def test_the_unit_suits_the_largest_value(values, unit, wanted) -> None:
     assert scaled(values, unit) == wanted
 
 
-def column(heading: str, text: str, numeric: bool) -> Shown:
-    return Shown([heading], [text], numeric)
+def column(heading: str, text: str, numeric: bool) -> TextColumn:
+    return TextColumn([heading], [text], numeric)
 
 
 @pytest.mark.parametrize(
