@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Profile databases in formats of other tools. Open folder: a module here with a function decorated by `exporter`.
 
-The function fills the file that it is given the name of; `write` makes it appear whole or not at all.
+The function fills the file at the given path; `write` makes it appear atomically.
 """
 
 from __future__ import annotations
@@ -18,31 +18,35 @@ from pyprof.store.files import Store
 
 
 class Window(NamedTuple):
-    """What is exported: all that is going on between two times, ns from the recording's first event; None: no bound."""
+    """Exported time range: everything in progress between two times, ns since the recording's first event; None:
+    unbounded."""
 
     start: int | None = None
     end: int | None = None
 
     def sql(self, begin: str, length: str) -> str:
-        """A condition that something of this begin and length, SQL expressions in ns, is in the window."""
+        """Return a condition that an event with this start and length, SQL expressions in ns, is in the window."""
         parts = [] if self.end is None else [f"{begin} < {int(self.end)}"]
         if self.start is not None:
-            # What is empty is in the window if it is at its start.
+            # An empty event is in the window if it is at its start.
             parts.append(f"({begin} + {length} > {int(self.start)} or {begin} = {int(self.start)})")
         return " and ".join(parts) or "1"
 
 
-_Fill = Callable[[Store, Window, str, bool], None]  # database, window, file to fill, whether to compress it
+_Fill = Callable[
+    [Store, Window, str, bool], None
+]  # database, window, path of the file, whether to compress it
 EXPORTS: Registry[_Fill] = Registry("export format")
 
 
 def exporter(name: str) -> Callable[[_Fill], _Fill]:
-    """Decorator: the function writes this format. Raises UsageError for a database that it cannot show."""
+    """Return a decorator for a function that writes this format. It raises UsageError for a database that the format
+    cannot show."""
     return EXPORTS.register(name)
 
 
 def formats() -> tuple[str, ...]:
-    """Names of the formats."""
+    """Return the names of the formats."""
     load_folder(__name__)
     return tuple(sorted(EXPORTS))
 
@@ -50,13 +54,13 @@ def formats() -> tuple[str, ...]:
 def write(
     format_: str, store: Store, path: str | os.PathLike[str], start: int | None = None, end: int | None = None
 ) -> None:
-    """Write a database, or what is going on from `start` to `end` (ns from the first event), in a format: whole or not
-    at all, compressed if the name ends in .gz and the format can be. Raises UsageError for a format that does not exist
-    or a window that is none, PyProfError where the file cannot be written."""
+    """Write a database, or what is in progress from `start` to `end` (ns since the first event), in a format. The file
+    is written atomically, and compressed if the name ends in .gz and the format allows it. Raises UsageError for an
+    unknown format or an empty window, PyProfError if the file cannot be written."""
     if format_ not in formats():
-        raise UsageError(f"export format {format_!r} does not exist; choose from {', '.join(formats())}.")
+        raise UsageError(f"unknown export format {format_!r}; choose from {', '.join(formats())}.")
     if start is not None and end is not None and end <= start:
-        raise UsageError(f"the window from {start} to {end} ns is empty; its end has to be after its start.")
+        raise UsageError(f"the window from {start} to {end} ns is empty; its end must be after its start.")
     name = os.fspath(path)
     try:
         with store.translate_errors(), atomic_file.named(name) as scratch:
@@ -67,5 +71,5 @@ def write(
         raise PyProfError(
             f"{name}: the export could not be written ({reason}). Name another file."
         ) from error
-    except sqlite3.DatabaseError as error:  # pages that do not fit together, two rows of one number
+    except sqlite3.DatabaseError as error:  # inconsistent pages, duplicate ids
         raise store.damaged(error) from error

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chrome trace JSON, as torch.profiler writes it, for Perfetto and everything else that reads such traces.
+"""Chrome trace JSON, as torch.profiler writes it, for Perfetto and other tools that read such traces.
 
-Threads of processes and streams of devices are rows. Launches and what they started are joined by `ac2g` flows, forward
-and backward executions of operators by `fwdbwd` flows; iterations are ranges ProfilerStep#N. Arguments beyond
-torch.profiler's say what the profile knows: op, module, stack, flops, bytes. "External id" is the execution of an
+Threads of processes and streams of devices are rows. Launches and what they started are connected by `ac2g` flows,
+forward and backward executions of operators by `fwdbwd` flows; iterations are ranges ProfilerStep#N. Additional
+arguments contain what the profile knows: op, module, stack, flops, bytes. "External id" is the execution of an
 operator that an event belongs to. Events are written in pieces: memory does not grow with their number.
 """
 
@@ -28,7 +28,7 @@ _LEVEL = 5  # of gzip
 
 @exporter("chrome")
 def chrome(store: Store, window: Window, path: str, compress: bool) -> None:
-    """Chrome trace JSON, of a name that ends in .gz compressed."""
+    """Write Chrome trace JSON, compressed if the name ends in .gz."""
     with open(path, "wb") as raw:
         if not compress:
             _write(store, window, raw)
@@ -56,7 +56,7 @@ def _write(store: Store, window: Window, file: BinaryIO) -> None:
 
 
 def _parts(trace: Events) -> Iterator[pa.Array]:
-    """All events."""
+    """Yield all events."""
     yield from host.steps(trace)
     for worker in trace.tracks.pid:
         yield from host.ranges(trace, worker)

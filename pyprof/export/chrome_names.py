@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a range is in a Chrome trace: its name, its category, and its arguments in torch.profiler's spelling."""
+"""Ranges in a Chrome trace: name, category, and arguments in torch.profiler's spelling."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ _C10D = {
 }  # fmt: skip
 
 
-class Shown(NamedTuple):
-    """JSON of a name, a category, and JSON members of the arguments, each with a comma before it."""
+class Label(NamedTuple):
+    """JSON of a name, a category, and JSON members of the arguments, each with a leading comma."""
 
     name: str
     category: str
     args: str = ""
 
 
-def of_range(text: str, numbered: bool) -> Shown:
-    """An NVTX range; `numbered`: it has a sequence number."""
+def of_range(text: str, numbered: bool) -> Label:
+    """Return the label of an NVTX range; `numbered`: it has a sequence number."""
     marker = decode(text)
     if isinstance(marker, CallMarker):
         call = marker.call
         name = f"{call.mod}.{call.op}" if call.mod and "::" not in call.op else call.op
-        return Shown(quoted(name), OPERATOR, _of_marker(marker))
+        return Label(quoted(name), OPERATOR, _of_marker(marker))
     operator = numbered or ("::" in text and not text.startswith("{"))
-    return Shown(quoted(text), OPERATOR if operator and not is_step(text) else ANNOTATION)
+    return Label(quoted(text), OPERATOR if operator and not is_step(text) else ANNOTATION)
 
 
-def of_event(name: str, args: str | None) -> Shown:
-    """A RecordFunction event; `args`: the text with its arguments."""
+def of_event(name: str, args: str | None) -> Label:
+    """Return the label of a RecordFunction event; `args`: the text with its arguments."""
     user = name.startswith(_USERS) or (is_step(name) and "::" not in name)
     marker = decode(args) if args is not None else None
     described = _of_marker(marker) if isinstance(marker, CallMarker) else ""
-    return Shown(quoted(name), ANNOTATION if user else OPERATOR, described)
+    return Label(quoted(name), ANNOTATION if user else OPERATOR, described)
 
 
 def member(key: str, value: str | None) -> str:
-    """A member of an object with a text, and a comma before it; nothing for None or an empty text."""
+    """Return an object member with a text value and a leading comma; empty for None or an empty text."""
     return f",{quoted(key)}:{quoted(value)}" if value else ""
 
 
@@ -67,11 +67,11 @@ def _of_marker(marker: CallMarker) -> str:
 
 
 def _collective(call: Call) -> str:
-    """What c10d says of a collective, as torch.profiler has it; nothing where the call is none, or says not all."""
+    """Return c10d's facts about a collective, as in torch.profiler; empty if the call is none, or incomplete."""
     if call.op != ANNOUNCED:
         return ""
-    told = {arg.name: arg.value for arg in call.args}
-    name, sent, received, size = (told.get(key) for key in ("collective", "input", "output", "ranks"))
+    values = {arg.name: arg.value for arg in call.args}
+    name, sent, received, size = (values.get(key) for key in ("collective", "input", "output", "ranks"))
     if not (isinstance(sent, Tensor) and isinstance(received, Tensor) and isinstance(size, int)):
         return ""
     return (
@@ -81,27 +81,27 @@ def _collective(call: Call) -> str:
 
 
 def _inputs(call: Call) -> str:
-    """Arguments as torch.profiler has them."""
+    """Return arguments as in torch.profiler."""
     if not call.args:
         return ""
     values = [arg.value for arg in call.args]
     columns: dict[str, Iterable[Any]] = {
-        "Input Dims": (_each(value, lambda tensor: list(tensor.shape)) for value in values),
+        "Input Dims": (_of_tensors(value, lambda tensor: list(tensor.shape)) for value in values),
         "Input type": (quoted(_type(value)) for value in values),
-        "Input Strides": (_each(value, lambda tensor: list(tensor.stride or ())) for value in values),
+        "Input Strides": (_of_tensors(value, lambda tensor: list(tensor.stride or ())) for value in values),
         "Concrete Inputs": (quoted(_concrete(value)) for value in values),
     }
     named = ",".join(quoted(arg.name) for arg in call.args)
-    more = f',"Input Names":[{named}]' if any(arg.name for arg in call.args) else ""
-    return "".join(f",{quoted(key)}:[{','.join(cells)}]" for key, cells in columns.items()) + more
+    input_names = f',"Input Names":[{named}]' if any(arg.name for arg in call.args) else ""
+    return "".join(f",{quoted(key)}:[{','.join(cells)}]" for key, cells in columns.items()) + input_names
 
 
-def _each(value: Value, of: Any) -> str:
-    """Of a tensor a list, of a list of tensors a list of lists, of all else nothing."""
+def _of_tensors(value: Value, function: Any) -> str:
+    """Return a list for a tensor, a list of lists for a list of tensors, and an empty list for everything else."""
     if isinstance(value, Tensor):
-        return f"[{','.join(map(str, of(value)))}]"
-    if type(value) is tuple and value and all(isinstance(one, Tensor) for one in value):
-        return f"[{','.join(_each(one, of) for one in value)}]"
+        return f"[{','.join(map(str, function(value)))}]"
+    if type(value) is tuple and value and all(isinstance(tensor, Tensor) for tensor in value):
+        return f"[{','.join(_of_tensors(tensor, function) for tensor in value)}]"
     return "[]"
 
 
@@ -111,7 +111,7 @@ def _type(value: Value) -> str:
     if isinstance(value, Other):
         return value.type
     if type(value) is tuple:
-        return "TensorList" if value and all(isinstance(one, Tensor) for one in value) else "ScalarList"
+        return "TensorList" if value and all(isinstance(item, Tensor) for item in value) else "ScalarList"
     return "Scalar" if isinstance(value, (bool, int, float)) else ""
 
 
@@ -122,6 +122,6 @@ def _concrete(value: Value) -> str:
         return value.text
     if type(value) is tuple:
         return (
-            "" if any(isinstance(one, Tensor) for one in value) else f"[{', '.join(map(_concrete, value))}]"
+            "" if any(isinstance(item, Tensor) for item in value) else f"[{', '.join(map(_concrete, value))}]"
         )
     return str(value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON of what rows of a Chrome trace point to, each spelled once. A list has a place for every id from 0."""
+"""JSON of the dimensions that rows of a Chrome trace refer to, each spelled once. Lists are indexed by id from 0."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VERSION = re.compile(r"_v[0-9]+$")  # cudaLaunchKernel_v7000
 
 
 def devices(store: Store) -> list[dict[str, Any]]:
-    """Devices as torch.profiler describes them; one of several workers says whose it is."""
+    """Return devices as torch.profiler describes them; with several workers, each names its worker."""
     rows = store.rows(
         """select d.number, d.name, d.memory_bytes, d.compute_capability, d.sm_count, w.name
            from device d join worker w on w.id = d.worker order by d.worker, d.number"""
@@ -38,21 +38,21 @@ def devices(store: Store) -> list[dict[str, Any]]:
 
 
 def distributed(store: Store) -> dict[str, Any]:
-    """The rank, and what is known of its group, of a trace of one rank; nothing of one of several."""
+    """Return the rank, and facts about its group, for a trace of one rank; nothing for several."""
     ranks = store.rows("select distinct rank from worker")
     if len(ranks) != 1 or ranks[0][0] is None:
         return {}
-    found: dict[str, Any] = {"rank": ranks[0][0]}
+    facts: dict[str, Any] = {"rank": ranks[0][0]}
     meta = store.meta
     if "distributed.backend" in meta:
-        found["backend"] = meta["distributed.backend"]
+        facts["backend"] = meta["distributed.backend"]
     size = meta.get("distributed.world_size", "")
-    return found | ({"world_size": int(size)} if size.isdecimal() else {})
+    return facts | ({"world_size": int(size)} if size.isdecimal() else {})
 
 
 def operators(store: Store) -> list[str | None]:
-    """By operator: what it is, as members of an object."""
-    found = {}
+    """Return a description of each operator, as members of an object."""
+    texts = {}
     for number, identity, name, direction, phase, params, shapes in store.rows(
         "select id, op_id, name, direction, phase, params, shapes from operator"
     ):
@@ -60,18 +60,18 @@ def operators(store: Store) -> list[str | None]:
             ("op", name), ("op id", identity), ("direction", DIRECTIONS[direction]), ("phase", PHASES[phase]),
             ("params", params), ("shapes", shapes),
         )  # fmt: skip
-        found[number] = "".join(member(key, value) for key, value in parts)
-    return _list(found)
+        texts[number] = "".join(member(key, value) for key, value in parts)
+    return _list(texts)
 
 
 def places(store: Store) -> list[str | None]:
-    """By operator: where in the program it is, as members of an object."""
+    """Return each operator's place in the program, as members of an object."""
     rows = store.rows("select o.id, o.module, k.frames from operator o left join stack k on k.id = o.stack")
     return _list({n: member("op module", module) + member("op stack", frames) for n, module, frames in rows})
 
 
 def sites(store: Store) -> list[str | None]:
-    """By site: where in the program it is, as members of an object."""
+    """Return each site's place in the program, as members of an object."""
     rows = store.rows("select s.id, s.module, k.frames from site s left join stack k on k.id = s.stack")
     return _list(
         {number: member("module", module) + member("stack", frames) for number, module, frames in rows}
@@ -79,15 +79,15 @@ def sites(store: Store) -> list[str | None]:
 
 
 def kernels(store: Store) -> list[str | None]:
-    """By name of a GPU event: the member "name"."""
+    """Return the member "name" for each name of a GPU event."""
     return _list(
         {number: f'"name":{quoted(name)}' for number, name in store.rows("select id, name from kernel_name")}
     )
 
 
 def geometries(store: Store) -> list[str | None]:
-    """By launch geometry: members as torch.profiler has them."""
-    found = {}
+    """Return members for each launch geometry, as in torch.profiler."""
+    texts = {}
     for number, *grid, registers, shared, occupancy in store.rows(
         """select id, grid_x, grid_y, grid_z, block_x, block_y, block_z, registers, shared_memory, occupancy
            from geometry"""
@@ -100,19 +100,19 @@ def geometries(store: Store) -> list[str | None]:
             ("shared memory", shared),
             ("est. achieved occupancy %", occupancy),
         )
-        found[number] = text + "".join(f',"{key}":{value}' for key, value in parts if value is not None)
-    return _list(found)
+        texts[number] = text + "".join(f',"{key}":{value}' for key, value in parts if value is not None)
+    return _list(texts)
 
 
 def calls(strings: Mapping[int, str]) -> list[str | None]:
-    """By name of an API call: its name without the version that CUPTI adds, and its category."""
-    found = {}
+    """Return name, without the version suffix that CUPTI adds, and category for each name of an API call."""
+    texts = {}
     for number, text in strings.items():
         driver = text.startswith("cu") and not text.startswith("cuda")
         name = quoted(_VERSION.sub("", text))
-        found[number] = f'"name":{name},"cat":"{"cuda_driver" if driver else "cuda_runtime"}"'
-    return _list(found)
+        texts[number] = f'"name":{name},"cat":"{"cuda_driver" if driver else "cuda_runtime"}"'
+    return _list(texts)
 
 
-def _list(found: Mapping[int, str]) -> list[str | None]:
-    return [found.get(number) for number in range(max(found, default=-1) + 1)]
+def _list(texts: Mapping[int, str]) -> list[str | None]:
+    return [texts.get(number) for number in range(max(texts, default=-1) + 1)]

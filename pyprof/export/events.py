@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all events of a Chrome trace need: rows of a database in pieces, numbers of threads, executions and calls."""
+"""Common parts of all events of a Chrome trace: database rows in pieces, numbers of threads, executions and calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MASK = (1 << SHIFT) - 1
 
 
 class Events:
-    """A database and a window; columns of JSON objects are made of it."""
+    """Database and window, the source of columns of JSON objects."""
 
     def __init__(self, store: Store, window: Window):
         self.store, self.window, self.tracks = store, window, Tracks(store)
@@ -31,7 +31,7 @@ class Events:
         self.sites = dimensions.sites(store)
 
     def _first(self, table: str) -> dict[int, int]:
-        """What is added to the number of a row of a worker, so that rows of all workers differ; from 1."""
+        """Return the offset added to each worker's row numbers to make them unique across workers; from 1."""
         out, base = {}, 1
         for (worker,) in self.store.rows("select id from worker order by id"):
             out[worker] = base
@@ -43,56 +43,57 @@ class Events:
     def pieces(
         self, table: str, worker: int, query: str, begin: str, length: str
     ) -> Iterator[dict[str, Column]]:
-        """Rows of a table in the window in pieces; the query ends with a condition that the id is added to."""
+        """Yield rows of a table in the window in pieces; the query ends so that the condition on the id can be
+        appended."""
         first, stop = worker << SHIFT, (worker + 1) << SHIFT
         bounds = f"select min(id), max(id) from {table} where id >= {first} and id < {stop}"
         low, high = self.store.rows(bounds)[0]
         within = self.window.sql(begin, length)
         for at in range(low or 0, (-1 if high is None else high) + 1, PIECE):
-            found = self.store.columns(
+            rows = self.store.columns(
                 f"{query} {table}.id >= {at} and {table}.id < {min(at + PIECE, stop)} and {within} order by {table}.id"
             )
-            if len(found["id"].values):
-                yield found
+            if len(rows["id"].values):
+                yield rows
 
     def on_thread(self, thread: Ints) -> tuple[pa.Array, pa.Array]:
-        """Process and thread."""
+        """Return process and thread."""
         return number(self.tracks.thread_pid[thread]), number(self.tracks.tid[thread])
 
     def external(self, op: Column) -> pa.Array:
-        """The number of an execution."""
+        """Return the number of an execution."""
         return number(Column(self.number_of("op", op.values), op.mask()))
 
     def number_of(self, table: str, ids: Ints) -> Ints:
-        """Numbers of rows of `op` or `api` that differ between workers."""
+        """Return numbers of rows of `op` or `api` that are unique across workers."""
         workers, place = np.unique(ids >> SHIFT, return_inverse=True)
-        bases = np.array([self._bases[table].get(one, 0) for one in workers.tolist()], np.int64)
+        bases = np.array([self._bases[table].get(worker, 0) for worker in workers.tolist()], np.int64)
         out: Ints = bases[place] + (ids & MASK)
         return out
 
     def inside(self, start: Ints, dur: Ints) -> Bools:
-        """Which calls are in the window."""
+        """Return a mask of the calls in the window."""
         begin, end = self.window
         inside: Bools = np.ones(len(start), bool) if end is None else start < end
         return inside if begin is None else inside & ((start + dur > begin) | (start == begin))
 
 
 def event(
-    what: str, common: pa.Array, start: Ints, dur: Ints | None, rest: pa.Array, some: Ints | None = None
+    phase: str, common: pa.Array, start: Ints, dur: Ints | None, tail: pa.Array, places: Ints | None = None
 ) -> pa.Array:
-    """Events of a phase; `some` of the rows, or all."""
-    if some is not None:
-        index = pa.array(some)
-        common, rest = common.take(index), rest.take(index)
-        start, dur = start[some], None if dur is None else dur[some]
+    """Return events of a phase, for the rows at `places` or all."""
+    if places is not None:
+        index = pa.array(places)
+        common, tail = common.take(index), tail.take(index)
+        start, dur = start[places], None if dur is None else dur[places]
     length: tuple[pa.Array | str, ...] = () if dur is None else (',"dur":', micro(dur))
-    return line(f'{{"ph":"{what}",', common, ',"ts":', micro(start), *length, rest)
+    return line(f'{{"ph":"{phase}",', common, ',"ts":', micro(start), *length, tail)
 
 
-def flow(what: str, name: str, identity: pa.Array, pid: pa.Array, tid: pa.Array, time: Ints) -> pa.Array:
-    """One end of arrows; that of an `f` is what encloses it."""
-    end = ',"bp":"e"}' if what == "f" else "}"
+def flow(phase: str, name: str, identity: pa.Array, pid: pa.Array, tid: pa.Array, time: Ints) -> pa.Array:
+    """Return one end of flow arrows; an end of phase `f` binds to the enclosing event."""
+    end = ',"bp":"e"}' if phase == "f" else "}"
     return line(
-        f'{{"ph":"{what}","id":', identity, ',"pid":', pid, ',"tid":', tid, ',"ts":', micro(time),
+        f'{{"ph":"{phase}","id":', identity, ',"pid":', pid, ',"tid":', tid, ',"ts":', micro(time),
         f',"cat":"{name}","name":"{name}"{end}',
     )  # fmt: skip

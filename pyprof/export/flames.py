@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flame graphs: time by source line, module, operator and kernel, as collapsed stacks and for speedscope.
 
-A stack is, outermost first: the worker if there are several, the source lines, the modules, the operator ("(backward)"
-behind one that runs for gradients), the kernel. GPU time is that of kernels, copies and sets; without a GPU it is the
-own time of operator events. CPU time is that of operators without those inside them, and API calls apart. In a window
-everything that is going on in it counts whole.
+A stack is, outermost first: the worker if there are several, the source lines, the modules, the operator (followed by
+"(backward)" if it runs for gradients), the kernel. GPU time is that of kernels, copies and sets; without a GPU it is
+the own time of operator events. CPU time is that of operators without nested ones, with API calls separate. In a
+window, everything in progress counts in full.
 
-collapsed, collapsed-cpu  a stack and its ns per line, frames between semicolons, as flamegraph.pl reads them
+collapsed, collapsed-cpu  a stack and its ns per line, frames separated by semicolons, as read by flamegraph.pl
 speedscope                both as profiles of one file. Source: speedscope.app/file-format-schema.json
 """
 
@@ -26,13 +26,13 @@ from pyprof.store.files import Store
 _LEVEL = 5  # of gzip
 _IN_RANGE = 2  # of operator.unassociated
 _LINE = re.compile(r"(.+):(\d{1,9})", re.S)
-_BAD = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")  # ends a line, or is obeyed by a terminal
+_BAD = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")  # line ends and terminal control characters
 _API = "(API calls)"
 Stacks = dict[tuple[str, ...], int]
 
 
 def gpu_time(store: Store, window: Window) -> Stacks:
-    """ns of GPU events by stack; without any those of operator events."""
+    """Return ns of GPU events by stack; without any, those of operator events."""
     on_gpu = bool(store.rows("select 1 from event_block where kind < 3 limit 1"))
     rows = store.rows(
         f"""select id >> 40, coalesce(site, -1), name, operator, sum(dur) from event
@@ -47,20 +47,20 @@ def gpu_time(store: Store, window: Window) -> Stacks:
     }
     names = dict(store.rows("select id, name from kernel_name"))
     ranges = dict(store.rows("select id, name from operator where unassociated = ?", (_IN_RANGE,)))
-    found: Counter[tuple[str, ...]] = Counter()
+    stacks: Counter[tuple[str, ...]] = Counter()
     for worker, site, name, operator, time in rows:
         place = places.get(site, ())
-        if operator in ranges:  # no operator launched it: the user's ranges, the last part is the call
+        if operator in ranges:  # not launched by an operator: the user's ranges; the last part is the call
             place = tuple(ranges[operator].split("/")[:-1])
         place = (*_worker(store, worker), *place)
-        found[place if place[-1:] == (names[name],) else (*place, names[name])] += (
+        stacks[place if place[-1:] == (names[name],) else (*place, names[name])] += (
             time  # an operator is its event
         )
-    return _some(found)
+    return _positive(stacks)
 
 
 def cpu_time(store: Store, window: Window) -> Stacks:
-    """ns of executions of operators by stack, less that of those inside, and of API calls in them."""
+    """Return ns of executions of operators by stack, without nested ones, and of API calls in them."""
     rows = store.rows(
         f"""select id >> 40, operator, sum(max(cpu - api, 0)), sum(min(api, cpu)) from op
             where cpu is not null and {window.sql("start", '("end" - start)')} group by 1, 2"""
@@ -73,57 +73,57 @@ def cpu_time(store: Store, window: Window) -> Stacks:
         number: tuple(name.split("/")) if outside else _place(frames, module, op, direction)
         for number, module, op, direction, frames, name, outside in operators
     }
-    found: Counter[tuple[str, ...]] = Counter()
+    stacks: Counter[tuple[str, ...]] = Counter()
     for worker, operator, own, api in rows:
         place = (*_worker(store, worker), *places[operator])
-        found[place] += own
-        found[(*place, _API)] += api
-    return _some(found)
+        stacks[place] += own
+        stacks[(*place, _API)] += api
+    return _positive(stacks)
 
 
 def _worker(store: Store, worker: int) -> tuple[str, ...]:
-    """The name of a worker, where there are several."""
+    """Return the name of a worker if there are several."""
     names: dict[int, str] = store.cached("flames", lambda: dict(store.rows("select id, name from worker")))
     return (names[worker],) if len(names) > 1 else ()
 
 
 def _place(frames: str | None, module: str | None, op: str | None, direction: int) -> tuple[str, ...]:
-    """The frames above a kernel.
+    r"""Return the frames above a kernel.
 
-    >>> _place("run.py:9\\nnet.py:1", "net.first", "linear", BPROP)
+    >>> _place("run.py:9\nnet.py:1", "net.first", "linear", BPROP)
     ('run.py:9', 'net.py:1', 'net', 'first', 'linear (backward)')
     """
     out = [*(frames.split("\n") if frames else []), *(module.split(".") if module else [])]
     return (*out, f"{op} (backward)" if direction == BPROP else op) if op else tuple(out)
 
 
-def _some(found: Counter[tuple[str, ...]]) -> Stacks:
-    """What takes time, in the order of the stacks."""
-    return {stack: time for stack, time in sorted(found.items()) if time > 0}
+def _positive(times: Counter[tuple[str, ...]]) -> Stacks:
+    """Return stacks with a positive time, sorted."""
+    return {stack: time for stack, time in sorted(times.items()) if time > 0}
 
 
 @exporter("collapsed")
 def collapsed(store: Store, window: Window, path: str, compress: bool) -> None:
-    """GPU time as collapsed stacks."""
+    """Write GPU time as collapsed stacks."""
     _write(path, compress, _lines(gpu_time(store, window)))
 
 
 @exporter("collapsed-cpu")
 def collapsed_cpu(store: Store, window: Window, path: str, compress: bool) -> None:
-    """CPU time as collapsed stacks."""
+    """Write CPU time as collapsed stacks."""
     _write(path, compress, _lines(cpu_time(store, window)))
 
 
 def _lines(stacks: Stacks) -> str:
-    """A line per stack; two that are written alike are added up."""
-    found: Counter[str] = Counter()
+    """Return one line per stack; stacks with equal texts are merged."""
+    times: Counter[str] = Counter()
     for stack, time in stacks.items():
-        found[";".join(map(_frame, stack))] += time
-    return "".join(f"{stack} {time}\n" for stack, time in found.items())
+        times[";".join(map(_frame, stack))] += time
+    return "".join(f"{stack} {time}\n" for stack, time in times.items())
 
 
 def _frame(name: str) -> str:
-    """A frame that is one: no semicolon, no end of a line.
+    """Return a valid frame name, without semicolons and line ends.
 
     >>> _frame("void f<a; b>\\n"), _frame("")
     ('void f<a, b>', '(unnamed)')
@@ -133,7 +133,7 @@ def _frame(name: str) -> str:
 
 @exporter("speedscope")
 def speedscope(store: Store, window: Window, path: str, compress: bool) -> None:
-    """GPU time and CPU time for speedscope."""
+    """Write GPU time and CPU time for speedscope."""
     numbers: dict[str, int] = {}
     profiles = [
         _profile(title, stacks, numbers)
@@ -145,14 +145,14 @@ def speedscope(store: Store, window: Window, path: str, compress: bool) -> None:
         "exporter": f"pyprof@{pyprof.__version__}",
         "name": store.meta.get("source", ""),
         "activeProfileIndex": 0,
-        "shared": {"frames": [_described(name) for name in numbers]},
+        "shared": {"frames": [_describe(name) for name in numbers]},
         "profiles": profiles,
     }
     _write(path, compress, json.dumps(document))
 
 
 def _profile(title: str, stacks: Stacks, numbers: dict[str, int]) -> dict[str, Any]:
-    """A profile of weighted samples; `numbers` gets those of frames."""
+    """Return a profile of weighted samples; add frames to `numbers`."""
     samples = [[numbers.setdefault(name, len(numbers)) for name in stack] for stack in stacks]
     weights = list(stacks.values())
     return {
@@ -161,16 +161,16 @@ def _profile(title: str, stacks: Stacks, numbers: dict[str, int]) -> dict[str, A
     }  # fmt: skip
 
 
-def _described(name: str) -> dict[str, Any]:
-    """A frame; of a source line with file and line.
+def _describe(name: str) -> dict[str, Any]:
+    """Return a frame; for a source line with file and line.
 
-    >>> _described("net.py:12"), _described("aten::mm")
+    >>> _describe("net.py:12"), _describe("aten::mm")
     ({'name': 'net.py:12', 'file': 'net.py', 'line': 12}, {'name': 'aten::mm'})
     """
-    found = _LINE.fullmatch(name)
-    if found is None or found[1].endswith(":"):
+    match = _LINE.fullmatch(name)
+    if match is None or match[1].endswith(":"):
         return {"name": name}
-    return {"name": name, "file": found[1], "line": int(found[2])}
+    return {"name": name, "file": match[1], "line": int(match[2])}
 
 
 def _write(path: str, compress: bool, text: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of a Chrome trace on devices, and the flows to them and between executions of operators."""
+"""Events of a Chrome trace on devices, the flows to them, and the flows between executions of operators."""
 
 from __future__ import annotations
 
@@ -10,52 +10,52 @@ import pyarrow as pa
 
 from pyprof.export import dimensions
 from pyprof.export.events import MASK, Events, event, flow
-from pyprof.export.json_text import chosen, line, number, optional
+from pyprof.export.json_text import line, number, optional, select
 from pyprof.model import Column
 
 
 def events(trace: Events, worker: int) -> Iterator[pa.Array]:
-    """Kernels, copies and sets, with the flows from their launches: one beginning per call, an end per event."""
+    """Yield kernels, copies and sets, with the flows from their launches: one start per call, one end per event."""
     query = """select event.id, event.kind, event.device, event.stream, event.name, event.operator, event.op,
                       event.site, event.api, event.start, event.dur, event.geometry, event.flops, event.bytes,
                       event.copied, event.graph, api.thread, api.start as launch, api.dur as launch_dur
                from event left join api on api.id = event.api where event.kind < 3 and"""
     names, shapes = dimensions.kernels(trace.store), dimensions.geometries(trace.store)
-    drawn = np.zeros(0, bool)  # by API call: whether its flow has begun
-    for found in trace.pieces("event", worker, query, "event.start", "event.dur"):
-        pids, tids = trace.tracks.of_event(worker, found["device"], found["stream"])
+    started = np.zeros(0, bool)  # by API call: whether its flow has begun
+    for rows in trace.pieces("event", worker, query, "event.start", "event.dur"):
+        pids, tids = trace.tracks.of_event(worker, rows["device"], rows["stream"])
         place = line(',"pid":', number(pids), ',"tid":', number(tids))
         common = line(
-            chosen(names, found["name"].values),
-            chosen(dimensions.CATEGORIES, found["kind"].values),
+            select(names, rows["name"].values),
+            select(dimensions.CATEGORIES, rows["kind"].values),
             place,
         )
-        api = found["api"]
+        api = rows["api"]
         correlation = number(Column(trace.number_of("api", api.values), api.mask()))
         args = line(
-            ',"args":{"device":', number(np.where(found["device"].mask(), found["device"].values, -1)),
+            ',"args":{"device":', number(np.where(rows["device"].mask(), rows["device"].values, -1)),
             ',"stream":', number(tids), optional(',"correlation":', correlation),
-            optional(',"External id":', trace.external(found["op"])),
-            optional("", chosen(shapes, found["geometry"])),
-            optional(',"bytes":', number(found["copied"])), optional(',"flops":', number(found["flops"])),
-            optional(',"algorithmic bytes":', number(found["bytes"])),
-            optional(',"graph node id":', number(found["graph"])),
-            optional("", chosen(trace.operators, found["operator"])),
-            optional("", chosen(trace.sites, found["site"])), "}}",
+            optional(',"External id":', trace.external(rows["op"])),
+            optional("", select(shapes, rows["geometry"])),
+            optional(',"bytes":', number(rows["copied"])), optional(',"flops":', number(rows["flops"])),
+            optional(',"algorithmic bytes":', number(rows["bytes"])),
+            optional(',"graph node id":', number(rows["graph"])),
+            optional("", select(trace.operators, rows["operator"])),
+            optional("", select(trace.sites, rows["site"])), "}}",
         )  # fmt: skip
-        start = found["start"].values
-        yield event("X", common, start, found["dur"].values, args)
-        joined = api.mask() & trace.inside(found["launch"].values, found["launch_dur"].values)
+        start = rows["start"].values
+        yield event("X", common, start, rows["dur"].values, args)
+        joined = api.mask() & trace.inside(rows["launch"].values, rows["launch_dur"].values)
         if joined.any():
             call = api.values & MASK
-            if len(drawn) <= int(call[joined].max()):
-                drawn = np.r_[drawn, np.zeros(int(call[joined].max()) + 1 - len(drawn), bool)]
-            fresh = np.flatnonzero(joined & ~drawn[np.where(joined, call, 0)])
-            fresh = fresh[np.unique(call[fresh], return_index=True)[1]]
-            drawn[call[fresh]] = True
-            pid, tid = trace.on_thread(found["thread"].values[fresh])
+            if len(started) <= int(call[joined].max()):
+                started = np.r_[started, np.zeros(int(call[joined].max()) + 1 - len(started), bool)]
+            starts = np.flatnonzero(joined & ~started[np.where(joined, call, 0)])
+            starts = starts[np.unique(call[starts], return_index=True)[1]]
+            started[call[starts]] = True
+            pid, tid = trace.on_thread(rows["thread"].values[starts])
             yield flow(
-                "s", "ac2g", correlation.take(pa.array(fresh)), pid, tid, found["launch"].values[fresh]
+                "s", "ac2g", correlation.take(pa.array(starts)), pid, tid, rows["launch"].values[starts]
             )
             ends = np.flatnonzero(joined)
             yield flow(
@@ -69,14 +69,14 @@ def events(trace: Events, worker: int) -> Iterator[pa.Array]:
 
 
 def backward(trace: Events, worker: int) -> Iterator[pa.Array]:
-    """Flows from forward to backward executions of operators."""
+    """Yield flows from forward to backward executions of operators."""
     both = f"{trace.window.sql('op.start', 'op.length')}"
     query = f"""select op.id, op.thread, op.start, f.thread as from_thread, f.start as from_start
                 from (select *, "end" - start as length from op) op
                 join (select *, "end" - start as length from op) f on f.id = op.forward
                 where op.thread is not null and f.thread is not null and {both.replace("op.", "f.")} and"""
-    for found in trace.pieces("op", worker, query, "op.start", "op.length"):
-        identity = number(trace.number_of("op", found["id"].values))
-        for what, thread, start in (("s", "from_thread", "from_start"), ("f", "thread", "start")):
-            pid, tid = trace.on_thread(found[thread].values)
-            yield flow(what, "fwdbwd", identity, pid, tid, found[start].values)
+    for rows in trace.pieces("op", worker, query, "op.start", "op.length"):
+        identity = number(trace.number_of("op", rows["id"].values))
+        for phase, thread, start in (("s", "from_thread", "from_start"), ("f", "thread", "start")):
+            pid, tid = trace.on_thread(rows[thread].values)
+            yield flow(phase, "fwdbwd", identity, pid, tid, rows[start].values)

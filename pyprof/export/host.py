@@ -11,16 +11,16 @@ import pyarrow as pa
 
 from pyprof.export import chrome_names, dimensions
 from pyprof.export.events import MASK, SHIFT, Events, event
-from pyprof.export.json_text import chosen, line, number, optional, quoted
+from pyprof.export.json_text import line, number, optional, quoted, select
 from pyprof.model import MARK, START_END, Bools, Column, Ints
 
 _EVENT, _FUNCTION = 3, 4  # kinds of ranges
 
 
 def ranges(trace: Events, worker: int) -> Iterator[pa.Array]:
-    """Ranges, operators and Python functions. Ranges that need not nest are asynchronous, marks are instants."""
+    """Yield ranges, operators and Python functions. Ranges that need not nest are asynchronous, marks are instants."""
     its_event = "null"
-    if not trace.gpu:  # its figures are those of the operator event
+    if not trace.gpu:  # figures are those of the operator event
         its_event = """(select e.id from event e join kernel_name k on k.id = e.name
                     where e.kind = 3 and e.device is null and e.stream = thread.tid and e.start = range.start
                     and e.total = range.dur and k.name = string.text and e.id >> 40 = range.id >> 40 limit 1)"""
@@ -28,30 +28,31 @@ def ranges(trace: Events, worker: int) -> Iterator[pa.Array]:
                        range.seq, event.operator, event.site, event.op, event.flops, event.bytes
                 from range join thread on thread.id = range.thread join string on string.id = range.text
                 left join event on event.id = {its_event} where"""
-    for found in trace.pieces("range", worker, query, "range.start", "range.dur"):
-        kind = found["kind"].values
-        shown, code = _shown(trace, found)
-        operator = np.array([one.category == chrome_names.OPERATOR for one in shown], bool)[code]
+    for rows in trace.pieces("range", worker, query, "range.start", "range.dur"):
+        kind = rows["kind"].values
+        labels, code = _labels(trace, rows)
+        operator = np.array([label.category == chrome_names.OPERATOR for label in labels], bool)[code]
         if trace.gpu:
-            _executions(trace, worker, found, operator)
-        ids = found["id"].values
+            _add_executions(trace, worker, rows, operator)
+        ids = rows["id"].values
         args = line(
-            chosen([one.args for one in shown], code),
-            optional(',"Sequence number":', number(found["seq"])),
-            optional(',"External id":', trace.external(found["op"])),
-            optional(',"flops":', number(found["flops"])), optional(',"algorithmic bytes":', number(found["bytes"])),
-            optional("", chosen(trace.operators, found["operator"])),
-            optional("", chosen(trace.places, found["operator"])),
+            select([label.args for label in labels], code),
+            optional(',"Sequence number":', number(rows["seq"])),
+            optional(',"External id":', trace.external(rows["op"])),
+            optional(',"flops":', number(rows["flops"])), optional(',"algorithmic bytes":', number(rows["bytes"])),
+            optional("", select(trace.operators, rows["operator"])),
+            optional("", select(trace.places, rows["operator"])),
         )  # fmt: skip
-        pid, tid = trace.on_thread(found["thread"].values)
-        start, dur = found["start"].values, found["dur"].values
+        pid, tid = trace.on_thread(rows["thread"].values)
+        start, dur = rows["start"].values, rows["dur"].values
         common = line(
-            '"name":', chosen([one.name for one in shown], code), ',"cat":"',
-            chosen([one.category for one in shown], code), '","pid":', pid, ',"tid":', tid,
+            '"name":', select([label.name for label in labels], code), ',"cat":"',
+            select([label.category for label in labels], code), '","pid":', pid, ',"tid":', tid,
         )  # fmt: skip
         args = line(',"args":{"Range id":', number(ids & MASK), args, "}}")
         plain, between, mark = (
-            np.flatnonzero(m) for m in ((kind != START_END) & (kind != MARK), kind == START_END, kind == MARK)
+            np.flatnonzero(mask)
+            for mask in ((kind != START_END) & (kind != MARK), kind == START_END, kind == MARK)
         )
         yield event("X", common, start, dur, args, plain)
         yield event("i", common, start, None, line(',"s":"t"', args), mark)
@@ -60,28 +61,28 @@ def ranges(trace: Events, worker: int) -> Iterator[pa.Array]:
         yield event("e", common, start + dur, None, line(same, "}"), between)
 
 
-def _shown(trace: Events, found: dict[str, Column]) -> tuple[list[chrome_names.Shown], Ints]:
-    """What the distinct ranges are, and which each is."""
-    kind, args, numbered = found["kind"].values, found["args"], found["seq"].mask()
+def _labels(trace: Events, rows: dict[str, Column]) -> tuple[list[chrome_names.Label], Ints]:
+    """Return the labels of the distinct ranges, and the index of each row's label."""
+    kind, args, numbered = rows["kind"].values, rows["args"], rows["seq"].mask()
     keys = np.column_stack([
-        np.minimum(kind, _FUNCTION), found["text"].values, np.where(args.mask(), args.values, -1), numbered,
+        np.minimum(kind, _FUNCTION), rows["text"].values, np.where(args.mask(), args.values, -1), numbered,
     ])  # fmt: skip
     distinct, code = np.unique(keys, axis=0, return_inverse=True)
     out = []
-    for what, text, more, has in distinct.tolist():
+    for range_kind, text, args_id, has_number in distinct.tolist():
         name = trace.strings[text]
-        if what == _FUNCTION:
-            out.append(chrome_names.Shown(quoted(name), chrome_names.FUNCTION))
-        elif what == _EVENT:
-            out.append(chrome_names.of_event(name, trace.strings.get(more)))
+        if range_kind == _FUNCTION:
+            out.append(chrome_names.Label(quoted(name), chrome_names.FUNCTION))
+        elif range_kind == _EVENT:
+            out.append(chrome_names.of_event(name, trace.strings.get(args_id)))
         else:
-            out.append(chrome_names.of_range(name, bool(has)))
+            out.append(chrome_names.of_range(name, bool(has_number)))
     return out, code.reshape(-1)
 
 
-def _executions(trace: Events, worker: int, found: dict[str, Column], operator: Bools) -> None:
-    """Put into a piece of ranges the executions that begin with one: of equal begins the outermost."""
-    start, thread = found["start"].values, found["thread"].values
+def _add_executions(trace: Events, worker: int, rows: dict[str, Column], operator: Bools) -> None:
+    """Add to a piece of ranges the executions that begin with a range: for equal starts, the outermost."""
+    start, thread = rows["start"].values, rows["thread"].values
     low, high = (_first_op(trace, worker, time) for time in (int(start.min()), int(start.max()) + 1))
     ops = trace.store.columns(
         f"""select id, thread, operator, start from op where id >= {low} and id < {high} and thread is not null"""
@@ -91,16 +92,16 @@ def _executions(trace: Events, worker: int, found: dict[str, Column], operator: 
     right["row"] = np.arange(len(right))
     first = right.drop_duplicates(["thread", "start"])
     row = left.merge(first, how="left", on=["thread", "start"])["row"]
-    known = row.notna().to_numpy() & operator
-    places = np.flatnonzero(known)
-    known[places[left.iloc[places].duplicated().to_numpy()]] = False
-    at = np.where(known, row.fillna(0), 0).astype(np.int64)
+    has_execution = row.notna().to_numpy() & operator
+    places = np.flatnonzero(has_execution)
+    has_execution[places[left.iloc[places].duplicated().to_numpy()]] = False
+    at = np.where(has_execution, row.fillna(0), 0).astype(np.int64)
     for name, key in (("op", "id"), ("operator", "operator")):
-        found[name] = Column(np.r_[ops[key].values, 0][at], known)
+        rows[name] = Column(np.r_[ops[key].values, 0][at], has_execution)
 
 
 def _first_op(trace: Events, worker: int, time: int) -> int:
-    """The first execution of a worker that starts at a time or after it: they are in the order of their starts."""
+    """Return the first execution of a worker that starts at or after a time; executions are sorted by start."""
     low, stop = worker << SHIFT, (worker + 1) << SHIFT
     last = trace.store.rows("select max(id) from op where id >= ? and id < ?", (low, stop))[0][0]
     high = low if last is None else last + 1
@@ -115,18 +116,18 @@ def _first_op(trace: Events, worker: int, time: int) -> int:
 
 
 def calls(trace: Events, worker: int) -> Iterator[pa.Array]:
-    """API calls."""
+    """Yield API calls."""
     query = "select api.id, api.thread, api.name, api.start, api.dur, api.op from api where"
     names = dimensions.calls(trace.strings)
-    for found in trace.pieces("api", worker, query, "api.start", "api.dur"):
-        pid, tid = trace.on_thread(found["thread"].values)
-        name = found["name"].values
-        common = line(chosen(names, name), ',"pid":', pid, ',"tid":', tid)
+    for rows in trace.pieces("api", worker, query, "api.start", "api.dur"):
+        pid, tid = trace.on_thread(rows["thread"].values)
+        name = rows["name"].values
+        common = line(select(names, name), ',"pid":', pid, ',"tid":', tid)
         args = line(
-            ',"args":{"correlation":', number(trace.number_of("api", found["id"].values)),
-            optional(',"External id":', trace.external(found["op"])), "}}",
+            ',"args":{"correlation":', number(trace.number_of("api", rows["id"].values)),
+            optional(',"External id":', trace.external(rows["op"])), "}}",
         )  # fmt: skip
-        yield event("X", common, found["start"].values, found["dur"].values, args)
+        yield event("X", common, rows["start"].values, rows["dur"].values, args)
 
 
 def _is_step(text: str) -> bool:
@@ -134,7 +135,7 @@ def _is_step(text: str) -> bool:
 
 
 def steps(trace: Events) -> Iterator[pa.Array]:
-    """Iterations of the first cut, unless they are ranges anyway."""
+    """Yield iterations of the first cut, unless they are ranges anyway."""
     cut = trace.store.rows("select method from iteration_set order by id limit 1")
     if not cut or cut[0][0] in ("ranges", "none") or any(map(_is_step, trace.strings.values())):
         return
@@ -159,17 +160,17 @@ def steps(trace: Events) -> Iterator[pa.Array]:
 
 
 def memory(trace: Events, worker: int) -> Iterator[pa.Array]:
-    """What allocators gave and took back."""
+    """Yield allocations and releases."""
     query = "select memory.id, thread, time, device, address, bytes, allocated, reserved from memory where"
-    for found in trace.pieces("memory", worker, query, "time", "0"):
-        pid, tid = trace.on_thread(found["thread"].values)
+    for rows in trace.pieces("memory", worker, query, "time", "0"):
+        pid, tid = trace.on_thread(rows["thread"].values)
         common = line('"name":"[memory]","cat":"cpu_instant_event","pid":', pid, ',"tid":', tid)
-        device = found["device"]
+        device = rows["device"]
         args = line(
-            ',"s":"t","args":{"Bytes":', number(found["bytes"]), optional(',"Addr":', number(found["address"])),
-            optional(',"Total Allocated":', number(found["allocated"])),
-            optional(',"Total Reserved":', number(found["reserved"])),
+            ',"s":"t","args":{"Bytes":', number(rows["bytes"]), optional(',"Addr":', number(rows["address"])),
+            optional(',"Total Allocated":', number(rows["allocated"])),
+            optional(',"Total Reserved":', number(rows["reserved"])),
             ',"Device Id":', number(np.where(device.mask(), device.values, -1)),
             ',"Device Type":', number(device.mask().astype(np.int64)), "}}",
         )  # fmt: skip
-        yield event("i", common, found["time"].values, None, args)
+        yield event("i", common, rows["time"].values, None, args)

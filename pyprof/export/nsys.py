@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQLite with the tables of an export of Nsight Systems (schema 3.16), for tools that read those.
+"""SQLite with the tables of a Nsight Systems export (schema 3.16), for tools that read those.
 
-What the format has no place for is left out: operators of the profile, costs, context and grid of events that have
-none. RecordFunction events become ranges in emit_nvtx's spelling, `aten::mm, seq = 7`; steps that the program marked
-become ranges ProfilerStep#N. Calls are numbered anew as correlation ids. globalTid has 24 bits for a thread: a larger
-tid is cut to those, or where two would be equal replaced. Workers of equal pid are on machines of their own; of
-devices of one number the first worker's is described.
+Not exported, because the format has no place for them: operators of the profile, costs, and context and grid of
+events without these. RecordFunction events become ranges in emit_nvtx's spelling, `aten::mm, seq = 7`; steps that
+the program marked become ranges ProfilerStep#N. Calls get new numbers as correlation ids. globalTid has 24 bits for
+a thread: a larger tid is truncated, and replaced if two would be equal. Workers with equal pids are put on separate
+machines; of devices with equal numbers the first worker's is described.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ create table CUPTI_ACTIVITY_KIND_MEMCPY (
 create table CUPTI_ACTIVITY_KIND_MEMSET (
     start integer, end integer, deviceId integer, contextId integer, streamId integer, correlationId integer,
     globalPid integer, value integer, bytes integer, graphNodeId integer, memKind integer);
--- Of the profile: the globalPid of each worker and what is added to the numbers of its calls, the globalTid of each
--- thread, the copyKind of each name.
+-- Of the profile: the globalPid of each worker and the offset of its call numbers, the globalTid of each thread, the
+-- copyKind of each name.
 create temp table of_worker (worker integer primary key, pid integer, first integer);
 create temp table of_thread (thread integer primary key, tid integer);
 create temp table of_copy (name integer primary key, kind integer);
@@ -60,7 +60,7 @@ insert into StringIds select id * 3, text from profile.string;
 insert into StringIds select id * 3 + 1, name from profile.kernel_name;
 insert into StringIds select id * 3 + 2, short_name from profile.kernel_name;
 """
-_NAMED = """
+_RANGE_TEXT = """
     case when seq is not null then string.text || ', seq = ' || seq
          when kind = 3 or (string.text like '%::%' and string.text not like '{%')
          then string.text || ', op_id = 0' end"""
@@ -68,28 +68,28 @@ _NAMED = """
 
 @exporter("nsys")
 def nsys(store: Store, window: Window, path: str, compress: bool) -> None:
-    """Nsight Systems' SQLite; never compressed, for SQLite could not read it."""
+    """Write Nsight Systems' SQLite; never compressed, because SQLite could not read it."""
     if compress:
         raise UsageError(
             "--format=nsys writes SQLite, which no tool reads compressed; give a name without .gz."
         )
     if not store.rows("select 1 from event_block where kind < 3 limit 1"):
         raise UsageError(
-            f"{store.label}: has no GPU kernels, which is what Nsight's format is for; use --format=chrome."
+            f"{store.label}: has no GPU kernels, so it cannot be exported in Nsight's format; use --format=chrome."
         )
     with closing(sqlite3.connect(path, isolation_level=None, uri=True)) as target:
         target.executescript("pragma journal_mode = off; pragma synchronous = off;")
         target.execute("attach ? as profile", (store.uri,))
         target.executescript(_TABLES)
         target.execute("begin")
-        _small(store, target)
+        _fill_small_tables(store, target)
         for query in _queries(window):
             target.execute(query)
         target.execute("commit")
 
 
-def _small(store: Store, target: sqlite3.Connection) -> None:
-    """Facts, processes, threads and devices."""
+def _fill_small_tables(store: Store, target: sqlite3.Connection) -> None:
+    """Write facts, processes, threads and devices."""
     facts = {
         "EXPORT_PRODUCT_NAME": "PyProf", "EXPORT_PRODUCT_VERSION": pyprof.__version__,
         "EXPORT_SCHEMA_VERSION": "3.16.1",
@@ -126,7 +126,7 @@ def _small(store: Store, target: sqlite3.Connection) -> None:
 
 
 def _threads(store: Store, processes: dict[int, int]) -> dict[int, int]:
-    """globalTid of each thread; of a worker whose process nobody knows it is one of process 0."""
+    """Return the globalTid of each thread; threads of an unknown process belong to process 0."""
     out: dict[int, int] = {}
     used: set[int] = set()
     for thread, worker, tid in store.rows("select id, worker, tid from thread order by id"):
@@ -140,14 +140,14 @@ def _threads(store: Store, processes: dict[int, int]) -> dict[int, int]:
 
 
 def _copies(store: Store) -> list[tuple[int, int | None]]:
-    """copyKind of each name: `memcpy HtoD`, in torch.profiler's spelling `Memcpy HtoD (Pageable -> Device)`."""
+    """Return the copyKind of each name: `memcpy HtoD`, in torch.profiler `Memcpy HtoD (Pageable -> Device)`."""
     numbers = {label: number for number, label in COPY_KINDS.items()}
     names = store.rows("select id, name from kernel_name where name like 'memcpy %'")
     return [(number, numbers.get(name.split()[1])) for number, name in names if len(name.split()) > 1]
 
 
 def _queries(window: Window) -> list[str]:
-    """What fills the large tables, in the order of the profile's ids."""
+    """Return the queries that fill the large tables, in the order of the profile's ids."""
     common = f"""event.start, event.start + event.dur, event.device, null, {{more}}event.stream,
                 (event.api & {_NUMBER}) + of_worker.first, of_worker.pid"""
     source = """from profile.event join of_worker on of_worker.worker = event.id >> 40"""
@@ -157,7 +157,7 @@ def _queries(window: Window) -> list[str]:
         f"""insert into NVTX_EVENTS
             select start, case when kind = 2 then null else start + dur end,
                    case kind when 1 then {_START_END} when 2 then {_MARK} else {_PUSH_POP} end, null, null, null,
-                   {_NAMED}, of_thread.tid, null, range.text * 3, 0
+                   {_RANGE_TEXT}, of_thread.tid, null, range.text * 3, 0
             from profile.range join profile.string on string.id = range.text
             join of_thread on of_thread.thread = range.thread
             where kind < 4 and {window.sql("range.start", "range.dur")} order by range.id""",

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a Chrome trace: threads of processes, streams of devices, numbered as torch.profiler does.
+"""Rows of a Chrome trace: threads of processes and streams of devices, numbered as in torch.profiler.
 
-A process has its pid, a thread its tid, a device its number as pid and a stream its number as tid. Where two workers
-would share one (device 0 of each rank, equal pids in containers), the later gets a number above those of processes.
+A process has its pid, a thread its tid, a device its number as pid and a stream its number as tid. If two workers
+would share one (device 0 of each rank, equal pids in containers), the later one gets a number above those of
+processes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pyprof.store.files import Store
 
 _FREE = 10_000_000  # Linux has no pid above 4194304
 _DEVICES_AFTER = 5_000_000  # torch.profiler's sort_index of the first device
-_UNKNOWN = -1  # stream of an event that has none
+_UNKNOWN = -1  # stream of an event without one
 
 
 class _Worker(NamedTuple):
@@ -51,35 +52,38 @@ class Tracks:
         for number, worker, tid in self._threads:
             self.thread_pid[number], self.tid[number] = self.pid[worker], tid
 
-    def _take(self, wanted: int | None) -> int:
-        if wanted is None or wanted in self._used:
-            wanted, self._free = self._free, self._free + 1
-        self._used.add(wanted)
-        return wanted
+    def _take(self, number: int | None) -> int:
+        """Reserve a number, or a free one if it is None or in use."""
+        if number is None or number in self._used:
+            number, self._free = self._free, self._free + 1
+        self._used.add(number)
+        return number
 
     def of_event(self, worker: int, device: Column, stream: Column) -> tuple[Ints, Ints]:
-        """Process and thread of GPU events of one worker."""
-        known = device.mask()
+        """Return process and thread of GPU events of one worker."""
+        has_device = device.mask()
         numbers, code = np.unique(device.values, return_inverse=True)
         pids = [self.device.get((worker, number), 0) for number in numbers.tolist()]
-        of_known = np.array(pids or [0], np.int64)[code]
-        pid = np.where(known, of_known, self.device.get((worker, None), 0))
+        device_pid = np.array(pids or [0], np.int64)[code]
+        pid = np.where(has_device, device_pid, self.device.get((worker, None), 0))
         return pid, np.where(stream.mask(), stream.values, _UNKNOWN)
 
     def lines(self) -> Iterator[str]:
-        """Names and order of all rows, as JSON objects."""
+        """Yield names and order of all rows, as JSON objects."""
         several = len(self._workers) > 1
         for worker in self._workers:
             pid, name = self.pid[worker.number], worker.process or "python"
             label = f" {worker.name}" if several else ""
             yield from _process(pid, name, f"CPU{label}", worker.number)
         for place, ((number, device), pid) in enumerate(self.device.items()):
-            worker = next(one for one in self._workers if one.number == number)
+            worker = next(candidate for candidate in self._workers if candidate.number == number)
             label = f" {worker.name}" if several else ""
             gpu = "GPU" if device is None else f"GPU {device}"
             yield from _process(pid, worker.process or "python", f"{gpu}{label}", _DEVICES_AFTER + place)
         for number, worker_number, tid in self._threads:
-            process = next(one.process for one in self._workers if one.number == worker_number)
+            process = next(
+                candidate.process for candidate in self._workers if candidate.number == worker_number
+            )
             yield from _thread(self.pid[worker_number], tid, f"thread {tid} ({process or 'python'})", number)
         for place, (worker_number, device, stream) in enumerate(self._streams):
             pid, tid = self.device[worker_number, device], _UNKNOWN if stream is None else stream

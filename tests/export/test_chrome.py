@@ -414,7 +414,7 @@ def test_files_are_whole_or_not_there(prof: Profile, tmp_path: Path, monkeypatch
         prof.export("chrome", target)
     assert target.read_text() == "old"
     assert [path.name for path in target.parent.iterdir()] == ["x.json"]
-    with pytest.raises(UsageError, match="export format 'svg' does not exist; choose from chrome, collapsed"):
+    with pytest.raises(UsageError, match="unknown export format 'svg'; choose from chrome, collapsed"):
         prof.export("svg", target)
 
 
