@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports: tables of an aggregation, one file each. Open folder: a module here with a function decorated by `report`.
 
-A function takes a `Source` and returns the rows as a data frame with the report's columns, or yields them in parts if
-there may be millions. Everything that shows reports (files, commands, pages, the documentation) follows. Integers are
-nullable; unknown is missing.
+A function takes a `Source` and returns the rows as a data frame with the report's columns, or yields them in parts
+if there may be millions. Files, commands, pages and the documentation all use this registry. Integers are nullable;
+unknown values are missing.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class Column(NamedTuple):
-    """A column of a report: its key, heading, unit and definition. `kind`: int, float, str, bool, or object for values
-    of any type. `extra`: DLProf has no such column."""
+    """Column of a report: key, heading, unit and definition. `kind`: int, float, str, bool, or object for values of any
+    type. `extra`: DLProf has no such column."""
 
     key: str
     heading: str
@@ -34,26 +34,26 @@ class Column(NamedTuple):
 
 
 def figure(key: str, of: str | None = None, heading: str | None = None, extra: bool = False) -> Column:
-    """A column that shows a figure of the metrics; `of` names the figure if the key is another."""
-    found = FIGURES[of or key]
-    unit = f" ({found.unit})" if found.unit == "ns" else ""
-    return Column(key, heading or found.heading + unit, found.unit, found.text, int, extra)
+    """Return a column for a figure of the metrics; `of` names the figure if it differs from the key."""
+    definition = FIGURES[of or key]
+    unit = f" ({definition.unit})" if definition.unit == "ns" else ""
+    return Column(key, heading or definition.heading + unit, definition.unit, definition.text, int, extra)
 
 
-def spread(key: str, of: str | None = None, dot: str = ".", each: str = "an execution") -> tuple[Column, ...]:
-    """Total, average, smallest and largest of a figure, as DLProf's reports have them."""
-    found = FIGURES[of or key]
-    what = f"{found.heading} ({found.unit})"
+def spread(key: str, of: str | None = None, dot: str = ".", items: str = "executions") -> tuple[Column, ...]:
+    """Return columns for the total, average, minimum and maximum of a figure, as in DLProf's reports."""
+    definition = FIGURES[of or key]
+    name = f"{definition.heading} ({definition.unit})"
     return (
-        Column(key, f"Total {what}", found.unit, found.text),
-        Column(f"{key}_avg", f"Avg{dot} {what}", found.unit, f"Its mean of {each}.", float),
-        Column(f"{key}_min", f"Min {what}", found.unit, f"Its smallest of {each}."),
-        Column(f"{key}_max", f"Max {what}", found.unit, f"Its largest of {each}."),
+        Column(key, f"Total {name}", definition.unit, definition.text),
+        Column(f"{key}_avg", f"Avg{dot} {name}", definition.unit, f"Mean over {items}.", float),
+        Column(f"{key}_min", f"Min {name}", definition.unit, f"Minimum over {items}."),
+        Column(f"{key}_max", f"Max {name}", definition.unit, f"Maximum over {items}."),
     )
 
 
 class Section(NamedTuple):
-    """A part of a report in DLProf's layout: a title, headings of the columns behind the first (none if there is only
+    """Part of a report in DLProf's layout: a title, headings of the columns after the first (none if there is only
     one), and rows."""
 
     title: str
@@ -62,8 +62,8 @@ class Section(NamedTuple):
 
 
 class Option(NamedTuple):
-    """What can be chosen of a report: `choices` maps each value, the default first, to the columns that it leaves out.
-    The report's function takes the value by the option's name."""
+    """Option of a report: `choices` maps each value, the default first, to the columns that it leaves out. The report's
+    function takes the value as an argument of the option's name."""
 
     name: str
     text: str
@@ -74,19 +74,19 @@ class Option(NamedTuple):
         return next(iter(self.choices))
 
 
-def _typed_as(option: str) -> str:
-    """An option as it is typed.
+def _flag(option: str) -> str:
+    """Return an option as typed on the command line.
 
-    >>> _typed_as("group_by")
+    >>> _flag("group_by")
     '--group-by'
     """
     return "--" + option.replace("_", "-")
 
 
 class View(NamedTuple):
-    """How a page shows a report. `category`: where it is listed; `sort`: the column to sort by at first, with a minus
-    for the largest first; `show`: the columns that are seen at first, all if there are none; `bar`: the column whose
-    values are drawn as bars."""
+    """Presentation of a report on the page. `category`: menu section; `sort`: initial sort column, with a minus for
+    descending order; `show`: initially visible columns, empty for all; `bar`: the column whose values are drawn as
+    bars."""
 
     category: str = "More"
     sort: str = ""
@@ -95,54 +95,55 @@ class View(NamedTuple):
 
 
 _PLAIN = View()
-_Made = Callable[..., "pd.DataFrame | Iterator[pd.DataFrame]"]
+_Producer = Callable[..., "pd.DataFrame | Iterator[pd.DataFrame]"]
 _Sections = Callable[[Source], "list[Section]"]
 
 
 class Report(NamedTuple):
-    """A report: `suffix` is in the names of its files, `title` stands above it in DLProf's layout, which `sections`
-    makes if it is not that of a table. `columns` are those of the values that are `chosen` of its `options`, out of
-    `all_columns`."""
+    """Report: `suffix` is part of its file names; `title` heads it in DLProf's layout, which `sections` builds if it is
+    not a plain table. `columns` are those of `all_columns` that the `selection` of its `options` leaves."""
 
     name: str
     title: str
     suffix: str
     text: str
     columns: tuple[Column, ...]
-    make: _Made
+    make: _Producer
     sections: _Sections | None = None
     options: tuple[Option, ...] = ()
     all_columns: tuple[Column, ...] = ()
-    chosen: Mapping[str, str] = {}
-    needs: str = ""  # what a recording must have for rows; empty if there always are some
+    selection: Mapping[str, str] = {}
+    needs: str = ""  # what a recording must have for any rows; empty if every recording has rows
     view: View = _PLAIN
 
     def choose(self, **values: str) -> Report:
-        """The report with other values of its options. Raises UsageError for an option or a value it does not have."""
-        known = {option.name: option for option in self.options}
+        """Return the report with other values of its options. Raises UsageError for an unknown option or value."""
+        options = {option.name: option for option in self.options}
         for name, value in values.items():
-            if name not in known:
-                if not known:
+            if name not in options:
+                if not options:
                     raise UsageError(f"report {self.name!r} takes no options.")
-                offer = ", ".join(map(_typed_as, known))
-                raise UsageError(f"report {self.name!r} has no option {_typed_as(name)}; it has {offer}.")
-            if value not in known[name].choices:
-                raise UsageError(f"{_typed_as(name)}={value}: choose from {', '.join(known[name].choices)}.")
-        chosen = {option.name: option.default for option in self.options} | dict(self.chosen) | values
-        out = {key for name, value in chosen.items() for key in known[name].choices[value]}
-        return self._replace(chosen=chosen, columns=tuple(c for c in self.all_columns if c.key not in out))
+                offer = ", ".join(map(_flag, options))
+                raise UsageError(f"report {self.name!r} has no option {_flag(name)}; it has {offer}.")
+            if value not in options[name].choices:
+                raise UsageError(f"{_flag(name)}={value}: choose from {', '.join(options[name].choices)}.")
+        selection = {option.name: option.default for option in self.options} | dict(self.selection) | values
+        excluded = {key for name, value in selection.items() for key in options[name].choices[value]}
+        return self._replace(
+            selection=selection, columns=tuple(c for c in self.all_columns if c.key not in excluded)
+        )
 
     def chunks(self, source: Source) -> Iterator[pd.DataFrame]:
-        """The rows in parts of bounded size, at least one part."""
+        """Yield the rows in parts of bounded size, at least one part."""
         import pandas as pd
 
         with source.store.translate_errors():
-            made = self.make(source, **self.chosen)
-            for part in [made] if isinstance(made, pd.DataFrame) else made:
-                yield _typed(part, self.columns)
+            result = self.make(source, **self.selection)
+            for part in [result] if isinstance(result, pd.DataFrame) else result:
+                yield _cast(part, self.columns)
 
     def table(self, source: Source) -> pd.DataFrame:
-        """The rows as one frame; its columns are named by key."""
+        """Return the rows as one frame with columns named by key."""
         import pandas as pd
 
         parts = list(self.chunks(source))
@@ -161,30 +162,32 @@ def report(
     options: Sequence[Option] = (),
     needs: str = "",
     view: View = _PLAIN,
-) -> Callable[[_Made], _Made]:
-    """Decorator: the function makes the report's table, its docstring describes it."""
+) -> Callable[[_Producer], _Producer]:
+    """Return a decorator that registers the function as a report; its docstring describes the report."""
 
-    def add(make: _Made) -> _Made:
-        text, shown = " ".join((make.__doc__ or "").split()), tuple(columns)
-        made = Report(name, title, suffix or name, text, shown, make, sections, tuple(options), shown)
-        REPORTS.register(name)(made.choose()._replace(needs=needs, view=view))
+    def add(make: _Producer) -> _Producer:
+        text, all_columns = " ".join((make.__doc__ or "").split()), tuple(columns)
+        entry = Report(
+            name, title, suffix or name, text, all_columns, make, sections, tuple(options), all_columns
+        )
+        REPORTS.register(name)(entry.choose()._replace(needs=needs, view=view))
         return make
 
     return add
 
 
-def find(name: str, **chosen: str) -> Report:
-    """A report by its name, with values of its options. Raises UsageError for one that does not exist."""
+def find(name: str, **selection: str) -> Report:
+    """Return a report by its name, with values of its options. Raises UsageError for an unknown name."""
     load_folder(__name__, "pyprof.reports")
     if name not in REPORTS:
         raise UsageError(
             f"unknown report {name!r}.{nearest(name, REPORTS)} Choose from {', '.join(sorted(REPORTS))}."
         )
-    return REPORTS[name].choose(**chosen)
+    return REPORTS[name].choose(**selection)
 
 
 def every() -> tuple[Report, ...]:
-    """All reports, by name: the order in which modules were imported says nothing."""
+    """Return all reports, sorted by name, independently of the order of imports."""
     load_folder(__name__, "pyprof.reports")
     return tuple(REPORTS[name] for name in sorted(REPORTS))
 
@@ -192,13 +195,13 @@ def every() -> tuple[Report, ...]:
 _DTYPES: dict[type, Any] = {int: "Int64", float: "float64", bool: "boolean", str: "string", object: "object"}
 
 
-def _typed(frame: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
-    """The columns in order, with the types that they are said to have; texts that repeat stay categories."""
+def _cast(frame: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
+    """Return the columns in order, with their declared types; categorical texts stay categorical."""
     import pandas as pd
 
     out = {}
     for column in columns:
         cells = frame[column.key]
-        kept = column.kind is str and isinstance(cells.dtype, pd.CategoricalDtype)
-        out[column.key] = cells if kept else cells.astype(_DTYPES[column.kind])
+        is_category = column.kind is str and isinstance(cells.dtype, pd.CategoricalDtype)
+        out[column.key] = cells if is_category else cells.astype(_DTYPES[column.kind])
     return pd.DataFrame(out)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of the CUDA or HIP API: how often, how long, and what they launched."""
+"""Calls of the CUDA or HIP API: number, time, and the work that they launched."""
 
 from __future__ import annotations
 
@@ -20,28 +20,34 @@ _PER_THREAD = ("worker", "thread")
     "API Calls",
     (
         WORKER,
-        Column("thread", "Thread", "", "Number of the thread that called, as the system has it."),
-        Column("name", "Name", "", "The function, without the version that CUPTI adds.", str),
-        Column("kind", "Kind", "", f"What it does: {', '.join(API_KINDS)}.", str),
+        Column("thread", "Thread", "", "System number (TID) of the calling thread."),
+        Column("name", "Name", "", "Name of the function, without the version suffix that CUPTI adds.", str),
+        Column("kind", "Kind", "", f"Kind of work: {', '.join(API_KINDS)}.", str),
         Column("calls", "Calls", "count", "Calls that start in the aggregated iterations."),
-        Column("total_ns", "Total (ns)", "ns", "Sum of their times on the CPU; a call within a call counts in both."),
+        Column(
+            "total_ns", "Total (ns)", "ns",
+            "Sum of their times on the CPU; a nested call also counts in the outer one.",
+        ),
         Column(
             "share", "Share of the Window (%)", "%",
-            "Total as a share of the time of the aggregated iterations; of several threads the mean of their shares.",
+            "Total as a share of the time of the aggregated iterations; for several threads, the mean of their shares.",
             float,
         ),
         Column("mean_ns", "Mean (ns)", "ns", "Total divided by calls.", float),
-        Column("median_ns", "Median (ns)", "ns", "The middle one, of two the mean.", float),
-        Column("p95_ns", "95th Percentile (ns)", "ns", "The shortest that 95 % of the calls do not exceed."),
-        Column("min_ns", "Min (ns)", "ns", "The shortest."),
-        Column("max_ns", "Max (ns)", "ns", "The longest."),
-        Column("kernels", "Kernels", "count", "Kernels that they launched; of a graph's launch all of its replay."),
+        Column("median_ns", "Median (ns)", "ns", "Median; of two middle values their mean.", float),
+        Column("p95_ns", "95th Percentile (ns)", "ns", "Shortest time that 95 % of the calls do not exceed."),
+        Column("min_ns", "Min (ns)", "ns", "Shortest."),
+        Column("max_ns", "Max (ns)", "ns", "Longest."),
+        Column(
+            "kernels", "Kernels", "count",
+            "Kernels that they launched; for a graph launch, all kernels of the replay.",
+        ),
         Column("copies", "Copies and Sets", "count", "Copies and sets that they started."),
     ),
     options=(
         Option(
             "group_by",
-            "What a row is of: a function, or a function on a thread.",
+            "What each row covers: a function, or a function on a thread.",
             {"name": _PER_THREAD, "thread": ()},
         ),
     ),
@@ -49,20 +55,20 @@ _PER_THREAD = ("worker", "thread")
     view=View("Kernels", sort="-total_ns", bar="total_ns"),
 )  # fmt: skip
 def api_calls(source: Source, group_by: str) -> pd.DataFrame:
-    """One row per function of the CUDA or HIP API that was called in the aggregated iterations, by total time; with
-    --group-by=thread per worker, thread and function. Rows of several workers are added up. What a call returned is
-    not recorded. None in a recording without a GPU."""
+    """One row per function of the CUDA or HIP API called in the aggregated iterations, sorted by total time; with
+    --group-by=thread, one per worker, thread and function. Values of several workers are summed. Return values are
+    not recorded. A recording without a GPU has no rows."""
     texts = source.store.rows("select id, text from string")
     names, code = distinct(((number, text.partition("_v")[0]) for number, text in texts), (None,))
     frames = [_calls(source.activity(low >> 40), source) for low, _ in spans(source)]
-    found = pd.concat(frames) if frames else pd.DataFrame(columns=_CALLS, dtype=np.int64)
-    found["name"] = code[found.pop("text").to_numpy(np.int64)]
+    calls = pd.concat(frames) if frames else pd.DataFrame(columns=_CALLS, dtype=np.int64)
+    calls["name"] = code[calls.pop("text").to_numpy(np.int64)]
     keys = ["name", "kind"] if group_by == "name" else ["worker", "thread", "name", "kind"]
-    grouped = found.groupby(keys, sort=True)
+    grouped = calls.groupby(keys, sort=True)
     row = grouped.ngroup().to_numpy()
     table = grouped[["kernels", "copies"]].sum().reset_index()
-    sums = distribution(row, found["dur"].to_numpy(), len(table))
-    threads = found.assign(row=row).drop_duplicates(["row", "worker", "thread"])
+    sums = distribution(row, calls["dur"].to_numpy(), len(table))
+    threads = calls.assign(row=row).drop_duplicates(["row", "worker", "thread"])
     windows = threads.groupby("row")["window"].sum()
     table["calls"], table["total_ns"] = sums["calls"], sums["total"]
     table["share"] = 100 * sums["total"] / windows.where(windows > 0)
@@ -82,7 +88,7 @@ _CALLS = ["worker", "thread", "text", "kind", "dur", "kernels", "copies", "windo
 
 
 def _calls(activity: Activity, source: Source) -> pd.DataFrame:
-    """Each call of a worker, and how long the worker's aggregated iterations are."""
+    """Return the calls of a worker, each with the length of the worker's aggregated iterations."""
     call = {name: column.values for name, column in activity.call.items()}
     of_kernels = np.bincount(activity.launch[activity.launched & activity.kernel], minlength=len(call["id"]))
     of_copies = np.bincount(activity.launch[activity.launched & ~activity.kernel], minlength=len(call["id"]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time by category of work: products, attention, elementwise, copies ..."""
+"""Time by category of work: matrix products, attention, elementwise, copies ..."""
 
 from __future__ import annotations
 
@@ -25,51 +25,51 @@ _OPERATOR = 3  # value of event.kind
     "categories",
     "Categories of Work",
     (
-        Column("category", "Category", "", "Category of work, as docs/reports.md lists them.", str),
-        Column("kind", "Kind", "", "What the kernel's name tells; operator without a GPU.", str),
+        Column("category", "Category", "", "Category of work; docs/reports.md lists them.", str),
+        Column("kind", "Kind", "", "Kind of kernel, from its name; without a GPU, operator.", str),
         Column("operator", "Operator", "", "Innermost operator that launched it; empty if none did.", str),
         Column("calls", "Calls", "count", "Kernels, copies and sets; operator events without a GPU."),
         Column("time_ns", "Time (ns)", "ns", "Sum of their times on the device."),
-        Column("share", "Share (%)", "%", "Time as a share of that of all rows, 100 % together.", float),
+        Column("share", "Share (%)", "%", "Time as a share of the time of all rows.", float),
         Column(
             "busy_ns", "Busy (ns)", "ns",
-            "Time in which at least one of them ran: per worker and device, added up. Rows may run at the same time.",
+            "Time in which at least one of them ran, summed over workers and devices. Rows may overlap in time.",
         ),
-        Column("flops", "FLOPs", "count", "Sum of the FLOPs that are known; empty if none is."),
-        Column("flops_unknown_ns", "FLOPs Unknown (ns)", "ns", "Time of those whose FLOPs are unknown."),
+        Column("flops", "FLOPs", "count", "Sum of the known FLOPs; empty if none are known."),
+        Column("flops_unknown_ns", "FLOPs Unknown (ns)", "ns", "Time of calls with unknown FLOPs."),
         Column(
             "bytes", "Bytes (B)", "B",
-            "Sum of the bytes that are known: what kernels need at least, what copies and sets moved.",
+            "Sum of the known bytes: for kernels the minimum that they need, for copies and sets the bytes moved.",
         ),
-        Column("bytes_unknown_ns", "Bytes Unknown (ns)", "ns", "Time of those whose bytes are unknown."),
+        Column("bytes_unknown_ns", "Bytes Unknown (ns)", "ns", "Time of calls with unknown bytes."),
         Column("tc_ns", "With Tensor Cores (ns)", "ns", "Time of kernels that used tensor cores."),
         Column(
             "no_tc_ns", "Without Tensor Cores (ns)", "ns",
-            "Time of those that did not; the three times add up to the time.",
+            "Time of those that did not; the three columns add up to the time.",
         ),
-        Column("tc_unknown_ns", "Tensor Cores Unknown (ns)", "ns", "Time of those whose names do not tell."),
+        Column("tc_unknown_ns", "Tensor Cores Unknown (ns)", "ns", "Time of kernels whose names do not show it."),
     ),
     options=(
         Option(
             "group_by",
-            "What a row is of: a category; a category and kind of kernel; or a category, kind and operator.",
+            "What each row covers: a category; a category and kind of kernel; or a category, kind and operator.",
             {"category": ("kind", "operator"), "kind": ("operator",), "operator": ()},
         ),
     ),
     view=View("Operators", sort="-time_ns", bar="time_ns"),
 )  # fmt: skip
 def categories(source: Source, group_by: str) -> pd.DataFrame:
-    """One row per category of work of what was launched in the aggregated iterations, by time; with --group-by=kind and
-    --group-by=operator what is in each. The kind of a kernel decides its category, the operator that launched it where
-    the kernel's name does not tell. Rows of several workers and devices are added up. Without a GPU it is the
-    operators' own time, and busy and tensor cores are empty."""
+    """One row per category of work launched in the aggregated iterations, sorted by time; --group-by=kind and
+    --group-by=operator split each category. The kind of a kernel decides its category, or the operator that launched
+    it if the kernel's name does not tell. Values of several workers and devices are summed. Without a GPU, times are
+    the operators' own time, and busy time and tensor core columns are empty."""
     event = launched(
         source,
         "name, coalesce(site, -1) as site, device, start, dur, tc, flops, "
         "case when kind in (1, 2) then copied else bytes end as bytes",
         f"kind < {_OPERATOR}" if source.gpu else f"kind = {_OPERATOR}",
     )
-    code, said = _keys(source, event["name"].values, event["site"].values, group_by)
+    code, keys = _keys(source, event["name"].values, event["site"].values, group_by)
     duration, tc = event["dur"].values, event["tc"]
     sums: dict[str, Any] = {"calls": np.ones(len(code), np.int64), "time_ns": duration}
     for name in ("flops", "bytes"):
@@ -78,19 +78,19 @@ def categories(source: Source, group_by: str) -> pd.DataFrame:
         sums[f"{name}_unknown_ns"] = np.where(known, 0, duration)
     used = tc.mask() & (tc.values == 1)
     sums["tc_ns"], sums["tc_unknown_ns"] = np.where(used, duration, 0), np.where(tc.mask(), 0, duration)
-    found = said.join(pd.DataFrame(sums).groupby(code).sum())
-    found["busy_ns"] = _busy(event, code, len(found))
-    found["no_tc_ns"] = found["time_ns"] - found["tc_ns"] - found["tc_unknown_ns"]
-    found["share"] = 100 * found["time_ns"] / max(int(found["time_ns"].sum()), 1)
+    table = keys.join(pd.DataFrame(sums).groupby(code).sum())
+    table["busy_ns"] = _busy(event, code, len(table))
+    table["no_tc_ns"] = table["time_ns"] - table["tc_ns"] - table["tc_unknown_ns"]
+    table["share"] = 100 * table["time_ns"] / max(int(table["time_ns"].sum()), 1)
     for name in ("flops", "bytes"):
-        found[name] = found[name].astype("Int64").where(found.pop(f"{name}_of") > 0)
+        table[name] = table[name].astype("Int64").where(table.pop(f"{name}_of") > 0)
     if not source.gpu:
-        found = found.assign(busy_ns=None, tc_ns=None, no_tc_ns=None, tc_unknown_ns=None)
-    return found.sort_values("time_ns", ascending=False, kind="stable", ignore_index=True)
+        table = table.assign(busy_ns=None, tc_ns=None, no_tc_ns=None, tc_unknown_ns=None)
+    return table.sort_values("time_ns", ascending=False, kind="stable", ignore_index=True)
 
 
 def _keys(source: Source, name: Ints, site: Ints, group_by: str) -> tuple[Ints, pd.DataFrame]:
-    """Number of the row that each event is in, and what each row is of, by category, kind and operator."""
+    """Return the row number of each event, and a table of each row's category, kind and operator."""
     names = {
         number: (text, kind)
         for number, text, kind in source.store.rows("select id, name, kind from kernel_name")
@@ -115,7 +115,7 @@ def _category(name: str, kind: str, mod: str | None, op: str | None) -> str:
 
 
 def _busy(event: dict[str, Values], code: Ints, rows: int) -> Ints:
-    """Length of the union of each row's events, per worker and device, added up."""
+    """Return the length of the union of each row's events, per worker and device, summed."""
     device = np.where(event["device"].mask(), event["device"].values, -1)
     place, places = pd.factorize((event["id"].values >> 40 << 20) + device)
     start = event["start"].values

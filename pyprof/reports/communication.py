@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives of every rank: how many, how large, how long, and how much of that was waiting for other ranks."""
+"""Collectives of every rank: number, size, duration, and the part of it spent waiting for other ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import spans
 from pyprof.reports.step_time import STEP, WORKER
 
-NAME = Column("name", "Collective", "", "As c10d names it: all_reduce, all_gather, all_to_all ...", str)
+NAME = Column("name", "Collective", "", "Name in c10d: all_reduce, all_gather, all_to_all ...", str)
 GROUP = Column(
     "process_group", "Process Group", "", "Name of the group of ranks; empty if not recorded.", str
 )
@@ -30,41 +30,44 @@ _COLUMNS = (
     DEVICE,
     NAME,
     GROUP,
-    Column("size", "Ranks of the Group", "", "Ranks of the group, as recorded, else all if every rank was recorded."),
+    Column(
+        "size", "Ranks of the Group", "",
+        "Number of ranks in the group: as recorded, else all if every rank was recorded.",
+    ),
     DTYPE,
     Column("calls", "Calls", "count", "Kernels of the collective."),
     Column(
         "bytes", "Bytes (B)", "B",
-        "Sum of their sizes as nccl-tests counts: the larger of what a rank sends and receives; of an all-to-all "
-        "what it sends, if the other is not recorded. Empty if the size of one is unknown.",
+        "Sum of their sizes as nccl-tests counts them: the larger of what a rank sends and receives; for an "
+        "all-to-all what it sends, if the other is not recorded. Empty if any size is unknown.",
     ),
-    Column("latency_ns", "Latency (ns)", "ns", "Sum of the times of these kernels, waits for other ranks included."),
-    Column("aligned", "Aligned Calls", "count", "Calls whose kernels on the other ranks are known."),
-    Column("aligned_ns", "Aligned Latency (ns)", "ns", "Latency of the aligned calls: transfer and wait add up to it."),
+    Column("latency_ns", "Latency (ns)", "ns", "Sum of the times of these kernels, including waits for other ranks."),
+    Column("aligned", "Aligned Calls", "count", "Calls with known kernels on the other ranks."),
+    Column("aligned_ns", "Aligned Latency (ns)", "ns", "Latency of the aligned calls: the sum of transfer and wait."),
     Column(
         "transfer_ns", "Data Transfer (ns)", "ns",
-        "Of the aligned calls: the shortest kernel of each among all ranks, the one of the rank that came last. Empty "
+        "Sum over the aligned calls of the shortest kernel of all ranks, that of the rank that arrived last. Empty "
         "without aligned calls.",
     ),
     Column(
         "wait_ns", "Waiting (ns)", "ns",
-        "Of the aligned calls: latency less data transfer, waiting for other ranks.",
+        "Time that aligned calls waited for other ranks: aligned latency minus data transfer.",
     ),
     Column(
         "algbw", "Algorithm Bandwidth (GB/s)", "GB/s",
-        "Bytes per ns of data transfer, of aligned calls; without such calls of latency, which is too little where "
-        "a rank waited. Empty if bytes are unknown.", float,
+        "Bytes per ns of data transfer, for aligned calls; without such calls, per ns of latency, which is too low "
+        "if a rank waited. Empty if bytes are unknown.", float,
     ),
     Column(
         "busbw", "Bus Bandwidth (GB/s)", "GB/s",
         "Algorithm bandwidth times the factor of nccl-tests for this collective and number of ranks.", float,
     ),
-    Column("bandwidth_of", "Bandwidth Of", "", "transfer or latency: what bandwidths divide by.", str),
-    Column("aligned_by", "Aligned By", "", "How kernels of other ranks were found, or why they were not.", str),
+    Column("bandwidth_of", "Bandwidth Of", "", "Divisor of the bandwidths: transfer or latency.", str),
+    Column("aligned_by", "Aligned By", "", "How kernels of other ranks were matched, or why they were not.", str),
     Column("bytes_avg", "Avg. Size (B)", "B", "Bytes divided by calls.", float),
     Column("latency_avg", "Avg. Latency (ns)", "ns", "Latency divided by calls.", float),
     Column("transfer_avg", "Avg. Data Transfer (ns)", "ns", "Data transfer divided by aligned calls.", float),
-    STEP._replace(text=f"{STEP.text} A collective is of the step in which it was launched."),
+    STEP._replace(text=f"{STEP.text} A collective belongs to the step in which it was launched."),
 )  # fmt: skip
 
 
@@ -76,91 +79,93 @@ _COLUMNS = (
     options=(
         Option(
             "group_by",
-            "What a row is of: one kind of collective, or all collectives of a step.",
+            "What each row covers: one kind of collective, or all collectives of a step.",
             {"collective": ("step",), "step": _KIND},
         ),
     ),
     view=View("Communication", sort="-latency_ns"),
 )
 def communication(source: Source, group_by: str) -> pd.DataFrame:
-    """One row per worker, device, collective, process group and data type, by latency: kernels of collectives that
-    were launched in the aggregated iterations; with --group-by=step per worker, device and step, in their order.
-    Kernels on several ranks are one collective by process group and sequence number where both are recorded, else by
-    order in the process group, else by order; by order only if all ranks have as many of the same kinds, which on one
-    clock end together. The shortest of them is the data transfer: its rank came last and waited for nobody. With one
-    rank recorded that is unknown."""
-    found = collectives(source.store)
-    found = found[within(found, spans(source))].copy()
-    found["bytes"] = sizes(found)
+    """One row per worker, device, collective, process group and data type, sorted by latency, for kernels of
+    collectives launched in the aggregated iterations; with --group-by=step, one per worker, device and step, in step
+    order. Kernels on several ranks are matched as one collective by process group and sequence number where both are
+    recorded, else by order in the process group, else by order; by order only if all ranks have the same number of
+    each kind, and if kernels on one clock end together. The shortest of them is the data transfer: its rank came
+    last and waited for no other. If only one rank was recorded, it is unknown."""
+    kernels = collectives(source.store)
+    kernels = kernels[within(kernels, spans(source))].copy()
+    kernels["bytes"] = sizes(kernels)
     for key in ("transfer", "bytes"):
-        found[f"has_{key}"] = found[key].notna()
-    found["step"] = _step(source, found) if group_by == "step" else 0
-    there = found["has_transfer"]
-    found["aligned_ns"] = found["dur"].where(there, 0)
-    found["aligned_bytes"] = found["bytes"].where(there, 0)
-    found["has_aligned_bytes"] = found["has_bytes"] | ~there
-    found["reason"] = found["how"].where(~there)
-    found["way"] = found["how"].where(there)
+        kernels[f"has_{key}"] = kernels[key].notna()
+    kernels["step"] = _step_numbers(source, kernels) if group_by == "step" else 0
+    aligned = kernels["has_transfer"]
+    kernels["aligned_ns"] = kernels["dur"].where(aligned, 0)
+    kernels["aligned_bytes"] = kernels["bytes"].where(aligned, 0)
+    kernels["has_aligned_bytes"] = kernels["has_bytes"] | ~aligned
+    kernels["reason"] = kernels["how"].where(~aligned)
+    kernels["way"] = kernels["how"].where(aligned)
     keys = _KEYS if group_by == "collective" else ["worker", "device", "step"]
-    table = found.groupby(keys, sort=True, dropna=False).agg(
+    table = kernels.groupby(keys, sort=True, dropna=False).agg(
         calls=("dur", "size"), bytes=("bytes", "sum"), latency_ns=("dur", "sum"), aligned=("has_transfer", "sum"),
         aligned_ns=("aligned_ns", "sum"), transfer_ns=("transfer", "sum"), sized=("has_bytes", "all"),
         aligned_bytes=("aligned_bytes", "sum"), aligned_sized=("has_aligned_bytes", "all"), least=("size", "min"),
         most=("size", "max"), way=("way", "first"), reason=("reason", "first"), ranks=("ranks", "min"),
     ).reset_index()  # fmt: skip
     if group_by == "step":
-        return _shown(source, table.assign(**dict.fromkeys((*_KIND, "group"))))
-    table = _rated(source, table).sort_values("latency_ns", ascending=False, kind="stable", ignore_index=True)
-    return _shown(source, table.assign(step=None))
+        return _finish(source, table.assign(**dict.fromkeys((*_KIND, "group"))))
+    table = _add_bandwidths(source, table).sort_values(
+        "latency_ns", ascending=False, kind="stable", ignore_index=True
+    )
+    return _finish(source, table.assign(step=None))
 
 
-def _step(source: Source, found: pd.DataFrame) -> Any:
-    """The step of each row, as the report step_time numbers it."""
-    event = found["event"].to_numpy()
+def _step_numbers(source: Source, kernels: pd.DataFrame) -> Any:
+    """Return the step of each row, numbered as in the report step_time."""
+    event = kernels["event"].to_numpy()
     number = np.asarray(steps_of(source.store, source.aggregation, event).fillna(0), np.int64)
     for worker in np.unique(event >> 40).tolist():
-        here = event >> 40 == worker
-        number[here] = marked_numbers(source, worker, number[here])
+        rows = event >> 40 == worker
+        number[rows] = marked_numbers(source, worker, number[rows])
     return number
 
 
-def _rated(source: Source, table: pd.DataFrame) -> pd.DataFrame:
-    """With sizes of groups and bandwidths."""
-    some = table["aligned"] > 0
+def _add_bandwidths(source: Source, table: pd.DataFrame) -> pd.DataFrame:
+    """Add group sizes and bandwidths."""
+    aligned = table["aligned"] > 0
     moved = table["aligned_bytes"].where(table["aligned_sized"].astype(bool))
-    moved = moved.where(some, table["bytes"].where(table["sized"].astype(bool)))
+    moved = moved.where(aligned, table["bytes"].where(table["sized"].astype(bool)))
     table["size"] = table["least"].where(table["least"] == table["most"]).fillna(world(source, table))
-    time = table["transfer_ns"].where(some, table["latency_ns"]).astype("Float64")
+    time = table["transfer_ns"].where(aligned, table["latency_ns"]).astype("Float64")
     table["algbw"] = moved.astype("Float64") / time.where(time > 0)
     table["busbw"] = table["algbw"] * factors(table["name"], table["size"])
-    table["bandwidth_of"] = pd.Series(np.where(some, "transfer", "latency"), table.index).where(
+    table["bandwidth_of"] = pd.Series(np.where(aligned, "transfer", "latency"), table.index).where(
         table["algbw"].notna()
     )
     return table
 
 
-def _shown(source: Source, table: pd.DataFrame) -> pd.DataFrame:
-    """The columns of the report."""
+def _finish(source: Source, table: pd.DataFrame) -> pd.DataFrame:
+    """Add the remaining columns of the report."""
     workers = dict(source.store.rows("select id, name from worker"))
-    some = table["aligned"] > 0
+    aligned = table["aligned"] > 0
     table["bytes"] = table["bytes"].where(table["sized"].astype(bool))
-    table["transfer_ns"] = table["transfer_ns"].where(some)
-    table["wait_ns"] = (table["aligned_ns"] - table["transfer_ns"]).where(some)
-    table["aligned_ns"] = table["aligned_ns"].where(some)
-    ways, reasons, whole = table["way"], table["reason"], table["calls"] == table["aligned"]
+    table["transfer_ns"] = table["transfer_ns"].where(aligned)
+    table["wait_ns"] = (table["aligned_ns"] - table["transfer_ns"]).where(aligned)
+    table["aligned_ns"] = table["aligned_ns"].where(aligned)
+    ways, reasons, all_aligned = table["way"], table["reason"], table["calls"] == table["aligned"]
     means = (("bytes", "bytes_avg", "calls"), ("latency_ns", "latency_avg", "calls"),
              ("transfer_ns", "transfer_avg", "aligned"))  # fmt: skip
-    for key, mean, of in means:
-        table[mean] = table[key].astype("Float64") / table[of].where(table[of] > 0).astype("Float64")
+    for key, mean, count in means:
+        table[mean] = table[key].astype("Float64") / table[count].where(table[count] > 0).astype("Float64")
     return table.assign(
-        aligned_by=np.where(whole, ways, np.where(some, ways + ", some " + reasons, reasons)),
-        worker=[workers[one] for one in table["worker"]], process_group=table["group"],
+        aligned_by=np.where(all_aligned, ways, np.where(aligned, ways + ", some " + reasons, reasons)),
+        worker=[workers[number] for number in table["worker"]], process_group=table["group"],
         device=table["device"].where(table["device"] >= 0),
     )  # fmt: skip
 
 
 def world(source: Source, table: pd.DataFrame) -> pd.Series[Any]:
-    """All ranks of the run, of collectives that are aligned over as many."""
-    told = source.store.meta.get("distributed.world_size", "")
-    world = int(told) if told.isascii() and told.isdigit() and len(told) < 10 else 0
-    return table["ranks"].where(table["ranks"] == world)
+    """Return the world size for collectives that are aligned over all ranks; missing for the others."""
+    text = source.store.meta.get("distributed.world_size", "")
+    size = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    return table["ranks"].where(table["ranks"] == size)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of the time on the device is explained."""
+"""Explained share of the time on the device."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from pyprof.reports.step_time import WORKER
         WORKER,
         Column(
             "line", "Line", "",
-            "What is asked of each kernel: whether its operator, the shapes in the operator's call, the source line, "
-            "the module, its launch record, FLOPs and bytes are known.", str,
+            "Fact about each kernel that may be known: its operator, the shapes in the operator's call, the source "
+            "line, the module, its launch record, FLOPs and bytes.", str,
         ),
-        Column("part", "Part", "", "known or unknown; of FLOPs and bytes what they rest on: docs/costs.md.", str),
-        Column("time", "Time (ns)", "ns", "Time of kernels on the device; without a GPU operators' own time."),
-        Column("count", "Count", "count", "Kernels, or operator events; of a line dropped what was lost."),
-        Column("share", "Share (%)", "%", "Part of the line's time: the parts of a line are 100 %.", float),
+        Column("part", "Part", "", "known or unknown; for FLOPs and bytes, their basis: docs/costs.md.", str),
+        Column("time", "Time (ns)", "ns", "Time of kernels on the device; without a GPU, the operators' own time."),
+        Column("count", "Count", "count", "Kernels, or operator events; in a line dropped, the number lost."),
+        Column("share", "Share (%)", "%", "Part as a share of the line's time.", float),
     ),
     view=View("Summary"),
 )  # fmt: skip
 def coverage(source: Source) -> pd.DataFrame:
-    """One row per worker, line of the ledger and part: of kernels that were launched in the aggregated iterations.
-    Lines named dropped say what the recording or its reading left out, with a count alone, of the whole file."""
+    """One row per worker, line of the ledger and part, for kernels launched in the aggregated iterations. Lines named
+    dropped give what the recording or its reading left out, as a count only, for the whole file."""
     table = ledger(source.store, spans(source))
     names = dict(source.store.rows("select id, name from worker"))
     return table.assign(worker=table["worker"].map(names))

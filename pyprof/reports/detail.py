@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every operator."""
+"""Operators, one by one."""
 
 from __future__ import annotations
 
@@ -9,24 +9,28 @@ from pyprof.analysis.source import Source
 from pyprof.reports import Column, View, figure, report, spread
 from pyprof.reports.operator_queries import SPREADS, operators
 
-# Columns that name an operator, for every report that has rows about operators.
+# Columns that identify an operator, for every report about operators.
 OP_ID = Column("op_id", "Op ID", "", "Type and number of the operator: unique in the recording.", str)
 NAME = Column(
-    "name", "Op Name", "", "Path in the model, the operation last; of equal siblings [2] is the second.", str
+    "name",
+    "Op Name",
+    "",
+    "Path in the model, ending with the operation; [2] is the second of equal siblings.",
+    str,
 )
 DIRECTION = Column("direction", "Direction", "", "fprop or bprop; empty if neither.", str)
-TYPE = Column("type", "Op Type", "", "Kind of operation, however the call spells it.", str)
+TYPE = Column("type", "Op Type", "", "Kind of operation, independent of how the call spells it.", str)
 ELIGIBLE = Column(
-    "eligible", "TC Eligible", "", "Whether tensor cores could do it, in some type on some GPU.", bool
+    "eligible", "TC Eligible", "", "Whether tensor cores could do it, in some data type on some GPU.", bool
 )
 USING = Column(
     "using_tc", "Using TC", "",
-    "Whether a kernel of it used tensor cores; empty if no name tells, and without a GPU.", bool,
+    "Whether any of its kernels used tensor cores; empty if no name shows it, and without a GPU.", bool,
 )  # fmt: skip
 
 TC_UNKNOWN = Column(
     "tc_unknown", "TC Unknown (ns)", "ns",
-    "GPU time of kernels of which it is not known whether they used tensor cores; empty without a GPU.", int, True,
+    "GPU time of kernels with unknown use of tensor cores; empty without a GPU.", int, True,
 )  # fmt: skip
 
 
@@ -43,7 +47,7 @@ TC_UNKNOWN = Column(
         USING,
         *(column for name in SPREADS for column in spread(name)),
         Column("dtype", "Data Type", "", "Type of the operands.", str),
-        Column("stack", "Stack Trace", "", "Source lines of the call, one a line, outermost first.", str),
+        Column("stack", "Stack Trace", "", "Source lines of the call, one per line, outermost first.", str),
         Column("shapes", "Input Shapes", "", "Shapes of the tensors of the call.", str, True),
         Column("params", "Parameters", "", "Arguments of the call, as in docs/columns.md.", str, True),
         Column("module", "Module", "", "Path of the module that made the call.", str, True),
@@ -57,6 +61,7 @@ TC_UNKNOWN = Column(
     view=View("Operators", sort="-gpu", bar="gpu"),
 )
 def detail(source: Source) -> pd.DataFrame:
-    """One row per operator (a place in the model, with its arguments and direction), by GPU time; sums over its
-    executions. API calls and GPU events outside of every operator have rows of their own, named unassociated."""
+    """One row per operator (a place in the model, with its arguments and direction), sorted by GPU time; values are
+    sums over its executions. API calls and GPU events outside all operators have rows of their own, named
+    unassociated."""
     return operators(source)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What two runs differ in: operators or kernels side by side, with calls and times and what came and went.
+"""Difference of two runs: operators or kernels side by side, with calls and times, including those of one run only.
 
-First by place: module path, operator, shapes and direction (of kernels their name too). What is left on both sides
-then by name: an operator and its direction, or a kernel's name, wherever it is. What only one run has stays as it is.
-So each time of a run is in one row, and deltas add up to the difference of the totals."""
+Rows are matched first by place: module path, operator, shapes and direction (kernels: also the name). What remains
+on both sides is matched by name: an operator and its direction, or a kernel's name, wherever it ran. What only one
+run has stays unmatched. Each time of a run is thus in exactly one row, and deltas add up to the difference of the
+totals.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +19,29 @@ from pyprof.analysis.source import Source
 from pyprof.errors import UsageError
 from pyprof.model import Bools, Ints
 from pyprof.reports import Column, Report, waterfall
-from pyprof.reports.operator_queries import MINE, direction, frame, total
+from pyprof.reports.operator_queries import SELECTED, direction, frame, total
 
 PLACE, NAME = "module and shapes", "name"
-_DEVICE = "GPU time of operators as in detail, of kernels as in kernel; without a GPU, operators' own time"
+_DEVICE = (
+    "GPU time: of operators as in detail, of kernels as in kernel; without a GPU, the operators' own time"
+)
 _HOST = "CPU time of operators, as in detail; kernels have none"
 
 
 class Way(NamedTuple):
-    """What is compared: its rows of a run, the columns that say the same place, and those that say the same name."""
+    """Subject of a comparison: the query for its rows, the columns that identify a place, and those that identify a
+    name."""
 
     query: str
     place: tuple[str, ...]
     name: tuple[str, ...]
 
 
-_WAYS = {
+_QUERIES = {
     "operator": Way(
         f"""select o.type as name, null as operator, o.module, o.shapes, o.direction, sum(s.calls) as calls,
                    sum(s.gpu) as device, {total("cpu")} as host
-            from op_stat s join operator o on o.id = s.operator where {MINE} group by s.operator""",
+            from op_stat s join operator o on o.id = s.operator where {SELECTED} group by s.operator""",
         ("module", "name", "shapes", "direction"),
         ("name", "direction"),
     ),
@@ -44,42 +49,48 @@ _WAYS = {
         f"""select k.short_name as name, o.type as operator, o.module, o.shapes, o.direction, sum(s.calls) as calls,
                    sum(s.gpu) as device, null as host
             from op_kernel_stat s join operator o on o.id = s.operator join kernel_name k on k.id = s.name
-            where {MINE} group by s.operator, s.name""",
+            where {SELECTED} group by s.operator, s.name""",
         ("module", "operator", "name", "shapes", "direction"),
         ("name",),
     ),
 }
-BY = ("step", *_WAYS)
+BY = ("step", *_QUERIES)
 _FIGURES = ("calls", "device", "host")
 _SIDES = ("base", "other")
 _KEYS = ("name", "operator", "module", "shapes", "direction")
 
 
 def _pair(key: str, heading: str, unit: str, text: str) -> tuple[Column, ...]:
-    suffix, shown = ("_ns", " (ns)") if unit == "ns" else ("", "")
+    suffix, unit_text = ("_ns", " (ns)") if unit == "ns" else ("", "")
     return (
-        Column(f"base_{key}{suffix}", f"Base {heading}{shown}", unit, f"{text}, in the base; empty if only the other."),
-        Column(f"other_{key}{suffix}", f"Other {heading}{shown}", unit, "The same in the other; empty if only base."),
-        Column(f"delta_{key}{suffix}", f"Delta {heading}{shown}", unit, "Other less base; what is empty counts as 0."),
+        Column(
+            f"base_{key}{suffix}", f"Base {heading}{unit_text}", unit,
+            f"{text}, in the base; empty if only in the other.",
+        ),
+        Column(
+            f"other_{key}{suffix}", f"Other {heading}{unit_text}", unit,
+            "The same in the other; empty if only in the base.",
+        ),
+        Column(f"delta_{key}{suffix}", f"Delta {heading}{unit_text}", unit, "Other minus base; empty counts as 0."),
     )  # fmt: skip
 
 
 def _percent(key: str, heading: str) -> Column:
-    text = "Delta as a share of the base; empty where that is empty or 0."
+    text = "Delta as a share of the base; empty if that is empty or 0."
     return Column(f"delta_{key}", f"Delta {heading} (%)", "%", text, float)
 
 
 COLUMNS = (
     Column("name", "Name", "", "The operator, or the kernel's name without arguments.", str),
     Column(
-        "operator", "Operator", "", "Of kernels: the operator that launched it; empty if several did.", str
+        "operator", "Operator", "", "For kernels, the operator that launched it; empty if several did.", str
     ),
     Column("module", "Module", "", "Path of the module that called it; empty if unknown or several.", str),
     Column(
         "shapes", "Input Shapes", "", "Shapes of the tensors of the call; empty if unknown or several.", str
     ),
     Column("direction", "Direction", "", "fprop, bprop, or empty.", str),
-    Column("matched_by", "Matched By", "", f"{PLACE}, or {NAME} alone; empty: in one run only.", str),
+    Column("matched_by", "Matched By", "", f"{PLACE}, or only {NAME}; empty if in one run only.", str),
     *_pair("calls", "Calls", "count", "Executions of the operator, or kernels"),
     *_pair("device", "Device Time", "ns", _DEVICE),
     _percent("device", "Device Time"),
@@ -89,66 +100,67 @@ COLUMNS = (
 )
 
 
-def _unmade(source: Source) -> pd.DataFrame:
-    raise UsageError("a difference is one of two runs")
+def _without_base(source: Source) -> pd.DataFrame:
+    raise UsageError("a difference needs two runs")
 
 
 _STEPS = " ".join((waterfall.__doc__ or "").split())
 STEPS = Report(
-    "diff", "Difference", "diff", _STEPS, waterfall.COLUMNS, _unmade, all_columns=waterfall.COLUMNS
+    "diff", "Difference", "diff", _STEPS, waterfall.COLUMNS, _without_base, all_columns=waterfall.COLUMNS
 )
 _TEXT = " ".join((__doc__ or "").split())
-REPORT = Report("diff", "Difference", "diff", _TEXT, COLUMNS, _unmade, all_columns=COLUMNS)
+REPORT = Report("diff", "Difference", "diff", _TEXT, COLUMNS, _without_base, all_columns=COLUMNS)
 
 
 def diff(base: Source, by: str = "step") -> Report:
-    """A report of a run, the other one, compared with a base. Raises UsageError for what cannot be compared."""
+    """Return a report that compares a run with a base. Raises UsageError for an unknown `by`."""
     if by not in BY:
         raise UsageError(f"--by={by}: choose from {', '.join(BY)}.")
     if by == "step":
-        return STEPS._replace(make=lambda other: waterfall.compared(base, other))
-    return REPORT._replace(make=lambda other: difference(base, other, _WAYS[by]))
+        return STEPS._replace(make=lambda other: waterfall.compare(base, other))
+    return REPORT._replace(make=lambda other: difference(base, other, _QUERIES[by]))
 
 
 def difference(base: Source, other: Source, way: Way) -> pd.DataFrame:
-    """One row per place or name, by how much its time on the device changed."""
+    """Return one row per place or name, sorted by the change of its device time."""
     rows = pd.concat([_rows(base, way).assign(side=0), _rows(other, way).assign(side=1)], ignore_index=True)
-    place, common = _matched(rows, way.place)
+    place, common = _match(rows, way.place)
     rows["matched_by"], rows["row"] = np.where(common, PLACE, ""), place
-    left = rows[~common]
-    name, shared = _matched(left, way.name)
-    rows.loc[left.index[shared], "matched_by"] = NAME
-    rows.loc[left.index[shared], "row"] = name[shared] + len(rows)
-    for which, side in enumerate(_SIDES):
-        mine = rows["side"] == which
+    remaining = rows[~common]
+    name, shared = _match(remaining, way.name)
+    rows.loc[remaining.index[shared], "matched_by"] = NAME
+    rows.loc[remaining.index[shared], "row"] = name[shared] + len(rows)
+    for number, side in enumerate(_SIDES):
+        of_side = rows["side"] == number
         for figure in _FIGURES:
-            rows[f"{side}_{figure}"] = rows[figure].where(mine)
-    found = rows.groupby("row", sort=True)
-    figures = found[[f"{side}_{figure}" for side in _SIDES for figure in _FIGURES]].sum(min_count=1)
-    texts = found[[*_KEYS, "matched_by"]]
-    return _finished(texts.first().where(texts.nunique() == 1).join(figures).reset_index(drop=True))
+            rows[f"{side}_{figure}"] = rows[figure].where(of_side)
+    grouped = rows.groupby("row", sort=True)
+    figures = grouped[[f"{side}_{figure}" for side in _SIDES for figure in _FIGURES]].sum(min_count=1)
+    texts = grouped[[*_KEYS, "matched_by"]]
+    return _finish(texts.first().where(texts.nunique() == 1).join(figures).reset_index(drop=True))
 
 
-def _matched(rows: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, Bools]:
-    """A number per row, equal where the keys are; and whether both runs have such rows."""
-    found = rows.groupby(list(keys), sort=True)
-    return found.ngroup().to_numpy(), (found["side"].transform("nunique") == 2).to_numpy(bool)
+def _match(rows: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, Bools]:
+    """Return a number per row, equal where the keys are, and a mask of the rows that both runs have."""
+    grouped = rows.groupby(list(keys), sort=True)
+    return grouped.ngroup().to_numpy(), (grouped["side"].transform("nunique") == 2).to_numpy(bool)
 
 
 def _rows(source: Source, way: Way) -> pd.DataFrame:
-    found = frame(source, way.query)
-    found["direction"] = pd.Series(direction(found["direction"]), dtype=object)
-    texts: dict[str, Any] = {key: found[key].fillna("").astype(str) for key in _KEYS}
-    return found.assign(**texts).astype(dict.fromkeys(_FIGURES, "Int64"))
+    """Return a run's rows with figures and keys; unknown keys are empty texts."""
+    table = frame(source, way.query)
+    table["direction"] = pd.Series(direction(table["direction"]), dtype=object)
+    texts: dict[str, Any] = {key: table[key].fillna("").astype(str) for key in _KEYS}
+    return table.assign(**texts).astype(dict.fromkeys(_FIGURES, "Int64"))
 
 
-def _finished(table: pd.DataFrame) -> pd.DataFrame:
-    """With differences, by the largest."""
+def _finish(table: pd.DataFrame) -> pd.DataFrame:
+    """Add differences and sort by the largest."""
     for figure in _FIGURES:
         base, other = (table[f"{side}_{figure}"] for side in _SIDES)
         delta = (other.fillna(0) - base.fillna(0)).where(base.notna() | other.notna())
-        for side, here in zip(_SIDES, (base, other)):  # it ran, and its time is not known
-            delta = delta.where(here.notna() | table[f"{side}_calls"].isna())
+        for side, values in zip(_SIDES, (base, other)):  # it ran, but its time is unknown
+            delta = delta.where(values.notna() | table[f"{side}_calls"].isna())
         table[f"delta_{figure}"] = delta
         table[f"share_{figure}"] = 100 * delta.astype("Float64") / base.where(base > 0)
     largest = [table[f"delta_{figure}"].abs().fillna(0) for figure in ("device", "host")]
@@ -157,10 +169,10 @@ def _finished(table: pd.DataFrame) -> pd.DataFrame:
     )
     table = table.loc[order.index].reset_index(drop=True)
     texts = {key: table[key].where(table[key] != "") for key in (*_KEYS, "matched_by")}
-    named = {
-        f"{what}_{figure}_ns": table[f"{what}_{figure}"]
-        for what in (*_SIDES, "delta")
+    times = {
+        f"{part}_{figure}_ns": table[f"{part}_{figure}"]
+        for part in (*_SIDES, "delta")
         for figure in _FIGURES[1:]
     }
     shares = {f"delta_{figure}": table[f"share_{figure}"] for figure in _FIGURES[1:]}
-    return table.assign(**texts, **named, **shares)
+    return table.assign(**texts, **times, **shares)

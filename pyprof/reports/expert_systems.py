@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the expert rules say."""
+"""Findings of the expert rules."""
 
 from __future__ import annotations
 
@@ -16,19 +16,25 @@ from pyprof.rules.evaluation import evaluate
     "expert_systems",
     "Expert Systems Feedback",
     (
-        Column("problem", "Problem", "", "What was found, with its figures.", str),
-        Column("advice", "Recommendation", "", "What to do about it; what a rule needs to know.", str),
-        Column("rule", "Rule", "", "Which rule; docs/rules.md.", str, True),
-        Column("outcome", "Outcome", "", "found, or not evaluated: facts are missing.", str, True),
-        Column("saving", "Estimated Saving (ns)", "ns", "Of the wall time; empty where nobody can tell.", int, True),
-        Column("evidence", "Evidence", "", "The top rows behind it, a JSON list.", str, True),
-        Column("verify", "How to Verify", "", "How to see whether it is so.", str, True),
+        Column("problem", "Problem", "", "Finding, with its figures.", str),
+        Column(
+            "advice", "Recommendation", "",
+            "Recommended change; for a rule that was not evaluated, the data it needs.", str,
+        ),
+        Column("rule", "Rule", "", "Number and name of the rule: docs/rules.md.", str, True),
+        Column("outcome", "Outcome", "", "found, or not evaluated if data are missing.", str, True),
+        Column(
+            "saving", "Estimated Saving (ns)", "ns",
+            "Estimated saving of wall time; empty if it cannot be estimated.", int, True,
+        ),
+        Column("evidence", "Evidence", "", "Top rows behind the finding, as a JSON list.", str, True),
+        Column("verify", "How to Verify", "", "How to check the finding.", str, True),
     ),
     view=View("Summary"),
 )  # fmt: skip
 def expert_systems(source: Source) -> pd.DataFrame:
-    """One row per finding of the expert rules, the largest estimated saving first, then one per rule that could not be
-    evaluated, with the facts that it needs. Rules that found nothing have no row."""
+    """One row per finding of the expert rules, largest estimated saving first, then one per rule that could not be
+    evaluated, with the data that it needs. Rules without a finding have no row."""
     rows = []
     for outcome in evaluate(source):
         finding = outcome.finding

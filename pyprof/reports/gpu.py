@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices: what they are, and how well they were used."""
+"""Devices: properties and utilization."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from pyprof.analysis.timeline import Activity
 from pyprof.metrics import share
 from pyprof.model import Bools, Ints
 from pyprof.reports import Column, View, report
-from pyprof.reports.step_time import WORKER, stacked
+from pyprof.reports.step_time import WORKER, concat_rows
 
 _COLUMNS = (
     WORKER,
     Column("device", "Device", "", "Number of the device."),
-    Column("name", "Name", "", "What the device calls itself.", str),
-    Column("compute_capability", "Compute Capability", "", "Of the device.", str),
-    Column("memory_bytes", "Memory (B)", "B", "All of the device's memory."),
-    Column("sm_count", "Multiprocessors", "count", "Of the device."),
+    Column("name", "Name", "", "Name that the device reports.", str),
+    Column("compute_capability", "Compute Capability", "", "Compute capability of the device.", str),
+    Column("memory_bytes", "Memory (B)", "B", "Total memory of the device."),
+    Column("sm_count", "Multiprocessors", "count", "Number of multiprocessors of the device."),
     Column("busy_ns", "Busy (ns)", "ns", "Time in the window with at least one kernel; copies and sets do not count."),
     Column(
         "window_ns", "Window (ns)", "ns",
@@ -32,47 +32,47 @@ _COLUMNS = (
     Column("utilization", "GPU Utilization (%)", "%", "Busy as a share of the window.", float),
     Column(
         "sm_efficiency", "Est. SM Efficiency (%)", "%",
-        "Share of the multiprocessors that had a block, over the window: at each moment the sum of blocks / "
-        "multiprocessors of the kernels that run, at most 1. Empty where a grid or the multiprocessors are unknown.",
+        "Share of the multiprocessors that had a block, averaged over the window: at each moment the sum of blocks / "
+        "multiprocessors of the running kernels, at most 1. Empty if a grid or the multiprocessors are unknown.",
         float,
     ),
     Column(
         "achieved_occupancy", "Est. Achieved Occupancy (%)", "%",
-        "Share of a multiprocessor's threads that the kernels' blocks could fill, weighted with the kernels' times in "
-        "the window; over the time of kernels whose occupancy is known: recorded, else estimated from the launch.",
+        "Share of a multiprocessor's threads that the kernels' blocks could fill, weighted by the kernels' times in "
+        "the window, over kernels with known occupancy: recorded, else estimated from the launch.",
         float,
     ),
     Column(
         "tc_share", "Kernel Time using Tensor Cores (%)", "%",
-        "Time of kernels that used tensor cores, as a share of the time of those of which it is known; in the window, "
-        "overlapping kernels count each.", float,
+        "Time of kernels that used tensor cores, as a share of the time of kernels for which this is known; in the "
+        "window, each of several overlapping kernels counts.", float,
     ),
 )  # fmt: skip
 
 
 @report("gpu", "GPU Summary", _COLUMNS, needs="a GPU", view=View("Summary"))
 def gpu(source: Source) -> pd.DataFrame:
-    """One row per worker and device on which something ran: what the device is, and how it was used in the window. None
-    in a recording without a GPU."""
+    """One row per worker and device on which something ran: the device's properties, and its use in the window. A
+    recording without a GPU has no rows."""
     shapes = launch_stats.shapes(source.store)
     rows = []
     for activity, steps in activities(source):
-        described = {
-            number: said
-            for number, *said in source.store.rows(
+        properties = {
+            number: cells
+            for number, *cells in source.store.rows(
                 """select number, name, compute_capability, memory_bytes, sm_count from device where worker = ?""",
                 (activity.worker,),
             )
         }
         for device in activity.devices:
-            name, capability, memory, multiprocessors = described[device]
+            name, capability, memory, multiprocessors = properties[device]
             filled = launch_stats.filled(shapes, multiprocessors, capability)
             rows.append({
                 "worker": [activity.name], "device": device, "name": name, "compute_capability": capability,
                 "memory_bytes": memory, "sm_count": multiprocessors,
                 **_use(activity, activity.on(device) & activity.kernel, steps.window, filled, multiprocessors),
             })  # fmt: skip
-    return stacked(rows, list(_COLUMNS))
+    return concat_rows(rows, list(_COLUMNS))
 
 
 def _use(
@@ -82,20 +82,21 @@ def _use(
     filled: tuple[Ints, Ints],
     multiprocessors: int | None,
 ) -> dict[str, Any]:
+    """Return the columns about the use of a device in the window."""
     low, high = window
     start, end = np.maximum(activity.start[kernels], low), np.minimum(activity.end[kernels], high)
     inside = np.flatnonzero(end > start)
     start, end = start[inside], end[inside]
     geometry = activity.event["geometry"]
     place = np.where(geometry.mask(), geometry.values, -1)[kernels][inside]
-    reached, occupancy = (part[place] for part in filled)
+    sms_used, occupancy = (part[place] for part in filled)
     tc = activity.event["tc"].take(np.flatnonzero(kernels)[inside])
     length = end - start
     busy = int(activity.union(kernels).within(np.array([low]), np.array([high]))[0])
     known = occupancy >= 0
     efficiency = None
-    if multiprocessors and (reached >= 0).all():
-        efficiency = share(_integral(start, end, reached, multiprocessors), multiprocessors * (high - low))
+    if multiprocessors and (sms_used >= 0).all():
+        efficiency = share(_integral(start, end, sms_used, multiprocessors), multiprocessors * (high - low))
     occupied = share(int((length * occupancy)[known].sum()), int(length[known].sum()))
     return {
         "busy_ns": busy, "window_ns": high - low, "utilization": share(busy, high - low), "sm_efficiency": efficiency,
@@ -104,8 +105,8 @@ def _use(
     }  # fmt: skip
 
 
-def _integral(start: Ints, end: Ints, value: Ints, most: int) -> int:
-    """Over time, of the sum of the values of what runs, at most `most`.
+def _integral(start: Ints, end: Ints, value: Ints, limit: int) -> int:
+    """Return the integral over time of the sum of the values of what runs, at most `limit`.
 
     >>> _integral(np.array([0, 5]), np.array([10, 20]), np.array([3, 4]), 6)
     85
@@ -113,4 +114,4 @@ def _integral(start: Ints, end: Ints, value: Ints, most: int) -> int:
     time = np.r_[start, end]
     order = np.argsort(time, kind="stable")
     time, level = time[order], np.cumsum(np.r_[value, -value][order])
-    return int((np.diff(time) * np.minimum(level[:-1], most)).sum())
+    return int((np.diff(time) * np.minimum(level[:-1], limit)).sum())

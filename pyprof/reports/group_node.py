@@ -21,7 +21,7 @@ _OUTSIDE = "unassociated"
 _ENDS = (("", "sum"), ("_min", "min"), ("_max", "max"))
 _BOUNDS = np.iinfo(np.int64)
 _TC = ("tc", "tc_unknown")
-_HOW: dict[str, tuple[np.ufunc, int]] = {
+_FUNCTIONS: dict[str, tuple[np.ufunc, int]] = {
     "sum": (np.add, 0), "min": (np.minimum, _BOUNDS.max), "max": (np.maximum, _BOUNDS.min)
 }  # fmt: skip
 
@@ -30,11 +30,11 @@ _HOW: dict[str, tuple[np.ufunc, int]] = {
     "group_node",
     "Group Op Report",
     (
-        Column("name", "Name", "", "Path of the group; / is everything.", str),
+        Column("name", "Name", "", "Path of the group; / stands for everything.", str),
         figure("calls", heading="Num Calls Aggregated"),
         Column("eligible", "Num TC Eligible Ops", "count", "Operators in it that tensor cores could do."),
         Column(
-            "using_tc", "Num Ops Using TC", "count", "Operators in it of which a kernel used tensor cores."
+            "using_tc", "Num Ops Using TC", "count", "Operators in it with a kernel that used tensor cores."
         ),
         *(column for name in SPREADS for column in spread(name)),
         Column("level", "Level", "", "Depth in the tree; / is 0.", int, True),
@@ -45,46 +45,48 @@ _HOW: dict[str, tuple[np.ufunc, int]] = {
     view=View("Operators", bar="gpu"),
 )
 def group_node(source: Source) -> pd.DataFrame:
-    """One row per group of the model, parents before children: what the operators in it and in the groups inside it
-    add up to. What is outside of every operator is in the group of the user's range around it, else in unassociated/.
-    So a group is the sum of the groups and operators directly inside it, and / is the total of the summary."""
-    found = operators(source, by_id=True)
+    """One row per group of the model, parents before children: sums over the operators in it and in the groups inside
+    it. What is outside all operators is in the group of the user's range around it, else in unassociated/. A group
+    is thus the sum of the groups and operators directly inside it, and / is the total of the summary."""
+    table = operators(source, by_id=True)
     paths = [
         _OUTSIDE if outside == OUTSIDE else name.rpartition("/")[0]
-        for name, outside in zip(found["name"], found["unassociated"])
+        for name, outside in zip(table["name"], table["unassociated"])
     ]
     names, at, parent, level = tree(paths)
     sums = {
-        "calls": found["calls"], "ops": np.ones(len(found)), "eligible": found["eligible"],
-        "using_tc": found["tc_kernels"].astype("Int64").fillna(0) > 0,
-        **{name: found[name].astype("Int64").fillna(0) for name in _TC},
+        "calls": table["calls"], "ops": np.ones(len(table)), "eligible": table["eligible"],
+        "using_tc": table["tc_kernels"].astype("Int64").fillna(0) > 0,
+        **{name: table[name].astype("Int64").fillna(0) for name in _TC},
     }  # fmt: skip
     out: dict[str, Any] = {
         name: add_up("sum", np.asarray(v, np.int64), at, parent, level) for name, v in sums.items()
     }
     for name in SPREADS:
-        known = found[name].notna().to_numpy(bool)
-        some = add_up("sum", np.where(known, found[counted(name)], 0).astype(np.int64), at, parent, level)
+        known = table[name].notna().to_numpy(bool)
+        executions = add_up(
+            "sum", np.where(known, table[counted(name)], 0).astype(np.int64), at, parent, level
+        )
         for end, how in _ENDS:
-            values = found[name + end].where(known, _HOW[how][1]).to_numpy(np.int64)
+            values = table[name + end].where(known, _FUNCTIONS[how][1]).to_numpy(np.int64)
             total = add_up(how, values, at, parent, level)
-            out[name + end] = integer(model.Column(total, some > 0)) if known.any() else None
+            out[name + end] = integer(model.Column(total, executions > 0)) if known.any() else None
             if end == "":
-                out[f"{name}_avg"] = _mean(total, some) if known.any() else None
+                out[f"{name}_avg"] = _mean(total, executions) if known.any() else None
     if not source.gpu:
         out |= dict.fromkeys(("using_tc", *_TC))
-    shown = [f"{path}/" if number else "/" for number, path in enumerate(names)]
-    return pd.DataFrame({"name": shown, **out, "level": level})
+    labels = [f"{path}/" if number else "/" for number, path in enumerate(names)]
+    return pd.DataFrame({"name": labels, **out, "level": level})
 
 
 def _mean(total: Ints, calls: Ints) -> Any:
-    """Unknown where there are none."""
+    """Return the mean, missing where there are no calls."""
     return np.divide(total, calls, out=np.full(len(total), np.nan), where=calls > 0)
 
 
 def tree(paths: list[str], separator: str = "/") -> tuple[list[str], Ints, Ints, Ints]:
-    """Groups of some paths and all that are above them, parents first: their paths, the group of each given path, and
-    of each group its parent (-1 of the root) and depth.
+    """Return the groups of paths and of all their ancestors, parents first: their paths, the group of each given path,
+    and the parent (-1 for the root) and depth of each group.
 
     >>> names, at, parent, level = tree(["a/b", "", "a/b"])
     >>> names, at.tolist(), parent.tolist(), level.tolist()
@@ -106,11 +108,11 @@ def tree(paths: list[str], separator: str = "/") -> tuple[list[str], Ints, Ints,
 
 
 def add_up(how: str, values: Ints, at: Ints, parent: Ints, level: Ints) -> Ints:
-    """The sum, min or max over all that is in each group. `values` belong to the groups `at`."""
-    function, first = _HOW[how]
+    """Return the sum, min or max over everything in each group. `values` belong to the groups `at`."""
+    function, first = _FUNCTIONS[how]
     out = np.full(len(parent), first, np.int64)
     function.at(out, at, values)
     for depth in range(int(level.max()), 0, -1):
-        here = np.flatnonzero(level == depth)
-        function.at(out, parent[here], out[here])
+        groups = np.flatnonzero(level == depth)
+        function.at(out, parent[groups], out[groups])
     return out

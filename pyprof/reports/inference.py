@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of a server of language models: what they work on, prefill or decode, and how long they take."""
+"""Steps of language model servers: their work (prefill or decode) and their times."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pyprof.reports.operator_queries import distribution, spans, started
 from pyprof.reports.step_time import WORKER
 from pyprof.serving import step_of
 
-_ONE = ("step", "start_ns")  # of one step
-_MANY = ("steps", "median_ns", "p95_ns", "min_ns", "max_ns")  # of several
+_OF_STEP = ("step", "start_ns")  # of one step
+_OF_PHASE = ("steps", "median_ns", "p95_ns", "min_ns", "max_ns")  # of several
 _ON_GPU = ("kernels", "kernel_ns", "busy_ns")
 _COUNTS = ("prefills", "decodes", "prefill_tokens", "decode_tokens", "context")
 _SUMS = ("requests", *_COUNTS, "tokens", "duration_ns", *_ON_GPU)
@@ -32,84 +32,84 @@ _SUMS = ("requests", *_COUNTS, "tokens", "duration_ns", *_ON_GPU)
         Column("step", "Step", "", "Number of the worker's step, from 0."),
         Column(
             "phase", "Phase", "",
-            "prefill, decode, mixed (both), idle (no requests), or the mode in the server's own word.", str,
+            "prefill, decode, mixed (both), idle (no requests), or the server's own name of the mode.", str,
         ),
         Column("steps", "Steps", "count", "Steps of the phase."),
-        Column("requests", "Requests", "count", "Requests that the step works on; of several steps added up."),
-        Column("prefills", "Prefills", "count", "Of these those in prefill; empty if the range does not say."),
-        Column("decodes", "Decodes", "count", "Of these those that generate; empty if the range does not say."),
+        Column("requests", "Requests", "count", "Requests that the step works on; summed over several steps."),
+        Column("prefills", "Prefills", "count", "Requests in prefill; empty if the range does not say."),
+        Column("decodes", "Decodes", "count", "Requests that generate; empty if the range does not say."),
         Column("prefill_tokens", "Prefill Tokens", "count", "New tokens of requests in prefill."),
         Column("decode_tokens", "Decode Tokens", "count", "New tokens of requests that generate."),
         Column("tokens", "Tokens", "count", "New tokens of all requests."),
-        Column("context", "Context Tokens", "count", "All tokens, old and new, of all requests; empty if not told."),
-        Column("start_ns", "Start (ns)", "ns", "When the range begins."),
-        Column("duration_ns", "Duration (ns)", "ns", "Time on the CPU from the begin of the range to its end."),
-        Column("median_ns", "Median Duration (ns)", "ns", "The middle one, of two the mean.", float),
-        Column("p95_ns", "95th Percentile (ns)", "ns", "The shortest that 95 % of the steps do not exceed."),
-        Column("min_ns", "Min Duration (ns)", "ns", "The shortest."),
-        Column("max_ns", "Max Duration (ns)", "ns", "The longest."),
-        Column("kernels", "Kernels", "count", "Kernels that were launched in it."),
+        Column("context", "Context Tokens", "count", "All tokens, old and new, of all requests; empty if unknown."),
+        Column("start_ns", "Start (ns)", "ns", "Start of the range."),
+        Column("duration_ns", "Duration (ns)", "ns", "Time on the CPU from the start of the range to its end."),
+        Column("median_ns", "Median Duration (ns)", "ns", "Median; of two middle values their mean.", float),
+        Column("p95_ns", "95th Percentile (ns)", "ns", "Shortest time that 95 % of the steps do not exceed."),
+        Column("min_ns", "Min Duration (ns)", "ns", "Shortest."),
+        Column("max_ns", "Max Duration (ns)", "ns", "Longest."),
+        Column("kernels", "Kernels", "count", "Kernels launched in it."),
         Column("kernel_ns", "Kernel (ns)", "ns", "Sum of their times."),
         Column(
             "busy_ns", "GPU Busy (ns)", "ns",
-            "Time in which at least one kernel, copy or set ran that was launched in it, on any device.",
+            "Time in which at least one kernel, copy or set launched in it ran, on any device.",
         ),
         Column("tokens_per_s", "Tokens per Second", "count", "Tokens divided by the duration.", float),
     ),
     options=(
         Option(
-            "group_by", "What a row is of: one step, or all steps of a phase.",
-            {"step": _MANY, "phase": ("worker", *_ONE)},
+            "group_by", "What each row covers: one step, or all steps of a phase.",
+            {"step": _OF_PHASE, "phase": ("worker", *_OF_STEP)},
         ),
     ),
     needs="ranges around the steps of a server (vLLM, SGLang)",
     view=View("Time"),
 )  # fmt: skip
 def inference(source: Source, group_by: str) -> pd.DataFrame:
-    """One row per step that a server of language models announces in the aggregated iterations, by worker and start;
-    with --group-by=phase one per phase, by duration. What a step works on is told by the text of its range: that of
-    vLLM (execute_context_2(812)_generation_30(30), with sums of lengths where they are recorded) and of SGLang
-    (step[EXTEND bs=2 toks=107], step[DECODE bs=32]). Of a range in another the outer counts. An event belongs to the
-    step in which it was launched, or in which it starts if its launch is not recorded; what is launched between steps
-    belongs to none. Rows of a phase add up several workers. Without a GPU its columns are empty."""
-    told = server_steps(source.store)
-    frames = [_worker(source.activity(low >> 40), source, told) for low, _ in spans(source)]
-    found = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=_ROW)
+    """One row per step that a language model server announces in the aggregated iterations, sorted by worker and start;
+    with --group-by=phase, one per phase, sorted by duration. The text of a step's range tells what the step works
+    on: that of vLLM (execute_context_2(812)_generation_30(30), with sums of lengths where they are recorded) and of
+    SGLang (step[EXTEND bs=2 toks=107], step[DECODE bs=32]). Of nested ranges the outer one counts. An event belongs
+    to the step in which it was launched, or in which it starts if its launch is not recorded; work launched between
+    steps belongs to none. Rows of a phase sum over workers. Without a GPU, its columns are empty."""
+    ranges = server_steps(source.store)
+    frames = [_worker(source.activity(low >> 40), source, ranges) for low, _ in spans(source)]
+    table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=_ROW)
     if group_by == "phase":
-        found = _phases(found)
+        table = _phases(table)
     else:
         names = dict(source.store.rows("select id, name from worker"))
-        found["worker"] = [names[number] for number in found["worker"].tolist()]
-    seconds = found["duration_ns"].where(found["duration_ns"] > 0).astype("Float64") / 1e9
-    found = found.assign(tokens_per_s=(found["tokens"].astype("Float64") / seconds).astype(object))
-    found["tokens_per_s"] = pd.to_numeric(found["tokens_per_s"], errors="coerce").astype(float)
-    return found if source.gpu else found.assign(**dict.fromkeys(_ON_GPU))
+        table["worker"] = [names[number] for number in table["worker"].tolist()]
+    seconds = table["duration_ns"].where(table["duration_ns"] > 0).astype("Float64") / 1e9
+    table = table.assign(tokens_per_s=(table["tokens"].astype("Float64") / seconds).astype(object))
+    table["tokens_per_s"] = pd.to_numeric(table["tokens_per_s"], errors="coerce").astype(float)
+    return table if source.gpu else table.assign(**dict.fromkeys(_ON_GPU))
 
 
 _ROW = ["worker", "phase", "step", "start_ns", *_SUMS]
 
 
-def _worker(activity: Activity, source: Source, told: list[tuple[int, int, int, str]]) -> pd.DataFrame:
-    """The steps of a worker, one a row."""
-    mine = [row for row in told if row[0] == activity.worker]
-    start, end = (np.array([row[place] for row in mine], np.int64) for place in (1, 2))
-    said = [found for row in mine if (found := step_of(row[3]))]
+def _worker(activity: Activity, source: Source, ranges: list[tuple[int, int, int, str]]) -> pd.DataFrame:
+    """Return the steps of a worker, one per row."""
+    own = [row for row in ranges if row[0] == activity.worker]
+    start, end = (np.array([row[place] for row in own], np.int64) for place in (1, 2))
+    steps = [step for row in own if (step := step_of(row[3]))]
     time = np.where(
         activity.launched, np.r_[activity.call["start"].values, 0][activity.launch], activity.start
     )
     at = np.searchsorted(start, time, side="right") - 1
     at = np.where((at >= 0) & (time < np.r_[end, 0][at]), at, -1)
     length = np.where(activity.kernel, activity.end - activity.start, 0)
-    kernels, kernel_ns = np.zeros(len(mine), np.int64), np.zeros(len(mine), np.int64)
+    kernels, kernel_ns = np.zeros(len(own), np.int64), np.zeros(len(own), np.int64)
     inside = at >= 0
     np.add.at(kernels, at[inside], activity.kernel[inside])
     np.add.at(kernel_ns, at[inside], length[inside])
     columns: dict[str, Any] = {
-        "worker": activity.worker, "phase": [one.phase for one in said], "step": np.arange(len(mine)),
-        "start_ns": start, "requests": [one.requests for one in said],
-        **{name: pd.array([getattr(one, name) for one in said], dtype="Int64") for name in (*_COUNTS, "tokens")},
+        "worker": activity.worker, "phase": [step.phase for step in steps], "step": np.arange(len(own)),
+        "start_ns": start, "requests": [step.requests for step in steps],
+        **{name: pd.array([getattr(step, name) for step in steps], dtype="Int64") for name in (*_COUNTS, "tokens")},
         "duration_ns": end - start, "kernels": kernels, "kernel_ns": kernel_ns,
-        "busy_ns": intervals.union_by(at, activity.start, activity.end, len(mine)),
+        "busy_ns": intervals.union_by(at, activity.start, activity.end, len(own)),
     }  # fmt: skip
     table = pd.DataFrame(columns, columns=_ROW)
     if source.aggregation.method == "none":
@@ -117,14 +117,14 @@ def _worker(activity: Activity, source: Source, told: list[tuple[int, int, int, 
     return table[started(source, activity.worker, activity.span[1], start)]
 
 
-def _phases(found: pd.DataFrame) -> pd.DataFrame:
-    """Steps added up by phase; a count that one of them does not tell is not known."""
-    grouped = found.groupby("phase", sort=True)
+def _phases(steps: pd.DataFrame) -> pd.DataFrame:
+    """Return sums over the steps of each phase; a count that is unknown for one step is unknown."""
+    grouped = steps.groupby("phase", sort=True)
     table = grouped[["requests", "duration_ns", *_ON_GPU]].sum().reset_index()
     for name in (*_COUNTS, "tokens"):
         table[name] = [None if part.isna().any() else part.sum() for _, part in grouped[name]]
     spread = distribution(
-        grouped.ngroup().to_numpy(np.int64), found["duration_ns"].to_numpy(np.int64), len(table)
+        grouped.ngroup().to_numpy(np.int64), steps["duration_ns"].to_numpy(np.int64), len(table)
     )
     table["steps"] = spread["calls"]
     for name in ("median", "p95", "min", "max"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every event of every iteration: millions of rows, made and written in parts."""
+"""Events of every iteration: millions of rows, built and written in parts."""
 
 from __future__ import annotations
 
@@ -12,57 +12,69 @@ import pandas as pd
 from pyprof.analysis.dataframes import category, integer, steps_of
 from pyprof.analysis.source import Source
 from pyprof.model import KERNEL, KINDS, OPERATOR, Column, Ints
-from pyprof.reports import Column as Shown
+from pyprof.reports import Column as ReportColumn
 from pyprof.reports import View, report
 from pyprof.reports.detail import DIRECTION, NAME, OP_ID, TYPE
 from pyprof.reports.kernel import KIND
 from pyprof.reports.operator_queries import direction
 
-PART = 1 << 17  # rows made at a time
+PART = 1 << 17  # rows built at a time
 _AXES = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 
 
-def _axis(key: str) -> Shown:
-    what, _, axis = key.partition("_")
-    text = "Blocks of the grid" if what == "grid" else "Threads of a block"
-    return Shown(key, f"{what.title()} {axis.upper()}", "", f"{text}, in {axis}.")
+def _axis(key: str) -> ReportColumn:
+    """Return the column of an axis of the launch grid or block."""
+    kind, _, axis = key.partition("_")
+    text = "Blocks of the grid" if kind == "grid" else "Threads of a block"
+    return ReportColumn(key, f"{kind.title()} {axis.upper()}", "", f"{text}, in {axis}.")
 
 
 @report(
     "iteration",
     "Iteration Report",
     (
-        Shown(
+        ReportColumn(
             "iteration", "Iteration", "", "Number of the iteration in which the event was launched, from 0."
         ),
         OP_ID,
         NAME,
         DIRECTION,
         TYPE,
-        Shown("kernel", "Kernel Name", "", "Name without arguments and template parameters.", str),
-        Shown("device", "Device ID", "", "Number of the device; empty for an event on the CPU."),
-        Shown("start", "GPU Start Time (ns)", "ns", "Start on the device, from the recording's first event."),
-        Shown("dur", "GPU Duration (ns)", "ns", "Time on the device; an operator event's own time."),
-        Shown("launch", "API Call Start (ns)", "ns", "Start of the launching API call."),
-        Shown("launch_dur", "API Call Time (ns)", "ns", "Time of the launching API call."),
-        Shown(
-            "uses_tc", "Uses TC", "", "Whether it used tensor cores; empty if its name does not tell.", bool
+        ReportColumn("kernel", "Kernel Name", "", "Name without arguments and template parameters.", str),
+        ReportColumn("device", "Device ID", "", "Number of the device; empty for an event on the CPU."),
+        ReportColumn(
+            "start",
+            "GPU Start Time (ns)",
+            "ns",
+            "Start on the device, since the first event of the recording.",
+        ),
+        ReportColumn("dur", "GPU Duration (ns)", "ns", "Time on the device; an operator event's own time."),
+        ReportColumn("launch", "API Call Start (ns)", "ns", "Start of the launching API call."),
+        ReportColumn("launch_dur", "API Call Time (ns)", "ns", "Time of the launching API call."),
+        ReportColumn(
+            "uses_tc",
+            "Uses TC",
+            "",
+            "Whether it used tensor cores; empty if the name does not show it.",
+            bool,
         ),
         *map(_axis, _AXES),
-        Shown("dtype", "Data Types", "", "Type of the operator's operands.", str),
-        Shown("shapes", "Input Shapes", "", "Shapes of the tensors of the operator's call.", str),
-        Shown("params", "Parameters", "", "Arguments of the operator's call, as in docs/columns.md.", str),
-        Shown("outputs", "Output Shapes", "", "Empty: recordings do not say them.", str),
-        Shown("long_name", "Long Kernel Name", "", "Whole name.", str),
+        ReportColumn("dtype", "Data Types", "", "Type of the operator's operands.", str),
+        ReportColumn("shapes", "Input Shapes", "", "Shapes of the tensors of the operator's call.", str),
+        ReportColumn(
+            "params", "Parameters", "", "Arguments of the operator's call, as in docs/columns.md.", str
+        ),
+        ReportColumn("outputs", "Output Shapes", "", "Always empty: recordings do not contain them.", str),
+        ReportColumn("long_name", "Long Kernel Name", "", "Full name.", str),
         KIND,
-        Shown("worker", "Worker", "", "Process that launched it.", str, True),
-        Shown("stream", "Stream", "", "Stream; of an operator event its thread.", int, True),
+        ReportColumn("worker", "Worker", "", "Process that launched it.", str, True),
+        ReportColumn("stream", "Stream", "", "Stream; for an operator event, its thread.", int, True),
     ),
     view=View("Time"),
 )
 def iteration(source: Source) -> Iterator[pd.DataFrame]:
-    """One row per kernel, copy and set that was launched in the aggregated iterations, by worker and launch. Without a
-    GPU one row per operator event."""
+    """One row per kernel, copy and set launched in the aggregated iterations, sorted by worker and launch. Without a
+    GPU, one row per operator event."""
     texts = _Texts(source)
     spans = source.store.rows(
         """select min(first_event), max(last_event) from iteration
@@ -71,17 +83,17 @@ def iteration(source: Source) -> Iterator[pd.DataFrame]:
         (source.aggregation.iteration_set, source.aggregation.first, source.aggregation.last, source.worker,
          source.worker),
     )  # fmt: skip
-    made = False
+    any_rows = False
     for first, last in spans:
         for low in range(first, last, PART):
-            made = True
+            any_rows = True
             yield _part(source, low, min(low + PART, last), texts)
-    if not made:
+    if not any_rows:
         yield _part(source, 0, 0, texts)
 
 
 class _Texts:
-    """What codes in events stand for."""
+    """Lookup tables for the codes in events."""
 
     def __init__(self, source: Source):
         store = source.store
@@ -96,32 +108,33 @@ class _Texts:
 
 
 def _part(source: Source, low: int, high: int, texts: _Texts) -> pd.DataFrame:
-    """Rows of the events low <= id < high."""
-    found = source.store.columns(
+    """Return the rows of the events low <= id < high."""
+    events = source.store.columns(
         f"""select e.id, e.kind, e.device, e.stream, e.name, e.operator, e.start, e.dur, e.geometry, e.tc,
                    a.start as launch, a.dur as launch_dur
             from event e left join api a on a.id = e.api where e.id >= {low} and e.id < {high} order by e.id"""
     )
-    ids, operator = found["id"].values, found["operator"].values
-    shaped = found["geometry"]
+    ids, operator = events["id"].values, events["operator"].values
+    geometry = events["geometry"]
     out: dict[str, Any] = {"iteration": steps_of(source.store, source.aggregation, ids)}
-    for which, key in enumerate(("op_id", "name", "direction", "type", "dtype", "shapes", "params")):
-        cells = texts.directions if key == "direction" else [row[which] for row in texts.operators]
+    for number, key in enumerate(("op_id", "name", "direction", "type", "dtype", "shapes", "params")):
+        cells = texts.directions if key == "direction" else [row[number] for row in texts.operators]
         out[key] = category(operator, dict(enumerate(cells)))
-    for key, which in (("kernel", 0), ("long_name", 1)):
-        out[key] = category(found["name"].values, {i: row[which] for i, row in enumerate(texts.names)})
+    for key, number in (("kernel", 0), ("long_name", 1)):
+        out[key] = category(events["name"].values, {i: row[number] for i, row in enumerate(texts.names)})
     for key in ("device", "start", "dur", "launch", "launch_dur", "stream"):
-        out[key] = integer(found[key])
-    out["uses_tc"] = _uses(found["tc"], found["kind"].values)
-    place = np.where(shaped.mask(), shaped.values, -1)
+        out[key] = integer(events[key])
+    out["uses_tc"] = _uses(events["tc"], events["kind"].values)
+    place = np.where(geometry.mask(), geometry.values, -1)
     for axis in _AXES:
-        out[axis] = integer(Column(texts.shapes[axis][place], shaped.mask()))
+        out[axis] = integer(Column(texts.shapes[axis][place], geometry.mask()))
     out["outputs"] = category(np.zeros(len(ids), np.int64), {0: None})
-    out["kind"] = category(found["kind"].values, dict(enumerate(KINDS)))
+    out["kind"] = category(events["kind"].values, dict(enumerate(KINDS)))
     out["worker"] = category(ids >> 40, texts.workers)
     return pd.DataFrame(out)
 
 
 def _uses(tc: Column, kind: Ints) -> Any:
+    """Return whether each event used tensor cores, as nullable booleans."""
     unknown = (kind == OPERATOR) | ((kind == KERNEL) & ~tc.mask())
     return pd.arrays.BooleanArray((kind == KERNEL) & (tc.values == 1), unknown)

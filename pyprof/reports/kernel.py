@@ -9,7 +9,7 @@ from pyprof.analysis.source import Source
 from pyprof.model import KINDS
 from pyprof.reports import Column, View, report, spread
 from pyprof.reports.detail import DIRECTION, NAME, OP_ID
-from pyprof.reports.operator_queries import MINE, frame, known
+from pyprof.reports.operator_queries import SELECTED, clear_unknown, frame
 
 KIND = Column("kind", "Kind", "", "kernel, memcpy, memset, or operator: an event on the CPU.", str, True)
 
@@ -23,17 +23,21 @@ KIND = Column("kind", "Kind", "", "kernel, memcpy, memset, or operator: an event
         NAME,
         DIRECTION,
         Column(
-            "uses_tc", "Uses TC", "", "Whether it used tensor cores; empty if its name does not tell.", bool
+            "uses_tc",
+            "Uses TC",
+            "",
+            "Whether it used tensor cores; empty if the name does not show it.",
+            bool,
         ),
-        *spread("gpu", "kernel_gpu", "", "an event"),
-        *spread("api", "kernel_api", "", "an event with a launch record"),
+        *spread("gpu", "kernel_gpu", "", "events"),
+        *spread("api", "kernel_api", "", "events with a launch record"),
         Column("calls", "Calls", "count", "Events on the device.", int, True),
         KIND,
     ),
     view=View("Kernels", sort="-gpu", bar="gpu"),
 )
 def kernel(source: Source) -> pd.DataFrame:
-    """One row per operator and short name of a kernel, copy or set, by GPU time."""
+    """One row per operator and short name of a kernel, copy or set, sorted by GPU time."""
     table = frame(
         source,
         f"""select k.short_name as kernel, o.op_id, o.name, o.direction, s.kind,
@@ -44,9 +48,9 @@ def kernel(source: Source) -> pd.DataFrame:
                    case when sum(s.launched) then sum(s.api) end as api, min(s.api_min) as api_min,
                    sum(s.api) * 1.0 / nullif(sum(s.launched), 0) as api_avg, max(s.api_max) as api_max
             from op_kernel_stat s join operator o on o.id = s.operator join kernel_name k on k.id = s.name
-            where {MINE}
+            where {SELECTED}
             group by s.operator, k.short_name, s.kind
             order by gpu desc, o.id, k.short_name""",
     )
     table["kind"] = [KINDS[code] for code in table["kind"]]
-    return known(source, table)
+    return clear_unknown(source, table)

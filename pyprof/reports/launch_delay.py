@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the launch of work to its start on the device: how long it takes, and how much is waiting meanwhile.
+"""Launch delay: time from the launch of work to its start on the device, and the length of the queue meanwhile.
 
-A unit is an API call and what it launched: the kernels of a graph's replay are launched once. Work waits from the start
-of the call that launches it to its start on the device; the queue of a stream is what waits for it.
+A unit is an API call and the work that it launched: the kernels of a graph's replay are launched once. Work waits
+from the start of its launching call to its start on the device; the queue of a stream is the work that waits for it.
 """
 
 from __future__ import annotations
@@ -33,43 +33,46 @@ _DELAYS = ["launches", "delay_total_ns", "delay_mean_ns", "delay_median_ns", "de
         WORKER,
         Column("device", "Device", "", "Number of the device."),
         Column("stream", "Stream", "", "Number of the stream."),
-        Column("kernel", "Kernel", "", "Whole name of the kernel.", str),
+        Column("kernel", "Kernel", "", "Full name of the kernel.", str),
         Column("operator", "Operator", "", "Innermost operator that launched it; empty if none did.", str),
         Column(
             "launches", "Launches", "count",
-            "Calls that launched kernels; of a device or stream copies and sets too. A graph's replay is one launch, "
+            "Calls that launched kernels; for a device or stream also copies and sets. A graph replay is one launch, "
             "of its first kernel.",
         ),
-        Column("unknown", "Unknown", "count", "Kernels whose launch is not recorded: they are in no other column."),
+        Column("unknown", "Unknown", "count", "Kernels without a recorded launch; no other column includes them."),
         Column(
             "delay_total_ns", "Total Delay (ns)", "ns",
-            "From the end of the call to the start on the device, 0 if that is before: added up.",
+            "Sum of the times from the end of the call to the start on the device, 0 if that is earlier.",
         ),
         Column("delay_mean_ns", "Mean Delay (ns)", "ns", "Total delay divided by launches.", float),
-        Column("delay_median_ns", "Median Delay (ns)", "ns", "The middle one, of two the mean.", float),
-        Column("delay_p95_ns", "95th Percentile (ns)", "ns", "The shortest that 95 % of the launches do not exceed."),
-        Column("delay_max_ns", "Max Delay (ns)", "ns", "The longest."),
+        Column("delay_median_ns", "Median Delay (ns)", "ns", "Median; of two middle values their mean.", float),
+        Column("delay_p95_ns", "95th Percentile (ns)", "ns", "Shortest delay that 95 % of the launches do not exceed."),
+        Column("delay_max_ns", "Max Delay (ns)", "ns", "Longest."),
         Column(
             "queue_mean", "Mean Queue", "count",
-            "Other launches whose work had not begun when a call started: the mean of all calls.", float,
+            "Number of other launches whose work had not begun when a call started: mean over all calls.", float,
         ),
-        Column("queue_p95", "95th Percentile of the Queue", "count", "The least that 95 % of the calls do not exceed."),
-        Column("queue_max", "Longest Queue", "count", "The most."),
+        Column(
+            "queue_p95", "95th Percentile of the Queue", "count",
+            "Least number that 95 % of the calls do not exceed.",
+        ),
+        Column("queue_max", "Longest Queue", "count", "Largest number."),
         Column(
             "empty_ns", "Queue Empty (ns)", "ns",
             "Time in the window, from the start of the first aggregated step to the end of the last as in step_time, "
-            "in which nothing waited: what the CPU launches then starts at once.",
+            "in which nothing waited, so that new work starts at once.",
         ),
-        Column("empty", "Queue Empty (%)", "%", "As a share of the window.", float),
+        Column("empty", "Queue Empty (%)", "%", "Queue empty as a share of the window.", float),
         Column(
             "full_ns", "Blocked (ns)", "ns",
-            f"Time of the calls that started when {FULL} launches or more were waiting: they wait for room.",
+            f"Time of the calls that started when {FULL} launches or more were waiting, and thus wait for space.",
         ),
     ),
     options=(
         Option(
             "group_by",
-            "What a row is of: kernels of one name, of one operator, a stream, or a device.",
+            "What each row covers: kernels of one name, of one operator, a stream, or a device.",
             {
                 "kernel": (*_STREAMS, "stream", "operator"), "operator": (*_STREAMS, "stream", "kernel"),
                 "stream": ("kernel", "operator"), "device": ("kernel", "operator", "stream"),
@@ -80,10 +83,11 @@ _DELAYS = ["launches", "delay_total_ns", "delay_mean_ns", "delay_median_ns", "de
     view=View("Kernels", sort="-delay_total_ns", bar="delay_total_ns"),
 )  # fmt: skip
 def launch_delay(source: Source, group_by: str) -> pd.DataFrame:
-    """One row per name of a kernel launched in the aggregated iterations, by total delay; with --group-by=operator per
-    operator, with --group-by=stream and --group-by=device per worker and stream or device with the length of its queue.
-    A long delay with a long queue is the device at work; a short one with an empty queue is a device that waits for
-    launches. Rows of kernels and operators are sums over workers. None in a recording without a GPU."""
+    """One row per name of a kernel launched in the aggregated iterations, sorted by total delay; with
+    --group-by=operator, one per operator; with --group-by=stream or --group-by=device, one per worker and stream or
+    device, with the length of its queue. A long delay with a long queue means that the device is busy; a short delay
+    with an empty queue means that it waits for launches. Rows of kernels and operators sum over workers. A recording
+    without a GPU has no rows."""
     if group_by in ("kernel", "operator"):
         return _by_name(source, group_by)
     rows = [
@@ -95,8 +99,8 @@ def launch_delay(source: Source, group_by: str) -> pd.DataFrame:
 
 
 class _Units(NamedTuple):
-    """Calls with what they launched in each of some groups. `first`: place of the event that starts first; `call`:
-    place of the call; `delay`: ns from its end to that start."""
+    """Calls with the work that they launched, by group. `first`: index of the event that starts first; `call`: index of
+    the call; `delay`: ns from the end of the call to that start."""
 
     first: Ints
     call: Ints
@@ -104,7 +108,7 @@ class _Units(NamedTuple):
 
 
 def _units(activity: Activity, events: Ints, group: Ints) -> _Units:
-    """One unit per call and group of the events, which all have a launch; `group` has a number below 2**20 of each."""
+    """Return one unit per call and group of launched events; `group` is a number below 2**20 for each event."""
     call = activity.launch[events]
     order = np.lexsort((activity.start[events], group, call))
     key = (call.astype(np.int64) << 20) + group
@@ -115,104 +119,109 @@ def _units(activity: Activity, events: Ints, group: Ints) -> _Units:
 
 
 def _by_name(source: Source, group_by: str) -> pd.DataFrame:
-    """Distributions over the kernels of one name or operator."""
+    """Return delay distributions over the kernels of each name or operator."""
     if group_by == "kernel":
-        said, code = distinct(source.store.rows("select id, name from kernel_name"), (None,))
+        names_of, code = distinct(source.store.rows("select id, name from kernel_name"), (None,))
     else:
-        said, code = distinct(source.store.rows("select id, op from site"), (None,))
-    names, delays, unknown = [], [], np.zeros(len(said), np.int64)
+        names_of, code = distinct(source.store.rows("select id, op from site"), (None,))
+    names, delays, unknown = [], [], np.zeros(len(names_of), np.int64)
     for low, high in spans(source):
         activity = source.activity(low >> 40)
         name = activity.event["name"].values if group_by == "kernel" else _site(activity)
-        mine = np.arange(*np.searchsorted(activity.id, [low, high]))
-        kernels = mine[activity.kernel[mine]]
-        known = activity.launched[kernels]
-        unknown += np.bincount(code[name[kernels[~known]]], minlength=len(said))
-        units = _units(activity, kernels[known], np.zeros(int(known.sum()), np.int64))
+        events = np.arange(*np.searchsorted(activity.id, [low, high]))
+        kernels = events[activity.kernel[events]]
+        has_launch = activity.launched[kernels]
+        unknown += np.bincount(code[name[kernels[~has_launch]]], minlength=len(names_of))
+        units = _units(activity, kernels[has_launch], np.zeros(int(has_launch.sum()), np.int64))
         names.append(code[name[units.first]])
         delays.append(units.delay)
-    nothing = [np.empty(0, np.int64)]
-    found = _delays(np.concatenate(names or nothing), np.concatenate(delays or nothing), len(said))
-    found = found.assign(unknown=unknown, **{group_by: [row[0] for row in said]})
-    found = found[(found["launches"] > 0) | (found["unknown"] > 0)]
-    return found.sort_values(
+    empty = [np.empty(0, np.int64)]
+    table = _delays(np.concatenate(names or empty), np.concatenate(delays or empty), len(names_of))
+    table = table.assign(unknown=unknown, **{group_by: [row[0] for row in names_of]})
+    table = table[(table["launches"] > 0) | (table["unknown"] > 0)]
+    return table.sort_values(
         ["delay_total_ns", "launches"], ascending=False, kind="stable", ignore_index=True
     )
 
 
 def _site(activity: Activity) -> Ints:
-    found = activity.store.columns(
+    """Return the site of each event of a worker, -1 for none."""
+    columns = activity.store.columns(
         f"""select coalesce(site, -1) as site from event
             where id >= {activity.worker << 40} and id < {(activity.worker + 1) << 40} and kind < 3 order by id"""
     )
-    return found["site"].values
+    return columns["site"].values
 
 
 def _delays(group: Ints, delay: Ints, groups: int) -> pd.DataFrame:
-    """The distribution of each group's delays, under the names of the columns; without launches nothing is known."""
-    found = distribution(group, delay, groups).drop(columns="min")
-    names = {name: f"delay_{name}_ns" for name in found if name != "calls"}
-    found["total"] = found["total"].astype("Int64").where(found["calls"] > 0)
-    return found.rename(columns={"calls": "launches", **names})
+    """Return the distribution of each group's delays, under the names of the columns; missing for groups without
+    launches."""
+    table = distribution(group, delay, groups).drop(columns="min")
+    names = {name: f"delay_{name}_ns" for name in table if name != "calls"}
+    table["total"] = table["total"].astype("Int64").where(table["calls"] > 0)
+    return table.rename(columns={"calls": "launches", **names})
 
 
 def _queues(source: Source, activity: Activity, steps: Steps, group_by: str) -> list[dict[str, Any]]:
-    """A row per device or stream of a worker on which something was launched in the aggregated iterations."""
-    device = _plain(activity, "device")
+    """Return one row per device or stream on which a worker launched something in the aggregated iterations."""
+    device = _codes(activity, "device")
     stream = _stream(activity) if group_by == "stream" else np.zeros(len(device), np.int64)
     pairs, group = np.unique(np.stack([device, stream]), axis=1, return_inverse=True)
     group = np.asarray(group).reshape(-1)
-    mine = np.zeros(len(device), bool)
+    in_iterations = np.zeros(len(device), bool)
     for low, high in spans(source):
         if low >> 40 == activity.worker:
-            mine[slice(*np.searchsorted(activity.id, [low, high]))] = True
+            in_iterations[slice(*np.searchsorted(activity.id, [low, high]))] = True
     events = np.flatnonzero(activity.launched)
     units = _units(activity, events, group[events])
     rows = []
-    for number, (on, which) in enumerate(pairs.T.tolist()):
-        here = np.flatnonzero(group[units.first] == number)
-        row = _queue(activity, steps, _Units(*(part[here] for part in units)), mine)
-        unknown = int((mine & ~activity.launched & activity.kernel & (group == number)).sum())
+    for number, (device_id, stream_id) in enumerate(pairs.T.tolist()):
+        own = np.flatnonzero(group[units.first] == number)
+        row = _queue(activity, steps, _Units(*(part[own] for part in units)), in_iterations)
+        unknown = int((in_iterations & ~activity.launched & activity.kernel & (group == number)).sum())
         if row["launches"] or unknown:
-            shown = which if group_by == "stream" and which >= 0 else None
+            label = stream_id if group_by == "stream" and stream_id >= 0 else None
             rows.append(row | {
-                "worker": activity.name, "device": on if on >= 0 else None, "stream": shown, "unknown": unknown
+                "worker": activity.name, "device": device_id if device_id >= 0 else None, "stream": label,
+                "unknown": unknown,
             })  # fmt: skip
     return rows
 
 
-def _queue(activity: Activity, steps: Steps, units: _Units, mine: Bools) -> dict[str, Any]:
-    """What the units of one queue, in any order, say; those whose first event is `mine` are counted."""
+def _queue(activity: Activity, steps: Steps, units: _Units, in_iterations: Bools) -> dict[str, Any]:
+    """Return the figures of one queue. Units with a first event `in_iterations` count; they may be in any order."""
     call = {name: activity.call[name].values[units.call] for name in ("start", "dur")}
     begin = np.maximum(activity.start[units.first], call["start"])
-    chosen = np.flatnonzero(mine[units.first])
+    counted = np.flatnonzero(in_iterations[units.first])
     low, high = steps.window
     waits = Union(call["start"], begin)
     waiting = int(waits.within(np.array([low]), np.array([high]))[0])
-    delays = _delays(np.zeros(len(chosen), np.int64), units.delay[chosen], 1)
+    delays = _delays(np.zeros(len(counted), np.int64), units.delay[counted], 1)
     out: dict[str, Any] = {str(name): delays[name][0] for name in delays}
-    time = call["start"][chosen]
+    time = call["start"][counted]
     length = (
         np.searchsorted(np.sort(call["start"]), time, side="right")
         - np.searchsorted(np.sort(begin), time, side="right")
-        - (begin[chosen] > time)
+        - (begin[counted] > time)
     )
-    found = distribution(np.zeros(len(chosen), np.int64), length, 1).iloc[0]
-    out |= {f"queue_{name}": found[name] for name in ("mean", "p95", "max")}
+    stats = distribution(np.zeros(len(counted), np.int64), length, 1).iloc[0]
+    out |= {f"queue_{name}": stats[name] for name in ("mean", "p95", "max")}
     out["empty_ns"] = high - low - waiting
     out["empty"] = 100 * (high - low - waiting) / (high - low) if high > low else None
-    out["full_ns"] = int(call["dur"][chosen][length >= FULL].sum())
+    out["full_ns"] = int(call["dur"][counted][length >= FULL].sum())
     return {name: None if pd.isna(value) else value for name, value in out.items()}
 
 
-def _plain(activity: Activity, name: str) -> Ints:
+def _codes(activity: Activity, name: str) -> Ints:
+    """Return a column of the events, -1 where missing."""
     column = activity.event[name]
     return np.where(column.mask(), column.values, -1)
 
 
 def _stream(activity: Activity) -> Ints:
-    found = activity.store.columns(
+    """Return the stream of each event of a worker, -1 for none."""
+    columns = activity.store.columns(
         f"""select coalesce(stream, -1) as stream from event
             where id >= {activity.worker << 40} and id < {(activity.worker + 1) << 40} and kind < 3 order by id"""
     )
-    return found["stream"].values
+    return columns["stream"].values

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies and sets on devices: where from, where to, how fast, and what they cost."""
+"""Copies and sets on devices: source, target, throughput and cost."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _COLUMNS = (
     WORKER,
     Column("device", "Device", "", "Number of the device."),
     Column("kind", "Kind", "", "HtoD, DtoH, DtoD, PtoP ...: host, device, peer (communication); or memset.", str),
-    Column("source", "Source", "", "Kind of memory that was read: pageable, pinned, device ...; or empty.", str),
-    Column("target", "Target", "", "Kind of memory that was written; empty if unknown.", str),
+    Column("source", "Source", "", "Kind of memory read: pageable, pinned, device ...; empty if unknown.", str),
+    Column("target", "Target", "", "Kind of memory written; empty if unknown.", str),
     Column("operator", "Operator", "", "Path of the operator that launched it; empty if none did.", str),
-    Column("stack", "Stack Trace", "", "Source lines of that operator's call, one a line, outermost first.", str),
+    Column("stack", "Stack Trace", "", "Source lines of that operator's call, one per line, outermost first.", str),
     Column("calls", "Calls", "count", "Copies or sets."),
-    Column("bytes", "Bytes (B)", "B", "Bytes that they moved or set; empty if one is unknown."),
+    Column("bytes", "Bytes (B)", "B", "Bytes that they moved or set; empty if any are unknown."),
     Column("total_ns", "Total (ns)", "ns", "Sum of their times on the device."),
-    Column("gb_per_s", "Throughput (GB/s)", "GB/s", "Bytes per ns of the total.", float),
+    Column("gb_per_s", "Throughput (GB/s)", "GB/s", "Bytes per ns of total time.", float),
     Column(
         "exposed_ns", "Exposed (ns)", "ns",
-        "Sum of the parts of these times in which no kernel ran on the device; copies at the same time count each.",
+        "Part of the total in which no kernel ran on the device; each of several overlapping copies counts.",
     ),
 )  # fmt: skip
 _KEYS = ["worker", "device", "kind", "source", "target", "operator"]
@@ -48,8 +48,8 @@ _NONE = -1
     view=View("Memory", sort="-total_ns", bar="total_ns"),
 )
 def memory_copies(source: Source) -> pd.DataFrame:
-    """One row per worker, device, kind of copy, kinds of memory and operator, by total time: copies and sets that were
-    launched in the aggregated iterations. None in a recording without a GPU."""
+    """One row per worker, device, kind of copy, kinds of memory and operator, sorted by total time, for copies and sets
+    launched in the aggregated iterations. A recording without a GPU has no rows."""
     operators, code = distinct(
         source.store.rows(
             """select o.id, case when o.unassociated = 1 then null else o.name end, nullif(k.frames, '')
@@ -58,52 +58,57 @@ def memory_copies(source: Source) -> pd.DataFrame:
         (None, None),
     )
     frames = [_copies(source.activity(low >> 40), low, high, code) for low, high in spans(source)]
-    found = (
+    copies = (
         pd.concat(frames) if frames else pd.DataFrame(columns=[*_KEYS, "dur", "bytes", "known", "exposed"])
     )
-    table = found.groupby(_KEYS, sort=True).agg(
+    table = copies.groupby(_KEYS, sort=True).agg(
         calls=("dur", "size"), bytes=("bytes", "sum"), known=("known", "all"), total_ns=("dur", "sum"),
         exposed_ns=("exposed", "sum"),
     ).reset_index()  # fmt: skip
     table["bytes"] = table["bytes"].astype("Int64").where(table.pop("known").astype(bool))
     table["gb_per_s"] = table["bytes"].astype("Float64") / table["total_ns"].where(table["total_ns"] > 0)
     table = table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
-    return _named(source, table, operators)
+    return _add_names(source, table, operators)
 
 
 def _copies(activity: Activity, low: int, high: int, operator: Ints) -> pd.DataFrame:
-    """Each copy and set with its keys as numbers; `operator`: what to call each operator."""
+    """Return the copies and sets with their keys as numbers; `operator` is the code of each operator."""
     first, last = np.searchsorted(activity.id, [low, high])
-    mine = first + np.flatnonzero(~activity.kernel[first:last])
-    column = {name: activity.event[name].take(mine) for name in ("device", "copied", "copy_from", "copy_to")}
-    exposed = np.zeros(len(mine), np.int64)
+    events = first + np.flatnonzero(~activity.kernel[first:last])
+    column = {
+        name: activity.event[name].take(events) for name in ("device", "copied", "copy_from", "copy_to")
+    }
+    exposed = np.zeros(len(events), np.int64)
     for device in activity.devices:
-        here = np.flatnonzero(activity.on(device)[mine])
+        rows = np.flatnonzero(activity.on(device)[events])
         kernels = activity.union(activity.on(device) & activity.kernel)
-        start, end = activity.start[mine[here]], activity.end[mine[here]]
-        exposed[here] = end - start - kernels.within(start, end)
-    plain: dict[str, Ints] = {name: np.where(c.mask(), c.values, _NONE) for name, c in column.items()}
+        start, end = activity.start[events[rows]], activity.end[events[rows]]
+        exposed[rows] = end - start - kernels.within(start, end)
+    codes: dict[str, Ints] = {
+        name: np.where(values.mask(), values.values, _NONE) for name, values in column.items()
+    }
     return pd.DataFrame(
         {
-            "worker": activity.worker, "device": plain["device"], "kind": activity.event["name"].values[mine],
-            "source": plain["copy_from"], "target": plain["copy_to"],
-            "operator": operator[activity.event["operator"].values[mine]], "dur": (activity.end - activity.start)[mine],
+            "worker": activity.worker, "device": codes["device"], "kind": activity.event["name"].values[events],
+            "source": codes["copy_from"], "target": codes["copy_to"],
+            "operator": operator[activity.event["operator"].values[events]],
+            "dur": (activity.end - activity.start)[events],
             "bytes": np.where(column["copied"].mask(), column["copied"].values, 0), "known": column["copied"].mask(),
             "exposed": exposed,
         }
     )  # fmt: skip
 
 
-def _named(source: Source, table: pd.DataFrame, operators: list[tuple[Any, ...]]) -> pd.DataFrame:
-    """Texts for the numbers."""
+def _add_names(source: Source, table: pd.DataFrame, operators: list[tuple[Any, ...]]) -> pd.DataFrame:
+    """Replace numbers by texts."""
     workers = dict(source.store.rows("select id, name from worker"))
     kinds = dict(source.store.rows("select id, short_name from kernel_name"))
     return table.assign(
-        worker=[workers[one] for one in table["worker"]],
+        worker=[workers[number] for number in table["worker"]],
         device=table["device"].where(table["device"] >= 0),
-        kind=[kinds[one].removeprefix("memcpy ") for one in table["kind"]],
+        kind=[kinds[number].removeprefix("memcpy ") for number in table["kind"]],
         source=table["source"].map(_MEMORY),
         target=table["target"].map(_MEMORY),
-        stack=[operators[one][1] for one in table["operator"]],
-        operator=[operators[one][0] for one in table["operator"]],
+        stack=[operators[number][1] for number in table["operator"]],
+        operator=[operators[number][0] for number in table["operator"]],
     )

@@ -8,14 +8,14 @@ import pandas as pd
 from pyprof.analysis.source import Source
 from pyprof.reports import Column, View, figure, report, spread
 from pyprof.reports.detail import TC_UNKNOWN
-from pyprof.reports.operator_queries import MINE, SPREADS, frame, known, spreads
+from pyprof.reports.operator_queries import SELECTED, SPREADS, clear_unknown, frame, spreads
 
 
 @report(
     "op_type",
     "Op Type Summary Report",
     (
-        Column("type", "Op Type", "", "Kind of operation, however the call spells it.", str),
+        Column("type", "Op Type", "", "Kind of operation, independent of how the call spells it.", str),
         Column("ops", "# Ops", "count", "Operators of the type: places in the model, directions and shapes."),
         figure("calls", heading="# Calls"),
         *(column for name in SPREADS for column in spread(name)),
@@ -25,20 +25,20 @@ from pyprof.reports.operator_queries import MINE, SPREADS, frame, known, spreads
     view=View("Operators", sort="-gpu", bar="gpu"),
 )
 def op_type(source: Source) -> pd.DataFrame:
-    """One row per type of operation, by GPU time. What is outside every operator has types of its own, so that the
-    columns add up to the totals of the summary."""
-    return known(
+    """One row per type of operation, sorted by GPU time. What is outside all operators has types of its own, so that
+    the columns add up to the totals of the summary."""
+    return clear_unknown(
         source,
         frame(
             source,
             f"""with unknown as (
                     select o.type, sum(s.gpu) as time from op_kernel_stat s join operator o on o.id = s.operator
-                    where {MINE} and s.tc = 3 and s.kind = 0 group by o.type)
+                    where {SELECTED} and s.tc = 3 and s.kind = 0 group by o.type)
                 select o.type, count(distinct o.id) as ops, sum(s.calls) as calls, sum(s.tc) as tc,
                        coalesce(max(unknown.time), 0) as tc_unknown, {spreads()}
                 from op_stat s
                 join operator o on o.id = s.operator left join unknown on unknown.type = o.type
-                where {MINE}
+                where {SELECTED}
                 group by o.type
                 order by gpu desc, cpu desc, o.type""",
         ),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of the communication other kernels hide."""
+"""Communication hidden by other kernels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyprof.analysis.device_steps import Steps, activities
 from pyprof.analysis.source import Source
 from pyprof.analysis.timeline import Activity
 from pyprof.reports import Column, View, report
-from pyprof.reports.step_time import PARTIAL, START, STEP, TOTAL, WORKER, of_steps, stacked
+from pyprof.reports.step_time import PARTIAL, START, STEP, TOTAL, WORKER, concat_rows, of_steps
 
 _COLUMNS = (
     WORKER,
@@ -20,18 +20,18 @@ _COLUMNS = (
     Column("device", "Device", "", "Number of the device."),
     START,
     TOTAL,
-    Column("computation_ns", "Computation (ns)", "ns", "Time with at least one kernel that is no communication."),
+    Column("computation_ns", "Computation (ns)", "ns", "Time with at least one kernel other than communication."),
     Column(
         "communication_ns", "Communication (ns)", "ns",
         "Time with at least one kernel of a collective or copy between devices.",
     ),
-    Column("overlap_ns", "Overlap (ns)", "ns", "Time with both: communication that computation hides."),
+    Column("overlap_ns", "Overlap (ns)", "ns", "Time with both: communication hidden by computation."),
     Column("exposed_ns", "Exposed (ns)", "ns", "Time with communication and no other kernel."),
     Column("overlap", "Overlap (%)", "%", "Overlap as a share of the communication; empty without any.", float),
-    Column("memory_ns", "Copies and Sets (ns)", "ns", "Time with another copy or set, and neither."),
+    Column("memory_ns", "Copies and Sets (ns)", "ns", "Time with another copy or set, and neither of them."),
     Column(
         "other_ns", "Other (ns)", "ns",
-        "Time in which the device did nothing: computation, exposed communication, copies and sets, and this add up to "
+        "Time in which the device was idle. Computation, exposed communication, copies and sets, and other add up to "
         "the step.",
     ),
     PARTIAL,
@@ -41,30 +41,31 @@ _COLUMNS = (
 @report("overlap", "Computation and Communication", _COLUMNS, needs="kernels on a GPU", view=View("Time"))
 def overlap(source: Source) -> pd.DataFrame:
     """One row per worker, step and device on which something ran, with the device's bounds of steps as in step_time.
-    Communication is told by the names of kernels and copies, never by ranges. Time is that of unions: two kernels at
-    once count once. None in a recording without a GPU."""
+    Communication is identified by the names of kernels and copies, never by ranges. Times are unions: two kernels at
+    the same time count once. A recording without a GPU has no rows."""
     rows = [
         _rows(activity, steps, device)
         for activity, steps in activities(source)
         for device in activity.devices
     ]
-    table = stacked(rows, list(_COLUMNS))
+    table = concat_rows(rows, list(_COLUMNS))
     return table.sort_values(["worker", "step", "device"], kind="stable", ignore_index=True)
 
 
 def _rows(activity: Activity, steps: Steps, device: int) -> dict[str, Any]:
+    """Return the columns for the steps of a device."""
     parts = activity.classes(activity.on(device))
     working = parts["kernel"].with_(parts["communication"])
-    every = working.with_(parts["memcpy"]).with_(parts["memset"])
+    any_work = working.with_(parts["memcpy"]).with_(parts["memset"])
     computation, communication, work, busy = (
         union.within(steps.start, steps.end)
-        for union in (parts["kernel"], parts["communication"], working, every)
+        for union in (parts["kernel"], parts["communication"], working, any_work)
     )
     both = computation + communication - work
     share = np.where(communication > 0, 100 * both / np.maximum(communication, 1), np.nan)
-    said = of_steps(activity, steps)
+    step = of_steps(activity, steps)
     return {
-        **said, "device": device, "computation_ns": computation, "communication_ns": communication,
+        **step, "device": device, "computation_ns": computation, "communication_ns": communication,
         "overlap_ns": both, "exposed_ns": communication - both, "overlap": share, "memory_ns": busy - work,
-        "other_ns": said["total_ns"] - busy,
+        "other_ns": step["total_ns"] - busy,
     }  # fmt: skip

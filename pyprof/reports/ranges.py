@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The user's ranges (NVTX, record_function): time on the CPU, and what was launched in them on the GPU."""
+"""The user's ranges (NVTX, record_function): time on the CPU, and the GPU work launched in them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ON_GPU = (
     "projected",
     *(f"gpu_{one}_ns" for one in ("total", "median", "min", "max")),
 )
-_OUTSIDE = -1  # kind of what was launched outside of ranges
+_OUTSIDE = -1  # kind of work launched outside ranges
 
 
 @report(
@@ -30,37 +30,40 @@ _OUTSIDE = -1  # kind of what was launched outside of ranges
     "User Ranges",
     (
         WORKER,
-        Column("thread", "Thread", "", "Number of the thread that opened it, as the system has it."),
+        Column("thread", "Thread", "", "System number (TID) of the thread that opened it."),
         Column(
             "path", "Range", "",
-            "Text of the range behind those of the ranges around it, with / between them; empty: what was launched "
-            "outside of all ranges.", str,
+            "Texts of the ranges around it and its own, separated by /; empty for work launched outside all "
+            "ranges.", str,
         ),
-        Column("style", "Style", "", "push/pop: ranges that nest, record_function too; start/end: any others.", str),
+        Column(
+            "style", "Style", "",
+            "push/pop: ranges that nest, including record_function; start/end: any others.", str,
+        ),
         Column("instances", "Instances", "count", "Ranges that start in the aggregated iterations."),
         Column("host_total_ns", "Host Total (ns)", "ns", "Sum of their times on the CPU."),
-        Column("host_median_ns", "Host Median (ns)", "ns", "The middle one, of two the mean.", float),
-        Column("host_min_ns", "Host Min (ns)", "ns", "The shortest."),
-        Column("host_max_ns", "Host Max (ns)", "ns", "The longest."),
-        Column("kernels", "Kernels", "count", "Kernels that were launched in them, by their thread."),
-        Column("copies", "Copies and Sets", "count", "Copies and sets that were started in them, by their thread."),
+        Column("host_median_ns", "Host Median (ns)", "ns", "Median; of two middle values their mean.", float),
+        Column("host_min_ns", "Host Min (ns)", "ns", "Shortest."),
+        Column("host_max_ns", "Host Max (ns)", "ns", "Longest."),
+        Column("kernels", "Kernels", "count", "Kernels launched in them, by their thread."),
+        Column("copies", "Copies and Sets", "count", "Copies and sets started in them, by their thread."),
         Column(
             "busy_ns", "GPU Busy (ns)", "ns",
-            "Time in which at least one of these ran, on any device: of each range, added up.",
+            "Time in which at least one of these ran, on any device, summed over the ranges.",
         ),
-        Column("projected", "Instances on the GPU", "count", "Ranges in which something was launched."),
+        Column("projected", "Instances on the GPU", "count", "Ranges that launched GPU work."),
         Column(
             "gpu_total_ns", "GPU Span (ns)", "ns",
-            "Of each from the start of the first to the end of the last event launched in it, added up; empty if "
+            "Sum of the times from the start of the first to the end of the last event launched in each; empty if "
             "there is none.",
         ),
-        Column("gpu_median_ns", "GPU Span Median (ns)", "ns", "The middle one, of two the mean.", float),
-        Column("gpu_min_ns", "GPU Span Min (ns)", "ns", "The shortest."),
-        Column("gpu_max_ns", "GPU Span Max (ns)", "ns", "The longest."),
+        Column("gpu_median_ns", "GPU Span Median (ns)", "ns", "Median; of two middle values their mean.", float),
+        Column("gpu_min_ns", "GPU Span Min (ns)", "ns", "Shortest."),
+        Column("gpu_max_ns", "GPU Span Max (ns)", "ns", "Longest."),
     ),
     options=(
         Option(
-            "group_by", "What a row is of: ranges of one path, or of one path on a thread.",
+            "group_by", "What each row covers: ranges of one path, or of one path on a thread.",
             {"path": ("worker", "thread"), "thread": ()},
         ),
     ),
@@ -68,18 +71,18 @@ _OUTSIDE = -1  # kind of what was launched outside of ranges
     view=View("Operators"),
 )  # fmt: skip
 def ranges(source: Source, group_by: str) -> pd.DataFrame:
-    """One row per path of the user's ranges that start in the aggregated iterations, by time on the CPU; with
-    --group-by=thread per worker, thread and path. Without iterations all ranges count. What is launched in a range
-    counts for the ranges around it as well. Ranges that mark steps and those of operators are left out, in paths too.
-    A start/end range is alone in its path and has what its thread launches. Rows of several workers are added up.
-    Without a GPU its columns are empty."""
+    """One row per path of the user's ranges that start in the aggregated iterations, sorted by time on the CPU; with
+    --group-by=thread, one per worker, thread and path. Without iterations, all ranges count. Work launched in a
+    range also counts for the ranges around it. Ranges that mark steps and those of operators are left out, in paths
+    too. A start/end range has a path of its own and covers what its thread launches. Values of several workers are
+    summed. Without a GPU, its columns are empty."""
     texts = dict(source.store.rows("select id, text from string"))
     frames = [_worker(source.activity(low >> 40), source, texts, (low, high)) for low, high in spans(source)]
-    found = pd.concat(frames) if frames else pd.DataFrame(columns=_INSTANCE)
-    if not len(found.index) or (found["kind"] == _OUTSIDE).all():
-        found = found.iloc[:0]
+    rows = pd.concat(frames) if frames else pd.DataFrame(columns=_INSTANCE)
+    if not len(rows.index) or (rows["kind"] == _OUTSIDE).all():
+        rows = rows.iloc[:0]
     keys = ["path", "kind"] if group_by == "path" else ["worker", "thread", "path", "kind"]
-    table = _table(found, keys)
+    table = _table(rows, keys)
     if not source.gpu:
         table = table.assign(**dict.fromkeys(_ON_GPU))
     if group_by == "thread":
@@ -93,14 +96,14 @@ def ranges(source: Source, group_by: str) -> pd.DataFrame:
 _INSTANCE = ["worker", "thread", "path", "kind", "host", "kernels", "copies", "busy", "span"]
 
 
-def _table(found: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """A row per key: sums and quantiles of its instances."""
-    grouped = found.groupby(keys, sort=True)
+def _table(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Return one row per key: sums and quantiles of its instances."""
+    grouped = rows.groupby(keys, sort=True)
     row = grouped.ngroup().to_numpy(np.int64)
     table = grouped[["kernels", "copies", "busy"]].sum().reset_index().rename(columns={"busy": "busy_ns"})
-    host = distribution(row, found["host"].to_numpy(np.int64), len(table))
-    projected = found["span"].to_numpy(np.int64) >= 0
-    gpu = distribution(row[projected], found["span"].to_numpy(np.int64)[projected], len(table))
+    host = distribution(row, rows["host"].to_numpy(np.int64), len(table))
+    projected = rows["span"].to_numpy(np.int64) >= 0
+    gpu = distribution(row[projected], rows["span"].to_numpy(np.int64)[projected], len(table))
     inside = table["kind"] != _OUTSIDE
     table["instances"] = host["calls"].where(inside)
     for name in ("total", "median", "min", "max"):
@@ -119,10 +122,10 @@ def _table(found: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 def _worker(
     activity: Activity, source: Source, texts: dict[int, str], launched: tuple[int, int]
 ) -> pd.DataFrame:
-    """The instances of a worker, and as one of kind -1 what was launched outside of them."""
+    """Return the instances of a worker, and what was launched outside them as one of kind -1."""
     table, events = instances(activity, texts)
     start = table.pop("start").to_numpy(np.int64)
-    if source.aggregation.method != "none":  # else the first range may begin before the recording
+    if source.aggregation.method != "none":  # otherwise the first range may begin before the recording
         table = table[started(source, activity.worker, activity.span[1], start)]
     events = events[slice(*np.searchsorted(activity.id[events], launched))]
     if not len(table) or not len(events):
@@ -131,5 +134,5 @@ def _worker(
     busy = intervals.union_by(
         np.zeros(len(events), np.int64), activity.start[events], activity.end[events], 1
     )
-    rest = (activity.worker, -1, "", _OUTSIDE, 0, kernels, len(events) - kernels, int(busy[0]), -1)
-    return pd.concat([table, pd.DataFrame([rest], columns=_INSTANCE)])
+    outside = (activity.worker, -1, "", _OUTSIDE, 0, kernels, len(events) - kernels, int(busy[0]), -1)
+    return pd.concat([table, pd.DataFrame([outside], columns=_INSTANCE)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels that run one after the other, again and again: what could be one kernel."""
+"""Repeated sequences of kernels on a stream: candidates for fusion."""
 
 from __future__ import annotations
 
@@ -20,29 +20,36 @@ _BETWEEN = " > "
     "sequences",
     "Kernel Sequences",
     (
-        Column("length", "Length", "count", f"Kernels of the sequence: {SHORTEST} to {LONGEST}."),
-        Column("kernels", "Kernels", "", "Short names of the kernels in their order, with > between them.", str),
-        Column("operators", "Operators", "", "Innermost operator of each where the sequence is first; - of none.", str),
+        Column("length", "Length", "count", f"Number of kernels in the sequence: {SHORTEST} to {LONGEST}."),
+        Column("kernels", "Kernels", "", "Short names of the kernels in order, separated by >.", str),
+        Column(
+            "operators", "Operators", "",
+            "Innermost operator of each kernel in the first occurrence; - for none.", str,
+        ),
         Column(
             "occurrences", "Occurrences", "count",
-            "How often it runs; of occurrences that overlap the earlier one counts.",
+            "Number of runs; of overlapping occurrences the earlier one counts.",
         ),
         Column("time_ns", "Time (ns)", "ns", "Sum of the times of its kernels."),
         Column("mean_ns", "Mean (ns)", "ns", "Time of its kernels in one occurrence.", float),
-        Column("share", "Share (%)", "%", "Time as a share of that of all kernels; sequences share kernels.", float),
+        Column(
+            "share", "Share (%)", "%",
+            "Time as a share of the time of all kernels; sequences may share kernels.", float,
+        ),
         Column(
             "gap_ns", "Mean Gap (ns)", "ns",
-            "From the end of a kernel to the start of the next one in it: mean of all gaps.", float,
+            "Mean time from the end of a kernel to the start of the next one in it.", float,
         ),
     ),
     needs="kernels on a GPU",
     view=View("Kernels", sort="-time_ns", bar="time_ns"),
 )  # fmt: skip
 def sequences(source: Source) -> pd.DataFrame:
-    """One row per sequence of kernels that runs at least twice on a stream, by time: candidates for fusion. Kernels are
-    of one sequence if nothing else runs between them on their stream, whatever the gap; they are equal if their whole
-    names are. Collectives are kernels, copies and sets end a sequence. A sequence that is always part of a longer one
-    is left out; one longer than 6 kernels is shown in pieces. At most 1,000 rows, none without a GPU."""
+    """One row per sequence of kernels that runs at least twice on a stream, sorted by time: candidates for fusion.
+    Kernels are of one sequence if nothing else runs between them on their stream, whatever the gap; they are equal
+    if their full names are. Collectives are kernels; copies and sets end a sequence. A sequence that is always part
+    of a longer one is left out; one longer than 6 kernels is shown in pieces. At most 1,000 rows. A recording
+    without a GPU has no rows."""
     event = launched(
         source,
         "name, start, dur, kind, coalesce(site, -1) as site, coalesce(device, -1) as device, "
@@ -58,40 +65,43 @@ def sequences(source: Source) -> pd.DataFrame:
     ends[1:] = (queue[1:] != queue[:-1]) | (cell["stream"][1:] != cell["stream"][:-1])
     run = np.cumsum(ends | ~kernel)[kernel]
     cell = {name: values[kernel] for name, values in cell.items()}
-    found = _figures(cell, run)
+    table = _figures(cell, run)
     time = int(cell["dur"].sum())
-    found["mean_ns"] = found["time_ns"] / found["occurrences"]
-    found["share"] = 100 * found["time_ns"] / max(time, 1)
-    found = found.sort_values(
+    table["mean_ns"] = table["time_ns"] / table["occurrences"]
+    table["share"] = 100 * table["time_ns"] / max(time, 1)
+    table = table.sort_values(
         ["time_ns", "length", "first"], ascending=[False, False, True], ignore_index=True
     )
-    return _named(source, found.iloc[:_MOST].copy(), cell)
+    return _add_names(source, table.iloc[:_MOST].copy(), cell)
 
 
 def _figures(cell: dict[str, Ints], run: Ints) -> pd.DataFrame:
-    """Length, first place, occurrences, time and mean gap of each sequence."""
+    """Return length, first index, occurrences, time and mean gap of each sequence."""
     start, duration = cell["start"], cell["dur"]
     time = np.r_[0, np.cumsum(duration)]
     gap = np.r_[0, np.cumsum(np.maximum(start[1:] - (start + duration)[:-1], 0))]
     frames = []
-    for one in repeats(cell["name"], run):
-        of_time, of_gap = np.zeros(len(one.first), np.int64), np.zeros(len(one.first), np.int64)
-        np.add.at(of_time, one.pattern, time[one.places + one.length] - time[one.places])
-        np.add.at(of_gap, one.pattern, gap[one.places + one.length - 1] - gap[one.places])
-        calls = np.bincount(one.pattern, minlength=len(one.first))
+    for group in repeats(cell["name"], run):
+        of_time, of_gap = np.zeros(len(group.first), np.int64), np.zeros(len(group.first), np.int64)
+        np.add.at(of_time, group.pattern, time[group.places + group.length] - time[group.places])
+        np.add.at(of_gap, group.pattern, gap[group.places + group.length - 1] - gap[group.places])
+        calls = np.bincount(group.pattern, minlength=len(group.first))
         frames.append(pd.DataFrame({
-            "length": one.length, "first": one.first, "occurrences": calls, "time_ns": of_time,
-            "gap_ns": of_gap / (np.maximum(calls, 1) * (one.length - 1)),
+            "length": group.length, "first": group.first, "occurrences": calls, "time_ns": of_time,
+            "gap_ns": of_gap / (np.maximum(calls, 1) * (group.length - 1)),
         }))  # fmt: skip
     return pd.concat(frames, ignore_index=True)
 
 
-def _named(source: Source, found: pd.DataFrame, cell: dict[str, Ints]) -> pd.DataFrame:
+def _add_names(source: Source, table: pd.DataFrame, cell: dict[str, Ints]) -> pd.DataFrame:
+    """Add the names of kernels and operators."""
     names = dict(source.store.rows("select id, short_name from kernel_name"))
     operators = dict(source.store.rows("select id, op from site"))
     kernels, launched_by = [], []
-    for first, length in zip(found["first"].tolist(), found["length"].tolist()):
-        kernels.append(_BETWEEN.join(names[one] for one in cell["name"][first : first + length].tolist()))
+    for first, length in zip(table["first"].tolist(), table["length"].tolist()):
+        kernels.append(
+            _BETWEEN.join(names[number] for number in cell["name"][first : first + length].tolist())
+        )
         sites = cell["site"][first : first + length].tolist()
-        launched_by.append(_BETWEEN.join(operators.get(one) or "-" for one in sites))
-    return found.assign(kernels=kernels, operators=launched_by)
+        launched_by.append(_BETWEEN.join(operators.get(number) or "-" for number in sites))
+    return table.assign(kernels=kernels, operators=launched_by)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long kernels are: a histogram, and the operators whose kernels are short."""
+"""Kernel durations: a histogram, and the operators whose kernels are short."""
 
 from __future__ import annotations
 
@@ -22,22 +22,25 @@ _OPERATORS = ("operator", "mean_ns", "of_kernels")
     "short_kernels",
     "Short Kernels",
     (
-        Column("from_ns", "From (ns)", "ns", "Kernels of at least this time."),
-        Column("to_ns", "To (ns)", "ns", "Kernels of less than this time."),
+        Column("from_ns", "From (ns)", "ns", "Lower bound of the kernel times, inclusive."),
+        Column("to_ns", "To (ns)", "ns", "Upper bound of the kernel times, exclusive."),
         Column("operator", "Operator", "", "Innermost operator that launched them; empty if none did.", str),
-        Column("kernels", "Kernels", "count", "Kernels of these times; of an operator those below the limit."),
+        Column(
+            "kernels", "Kernels", "count",
+            "Kernels in this range of times; for an operator, those below the limit.",
+        ),
         Column("time_ns", "Time (ns)", "ns", "Sum of their times."),
         Column("mean_ns", "Mean (ns)", "ns", "Time divided by kernels.", float),
-        Column("of_kernels", "Kernels of the Operator", "count", "All kernels of the operator, longer ones too."),
+        Column("of_kernels", "Kernels of the Operator", "count", "All kernels of the operator, including longer ones."),
         Column("kernels_share", "Kernels (%)", "%", "Kernels as a share of all kernels.", float),
         Column("time_share", "Time (%)", "%", "Time as a share of the time of all kernels.", float),
-        Column("kernels_cumulative", "Kernels Up to Here (%)", "%", "Share of the kernels shorter than To.", float),
-        Column("time_cumulative", "Time Up to Here (%)", "%", "Share of the time of kernels shorter than To.", float),
+        Column("kernels_cumulative", "Kernels Up to Here (%)", "%", "Share of kernels shorter than To.", float),
+        Column("time_cumulative", "Time Up to Here (%)", "%", "Share of time in kernels shorter than To.", float),
     ),
     options=(
         Option(
             "group_by",
-            "What a row is of: a range of times, or an operator with kernels below the limit.",
+            "What each row covers: a range of times, or an operator with kernels below the limit.",
             {"time": _OPERATORS, "operator": _HISTOGRAM},
         ),
         Option("below", "The limit of --group-by=operator.", dict.fromkeys(_LIMITS, ())),
@@ -47,9 +50,9 @@ _OPERATORS = ("operator", "mean_ns", "of_kernels")
 )  # fmt: skip
 def short_kernels(source: Source, group_by: str, below: str) -> pd.DataFrame:
     """One row per range of times, in steps of 1, 2 and 5, from that of the shortest to that of the longest kernel
-    launched in the aggregated iterations; with --group-by=operator one per operator with kernels below the limit, by
-    their number. A kernel that takes less time than its launch, some us, makes the GPU wait for the CPU. Copies and
-    sets are no kernels; collectives are. None in a recording without a GPU."""
+    launched in the aggregated iterations; with --group-by=operator, one per operator with kernels below the limit,
+    sorted by their number. A kernel that takes less time than its launch, a few us, makes the GPU wait for the CPU.
+    Copies and sets are not kernels; collectives are. A recording without a GPU has no rows."""
     event = launched(source, "dur, coalesce(site, -1) as site", "kind = 0")
     duration = event["dur"].values
     if group_by == "time":
@@ -64,28 +67,28 @@ def short_kernels(source: Source, group_by: str, below: str) -> pd.DataFrame:
 
 
 def _histogram(duration: Ints) -> pd.DataFrame:
-    """Number and time of the kernels of each range of times; ranges between others are there if they are empty."""
+    """Return number and time of the kernels in each range of times; empty ranges between others are included."""
     place = np.searchsorted(EDGES, duration, side="right")
     low = int(place.min(initial=len(EDGES)))
     high = int(place.max(initial=low - 1)) + 1
     time = np.zeros(len(EDGES) + 1, np.int64)
     np.add.at(time, place, duration)
-    found = pd.DataFrame({
+    table = pd.DataFrame({
         "from_ns": np.r_[0, EDGES], "to_ns": pd.array([*EDGES.tolist(), None], "Int64"),
         "kernels": np.bincount(place, minlength=len(EDGES) + 1), "time_ns": time,
     })  # fmt: skip
-    return found.iloc[low:high].reset_index(drop=True)
+    return table.iloc[low:high].reset_index(drop=True)
 
 
 def _operators(source: Source, duration: Ints, site: Ints, limit: int) -> pd.DataFrame:
-    """Operators with kernels below the limit, by the number of these."""
-    said, code = distinct(source.store.rows("select id, op from site"), (None,))
+    """Return operators with kernels below the limit, sorted by the number of these."""
+    names, code = distinct(source.store.rows("select id, op from site"), (None,))
     short = np.where(duration < limit, duration, 0)
     frame = pd.DataFrame({"row": code[site], "kernels": duration < limit, "time_ns": short, "of_kernels": 1})
-    found = frame.groupby("row").sum().reset_index()
-    found = found[found["kernels"] > 0].sort_values(
+    table = frame.groupby("row").sum().reset_index()
+    table = table[table["kernels"] > 0].sort_values(
         ["kernels", "time_ns"], ascending=False, kind="stable", ignore_index=True
     )
-    return found.assign(
-        operator=[said[row][0] for row in found["row"].tolist()], mean_ns=found["time_ns"] / found["kernels"]
+    return table.assign(
+        operator=[names[row][0] for row in table["row"].tolist()], mean_ns=table["time_ns"] / table["kernels"]
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each step was spent on."""
+"""Step time by kind of work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyprof.reports import Column, Option, View, report
 
 WORKER = Column("worker", "Worker", "", "Process that ran it.", str)
 STEP = Column(
-    "step", "Step", "", "Number of the step as the program marked it, else of the iteration, from 0."
+    "step", "Step", "", "Number of the step as marked by the program, else of the iteration, from 0."
 )
 START = Column(
     "start", "Start (ns)", "ns",
@@ -25,26 +25,26 @@ START = Column(
 )  # fmt: skip
 TOTAL = Column(
     "total_ns", "Total (ns)", "ns",
-    "Length of the step, without pauses in which the recording was read. It ends with its end on the host, or with the "
-    "last event on a device that it launched.",
+    "Length of the step, without pauses in which the recording was read. It ends at its end on the host, or with the "
+    "last device event that it launched.",
 )  # fmt: skip
 PARTIAL = Column(
     "partial", "Partial", "",
-    "Whether the recording ends within it: a last step that launched nothing or less than 0.8 times as many events as "
-    "the one before, or what is left after the last end of a key operator. Or the recording was read within it. Such a "
-    "step is shown and counted.", bool,
+    "Whether the recording ends within the step: a last step that launched nothing or less than 0.8 times as many "
+    "events as the one before, or the remainder after the last end of a key operator; or whether the recording was "
+    "read within it. Partial steps are shown and counted.", bool,
 )  # fmt: skip
 _ON_GPU = {
-    "kernel": "Kernels that are no communication; with --categories=7 those too.",
-    "memcpy": "Copies but those between devices; with --categories=7 those too.",
+    "kernel": "Kernels other than communication; with --categories=7, communication kernels too.",
+    "memcpy": "Copies, except those between devices; with --categories=7, those too.",
     "memset": "Sets on a device.",
     "communication": "Kernels of collectives, and copies between devices.",
-    "runtime": "API calls of any thread.",
+    "runtime": "API calls on any thread.",
 }
 _ON_CPU = {
     "dataloader": "Waits of the training loop for its data loader.",
-    "cpu": "Operator events and named ranges of any thread, but those of steps.",
-    "other": "What is left of the step.",
+    "cpu": "Operator events and named ranges on any thread, except those of steps.",
+    "other": "Remainder of the step.",
 }
 # Of --categories=phase, in the order of their priority: recomputation runs within a backward.
 _PHASES = {"recompute": RECOMPUTE, "optimizer": OPTIMIZER, "backward": BACKWARD, "forward": FORWARD}
@@ -55,22 +55,20 @@ _KINDS_OUT = tuple(f"{name}_ns" for name in (*_ON_GPU, "cpu"))
 
 
 def _part(key: str, text: str) -> Column:
-    before = (
-        ""
-        if key in ("kernel", "other")
-        else " What is at the same time one of the columns before does not count."
-    )
-    needs = " Unknown in a recording without a GPU." if key in _ON_GPU else ""
+    """Return the column of a part of a step."""
+    overlap = "" if key in ("kernel", "other") else " Time already counted in a column before is excluded."
+    needs = " Empty for a recording without a GPU." if key in _ON_GPU else ""
     heading = {"cpu": "CPU", "dataloader": "DataLoader"}.get(key, key.title())
-    return Column(f"{key}_ns", f"{heading} (ns)", "ns", f"{text}{before}{needs}")
+    return Column(f"{key}_ns", f"{heading} (ns)", "ns", f"{text}{overlap}{needs}")
 
 
 def _phase(key: str) -> Column:
+    """Return the column of a phase of the training."""
     heading = key.replace("_", " ").title()
-    which = "no phase" if key == "no_phase" else f"the phase {key}"
+    phase = "no phase" if key == "no_phase" else f"the phase {key}"
     text = (
-        f"With --categories=phase: GPU events of {which}, without a GPU operator events outside of waits for the data "
-        "loader. What is at the same time one of the columns before does not count."
+        f"With --categories=phase: GPU events of {phase}; without a GPU, operator events outside waits for the data "
+        "loader. Time already counted in a column before is excluded."
     )
     return Column(f"{key}_ns", f"{heading} (ns)", "ns", text)
 
@@ -99,22 +97,22 @@ def _phase(key: str) -> Column:
     view=View("Time"),
 )
 def step_time(source: Source, categories: str) -> pd.DataFrame:
-    """One row per worker and step. The parts add up to the length of the step: what happens at the same time, on any
-    device or thread, counts for the first of them alone. Steps have the device's bounds: one lasts until all that it
-    launched has ended, and the next begins there."""
+    """One row per worker and step. The parts add up to the length of the step: where parts overlap, on any device or
+    thread, the time counts only for the first of them. Steps have the device's bounds: a step lasts until everything
+    that it launched has ended, and the next one begins there."""
     if categories == "phase":
-        found = [_phase_rows(source, activity, steps) for activity, steps in activities(source)]
+        frames = [_phase_rows(source, activity, steps) for activity, steps in activities(source)]
         parts = [*map(_phase, _OF_PHASE), _part("dataloader", ""), _part("other", "")]
-        return stacked(found, [WORKER, STEP, START, TOTAL, *parts, PARTIAL])
+        return concat_rows(frames, [WORKER, STEP, START, TOTAL, *parts, PARTIAL])
     rows = [_rows(source, activity, steps, categories == "7") for activity, steps in activities(source)]
-    return stacked(
+    return concat_rows(
         rows, [WORKER, STEP, START, TOTAL, *(_part(key, "") for key in _ON_GPU | _ON_CPU), PARTIAL]
     )
 
 
 def _phase_rows(source: Source, activity: Activity, steps: Steps) -> dict[str, Any]:
-    """The phases of what ran on the device. Its waits for data are those of the other categories: API calls first.
-    Without a GPU the operators that load a batch belong to the wait."""
+    """Return the phases of the work on the device. Waits for data are those of the other categories: API calls first.
+    Without a GPU, operators that load a batch belong to the wait."""
     phase, start, end = activity.phases(source.gpu)
     classes = {name: Union(start[phase == code], end[phase == code]) for name, code in _PHASES.items()}
     classes["no_phase"] = Union(start, end)
@@ -127,6 +125,7 @@ def _phase_rows(source: Source, activity: Activity, steps: Steps) -> dict[str, A
 
 
 def _rows(source: Source, activity: Activity, steps: Steps, seven: bool) -> dict[str, Any]:
+    """Return the columns of a worker's steps."""
     device = activity.classes(np.ones(len(activity.id), bool))
     if seven:
         between = activity.communication
@@ -135,18 +134,18 @@ def _rows(source: Source, activity: Activity, steps: Steps, seven: bool) -> dict
         device["communication"] = Union(steps.start[:0], steps.start[:0])
     classes = {**device, "runtime": activity.runtime, "dataloader": activity.dataloader, "cpu": activity.cpu}
     parts = _parts(activity, steps, classes)
-    known = {name: part if source.gpu or name in _ON_CPU else None for name, part in parts.items()}
-    return {**of_steps(activity, steps), **{f"{name}_ns": part for name, part in known.items()}}
+    columns = {name: part if source.gpu or name in _ON_CPU else None for name, part in parts.items()}
+    return {**of_steps(activity, steps), **{f"{name}_ns": part for name, part in columns.items()}}
 
 
 def _parts(activity: Activity, steps: Steps, classes: dict[str, Union]) -> dict[str, Ints]:
-    """The partition of each step, and what is left of it; pauses of the recording are no part of it."""
+    """Return the partition of each step, and the remainder; pauses of the recording are not part of it."""
     split = partition([activity.paused, *classes.values()], steps.start, steps.end)
     return dict(zip((*classes, "other"), split[1:]))
 
 
 def of_steps(activity: Activity, steps: Steps) -> dict[str, Any]:
-    """Columns that say which step a row is of."""
+    """Return the columns that identify the step of a row."""
     length: Ints = steps.end - steps.start - activity.paused.within(steps.start, steps.end)
     return {
         "worker": activity.name, "step": steps.number, "start": steps.start, "total_ns": length,
@@ -154,8 +153,8 @@ def of_steps(activity: Activity, steps: Steps) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def stacked(rows: list[dict[str, Any]], columns: list[Column]) -> pd.DataFrame:
-    """Tables of workers below each other; of none the columns alone."""
+def concat_rows(rows: list[dict[str, Any]], columns: list[Column]) -> pd.DataFrame:
+    """Concatenate the tables of workers; without any, return the empty columns."""
     keys = [column.key for column in columns]
-    frames = [pd.DataFrame(one, dtype=object)[keys] for one in rows]
+    frames = [pd.DataFrame(row, dtype=object)[keys] for row in rows]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=keys, dtype=object)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks for which the others wait."""
+"""Ranks that the other ranks wait for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyprof.reports.step_time import WORKER
 
 _COLLECTIVE = ("name", "process_group", "dtype", "place")
 _CAUSES = ("median", "before", "carried", "own", *PARTS)
-_MORE = "Of late by its own: by how much longer than the median rank it "
+_MORE = "Part of late by its own: by how much longer than the median rank it "
 _COLUMNS = (
     WORKER,
     DEVICE,
@@ -24,41 +24,45 @@ _COLUMNS = (
     DTYPE,
     Column(
         "place", "Place", "",
-        "Number of the collective among those of its process group in an iteration, from 0; empty without iterations.",
+        "Number of the collective within its process group in an iteration, from 0; empty without iterations.",
     ),
-    Column("collectives", "Collectives", "count", "Aligned collectives of which every rank needs data of every other."),
+    Column(
+        "collectives", "Collectives", "count",
+        "Aligned collectives in which every rank needs data of every other rank.",
+    ),
     Column(
         "times_last", "Times Last", "count",
-        "Those in which no rank came later; ranks as late as each other all count.",
+        "Collectives in which no rank arrived later; equally late ranks all count.",
     ),
     Column("share", "Share (%)", "%", "Times last as a share of the collectives.", float),
     Column(
         "late_ns", "Late (ns)", "ns",
-        "Sum over the collectives in which it was last: from the arrival of the first rank to its own.",
+        "Time from the arrival of the first rank to its own, summed over the collectives in which it was last.",
     ),
     Column(
         "late_avg", "Avg. Late (ns)", "ns",
-        "Its mean of a collective in which it was last; empty if it never was.", float,
+        "Mean over the collectives in which it was last; empty if it never was.", float,
     ),
-    Column("late_max", "Max Late (ns)", "ns", "Its largest of a collective."),
+    Column("late_max", "Max Late (ns)", "ns", "Maximum over the collectives."),
     Column(
         "alone_ns", "Late Alone (ns)", "ns",
-        "The same from the arrival of the last rank but it: what all would have saved, had it come with that one.",
+        "The same from the arrival of the next to last rank: the time that all would have saved if it had arrived "
+        "then.",
     ),
     Column(
         "computation_avg", "Avg. Computation Before (ns)", "ns",
-        "Of the collectives in which it was last: mean time of kernels that are no collectives, from the end of the "
-        "last collective before on its device to the start of this one. Empty if it never was last.", float,
+        "Mean time of kernels other than collectives, from the end of the previous collective on its device to the "
+        "start of this one, over the collectives in which it was last. Empty if it never was.", float,
     ),
     Column(
         "others_computation_avg", "Avg. Computation of Others (ns)", "ns",
-        "The same of the other ranks before the same collectives: if it is less, the rank has more to compute or a "
+        "The same for the other ranks before the same collectives. If it is less, the rank has more to compute or a "
         "slower GPU; if not, its launches, data or waits were late.", float,
     ),
     Column(
         "own_ns", "Late by Its Own (ns)", "ns",
-        "Of late: by how much longer than the median rank it took since the collective before, or at the first of a "
-        "recording since the step began; negative where it was faster. The parts from kernels to other add up to it.",
+        "Part of late: by how much longer than the median rank it took since the collective before, or for the first "
+        "in a recording since the step began; negative if it was faster. The parts from kernels to other add up to it.",
     ),
     Column("kernels_ns", "More in Kernels (ns)", "ns", f"{_MORE}had a kernel or a copy on its device."),
     Column(
@@ -67,44 +71,44 @@ _COLUMNS = (
     ),
     Column(
         "dataloader_ns", "More in DataLoader (ns)", "ns",
-        f"{_MORE}waited for its data loader, and nothing of these ran.",
+        f"{_MORE}waited for its data loader while none of these ran.",
     ),
     Column(
         "launch_ns", "More in Launch and Synchronization (ns)", "ns",
-        f"{_MORE}was in API calls, and in nothing of these.",
+        f"{_MORE}was in API calls and in none of these.",
     ),
     Column(
         "host_ns", "More in Host Operators (ns)", "ns",
-        f"{_MORE}was in operators and named ranges, and in nothing of these.",
+        f"{_MORE}was in operators and named ranges and in none of these.",
     ),
     Column(
         "other_ns", "More in Other (ns)", "ns",
-        f"{_MORE}was in nothing of these, as Python outside of operators; and by how much its collectives did not end "
-        "together with the median rank's.",
+        f"{_MORE}was in none of these, for example in Python outside operators; plus the difference between the "
+        "ends of its collectives and those of the median rank.",
     ),
     Column(
         "operator", "Slowest Operator", "",
-        "Path of the host operator in which it spent most time more than the median rank, in the collective where that "
-        "is longest; empty without.", str,
+        "Path of the host operator in which it spent the most extra time compared with the median rank, in the "
+        "collective where that is longest; empty if there is none.", str,
     ),
     Column(
         "carried_ns", "Late Before (ns)", "ns",
-        "Of late: work on the host that the median rank had done when the collective before ended, and it had not, as "
-        "it had come later to that one. Not by its own here.",
+        "Part of late: host work that the median rank had already done when the collective before ended and it had "
+        "not, because it had arrived later at that one. Not counted as its own here.",
     ),
     Column(
         "before_ns", "Before the Recording (ns)", "ns",
-        "Of late, at the first collective of a recording: by how much its step began later than the median rank's; all "
-        "that it was later than that, if not all ranks marked the same step. What was before is not recorded.",
+        "Part of late at the first collective of a recording: by how much its step began later than the median rank's, "
+        "or the whole difference if not all ranks marked the same step. What happened before is not recorded.",
     ),
     Column(
         "median_ns", "Median Late (ns)", "ns",
-        "Of late: from the arrival of the first rank to that of the median rank. It, before, carried and own add up to "
-        "late.",
+        "Part of late: from the arrival of the first rank to that of the median rank. It, before, carried and own add "
+        "up to late.",
     ),
     Column(
         "first", "First Collectives", "count",
-        "Of the collectives, those that are the first of their process group in the recording.",
+        "Number of these collectives that are the first of their process group in the recording.",
     ),
     Column(
         "begin", "Begin (ns)", "ns", "Start of the rank's first marked step on the host, else of its recording."
@@ -120,40 +124,42 @@ _COLUMNS = (
     options=(
         Option(
             "group_by",
-            "What a row is of: a rank at one collective of an iteration, or a rank.",
+            "What each row covers: a rank at one collective of an iteration, or a rank.",
             {"collective": (), "rank": _COLLECTIVE},
         ),
     ),
     view=View("Communication"),
 )
 def stragglers(source: Source, group_by: str) -> pd.DataFrame:
-    """One row per rank (a worker's device) and collective of an iteration, or per rank, by how late it came in sum by
-    its own, then by how late at all: of aligned collectives (see communication) that every rank launched in the
-    aggregated iterations. The last rank of a collective is the one with the shortest kernel: the kernels wait for each
-    other on the devices and end together, so that the one that began last is shortest, whatever the clocks of
-    different hosts say. Broadcasts, reductions to one rank, and transfers between two are left out: not all ranks wait
-    there. So is a collective before which the recording of a rank was read, which made that rank late. How late it
-    came is divided by comparing what it did since the collective before, which ended on all ranks together, with the
-    median rank, the one that arrived in the middle (the earlier of two): what is at the same time several of kernels,
-    communication, data loader, API calls and host counts for the first of them. None if one rank was recorded, or
-    nothing could be aligned."""
-    found = explain_delays(_everyone(source), arrivals(_everyone(source), spans(_everyone(source))))
-    found["computed"] = computation(source, found)
-    total = found.groupby("instance")["computed"].transform("sum")
-    found["others"] = (total - found["computed"]) / (found["ranks"].astype(float) - 1)
+    """One row per rank (a worker's device) and collective of an iteration, or per rank, sorted by how late it was in
+    total by its own, then by how late at all, for aligned collectives (see communication) that every rank launched
+    in the aggregated iterations. The last rank of a collective is the one with the shortest kernel: the kernels wait
+    for each other on the devices and end together, so the one that began last is the shortest, whatever the clocks
+    of different hosts say. Broadcasts, reductions to one rank, and transfers between two ranks are left out, because
+    not all ranks wait there. So is a collective before which the recording of a rank was read, which made that rank
+    late. The lateness of a rank is explained by comparing what it did since the collective before, which ended on
+    all ranks together, with the median rank, the one that arrived in the middle (the earlier of two): where kernels,
+    communication, data loader, API calls and host overlap, the time counts for the first of them. There are no rows
+    if one rank was recorded, or if nothing could be aligned."""
+    arrived = explain_delays(
+        _all_workers(source), arrivals(_all_workers(source), spans(_all_workers(source)))
+    )
+    arrived["computed"] = computation(source, arrived)
+    total = arrived.groupby("instance")["computed"].transform("sum")
+    arrived["others"] = (total - arrived["computed"]) / (arrived["ranks"].astype(float) - 1)
     for name in ("computed", "others", "late"):
-        found[f"last_{name}"] = found[name].where(found["last"])
+        arrived[f"last_{name}"] = arrived[name].where(arrived["last"])
     if source.worker is not None:
-        found = found[found["worker"] == source.worker]
+        arrived = arrived[arrived["worker"] == source.worker]
     keys = ["worker", "device"] + (["name", "group", "dtype", "place"] if group_by == "collective" else [])
-    table = found.groupby(keys, sort=True, dropna=False).agg(
+    table = arrived.groupby(keys, sort=True, dropna=False).agg(
         collectives=("dur", "size"), times_last=("last", "sum"), late_ns=("late", "sum"), late_avg=("last_late",
         "mean"),
         late_max=("late", "max"), alone_ns=("alone", "sum"), computation_avg=("last_computed", "mean"),
         others_computation_avg=("last_others", "mean"), first=("first", "sum"),
         **{f"{cause}_ns": (cause, "sum") for cause in _CAUSES},
     ).reset_index()  # fmt: skip
-    longest = found[found["operator"] >= 0].sort_values("host", ascending=False, kind="stable")
+    longest = arrived[arrived["operator"] >= 0].sort_values("host", ascending=False, kind="stable")
     operator = longest.drop_duplicates(keys).set_index(keys)["operator"].map(_operators(source))
     table["operator"] = operator.reindex(pd.MultiIndex.from_frame(table[keys])).to_numpy(object)
     table["share"] = 100 * table["times_last"] / table["collectives"]
@@ -170,18 +176,18 @@ def stragglers(source: Source, group_by: str) -> pd.DataFrame:
     extra = {} if group_by == "collective" else dict.fromkeys(_COLLECTIVE)
     table = table.rename(columns={"group": "process_group"})
     return table.assign(
-        worker=[workers[one] for one in table["worker"]], begin=[begin[one] for one in table["worker"]],
+        worker=[workers[number] for number in table["worker"]], begin=[begin[number] for number in table["worker"]],
         device=table["device"].where(table["device"] >= 0), **extra,
     )  # fmt: skip
 
 
-def _everyone(source: Source) -> Source:
-    """All workers: a rank is late compared with others."""
+def _all_workers(source: Source) -> Source:
+    """Return a source of all workers: lateness is relative to the other ranks."""
     return Source(source.store, source.aggregation)
 
 
 def _operators(source: Source) -> dict[int, str | None]:
-    """Paths of operators, none of what no operator did."""
+    """Return the paths of operators, None for work outside all operators."""
     return dict(
         source.store.rows("select id, case when unassociated = 1 then null else name end from operator")
     )

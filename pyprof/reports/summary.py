@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The window in figures."""
+"""Summary of the window in figures."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ _HEADINGS = {
     "iteration_std": METRICS["iteration_std"].heading,
 }
 _OP_ROWS = {
-    "": ("All ops", "Everything that ran, also outside of operators."),
-    "using_": ("Ops using TC", "Operators of which a kernel used tensor cores."),
+    "": ("All ops", "Everything that ran, including work outside operators."),
+    "using_": ("Ops using TC", "Operators with a kernel that used tensor cores."),
     "missed_": ("Ops eligible for TC but not using", "Operators that tensor cores could do, without such a kernel."),
-    "others_": ("All other ops", "The others."),
+    "others_": ("All other ops", "All other operators."),
 }  # fmt: skip
 _KERNEL_ROWS = {
-    "events_": ("All kernels", "Kernels, copies and sets that were launched in the window."),
+    "events_": ("All kernels", "Kernels, copies and sets launched in the window."),
     "tc_events_": ("Kernels using TC", "Kernels that used tensor cores."),
     "memory_events_": ("Memory", "Copies and sets."),
-    "other_events_": ("All other kernels", "The others; without a GPU operator events."),
+    "other_events_": ("All other kernels", "All other kernels; without a GPU, operator events."),
     "unknown_events_": (
         "TC use unknown",
-        "Those of the others of which it is not known whether they used tensor cores.",
+        "Other kernels for which the use of tensor cores is unknown.",
     ),
 }
 _SUM = FIGURES["kernel_gpu"]._replace(heading="GPU Time, Summed")
-_COUNT = Figure("Calls", "count", "Kernels, copies and sets that were launched.")
+_COUNT = Figure("Calls", "count", "Number of kernels, copies and sets launched.")
 
 
 class Row(NamedTuple):
-    """A row of the report; `theirs` is its heading (of a table: its column's) in DLProf's layout, "" if it is not
-    there."""
+    """Row of the report; `dlprof` is its heading in DLProf's layout (in a table, its column's), empty if it is not in
+    it."""
 
     section: str
     name: str
@@ -54,22 +54,22 @@ class Row(NamedTuple):
     value: str | int | float | None
     unit: str
     text: str
-    theirs: str
+    dlprof: str
 
 
 def sections(source: Source) -> list[Section]:
-    """DLProf's layout: headings with values, and two small tables. Unknown facts of the system are left out."""
-    found = [row for row in rows(source) if row.theirs]
+    """Return DLProf's layout: headings with values, and two small tables. Unknown system facts are left out."""
+    in_layout = [row for row in rows(source) if row.dlprof]
     out = []
     for title in (_SYSTEM, _SUMMARY, _ITERATIONS):
-        mine = [row for row in found if row.section == title]
-        keep = [row for row in mine if title != _SYSTEM or row.value is not None]
-        out.append(Section(title, (), tuple((row.theirs, row.value) for row in keep)))
+        section_rows = [row for row in in_layout if row.section == title]
+        known_rows = [row for row in section_rows if title != _SYSTEM or row.value is not None]
+        out.append(Section(title, (), tuple((row.dlprof, row.value) for row in known_rows)))
     for title in (_OPS, _KERNELS):
-        mine = [row for row in found if row.section == title]
-        headings = tuple(dict.fromkeys(row.theirs for row in mine))
-        names = dict.fromkeys(row.name for row in mine)
-        values = {name: tuple(row.value for row in mine if row.name == name) for name in names}
+        section_rows = [row for row in in_layout if row.section == title]
+        headings = tuple(dict.fromkeys(row.dlprof for row in section_rows))
+        names = dict.fromkeys(row.name for row in section_rows)
+        values = {name: tuple(row.value for row in section_rows if row.name == name) for name in names}
         out.append(Section(title, headings, tuple((name, *cells) for name, cells in values.items())))
     return out
 
@@ -79,19 +79,19 @@ def sections(source: Source) -> list[Section]:
     "Summary Report",
     (
         Column("section", "Section", "", "Part of the report.", str),
-        Column("name", "Name", "", "What the value is of.", str),
-        Column("figure", "Figure", "", "Which figure of it, where it has several.", str),
-        Column("value", "Value", "", "The value: a number or a text.", object),
-        Column("unit", "Unit", "", "Its unit.", str),
-        Column("definition", "Definition", "", "What the value means.", str),
+        Column("name", "Name", "", "Subject of the value.", str),
+        Column("figure", "Figure", "", "Figure of the subject, if it has several.", str),
+        Column("value", "Value", "", "A number or a text.", object),
+        Column("unit", "Unit", "", "Unit of the value.", str),
+        Column("definition", "Definition", "", "Meaning of the value.", str),
     ),
     sections=sections,
     view=View("Summary"),
 )
 def summary(source: Source) -> pd.DataFrame:
-    """One row per value: facts of the system, all figures of docs/metrics.md, the iterations, and what operators and
-    kernels add up to. GPU Time of operators is a sum of unions (what one operator does at once counts once); GPU Time,
-    Summed, of kernels is a sum of events: the two differ where events of an operator overlap."""
+    """One row per value: facts about the system, all figures of docs/metrics.md, the iterations, and the totals of
+    operators and kernels. GPU Time of operators is a sum of unions (overlapping work of one operator counts once);
+    GPU Time, Summed, of kernels is a sum of events: the two differ where events of an operator overlap."""
     columns = ["section", "name", "figure", "value", "unit", "definition"]
     return pd.DataFrame(
         [(*row[:4], row.unit or None, row.text) for row in rows(source)], columns=columns, dtype=object
@@ -99,7 +99,7 @@ def summary(source: Source) -> pd.DataFrame:
 
 
 def rows(source: Source) -> Iterator[Row]:
-    """All rows."""
+    """Yield all rows."""
     yield from _system(source)
     yield _metric(source, "wall_time", _SUMMARY, "Wall Clock Time (ns)")
     for name in _SHARES:
@@ -107,18 +107,22 @@ def rows(source: Source) -> Iterator[Row]:
     yield from _iterations(source)
     yield from _ops(source)
     yield from _kernels(source)
-    shown = {"wall_time", "iterations", *_SHARES, *_LENGTHS}
+    placed = {"wall_time", "iterations", *_SHARES, *_LENGTHS}
     for name in METRICS:
-        if name not in shown:
+        if name not in placed:
             yield _metric(source, name, _MORE, "")
 
 
-def _metric(source: Source, name: str, section: str, theirs: str) -> Row:
-    one = METRICS[name]
-    return Row(section, one.heading, None, one.function(source.window), one.unit, one.text, theirs)
+def _metric(source: Source, name: str, section: str, dlprof: str) -> Row:
+    """Return the row of a metric."""
+    metric = METRICS[name]
+    return Row(
+        section, metric.heading, None, metric.function(source.window), metric.unit, metric.text, dlprof
+    )
 
 
 def _system(source: Source) -> Iterator[Row]:
+    """Yield the facts about the system."""
     meta = source.store.meta
     devices = source.store.rows("select distinct number, name from device order by number")
     names = ", ".join(dict.fromkeys(name for _, name in devices if name))
@@ -127,71 +131,98 @@ def _system(source: Source) -> Iterator[Row]:
     nsys = meta.get("EXPORT_PRODUCT_VERSION") if "Nsight" in meta.get("EXPORT_PRODUCT_NAME", "") else None
     count = counted if counted or not meta.get("gpu.count", "").isdigit() else int(meta["gpu.count"])
     values: tuple[tuple[str, str | int | None, str], ...] = (
-        ("GPU Count", count, "Devices that the recording names."),
-        ("GPU Name(s)", names or None, "Their names, each once."),
+        ("GPU Count", count, "Number of GPUs in the recording."),
+        ("GPU Name(s)", names or None, "Names of the GPUs, without duplicates."),
         ("CPU Model", meta.get("cpu.name"), "Processor of the machine."),
-        ("GPU Driver Version", meta.get("cuda.driver"), "As the CUDA driver numbers itself."),
-        ("Framework", f"PyTorch {torch}" if torch else None, "What ran the program."),
-        ("CUDA Version", cuda, "With which the framework was built."),
-        ("cuDNN Version", meta.get("cudnn"), "The library that the framework used."),
-        ("NSys Version", nsys, "Nsight Systems, if it made the recording."),
-        ("PyProf Version", meta.get("writer_version"), "What made the database."),
+        ("GPU Driver Version", meta.get("cuda.driver"), "CUDA version that the driver supports."),
+        ("Framework", f"PyTorch {torch}" if torch else None, "Framework and its version."),
+        ("CUDA Version", cuda, "Version with which the framework was built."),
+        ("cuDNN Version", meta.get("cudnn"), "Version of the library that the framework used."),
+        ("NSys Version", nsys, "Version of Nsight Systems, if it made the recording."),
+        ("PyProf Version", meta.get("writer_version"), "Version of PyProf that wrote the database."),
         ("Database Schema", meta.get("created_schema"), "Version of the database's tables."),
     )
-    theirs = {"PyProf Version": "DLProf Version", "Database Schema": "DLProf Build"}
+    headings = {"PyProf Version": "DLProf Version", "Database Schema": "DLProf Build"}
     for name, value, text in values:
-        shown = f"PyProf {value}" if name == "PyProf Version" else value
-        yield Row(_SYSTEM, name, None, shown, "", text, theirs.get(name, name))
+        cell = f"PyProf {value}" if name == "PyProf Version" else value
+        yield Row(_SYSTEM, name, None, cell, "", text, headings.get(name, name))
 
 
 def _iterations(source: Source) -> Iterator[Row]:
-    one, section = source.aggregation, _ITERATIONS
+    """Yield the rows about iterations."""
+    window, section = source.aggregation, _ITERATIONS
     total = source.store.rows(
-        "select count(distinct number) from iteration where iteration_set = ?", (one.iteration_set,)
+        "select count(distinct number) from iteration where iteration_set = ?", (window.iteration_set,)
     )[0][0]
     yield Row(
-        section, "Total Iterations", None, total, "count", "Iterations of the recording.", "Total Iterations"
+        section,
+        "Total Iterations",
+        None,
+        total,
+        "count",
+        "Number of iterations in the recording.",
+        "Total Iterations",
     )
     yield _metric(source, "iterations", section, "Aggregated Iterations")
     yield Row(
-        section, "Start Iteration", None, one.first, "", "The first in the window, from 0.", "Start Iteration"
+        section,
+        "Start Iteration",
+        None,
+        window.first,
+        "",
+        "First iteration in the window, from 0.",
+        "Start Iteration",
     )
-    yield Row(section, "Stop Iteration", None, one.last, "", "The last in the window.", "Stop Iteration")
+    yield Row(
+        section, "Stop Iteration", None, window.last, "", "Last iteration in the window.", "Stop Iteration"
+    )
     yield _metric(source, "average_iteration", section, "Average Iteration Time (ns)")
     yield _metric(source, "iteration_std", section, _HEADINGS["iteration_std"])
-    yield Row(section, "Iterations Are", None, one.note, "", "What the recording was cut by.", "")
     yield Row(
-        section, "Key Operator", None, one.key, "", "The operator that it was cut by, if it was one.", ""
+        section,
+        "Iterations Cut By",
+        None,
+        window.note,
+        "",
+        "How the recording was divided into iterations.",
+        "",
+    )
+    yield Row(
+        section, "Key Operator", None, window.key, "", "Operator that marks the iterations, if one does.", ""
     )
 
 
 def _ops(source: Source) -> Iterator[Row]:
+    """Yield the totals of operators."""
     totals = source.window.totals
     columns = (
         ("gpu", FIGURES["gpu"], "GPU Time (ns)"), ("cpu", FIGURES["cpu"], "CPU Time (ns)"),
         ("operators", Figure("Ops", "count", "Operators: places in the model, directions, shapes."), "# Ops"),
         ("calls", FIGURES["calls"], ""),
     )  # fmt: skip
-    for prefix, (name, what) in _OP_ROWS.items():
-        for key, figure, theirs in columns:
+    for prefix, (name, definition) in _OP_ROWS.items():
+        for key, figure, dlprof in columns:
             value = (
                 totals[prefix + key] if source.gpu or prefix not in ("using_", "missed_", "others_") else None
             )
-            yield Row(_OPS, name, figure.heading, value, figure.unit, f"{what} {figure.text}", theirs)
+            yield Row(_OPS, name, figure.heading, value, figure.unit, f"{definition} {figure.text}", dlprof)
 
 
 def _kernels(source: Source) -> Iterator[Row]:
+    """Yield the totals of kernels."""
     totals = source.window.totals
     columns = (
         ("gpu", _SUM, "GPU Time (ns)"), ("api", FIGURES["kernel_api"], "CPU Time (ns)"),
         ("calls", _COUNT, "# Kernels"),
     )  # fmt: skip
-    for prefix, (name, what) in _KERNEL_ROWS.items():
-        for key, figure, theirs in columns:
+    for prefix, (name, definition) in _KERNEL_ROWS.items():
+        for key, figure, dlprof in columns:
             value = totals[prefix + key]
-            known = source.gpu or (key != "api" and prefix in ("events_", "other_events_"))
+            is_known = source.gpu or (key != "api" and prefix in ("events_", "other_events_"))
             if key == "api" and totals[prefix + "calls"] and not totals[prefix + "launched"]:
-                known = False
-            shown = value if known else None
-            theirs = "" if prefix == "unknown_events_" else theirs
-            yield Row(_KERNELS, name, figure.heading, shown, figure.unit, f"{what} {figure.text}", theirs)
+                is_known = False
+            cell = value if is_known else None
+            dlprof = "" if prefix == "unknown_events_" else dlprof
+            yield Row(
+                _KERNELS, name, figure.heading, cell, figure.unit, f"{definition} {figure.text}", dlprof
+            )

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a step takes in two runs: its parts, then operators and kernels, from what changed most to what changed least.
+"""Step time of two runs compared: its parts, then operators and kernels, sorted by the size of the change.
 
-Times are means over steps and devices (without a GPU over steps and workers); steps that the recording cuts off count
-only where there are no others. The parts add up to the step: time in which a kernel ran; a copy, and no kernel; a set,
-and neither; communication (a collective, a copy between devices), and nothing else; and time without any, by its cause
-as in the report idle. Without a GPU: waits for the data loader, operators, other. The sections operator and kernel
-divide the part kernel: of kernels that run at the same time the first to begin has the time. The section host is the
-operators' own time on the CPU, in which threads are added up; launch is the time in API calls by kind; memory the most
-bytes in use on a device. A delta is within the noise where it is at most two standard errors of it: the spread over
-steps, of both runs."""
+Times are means over steps and devices (without a GPU, over steps and workers); steps that the recording cuts off
+count only where there are no others. The parts add up to the step: time in which a kernel ran; a copy and no kernel;
+a set and neither; communication (a collective or a copy between devices) and nothing else; and idle time by its
+cause, as in the report idle. Without a GPU: waits for the data loader, operators, other. The sections operator and
+kernel divide the part kernel: where kernels overlap, the time counts for the first to begin. The section host is the
+operators' own time on the CPU, summed over threads; launch is the time in API calls by kind; memory is the peak of
+the bytes in use on a device. A delta is within the noise if it is at most two standard errors, from the spread over
+the steps of both runs.
+"""
 
 from __future__ import annotations
 
@@ -25,62 +26,66 @@ from pyprof.analysis.timeline import Activity
 from pyprof.model import MEMCPY, Bools, Ints
 from pyprof.reports import Column
 from pyprof.reports.idle import gaps
-from pyprof.reports.operator_queries import MINE, direction, frame
+from pyprof.reports.operator_queries import SELECTED, direction, frame
 
 SECTIONS = ("step", "part", "operator", "kernel", "host", "launch", "memory")
 _SIDES = ("base", "other")
 _KEYS = ("section", "name", "direction")
 _SUMS = ("time", "square", "count", "bytes")
-_SHOWN = tuple(f"{side}_{key}" for side in _SIDES for key in ("time", "count", "bytes"))
+_VALUES = tuple(f"{side}_{key}" for side in _SIDES for key in ("time", "count", "bytes"))
 _PER_STEP = "per step"
 
 
 def _pair(key: str, heading: str, unit: str, text: str) -> tuple[Column, ...]:
-    suffix, shown = ("_ns", " (ns)") if unit == "ns" else ("", " (B)" if unit == "B" else "")
+    suffix, unit_text = ("_ns", " (ns)") if unit == "ns" else ("", " (B)" if unit == "B" else "")
     return (
-        Column(f"base_{key}{suffix}", f"Base {heading}{shown}", unit, f"{text}, in the base.", float),
-        Column(f"other_{key}{suffix}", f"Other {heading}{shown}", unit, "The same in the other.", float),
-        Column(f"delta_{key}{suffix}", f"Delta {heading}{shown}", unit, "Other less base.", float),
+        Column(f"base_{key}{suffix}", f"Base {heading}{unit_text}", unit, f"{text}, in the base.", float),
+        Column(f"other_{key}{suffix}", f"Other {heading}{unit_text}", unit, "The same in the other.", float),
+        Column(f"delta_{key}{suffix}", f"Delta {heading}{unit_text}", unit, "Other minus base.", float),
     )
 
 
-_TIME = _pair("time", "Time", "ns", f"Time {_PER_STEP}; empty where the run has none")
+_TIME = _pair("time", "Time", "ns", f"Time {_PER_STEP}; empty if the run has none")
 COLUMNS = (
-    Column("name", "Name", "", "The part of the step, operator, kernel or kind of API call.", str),
+    Column("name", "Name", "", "Part of the step, operator, kernel or kind of API call.", str),
     Column("section", "Section", "", f"One of {', '.join(SECTIONS)}.", str),
-    Column("direction", "Direction", "", "Of operators: fprop, bprop, or empty.", str),
+    Column("direction", "Direction", "", "For operators: fprop, bprop, or empty.", str),
     *_TIME,
     Column(
         "share", "Of the Step's Change (%)", "%",
-        "Delta as a share of the step's; empty where the step did not change, or what it is of does not add up to it.",
+        "Delta as a share of the step's delta; empty if the step did not change, or if the section does not add up to "
+        "it.",
         float,
     ),
     Column(
         "error_ns", "Standard Error (ns)", "ns",
-        "Of the delta, from the spread over steps and devices; empty with one step in a run.", float,
+        "Standard error of the delta, from the spread over steps and devices; empty with one step in a run.", float,
     ),
-    Column("noise", "Within Noise", "", "Whether delta is at most two standard errors; empty without.", bool),
+    Column(
+        "noise", "Within Noise", "",
+        "Whether delta is at most two standard errors; empty if these are unknown.", bool,
+    ),
     *_pair("count", "Count", "count", f"Steps; kernels, copies, gaps, executions or calls {_PER_STEP}"),
-    *_pair("bytes", "Bytes", "B", f"Copied {_PER_STEP}; the most in use on a device"),
+    *_pair("bytes", "Bytes", "B", f"Bytes copied {_PER_STEP}; peak of bytes in use on a device"),
 )  # fmt: skip
 
 
 class _Run(NamedTuple):
-    """Sums over samples (a step on a device each) by section, name and direction, and how many samples there are."""
+    """Sums over samples (a step on a device each) by section, name and direction, and the number of samples."""
 
     rows: pd.DataFrame
     samples: int
 
 
-def compared(base: Source, other: Source) -> pd.DataFrame:
-    """One row per part, operator, kernel, kind of call: by section, then by how much the time changed."""
+def compare(base: Source, other: Source) -> pd.DataFrame:
+    """Return one row per part, operator, kernel and kind of call, sorted by section, then by the change of time."""
     runs = [_run(source) for source in (base, other)]
     means = [_means(run).add_prefix(f"{side}_") for side, run in zip(_SIDES, runs)]
     table = means[0].join(means[1], how="outer").reset_index()
     section = table["section"].map(SECTIONS.index)
     for key in ("time", "count", "bytes"):
-        one, two = (table[f"{side}_{key}"] for side in _SIDES)
-        table[f"delta_{key}"] = (two.fillna(0) - one.fillna(0)).where(one.notna() | two.notna())
+        before, after = (table[f"{side}_{key}"] for side in _SIDES)
+        table[f"delta_{key}"] = (after.fillna(0) - before.fillna(0)).where(before.notna() | after.notna())
     step = float(table.loc[table["section"] == "step", "delta_time"].sum())
     adds_up = table["section"].isin(("step", "part", "operator", "kernel")) & bool(step)
     adds_up &= ~table["section"].isin(("operator", "kernel")) | (base.gpu and other.gpu)
@@ -93,36 +98,36 @@ def compared(base: Source, other: Source) -> pd.DataFrame:
     table["noise"] = (
         (table["delta_time"].abs() <= 2 * table["error"]).astype(object).where(table["error"].notna())
     )
-    table = table[(table[list(_SHOWN)].fillna(0) != 0).any(axis=1) | (section == 0)]
+    table = table[(table[list(_VALUES)].fillna(0) != 0).any(axis=1) | (section == 0)]
     section = section.loc[table.index]
     order = np.lexsort((table["name"], -table["delta_time"].abs().fillna(0), section))
     table = table.iloc[order].reset_index(drop=True)
-    named = {f"{what}_ns": table[what] for what in ("base_time", "other_time", "delta_time", "error")}
-    table = table.assign(direction=table["direction"].where(table["direction"] != ""), **named)
+    times = {f"{column}_ns": table[column] for column in ("base_time", "other_time", "delta_time", "error")}
+    table = table.assign(direction=table["direction"].where(table["direction"] != ""), **times)
     return table.where(table.notna(), None)
 
 
 def _means(run: _Run) -> pd.DataFrame:
-    """Means over the samples, and the variance of the mean time."""
+    """Return means over the samples, and the variance of the mean time."""
     n = run.samples
-    found = run.rows.groupby(list(_KEYS), sort=True)[list(_SUMS)].sum(min_count=1)
-    variance = (found["square"] - found["time"] ** 2 / n) / (n - 1) / n if n > 1 else found["square"] * np.nan
-    whole = found.index.get_level_values("section").isin(("memory",))
-    of = np.where(whole, 1, n)
-    out = pd.DataFrame({"time": found["time"] / of, "variance": variance.clip(lower=0)})
-    steps = found.index.get_level_values("section") == "step"
-    out["count"] = found["count"] / np.where(steps, 1, of)
-    out["bytes"] = found["bytes"] / of
+    sums = run.rows.groupby(list(_KEYS), sort=True)[list(_SUMS)].sum(min_count=1)
+    variance = (sums["square"] - sums["time"] ** 2 / n) / (n - 1) / n if n > 1 else sums["square"] * np.nan
+    is_peak = sums.index.get_level_values("section").isin(("memory",))
+    divisor = np.where(is_peak, 1, n)
+    out = pd.DataFrame({"time": sums["time"] / divisor, "variance": variance.clip(lower=0)})
+    steps = sums.index.get_level_values("section") == "step"
+    out["count"] = sums["count"] / np.where(steps, 1, divisor)
+    out["bytes"] = sums["bytes"] / divisor
     return out
 
 
 def _run(source: Source) -> _Run:
     rows, samples = [], 0
-    found = activities(source)
-    used = any(activity.devices for activity, _ in found)
-    for activity, steps in found:
-        steps = _whole(steps)
-        devices = activity.devices if used else [None]
+    workers = activities(source)
+    any_device = any(activity.devices for activity, _ in workers)
+    for activity, steps in workers:
+        steps = _complete_steps(steps)
+        devices = activity.devices if any_device else [None]
         if not devices:
             continue  # a worker that used no GPU, of a run that did
         rows += [_launches(activity, steps).assign(times=len(devices))]
@@ -138,16 +143,16 @@ def _run(source: Source) -> _Run:
     return _Run(table.fillna({"direction": ""}), max(samples, 1))
 
 
-def _whole(steps: Steps) -> Steps:
-    """The steps that are recorded from begin to end, if there are any."""
-    kept = ~steps.partial if not steps.partial.all() else np.ones(len(steps.partial), bool)
+def _complete_steps(steps: Steps) -> Steps:
+    """Return the completely recorded steps, or all if there are none."""
+    mask = ~steps.partial if not steps.partial.all() else np.ones(len(steps.partial), bool)
     return steps._replace(
-        number=steps.number[kept], start=steps.start[kept], end=steps.end[kept], partial=steps.partial[kept]
+        number=steps.number[mask], start=steps.start[mask], end=steps.end[mask], partial=steps.partial[mask]
     )
 
 
 def _parts(source: Source, activity: Activity, steps: Steps, device: int | None) -> Iterator[pd.DataFrame]:
-    """The step and what it consists of; with a GPU the kernels' share by operator and by name as well."""
+    """Yield the step and its parts; with a GPU also the share of kernels by operator and by name."""
     length = steps.end - steps.start - activity.paused.within(steps.start, steps.end)
     yield _row("step", "step", length, len(length))
     if device is None:
@@ -161,8 +166,8 @@ def _parts(source: Source, activity: Activity, steps: Steps, device: int | None)
                "exposed communication" if name == "communication" else name: union
                for name, union in activity.classes(on).items()}  # fmt: skip
     low, high = steps.window
-    found = gaps(activity, device, low, high)
-    idle = {f"idle: {cause}": Union(start, end) for cause, (start, end) in found.items()}
+    idle_gaps = gaps(activity, device, low, high)
+    idle = {f"idle: {cause}": Union(start, end) for cause, (start, end) in idle_gaps.items()}
     split = partition([activity.paused, *classes.values(), *idle.values()], steps.start, steps.end)[1:-1]
     counts, copied = _counts(activity, steps, on)
     for (name, union), part in zip((classes | idle).items(), split):
@@ -182,30 +187,30 @@ def _row(
 
 
 def _inside(time: Ints, steps: Steps) -> Bools:
-    """What begins within a step."""
+    """Return a mask of the times that lie within a step."""
     place = np.searchsorted(steps.start, time, side="right") - 1
     return np.asarray((place >= 0) & (time < steps.end[np.maximum(place, 0)]))
 
 
 def _counts(activity: Activity, steps: Steps, on: Bools) -> tuple[dict[str, int], int]:
-    """Events of each class that begin within the steps, and bytes of the copies among them."""
-    here = on & _inside(activity.start, steps)
+    """Return the number of events of each class that begin within the steps, and the bytes of the copies among them."""
+    selected = on & _inside(activity.start, steps)
     kind = activity.event["kind"].values
     between = activity.communication
-    copies = here & (kind == MEMCPY) & ~between
+    copies = selected & (kind == MEMCPY) & ~between
     counts = {
-        "kernel": int((here & activity.kernel & ~between).sum()),
-        "exposed communication": int((here & between).sum()),
+        "kernel": int((selected & activity.kernel & ~between).sum()),
+        "exposed communication": int((selected & between).sum()),
         "memory copies": int(copies.sum()),
-        "memory sets": int((here & ~activity.kernel & (kind != MEMCPY)).sum()),
+        "memory sets": int((selected & ~activity.kernel & (kind != MEMCPY)).sum()),
     }
     size = activity.event["copied"]
     return counts, int(size.values[copies & size.mask()].sum())
 
 
-def _kernels(source: Source, activity: Activity, steps: Steps, chosen: Bools) -> Iterator[pd.DataFrame]:
-    """The time in which a kernel ran, divided among them, by operator and by the kernel's name."""
-    place = np.flatnonzero(chosen)
+def _kernels(source: Source, activity: Activity, steps: Steps, selected: Bools) -> Iterator[pd.DataFrame]:
+    """Yield the time in which a kernel ran, divided among kernels, by operator and by kernel name."""
+    place = np.flatnonzero(selected)
     place = place[np.argsort(activity.start[place], kind="stable")]
     end = activity.end[place]
     reached = np.maximum.accumulate(np.r_[np.iinfo(np.int64).min, end])[:-1]
@@ -215,7 +220,7 @@ def _kernels(source: Source, activity: Activity, steps: Steps, chosen: Bools) ->
     begun = np.bincount(place[_inside(activity.start[place], steps)], minlength=len(activity.id))
     operators = {row[0]: row[1:] for row in source.store.rows("select id, type, direction from operator")}
     names = dict(source.store.rows("select id, short_name from kernel_name"))
-    for section, key, said in (
+    for section, key, labels in (
         ("operator", activity.event["operator"].values, operators),
         ("kernel", activity.event["name"].values, names),
     ):
@@ -223,10 +228,10 @@ def _kernels(source: Source, activity: Activity, steps: Steps, chosen: Bools) ->
         cells = pd.DataFrame({"code": code[event], "step": step, "length": length.astype(float)})
         count = pd.DataFrame({"code": code, "count": begun[place]}).groupby("code")["count"].sum()
         codes = count.index.tolist()
-        text = [said[one] if isinstance(said[one], tuple) else (said[one], None) for one in codes]
+        text = [labels[item] if isinstance(labels[item], tuple) else (labels[item], None) for item in codes]
         label = pd.DataFrame(
-            {"name": [one for one, _ in text],
-             "direction": [(None if which is None else direction([which])[0]) or "" for _, which in text]}, index=codes
+            {"name": [item for item, _ in text],
+             "direction": [(None if value is None else direction([value])[0]) or "" for _, value in text]}, index=codes
         )  # fmt: skip
         # The square of a step's sum needs all operators of one name together.
         of_step = (
@@ -239,15 +244,15 @@ def _kernels(source: Source, activity: Activity, steps: Steps, chosen: Bools) ->
 
 
 def _pieces(start: Ints, end: Ints, steps: Steps) -> tuple[Ints, Ints, Ints]:
-    """Parts of intervals that lie in a step: the interval, the step, and the length."""
+    """Return the parts of intervals that lie in a step: interval, step and length."""
     first = np.maximum(np.searchsorted(steps.start, start, side="right") - 1, 0)
     last = np.searchsorted(steps.start, end, side="left")
     many = np.maximum(last - first, 0)
     event = np.repeat(np.arange(len(start)), many)
     step = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many) + np.repeat(first, many)
     low, high = _bounds(start, end, event, step, steps)
-    kept = high > low
-    return event[kept], step[kept], (high - low)[kept]
+    nonempty = high > low
+    return event[nonempty], step[nonempty], (high - low)[nonempty]
 
 
 def _bounds(start: Ints, end: Ints, event: Ints, step: Ints, steps: Steps) -> tuple[Ints, Ints]:
@@ -255,46 +260,46 @@ def _bounds(start: Ints, end: Ints, event: Ints, step: Ints, steps: Steps) -> tu
 
 
 def _launches(activity: Activity, steps: Steps) -> pd.DataFrame:
-    """API calls that begin within the steps, by kind."""
+    """Return API calls that begin within the steps, by kind."""
     call = activity.call
-    here = _inside(call["start"].values, steps)
-    kind, length = call["kind"].values[here], call["dur"].values[here].astype(float)
+    inside = _inside(call["start"].values, steps)
+    kind, length = call["kind"].values[inside], call["dur"].values[inside].astype(float)
     rows = [
-        {"section": "launch", "name": API_KINDS[one], "direction": "", "time": length[kind == one].sum(),
-         "count": int((kind == one).sum())}
-        for one in np.unique(kind).tolist()
+        {"section": "launch", "name": API_KINDS[code], "direction": "", "time": length[kind == code].sum(),
+         "count": int((kind == code).sum())}
+        for code in np.unique(kind).tolist()
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=[*_KEYS, *_SUMS])
 
 
 def _host(source: Source, samples: int) -> pd.DataFrame:
-    """Own time of operators on the CPU, in all aggregated steps: as much as if each sample had its share."""
-    found = frame(
+    """Return the operators' own time on the CPU in all aggregated steps, scaled to the number of samples."""
+    table = frame(
         source,
         f"""select o.type as name, o.direction, sum(s.cpu) as time, sum(s.timed) as count
-            from op_stat s join operator o on o.id = s.operator where {MINE} group by o.type, o.direction
+            from op_stat s join operator o on o.id = s.operator where {SELECTED} group by o.type, o.direction
             having sum(s.timed) > 0""",
     )
-    chosen = source.aggregation
+    window = source.aggregation
     ((count,),) = source.store.rows(
         """select count(*) from iteration
            where iteration_set = ? and number between ? and ? and (? is null or worker = ?)""",
-        (chosen.iteration_set, chosen.first, chosen.last, source.worker, source.worker),
+        (window.iteration_set, window.first, window.last, source.worker, source.worker),
     )
     for key in ("time", "count"):
-        found[key] = found[key].astype(float) * samples / max(count, 1)
-    said = [one or "" for one in direction(found["direction"])]
-    return found.assign(section="host", direction=said, square=None, bytes=None)
+        table[key] = table[key].astype(float) * samples / max(count, 1)
+    directions = [name or "" for name in direction(table["direction"])]
+    return table.assign(section="host", direction=directions, square=None, bytes=None)
 
 
 def _memory(source: Source) -> pd.DataFrame:
-    """The most bytes in use on each device, over workers."""
+    """Return the peak of the bytes in use on each device, over workers."""
     rows: Iterable[tuple[Any, ...]] = source.store.rows(
         "select device, max(allocated) from memory where allocated is not null group by device order by device"
     )
-    made = [
+    cells = [
         {"section": "memory", "name": f"GPU {device}" if device is not None and device >= 0 else "CPU", "direction": "",
          "bytes": most}
         for device, most in rows
     ]  # fmt: skip
-    return pd.DataFrame(made, columns=[*_KEYS, *_SUMS])
+    return pd.DataFrame(cells, columns=[*_KEYS, *_SUMS])

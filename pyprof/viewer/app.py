@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The application: routes, errors as problems, the page, and the layer of security around them."""
+"""The application: routes, errors as problems, the page, and the security layer around them."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ from pyprof.viewer import (
     static_files,
 )
 from pyprof.viewer.problems import Trouble, of_error
-from pyprof.viewer.request_context import GoneError, Server
+from pyprof.viewer.request_context import DisconnectedError, Server
 from pyprof.viewer.security import Guard, Security
 
 _LOG = logging.getLogger("pyprof.viewer")
 _PROBLEM: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": models.Problem, "description": "A problem."},
-    "5XX": {"model": models.Problem, "description": "A problem of the server, or one that passes."},
+    "5XX": {"model": models.Problem, "description": "A problem of the server, or a temporary one."},
 }
 _MEDIA = "application/problem+json"
 
 
 def create(server: Server, guard: Guard, static: Path = static_files.STATIC) -> ASGIApp:
-    """The application around what is served."""
+    """Return the application with its security layer."""
     return Security(GZipMiddleware(build(server, static), 1400, 5), guard)
 
 
 def build(server: Server, static: Path = static_files.STATIC) -> FastAPI:
-    """The application without the layer of security."""
+    """Return the application without the security layer."""
 
     @asynccontextmanager
-    async def life(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
         await server.jobs.close()
         await server.library.close()
@@ -60,30 +60,30 @@ def build(server: Server, static: Path = static_files.STATIC) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",
-        lifespan=life,
+        lifespan=lifespan,
         responses=_PROBLEM,
         redirect_slashes=False,
     )
     app.state.server = server
     for module in (profile_routes, memory, report_routes, event_routes, job_routes):
         app.include_router(module.router)
-    app.add_exception_handler(PyProfError, _known)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(GoneError, _gone)
-    app.add_exception_handler(Exception, _unknown)
+    app.add_exception_handler(PyProfError, _pyprof_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(DisconnectedError, _disconnected)
+    app.add_exception_handler(Exception, _unexpected_error)
     static_files.add(app, static)
-    made = app.openapi
+    generate = app.openapi
 
     def openapi() -> dict[str, Any]:
-        return _with_problems(made())
+        return _with_problems(generate())
 
     app.openapi = openapi  # type: ignore[method-assign]
     return app
 
 
 def _with_problems(schema: dict[str, Any]) -> dict[str, Any]:
-    """Problems have a media type of their own, which FastAPI cannot be told."""
+    """Give problems their own media type, which FastAPI has no option for."""
     for operations in schema["paths"].values():
         for operation in operations.values():
             for code, answer in operation["responses"].items():
@@ -97,20 +97,20 @@ def _problem(trouble: Trouble) -> Response:
     return JSONResponse(trouble.body, trouble.status, headers, media_type=_MEDIA)
 
 
-async def _known(request: Request, error: Exception) -> Response:
+async def _pyprof_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, PyProfError)
     return _problem(of_error(error))
 
 
-async def _invalid(request: Request, error: Exception) -> Response:
+async def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    where = [str(part) for part in first["loc"] if part not in ("query", "path", "body")]
-    name = where[0] if where else None
+    location = [str(part) for part in first["loc"] if part not in ("query", "path", "body")]
+    name = location[0] if location else None
     return _problem(Trouble("parameter", f"{name or 'The body'}: {first['msg']}.", name))
 
 
-async def _http(request: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         return _problem(Trouble("missing", f"There is nothing at {request.url.path}."))
@@ -127,18 +127,20 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> str:
-    """What a path allows, of all of its routes: the error has what the first of them does."""
+    """Return the methods of all routes of a path; the error contains only those of the first."""
     paths = request.app.openapi()["paths"].items()
-    found = [of for template, of in paths if compile_path(template)[0].match(request.url.path)]
-    return ", ".join(sorted({method.upper() for of in found for method in of}))
+    operations = [
+        operation for template, operation in paths if compile_path(template)[0].match(request.url.path)
+    ]
+    return ", ".join(sorted({method.upper() for operation in operations for method in operation}))
 
 
-async def _gone(request: Request, error: Exception) -> Response:
-    return Response(status_code=499)  # nobody reads it
+async def _disconnected(request: Request, error: Exception) -> Response:
+    return Response(status_code=499)  # the client has disconnected
 
 
-async def _unknown(request: Request, error: Exception) -> Response:
+async def _unexpected_error(request: Request, error: Exception) -> Response:
     _LOG.error("%s %s", request.method, request.url.path, exc_info=error)
     return _problem(
-        Trouble("internal", f"The server made a mistake ({type(error).__name__}); its terminal says more.")
+        Trouble("internal", f"Internal error of the server ({type(error).__name__}); see its terminal.")
     )

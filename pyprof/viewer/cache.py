@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Databases that the viewer makes: of recordings, and copies of databases to which an aggregation was added.
+"""Databases that the viewer creates: from recordings, and copies of databases to which an aggregation was added.
 
-They lie in the user's cache folder ($XDG_CACHE_HOME/pyprof or ~/.cache/pyprof), never beside the input, under a name
-made of the input's path, size and time and of the version of PyProf: an input that changes is read anew, and so is
-every one with the figures of a new version. What nobody opened for thirty days is removed.
+They are in the user's cache folder ($XDG_CACHE_HOME/pyprof or ~/.cache/pyprof), never beside the input. Their names
+are derived from the input's path, size and time and from the version of PyProf: a changed input is read again, and
+so are all inputs by a new version. Databases that were not opened for thirty days are removed.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _DAYS = 30
 
 
 class Stamp(NamedTuple):
-    """Which content a path has: of a folder that of its recordings."""
+    """Identity of a path's content; for a folder, that of its recordings."""
 
     files: tuple[tuple[str, int, int], ...]  # path, size, time of change in ns
 
     @staticmethod
     def of(path: Path) -> Stamp:
-        """Raises OSError if nothing is there."""
+        """Return the stamp of a path. Raises OSError if nothing is there."""
         if not path.is_dir():
-            return Stamp((_said(path),))
+            return Stamp((_entry(path),))
         try:
-            found, _ = folders.inputs(path)
+            inputs, _ = folders.inputs(path)
         except FormatError as error:
             raise FileNotFoundError(str(error)) from error
-        return Stamp(tuple(_said(one.path) for one in found))
+        return Stamp(tuple(_entry(input.path) for input in inputs))
 
     @property
     def key(self) -> str:
@@ -47,56 +47,56 @@ class Stamp(NamedTuple):
         return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
-def _said(path: Path) -> tuple[str, int, int]:
-    found = path.stat()
-    return str(path.resolve()), found.st_size, found.st_mtime_ns
+def _entry(path: Path) -> tuple[str, int, int]:
+    status = path.stat()
+    return str(path.resolve()), status.st_size, status.st_mtime_ns
 
 
-def place() -> Path:
-    """The folder, made if it is not there; nobody else can read it. Raises PyProfError."""
+def cache_folder() -> Path:
+    """Return the cache folder, created if needed; other users cannot read it. Raises PyProfError."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     folder = Path(base if os.path.isabs(base) else Path.home() / ".cache") / "pyprof" / "view"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        found = folder.stat()
-        if hasattr(os, "getuid") and found.st_uid != os.getuid():
-            raise PermissionError(None, "it belongs to somebody else")
-        if stat.S_IMODE(found.st_mode) & 0o077:
+        status = folder.stat()
+        if hasattr(os, "getuid") and status.st_uid != os.getuid():
+            raise PermissionError(None, "it belongs to another user")
+        if stat.S_IMODE(status.st_mode) & 0o077:
             folder.chmod(0o700)
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise PyProfError(
-            f"{folder}: databases of the viewer cannot be kept there ({reason}); set XDG_CACHE_HOME to another folder."
+            f"{folder}: the viewer cannot store databases there ({reason}); set XDG_CACHE_HOME to another folder."
         ) from error
     return folder
 
 
 def database(stamp: Stamp) -> Path:
-    """Where the database of an input is, or would be. Using it keeps it. Raises PyProfError."""
-    path = place() / f"{stamp.key}.sqlite"
+    """Return the path of an input's database, existing or not, and mark it as used. Raises PyProfError."""
+    path = cache_folder() / f"{stamp.key}.sqlite"
     with suppress(OSError):
         os.utime(path.with_suffix(".used"))
     return path
 
 
-def used(path: Path) -> None:
-    """Remember that a database was opened: its own time of change is not touched."""
+def touch(path: Path) -> None:
+    """Record that a database was opened, without touching its own modification time."""
     with suppress(OSError):
         path.with_suffix(".used").touch()
 
 
 def prune() -> None:
-    """Remove what was not opened for long."""
+    """Remove databases that were not opened for a long time."""
     oldest = time.time() - _DAYS * 86400
     with suppress(PyProfError, OSError):
-        for path in _old(place(), oldest):
-            for each in (path, path.with_suffix(".used")):
+        for path in _old(cache_folder(), oldest):
+            for file in (path, path.with_suffix(".used")):
                 with suppress(FileNotFoundError):
-                    each.unlink()
+                    file.unlink()
 
 
 def _old(folder: Path, oldest: float) -> Iterator[Path]:
     for path in folder.glob("*.sqlite"):
         mark = path.with_suffix(".used")
-        if max(one.stat().st_mtime for one in (path, mark) if one.exists()) < oldest:
+        if max(file.stat().st_mtime for file in (path, mark) if file.exists()) < oldest:
             yield path

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that works out what looks at every event: reports, rules, imports, re-aggregations.
+"""The process for work that reads every event: reports, rules, imports, re-aggregations.
 
-It is started as `python -c`, reads a task per line of JSON on stdin, which says how many bytes of a table follow, and
-answers on stdout with lines of progress and one line that says the same. It ends when stdin does, however the server
-went; a database that it was writing is whole or not there. Killing it is how a task is cancelled.
+It is started as `python -c`, reads one task per line of JSON on stdin, which gives the number of bytes of a table
+that follows, and answers on stdout with lines of progress and one line of the same form. It ends when stdin does,
+however the server ended; a database that it was writing is complete or absent. A task is cancelled by killing the
+process.
 """
 
 from __future__ import annotations
@@ -25,42 +26,42 @@ from pyprof.viewer.column_table import stream
 from pyprof.viewer.problems import of_error, of_file
 from pyprof.viewer.task_context import Session
 
-_FAULT = "The server made a mistake ({}); its terminal says more."
+_FAULT = "Internal error of the server ({}); see its terminal."
 _LEAST = 0.2  # seconds between two lines of progress
-_LARGE = 1 << 30  # bytes: a process that holds more ends when its task is done
+_LARGE = 1 << 30  # bytes: a process that holds more ends after its task
 
 
 def main() -> None:
-    """Serve tasks until stdin ends."""
+    """Run tasks until stdin ends."""
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
-    from pyprof.viewer import tasks  # noqa: F401 - what every task needs, before the first one is there
+    os.dup2(2, 1)  # output of libraries must not mix with answers
+    from pyprof.viewer import tasks  # noqa: F401 - common imports before the first task arrives
 
     gc.freeze()
     gc.enable()
     session = Session(sys.argv[1])
-    with suppress(BrokenPipeError):  # the server has gone
+    with suppress(BrokenPipeError):  # the server has ended
         for line in sys.stdin.buffer:
             task = json.loads(line)
             _answer(out, session, task, sys.stdin.buffer.read(task["size"]))
 
 
-def _answer(out: BinaryIO, session: Session, task: dict[str, Any], given: bytes) -> None:
+def _answer(out: BinaryIO, session: Session, task: dict[str, Any], body: bytes) -> None:
     from pyprof.viewer.tasks import TASKS
 
     last = 0.0
 
-    def told(share: float, what: str = "") -> None:
+    def progress(share: float, what: str = "") -> None:
         nonlocal last
         if time.monotonic() - last >= _LEAST:
             last = time.monotonic()
             _line(out, {"progress": share, "what": what})
 
-    of_recording = task["task"] == "import"  # else of the database, which may hold what no profile does
+    of_recording = task["task"] == "import"  # else the database, which may be corrupt
     try:
-        table = {"given": pa.ipc.open_stream(given).read_all()} if given else {}
+        table = {"table": pa.ipc.open_stream(body).read_all()} if body else {}
         with nullcontext() if of_recording else session.store.translate_errors():
-            result = TASKS[task["task"]](session, told, **task["args"], **table)
+            result = TASKS[task["task"]](session, progress, **task["args"], **table)
     except PyProfError as error:
         path = Path(task["args"].get("source", session.path))
         trouble = of_file(path, error) if of_recording else of_error(error)
@@ -70,12 +71,12 @@ def _answer(out: BinaryIO, session: Session, task: dict[str, Any], given: bytes)
         raise
     except Exception as error:
         traceback.print_exc()  # on the server's stderr
-        said = (
-            "There is not enough memory for this."
+        message = (
+            "Not enough memory for this."
             if isinstance(error, MemoryError)
             else _FAULT.format(type(error).__name__)
         )
-        _line(out, {"trouble": of_error(PyProfError(said)).body})
+        _line(out, {"trouble": of_error(PyProfError(message)).body})
         return
     _send(out, result)
 
@@ -91,7 +92,7 @@ def _send(out: BinaryIO, result: Any) -> None:
 
 
 def _resident() -> int:
-    """Bytes of memory that this process holds; 0 where nobody tells."""
+    """Return the bytes of memory that this process holds; 0 if unknown."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables in memory: filtered, searched, sorted and cut into pages, as columns of numpy.
+"""Tables in memory: filtered, searched, sorted and split into pages, as numpy columns.
 
-Texts are kept once each, with a code per row: a search looks at each distinct text once, a sort compares numbers.
+Each distinct text is stored once, with a code per row: a search tests each distinct text once, a sort compares
+numbers.
 
-A filter is KEY:CONDITION. Numbers: `>5ms`, `<= 2.5KB`, `10..20us`, `=7`; digits alone are looked for in the number as
-it is written. Units are those of the column: ns us ms s, B KB MB GB KiB MiB GiB, %. Booleans: 1 or 0. Texts: what they
-hold, whatever its case; `=TEXT` is the whole text. `?` is what is unknown, `!?` what is known.
+A filter is KEY:CONDITION. Numbers: `>5ms`, `<= 2.5KB`, `10..20us`, `=7`; digits only are searched in the number as
+written. Units are those of the column: ns us ms s, B KB MB GB KiB MiB GiB, %. Booleans: 1 or 0. Texts: a
+case-insensitive substring; `=TEXT` is the whole text. `?` matches unknown, `!?` known values.
 """
 
 from __future__ import annotations
@@ -34,33 +35,33 @@ _UNITS: dict[str, dict[str, float]] = {
 }
 _NUMBER = r"[+-]?(?:[0-9][0-9,_]*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
 _AMOUNT = re.compile(rf"\s*({_NUMBER})\s*([a-zA-Zµ%]*)\s*")
-_COMPARED = re.compile(r"\s*(<=|>=|=|<|>)(.*)", re.S)
+_COMPARISON = re.compile(r"\s*(<=|>=|=|<|>)(.*)", re.S)
 _DIGITS = re.compile(r"[0-9,.\-+eE]+")
 _ARROW = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
-MOST_ROWS = 100_000  # of a table that is sorted and filtered
+MOST_ROWS = 100_000  # limit of tables that can be sorted and filtered
 
 
 class Text:
-    """A column of texts: each distinct one, in order, and the code of each row; -1 is unknown."""
+    """Column of texts: the distinct texts, sorted, and the code of each row; -1 is unknown."""
 
     def __init__(self, values: pa.ChunkedArray | pa.Array):
-        found = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-        if not pa.types.is_dictionary(found.type):
-            found = found.cast(pa.string()).dictionary_encode()
-        texts: list[str] = [text or "" for text in found.dictionary.to_pylist()]
-        codes: Ints = found.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+        if not pa.types.is_dictionary(array.type):
+            array = array.cast(pa.string()).dictionary_encode()
+        texts: list[str] = [text or "" for text in array.dictionary.to_pylist()]
+        codes: Ints = array.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         used = np.unique(codes[codes >= 0]).tolist()
         self.texts = sorted({texts[code] for code in used}, key=lambda text: (text.casefold(), text))
         place = {text: number for number, text in enumerate(self.texts)}
-        known = set(used)
-        lookup = np.array([place[t] if i in known else -1 for i, t in enumerate(texts)] + [-1], np.int64)
+        used_codes = set(used)
+        lookup = np.array([place[t] if i in used_codes else -1 for i, t in enumerate(texts)] + [-1], np.int64)
         self.codes: Ints = lookup[codes]
 
     def mask(self, test: Any) -> Bools:
-        """Rows whose text passes a test."""
+        """Return a mask of the rows whose text passes a test."""
         hits = np.array([test(text) for text in self.texts] + [False], bool)
-        found: Bools = hits[self.codes]
-        return found
+        out: Bools = hits[self.codes]
+        return out
 
     @property
     def nbytes(self) -> int:
@@ -68,7 +69,7 @@ class Text:
 
 
 class Frame:
-    """A table with the columns of a report."""
+    """Table with the columns of a report."""
 
     def __init__(self, table: pa.Table, columns: Sequence[Column]):
         self.columns, self.rows = tuple(columns), table.num_rows
@@ -92,40 +93,38 @@ class Frame:
         return sum(v.nbytes for v in self._values.values()) + sum(m.nbytes for m in self._unknown.values())
 
     def largest(self, key: str) -> int | None:
-        """The largest number of a column; None of nothing."""
-        values, known = self._values[key], ~self._unknown[key]
-        return int(values[known].max()) if not isinstance(values, Text) and known.any() else None
+        """Return the largest number of a column; None if there is none."""
+        values, mask = self._values[key], ~self._unknown[key]
+        return int(values[mask].max()) if not isinstance(values, Text) and mask.any() else None
 
     def numbers(self, key: str) -> tuple[npt.NDArray[Any], Bools]:
-        """A column of numbers, and which of them are known."""
+        """Return a column of numbers, and a mask of the known ones."""
         values = self._values[key]
         assert not isinstance(values, Text)
         return values, ~self._unknown[key]
 
-    # --- which rows
+    # --- selection of rows
 
     def matching(self, key: str, test: Any) -> Bools:
-        """Rows whose text in a column passes a test."""
+        """Return a mask of the rows whose text in a column passes a test."""
         values = self._values[key]
         assert isinstance(values, Text)
         return values.mask(test)
 
     def select(self, search: str = "", filters: Sequence[str] = (), sort: str | None = None) -> Ints:
-        """Places of the rows that pass, in order. Raises Trouble for a column or a condition that does not exist."""
-        keep: Bools = np.ones(self.rows, bool)
+        """Return the indices of the rows that pass, in order. Raises Trouble for an unknown column or condition."""
+        mask: Bools = np.ones(self.rows, bool)
         for condition in filters:
-            keep &= self._filter(condition)
+            mask &= self._filter(condition)
         if search.strip():
-            keep &= self._search(search.strip())
-        found: Ints = np.flatnonzero(keep)
-        return self._sorted(found, sort) if sort else found
+            mask &= self._search(search.strip())
+        rows: Ints = np.flatnonzero(mask)
+        return self._sorted(rows, sort) if sort else rows
 
     def _column(self, key: str, parameter: str) -> Column:
         if key not in self._at:
-            known = ", ".join(self._at)
-            raise Trouble(
-                "parameter", f"{parameter}: there is no column {key!r}; choose from {known}.", parameter
-            )
+            keys = ", ".join(self._at)
+            raise Trouble("parameter", f"{parameter}: unknown column {key!r}; choose from {keys}.", parameter)
         return self.columns[self._at[key]]
 
     def _filter(self, condition: str) -> Bools:
@@ -153,24 +152,24 @@ class Frame:
         return ~unknown & above & below
 
     def _digits(self, key: str, text: str) -> Bools:
-        """Rows whose number, as it is written, holds these digits."""
-        wanted = text.strip().replace(",", "").replace("_", "")
-        found = pc.match_substring(pa.array(self._values[key]).cast(pa.string()), wanted)
-        return np.asarray(found.to_numpy(zero_copy_only=False), bool) & ~self._unknown[key]
+        """Return a mask of the rows whose number, as written, contains these digits."""
+        digits = text.strip().replace(",", "").replace("_", "")
+        mask = pc.match_substring(pa.array(self._values[key]).cast(pa.string()), digits)
+        return np.asarray(mask.to_numpy(zero_copy_only=False), bool) & ~self._unknown[key]
 
     def _search(self, text: str) -> Bools:
-        found: Bools = np.zeros(self.rows, bool)
-        wanted = text.casefold()
+        mask: Bools = np.zeros(self.rows, bool)
+        needle = text.casefold()
         digits = _DIGITS.fullmatch(text) is not None
         for key, values in self._values.items():
             if isinstance(values, Text):
-                found |= values.mask(lambda one: wanted in one.casefold())
+                mask |= values.mask(lambda cell: needle in cell.casefold())
             elif digits and values.dtype != bool:
-                found |= self._digits(key, text)
-        return found
+                mask |= self._digits(key, text)
+        return mask
 
     def _sorted(self, rows: Ints, sort: str) -> Ints:
-        """Unknown stands last, whichever way; equal rows stay in the table's order."""
+        """Sort rows. Unknown values come last in both directions; the sort is stable."""
         keys: list[npt.NDArray[Any]] = []
         for name in sort.split(","):
             key = name.removeprefix("-")
@@ -183,23 +182,25 @@ class Frame:
         order = np.lexsort(keys_last_first(keys))
         return rows[order]
 
-    # --- what is in them
+    # --- contents of rows
 
     def cells(self, rows: Ints) -> list[list[Cell]]:
-        """Rows as JSON has them."""
+        """Return rows for JSON."""
         columns: list[list[Cell]] = []
         for column in self.columns:
             values, unknown = self._values[column.key], self._unknown[column.key][rows].tolist()
             if isinstance(values, Text):
                 codes = values.codes[rows].tolist()
                 texts: list[Cell] = [None if code < 0 else values.texts[code] for code in codes]
-                columns.append([_decoded(text) for text in texts] if column.kind is object else texts)
+                columns.append([_decode(text) for text in texts] if column.kind is object else texts)
             else:
-                columns.append([None if gone else one for one, gone in zip(values[rows].tolist(), unknown)])
+                columns.append(
+                    [None if missing else value for value, missing in zip(values[rows].tolist(), unknown)]
+                )
         return [list(row) for row in zip(*columns)]
 
     def pandas(self, rows: Ints) -> pd.DataFrame:
-        """Rows as reports have them."""
+        """Return rows as in reports."""
         out: dict[str, Any] = {}
         for column in self.columns:
             values, unknown = self._values[column.key], self._unknown[column.key][rows]
@@ -207,7 +208,7 @@ class Frame:
                 codes = values.codes[rows]
                 if column.kind is object:
                     out[column.key] = pd.Series(
-                        [_decoded(values.texts[c]) if c >= 0 else None for c in codes], dtype=object
+                        [_decode(values.texts[c]) if c >= 0 else None for c in codes], dtype=object
                     )
                 else:
                     out[column.key] = pd.Categorical.from_codes(
@@ -223,16 +224,16 @@ class Frame:
 
 
 def keys_last_first(keys: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-    """For np.lexsort, which begins with the last: of each pair (values, unknown) what is unknown decides first."""
+    """Order pairs (values, unknown) for np.lexsort, which sorts by the last key first: unknown takes precedence."""
     return [key for pair in reversed(list(zip(keys[::2], keys[1::2]))) for key in pair]
 
 
-def _decoded(text: Any) -> Any:
+def _decode(text: Any) -> Any:
     return None if text is None else json.loads(text)
 
 
 def arrow(frame: pd.DataFrame, columns: Sequence[Column]) -> pa.Table:
-    """A report's rows as Arrow columns; values of any type as JSON."""
+    """Return a report's rows as Arrow columns; values of any type as JSON."""
     arrays = []
     for column in columns:
         values = frame[column.key]
@@ -243,41 +244,45 @@ def arrow(frame: pd.DataFrame, columns: Sequence[Column]) -> pa.Table:
             ]
             arrays.append(pa.array(texts, pa.string()))
         else:
-            made = pa.array(values, from_pandas=True)
-            nothing = pa.types.is_dictionary(made.type) and pa.types.is_null(made.type.value_type)
-            arrays.append(pa.nulls(len(made), pa.string()) if nothing else made)  # no text at all has no type
+            array = pa.array(values, from_pandas=True)
+            no_texts = pa.types.is_dictionary(array.type) and pa.types.is_null(array.type.value_type)
+            arrays.append(
+                pa.nulls(len(array), pa.string()) if no_texts else array
+            )  # a column without texts has no type
     return pa.table(arrays, names=[column.key for column in columns])
 
 
 def from_rows(rows: Sequence[Sequence[Any]], columns: Sequence[Column]) -> Frame:
-    """Rows of a query as a table."""
+    """Return the rows of a query as a table."""
     values = list(zip(*rows)) if rows else [() for _ in columns]
     arrays = []
     for column, cells in zip(columns, values):
-        made = [None if cell is None else bool(cell) for cell in cells] if column.kind is bool else cells
-        arrays.append(pa.array(made, _ARROW[column.kind]))
+        column_values = (
+            [None if cell is None else bool(cell) for cell in cells] if column.kind is bool else cells
+        )
+        arrays.append(pa.array(column_values, _ARROW[column.kind]))
     return Frame(pa.table(arrays, names=[column.key for column in columns]), columns)
 
 
 def report_table(report: Report, source: Any) -> tuple[dict[str, Any], pa.Table]:
-    """A report as Arrow columns, at most `MOST_ROWS` rows."""
+    """Return a report as Arrow columns, at most `MOST_ROWS` rows."""
     parts, count = [], 0
     for part in report.chunks(source):
         parts.append(arrow(part.iloc[: MOST_ROWS - count], report.columns))
         count += len(part)
         if count > MOST_ROWS:
             break
-    plain = [_plain(part) for part in parts]
-    return {"complete": count <= MOST_ROWS}, pa.concat_tables(plain, promote_options="permissive")
+    unified = [_unified(part) for part in parts]
+    return {"complete": count <= MOST_ROWS}, pa.concat_tables(unified, promote_options="permissive")
 
 
-def _plain(part: pa.Table) -> pa.Table:
-    """Texts that repeat are codes in every part, of another table each."""
+def _unified(part: pa.Table) -> pa.Table:
+    """Unify dictionaries: repeated texts are codes of a separate dictionary in each part."""
     return part.unify_dictionaries() if part.num_rows else part
 
 
 def stream(table: pa.Table) -> bytes:
-    """A table as another process reads it."""
+    """Serialize a table for another process."""
     body = BytesIO()
     with pa.ipc.new_stream(body, table.schema) as writer:
         writer.write_table(table)
@@ -288,19 +293,19 @@ def stream(table: pa.Table) -> bytes:
 
 
 def text_test(text: str) -> Any:
-    """What a text has to be or to hold."""
+    """Return the test that a text has to pass."""
     if text.startswith("="):
         whole = text[1:]
-        return lambda one: one == whole
-    wanted = text.strip().casefold()
-    return lambda one: wanted in one.casefold()
+        return lambda cell: cell == whole
+    needle = text.strip().casefold()
+    return lambda cell: needle in cell.casefold()
 
 
 def truth(text: str) -> bool:
-    """1 or 0. Raises Trouble for anything else."""
+    """Return the boolean for 1 or 0. Raises Trouble for anything else."""
     if text.strip() not in ("0", "1"):
         raise Trouble(
-            "parameter", f"filter {text!r}: of a column of truth values 1 is yes, 0 is no.", "filter"
+            "parameter", f"filter {text!r}: for a boolean column, use 1 for yes or 0 for no.", "filter"
         )
     return text.strip() == "1"
 
@@ -309,7 +314,7 @@ Bounds = tuple[float, float, bool, bool]  # low, high, and whether each is inclu
 
 
 def number_test(text: str, unit: str) -> Bounds | None:
-    """Between which numbers; None for digits alone, which are looked for as text. Raises Trouble.
+    """Return the bounds of a condition; None for digits only, which are searched as text. Raises Trouble.
 
     >>> number_test(">5ms", "ns"), number_test("1..2", "count"), number_test("12", "ns")
     ((5000000.0, inf, False, True), (1.0, 2.0, True, True), None)
@@ -318,31 +323,31 @@ def number_test(text: str, unit: str) -> Bounds | None:
     if len(between) == 2:
         high, suffix = _amount(between[1], unit)
         return _amount(between[0], unit, suffix)[0], high, True, True
-    compared = _COMPARED.fullmatch(text)
-    if compared is None:
+    comparison = _COMPARISON.fullmatch(text)
+    if comparison is None:
         if _DIGITS.fullmatch(text.strip()):
             return None
         value = _amount(text, unit)[0]
         return value, value, True, True
-    value = _amount(compared[2], unit)[0]
+    value = _amount(comparison[2], unit)[0]
     infinite = float("inf")
     return {
         "<": (-infinite, value, True, False), "<=": (-infinite, value, True, True), "=": (value, value, True, True),
         ">": (value, infinite, False, True), ">=": (value, infinite, True, True),
-    }[compared[1]]  # fmt: skip
+    }[comparison[1]]  # fmt: skip
 
 
 def _amount(text: str, unit: str, suffix: str = "") -> tuple[float, str]:
-    """A number with its unit, in the column's, and the unit that was written; `suffix`: if none was."""
-    found = _AMOUNT.fullmatch(text)
-    if found is None:
+    """Return a number converted to the column's unit, and its own unit; `suffix` is the unit if none is written."""
+    match = _AMOUNT.fullmatch(text)
+    if match is None:
         raise Trouble("parameter", f"filter {text!r}: expected a number, as in >5 or 10..20.", "filter")
-    written = found[2] or suffix
+    written_unit = match[2] or suffix
     factors = _UNITS.get(unit, {})
-    if written and written.lower() not in factors:
-        known = f"its units are {' '.join(factors)}" if factors else "it has none"
+    if written_unit and written_unit.lower() not in factors:
+        units = f"its units are {' '.join(factors)}" if factors else "it has none"
         raise Trouble(
-            "parameter", f"filter {text!r}: {written} is no unit of this column; {known}.", "filter"
+            "parameter", f"filter {text!r}: {written_unit} is not a unit of this column; {units}.", "filter"
         )
-    number = found[1].replace(",", "").replace("_", "")
-    return float(number) * (factors[written.lower()] if written else 1), written
+    number = match[1].replace(",", "").replace("_", "")
+    return float(number) * (factors[written_unit.lower()] if written_unit else 1), written_unit

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections: how many there are, and how long one may take to send a request.
+"""Connection limits: number of connections, and time to send a request.
 
-uvicorn has no time limit for the head or the body of a request, and takes as many connections as there are
-descriptors. Whoever can connect, without a token, could keep everybody else out with requests that never end. So:
+uvicorn has no time limit for the head or body of a request, and accepts as many connections as there are
+descriptors. Anyone able to connect, even without a token, could block everyone else with requests that never end.
+Therefore:
 
 - at most `most()` connections are open, below the limit of descriptors, which databases and processes need, too
-- a connection that has not sent a whole request within `_REQUEST` seconds, after the time it may be idle, is closed
-- where there are as many connections as there may be, the one that has waited longest for a request is closed for the
-  next one; one whose request is being answered is never closed. If all are, the next one waits
-- connections are taken one by one, so that what has arrived is read before more of them are taken
+- a connection that has not sent a complete request within `_REQUEST` seconds, after the allowed idle time, is closed
+- when the limit is reached, the connection that has waited longest for a request is closed for the next one; one whose
+  request is being answered is never closed. If all are, the next one waits
+- connections are accepted one by one, so that received data is read before more of them are accepted
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 _LOG = logging.getLogger("pyprof.viewer")
 _MOST = 512
 _REQUEST = 10.0  # seconds for a request
-_PAUSE = 0.05  # seconds until the next look, when no connection can be taken
-_QUIET = 60.0  # seconds between two lines that say why
+_PAUSE = 0.05  # seconds until the next attempt, when no connection can be accepted
+_QUIET = 60.0  # seconds between two messages with the reason
 
 
 def most() -> int:
-    """Connections at once: half of the descriptors that this process may have, but no more than `_MOST`."""
+    """Return the maximum number of connections: half of this process's descriptor limit, at most `_MOST`."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -42,11 +43,11 @@ def most() -> int:
 
 
 class _Connection(H11Protocol):
-    """A connection that says when it begins and ends to wait for a request: `waiting` has those that do, with the time
-    since when, the first one first."""
+    """Connection that records when it waits for a request: `waiting` contains the waiting connections and their start
+    times, longest wait first."""
 
-    def __init__(self, waiting: dict[_Connection, float], **more: Any):
-        super().__init__(**more)
+    def __init__(self, waiting: dict[_Connection, float], **options: Any):
+        super().__init__(**options)
         self._waiting = waiting
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -74,19 +75,19 @@ class _Connection(H11Protocol):
 
 
 class LimitedServer(uvicorn.Server):
-    """uvicorn's server with limits for connections."""
+    """uvicorn server with connection limits."""
 
     def __init__(self, config: uvicorn.Config):
         super().__init__(config)
         self._most = most()
         self._waiting: dict[_Connection, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._told = float("-inf")
+        self._last_message = float("-inf")
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup([])  # it listens nowhere
-        for one in sockets or ():
-            self._tasks.append(asyncio.create_task(self._accept(one)))
+        await super().startup([])  # without sockets of its own
+        for listener in sockets or ():
+            self._tasks.append(asyncio.create_task(self._accept(listener)))
         self._tasks.append(asyncio.create_task(self._sweep()))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -99,51 +100,51 @@ class LimitedServer(uvicorn.Server):
         loop = asyncio.get_running_loop()
         while True:
             try:
-                made, _ = await loop.sock_accept(listener)
-            except ConnectionError:  # it has gone again
+                client, _ = await loop.sock_accept(listener)
+            except ConnectionError:  # closed again
                 continue
             except OSError as error:  # out of descriptors or memory
-                self._say(error)
-                await self._less()
+                self._log_error(error)
+                await self._make_room()
                 continue
             while len(self.server_state.connections) >= self._most:
-                await self._less()
+                await self._make_room()
             with suppress(OSError):
-                await loop.connect_accepted_socket(self._made, made)
+                await loop.connect_accepted_socket(self._protocol, client)
 
-    def _made(self) -> _Connection:
+    def _protocol(self) -> _Connection:
         return _Connection(
             self._waiting, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
 
-    async def _less(self) -> None:
-        """Close the connection that has waited longest; if none waits, let time pass."""
-        first = next(iter(self._waiting), None)
-        if first is None:
+    async def _make_room(self) -> None:
+        """Close the connection that has waited longest; if none is waiting, sleep."""
+        oldest = next(iter(self._waiting), None)
+        if oldest is None:
             await asyncio.sleep(_PAUSE)
             return
-        self._end(first)
-        await asyncio.sleep(0)  # in which it is closed
+        self._end(oldest)
+        await asyncio.sleep(0)  # let it close
 
-    def _say(self, error: OSError) -> None:
-        if time.monotonic() - self._told > _QUIET:
-            self._told = time.monotonic()
-            _LOG.error("cannot accept a connection (%s); it is tried again", error.strerror)
+    def _log_error(self, error: OSError) -> None:
+        if time.monotonic() - self._last_message > _QUIET:
+            self._last_message = time.monotonic()
+            _LOG.error("cannot accept a connection (%s); trying again", error.strerror)
 
     async def _sweep(self) -> None:
         """Close connections that have not sent a request in time."""
         limit = self.config.timeout_keep_alive + _REQUEST
         while True:
-            for one in list(self._late(time.monotonic() - limit)):
-                self._end(one)
+            for connection in list(self._late(time.monotonic() - limit)):
+                self._end(connection)
             await asyncio.sleep(min(1.0, limit / 4))
 
     def _late(self, before: float) -> Iterator[_Connection]:
-        for one, since in self._waiting.items():
+        for connection, since in self._waiting.items():
             if since > before:
                 return
-            yield one
+            yield connection
 
-    def _end(self, one: _Connection) -> None:
-        self._waiting.pop(one, None)
-        one.transport.abort()
+    def _end(self, connection: _Connection) -> None:
+        self._waiting.pop(connection, None)
+        connection.transport.abort()

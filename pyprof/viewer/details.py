@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the drawer shows of whatever is selected."""
+"""Details of the selected item, for the drawer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyprof.analysis.source import Source
 from pyprof.metrics import FIGURES
 from pyprof.model import DIRECTIONS
 from pyprof.reports import Column
-from pyprof.reports.operator_queries import MINE, SPREADS, spreads
+from pyprof.reports.operator_queries import SELECTED, SPREADS, spreads
 from pyprof.viewer import events, iteration_tables, roofline
 from pyprof.viewer.models import Cell, Details, Figure, Frame, NamedTable, Partner, Text
 from pyprof.viewer.problems import Trouble
@@ -17,12 +17,14 @@ from pyprof.viewer.report_pages import columns_of
 
 ROWS = 50  # of a table in the drawer
 _KERNELS = (
-    Column("kernel", "Kernel Name", "", "Whole name.", str),
-    Column("calls", "Calls", "count", "How often it ran."),
+    Column("kernel", "Kernel Name", "", "Full name.", str),
+    Column("calls", "Calls", "count", "Number of executions."),
     Column("gpu", "GPU Time (ns)", "ns", FIGURES["kernel_gpu"].text),
-    Column("gpu_min", "Min (ns)", "ns", "The shortest."),
-    Column("gpu_max", "Max (ns)", "ns", "The longest."),
-    Column("uses_tc", "Using TC", "", "Whether it used tensor cores; empty if its name does not tell.", bool),
+    Column("gpu_min", "Min (ns)", "ns", "Shortest execution."),
+    Column("gpu_max", "Max (ns)", "ns", "Longest execution."),
+    Column(
+        "uses_tc", "Using TC", "", "Whether it used tensor cores; empty if the name does not show it.", bool
+    ),
 )
 _OPERATORS = (
     Column("name", "Op Name", "", "Operator that launched it.", str),
@@ -34,7 +36,7 @@ _FACTS = "select name, op_id, type, direction, module, stack, params, dtype, sha
 
 
 def operator(source: Source, id: str) -> Details:
-    """An operator by its op_id, or its number. Raises Trouble."""
+    """Return an operator by its op_id, or its number. Raises Trouble."""
     number = _number(source, "select id from operator where op_id = ?", "operator", id, "operator")
     row = source.store.rows(f"{_FACTS} where id = ?", (number,))[0]
     name, op_id, type_, direction, module, stack, params, dtype, shapes, eligible, dtype_ok = row
@@ -51,12 +53,15 @@ def operator(source: Source, id: str) -> Details:
         kind="op",
         id=op_id,
         title=name or op_id,
-        subtitle=_subtitle(type_, _way(direction)),
+        subtitle=_subtitle(type_, _direction(direction)),
         figures=[
             *_sums(source, number),
             _flag("eligible", "TC Eligible", eligible, "Whether tensor cores could do it."),
             _flag(
-                "dtype_ok", "Data Type Fits", dtype_ok, "Whether tensor cores of this GPU take its data type."
+                "dtype_ok",
+                "Data Type Fits",
+                dtype_ok,
+                "Whether tensor cores of this GPU support its data type.",
             ),
         ],
         texts=texts,
@@ -68,7 +73,7 @@ def operator(source: Source, id: str) -> Details:
 
 
 def kernel(source: Source, id: str) -> Details:
-    """A kernel by its number, or its name. Raises Trouble."""
+    """Return a kernel by its number, or its name. Raises Trouble."""
     number = _number(source, "select id from kernel_name where name = ?", "kernel_name", id, "kernel")
     name, short, kind = source.store.rows(
         "select name, short_name, kind from kernel_name where id = ?", (number,)
@@ -78,33 +83,33 @@ def kernel(source: Source, id: str) -> Details:
         f"""select o.name, case o.direction when 0 then 'fprop' when 1 then 'bprop' end, sum(s.calls), sum(s.gpu),
                    min(s.gpu_min), max(s.gpu_max), o.op_id
             from op_kernel_stat s join operator o on o.id = s.operator
-            where {MINE} and s.name = :name group by s.operator order by sum(s.gpu) desc, o.id""",
-        _which(source) | {"name": number},
+            where {SELECTED} and s.name = :name group by s.operator order by sum(s.gpu) desc, o.id""",
+        _parameters(source) | {"name": number},
     )
     calls, gpu = sum(row[2] for row in rows), sum(row[3] for row in rows)
     figures = [
-        Figure(key="calls", heading="Calls", value=calls, unit="count", text="How often it ran."),
+        Figure(key="calls", heading="Calls", value=calls, unit="count", text="Number of executions."),
         _figure("kernel_gpu", gpu),
         Figure(
             key="gpu_avg",
             heading="Avg. GPU Time",
             value=gpu / calls if calls else None,
             unit="ns",
-            text="Mean of a call.",
+            text="Mean over the calls.",
         ),
         Figure(
             key="gpu_min",
             heading="Min GPU Time",
             value=min((row[4] for row in rows), default=None),
             unit="ns",
-            text="The shortest.",
+            text="Shortest execution.",
         ),
         Figure(
             key="gpu_max",
             heading="Max GPU Time",
             value=max((row[5] for row in rows), default=None),
             unit="ns",
-            text="The longest.",
+            text="Longest execution.",
         ),
     ]
     table = NamedTable(
@@ -121,7 +126,7 @@ def kernel(source: Source, id: str) -> Details:
         title=short or name,
         subtitle=kind or "",
         figures=figures,
-        texts=_texts(("name", "Whole Name", name)),
+        texts=_texts(("name", "Full Name", name)),
         stack=[],
         partners=[],
         roofline=point,
@@ -130,7 +135,7 @@ def kernel(source: Source, id: str) -> Details:
 
 
 def launch(source: Source, id: str) -> Details:
-    """A GPU event by its number. Raises Trouble."""
+    """Return a GPU event by its number. Raises Trouble."""
     number = _digits(id, "launch")
     rows = source.store.rows(
         """select e.operator, e.op, e.name, n.name, n.short_name, o.name, o.op_id, s.stack, s.module, e.graph
@@ -141,17 +146,17 @@ def launch(source: Source, id: str) -> Details:
     if not rows:
         raise Trouble("missing", f"There is no launch {id}.")
     _, execution, kernel_id, name, short, op_name, op_id, stack, module, graph = rows[0]
-    shown = events.one(source, number)
+    cells = events.one(source, number)
     figures = [
         Figure(key=column.key, heading=column.heading, value=value, unit=column.unit, text=column.text)
-        for column, value in shown
+        for column, value in cells
         if column.key not in ("id", "kernel", "name", "op_id")
     ]
     partners = [
         Partner(relation="operator", kind="op", id=op_id, title=op_name or op_id),
         Partner(relation="kernel", kind="kernel", id=str(kernel_id), title=short or name),
     ]
-    step = next((value for column, value in shown if column.key == "iteration"), None)
+    step = next((value for column, value in cells if column.key == "iteration"), None)
     if step is not None:
         partners.append(
             Partner(relation="iteration", kind="iteration", id=str(step), title=f"iteration {step}")
@@ -178,7 +183,7 @@ def launch(source: Source, id: str) -> Details:
 
 
 def iteration(source: Source, id: str) -> Details:
-    """An iteration of the cut by its number, of the worker if one is chosen, else of the first that has it. Raises
+    """Return an iteration of the cut by its number, for the selected worker, else for the first that has it. Raises
     Trouble."""
     number = _digits(id, "iteration")
     frame = iteration_tables.iterations(source)
@@ -191,17 +196,17 @@ def iteration(source: Source, id: str) -> Details:
         for column, value in zip(frame.columns, cells)
         if column.key not in ("worker_id",)
     ]
-    made = iteration_tables.iteration_operators(source, number)
-    places = made.select()[:ROWS]
-    op_id = [column.key for column in made.columns].index("op_id")
-    found = made.cells(places)
+    operators = iteration_tables.iteration_operators(source, number)
+    places = operators.select()[:ROWS]
+    op_id = [column.key for column in operators.columns].index("op_id")
+    operator_rows = operators.cells(places)
     table = NamedTable(
         title="Operators",
-        columns=columns_of(made.columns),
-        rows=found,
+        columns=columns_of(operators.columns),
+        rows=operator_rows,
         kind="op",
-        ids=[str(row[op_id]) for row in found],
-        total=made.rows,
+        ids=[str(row[op_id]) for row in operator_rows],
+        total=operators.rows,
     )
     return Details(
         kind="iteration",
@@ -220,27 +225,27 @@ def iteration(source: Source, id: str) -> Details:
 # --- pieces
 
 
-def _number(source: Source, query: str, table: str, id: str, what: str) -> int:
-    """The number of a row, by name or by number. Raises Trouble."""
-    found = source.store.rows(query, (id,))
-    if not found and id.isascii() and id.isdecimal() and len(id) < 16:
-        found = source.store.rows(f"select id from {table} where id = ?", (int(id),))
-    if not found:
-        raise Trouble("missing", f"There is no {what} {id!r} in this profile.")
-    return int(found[0][0])
+def _number(source: Source, query: str, table: str, id: str, noun: str) -> int:
+    """Return the number of a row, by name or by number. Raises Trouble."""
+    rows = source.store.rows(query, (id,))
+    if not rows and id.isascii() and id.isdecimal() and len(id) < 16:
+        rows = source.store.rows(f"select id from {table} where id = ?", (int(id),))
+    if not rows:
+        raise Trouble("missing", f"There is no {noun} {id!r} in this profile.")
+    return int(rows[0][0])
 
 
-def _digits(id: str, what: str) -> int:
+def _digits(id: str, noun: str) -> int:
     if not (id.isascii() and id.isdecimal() and len(id) < 17):
-        raise Trouble("missing", f"There is no {what} {id!r}: expected its number.")
+        raise Trouble("missing", f"There is no {noun} {id!r}: expected its number.")
     return int(id)
 
 
-def _which(source: Source) -> dict[str, int | None]:
+def _parameters(source: Source) -> dict[str, int | None]:
     return {"aggregation": source.aggregation.id, "worker": source.worker}
 
 
-def _way(direction: int) -> str:
+def _direction(direction: int) -> str:
     return "" if DIRECTIONS[direction] == "na" else DIRECTIONS[direction]
 
 
@@ -248,13 +253,13 @@ def _subtitle(*parts: str | None) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _texts(*found: tuple[str, str, str | None]) -> list[Text]:
-    return [Text(key=key, heading=heading, value=value) for key, heading, value in found if value]
+def _texts(*entries: tuple[str, str, str | None]) -> list[Text]:
+    return [Text(key=key, heading=heading, value=value) for key, heading, value in entries if value]
 
 
 def _figure(key: str, value: Cell) -> Figure:
-    one = FIGURES[key]
-    return Figure(key=key, heading=one.heading, value=value, unit=one.unit, text=one.text)
+    figure = FIGURES[key]
+    return Figure(key=key, heading=figure.heading, value=value, unit=figure.unit, text=figure.text)
 
 
 def _flag(key: str, heading: str, value: int | None, text: str) -> Figure:
@@ -262,12 +267,12 @@ def _flag(key: str, heading: str, value: int | None, text: str) -> Figure:
 
 
 def _sums(source: Source, number: int) -> list[Figure]:
-    """What the operator's executions in the window add up to."""
+    """Return the sums over the operator's executions in the window."""
     names, rows = source.store.named(
         f"""select sum(s.calls) as calls, sum(s.kernels) as kernels, sum(s.tc_kernels) as tc_kernels,
                    sum(s.kernel) as kernel, sum(s.tc) as tc, {spreads()} from op_stat s
-            where {MINE} and s.operator = :operator""",
-        _which(source) | {"operator": number},
+            where {SELECTED} and s.operator = :operator""",
+        _parameters(source) | {"operator": number},
     )
     sums = dict(zip(names, rows[0]))
     hidden = () if source.gpu else ("tc_kernels", "tc", "overhead", "idle")
@@ -276,15 +281,15 @@ def _sums(source: Source, number: int) -> list[Figure]:
         for key in ("calls", "kernels", "tc_kernels", "kernel", "tc")
     ]
     for key in SPREADS:
-        one = FIGURES[key]
+        figure = FIGURES[key]
         for end, heading, text in (
-            ("", one.heading, one.text),
-            ("_avg", f"Avg. {one.heading}", "Mean of an execution."),
-            ("_min", f"Min {one.heading}", "The smallest."),
-            ("_max", f"Max {one.heading}", "The largest."),
+            ("", figure.heading, figure.text),
+            ("_avg", f"Avg. {figure.heading}", "Mean over the executions."),
+            ("_min", f"Min {figure.heading}", "Minimum over the executions."),
+            ("_max", f"Max {figure.heading}", "Maximum over the executions."),
         ):
             value = None if key in hidden else sums[key + end]
-            out.append(Figure(key=key + end, heading=heading, value=value, unit=one.unit, text=text))
+            out.append(Figure(key=key + end, heading=heading, value=value, unit=figure.unit, text=text))
     return out
 
 
@@ -292,8 +297,8 @@ def _kernels(source: Source, number: int) -> NamedTable:
     rows = source.store.rows(
         f"""select n.name, sum(s.calls), sum(s.gpu), min(s.gpu_min), max(s.gpu_max), {_TC}, s.name
             from op_kernel_stat s join kernel_name n on n.id = s.name
-            where {MINE} and s.operator = :operator group by s.name order by sum(s.gpu) desc, s.name""",
-        _which(source) | {"operator": number},
+            where {SELECTED} and s.operator = :operator group by s.name order by sum(s.gpu) desc, s.name""",
+        _parameters(source) | {"operator": number},
     )
     cells: list[list[Any]] = [[*row[:5], None if row[5] is None else bool(row[5])] for row in rows[:ROWS]]
     return NamedTable(
@@ -307,26 +312,26 @@ def _kernels(source: Source, number: int) -> NamedTable:
 
 
 def _pair(source: Source, number: int, direction: int) -> list[Partner]:
-    """The operator whose executions are the forward of this one's, or the backward: those of the iteration in which it
-    first ran, for there is no index of operators' executions."""
-    found = source.store.rows("select id from op where operator = ? limit 1", (number,))
-    if not found:
+    """Return the operators whose executions are the forward or the backward of this one's, from the iteration in which
+    it first ran, because operators' executions have no index."""
+    execution = source.store.rows("select id from op where operator = ? limit 1", (number,))
+    if not execution:
         return []
     bounds = source.store.rows(
         """select first_op, last_op from iteration
            where iteration_set = ? and first_op <= ? and last_op > ? order by number limit 1""",
-        (source.aggregation.iteration_set, found[0][0], found[0][0]),
+        (source.aggregation.iteration_set, execution[0][0], execution[0][0]),
     )
-    low, high = bounds[0] if bounds else (found[0][0], found[0][0] + 1)
+    low, high = bounds[0] if bounds else (execution[0][0], execution[0][0] + 1)
     joined = """from op b join op f on f.id = b.forward join operator o on o.id = {}.operator
                 where b.id >= :low and b.id < :high and b.forward is not null and {}.operator = :operator limit 1"""
     values = {"low": low, "high": high, "operator": number}
     out = []
-    ways: tuple[tuple[Literal["forward", "backward"], str, str], ...] = (
+    relations: tuple[tuple[Literal["forward", "backward"], str, str], ...] = (
         ("forward", "f", "b"),
         ("backward", "b", "f"),
     )
-    for relation, its, own in ways:
+    for relation, its, own in relations:
         if relation == "backward" and DIRECTIONS[direction] == "bprop":
             continue
         for op_id, name in source.store.rows(f"select o.op_id, o.name {joined.format(its, own)}", values):
@@ -340,9 +345,9 @@ def _frames(source: Source, stack: int | None) -> list[Frame]:
 
 
 def frames(text: str) -> list[Frame]:
-    """Lines of a call stack, outermost first.
+    r"""Return the lines of a call stack, outermost first.
 
-    >>> [(one.file, one.line) for one in frames("/a/train.py:12\\nnet.py:7")]
+    >>> [(frame.file, frame.line) for frame in frames("/a/train.py:12\nnet.py:7")]
     [('/a/train.py', 12), ('net.py', 7)]
     """
     out = []

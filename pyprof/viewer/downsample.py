@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Thinning out curves without losing a peak."""
+"""Downsampling of curves that keeps peaks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import numpy as np
 from pyprof.model import Ints
 
 
-def thinned(values: Ints, points: int) -> Ints:
-    """Places to keep, about `points`: the first and last, and of each stretch its smallest and its largest.
+def downsample(values: Ints, points: int) -> Ints:
+    """Return the indices of about `points` values to keep: the first and last, and the smallest and largest of each
+    stretch.
 
-    >>> thinned(np.array([1, 5, 2, 9, 0, 3, 3, 4]), 4).tolist()
+    >>> downsample(np.array([1, 5, 2, 9, 0, 3, 3, 4]), 4).tolist()
     [0, 3, 4, 7]
     """
     size = len(values)
@@ -19,13 +20,13 @@ def thinned(values: Ints, points: int) -> Ints:
         return np.arange(size)
     stretches = max(points // 2, 1)
     edges = np.linspace(0, size, stretches + 1).astype(np.int64)[:-1]
-    low, high = _places(values, edges, np.minimum), _places(values, edges, np.maximum)
-    kept: Ints = np.unique(np.r_[0, low, high, size - 1])
-    return kept
+    low, high = _extremes(values, edges, np.minimum), _extremes(values, edges, np.maximum)
+    indices: Ints = np.unique(np.r_[0, low, high, size - 1])
+    return indices
 
 
-def _places(values: Ints, edges: Ints, extreme: np.ufunc) -> Ints:
-    """Where each stretch has its extreme first."""
+def _extremes(values: Ints, edges: Ints, extreme: np.ufunc) -> Ints:
+    """Return the index of the first extreme value of each stretch."""
     best = extreme.reduceat(values, edges)
     stretch = np.searchsorted(edges, np.arange(len(values)), side="right") - 1
     hits = np.flatnonzero(values == best[stretch])

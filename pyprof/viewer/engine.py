@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server's end of its child processes: tasks, answers that are kept, cancellation.
+"""The server's side of its child processes: tasks, cached answers, cancellation.
 
-One answer is worked out once, however many ask for it, and kept while there is room. When nobody waits for a task any
-more it is ended. Children that have nothing to do end after a while: they hold columns of millions of events.
+An answer is computed once, for all requests that need it, and cached while there is room. A task that no request
+waits for any more is ended. Idle children end after a while, because they hold columns of millions of events.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ import pyarrow as pa
 
 from pyprof.viewer.problems import Trouble
 
-Told = Callable[[float, str], None]
+Progress = Callable[[float, str], None]
 Answer = tuple[Any, pa.Table | None]
-_START = (  # no garbage is looked for while modules are imported, see command.py
+_START = (  # no garbage collection during imports, see serve.py
     "import gc, sys; gc.disable(); sys.path[:] = sys.argv.pop().split(chr(10)); "
     "from pyprof.viewer.child import main; main()"
 )
 _LINE = 1 << 26  # longest line of an answer
-_CHILDREN = 3  # of a database at once
-EXPORTS = 2  # files of a database that are written at once
+_CHILDREN = 3  # per database
+EXPORTS = 2  # concurrent exports per database
 _IDLE = 60.0  # seconds that a child waits for another task
 _GRACE = 1.0  # seconds that a task may still take when nobody waits for it
-_ROOM = 96 << 20  # bytes of answers that are kept
+_ROOM = 96 << 20  # bytes of cached answers
 
 
 class Child:
-    """A process that does one task after the other."""
+    """Process that runs one task after the other."""
 
     def __init__(self, process: asyncio.subprocess.Process):
         self.process, self.spent = process, False
@@ -48,40 +48,44 @@ class Child:
         return Child(process)
 
     async def do(
-        self, task: str, args: dict[str, Any], told: Told = lambda share, what: None, given: bytes = b""
+        self,
+        task: str,
+        args: dict[str, Any],
+        progress: Progress = lambda share, step: None,
+        payload: bytes = b"",
     ) -> Answer:
-        """Do a task, with a table (as Arrow's stream) that is `given`. Raises Trouble. Cancelled, the process is of no
-        use any more."""
+        """Run a task on a table (`payload`: an Arrow stream). Raises Trouble. If cancelled, the process cannot be used
+        any more."""
         reader, writer = self.process.stdout, self.process.stdin
         assert reader is not None
         assert writer is not None
         try:
-            writer.write(json.dumps({"task": task, "args": args, "size": len(given)}).encode() + b"\n")
-            writer.write(given)
+            writer.write(json.dumps({"task": task, "args": args, "size": len(payload)}).encode() + b"\n")
+            writer.write(payload)
             await writer.drain()
             while True:
                 line = await reader.readline()
                 if not line:
-                    raise Trouble("internal", "The process that worked on this was ended; ask again.")
-                found = json.loads(line)
-                if "progress" in found:
-                    told(found["progress"], found["what"])
-                elif "trouble" in found:
-                    body = found["trouble"]
+                    raise Trouble("internal", "The worker process was ended; try again.")
+                message = json.loads(line)
+                if "progress" in message:
+                    progress(message["progress"], message["what"])
+                elif "trouble" in message:
+                    body = message["trouble"]
                     raise Trouble(body["type"], body["detail"], body["parameter"])
                 else:
-                    data = await reader.readexactly(found["size"])
-                    self.spent = bool(found["large"])
-                    return found["result"], pa.ipc.open_stream(data).read_all() if data else None
+                    data = await reader.readexactly(message["size"])
+                    self.spent = bool(message["large"])
+                    return message["result"], pa.ipc.open_stream(data).read_all() if data else None
         except (ConnectionError, asyncio.IncompleteReadError) as error:
-            raise Trouble("internal", "The process that worked on this was ended; ask again.") from error
+            raise Trouble("internal", "The worker process was ended; try again.") from error
 
     @property
     def alive(self) -> bool:
         return self.process.returncode is None
 
     async def stop(self) -> None:
-        """End it, whatever it does."""
+        """End the process, whatever it does."""
         if self.alive:
             with suppress(ProcessLookupError):
                 self.process.kill()
@@ -92,7 +96,7 @@ class Child:
 
 
 class Engine:
-    """Children of one database, at most `children` of them at once, and answers."""
+    """Child processes of one database, at most `children` at once, and cached answers."""
 
     def __init__(self, path: str, children: int = _CHILDREN):
         self.path = path
@@ -108,31 +112,32 @@ class Engine:
         task: str,
         shape: Callable[[Answer], Any],
         background: bool = False,
-        shown: str = "",
+        variant: str = "",
         **args: Any,
     ) -> Any:
-        """The answer to a task as `shape` makes it, from the kept ones if it is there; `shown` tells shapes of one task
-        apart. `background`: one of them at a time, so that they leave room for others."""
-        key = json.dumps([task, shown, args], sort_keys=True)
-        found = self._answers.get(key)
-        if found is None or found.failed:
-            if found is not None:
-                self._later(found.ended())  # its process may still be on the way out
-            found = self._answers[key] = _Answer(self._work(task, args, shape, background))
+        """Return the answer to a task as converted by `shape`, from the cache if possible; `variant` distinguishes
+        shapes of one task. `background`: only one such task runs at a time, so that they leave room for others.
+        """
+        key = json.dumps([task, variant, args], sort_keys=True)
+        answer = self._answers.get(key)
+        if answer is None or answer.failed:
+            if answer is not None:
+                self._later(answer.ended())  # its process may still be ending
+            answer = self._answers[key] = _Answer(self._work(task, args, shape, background))
         self._answers.move_to_end(key)
         try:
-            return await found.wait()
+            return await answer.wait()
         except BaseException:
-            if found.failed and self._answers.get(key) is found:
+            if answer.failed and self._answers.get(key) is answer:
                 del self._answers[key]
             raise
         finally:
             self._forget()
 
-    async def once(self, task: str, give: Callable[[], bytes] = bytes, **args: Any) -> Any:
-        """The answer to a task that is not kept. `give` makes the table that it is about, in a thread, when it is the
-        task's turn."""
-        return (await self._do(task, args, give))[0]
+    async def once(self, task: str, make_body: Callable[[], bytes] = bytes, **args: Any) -> Any:
+        """Return the answer to a task without caching it. `make_body` builds the task's table, in a thread, when the
+        task's turn comes."""
+        return (await self._do(task, args, make_body))[0]
 
     async def _work(
         self, task: str, args: dict[str, Any], shape: Callable[[Answer], Any], background: bool
@@ -144,12 +149,12 @@ class Engine:
             answer = await self._do(task, args)
         return await asyncio.to_thread(shape, answer)
 
-    async def _do(self, task: str, args: dict[str, Any], give: Callable[[], bytes] = bytes) -> Answer:
+    async def _do(self, task: str, args: dict[str, Any], make_body: Callable[[], bytes] = bytes) -> Answer:
         async with self._free:
-            given = b"" if give is bytes else await asyncio.to_thread(give)
+            body = b"" if make_body is bytes else await asyncio.to_thread(make_body)
             child = await self._child()
             try:
-                answer = await child.do(task, args, given=given)
+                answer = await child.do(task, args, payload=body)
             except Trouble:
                 self._rest(child)
                 raise
@@ -169,7 +174,7 @@ class Engine:
         return await Child.start(self.path)
 
     def _rest(self, child: Child) -> None:
-        """Give a child back; it ends if nothing comes."""
+        """Return a child to the pool; it ends if no task follows."""
         if self._closed or child.spent or not child.alive:
             self._later(child.stop())
             return
@@ -186,7 +191,7 @@ class Engine:
         task.add_done_callback(self._tasks.discard)
 
     def warm(self) -> None:
-        """Start a child before somebody asks."""
+        """Start a child before the first request."""
         self._later(self._start())
 
     async def _start(self) -> None:
@@ -194,8 +199,8 @@ class Engine:
             self._rest(await Child.start(self.path))
 
     def _forget(self) -> None:
-        """Let go of the answers that were not asked for longest, while there are too many."""
-        total = sum(one.size for one in self._answers.values())
+        """Drop the least recently used answers while there are too many."""
+        total = sum(answer.size for answer in self._answers.values())
         for key in list(self._answers)[:-1]:
             if total <= _ROOM:
                 break
@@ -218,18 +223,18 @@ class Engine:
 
 
 class _Answer:
-    """An answer that is being worked out, or is there."""
+    """Answer that is being computed, or is complete."""
 
     def __init__(self, work: Awaitable[Any]):
         self._task: asyncio.Task[Any] = asyncio.ensure_future(work)
         self._task.add_done_callback(
             lambda task: task.cancelled() or task.exception()
-        )  # seen, if nobody waits
+        )  # mark as retrieved if nobody waits
         self._waiting = 0
-        self._given_up = False
+        self._abandoned = False
 
     async def wait(self) -> Any:
-        """The answer. Who leaves last ends the work, unless it is done soon."""
+        """Wait for the answer. When the last waiter leaves, the work is ended unless it completes soon."""
         self._waiting += 1
         try:
             return await asyncio.shield(self._task)
@@ -243,8 +248,8 @@ class _Answer:
             self.cancel()
 
     def cancel(self) -> None:
-        """Give up. The task ends some time later, with its process: who asks meanwhile must not wait for this one."""
-        self._given_up = True
+        """Give up. The task ends some time later, with its process: new requests must not wait for this one."""
+        self._abandoned = True
         self._task.cancel()
 
     async def ended(self) -> None:
@@ -257,7 +262,7 @@ class _Answer:
 
     @property
     def failed(self) -> bool:
-        if self._given_up:
+        if self._abandoned:
             return True
         return self._task.done() and (self._task.cancelled() or self._task.exception() is not None)
 
@@ -268,20 +273,20 @@ class _Answer:
         return int(getattr(self._task.result(), "nbytes", 1000))
 
 
-class Kept:
-    """Tables that the server has read itself, those that were not asked for longest let go when there are too many."""
+class FrameCache:
+    """Cache of tables that the server has read itself; the least recently used are dropped if there are too many."""
 
     def __init__(self, room: int = _ROOM):
         self._room = room
         self._values: OrderedDict[Any, Any] = OrderedDict()
 
     async def get(self, key: Any, make: Callable[[], Awaitable[Any]]) -> Any:
-        """The value of a key, made if it is not there."""
+        """Return the value of a key, computed if it is missing."""
         if key not in self._values:
             self._values[key] = await make()
         self._values.move_to_end(key)
-        found = self._values[key]
-        total = sum(one.nbytes for one in self._values.values())
+        value = self._values[key]
+        total = sum(table.nbytes for table in self._values.values())
         while total > self._room and len(self._values) > 1:
             total -= self._values.popitem(last=False)[1].nbytes
-        return found
+        return value

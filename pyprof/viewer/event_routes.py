@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The routes of the API below the reports: GPU events, iterations, operators of an iteration, key operators."""
+"""API routes below the reports: GPU events, iterations, operators of an iteration, key operators."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from pyprof.viewer.parameters import (
 )
 from pyprof.viewer.problems import Trouble
 from pyprof.viewer.report_pages import page
-from pyprof.viewer.request_context import Asked, asked, known_parameters
+from pyprof.viewer.request_context import Context, context_of, known_parameters
 
 router = APIRouter(prefix="/api", dependencies=[Depends(known_parameters)])
-EVENTS = as_report("launches", "Launches", [shown.column for shown in events.COLUMNS])
+EVENTS = as_report("launches", "Launches", [entry.column for entry in events.COLUMNS])
 ITERATIONS = as_report("iterations", "Iterations", iteration_tables.ITERATION)
 OPERATORS = as_report(
     "iteration_operators", "Operators of an Iteration", iteration_tables.ITERATION_OPERATORS
@@ -40,9 +40,11 @@ OPERATORS = as_report(
 # --- events
 
 Iteration = Annotated[
-    int | None, Query(ge=0, le=MOST, description="Those launched in this iteration of the cut.")
+    int | None, Query(ge=0, le=MOST, description="Only events launched in this iteration of the cut.")
 ]
-Operator = Annotated[int | None, Query(ge=0, le=MOST, description="Those of an operator, by its number.")]
+Operator = Annotated[
+    int | None, Query(ge=0, le=MOST, description="Only events of an operator, by its number.")
+]
 
 
 @router.get("/launches")
@@ -59,33 +61,31 @@ async def launches(
     cursor: Annotated[
         str | None,
         Query(
-            max_length=40, pattern=r"^-?[0-9]{1,19}\.[0-9]{1,16}$", description="`next` of the page before."
+            max_length=40, pattern=r"^-?[0-9]{1,19}\.[0-9]{1,16}$", description="`next` of the previous page."
         ),
     ] = None,
     search: Search = "",
     filter: Filter = [],  # noqa: B006
 ) -> models.Launches:
-    """GPU events, by launch; without a GPU operator events. Of all, sort is id, start or dur, and pages follow a
-    cursor; of at most 100,000 (see `paged`) everything that reports do."""
-    which = await asked(request, run, aggregation, worker)
-    if not await which.read(lambda source: events.small(source, iteration, operator)):
-        return await which.read(
-            lambda source: event_index.following(
-                source, iteration, operator, sort, limit, cursor, search, filter
-            )
+    """GPU events, by launch; without a GPU, operator events. For all events, sort is id, start or dur, and pages follow
+    a cursor; for at most 100,000 (see `paged`), everything that reports support works."""
+    context = await context_of(request, run, aggregation, worker)
+    if not await context.read(lambda source: events.small(source, iteration, operator)):
+        return await context.read(
+            lambda source: event_index.page(source, iteration, operator, sort, limit, cursor, search, filter)
         )
-    frame = await _events(which, iteration, operator)
-    found = await asyncio.to_thread(page, frame, offset, limit, sort, search, filter)
+    frame = await _events(context, iteration, operator)
+    table = await asyncio.to_thread(page, frame, offset, limit, sort, search, filter)
     at = [column.key for column in frame.columns].index("id")
     return models.Launches(
-        columns=found.columns,
-        rows=found.rows,
-        ids=[int(row[at] or 0) for row in found.rows],
+        columns=table.columns,
+        rows=table.rows,
+        ids=[int(row[at] or 0) for row in table.rows],
         offset=offset,
         next=None,
         paged=True,
-        total=found.total,
-        filtered=found.filtered,
+        total=table.total,
+        filtered=table.filtered,
     )
 
 
@@ -95,11 +95,11 @@ async def launches_count(
     iteration: Iteration = None, operator: Operator = None, search: Search = "",
     filter: Filter = [],  # noqa: B006
 ) -> models.Count:  # fmt: skip
-    """How many events /api/launches has; null where counting takes too long."""
-    which = await asked(request, run, aggregation, worker)
+    """Number of events of /api/launches; null if counting takes too long."""
+    context = await context_of(request, run, aggregation, worker)
     try:
-        return await which.read(
-            lambda source: event_index.counted(source, iteration, operator, search, filter)
+        return await context.read(
+            lambda source: event_index.count_events(source, iteration, operator, search, filter)
         )
     except Trouble as trouble:
         if trouble.type != "slow":
@@ -107,22 +107,22 @@ async def launches_count(
         return models.Count(total=None, filtered=None)
 
 
-async def _kept(which: Asked, key: tuple[Any, ...], make: Any) -> Frame:
-    """A table in memory, made once and kept while there is room."""
-    whole = (*key, which.aggregation.id, which.worker)
-    found: Frame = await which.opened.frames.get(whole, lambda: which.read(make))
-    return found
+async def _cached_frame(context: Context, key: tuple[Any, ...], make: Any) -> Frame:
+    """Return a table in memory, built once and cached while there is room."""
+    full_key = (*key, context.aggregation.id, context.worker)
+    frame: Frame = await context.opened.frames.get(full_key, lambda: context.read(make))
+    return frame
 
 
-async def _events(which: Asked, iteration: int | None, operator: int | None) -> Frame:
-    return await _kept(
-        which, ("events", iteration, operator), lambda source: events.table(source, iteration, operator)
+async def _events(context: Context, iteration: int | None, operator: int | None) -> Frame:
+    return await _cached_frame(
+        context, ("events", iteration, operator), lambda source: events.table(source, iteration, operator)
     )
 
 
-async def _operators(which: Asked, number: int) -> Frame:
-    return await _kept(
-        which, ("operators", number), lambda source: iteration_tables.iteration_operators(source, number)
+async def _operators(context: Context, number: int) -> Frame:
+    return await _cached_frame(
+        context, ("operators", number), lambda source: iteration_tables.iteration_operators(source, number)
     )
 
 
@@ -132,15 +132,15 @@ async def export_launches(
     iteration: Iteration = None, operator: Operator = None, sort: Sort = None, search: Search = "",
     filter: Filter = [],  # noqa: B006
 ) -> StreamingResponse:  # fmt: skip
-    """The events of /api/launches as a file; of more than 100,000 in the order of launches."""
-    which = await asked(request, run, aggregation, worker)
-    opened = which.opened
-    if await which.read(lambda source: events.small(source, iteration, operator)):
-        frame = await _events(which, iteration, operator)
+    """The events of /api/launches as a file; more than 100,000 are in the order of launches."""
+    context = await context_of(request, run, aggregation, worker)
+    opened = context.opened
+    if await context.read(lambda source: events.small(source, iteration, operator)):
+        frame = await _events(context, iteration, operator)
         return await files.of_frame(request, opened, EVENTS, format, frame, sort, search, filter)
     return await files.of_task(
         request, opened, EVENTS, format, "events", report=outline(EVENTS), iteration=iteration,
-        operator=operator, search=search, filters=filter, **which.which,
+        operator=operator, search=search, filters=filter, **context.arguments,
     )  # fmt: skip
 
 
@@ -160,18 +160,18 @@ async def iterations(
     filter: Filter = [],  # noqa: B006
 ) -> models.Iterations:
     """Iterations of the aggregation's cut, by worker and number, with the seven parts of each."""
-    which = await asked(request, run, aggregation, worker)
-    frame = await _kept(which, ("iterations",), iteration_tables.iterations)
-    found = await asyncio.to_thread(page, frame, offset, limit, sort, search, filter)
-    one = which.aggregation
+    context = await context_of(request, run, aggregation, worker)
+    frame = await _cached_frame(context, ("iterations",), iteration_tables.iterations)
+    table = await asyncio.to_thread(page, frame, offset, limit, sort, search, filter)
+    window = context.aggregation
     return models.Iterations(
-        columns=found.columns,
-        rows=found.rows,
+        columns=table.columns,
+        rows=table.rows,
         offset=offset,
-        total=found.total,
-        filtered=found.filtered,
-        first=one.first,
-        last=one.last,
+        total=table.total,
+        filtered=table.filtered,
+        first=window.first,
+        last=window.last,
         longest=frame.largest("duration"),
     )
 
@@ -183,13 +183,16 @@ async def iteration_bars(
     aggregation: AggregationId = None,
     worker: WorkerId = None,
     most: Annotated[
-        int | None, Query(ge=1, le=20000, description="Bars; of more iterations neighbours share one.")
+        int | None,
+        Query(
+            ge=1, le=20000, description="Maximum number of bars; with more iterations, neighbors share one."
+        ),
     ] = None,
 ) -> models.Bars:
-    """Iterations of the aggregation's cut as bars: the mean of the workers that have one of that number."""
-    which = await asked(request, run, aggregation, worker)
-    frame = await _kept(which, ("iterations",), iteration_tables.iterations)
-    return await asyncio.to_thread(bars, frame, which.aggregation.first, which.aggregation.last, most)
+    """Iterations of the aggregation's cut as bars: for each number, the mean over the workers that have it."""
+    context = await context_of(request, run, aggregation, worker)
+    frame = await _cached_frame(context, ("iterations",), iteration_tables.iterations)
+    return await asyncio.to_thread(bars, frame, context.aggregation.first, context.aggregation.last, most)
 
 
 @router.get("/iterations/export", response_class=StreamingResponse, responses=files.ANSWER)
@@ -198,9 +201,9 @@ async def export_iterations(
     sort: Sort = None, search: Search = "", filter: Filter = [],  # noqa: B006
 ) -> StreamingResponse:  # fmt: skip
     """The iterations of /api/iterations as a file."""
-    which = await asked(request, run, aggregation, worker)
-    frame = await _kept(which, ("iterations",), iteration_tables.iterations)
-    return await files.of_frame(request, which.opened, ITERATIONS, format, frame, sort, search, filter)
+    context = await context_of(request, run, aggregation, worker)
+    frame = await _cached_frame(context, ("iterations",), iteration_tables.iterations)
+    return await files.of_frame(request, context.opened, ITERATIONS, format, frame, sort, search, filter)
 
 
 @router.get("/iterations/{number}/operators/export", response_class=StreamingResponse, responses=files.ANSWER)
@@ -210,9 +213,9 @@ async def export_iteration_operators(
     filter: Filter = [],  # noqa: B006
 ) -> StreamingResponse:  # fmt: skip
     """The operators of an iteration as a file."""
-    which = await asked(request, run, aggregation, worker)
-    frame = await _operators(which, number)
-    return await files.of_frame(request, which.opened, OPERATORS, format, frame, sort, search, filter)
+    context = await context_of(request, run, aggregation, worker)
+    frame = await _operators(context, number)
+    return await files.of_frame(request, context.opened, OPERATORS, format, frame, sort, search, filter)
 
 
 @router.get("/iterations/{number}/operators")
@@ -228,9 +231,9 @@ async def iteration_operators(
     search: Search = "",
     filter: Filter = [],  # noqa: B006
 ) -> models.Table:
-    """Operators of an iteration: one row each, with what it launched there."""
-    which = await asked(request, run, aggregation, worker)
-    frame = await _operators(which, number)
+    """Operators of an iteration: one row each, with what they launched in it."""
+    context = await context_of(request, run, aggregation, worker)
+    frame = await _operators(context, number)
     return await asyncio.to_thread(page, frame, offset, limit, sort, search, filter)
 
 
@@ -243,18 +246,18 @@ async def key_operators(
     offset: Offset = 0,
     limit: Limit = 25,
 ) -> models.KeyOperators:
-    """Operators that could cut the run into iterations, those that run once in each first."""
-    which = await asked(request, run, aggregation, None)
-    frame = await _kept(which, ("keys",), keys_of)
+    """Operators that could cut the run into iterations; those that run once in each iteration come first."""
+    context = await context_of(request, run, aggregation, None)
+    frame = await _cached_frame(context, ("keys",), keys_of)
     return await asyncio.to_thread(_keys, frame, search, offset, limit)
 
 
 def _keys(frame: Frame, search: str, offset: int, limit: int) -> models.KeyOperators:
-    kept = frame.select(search)
+    selected = frame.select(search)
     keys = [column.key for column in frame.columns]
-    found = frame.cells(kept[offset : offset + limit])
+    rows = frame.cells(selected[offset : offset + limit])
     return models.KeyOperators(
-        rows=[models.KeyOperator.model_validate(dict(zip(keys, row))) for row in found],
+        rows=[models.KeyOperator.model_validate(dict(zip(keys, row))) for row in rows],
         total=frame.rows,
-        filtered=len(kept),
+        filtered=len(selected),
     )

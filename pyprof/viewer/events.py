@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPU events, of which there may be tens of millions: pages that follow a cursor, by id, start or duration.
+"""GPU events, possibly tens of millions: pages that follow a cursor, by id, start or duration.
 
-Names are looked for in their dictionaries first, and events by the numbers of what is found. Where a question is about
-at most `MOST_ROWS` events (an iteration, an operator) they are a table in memory, which sorts by anything.
+Names are searched in their dictionaries first, then events by the matching numbers. At most `MOST_ROWS` events (of
+an iteration or an operator) are a table in memory, which can be sorted by any column.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pyprof.viewer.models import Cell
 from pyprof.viewer.problems import Trouble
 
 
-class Shown(NamedTuple):
-    """A column, the expression behind it, and the dictionary that its text is in (table, text, number in event)."""
+class EventColumn(NamedTuple):
+    """Column, the SQL expression behind it, and the dictionary of its text (table, text, number in event)."""
 
     column: Column
     expression: str
@@ -30,84 +30,90 @@ class Shown(NamedTuple):
 
 _OPERATOR = "operator"
 COLUMNS = (
-    Shown(Column("id", "Launch", "", "Number of the event, in the order of launches."), "e.id"),
-    Shown(Column("iteration", "Iteration", "", "In which it was launched."), "null"),
-    Shown(
+    EventColumn(Column("id", "Launch", "", "Number of the event, in the order of launches."), "e.id"),
+    EventColumn(Column("iteration", "Iteration", "", "Iteration in which it was launched."), "null"),
+    EventColumn(
         Column("name", "Op Name", "", "Operator that launched it.", str),
         "p.name",
         (_OPERATOR, "name", "operator"),
     ),
-    Shown(
-        Column("kernel", "Kernel Name", "", "Whole name of the kernel, copy or set.", str),
+    EventColumn(
+        Column("kernel", "Kernel Name", "", "Full name of the kernel, copy or set.", str),
         "n.name",
         ("kernel_name", "name", "name"),
     ),
-    Shown(
+    EventColumn(
         Column("device", "Device ID", "", "Number of the device; empty for an event on the CPU."), "e.device"
     ),
-    Shown(Column("launch", "Kernel Timestamp", "ns", "Start of the API call that launched it."), "a.start"),
-    Shown(Column("start", "GPU Start Time", "ns", "Start on the device."), "e.start"),
-    Shown(Column("dur", "GPU Time", "ns", "Time on the device; an operator event's own time."), "e.dur"),
-    Shown(
+    EventColumn(
+        Column("launch", "Kernel Timestamp", "ns", "Start of the API call that launched it."), "a.start"
+    ),
+    EventColumn(Column("start", "GPU Start Time", "ns", "Start on the device."), "e.start"),
+    EventColumn(
+        Column("dur", "GPU Time", "ns", "Time on the device; an operator event's own time."), "e.dur"
+    ),
+    EventColumn(
         Column(
-            "uses_tc", "Uses TC", "", "Whether it used tensor cores; empty if its name does not tell.", bool
+            "uses_tc",
+            "Uses TC",
+            "",
+            "Whether it used tensor cores; empty if the name does not show it.",
+            bool,
         ),
         "case when e.kind = 3 or e.kind = 0 and e.tc is null then null else e.kind = 0 and e.tc = 1 end",
     ),
-    Shown(
+    EventColumn(
         Column("grid", "Grid", "", "Blocks in x, y, z.", str),
         "g.grid_x || ', ' || g.grid_y || ', ' || g.grid_z",
     ),
-    Shown(
+    EventColumn(
         Column("block", "Block", "", "Threads in x, y, z.", str),
         "g.block_x || ', ' || g.block_y || ', ' || g.block_z",
     ),
-    Shown(Column("kind", "Kind", "", "kernel, memcpy, memset, or operator on the CPU.", str), "e.kind"),
-    Shown(Column("direction", "Direction", "", "fprop or bprop.", str), "p.direction"),
-    Shown(
+    EventColumn(Column("kind", "Kind", "", "kernel, memcpy, memset, or operator on the CPU.", str), "e.kind"),
+    EventColumn(Column("direction", "Direction", "", "fprop or bprop.", str), "p.direction"),
+    EventColumn(
         Column("type", "Op Type", "", "Kind of operation.", str), "p.type", (_OPERATOR, "type", "operator")
     ),
-    Shown(
+    EventColumn(
         Column("op_id", "Op ID", "", "Type and number of the operator.", str),
         "p.op_id",
         (_OPERATOR, "op_id", "operator"),
     ),
-    Shown(Column("stream", "Stream", "", "Stream; of an operator event its thread."), "e.stream"),
-    Shown(Column("launch_dur", "API Call Time", "ns", "Time of the launching API call."), "a.dur"),
-    Shown(Column("flops", "FLOPs", "count", "Operations executed; empty if unknown."), "e.flops"),
-    Shown(Column("bytes", "Bytes", "B", "Bytes that must move; empty if unknown."), "e.bytes"),
-    Shown(
+    EventColumn(Column("stream", "Stream", "", "Stream; for an operator event, its thread."), "e.stream"),
+    EventColumn(Column("launch_dur", "API Call Time", "ns", "Time of the launching API call."), "a.dur"),
+    EventColumn(Column("flops", "FLOPs", "count", "Operations executed; empty if unknown."), "e.flops"),
+    EventColumn(Column("bytes", "Bytes", "B", "Bytes that must move; empty if unknown."), "e.bytes"),
+    EventColumn(
         Column("worker", "Worker", "", "Process that launched it.", str),
         "w.name",
         ("worker", "name", "id >> 40"),
     ),
 )
-_PART = 20_000  # events of a part of a file
-_BY_KEY = {shown.column.key: shown for shown in COLUMNS}
-_PLACE = {shown.column.key: place for place, shown in enumerate(COLUMNS)}
-_NUMBERS = ("id", "start", "dur", "device", "stream", "flops", "bytes")  # of the event itself
+_PART = 20_000  # events per part of a file
+_BY_KEY = {entry.column.key: entry for entry in COLUMNS}
+_PLACE = {entry.column.key: place for place, entry in enumerate(COLUMNS)}
+_NUMBERS = ("id", "start", "dur", "device", "stream", "flops", "bytes")  # columns of the event itself
 _TABLES = """from event e left join api a on a.id = e.api join operator p on p.id = e.operator
 join kernel_name n on n.id = e.name left join geometry g on g.id = e.geometry join worker w on w.id = e.id >> 40"""
-SELECT = f"select {', '.join(shown.expression for shown in COLUMNS)} {_TABLES}"
+SELECT = f"select {', '.join(entry.expression for entry in COLUMNS)} {_TABLES}"
 Values = dict[str, Any]
 
 
 def within(source: Source, iteration: int | None = None, operator: int | None = None) -> tuple[str, Values]:
-    """The events that were launched in the aggregated iterations, or in one iteration of the cut, as a condition."""
-    one = source.aggregation
-    first, last = (one.first, one.last) if iteration is None else (iteration, iteration)
+    """Return a condition for the events launched in the aggregated iterations, or in one iteration of the cut."""
+    window = source.aggregation
+    first, last = (window.first, window.last) if iteration is None else (iteration, iteration)
     spans = source.store.rows(
         """select min(first_event), max(last_event) from iteration
            where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
            group by worker order by worker""",
-        (one.iteration_set, first, last, source.worker, source.worker),
+        (window.iteration_set, first, last, source.worker, source.worker),
     )
     if not spans:
         if iteration is None:
             return "0", {}
-        raise Trouble(
-            "parameter", f"There is no iteration {iteration} in this aggregation's cut.", "iteration"
-        )
+        raise Trouble("parameter", f"No iteration {iteration} in this aggregation's cut.", "iteration")
     values: Values = {}
     parts = []
     for number, (low, high) in enumerate(spans):
@@ -121,25 +127,25 @@ def within(source: Source, iteration: int | None = None, operator: int | None = 
 
 
 def count_of(source: Source, condition: str, values: Values) -> int:
-    """How many events fulfil a condition."""
+    """Return the number of events that fulfil a condition."""
     return int(source.store.rows(f"select count(*) from event e where {condition}", values)[0][0])
 
 
 def known_count(source: Source, values: Values, operator: int | None) -> int:
-    """How many events a condition of `within` has, without looking at them; of an operator at most so many."""
-    total = sum(values[f"high{n}"] - values[f"low{n}"] for n in range(len(values) // 2))
+    """Return the number of events in a condition of `within`, without reading them; for an operator an upper bound."""
+    total = sum(values[f"high{number}"] - values[f"low{number}"] for number in range(len(values) // 2))
     if operator is None:
         return int(total)
-    one = source.aggregation
+    window = source.aggregation
     rows = source.store.rows(
         "select coalesce(sum(calls), 0) from op_kernel_stat where aggregation = ? and operator = ?",
-        (one.id, operator),
+        (window.id, operator),
     )
     return min(int(total), int(rows[0][0]))
 
 
 def small(source: Source, iteration: int | None, operator: int | None) -> bool:
-    """Whether a question is about few enough events to have them in memory."""
+    """Return whether a request covers few enough events to hold them in memory."""
     if iteration is None and operator is None and not _few(source):
         return False
     return known_count(source, within(source, iteration, operator)[1], operator) <= MOST_ROWS
@@ -150,20 +156,20 @@ def _few(source: Source) -> bool:
 
 
 def table(source: Source, iteration: int | None, operator: int | None) -> Frame:
-    """All events of an iteration, an operator, or a small recording."""
+    """Return all events of an iteration, an operator, or a small recording."""
     condition, values = within(source, iteration, operator)
     rows = source.store.rows(f"{SELECT} where {condition} order by e.id", values)
-    return from_rows(worded(source, rows), [shown.column for shown in COLUMNS])
+    return from_rows(decode(source, rows), [column.column for column in COLUMNS])
 
 
 def one(source: Source, number: int) -> list[tuple[Column, Cell]]:
-    """An event with its columns."""
-    rows = worded(source, source.store.rows(f"{SELECT} where e.id = ?", (number,)))
-    return list(zip((shown.column for shown in COLUMNS), rows[0]))
+    """Return an event with its columns."""
+    rows = decode(source, source.store.rows(f"{SELECT} where e.id = ?", (number,)))
+    return list(zip((column.column for column in COLUMNS), rows[0]))
 
 
-def worded(source: Source, rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
-    """Rows with what codes stand for."""
+def decode(source: Source, rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+    """Replace codes in rows by their meaning."""
     import numpy as np
 
     from pyprof.analysis.dataframes import steps_of
@@ -177,8 +183,8 @@ def worded(source: Source, rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
         cells = list(row)
         cells[iteration] = step
         cells[kind] = KINDS[row[kind]]
-        way = DIRECTIONS[row[direction]]
-        cells[direction] = None if way == "na" else way
+        name = DIRECTIONS[row[direction]]
+        cells[direction] = None if name == "na" else name
         if row[_PLACE["uses_tc"]] is not None:
             cells[_PLACE["uses_tc"]] = bool(row[_PLACE["uses_tc"]])
         out.append(cells)
@@ -188,37 +194,37 @@ def worded(source: Source, rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
 def filtered(
     source: Source, search: str, filters: Sequence[str], dur: tuple[str, str] | None = None
 ) -> tuple[str, Values]:
-    """Filters as a condition on events: texts through their dictionaries. `dur`: on sums over blocks, which of their
-    columns has to be above, and which below, what durations have to be. Raises Trouble for what only a table in memory
-    can filter by."""
+    """Return filters as a condition on events: texts through their dictionaries. `dur`: for sums over blocks, the
+    columns that lower and upper bounds of durations apply to. Raises Trouble for filters that only a table in memory
+    supports."""
     parts, values = ["1"], Values()
     for number, text in enumerate(filters):
         key, colon, condition = text.partition(":")
-        shown = _BY_KEY.get(key)
-        if not colon or shown is None:
+        column = _BY_KEY.get(key)
+        if not colon or column is None:
             raise Trouble(
-                "parameter", f"filter {text!r}: expected KEY:CONDITION with a column that is shown.", "filter"
+                "parameter", f"filter {text!r}: expected KEY:CONDITION with a visible column.", "filter"
             )
-        if shown.dictionary is not None:
-            parts.append(_of_texts(source, shown.dictionary, text_test(condition)))
+        if column.dictionary is not None:
+            parts.append(_of_texts(source, column.dictionary, text_test(condition)))
         elif key == "uses_tc":
-            used = "e.kind = 0 and e.tc = 1"
+            uses_tc = "e.kind = 0 and e.tc = 1"
             parts.append(
-                used
+                uses_tc
                 if truth(condition)
-                else f"not ({used}) and e.kind < 3 and (e.kind > 0 or e.tc is not null)"
+                else f"not ({uses_tc}) and e.kind < 3 and (e.kind > 0 or e.tc is not null)"
             )
         elif key == "kind":
             test = text_test(condition)
             numbers = [str(code) for code, name in enumerate(KINDS) if test(name)]
             parts.append(f"e.kind in ({', '.join(numbers)})")
         elif key in _NUMBERS:
-            most, least = dur or (shown.expression, shown.expression)
-            parts.append(_of_numbers(most, least, shown.column.unit, condition, number, values))
+            most, least = dur or (column.expression, column.expression)
+            parts.append(_of_numbers(most, least, column.column.unit, condition, number, values))
         else:
             raise Trouble(
                 "parameter",
-                f"filter {key}: of more than {MOST_ROWS:,} events choose an iteration or an operator first.",
+                f"filter {key}: for more than {MOST_ROWS:,} events, select an iteration or an operator first.",
                 "filter",
             )
     if search.strip():
@@ -231,14 +237,14 @@ def filtered(
 def _of_texts(source: Source, dictionary: tuple[str, str, str] | None, test: Any) -> str:
     assert dictionary is not None
     name, text, number = dictionary
-    found = [
+    numbers = [
         str(row[0]) for row in source.store.rows(f"select id, {text} from {name}") if row[1] and test(row[1])
     ]
-    return f"e.{number} in ({', '.join(found)})"  # numbers of ours
+    return f"e.{number} in ({', '.join(numbers)})"  # our own numbers
 
 
 def _of_numbers(most: str, least: str, unit: str, condition: str, number: int, values: Values) -> str:
-    """`most` is compared with a lower bound, `least` with an upper one."""
+    """Return a condition that compares `most` with a lower bound and `least` with an upper bound."""
     if condition.strip() in ("?", "!?"):
         return f"{least} is {'not ' if condition.strip() == '!?' else ''}null"
     bounds = number_test(condition, unit)
@@ -259,16 +265,16 @@ def _of_numbers(most: str, least: str, unit: str, condition: str, number: int, v
 def parts(
     source: Source, iteration: int | None, operator: int | None, search: str, filters: Sequence[str]
 ) -> Iterator[pd.DataFrame]:
-    """All events that pass, in the order of launches, some at a time. Raises Trouble as `following` does."""
+    """Yield all events that pass, in the order of launches, in parts. Raises Trouble as `event_index.page` does."""
     condition, values = within(source, iteration, operator)
-    more, chosen = filtered(source, search, filters)
-    columns, last = [shown.column for shown in COLUMNS], -1
+    extra, parameters = filtered(source, search, filters)
+    columns, last = [column.column for column in COLUMNS], -1
     while True:
         rows = source.store.rows(
-            f"{SELECT} where {condition} and {more} and e.id > :last order by e.id limit {_PART}",
-            values | chosen | {"last": last},
+            f"{SELECT} where {condition} and {extra} and e.id > :last order by e.id limit {_PART}",
+            values | parameters | {"last": last},
         )
-        frame = from_rows(worded(source, rows), columns)
+        frame = from_rows(decode(source, rows), columns)
         yield frame.pandas(frame.select())
         if len(rows) < _PART:
             return

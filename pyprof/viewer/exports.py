@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports as files: the formats of `pyprof report`, and those that people open: a sheet, a page.
+"""Reports as files: the formats of `pyprof report`, spreadsheets and printable pages.
 
-xlsx  one sheet with typed cells; texts are texts, never formulas; at most 1,048,575 rows, a sheet has no more
-pdf   a table on A4 for reading and printing; at most 2,000 rows, a page says how many there are
+xlsx  one sheet with typed cells; texts are texts, never formulas; at most 1,048,575 rows, the limit of a sheet
+pdf   a table on A4 for reading and printing; at most 2,000 rows, with a note of the total
 md    as `pyprof report` writes it, with a title
 """
 
@@ -47,7 +47,7 @@ class Sheet(Sink):
         self._book = xlsxwriter.Workbook(
             file,
             {"constant_memory": True, "strings_to_urls": False, "strings_to_formulas": False,
-             "tmpdir": str(Path(file.name).parent)},  # which is removed, too, when the process is killed
+             "tmpdir": str(Path(file.name).parent)},  # removed even if the process is killed
         )  # fmt: skip
         self._book.set_properties({"title": title, "subject": report.title, "comments": report.text})
         self._sheet = self._book.add_worksheet(_sheet_name(report.title))
@@ -84,7 +84,7 @@ def _sheet_name(title: str) -> str:
 
 
 class Page(Sink):
-    """pdf. Its fonts have Latin letters alone: others become question marks."""
+    """pdf. Its fonts contain only Latin letters: others become question marks."""
 
     def __init__(self, report: Report, file: BinaryIO, title: str):
         super().__init__(report, file)
@@ -126,10 +126,10 @@ class Page(Sink):
         notes = [f"{self._count:,} rows"]
         if self._count > len(self._rows):
             notes = [
-                f"The first {len(self._rows):,} of {self._count:,} rows; csv, json and parquet have all."
+                f"The first {len(self._rows):,} of {self._count:,} rows; csv, json and parquet contain all."
             ]
         if len(self.columns) > _WIDEST:
-            notes.append(f"{_WIDEST} of {len(self.columns)} columns; other formats have all.")
+            notes.append(f"{_WIDEST} of {len(self.columns)} columns; other formats contain all.")
         return notes
 
 
@@ -140,7 +140,7 @@ def _latin(text: str) -> str:
 
 
 def sink(format: str, report: Report, file: BinaryIO, title: str) -> Sink:
-    """What writes a report in a format; `title` names the profile."""
+    """Return the writer of a report in a format; `title` names the profile."""
     own: dict[str, Callable[[Report, BinaryIO, str], Sink]] = {"xlsx": Sheet, "pdf": Page}
     if format in own:
         return own[format](report, file, title)
@@ -149,7 +149,7 @@ def sink(format: str, report: Report, file: BinaryIO, title: str) -> Sink:
     return FORMATS[format].sink(report, file)
 
 
-def written(target: str, format: str, report: Report, title: str, parts: Iterable[pd.DataFrame]) -> None:
+def write_parts(target: str, format: str, report: Report, title: str, parts: Iterable[pd.DataFrame]) -> None:
     """Write rows in parts."""
     with open(target, "wb") as file:
         writer = sink(format, report, file, title)
@@ -160,30 +160,30 @@ def written(target: str, format: str, report: Report, title: str, parts: Iterabl
             writer.close()
 
 
-# --- tables that are no reports
+# --- tables other than reports
 
 _KINDS = {kind.__name__: kind for kind in (int, float, str, bool, object)}
 
 
 def as_report(name: str, title: str, columns: Sequence[Column], text: str = "") -> Report:
-    """A table that is no report, for writers of reports."""
-    return Report(name, title, name, text or title, tuple(columns), _unmade, all_columns=tuple(columns))
+    """Wrap columns of a table that is not a report, for writers of reports."""
+    return Report(name, title, name, text or title, tuple(columns), _without_rows, all_columns=tuple(columns))
 
 
-def _unmade(source: Source) -> pd.DataFrame:
-    raise UsageError("this table is one of the viewer")
+def _without_rows(source: Source) -> pd.DataFrame:
+    raise UsageError("this table exists only in the viewer")
 
 
 def outline(report: Report) -> dict[str, Any]:
-    """What writers need to know of a report, as JSON."""
+    """Return what writers need to know about a report, as JSON."""
     columns = [[*column[:4], column.kind.__name__, column.extra] for column in report.columns]
     return {"name": report.name, "title": report.title, "text": report.text, "columns": columns}
 
 
-def of_outline(found: dict[str, Any]) -> Report:
-    """The report of an outline, without its rows."""
+def of_outline(description: dict[str, Any]) -> Report:
+    """Return the report of an outline, without its rows."""
     columns = [
         Column(key, heading, unit, text, _KINDS[kind], extra)
-        for key, heading, unit, text, kind, extra in found["columns"]
+        for key, heading, unit, text, kind, extra in description["columns"]
     ]
-    return as_report(found["name"], found["title"], columns, found["text"])
+    return as_report(description["name"], description["title"], columns, description["text"])

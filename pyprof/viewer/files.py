@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables as files to download: written whole into a temporary folder by processes of their own, then streamed."""
+"""Tables as downloads: written completely to a temporary folder by separate processes, then streamed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyprof.reports import Report
 from pyprof.viewer.column_table import Frame, arrow, stream
 from pyprof.viewer.exports import MEDIA, outline
 from pyprof.viewer.library import Opened
-from pyprof.viewer.request_context import HOUR, patiently
+from pyprof.viewer.request_context import HOUR, wait_for_child
 
 _PIECE = 1 << 18
 ANSWER: dict[int | str, dict[str, Any]] = {
@@ -29,7 +29,7 @@ ANSWER: dict[int | str, dict[str, Any]] = {
 async def of_frame(
     request: Request,
     opened: Opened,
-    made: Report,
+    spec: Report,
     format: str,
     frame: Frame,
     sort: str | None,
@@ -37,43 +37,45 @@ async def of_frame(
     filters: Sequence[str],
     title: str = "",
 ) -> StreamingResponse:
-    """A table in memory: the rows that pass, in order; `title`: if it is not the profile's name. Raises Trouble for
-    columns that do not exist."""
+    """Return a table in memory as a download: the rows that pass, in order; `title` replaces the profile's name. Raises
+    Trouble for unknown columns."""
 
-    def give() -> bytes:
-        return stream(arrow(frame.pandas(frame.select(search, filters, sort)), made.columns))
+    def make_body() -> bytes:
+        return stream(arrow(frame.pandas(frame.select(search, filters, sort)), spec.columns))
 
-    return await of_task(request, opened, made, format, "rows", give, title, report=outline(made))
+    return await of_task(request, opened, spec, format, "rows", make_body, title, report=outline(spec))
 
 
 async def of_task(
     request: Request,
     opened: Opened,
-    made: Report,
+    spec: Report,
     format: str,
     task: str,
-    give: Callable[[], bytes] = bytes,
+    make_body: Callable[[], bytes] = bytes,
     title: str = "",
     **args: Any,
 ) -> StreamingResponse:
-    """What a task of a child process writes, as a download. It is ended, or never begun, when the client leaves."""
+    """Return the output of a child's task as a download. It ends, or never starts, if the client disconnects."""
     title = title or opened.name
     folder = scratch.Folder()
     target = os.path.join(folder.name, "export")
     try:
-        work = opened.exports.once(task, give, target=target, format=format, title=title, **args)
-        await patiently(request, work, HOUR)
+        work = opened.exports.once(task, make_body, target=target, format=format, title=title, **args)
+        await wait_for_child(request, work, HOUR)
         size = os.path.getsize(target)
     except BaseException:
         folder.cleanup()
         raise
-    file = f"{title}_{made.suffix}.{FORMATS[format].extension if format in FORMATS else format}"
-    plain = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in file)
+    file = f"{title}_{spec.suffix}.{FORMATS[format].extension if format in FORMATS else format}"
+    ascii_name = "".join(
+        char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in file
+    )
     return StreamingResponse(
         _pieces(target, folder),
         media_type=MEDIA[format],
         headers={
-            "content-disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(file, safe='')}",
+            "content-disposition": f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(file, safe='')}",
             "content-length": str(size),
         },
     )

@@ -11,16 +11,16 @@ from pyprof.viewer.problems import Trouble
 
 
 def findings(answer: Any) -> Insights:
-    """What the task `insights` found."""
+    """Convert the result of the task `insights`."""
     body = answer[0]
-    return Insights(expert=[_finding(one) for one in body["expert"]], silent=body["silent"])
+    return Insights(expert=[_finding(item) for item in body["expert"]], silent=body["silent"])
 
 
-def _finding(one: dict[str, Any]) -> Finding:
-    evidence, rows = one.pop("evidence"), one.pop("rows")
+def _finding(item: dict[str, Any]) -> Finding:
+    evidence, rows = item.pop("evidence"), item.pop("rows")
     link = Link(report=rows["table"], title=rows["title"], filters=list(rows["filters"])) if rows else None
     return Finding(
-        **one,
+        **item,
         link=link,
         evidence=[
             Evidence(values={key: _cell(cell) for key, cell in row.items()}, link=_row_link(row))
@@ -34,7 +34,7 @@ def _cell(value: Any) -> models.Cell:
 
 
 def _row_link(row: dict[str, Any]) -> Link | None:
-    """The rows of a report that a row of evidence is of: an operator by its path, a kernel by its name."""
+    """Return a link to the report rows behind a row of evidence: an operator by its path, a kernel by its name."""
     if isinstance(row.get("operator"), str):
         return Link(report="detail", title="Operator", filters=[f"name:={row['operator']}"])
     if isinstance(row.get("kernel"), str):
@@ -44,53 +44,53 @@ def _row_link(row: dict[str, Any]) -> Link | None:
     return None
 
 
-def details_of(found: Insights, id: str) -> models.Details:
-    """A finding for the drawer. Raises Trouble for a rule that found nothing."""
-    one = next((one for one in found.expert if one.id == id), None)
-    if one is None:
-        raise Trouble("missing", f"Rule {id} found nothing in these iterations.")
+def details_of(insights: Insights, id: str) -> models.Details:
+    """Return a finding for the drawer. Raises Trouble for a rule without a finding."""
+    finding = next((finding for finding in insights.expert if finding.id == id), None)
+    if finding is None:
+        raise Trouble("missing", f"Rule {id} has no finding in these iterations.")
     figures = [
         models.Figure(
             key="saving",
             heading="Estimated Saving",
-            value=one.saving,
+            value=finding.saving,
             unit="ns",
-            text="Of the wall time; unknown where nobody can tell.",
+            text="Estimated saving of wall time; unknown if it cannot be estimated.",
         ),
         models.Figure(
             key="share",
             heading="Share",
-            value=one.share,
+            value=finding.share,
             unit="%",
-            text="The saving, of the wall time that rules look at: steady iterations of the slowest worker.",
+            text="The saving as a share of the wall time that rules consider: steady iterations of the slowest worker.",
         ),
     ]
     texts = [
-        ("advice", "Recommendation", one.advice),
-        ("verify", "How to Verify", one.verify),
-        ("text", "Rule", one.text),
+        ("advice", "Recommendation", finding.advice),
+        ("verify", "How to Verify", finding.verify),
+        ("text", "Rule", finding.text),
     ]
     return models.Details(
         kind="finding",
-        id=one.id,
-        title=one.problem,
-        subtitle=f"{one.id} {one.name}",
+        id=finding.id,
+        title=finding.problem,
+        subtitle=f"{finding.id} {finding.name}",
         figures=figures,
         texts=[models.Text(key=key, heading=heading, value=value) for key, heading, value in texts if value],
         stack=[],
         partners=[],
         roofline=None,
-        tables=_evidence(one),
+        tables=_evidence(finding),
     )
 
 
-def _evidence(one: Finding) -> list[models.NamedTable]:
-    keys = list(dict.fromkeys(key for row in one.evidence for key in row.values))
+def _evidence(finding: Finding) -> list[models.NamedTable]:
+    keys = list(dict.fromkeys(key for row in finding.evidence for key in row.values))
     if not keys:
         return []
     columns = []
     for key in keys:
-        cells = [row.values.get(key) for row in one.evidence if row.values.get(key) is not None]
+        cells = [row.values.get(key) for row in finding.evidence if row.values.get(key) is not None]
         kind: models.ColumnKind = (
             "bool"
             if all(isinstance(cell, bool) for cell in cells)
@@ -103,7 +103,7 @@ def _evidence(one: Finding) -> list[models.NamedTable]:
         unit = "ns" if key.endswith("_ns") else ""
         heading = key.removesuffix("_ns").replace("_", " ").title()
         columns.append(models.Column(key=key, heading=heading, unit=unit, text="", kind=kind, extra=True))
-    rows = [[row.values.get(key) for key in keys] for row in one.evidence]
+    rows = [[row.values.get(key) for key in keys] for row in finding.evidence]
     return [
         models.NamedTable(title="Evidence", columns=columns, rows=rows, kind=None, ids=[], total=len(rows))
     ]

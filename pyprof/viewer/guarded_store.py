@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections to the database that is served: a statement ends with the time of its request, or when who asked has
-gone."""
+"""Connections to the served database: statements end at the request's deadline, or when the client disconnects."""
 
 from __future__ import annotations
 
@@ -16,19 +15,19 @@ from pyprof.model import Column
 from pyprof.store.files import Store
 from pyprof.viewer.problems import Trouble
 
-SECONDS = 5.0  # for the statements of a request
-_KEPT = 4
+SECONDS = 5.0  # limit for the statements of a request
+_MAX_IDLE = 4
 
 
 def slow() -> Trouble:
-    """The error to raise when time is up."""
+    """Return the error to raise when time is up."""
     return Trouble(
-        "slow", "This took too long and was ended. Narrow it down: an iteration, an operator, a worker."
+        "slow", "This took too long and was stopped. Narrow it down to an iteration, an operator or a worker."
     )
 
 
 class Deadline:
-    """When a request has to be done; `cancel` is: at once."""
+    """Time at which a request must end; `cancel` ends it at once."""
 
     def __init__(self, seconds: float = SECONDS):
         self._end, self._cancelled = time.monotonic() + seconds, threading.Event()
@@ -41,13 +40,13 @@ class Deadline:
         return self._cancelled.is_set() or time.monotonic() > self._end
 
     def check(self) -> None:
-        """Raises Trouble when time is up."""
+        """Raise Trouble when time is up."""
         if self.over:
             raise slow()
 
 
 class Guarded(Store):
-    """A database whose statements end when the request does that asks. Raises FormatError, and Trouble then."""
+    """Database whose statements end with the current request. Raises FormatError, and Trouble when time is up."""
 
     def __init__(self, path: Path):
         self.deadline: Deadline | None = Deadline(Store.timeout)
@@ -76,7 +75,7 @@ class Guarded(Store):
 
 
 class Pool:
-    """Connections to one database, for requests that run at once."""
+    """Connections to one database, for concurrent requests."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -86,7 +85,7 @@ class Pool:
 
     @contextmanager
     def store(self, deadline: Deadline) -> Iterator[Guarded]:
-        """A connection for a request. Raises FormatError."""
+        """Provide a connection for a request. Raises FormatError."""
         with self._lock:
             store = self._idle.pop() if self._idle else None
         store = store or Guarded(self.path)
@@ -97,14 +96,14 @@ class Pool:
         finally:
             store.deadline = None
             with self._lock:
-                keep = not self._closed and len(self._idle) < _KEPT
-                if keep:
+                reusable = not self._closed and len(self._idle) < _MAX_IDLE
+                if reusable:
                     self._idle.append(store)
-            if not keep:
+            if not reusable:
                 store.close()
 
     def close(self) -> None:
-        """Close what is idle; what is in use when it is given back."""
+        """Close idle connections; others are closed when they are returned."""
         with self._lock:
             self._closed, idle, self._idle = True, self._idle, []
         for store in idle:

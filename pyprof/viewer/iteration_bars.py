@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Iterations as the bars of a chart: means over the workers, and over neighbours where there are many."""
+"""Iterations as the bars of a chart: means over workers, and over neighbours if there are many."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ Floats = npt.NDArray[np.float64]
 
 
 def bars(frame: Frame, first: int, last: int, most: int | None) -> models.Bars:
-    """The iterations of `tables.iterations`, at most so many bars. One number is a bar whatever workers have it. A bar
-    of several numbers is of those from `first` to `last` alone if it has such, each with the same weight."""
+    """Return the iterations of `iteration_tables.iterations` as at most `most` bars. A number is one bar, whichever
+    workers have it. A bar of several numbers covers only those from `first` to `last` if it has any, with equal
+    weights."""
     numbers, at = np.unique(frame.numbers("iteration")[0], return_inverse=True)
     columns = {key: _means(*frame.numbers(key), at, len(numbers)) for key in ("duration", *PARTS)}
     inside: Bools = (numbers >= first) & (numbers <= last)
@@ -35,21 +36,21 @@ def bars(frame: Frame, first: int, last: int, most: int | None) -> models.Bars:
         until=numbers[np.minimum(starts + width, len(numbers)) - 1].tolist(),
         count=np.bincount(bin[counted], minlength=count).tolist(),
         outside=(~any_inside).tolist(),
-        duration=[value or 0.0 for value in _listed(binned["duration"])],
-        parts={key: _listed(binned[key]) for key in PARTS},
+        duration=[value or 0.0 for value in _to_list(binned["duration"])],
+        parts={key: _to_list(binned[key]) for key in PARTS},
         total=len(numbers),
         first=first,
         last=last,
     )
 
 
-def _means(values: npt.NDArray[np.generic], known: Bools, at: Ints, count: int) -> Floats:
-    """The mean of what is known of each; NaN where nothing is."""
-    sums = np.bincount(at[known], values[known].astype(np.float64), count)
-    number = np.bincount(at[known], minlength=count)
+def _means(values: npt.NDArray[np.generic], mask: Bools, at: Ints, count: int) -> Floats:
+    """Return the mean of the known values of each group; NaN without any."""
+    sums = np.bincount(at[mask], values[mask].astype(np.float64), count)
+    number = np.bincount(at[mask], minlength=count)
     out: Floats = np.where(number > 0, sums / np.maximum(number, 1), np.nan)
     return out
 
 
-def _listed(values: Floats) -> list[float | None]:
+def _to_list(values: Floats) -> list[float | None]:
     return [None if value != value else value for value in values.tolist()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of iterations, and of the operators of one."""
+"""Tables of iterations, and of the operators of one iteration."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pyprof.viewer.events import within
 _LENGTH = "Length of the iteration."
 ITERATION = (
     Column("worker", "Worker", "", "Process that ran it.", str),
-    Column("worker_id", "Worker Number", "", "Its number."),
-    Column("iteration", "Iteration", "", "Its number, from 0."),
-    Column("start", "Timestamp", "ns", "Its start, from the recording's first event."),
-    Column("end", "End", "ns", "Its end."),
+    Column("worker_id", "Worker Number", "", "Number of the worker."),
+    Column("iteration", "Iteration", "", "Number of the iteration, from 0."),
+    Column("start", "Timestamp", "ns", "Start, since the recording's first event."),
+    Column("end", "End", "ns", "End, since the recording's first event."),
     Column("duration", "Duration", "ns", _LENGTH),
     *(
         Column(part, heading, "ns", text)
@@ -28,20 +28,20 @@ ITERATION = (
             ("dataloader", "Dataloader", "Waits for the data loader."),
             ("io", "I/O", "Calls that read or write files."),
             ("cpu", "CPU", "Operators and API calls."),
-            ("other", "Other", "What is left."),
+            ("other", "Other", "Remainder."),
         )
     ),
     Column("kernels", "Total Kernels", "count", "Kernels launched in it."),
-    Column("tc_kernels", "TC Kernels", "count", "Those that used tensor cores."),
+    Column("tc_kernels", "TC Kernels", "count", "Kernels that used tensor cores."),
     Column("kernel_ns", "Total Kernel GPU Time", "ns", "Sum of their times on the device."),
     Column("tc_ns", "Total TC GPU Time", "ns", "Sum of the times of those that used tensor cores."),
     Column("memory_ns", "Memory Time", "ns", FIGURES["memory"].text),
-    Column("busy_ns", "GPU Busy", "ns", "Union of what ran on each device within it, added up over devices."),
+    Column("busy_ns", "GPU Busy", "ns", "Union of the events on each device in it, summed over devices."),
     Column(
         "devices",
         "GPUs",
         "count",
-        "Devices on which something ran in the recording: what averages divide by.",
+        "Devices on which something ran in the recording: the divisor of averages.",
     ),
     Column(
         "average_ns",
@@ -50,26 +50,36 @@ ITERATION = (
         "Total Kernel GPU Time and Memory Time divided by GPUs.",
         float,
     ),
-    Column("average_share", "Average GPU Time (%)", "%", "That, of the duration.", float),
+    Column(
+        "average_share", "Average GPU Time (%)", "%", "Average GPU Time as a share of the duration.", float
+    ),
     Column("average_tc_ns", "Average TC GPU Time", "ns", "Total TC GPU Time divided by GPUs.", float),
-    Column("average_tc_share", "Average TC GPU Time (%)", "%", "That, of the duration.", float),
+    Column(
+        "average_tc_share",
+        "Average TC GPU Time (%)",
+        "%",
+        "Average TC GPU Time as a share of the duration.",
+        float,
+    ),
     Column("total_ns", "Total GPU Time", "ns", "Total Kernel GPU Time and Memory Time."),
     Column(
         "total_share",
         "Total GPU Time (%)",
         "%",
-        "Total GPU Time, of the duration.",
+        "Total GPU Time as a share of the duration.",
         float,
     ),
-    Column("total_tc_share", "Total TC GPU Time (%)", "%", "Total TC GPU Time, of the duration.", float),
-    Column("partial", "Partial", "", "Whether it is what is left after the last boundary.", bool),
-    Column("aggregated", "Aggregated", "", "Whether figures are of it.", bool),
+    Column(
+        "total_tc_share", "Total TC GPU Time (%)", "%", "Total TC GPU Time as a share of the duration.", float
+    ),
+    Column("partial", "Partial", "", "Whether it is the remainder after the last boundary.", bool),
+    Column("aggregated", "Aggregated", "", "Whether figures include it.", bool),
 )
 
 
 def iterations(source: Source) -> Frame:
-    """All iterations of the aggregation's cut."""
-    one, parts = source.aggregation, ", ".join(f"p.{part}" for part in PARTS)
+    """Return all iterations of the aggregation's cut."""
+    window, parts = source.aggregation, ", ".join(f"p.{part}" for part in PARTS)
     sums = ("kernels", "tc_kernels", "kernel", "tc", "memory", "busy")
     rows = source.store.rows(
         f"""select w.name, i.worker, i.number, i.start, i."end", i."end" - i.start - i.paused, {parts},
@@ -83,20 +93,21 @@ def iterations(source: Source) -> Frame:
             left join (select worker, count(*) as n from device where events > 0 group by worker) g
                    on g.worker = i.worker
             where i.iteration_set = :set and (:worker is null or i.worker = :worker) order by i.worker, i.number""",
-        {"set": one.iteration_set, "first": one.first, "last": one.last, "worker": source.worker},
+        {"set": window.iteration_set, "first": window.first, "last": window.last, "worker": source.worker},
     )
-    lacking = set(() if source.gpu else ("tc", "kernel", "memory"))
+    missing = set(() if source.gpu else ("tc", "kernel", "memory"))
     if not source.store.rows("select 1 from io limit 1"):
-        lacking.add("io")
-    return from_rows([_with_shares(row, source.gpu, lacking) for row in rows], ITERATION)
+        missing.add("io")
+    return from_rows([_with_shares(row, source.gpu, missing) for row in rows], ITERATION)
 
 
-def _with_shares(row: tuple[Any, ...], gpu: bool, lacking: set[str]) -> tuple[Any, ...]:
-    """`lacking`: the parts that the recording could not show, which are unknown."""
+def _with_shares(row: tuple[Any, ...], gpu: bool, missing: set[str]) -> tuple[Any, ...]:
+    """Return a row with averages and shares; `missing` contains the parts that the recording could not show, which are
+    unknown."""
     head, parts, sums, (devices, *flags) = row[:6], row[6:13], row[13:19], row[19:]
-    parts = tuple(None if name in lacking else part for name, part in zip(PARTS, parts))
+    parts = tuple(None if name in missing else part for name, part in zip(PARTS, parts))
     length = row[5]
-    if not gpu:  # what is said of tensor cores and memory of a GPU is unknown
+    if not gpu:  # tensor core and memory figures of a GPU are unknown
         sums = (sums[0], None, *sums[2:3], None, None, None)
     kernels, tc_kernels, kernel, tc, memory, busy = sums
     if not gpu or not devices:
@@ -128,24 +139,24 @@ def _share(part: float, whole: int) -> float | None:
 # --- operators of an iteration
 
 ITERATION_OPERATORS = (
-    Column("name", "Op Name", "", "Path in the model, the operation last.", str),
+    Column("name", "Op Name", "", "Path in the model, ending with the operation.", str),
     Column("direction", "Direction", "", "fprop or bprop; empty if neither.", str),
     Column("type", "Op Type", "", "Kind of operation.", str),
     Column("calls", "Calls", "count", "Executions that launched something in it."),
     Column("kernels", "Total Kernels", "count", "Kernels launched in the iteration."),
     Column("copies", "Copies and Sets", "count", "Copies and sets launched in the iteration."),
-    Column("tc_kernels", "TC Kernels", "count", "Those that used tensor cores."),
+    Column("tc_kernels", "TC Kernels", "count", "Kernels that used tensor cores."),
     Column("gpu", "Total GPU Time (ns)", "ns", FIGURES["kernel_gpu"].text),
     Column("tc", "TC GPU Time (ns)", "ns", FIGURES["tc"].text),
     Column("dtype", "Data Type", "", "Type of the operands.", str),
-    Column("stack", "Stack Trace", "", "Source lines of the call, one a line, outermost first.", str),
+    Column("stack", "Stack Trace", "", "Source lines of the call, one per line, outermost first.", str),
     Column("op_id", "Op ID", "", "Type and number of the operator.", str),
-    Column("operator", "Operator", "", "Its number, by which events are asked for."),
+    Column("operator", "Operator", "", "Number of the operator, for requests of its events."),
 )
 
 
 def iteration_operators(source: Source, number: int) -> Frame:
-    """Operators with events launched in an iteration: their numbers add up to those of the iteration."""
+    """Return operators with events launched in an iteration; their counts add up to those of the iteration."""
     condition, values = within(source, number)
     rows = source.store.rows(
         f"""select p.name, case p.direction when 0 then 'fprop' when 1 then 'bprop' end, p.type, e.calls, e.kernels,

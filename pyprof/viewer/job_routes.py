@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The routes of the API that change something: re-aggregations."""
+"""API routes that change something: re-aggregations."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Id = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$
 
 @router.post("/aggregations", status_code=202)
 async def aggregate(request: Request, body: models.Reaggregate, run: Run = None) -> models.Job:
-    """Add up other iterations, in a process of its own. Jobs of one run wait for each other."""
+    """Aggregate other iterations, in a separate process. Jobs of one run wait for each other."""
     return (await server(request).jobs.start(run, body)).model
 
 
 @router.get("/jobs")
 async def jobs(request: Request) -> list[models.Job]:
-    """Jobs since the server was started, the latest first."""
+    """Jobs since the start of the server, latest first."""
     return [job.model for job in server(request).jobs.every()]
 
 
@@ -41,17 +41,17 @@ async def job(request: Request, id: Id) -> models.Job:
 )  # fmt: skip
 async def job_events(request: Request, id: Id) -> StreamingResponse:
     """Progress as server-sent events: `data:` is a job; the last one is done, failed or cancelled."""
-    found = server(request).jobs
-    found.find(id)
+    registry = server(request).jobs
+    registry.find(id)
 
     async def stream() -> AsyncIterator[str]:
-        async for one in found.watch(id):
-            yield f"data: {one.model.model_dump_json()}\n\n"
+        async for item in registry.watch(id):
+            yield f"data: {item.model.model_dump_json()}\n\n"
 
     return StreamingResponse(stream(), media_type="text/event-stream", headers={"cache-control": "no-store"})
 
 
 @router.delete("/jobs/{id}")
 async def cancel(request: Request, id: Id) -> models.Job:
-    """End a job; nothing of it is kept. One that is over stays as it is."""
+    """End a job and discard its results. A job that has ended stays as it is."""
     return server(request).jobs.cancel(id).model

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Re-aggregations: each in a process of its own, one at a time per run, the others wait their turn.
+"""Re-aggregations: each in a separate process, one at a time per run; the others wait.
 
-A job that fails, is cancelled, or whose process or server is killed leaves the database as it was: what it adds is one
-transaction, and a copy gets its name when it is whole.
+A job that fails, is cancelled, or whose process or server is killed leaves the database unchanged: additions are one
+transaction, and a copy gets its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from pyprof.viewer.engine import Child
 from pyprof.viewer.library import Library
 from pyprof.viewer.problems import Trouble
 
-_KEPT = 50  # jobs that are over
-_WAITING = 8  # of one run
+_MAX_ENDED = 50  # ended jobs that are kept
+_WAITING = 8  # per run
 _OVER = ("done", "failed", "cancelled")
 
 
 class Job:
-    """A job and everybody who watches it."""
+    """Job and its watchers."""
 
-    def __init__(self, run: str, wanted: models.Reaggregate):
-        self.id, self.run, self.wanted = secrets.token_hex(8), run, wanted
+    def __init__(self, run: str, request: models.Reaggregate):
+        self.id, self.run, self.request = secrets.token_hex(8), run, request
         self.state, self.progress, self.what = "waiting", 0.0, "waiting for another aggregation"
         self.aggregation: int | None = None
         self.error: str | None = None
@@ -37,8 +37,10 @@ class Job:
     def over(self) -> bool:
         return self.state in _OVER
 
-    def say(self, state: str | None = None, progress: float | None = None, what: str | None = None) -> None:
-        """Change, and wake up who watches."""
+    def update(
+        self, state: str | None = None, progress: float | None = None, what: str | None = None
+    ) -> None:
+        """Change the state, and wake up watchers."""
         self.state = self.state if state is None else state
         self.progress = self.progress if progress is None else progress
         self.what = self.what if what is None else what
@@ -47,10 +49,10 @@ class Job:
 
     @property
     def model(self) -> models.Job:
-        wanted = self.wanted
+        request = self.request
         return models.Job.model_validate({
             "id": self.id, "run": self.run, "state": self.state, "progress": self.progress, "what": self.what,
-            "start": wanted.start, "stop": wanted.stop, "key": wanted.key, "aggregation": self.aggregation,
+            "start": request.start, "stop": request.stop, "key": request.key, "aggregation": self.aggregation,
             "error": self.error,
         })  # fmt: skip
 
@@ -64,25 +66,23 @@ class Jobs:
         self._turns: dict[str, asyncio.Lock] = {}
 
     def every(self) -> list[Job]:
-        """The latest first."""
+        """Return all jobs, latest first."""
         return list(reversed(self._jobs.values()))
 
     def find(self, id: str) -> Job:
-        """Raises Trouble."""
+        """Return a job by its id. Raises Trouble."""
         if id not in self._jobs:
-            raise Trouble(
-                "missing", f"There is no job {id}; the server was started anew, or it is long over."
-            )
+            raise Trouble("missing", f"No job {id}; the server was restarted, or the job ended long ago.")
         return self._jobs[id]
 
-    async def start(self, run: str | None, wanted: models.Reaggregate) -> Job:
-        """Begin, or wait behind the one that is under way. Raises Trouble."""
+    async def start(self, run: str | None, request: models.Reaggregate) -> Job:
+        """Start a job, or queue it behind the running one. Raises Trouble."""
         name = (await self._library.open(run)).run
-        if sum(not one.over and one.run == name for one in self._jobs.values()) >= _WAITING:
-            raise Trouble("busy", f"{_WAITING} aggregations are waiting already; try again when one is done.")
-        job = Job(name, wanted)
+        if sum(not other.over and other.run == name for other in self._jobs.values()) >= _WAITING:
+            raise Trouble("busy", f"{_WAITING} aggregations are already waiting; try again when one is done.")
+        job = Job(name, request)
         self._jobs[job.id] = job
-        for old in [one for one in self._jobs.values() if one.over][:-_KEPT]:
+        for old in [other for other in self._jobs.values() if other.over][:-_MAX_ENDED]:
             del self._jobs[old.id]
         job.task = asyncio.create_task(self._run(job))
         return job
@@ -93,41 +93,42 @@ class Jobs:
                 await self._work(job)
         except Trouble as trouble:
             job.error = str(trouble)
-            job.say("failed", what="failed")
+            job.update("failed", what="failed")
         except asyncio.CancelledError:
-            job.say("cancelled", what="cancelled")
+            job.update("cancelled", what="cancelled")
         except Exception as error:
             job.error = f"The aggregation ended unexpectedly ({type(error).__name__})."
-            job.say("failed", what="failed")
+            job.update("failed", what="failed")
             raise
 
     async def _work(self, job: Job) -> None:
         opened = await self._library.open(job.run)
         target = cache.database(opened.stamp)
-        job.say("running", 0.0, "starting")
+        job.update("running", 0.0, "starting")
         child = await Child.start(str(opened.path))
-        wanted = job.wanted
-        args = {"target": str(target), "start": wanted.start, "stop": wanted.stop, "key": wanted.key}
+        request = job.request
+        args = {"target": str(target), "start": request.start, "stop": request.stop, "key": request.key}
         try:
-            found, _ = await child.do("aggregate", args, lambda share, what: job.say(None, share, what))
+            result, _ = await child.do("aggregate", args, lambda share, what: job.update(None, share, what))
         finally:
             await asyncio.shield(child.stop())
-        job.aggregation = found["aggregation"]
-        cache.used(target)
+        job.aggregation = result["aggregation"]
+        cache.touch(target)
         self._library.renew(opened)
-        job.say("done", 1.0, "done")
+        job.update("done", 1.0, "done")
 
     def cancel(self, id: str) -> Job:
-        """End a job; one that is over stays as it is. Raises Trouble."""
+        """End a job; one that has ended stays as it is. Raises Trouble."""
         job = self.find(id)
         if not job.over and job.task is not None:
             job.task.cancel()
             if job.state == "waiting":
-                job.say("cancelled", what="cancelled")
+                job.update("cancelled", what="cancelled")
         return job
 
     async def watch(self, id: str) -> AsyncIterator[Job]:
-        """The job now and whenever it changes, until it is over; now and then without a change, to keep the line."""
+        """Yield the job now and at every change, until it ends; occasionally without a change, to keep the connection
+        alive."""
         job = self.find(id)
         while True:
             yield job

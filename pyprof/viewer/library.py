@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is served: a file, or the runs of a folder, each opened when it is asked for.
+"""Served profiles: a file, or the runs of a folder, each opened on request.
 
-An input is never changed. A profile database is read where it is; a recording becomes a database in the cache
-(`cache`) first. An aggregation is added to a database of the cache; of a profile database a copy goes there, which is
-served from then on, also after a restart, until the input changes. Before each request the input is looked at: one that
-was replaced is opened anew, one that is gone is said to be gone.
+An input is never changed. A profile database is read in place; a recording is converted to a database in the cache
+(`cache`) first. An aggregation is added to a database of the cache; a profile database is copied there first, and
+the copy is served from then on, also after a restart, until the input changes. The input is checked before each
+request: a replaced input is reopened, a deleted one is reported as gone.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from pyprof.parse import folder as folders
 from pyprof.store import files
 from pyprof.viewer import cache
 from pyprof.viewer.cache import Stamp
-from pyprof.viewer.engine import EXPORTS, Child, Engine, Kept
+from pyprof.viewer.engine import EXPORTS, Child, Engine, FrameCache
 from pyprof.viewer.guarded_store import Guarded, Pool
 from pyprof.viewer.models import Run
 from pyprof.viewer.problems import Trouble, of_file
 
 State = Literal["new", "opening", "ready", "failed"]
-_LOOK = 2.0  # seconds between two looks at what a folder holds
+_LOOK = 2.0  # seconds between two scans of a folder
 
 
 class Opened:
-    """A database that is served: `input` is what was asked for, `path` the database that is read."""
+    """Open database: `input` is the requested path, `path` the database that is read."""
 
     def __init__(self, run: str, input: Path, path: Path, stamp: Stamp):
         self.run, self.input, self.path, self.stamp = run, input, path, stamp
@@ -43,18 +43,18 @@ class Opened:
         self.pool = Pool(path)
         self.engine = Engine(str(path))
         self.exports = Engine(str(path), EXPORTS)
-        self.frames = Kept()
-        self.known: dict[Any, Any] = {}
+        self.frames = FrameCache()
+        self.memo: dict[Any, Any] = {}
 
     @property
     def name(self) -> str:
-        """The profile's name, for titles and files."""
+        """Name of the profile, for titles and files."""
         name = self.input.resolve().name or "profile"
         return name if self.input.is_dir() else _stem(name)
 
     @property
     def own(self) -> bool:
-        """Whether the database is one of the cache, which may be added to."""
+        """Flag for a database in the cache, which may be changed."""
         return self.path != self.input
 
     async def close(self) -> None:
@@ -71,7 +71,7 @@ def _stem(name: str) -> str:
 
 
 class Library:
-    """A path and what is served of it. `warm`: start a process for what costs before somebody asks."""
+    """Path and its open databases. `warm`: start a child process before the first request."""
 
     def __init__(self, path: str, warm: bool = False):
         self.path = Path(path)
@@ -86,7 +86,7 @@ class Library:
     # --- runs
 
     def runs(self) -> dict[str, Path]:
-        """Names and paths: "" for one file, else paths below the folder. Raises Trouble."""
+        """Return names and paths: "" for one file, else paths below the folder. Raises Trouble."""
         if time.monotonic() - self._looked > _LOOK:
             self._runs = self._look()
             self._looked = time.monotonic()
@@ -96,30 +96,30 @@ class Library:
         if not self.path.is_dir():
             return {"": self.path}
         try:
-            found = folders.runs(self.path)
+            runs = folders.runs(self.path)
             with os.scandir(self.path) as entries:
-                for entry in sorted(entries, key=lambda one: one.name):
+                for entry in sorted(entries, key=lambda item: item.name):
                     if entry.is_file() and not entry.name.startswith(".") and _is_database(Path(entry.path)):
-                        found[entry.name] = Path(entry.path)
+                        runs[entry.name] = Path(entry.path)
         except (PyProfError, OSError) as error:
             raise Trouble("vanished", f"{self.path}: cannot be read ({error}).") from error
-        if not found:
+        if not runs:
             raise Trouble(
                 "unreadable",
-                f"{self.path}: holds no recording, no run and no profile database; give a file or another folder.",
+                f"{self.path}: contains no recording, run or profile database; give a file or another folder.",
             )
-        return found
+        return runs
 
     def states(self) -> list[Run]:
-        """The runs and how far they are."""
+        """Return the runs and their states."""
         out = []
         for name in self.runs():
-            going, failed = self._imports.get(name), self._failed.get(name)
+            running, failed = self._imports.get(name), self._failed.get(name)
             state: State = (
-                "ready" if name in self._opened else "opening" if going else "failed" if failed else "new"
+                "ready" if name in self._opened else "opening" if running else "failed" if failed else "new"
             )
             out.append(
-                Run(name=name, state=state, progress=going.progress if going else float(state == "ready"),
+                Run(name=name, state=state, progress=running.progress if running else float(state == "ready"),
                     detail=str(failed[1]) if failed and state == "failed" else None)
             )  # fmt: skip
         return out
@@ -127,15 +127,15 @@ class Library:
     # --- opening
 
     async def open(self, run: str | None) -> Opened:
-        """The database of a run, the first one if none is named. Raises Trouble; `opening` while it is imported."""
+        """Return the database of a run, by default the first. Raises Trouble; `opening` while it is imported."""
         runs = self.runs()
         name = next(iter(runs)) if run is None else run
         if name not in runs:
             self._looked = float("-inf")
             runs = self.runs()
         if name not in runs:
-            known = "one file is served" if "" in runs else f"choose from {', '.join(list(runs)[:20])}"
-            raise Trouble("missing", f"There is no run {name!r}; {known}.", "run")
+            hint = "one file is served" if "" in runs else f"choose from {', '.join(list(runs)[:20])}"
+            raise Trouble("missing", f"No run {name!r}; {hint}.", "run")
         path, opened = runs[name], self._opened.get(name)
         if opened is not None and path.is_dir() and time.monotonic() - opened.looked < _LOOK:
             return opened
@@ -155,18 +155,18 @@ class Library:
         return await self._open(name, path, stamp)
 
     async def _open(self, name: str, path: Path, stamp: Stamp) -> Opened:
-        kept = cache.database(stamp)
-        if not kept.exists() and not await asyncio.to_thread(_is_served_as_it_is, path):
-            self._import(name, path, stamp, kept)
-            going = self._imports[name]
-            raise Trouble("opening", f"{path} is being read: {going.what}.", progress=going.progress)
+        cached = cache.database(stamp)
+        if not cached.exists() and not await asyncio.to_thread(_needs_no_import, path):
+            self._import(name, path, stamp, cached)
+            running = self._imports[name]
+            raise Trouble("opening", f"{path} is being read: {running.what}.", progress=running.progress)
         try:
-            database = await asyncio.to_thread(_checked, path, kept)
+            database = await asyncio.to_thread(_check, path, cached)
         except PyProfError as error:
             trouble = of_file(path, error)
             self._failed[name] = stamp, trouble
             raise trouble from error
-        if name in self._opened:  # somebody was faster
+        if name in self._opened:  # another request was faster
             return self._opened[name]
         opened = self._opened[name] = Opened(name, path, database, stamp)
         if self._warm:
@@ -174,22 +174,22 @@ class Library:
         return opened
 
     def _import(self, name: str, path: Path, stamp: Stamp, target: Path) -> None:
-        going = self._imports.get(name)
-        if going is not None and going.stamp == stamp:
+        running = self._imports.get(name)
+        if running is not None and running.stamp == stamp:
             return
-        if going is not None:
-            going.task.cancel()
+        if running is not None:
+            running.task.cancel()
         self._imports[name] = _Import(self, name, path, stamp, target)
 
-    def imported(self, one: _Import, trouble: Trouble | None) -> None:
-        """An import has ended."""
-        if self._imports.get(one.name) is one:
-            del self._imports[one.name]
+    def import_ended(self, import_: _Import, trouble: Trouble | None) -> None:
+        """Handle the end of an import."""
+        if self._imports.get(import_.name) is import_:
+            del self._imports[import_.name]
             if trouble is not None:
-                self._failed[one.name] = one.stamp, trouble
+                self._failed[import_.name] = import_.stamp, trouble
 
-    async def wait(self, run: str, told: Callable[[float, str], None]) -> Opened:
-        """Open a run however long it takes. Raises Trouble."""
+    async def wait(self, run: str, progress: Callable[[float, str], None]) -> Opened:
+        """Open a run, however long it takes. Raises Trouble."""
         while True:
             try:
                 return await self.open(run)
@@ -197,29 +197,29 @@ class Library:
                 if trouble.type != "opening":
                     raise
             while run in self._imports:
-                going = self._imports[run]
-                told(going.progress, going.what)
+                running = self._imports[run]
+                progress(running.progress, running.what)
                 await asyncio.sleep(0.1)
 
     # --- closing
 
     def renew(self, opened: Opened) -> None:
-        """An aggregation was added: open the database anew."""
+        """Reopen the database after an aggregation was added."""
         if self._opened.get(opened.run) is opened:
             self._retire(opened.run)
 
     def _retire(self, name: str) -> None:
         opened = self._opened.pop(name, None)
         if opened is not None:
-            task = asyncio.ensure_future(_closed_later(opened))
+            task = asyncio.ensure_future(_close_later(opened))
             self._retired.add(task)
             task.add_done_callback(self._retired.discard)
 
     async def close(self) -> None:
-        for going in list(self._imports.values()):
-            going.task.cancel()
+        for running in list(self._imports.values()):
+            running.task.cancel()
             with suppress(BaseException):
-                await going.task
+                await running.task
         for opened in self._opened.values():
             await opened.close()
         for task in list(self._retired):
@@ -227,8 +227,8 @@ class Library:
         await asyncio.gather(*self._retired, return_exceptions=True)
 
 
-async def _closed_later(opened: Opened) -> None:
-    """Requests that are under way may end first."""
+async def _close_later(opened: Opened) -> None:
+    """Close a database after running requests had time to end."""
     try:
         await asyncio.sleep(10)
     finally:
@@ -236,7 +236,7 @@ async def _closed_later(opened: Opened) -> None:
 
 
 class _Import:
-    """A recording that is being read."""
+    """Recording that is being read."""
 
     def __init__(self, library: Library, name: str, path: Path, stamp: Stamp, target: Path):
         self.name, self.path, self.stamp, self.target = name, path, stamp, target
@@ -248,19 +248,20 @@ class _Import:
         trouble: Trouble | None = None
         child = await Child.start(str(self.target))
         try:
-            await child.do("import", {"source": str(self.path), "target": str(self.target)}, self._told)
+            await child.do("import", {"source": str(self.path), "target": str(self.target)}, self._update)
         except Trouble as error:
             trouble = error
         finally:
             await child.stop()
-            self._library.imported(self, trouble)
+            self._library.import_ended(self, trouble)
 
-    def _told(self, share: float, what: str) -> None:
-        self.progress, self.what = share, what
+    def _update(self, share: float, step: str) -> None:
+        self.progress, self.what = share, step
 
 
-def _is_served_as_it_is(path: Path) -> bool:
-    """Whether a file is a database that needs no import; one of an older schema does. A damaged one is told later."""
+def _needs_no_import(path: Path) -> bool:
+    """Return whether a file is a database that needs no import, unlike one of an older schema. Damage is reported
+    later."""
     try:
         return path.is_file() and _is_database(path) and upgrade.is_current(path)
     except PyProfError:
@@ -274,15 +275,15 @@ def _is_database(path: Path) -> bool:
         return False
 
 
-def _checked(path: Path, kept: Path) -> Path:
-    """The database to read, after it was opened once. Raises PyProfError."""
-    if kept.exists():
+def _check(path: Path, cached: Path) -> Path:
+    """Return the database to read, after opening it once. Raises PyProfError."""
+    if cached.exists():
         try:
-            Guarded(kept).close()
-            cache.used(kept)
-            return kept
+            Guarded(cached).close()
+            cache.touch(cached)
+            return cached
         except PyProfError:
-            kept.unlink(missing_ok=True)  # ours, and of no use: the input is there
+            cached.unlink(missing_ok=True)  # our own file, and useless: the input still exists
             if not _is_database(path):
                 raise
     Guarded(path).close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory over time: curves, and the tables of a stretch of it."""
+"""Memory over time: curves, and tables of a time range."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from pyprof.viewer.parameters import (
     WorkerId,
 )  # fmt: skip
 from pyprof.viewer.report_pages import Sheet, page
-from pyprof.viewer.request_context import Asked, asked, known_parameters
+from pyprof.viewer.request_context import Context, context_of, known_parameters
 
 router = APIRouter(prefix="/api", dependencies=[Depends(known_parameters)])
 
 Show = Literal["operators", "allocations"]
 Time = Annotated[
-    int | None, Query(ge=-MOST, le=MOST, description="ns of the recording; from the start to before the end.")
+    int | None,
+    Query(ge=-MOST, le=MOST, description="Time range in ns of the recording; the end is exclusive."),
 ]
 
 
@@ -44,21 +45,26 @@ async def memory(
     start: Time = None,
     end: Time = None,
 ) -> models.Memory:
-    """Memory in use over time, thinned out to about so many points a curve."""
-    which = await asked(request, run, aggregation, worker)
-    found: models.Memory = await which.ask(
+    """Memory in use over time, downsampled to about `points` points per curve."""
+    context = await context_of(request, run, aggregation, worker)
+    curves: models.Memory = await context.ask(
         "memory", lambda answer: models.Memory(curves=[models.Curve(**curve) for curve in answer[0]]), points=points,
-        start=start, end=end, **which.which,
+        start=start, end=end, **context.arguments,
     )  # fmt: skip
-    return found
+    return curves
 
 
-async def _sheet(which: Asked, show: Show, start: int | None, end: int | None) -> tuple[Report, Sheet]:
-    made = find("memory", show=show)
-    sheet: Sheet = await which.ask(
-        "memory_table", lambda answer: Sheet(answer, made), show=show, start=start, end=end, **which.which
+async def _sheet(context: Context, show: Show, start: int | None, end: int | None) -> tuple[Report, Sheet]:
+    report = find("memory", show=show)
+    sheet: Sheet = await context.ask(
+        "memory_table",
+        lambda answer: Sheet(answer, report),
+        show=show,
+        start=start,
+        end=end,
+        **context.arguments,
     )
-    return made, sheet
+    return report, sheet
 
 
 @router.get("/memory/table")
@@ -76,8 +82,8 @@ async def table(
     search: Search = "",
     filter: Filter = [],  # noqa: B006
 ) -> models.Table:
-    """A page of the report memory, of what was allocated or freed in a stretch of time alone."""
-    _, sheet = await _sheet(await asked(request, run, aggregation, worker), show, start, end)
+    """A page of the report memory, limited to allocations and releases in a time range."""
+    _, sheet = await _sheet(await context_of(request, run, aggregation, worker), show, start, end)
     return await asyncio.to_thread(page, sheet.frame, offset, limit, sort, search, filter, sheet.complete)
 
 
@@ -95,7 +101,7 @@ async def export(
     search: Search = "",
     filter: Filter = [],  # noqa: B006
 ) -> StreamingResponse:
-    """The same as a file."""
-    which = await asked(request, run, aggregation, worker)
-    made, sheet = await _sheet(which, show, start, end)
-    return await files.of_frame(request, which.opened, made, format, sheet.frame, sort, search, filter)
+    """The table of /api/memory/table as a file."""
+    context = await context_of(request, run, aggregation, worker)
+    report, sheet = await _sheet(context, show, start, end)
+    return await files.of_frame(request, context.opened, report, format, sheet.frame, sort, search, filter)

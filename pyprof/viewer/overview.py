@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dashboard: figures of the metrics, put together as DLProf's panels have them."""
+"""The dashboard: figures of the metrics, arranged as in DLProf's panels."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _KERNELS = {
     "other_events_": (
         "kernel",
         "All Other Kernels",
-        "The others, also of unknown use; without a GPU operator events.",
+        "All other kernels, including those of unknown use; without a GPU, operator events.",
     ),
 }
 _TOP_COLUMNS = ("gpu", "name", "direction", "type", "calls", "eligible", "using_tc", "op_id")
 
 
 def overview(source: Source) -> Overview:
-    """All panels that need no look at single events."""
+    """Return all panels that do not read single events."""
     window = source.window
     figures = [figure(name, window) for name in METRICS]
-    by_name = {one.key: one for one in figures}
+    by_name = {entry.key: entry for entry in figures}
     total = source.store.rows(
         "select count(distinct number) from iteration where iteration_set = ?",
         (source.aggregation.iteration_set,),
@@ -62,37 +62,43 @@ def overview(source: Source) -> Overview:
 
 
 def figure(name: str, window: Window) -> Figure:
-    """A figure of the metrics."""
-    one = METRICS[name]
+    """Return a figure of the metrics."""
+    metric = METRICS[name]
     return Figure(
         key=name,
-        heading=one.heading,
-        value=one.function(window),
-        unit=one.unit,
-        text=one.text,
-        denominator=one.denominator,
+        heading=metric.heading,
+        value=metric.function(window),
+        unit=metric.unit,
+        text=metric.text,
+        denominator=metric.denominator,
     )
 
 
 def _performance(source: Source, figures: dict[str, Figure], total: int) -> list[Figure]:
-    one = source.aggregation
+    window = source.aggregation
     own = (
         Figure(
             key="total_iterations",
             heading="Total Iterations",
             value=total,
             unit="count",
-            text="Iterations of the recording.",
+            text="Number of iterations in the recording.",
         ),
         figures["iterations"].model_copy(update={"heading": "Profiled Iterations"}),
         Figure(
             key="first",
             heading="Start Iteration",
-            value=one.first,
+            value=window.first,
             unit="",
-            text="The first in the window, from 0.",
+            text="First iteration in the window, from 0.",
         ),
-        Figure(key="last", heading="Stop Iteration", value=one.last, unit="", text="The last in the window."),
+        Figure(
+            key="last",
+            heading="Stop Iteration",
+            value=window.last,
+            unit="",
+            text="Last iteration in the window.",
+        ),
     )
     return [*(figures[name] for name in _PERFORMANCE[:3]), *own, figures["average_iteration"]]
 
@@ -106,36 +112,37 @@ def _summary(source: Source, section: str) -> list[Figure]:
 
 
 def _system(source: Source) -> list[Figure]:
-    """DLProf's System Configuration; what is unknown is left out."""
-    return [one for one in _summary(source, "System Config") if one.value is not None]
+    """Return DLProf's System Configuration without unknown values."""
+    return [entry for entry in _summary(source, "System Config") if entry.value is not None]
 
 
-def _two(
+def _two_parts(
     key: str,
     title: str,
     amounts: tuple[int, int],
     shares: tuple[Value, Value],
     words: Sequence[tuple[str, str, str]],
 ) -> Breakdown:
-    """Two parts of a time in ns, with shares in percent; words are key, heading and text of each. Both are unknown
-    where the first's share is."""
+    """Return two parts of a time in ns, with shares in percent; `words` are key, heading and text of each. Both are
+    unknown if the first share is."""
     unknown = shares[0] is None
     return Breakdown(
         key=key, title=title, unit="ns", total=None if unknown else sum(amounts),
         parts=[
             Part(
-                key=name, heading=heading, value=None if unknown else amount, unit="ns", share=_float(of), text=text
+                key=name, heading=heading, value=None if unknown else amount, unit="ns", share=_float(part_share),
+                text=text,
             )
-            for (name, heading, text), amount, of in zip(words, amounts, shares)
+            for (name, heading, text), amount, part_share in zip(words, amounts, shares)
         ],
     )  # fmt: skip
 
 
 def _utilization(window: Window) -> Breakdown:
-    """Busy and idle time of the devices that something ran on; the share is the mean over devices."""
+    """Return busy and idle time of the devices in use; the share is the mean over devices."""
     wall = sum(device.wall for device in window.used)
     busy = sum(device.sums.get("busy", 0) for device in window.used)
-    return _two(
+    return _two_parts(
         "gpu_utilization",
         "GPU Utilization",
         (busy, wall - busy),
@@ -151,15 +158,15 @@ def _resources(window: Window) -> Breakdown:
     parts = []
     for key in PARTS:
         name, heading = _PARTS[key]
-        known = value(name, window)
+        part_share = value(name, window)
         amount = sum(worker.parts.get(key, 0) for worker in window.workers)
         parts.append(
             Part(
                 key=key,
                 heading=heading,
-                value=None if known is None else amount,
+                value=None if part_share is None else amount,
                 unit="ns",
-                share=_float(known),
+                share=_float(part_share),
                 text=METRICS[name].text,
             )
         )
@@ -170,37 +177,37 @@ def _resources(window: Window) -> Breakdown:
 
 def _kernel_time(source: Source) -> Breakdown:
     totals = source.window.totals
-    whole = totals["events_gpu"]
+    total = totals["events_gpu"]
     parts = []
     for prefix, (key, heading, text) in _KERNELS.items():
-        known = source.gpu or prefix == "other_events_"
+        is_known = source.gpu or prefix == "other_events_"
         amount = totals[prefix + "gpu"]
         parts.append(
             Part(
                 key=key,
                 heading=heading,
-                value=amount if known else None,
+                value=amount if is_known else None,
                 unit="ns",
-                share=share(amount, whole) if known else None,
+                share=share(amount, total) if is_known else None,
                 text=text,
-                count=totals[prefix + "calls"] if known else None,
+                count=totals[prefix + "calls"] if is_known else None,
             )
         )
-    return Breakdown(key="kernel_time", title="Total Kernel GPU Time", total=whole, unit="ns", parts=parts)
+    return Breakdown(key="kernel_time", title="Total Kernel GPU Time", total=total, unit="ns", parts=parts)
 
 
 def _tensor_cores(window: Window) -> Breakdown:
     used = value("tc_utilization", window)
     amount = window.totals["eligible_tc"]
-    rest = "Other kernels of the operators that tensor cores could do."
-    return _two(
+    other_text = "Other kernels of the operators that tensor cores could do."
+    return _two_parts(
         "tensor_cores",
         "Tensor Core Kernel Efficiency",
         (amount, window.totals["eligible_kernel"] - amount),
         (used, None if used is None else 100 - used),
         (
             ("tc", "Using Tensor Cores", METRICS["tc_utilization"].text),
-            ("kernel", "Not Using Tensor Cores", rest),
+            ("kernel", "Not Using Tensor Cores", other_text),
         ),
     )
 
@@ -210,12 +217,12 @@ def _float(number: Value) -> float | None:
 
 
 def _top(source: Source) -> models.Table:
-    """DLProf's Top 10 GPU Ops."""
-    made = find("detail")
-    frame = made.table(source)
+    """Return DLProf's Top 10 GPU Ops."""
+    report = find("detail")
+    frame = report.table(source)
     frame = frame.sort_values("gpu", ascending=False, kind="stable")
     named = frame[frame["gpu"].fillna(0) > 0].head(TOP)
-    columns = [next(column for column in made.columns if column.key == key) for key in _TOP_COLUMNS]
+    columns = [next(column for column in report.columns if column.key == key) for key in _TOP_COLUMNS]
     rows: list[list[Cell]] = plain_rows(named, [column.key for column in columns])
     return models.Table(
         columns=columns_of(columns),
@@ -231,30 +238,28 @@ def _top(source: Source) -> models.Table:
 
 def _notes(source: Source) -> list[str]:
     notes = []
-    store, one = source.store, source.aggregation
+    store, window = source.store, source.aggregation
     if not source.gpu:
-        notes.append("Nothing ran on a GPU: operators' own time on the CPU stands for time on the device.")
+        notes.append("Nothing ran on a GPU: operators' own time on the CPU takes the place of device time.")
     if not store.rows("select 1 from operator where unassociated = 0 limit 1"):
+        notes.append("No operators were recorded: kernels have no operators, modules or source lines.")
+    if window.method == "none":
         notes.append(
-            "No operators were recorded: kernels have no names of operators, modules or source lines."
-        )
-    if one.method == "none":
-        notes.append(
-            "No iterations were found: the whole recording is one. Choose a key operator under Iterations."
+            "No iterations were found: the whole recording counts as one. Select a key operator under Iterations."
         )
     lost = {reason: count for reason, count in store.rows("select reason, count from lost") if count}
-    gone = sum(count for reason, count in lost.items() if is_missing(reason))
-    if gone:
-        notes.append(f"{gone:,} records are missing, by the recording or its reading: see Coverage.")
-    if repaired := sum(lost.values()) - gone:
-        notes.append(f"{repaired:,} records were incomplete, and kept: see Coverage.")
+    missing = sum(count for reason, count in lost.items() if is_missing(reason))
+    if missing:
+        notes.append(f"{missing:,} records are missing, lost in the recording or its reading: see Coverage.")
+    if repaired := sum(lost.values()) - missing:
+        notes.append(f"{repaired:,} records were incomplete, but kept: see Coverage.")
     return notes
 
 
 def step_time(table: Any) -> Breakdown:
-    """The step-time report, added up over workers and steps."""
-    made = find("step_time")
-    keys = [column for column in made.columns if column.key.endswith("_ns") and column.key != "total_ns"]
+    """Return the step-time report, summed over workers and steps."""
+    report = find("step_time")
+    keys = [column for column in report.columns if column.key.endswith("_ns") and column.key != "total_ns"]
     total = int(table["total_ns"].sum()) if len(table) else 0
     parts = []
     for column in keys:

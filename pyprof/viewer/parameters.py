@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters of the API: what they mean, and their limits."""
+"""Parameters of the API: meanings and limits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from fastapi import Path, Query
 
-MOST = 2**53  # what a page can count
+MOST = 2**53  # largest integer of JavaScript
 
 Name = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[a-z_0-9]+$")]
 Run = Annotated[str | None, Query(max_length=4096, description="A run of /api/profile; default: the first.")]
@@ -16,13 +16,13 @@ AggregationId = Annotated[
 ]
 WorkerId = Annotated[int | None, Query(ge=0, le=2**20, description="A worker of /api/profile; default: all.")]
 Offset = Annotated[int, Query(ge=0, le=MOST)]
-Limit = Annotated[int, Query(ge=10, le=1000, description="Rows of a page.")]
+Limit = Annotated[int, Query(ge=10, le=1000, description="Rows per page.")]
 Sort = Annotated[
     str | None,
     Query(
         max_length=400,
         pattern=r"^-?[a-z_0-9]+(,-?[a-z_0-9]+)*$",
-        description="Columns, - is descending: -gpu,name",
+        description="Columns; - for descending order: -gpu,name",
     ),
 ]
 Open = Annotated[
@@ -30,18 +30,20 @@ Open = Annotated[
     Query(
         max_length=14_000,
         pattern="^(none|(all|[0-9a-f]{12})(,[0-9a-f]{12})*)$",
-        description="Nodes that are open, by their keys: none, all, these, or all and those that are not; default: a "
-        "root that is alone.",
+        description="Open nodes by their keys: none, all, the open ones, or all and the closed ones; default: a single "
+        "root.",
     ),
 ]
-Search = Annotated[str, Query(max_length=1000, description="Rows with this text in any column, of any case.")]
+Search = Annotated[
+    str, Query(max_length=1000, description="Rows with this text in any column, case-insensitive.")
+]
 Filter = Annotated[
     list[Annotated[str, Query(max_length=1000)]],
     Query(
         max_length=20,
-        description="Rows where a column fulfils a condition, KEY:CONDITION; all of several. Numbers: >5ms, <=2.5KB, "
-        "10..20us (units ns us ms s, B KB MB GB KiB MiB GiB, %); digits alone are looked for in the number as it is "
-        "written. Booleans: 1 or 0. Texts: what they hold, =TEXT exactly. Any: ? is unknown, !? known.",
+        description="Rows whose column fulfils a condition, KEY:CONDITION; several are combined with AND. Numbers: "
+        ">5ms, <=2.5KB, 10..20us (units ns us ms s, B KB MB GB KiB MiB GiB, %); digits only are searched in the number "
+        "as written. Booleans: 1 or 0. Texts: a substring, or =TEXT exactly. Any: ? is unknown, !? known.",
     ),
 ]
 Format = Annotated[Literal["csv", "json", "xlsx", "pdf", "md", "parquet"], Query()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong, as the page shows it: RFC 9457 problems."""
+"""Errors as the page shows them: RFC 9457 problems."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from pyprof.sqlite_file import is_profile, is_sqlite
 
 TITLES = {
     "parameter": (422, "Bad parameter in the URL"),
-    "missing": (404, "Not there"),
-    "token": (401, "Token needed"),
+    "missing": (404, "Not found"),
+    "token": (401, "Token required"),
     "host": (400, "Unknown host"),
     "forbidden": (403, "Not allowed"),
-    "foreign": (409, "No legal profile"),
+    "foreign": (409, "Not a profile"),
     "older": (409, "Older database"),
     "newer": (409, "Newer database"),
     "damaged": (409, "Damaged database"),
-    "vanished": (410, "The database cannot be found"),
-    "unreadable": (409, "The recording cannot be read"),
-    "opening": (503, "Being opened"),
-    "slow": (503, "Took too long"),
+    "vanished": (410, "Database not found"),
+    "unreadable": (409, "Unreadable recording"),
+    "opening": (503, "Opening"),
+    "slow": (503, "Timed out"),
     "busy": (503, "Busy"),
-    "internal": (500, "A fault of the viewer"),
+    "internal": (500, "Internal error"),
 }
 
 
 class Trouble(PyProfError):
-    """A problem for whoever asked."""
+    """Problem reported to the client."""
 
     def __init__(self, type_: str, detail: str, parameter: str | None = None, progress: float | None = None):
         super().__init__(detail)
@@ -38,7 +38,7 @@ class Trouble(PyProfError):
 
     @property
     def body(self) -> dict[str, Any]:
-        """As JSON."""
+        """JSON body."""
         return {
             "type": self.type, "title": self.title, "status": self.status, "detail": str(self),
             "parameter": self.parameter, "progress": self.progress,
@@ -46,7 +46,7 @@ class Trouble(PyProfError):
 
 
 def of_file(path: Path, error: PyProfError) -> Trouble:
-    """What is wrong with a file that cannot be opened."""
+    """Return the problem with a file that cannot be opened."""
     if isinstance(error, Trouble):
         return error
     if not path.exists():
@@ -68,7 +68,7 @@ def of_file(path: Path, error: PyProfError) -> Trouble:
 
 
 def of_error(error: PyProfError) -> Trouble:
-    """What went wrong while a request was answered."""
+    """Return the problem for an error during a request."""
     if isinstance(error, Trouble):
         return error
     if isinstance(error, UsageError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The routes of the API: the profile, its dashboard, and whatever is selected."""
+"""API routes: the profile, its dashboard, and the selected item."""
 
 from __future__ import annotations
 
@@ -26,7 +26,14 @@ from pyprof.viewer.parameters import (
     WorkerId,
 )  # fmt: skip
 from pyprof.viewer.report_pages import Sheet, page
-from pyprof.viewer.request_context import Asked, asked, chosen_aggregation, known_parameters, reading, server
+from pyprof.viewer.request_context import (
+    Context,
+    context_of,
+    find_aggregation,
+    known_parameters,
+    run_read,
+    server,
+)
 
 router = APIRouter(prefix="/api", dependencies=[Depends(known_parameters)])
 
@@ -34,16 +41,16 @@ router = APIRouter(prefix="/api", dependencies=[Depends(known_parameters)])
 @router.get("/profile")
 async def profile(request: Request, run: Run = None) -> models.Profile:
     """The profile, its aggregations and runs."""
-    here = server(request)
-    opened = await here.library.open(run)
-    made: models.Profile | None = opened.known.get("profile")
-    if made is None:
-        made = opened.known["profile"] = await reading(
+    app = server(request)
+    opened = await app.library.open(run)
+    summary: models.Profile | None = opened.memo.get("profile")
+    if summary is None:
+        summary = opened.memo["profile"] = await run_read(
             request,
             opened,
-            lambda store: profile_summary.profile(store, opened, [], here.source_root is not None),
+            lambda store: profile_summary.profile(store, opened, [], app.source_root is not None),
         )
-    return made.model_copy(update={"runs": here.library.states()})
+    return summary.model_copy(update={"runs": app.library.states()})
 
 
 @router.get("/overview")
@@ -51,12 +58,12 @@ async def dashboard(
     request: Request, run: Run = None, aggregation: AggregationId = None, worker: WorkerId = None
 ) -> models.Overview:
     """The dashboard."""
-    which = await asked(request, run, aggregation, worker)
-    key = ("overview", which.aggregation.id, which.worker)
-    made: models.Overview | None = which.opened.known.get(key)
-    if made is None:
-        made = which.opened.known[key] = await which.read(overview.overview)
-    return made
+    context = await context_of(request, run, aggregation, worker)
+    key = ("overview", context.aggregation.id, context.worker)
+    cached: models.Overview | None = context.opened.memo.get(key)
+    if cached is None:
+        cached = context.opened.memo[key] = await context.read(overview.overview)
+    return cached
 
 
 @router.get("/insights")
@@ -66,49 +73,49 @@ async def insights(
     """Findings of the expert rules."""
     from pyprof.viewer.findings import findings
 
-    which = await asked(request, run, aggregation, worker)
-    return await _insights(which, findings)
+    context = await context_of(request, run, aggregation, worker)
+    return await _insights(context, findings)
 
 
-async def _insights(which: Asked, findings: Any) -> models.Insights:
-    found: models.Insights = await which.ask("insights", findings, background=True, **which.which)
-    return found
+async def _insights(context: Context, findings: Any) -> models.Insights:
+    result: models.Insights = await context.ask("insights", findings, background=True, **context.arguments)
+    return result
 
 
 @router.get("/ledger")
 async def ledger(request: Request, run: Run = None) -> models.Ledger:
-    """How much of the time on the device is explained, in the whole recording."""
-    which = await asked(request, run, None, None)
-    found: models.Ledger = await which.ask(
+    """Explained share of the time on the device, for the whole recording."""
+    context = await context_of(request, run, None, None)
+    result: models.Ledger = await context.ask(
         "ledger",
         lambda answer: models.Ledger(lines=[models.LedgerLine(**line) for line in answer[0]]),
         background=True,
     )
-    return found
+    return result
 
 
 @router.get("/step_time")
 async def step_time(
     request: Request, run: Run = None, aggregation: AggregationId = None, worker: WorkerId = None
 ) -> models.Breakdown:
-    """The eight categories of the step-time breakdown, added up over the report's steps."""
-    which = await asked(request, run, aggregation, worker)
-    made = find("step_time")
+    """The eight categories of the step-time breakdown, summed over the report's steps."""
+    context = await context_of(request, run, aggregation, worker)
+    report = find("step_time")
 
     def shape(answer: Any) -> models.Breakdown:
-        frame = Sheet(answer, made).frame
+        frame = Sheet(answer, report).frame
         return overview.step_time(frame.pandas(frame.select()))
 
-    found: models.Breakdown = await which.ask(
+    breakdown: models.Breakdown = await context.ask(
         "report",
         shape,
         background=True,
-        shown="sums",
+        variant="sums",
         name="step_time",
-        options=dict(made.chosen),
-        **which.which,
+        options=dict(report.selection),
+        **context.arguments,
     )
-    return found
+    return breakdown
 
 
 @router.get("/details/{kind}/{id:path}")
@@ -120,34 +127,34 @@ async def selected(
     aggregation: AggregationId = None,
     worker: WorkerId = None,
 ) -> models.Details:
-    """What is known of an operator (its op_id, or its number), a kernel (its number, or its name), a launch, an
-    iteration (their numbers), a finding (its rule)."""
+    """Details of an operator (by op_id or number), a kernel (by number or name), a launch, an iteration (by number), or
+    a finding (by rule)."""
     from pyprof.viewer.findings import details_of, findings
 
-    which = await asked(request, run, aggregation, worker)
+    context = await context_of(request, run, aggregation, worker)
     if kind == "finding":
-        return details_of(await _insights(which, findings), id)
+        return details_of(await _insights(context, findings), id)
     make = {
         "op": details.operator, "kernel": details.kernel, "launch": details.launch, "iteration": details.iteration
     }[kind]  # fmt: skip
-    found = await which.read(lambda source: make(source, id))
-    return await _readable(request, which, found)
+    result = await context.read(lambda source: make(source, id))
+    return await _readable(request, context, result)
 
 
-async def _readable(request: Request, which: Asked, found: models.Details) -> models.Details:
-    """With a word at each line of the stack whether its text can be had."""
-    if not found.stack:
-        return found
-    root, names = server(request).source_root, {frame.file for frame in found.stack}
+async def _readable(request: Request, context: Context, result: models.Details) -> models.Details:
+    """Mark each line of the stack whose text is available."""
+    if not result.stack:
+        return result
+    root, names = server(request).source_root, {frame.file for frame in result.stack}
 
     def check(store: Guarded) -> list[models.Frame]:
-        there = sources.available(store, names, root)
+        available = sources.available(store, names, root)
         return [
-            frame.model_copy(update={"readable": frame.line > 0 and there[frame.file]})
-            for frame in found.stack
+            frame.model_copy(update={"readable": frame.line > 0 and available[frame.file]})
+            for frame in result.stack
         ]
 
-    return found.model_copy(update={"stack": await reading(request, which.opened, check)})
+    return result.model_copy(update={"stack": await run_read(request, context.opened, check)})
 
 
 @router.get("/source")
@@ -157,14 +164,14 @@ async def source(
     line: Annotated[int, Query(ge=1, le=10**7)],
     run: Run = None,
 ) -> models.SourceText:
-    """Text of a file that a call stack of the profile names."""
-    here = server(request)
-    opened = await here.library.open(run)
-    known = opened.known.get("files")
-    if known is None:
-        known = opened.known["files"] = await reading(request, opened, sources.files)
-    root = here.source_root
-    return await reading(request, opened, lambda store: sources.read(store, known, file, line, root))
+    """Text of a file named in a call stack of the profile."""
+    app = server(request)
+    opened = await app.library.open(run)
+    names = opened.memo.get("files")
+    if names is None:
+        names = opened.memo["files"] = await run_read(request, opened, sources.files)
+    root = app.source_root
+    return await run_read(request, opened, lambda store: sources.read(store, names, file, line, root))
 
 
 @router.get("/roofline")
@@ -175,12 +182,12 @@ async def kernels_on_roofline(
     worker: WorkerId = None,
     limit: Annotated[int, Query(ge=1, le=2000)] = 300,
 ) -> models.Roofline:
-    """Kernels by time, with work and speed, and the peaks of the devices."""
-    which = await asked(request, run, aggregation, worker)
-    return await which.read(lambda one: roofline.roofline(one, limit))
+    """Kernels sorted by time, with work and speed, and the peaks of the devices."""
+    context = await context_of(request, run, aggregation, worker)
+    return await context.read(lambda source: roofline.roofline(source, limit))
 
 
-class _Compared:
+class _Comparison:
     """Two profiles: their figures, and the table of differences."""
 
     def __init__(self, answer: Any):
@@ -189,29 +196,35 @@ class _Compared:
 
 
 def _delta(name: str, base: Value, other: Value) -> models.Delta:
-    one = METRICS[name]
+    metric = METRICS[name]
     delta = None if base is None or other is None else float(other - base)
     return models.Delta(
-        key=name, heading=one.heading, unit=one.unit, text=one.text, base=base, other=other, delta=delta
+        key=name,
+        heading=metric.heading,
+        unit=metric.unit,
+        text=metric.text,
+        base=base,
+        other=other,
+        delta=delta,
     )
 
 
-async def _compared(
+async def _compare(
     request: Request,
     base: str,
     other: str,
     by: str,
     base_aggregation: int | None,
     other_aggregation: int | None,
-) -> tuple[Asked, Opened, _Compared]:
-    first = await asked(request, base, base_aggregation, None)
+) -> tuple[Context, Opened, _Comparison]:
+    first = await context_of(request, base, base_aggregation, None)
     second = await server(request).library.open(other)
-    chosen = await chosen_aggregation(request, second, other_aggregation)
-    both: _Compared = await first.ask(
-        "compare", _Compared, aggregation=first.aggregation.id, other=str(second.path), other_aggregation=chosen.id,
-        by=by, version=second.version,
+    selection = await find_aggregation(request, second, other_aggregation)
+    comparison: _Comparison = await first.ask(
+        "compare", _Comparison, aggregation=first.aggregation.id, other=str(second.path),
+        other_aggregation=selection.id, by=by, version=second.version,
     )  # fmt: skip
-    return first, second, both
+    return first, second, comparison
 
 
 @router.get("/compare/export", response_class=StreamingResponse, responses=files.ANSWER)
@@ -228,10 +241,10 @@ async def export_comparison(
     filter: Filter = [],  # noqa: B006
 ) -> StreamingResponse:
     """The table of /api/compare as a file."""
-    first, second, both = await _compared(request, base, other, by, base_aggregation, other_aggregation)
+    first, second, comparison = await _compare(request, base, other, by, base_aggregation, other_aggregation)
     title = f"{first.opened.name}_{second.name}"
     return await files.of_frame(
-        request, first.opened, DIFFERENCE, format, both.sheet.frame, sort, search, filter, title
+        request, first.opened, DIFFERENCE, format, comparison.sheet.frame, sort, search, filter, title
     )
 
 
@@ -249,17 +262,17 @@ async def compare(
     search: Search = "",
     filter: Filter = [],  # noqa: B006
 ) -> models.Compare:
-    """Two runs of the folder that is served, or two aggregations of one: figures, and operators or kernels side by
-    side. Names are those of /api/profile's runs, empty for a single file."""
-    first, second, both = await _compared(request, base, other, by, base_aggregation, other_aggregation)
-    found, sheet = both.found, both.sheet
+    """Two runs of the served folder, or two aggregations of one run: figures, and operators or kernels side by side.
+    Names are those of /api/profile's runs, empty for a single file."""
+    first, second, comparison = await _compare(request, base, other, by, base_aggregation, other_aggregation)
+    figures, sheet = comparison.found, comparison.sheet
     notes = []
-    if found["counts"][0] != found["counts"][1]:
+    if figures["counts"][0] != figures["counts"][1]:
         notes.append(
-            f"The base has {found['counts'][0]} iterations, the other {found['counts'][1]}: sums are of as many."
+            f"The base has {figures['counts'][0]} iterations, the other {figures['counts'][1]}; sums cover all of them."
         )
     return models.Compare(
         base=first.opened.name, other=second.name, by=by, notes=notes,
-        figures=[_delta(name, found["base"][name], found["other"][name]) for name in METRICS],
+        figures=[_delta(name, figures["base"][name], figures["other"][name]) for name in METRICS],
         table=page(sheet.frame, offset, limit, sort, search, filter, sheet.complete),
     )  # fmt: skip

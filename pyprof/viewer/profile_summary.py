@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The profile that is served, in one answer."""
+"""Summary of the served profile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ASIDE = ("schema_major", "schema_minor", "created_schema", "writer_version", "s
 
 
 def profile(store: Guarded, opened: Opened, runs: list[models.Run], source_root: bool) -> models.Profile:
-    """Workers, devices, aggregations, facts, and how much there is of everything."""
+    """Return workers, devices, aggregations, facts, and counts of everything."""
     meta = store.meta
     counts = _counts(store)
     return models.Profile(
@@ -62,8 +62,8 @@ def _aggregations(store: Guarded) -> list[models.Aggregation]:
         store.rows("select iteration_set, count(distinct number) from iteration group by iteration_set")
     )
     return [
-        models.Aggregation(**one._asdict(), total=totals.get(one.iteration_set, 0))
-        for one in aggregations(store)
+        models.Aggregation(**aggregation._asdict(), total=totals.get(aggregation.iteration_set, 0))
+        for aggregation in aggregations(store)
     ]
 
 

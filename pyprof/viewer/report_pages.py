@@ -26,35 +26,41 @@ _KINDS: dict[type, models.ColumnKind] = {
 
 
 def columns_of(columns: Iterable[Column]) -> list[models.Column]:
-    """Columns as the API has them."""
+    """Return columns as models of the API."""
     return [
         models.Column(
-            key=c.key, heading=c.heading, unit=c.unit, text=c.text, kind=_KINDS[c.kind], extra=c.extra
+            key=column.key,
+            heading=column.heading,
+            unit=column.unit,
+            text=column.text,
+            kind=_KINDS[column.kind],
+            extra=column.extra,
         )
-        for c in columns
+        for column in columns
     ]
 
 
 def reports() -> list[models.Report]:
-    """Every report."""
+    """Return every report."""
     return [
         models.Report(
-            name=one.name, title=one.title, suffix=one.suffix, text=one.text, columns=columns_of(one.all_columns),
+            name=report.name, title=report.title, suffix=report.suffix, text=report.text,
+            columns=columns_of(report.all_columns),
             options=[
                 models.Option(
                     name=option.name, text=option.text, default=option.default,
                     choices={value: list(out) for value, out in option.choices.items()},
                 )
-                for option in one.options
+                for option in report.options
             ],
-            view=models.View(**(one.view._asdict() | {"show": list(one.view.show)})),
+            view=models.View(**(report.view._asdict() | {"show": list(report.view.show)})),
         )
-        for one in every()
+        for report in every()
     ]  # fmt: skip
 
 
 class Sheet:
-    """A report's rows in memory, and whether they are all."""
+    """Rows of a report in memory, and whether they are complete."""
 
     def __init__(self, answer: tuple[Any, pa.Table], report: Report):
         self.complete: bool = answer[0]["complete"]
@@ -74,20 +80,22 @@ def page(
     filters: Sequence[str],
     complete: bool = True,
 ) -> models.Table:
-    """A page of a table. Raises Trouble for columns and conditions that do not exist."""
+    """Return a page of a table. Raises Trouble for unknown columns and conditions."""
     rows = frame.select(search, filters, sort)
-    shown: Ints = rows[offset : offset + limit]
+    visible: Ints = rows[offset : offset + limit]
     note = None
     if not complete:
-        note = f"The first {frame.rows:,} rows; filters and sorting are of these. An export has all."
+        note = (
+            f"The first {frame.rows:,} rows; filters and sorting apply only to these. An export contains all."
+        )
     return models.Table(
-        columns=columns_of(frame.columns), rows=frame.cells(shown), ids=shown.tolist(), offset=offset,
+        columns=columns_of(frame.columns), rows=frame.cells(visible), ids=visible.tolist(), offset=offset,
         total=frame.rows, filtered=len(rows), complete=complete, note=note,
     )  # fmt: skip
 
 
 def plain_rows(table: pd.DataFrame, keys: Sequence[str]) -> list[list[Cell]]:
-    """Rows of a small frame as JSON has them."""
+    """Return rows of a small frame for JSON."""
     return [
         [None if cell is None or cell is pd.NA else plain(cell) for cell in row]
         for row in table[list(keys)].astype(object).itertuples(index=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The routes of the API of reports: which there are, their pages, their files."""
+"""API routes of reports: list, pages, files."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from pyprof.viewer.parameters import (
 )
 from pyprof.viewer.problems import Trouble
 from pyprof.viewer.report_pages import Sheet, page
-from pyprof.viewer.request_context import Asked, asked, known_parameters
+from pyprof.viewer.request_context import Context, context_of, known_parameters
 from pyprof.viewer.tree import Tree
 
 router = APIRouter(prefix="/api", dependencies=[Depends(known_parameters)])
 
 
 def _options() -> list[dict[str, Any]]:
-    """Options of reports as OpenAPI has parameters."""
-    found: dict[str, dict[str, None]] = {}
-    for one in every():
-        for option in one.options:
-            found.setdefault(option.name, {}).update(dict.fromkeys(option.choices))
+    """Return options of reports as OpenAPI parameters."""
+    choices_of: dict[str, dict[str, None]] = {}
+    for report in every():
+        for option in report.options:
+            choices_of.setdefault(option.name, {}).update(dict.fromkeys(option.choices))
     return [
         {
             "name": name,
@@ -46,18 +46,18 @@ def _options() -> list[dict[str, Any]]:
             "schema": {"type": "string", "enum": list(choices)},
             "description": "An option of some reports.",
         }
-        for name, choices in found.items()
+        for name, choices in choices_of.items()
     ]
 
 
 OPTIONS = _options()
 
 
-def _chosen(request: Request, name: str) -> Report:
-    """The report with the options in the URL. Raises Trouble."""
+def _find_report(request: Request, name: str) -> Report:
+    """Return the report with the options in the URL. Raises Trouble."""
     every()
     if name not in REPORTS:
-        raise Trouble("missing", f"There is no report {name!r}; choose from {', '.join(sorted(REPORTS))}.")
+        raise Trouble("missing", f"unknown report {name!r}; choose from {', '.join(sorted(REPORTS))}.")
     names = {option["name"] for option in OPTIONS}
     return find(name, **{key: value for key, value in request.query_params.items() if key in names})
 
@@ -81,9 +81,9 @@ async def rows(
     search: Search = "",
     filter: Filter = [],  # noqa: B006
 ) -> models.Table:
-    """A page of a report. Its options are parameters by their names."""
-    made = _chosen(request, name)
-    sheet = await _sheet(await asked(request, run, aggregation, worker), made)
+    """A page of a report. Its options are parameters with their names."""
+    report = _find_report(request, name)
+    sheet = await _sheet(await context_of(request, run, aggregation, worker), report)
     return await asyncio.to_thread(page, sheet.frame, offset, limit, sort, search, filter, sheet.complete)
 
 
@@ -100,18 +100,22 @@ async def nodes(
     search: Search = "",
     open: Open = None,
 ) -> models.Tree:
-    """Rows of a tree: groups of operators with the operators in them, or modules. Siblings are sorted; a search opens
-    what is above a name that holds the text, or a path that ends with it."""
-    which = await asked(request, run, aggregation, worker)
-    found: Tree = await which.ask("tree", lambda answer: Tree(answer, name), name=name, **which.which)
-    return await asyncio.to_thread(found.page, offset, limit, sort, search, open)
+    """Rows of a tree: groups of operators with their operators, or modules. Siblings are sorted; a search opens the
+    ancestors of names that contain the text, and of paths that end with it."""
+    context = await context_of(request, run, aggregation, worker)
+    tree: Tree = await context.ask("tree", lambda answer: Tree(answer, name), name=name, **context.arguments)
+    return await asyncio.to_thread(tree.page, offset, limit, sort, search, open)
 
 
-async def _sheet(which: Asked, made: Report) -> Sheet:
-    found: Sheet = await which.ask(
-        "report", lambda answer: Sheet(answer, made), name=made.name, options=dict(made.chosen), **which.which
+async def _sheet(context: Context, report: Report) -> Sheet:
+    sheet: Sheet = await context.ask(
+        "report",
+        lambda answer: Sheet(answer, report),
+        name=report.name,
+        options=dict(report.selection),
+        **context.arguments,
     )
-    return found
+    return sheet
 
 
 @router.get(
@@ -129,15 +133,15 @@ async def export(
     search: Search = "",
     filter: Filter = [],  # noqa: B006
 ) -> StreamingResponse:
-    """A report as a file: all pages of what the filters leave."""
-    made = _chosen(request, name)
-    which = await asked(request, run, aggregation, worker)
-    sheet = await _sheet(which, made)
-    opened = which.opened
+    """A report as a file: all pages of the filtered rows."""
+    report = _find_report(request, name)
+    context = await context_of(request, run, aggregation, worker)
+    sheet = await _sheet(context, report)
+    opened = context.opened
     if sheet.complete:
-        return await files.of_frame(request, opened, made, format, sheet.frame, sort, search, filter)
-    sheet.frame.select(search, filter, sort)  # what is wrong with them is told now
+        return await files.of_frame(request, opened, report, format, sheet.frame, sort, search, filter)
+    sheet.frame.select(search, filter, sort)  # report errors in them now
     return await files.of_task(
-        request, opened, made, format, "file", name=made.name, options=dict(made.chosen), search=search,
-        filters=filter, **which.which,
+        request, opened, report, format, "file", name=report.name, options=dict(report.selection), search=search,
+        filters=filter, **context.arguments,
     )  # fmt: skip

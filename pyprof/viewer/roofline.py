@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels on the roofline: what work they did in which time, and the peaks of the devices."""
+"""Kernels on the roofline: work and time of kernels, and the peaks of the devices."""
 
 from __future__ import annotations
 
@@ -22,40 +22,42 @@ group by {group} order by sum(s.gpu) desc, s.name"""
 
 
 def roofline(source: Source, limit: int) -> Roofline:
-    """Kernels by name and type of their operands, those that took longest first."""
-    found = _points(source, "s.name, o.dtype", "1", "null", {})
+    """Return kernels by name and operand type, longest total time first."""
+    points = _points(source, "s.name, o.dtype", "1", "null", {})
     notes = []
-    unknown = sum(point.flops is None or point.bytes is None for point in found)
+    unknown = sum(point.flops is None or point.bytes is None for point in points)
     if unknown:
         notes.append(
-            f"{unknown:,} of {len(found):,} kernels have no place: their FLOPs or bytes are unknown."
+            f"{unknown:,} of {len(points):,} kernels are not shown: their FLOPs or bytes are unknown."
         )
     ceilings, reasons = _ceilings(source)
-    return Roofline(points=found[:limit], ceilings=ceilings, total=len(found), notes=notes + reasons)
+    return Roofline(points=points[:limit], ceilings=ceilings, total=len(points), notes=notes + reasons)
 
 
 def of_operator(source: Source, operator: int) -> Point | None:
-    """All kernels of an operator as one point."""
-    found = _points(source, "s.operator", "s.operator = :operator", "o.op_id", {"operator": operator})
-    return found[0] if found else None
+    """Return all kernels of an operator as one point."""
+    points = _points(source, "s.operator", "s.operator = :operator", "o.op_id", {"operator": operator})
+    return points[0] if points else None
 
 
 def of_kernel(source: Source, name: int) -> Point | None:
-    """All executions of a kernel as one point."""
-    found = _points(source, "s.name", "s.name = :name", "null", {"name": name})
-    return found[0] if found else None
+    """Return all executions of a kernel as one point."""
+    points = _points(source, "s.name", "s.name = :name", "null", {"name": name})
+    return points[0] if points else None
 
 
-def _points(source: Source, group: str, condition: str, operator: str, more: dict[str, Any]) -> list[Point]:
+def _points(
+    source: Source, group: str, condition: str, operator: str, parameters: dict[str, Any]
+) -> list[Point]:
     names, rows = source.store.named(
         _POINTS.format(group=group, condition=condition, operator=operator),
-        {"aggregation": source.aggregation.id, "worker": source.worker, **more},
+        {"aggregation": source.aggregation.id, "worker": source.worker, **parameters},
     )
     return [_point(dict(zip(names, row)), source.gpu) for row in rows]
 
 
 def _point(row: dict[str, Any], gpu: bool) -> Point:
-    """Work is of the time in which it is known: what is unknown is in neither."""
+    """Return a point. Rates use only the time with known work: neither sum includes the unknown."""
     time_flops, time_bytes = row["gpu"] - row["no_flops"], row["gpu"] - row["no_bytes"]
     flops = row["flops"] if time_flops else None
     size = row["bytes"] if time_bytes else None
@@ -79,7 +81,7 @@ def _point(row: dict[str, Any], gpu: bool) -> Point:
 
 
 def _ceilings(source: Source) -> tuple[list[Ceiling], list[str]]:
-    """Peaks of the devices that ran something, each kind of device once."""
+    """Return the peaks of the devices in use, once per kind of device."""
     rows = source.store.rows(
         """select distinct name, sm_count, compute_capability, memory_bytes, clock_hz, bandwidth from device
            where events > 0 and name is not null and (? is null or worker = ?)""",
@@ -89,7 +91,7 @@ def _ceilings(source: Source) -> tuple[list[Ceiling], list[str]]:
     for name, *facts in rows:
         gpu = gpus.of(Device(0, name, *facts))
         if gpu is None:
-            reasons.append(f"{name} is not in the table of GPUs: it has no ceilings.")
+            reasons.append(f"{name} is not in the table of GPUs, so it has no ceilings.")
             continue
         for tensor, peaks in ((True, gpu.matrix), (False, gpu.vector)):
             out += [
@@ -104,6 +106,6 @@ def _ceilings(source: Source) -> tuple[list[Ceiling], list[str]]:
                 for dtype, peak in peaks.items()
             ]
     if not rows:
-        reason = "The recording does not say which GPU it was" if source.gpu else "Nothing ran on a GPU"
-        reasons.append(f"{reason}: there are no ceilings.")
+        reason = "The recording does not name its GPU" if source.gpu else "Nothing ran on a GPU"
+        reasons.append(f"{reason}, so there are no ceilings.")
     return out, reasons

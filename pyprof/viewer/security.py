@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may ask, and what a browser may do with the answer. One ASGI layer around everything.
+"""Access control, and limits on what a browser may do with the answer. One ASGI layer around everything.
 
-host      a page of another site that lets its name point to us (DNS rebinding) says its own name: only names in the
-          allow-list are answered. On loopback these are localhost and loopback addresses; bound to the network any
-          address, for nobody can make an address point elsewhere, and the machine's own names. Behind a proxy also
-          the names of --allow-host and that of --public-origin
-token     256 bits, in the URL that is printed; the first visit turns it into a cookie (HttpOnly, SameSite=Strict).
-          Programs send it as `Authorization: Bearer TOKEN`
+host      a page of another site that lets its name point to us (DNS rebinding) sends its own name: only names in the
+          allow-list are answered. On loopback these are localhost and loopback addresses; bound to the network, any
+          address, since an address cannot be redirected, and the machine's own names. Behind a proxy also the names of
+          --allow-host and that of --public-origin
+token     256 bits, in the printed URL; the first visit turns it into a cookie (HttpOnly, SameSite=Strict). Programs
+          send it as `Authorization: Bearer TOKEN`
 changes   POST and DELETE need the header X-PyProf: 1, which no form can send, and, if there is one, our own Origin: the
           Host of the request, or --public-origin
-prefix    paths below --root-path are ours with it and without: some proxies take it away
+prefix    paths below --root-path are accepted with and without it: some proxies remove it
 headers   no CORS; a content security policy without inline scripts; no framing, no sniffing, no referrer
 """
 
@@ -48,11 +48,11 @@ _HEADERS = {
 }
 _CHANGES = ("POST", "PUT", "PATCH", "DELETE")
 _LONGEST = 16_384  # bytes of a URL
-_BODY = 65_536  # bytes of what is sent
+_BODY = 65_536  # bytes of a request body
 
 
 def loopback(address: str) -> bool:
-    """Whether an address or name is this machine's own.
+    """Return whether an address or name is this machine's own.
 
     >>> loopback("127.0.0.1"), loopback("::1"), loopback("localhost"), loopback("0.0.0.0"), loopback("10.0.0.7")
     (True, True, True, False, False)
@@ -64,7 +64,7 @@ def loopback(address: str) -> bool:
 
 
 def host_of(header: str) -> str:
-    """The name in a Host header.
+    """Return the name in a Host header.
 
     >>> host_of("localhost:8000"), host_of("[::1]:8000"), host_of("Box"), host_of("a:b:c"), host_of("a@b")
     ('localhost', '::1', 'box', '', '')
@@ -79,14 +79,14 @@ def host_of(header: str) -> str:
     return "" if ":" in name or not name or not set(name) <= _LETTERS else name.lower()
 
 
-_VISIT = 60.0  # seconds in which a browser that is started asks for the page
+_VISIT_SECONDS = 60.0  # time limit for the visit of the browser that is opened
 _FIELDS = 1000
 _LETTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_")
 
 
 class Guard:
-    """What is allowed. `bind`: the address that is listened on. Behind a proxy: `names` that it asks for, the `origin`
-    that browsers see (https://host:port), and the prefix of its paths (`root`: /prefix)."""
+    """Access rules. `bind`: the listening address. Behind a proxy: the `names` that it requests, the `origin` that
+    browsers see (https://host:port), and the prefix of its paths (`root`: /prefix)."""
 
     def __init__(
         self,
@@ -97,17 +97,17 @@ class Guard:
         root: str = "",
     ):
         self.token, self.origin, self.root = token, origin, root
-        self._single: dict[str, float] = {}  # when each ends
+        self._single: dict[str, float] = {}  # expiry of each
         self.local = loopback(bind)
         self._names = {"localhost"}
         if not self.local:
-            self._names |= {name.lower() for name in _own_names()} | {bind.lower()}
+            self._names |= {name.lower() for name in _machine_names()} | {bind.lower()}
         self._names |= {name.lower() for name in names}
         if origin is not None:
             self._names.add(host_of(origin.partition("://")[2]))
 
     def host(self, header: str) -> bool:
-        """Whether a Host header names us."""
+        """Return whether a Host header names this server."""
         name = host_of(header)
         if name in self._names:
             return True
@@ -118,38 +118,39 @@ class Guard:
         return not self.local or address.is_loopback
 
     def own(self, origin: str, host: str) -> bool:
-        """Whether an Origin header is that of our page; `host`: the Host header."""
+        """Return whether an Origin header is that of our page; `host`: the Host header."""
         return origin == self.origin or origin.partition("://")[2] == host
 
     @property
     def secure(self) -> bool:
-        """Whether browsers come by HTTPS."""
+        """Flag for browsers that connect by HTTPS."""
         return self.origin is not None and self.origin.startswith("https://")
 
     @property
     def cookie(self) -> str:
-        """Its name: servers on other ports of this host have others."""
+        """Name of the cookie: servers on other ports of this host have others."""
         return f"pyprof_{hashlib.sha256((self.token or '').encode()).hexdigest()[:12]}"
 
-    def matches(self, given: str) -> bool:
-        """Whether this is the token."""
-        return self.token is not None and hmac.compare_digest(given.encode(), self.token.encode())
+    def matches(self, token: str) -> bool:
+        """Return whether this is the token."""
+        return self.token is not None and hmac.compare_digest(token.encode(), self.token.encode())
 
     def single(self) -> str | None:
-        """A token for one visit: for the browser that is opened, whose command line every user of the machine sees."""
+        """Return a token for one visit: for the browser to be opened, because every user of the machine can see its
+        command line."""
         if self.token is None:
             return None
         code = new_token()
-        self._single[code] = time.monotonic() + _VISIT
+        self._single[code] = time.monotonic() + _VISIT_SECONDS
         return code
 
-    def visits(self, given: str) -> bool:
-        """Whether this is the token, or one for a single visit, which is used up."""
-        ends = self._single.pop(given, None)
-        return self.matches(given) if ends is None else time.monotonic() < ends
+    def visits(self, token: str) -> bool:
+        """Return whether this is the token, or one for a single visit, which is used up."""
+        ends = self._single.pop(token, None)
+        return self.matches(token) if ends is None else time.monotonic() < ends
 
 
-def _own_names() -> set[str]:
+def _machine_names() -> set[str]:
     names = {socket.gethostname()}
     names |= {name.partition(".")[0] for name in names}
     with contextlib.suppress(OSError):
@@ -158,12 +159,12 @@ def _own_names() -> set[str]:
 
 
 def new_token() -> str:
-    """256 bits."""
+    """Return 256 random bits."""
     return secrets.token_urlsafe(32)
 
 
 class Security:
-    """The layer."""
+    """ASGI layer."""
 
     def __init__(self, app: ASGIApp, guard: Guard):
         self._app, self._guard = app, guard
@@ -172,56 +173,56 @@ class Security:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        if scope["type"] != "http":  # there are no web sockets here
+        if scope["type"] != "http":  # no web sockets
             return
         scope = self._below(scope)
         answer = self._refused(scope)
 
-        async def dressed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                there = {name for name, _ in message["headers"]}
+                present = {name for name, _ in message["headers"]}
                 message["headers"] = list(message["headers"]) + [
                     (name.encode(), value.encode())
                     for name, value in _HEADERS.items()
-                    if name.encode() not in there
+                    if name.encode() not in present
                 ]
-                if scope["path"].startswith("/api") and b"cache-control" not in there:
+                if scope["path"].startswith("/api") and b"cache-control" not in present:
                     message["headers"].append((b"cache-control", b"no-store"))
-                if answer is not None:  # who is no further than here gets one answer of a connection
+                if answer is not None:  # rejected clients get one answer per connection
                     message["headers"].append((b"connection", b"close"))
             await send(message)
 
-        await (answer or self._app)(scope, receive, dressed)
+        await (answer or self._app)(scope, receive, send_with_headers)
 
     def _below(self, scope: Scope) -> Scope:
-        """The request without the prefix, if it has it."""
+        """Return the request without the prefix, if it has it."""
         root = unquote(self._guard.root)
         path: str = scope["path"]
         return {**scope, "path": path[len(root) :]} if path.startswith(f"{root}/") else scope
 
     def _refused(self, scope: Scope) -> Response | None:
-        """The answer to a request that gets no further; None for one that does."""
+        """Return the answer to a rejected request; None for an accepted one."""
         headers = Headers(scope=scope)
         if not self._guard.host(headers.get("host", "")):
             return _problem(
                 Trouble(
                     "host",
-                    "This server is not known by that name; use the URL that it printed when it started.",
+                    "Unknown host name; use the URL that the server printed when it started.",
                 )
             )
         if len(scope.get("raw_path", b"")) + len(scope["query_string"]) > _LONGEST:
             return _problem(Trouble("parameter", f"The URL is longer than {_LONGEST} characters."))
-        if self._guard.root and scope["path"] == unquote(self._guard.root):  # what it asks for is relative
+        if self._guard.root and scope["path"] == unquote(self._guard.root):  # links of the page are relative
             query = scope["query_string"].decode("latin-1")
-            return RedirectResponse(_beside(f"{self._guard.root}/", query), 303)
+            return RedirectResponse(_relative_link(f"{self._guard.root}/", query), 303)
         api = scope["path"].startswith("/api/") or scope["path"] == "/api"
-        foreign = _foreign(scope, headers, api, self._guard)
+        foreign = _check_origin(scope, headers, api, self._guard)
         if foreign is not None:
             return _problem(foreign)
         return self._tokenless(scope, headers, api) if self._guard.token is not None else None
 
     def _tokenless(self, scope: Scope, headers: Headers, api: bool) -> Response | None:
-        """For who has no token: where to get it. For who brings it: a cookie."""
+        """Return the token form, or a cookie for a token in the URL; None for a request with a valid token."""
         guard = self._guard
         try:
             query = parse_qsl(
@@ -229,10 +230,12 @@ class Security:
             )
         except ValueError:
             return _problem(Trouble("parameter", f"The URL has more than {_FIELDS} parameters."), 400)
-        given = [value for name, value in query if name == "token"]
-        if given and not api and scope["method"] == "GET" and guard.visits(given[-1]):
-            rest = urlencode([pair for pair in query if pair[0] != "token"])
-            return self._welcome(_beside(f"/{quote(scope['path'].rpartition('/')[2])}", rest), headers)
+        tokens = [value for name, value in query if name == "token"]
+        if tokens and not api and scope["method"] == "GET" and guard.visits(tokens[-1]):
+            remaining = urlencode([pair for pair in query if pair[0] != "token"])
+            return self._welcome(
+                _relative_link(f"/{quote(scope['path'].rpartition('/')[2])}", remaining), headers
+            )
         bearer = headers.get("authorization", "")
         if bearer[:7].lower() == "bearer " and guard.matches(bearer[7:].strip()):
             return None
@@ -240,20 +243,20 @@ class Security:
             return None
         if api:
             return _problem(
-                Trouble("token", "Open the page with the URL that the server printed: it has the token.")
+                Trouble("token", "Open the page with the URL that the server printed; it contains the token.")
             )
-        return plain_page("Token needed", _asks(bool(given)), 401)
+        return plain_page("Token required", _token_form(bool(tokens)), 401)
 
-    def _welcome(self, where: str, headers: Headers) -> Response:
-        """Set the cookie and go on without the token in the address bar."""
+    def _welcome(self, location: str, headers: Headers) -> Response:
+        """Set the cookie and redirect to the URL without the token."""
         answer: Response
         if headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
-            answer = RedirectResponse(where, 303)  # which keeps what stands behind #
+            answer = RedirectResponse(location, 303)  # keeps the fragment
         else:  # a link from elsewhere: the browser would follow without the strict cookie
-            target = html.escape(where, quote=True)
+            target = html.escape(location, quote=True)
             answer = HTMLResponse(
                 f'<!doctype html><title>PyProf</title><meta http-equiv="refresh" content="0;url={target}">'
-                f'<p><a href="{target}">To the profile</a>'
+                f'<p><a href="{target}">Open the profile</a>'
             )
         answer.set_cookie(
             self._guard.cookie,
@@ -268,10 +271,10 @@ class Security:
         return answer
 
 
-def _beside(path: str, query: str) -> str:
-    """A path as a link from its neighbours: proxies put their prefix before an absolute one, or do not.
+def _relative_link(path: str, query: str) -> str:
+    """Return a path as a link relative to its siblings: proxies may or may not prefix an absolute one.
 
-    >>> _beside("/ops", "sort=-gpu"), _beside("/", ""), _beside("/a/b/", "")
+    >>> _relative_link("/ops", "sort=-gpu"), _relative_link("/", ""), _relative_link("/a/b/", "")
     ('./ops?sort=-gpu', './', './b/')
     """
     parts = path.split("/")
@@ -279,9 +282,9 @@ def _beside(path: str, query: str) -> str:
     return f"./{last}" + (f"?{query}" if query else "")
 
 
-def _foreign(scope: Scope, headers: Headers, api: bool, guard: Guard) -> Trouble | None:
-    """What another site's page would ask."""
-    refused = Trouble("forbidden", "Another site may not ask this.")
+def _check_origin(scope: Scope, headers: Headers, api: bool, guard: Guard) -> Trouble | None:
+    """Return the problem with a request that another site's page could send; None for others."""
+    refused = Trouble("forbidden", "Requests from other sites are not allowed.")
     if api and headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return refused
     if scope["method"] not in _CHANGES:
@@ -294,24 +297,24 @@ def _foreign(scope: Scope, headers: Headers, api: bool, guard: Guard) -> Trouble
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if scope["method"] != "DELETE" and kind != "application/json":
         return Trouble(
-            "forbidden", "A request that changes something is JSON (Content-Type: application/json)."
+            "forbidden", "A request that changes something must be JSON (Content-Type: application/json)."
         )
     length = headers.get("content-length", "0")
     if not length.isdecimal() or int(length) > _BODY or "transfer-encoding" in headers:
-        return Trouble("parameter", f"The body is longer than {_BODY} bytes, or does not say its length.")
+        return Trouble("parameter", f"The body is longer than {_BODY} bytes, or its length is not given.")
     return None
 
 
 def _cookies(headers: Headers, name: str) -> list[str]:
-    found = []
+    values = []
     for header in headers.getlist("cookie"):
         try:
             cookie = SimpleCookie(header)
         except CookieError:
             continue
         if name in cookie:
-            found.append(cookie[name].value)
-    return found
+            values.append(cookie[name].value)
+    return values
 
 
 def _problem(trouble: Trouble, status: int | None = None) -> Response:
@@ -330,7 +333,7 @@ code { overflow-wrap: anywhere }
 
 
 def plain_page(title: str, text: str, status: int) -> Response:
-    """A page of the server's own, without a script: HTML of ours, never of a recording."""
+    """Return a page of the server itself, without scripts; its HTML never comes from a recording."""
     nonce = secrets.token_urlsafe(16)
     return HTMLResponse(
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
@@ -344,12 +347,12 @@ def plain_page(title: str, text: str, status: int) -> Response:
     )
 
 
-def _asks(wrong: bool) -> str:
-    """Asks for the token."""
-    said = "<p role=alert><b>That is not the token of this server.</b></p>" if wrong else ""
+def _token_form(wrong: bool) -> str:
+    """Return the form for the token."""
+    message = "<p role=alert><b>That is not the token of this server.</b></p>" if wrong else ""
     return (
-        "<p>This profile is shown to who has its token. Open the URL that <code>pyprof view</code> or "
-        f"<code>dlprofviewer</code> printed in the terminal, or enter the token here.</p>{said}"
+        "<p>This profile requires a token. Open the URL that <code>pyprof view</code> or <code>dlprofviewer</code> "
+        f"printed in the terminal, or enter the token here.</p>{message}"
         "<form method=get><label>Token <input name=token type=password autocomplete=off required></label>"
         "<button>Open</button></form>"
     )

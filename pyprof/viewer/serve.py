@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serve a profile until ctrl-C, for `pyprof view` and `dlprofviewer`.
 
-Everything that can be wrong (the file, the port, an extra that is not installed) is one sentence before anything is
-served. The URL goes to stdout, everything else to stderr.
+Everything that can be wrong (the file, the port, a missing extra) is reported in one sentence before serving starts.
+The URL goes to stdout, everything else to stderr.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ if TYPE_CHECKING:
 
 _NEEDS = ("fastapi", "uvicorn", "xlsxwriter", "fpdf")
 _QUIET = 1.0  # seconds before progress is shown
-_BACKLOG = 2048  # connections that the system keeps until they are accepted
+_BACKLOG = 2048  # connections that the system queues until they are accepted
 
 
 def serve(name: str, arguments: argparse.Namespace) -> None:
-    """Serve what a command line says, which was typed as `name`, until ctrl-C. Raises PyProfError."""
-    # Modules stay: the collector would look at their objects over and over while they are imported, a quarter of the
-    # time until the page is there.
+    """Serve the profile of a command line, typed as `name`, until ctrl-C. Raises PyProfError."""
+    # Modules stay in memory: scanning their objects repeatedly during imports would take a quarter of the start time.
     gc.disable()
     try:
         with suppress(KeyboardInterrupt):
@@ -43,8 +42,8 @@ def serve(name: str, arguments: argparse.Namespace) -> None:
 
 
 async def _serve(name: str, arguments: argparse.Namespace) -> None:
-    """Open, listen, say where, serve. Raises PyProfError."""
-    _installed(name)
+    """Open, listen, print the URL, serve. Raises PyProfError."""
+    _check_installed(name)
     from pyprof.viewer import cache
     from pyprof.viewer.library import Library
     from pyprof.viewer.security import Guard, new_token
@@ -55,7 +54,7 @@ async def _serve(name: str, arguments: argparse.Namespace) -> None:
     sockets = listening(arguments.bind, arguments.port)
     library = Library(arguments.file, warm=True)
     try:
-        await _opened(name, library)
+        await _open(name, library)
         asyncio.get_running_loop().run_in_executor(None, cache.prune)
         guard = Guard(
             arguments.bind, new_token() if arguments.token else None, arguments.allow_host, arguments.public_origin,
@@ -64,11 +63,11 @@ async def _serve(name: str, arguments: argparse.Namespace) -> None:
         await _run(name, arguments, library, guard, sockets, root)
     finally:
         await library.close()
-        for one in sockets:
-            one.close()
+        for listener in sockets:
+            listener.close()
 
 
-def _installed(name: str) -> None:
+def _check_installed(name: str) -> None:
     from importlib.util import find_spec
 
     missing = [module for module in _NEEDS if find_spec(module) is None]
@@ -77,42 +76,42 @@ def _installed(name: str) -> None:
 
 
 def listening(bind: str, port: int) -> list[socket.socket]:
-    """Sockets for an address: of `localhost` both kinds of loopback where there are two. Raises PyProfError."""
+    """Return sockets for an address; `localhost` gets both kinds of loopback if available. Raises PyProfError."""
     try:
-        found = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        infos = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise UsageError(f"cannot bind to {bind}: not an address of this machine.") from error
-    found.sort(key=lambda one: one[0] != socket.AF_INET)
+    infos.sort(key=lambda item: item[0] != socket.AF_INET)
     out: list[socket.socket] = []
-    for family, kind, protocol, _, address in found:
+    for family, kind, protocol, _, address in infos:
         try:
             out.append(_listen(family, kind, protocol, (address[0], port, *address[2:])))
         except OSError as error:
-            if out and family == socket.AF_INET6:  # no IPv6 here, or somebody else's: the first is enough
+            if out and family == socket.AF_INET6:  # no IPv6, or its port is taken: the first socket suffices
                 continue
-            for one in out:
-                one.close()
-            raise _refused(bind, port, error) from error
+            for item in out:
+                item.close()
+            raise _bind_error(bind, port, error) from error
         port = out[0].getsockname()[1]
     return out
 
 
 def _listen(family: int, kind: int, protocol: int, address: Any) -> socket.socket:
-    made = socket.socket(family, kind, protocol)
+    listener = socket.socket(family, kind, protocol)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind(address)
-        made.listen(_BACKLOG)
-        made.setblocking(False)
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
     except OSError:
-        made.close()
+        listener.close()
         raise
-    return made
+    return listener
 
 
-def _refused(bind: str, port: int, error: OSError) -> PyProfError:
+def _bind_error(bind: str, port: int, error: OSError) -> PyProfError:
     import errno
 
     if error.errno == errno.EADDRINUSE:
@@ -120,44 +119,44 @@ def _refused(bind: str, port: int, error: OSError) -> PyProfError:
             f"port {port} is in use; choose another one with -p {port + 1 if port < 65535 else 0}."
         )
     if error.errno == errno.EACCES:
-        return PyProfError(f"port {port} is not for everybody; choose one above 1023 with -p.")
+        return PyProfError(f"port {port} needs special permission; choose one above 1023 with -p.")
     if error.errno == errno.EADDRNOTAVAIL:
         return UsageError(f"cannot bind to {bind}: not an address of this machine.")
     return PyProfError(f"cannot listen on {bind}, port {port} ({os.strerror(error.errno or 0)}).")
 
 
-async def _opened(name: str, library: Library) -> None:
-    """Open what is served before anything is said: of a folder of several runs each when it is asked for."""
+async def _open(name: str, library: Library) -> None:
+    """Open the input before anything is printed; runs of a folder with several are opened on request."""
     runs = library.runs()
     if len(runs) > 1:
         return
     progress = _Progress(name)
     try:
-        await library.wait(next(iter(runs)), progress.told)
+        await library.wait(next(iter(runs)), progress.update)
     finally:
         progress.done()
 
 
 class _Progress:
-    """A line on a terminal while a recording is read for the first time."""
+    """Line on a terminal while a recording is read for the first time."""
 
     def __init__(self, name: str):
         import time
 
         self._name, self._clock = name, time.monotonic
-        self._start, self._shown = time.monotonic(), False
+        self._start, self._visible = time.monotonic(), False
 
-    def told(self, share: float, what: str) -> None:
+    def update(self, share: float, step: str) -> None:
         if self._clock() - self._start < _QUIET:
             return
         if sys.stderr.isatty():
-            print(f"\r{self._name}: {what} {100 * share:3.0f} %\x1b[K", end="", file=sys.stderr, flush=True)
-        elif not self._shown:
+            print(f"\r{self._name}: {step} {100 * share:3.0f} %\x1b[K", end="", file=sys.stderr, flush=True)
+        elif not self._visible:
             print(f"{self._name}: reading the recording for the first time ...", file=sys.stderr, flush=True)
-        self._shown = True
+        self._visible = True
 
     def done(self) -> None:
-        if self._shown and sys.stderr.isatty():
+        if self._visible and sys.stderr.isatty():
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
@@ -175,7 +174,7 @@ async def _run(
     from pyprof.viewer.connections import LimitedServer
     from pyprof.viewer.request_context import Server
 
-    config = uvicorn.Config(  # warnings are of requests that are no HTTP: anybody could fill the terminal with them
+    config = uvicorn.Config(  # invalid HTTP requests cause warnings: anyone could flood the terminal
         create(Server(library, root), guard), log_level="error", access_log=False, server_header=False,
         proxy_headers=False, ws="none", lifespan="on", timeout_graceful_shutdown=2,
     )  # fmt: skip
@@ -196,38 +195,38 @@ async def _run(
 
 
 def announcement(bind: str, port: int, guard: Guard) -> list[str]:
-    """Where the page is."""
+    """Return the lines that tell the page's URL."""
     return [address(bind, port, guard) + (f"?token={guard.token}" if guard.token else "")]
 
 
 def address(bind: str, port: int, guard: Guard) -> str:
-    """The URL of the page, without a token."""
-    here = f"http://{'localhost' if guard.local else _host(bind)}:{port}"
-    return f"{guard.origin or here}{guard.root}/"
+    """Return the URL of the page, without a token."""
+    local = f"http://{'localhost' if guard.local else _host(bind)}:{port}"
+    return f"{guard.origin or local}{guard.root}/"
 
 
 def warnings(port: int, guard: Guard) -> list[str]:
-    """What to know about who else can see the profile."""
+    """Return warnings about who else can see the profile."""
     if guard.local:
         return []
     secret = "the profile travels" if guard.token is None else "the token and the profile travel"
-    found = [
-        f"{secret} unencrypted to port {port}; leave -b out and use ssh -L, or a proxy with TLS and --public-origin."
+    lines = [
+        f"{secret} unencrypted to port {port}; omit -b and use ssh -L, or a proxy with TLS and --public-origin."
     ]
     if guard.token is None:
-        found.append(f"whoever reaches port {port} of this machine sees the profile.")
-    return found
+        lines.append(f"anyone who can reach port {port} of this machine can see the profile.")
+    return lines
 
 
 def _host(bind: str) -> str:
-    """A name for the address that is listened on, as others reach it."""
+    """Return a name for the listening address, as reached by others."""
     if bind in ("0.0.0.0", "::", ""):
         return _address()
     return f"[{bind}]" if ":" in bind else bind
 
 
 def _address() -> str:
-    """This machine's address in the network; nothing is sent."""
+    """Return this machine's network address, without sending anything."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
@@ -237,7 +236,7 @@ def _address() -> str:
 
 
 def tunnel(port: int) -> list[str]:
-    """How to reach the page from another machine."""
+    """Return the command for reaching the page from another machine."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -246,7 +245,7 @@ def tunnel(port: int) -> list[str]:
 
 
 def has_browser() -> bool:
-    """Whether a browser can be opened where the person sits."""
+    """Return whether a browser can be opened on the user's own display."""
     if os.environ.get("SSH_CONNECTION") or os.environ.get("SSH_TTY"):
         return False
     if sys.platform not in ("darwin", "win32") and not (

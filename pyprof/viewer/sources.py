@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text of source files that call stacks name: from the profile, else from below --source-root, else not at all.
+"""Text of source files in call stacks: from the profile, else from below --source-root, else unavailable.
 
-A name that no call stack of the profile has is refused, whatever it points to. Below the root a file is found by its
-whole name: a relative one is looked for in the root, an absolute one has to begin with it. No part of a name is left
-out until something fits: a recording could lead to files that it does not know. Links are followed before it is
-looked where the file is, and only text is shown: regular files of UTF-8 without NUL.
+A name that is in no call stack of the profile is refused, whatever it points to. Below the root, a file is located
+by its whole name: a relative name is resolved against the root, an absolute one must begin with it. No part of a
+name is dropped to find a match, since a recording could otherwise point to unrelated files. Links are resolved
+before the location is checked, and only text is shown: regular files of UTF-8 without NUL.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pyprof.viewer.models import SourceText
 from pyprof.viewer.problems import Trouble
 
 LARGEST = 2 << 20  # bytes of a file
-_AROUND = 200  # lines before and behind
+_AROUND = 200  # lines before and after
 
 
 def files(store: Guarded) -> frozenset[str]:
-    """The files that the profile's call stacks name."""
+    """Return the files named in the profile's call stacks."""
     return frozenset(
         frame.file
         for (text,) in store.rows("select frames from stack")
@@ -34,16 +34,17 @@ def files(store: Guarded) -> frozenset[str]:
     )
 
 
-def read(store: Guarded, known: frozenset[str], file: str, line: int, root: str | None) -> SourceText:
-    """Lines around a line. Raises Trouble for what is not to be read."""
-    if file not in known:
+def read(store: Guarded, names: frozenset[str], file: str, line: int, root: str | None) -> SourceText:
+    """Return the lines around a line. Raises Trouble for a file that may not be read."""
+    if file not in names:
         raise Trouble("missing", f"No call stack of this profile names {file}.", "file")
     text, origin = recorded(store, file), "recording"
     if text is None:
         if root is None:
             raise Trouble(
                 "missing",
-                f"The recording has no text of {file}; start the viewer with --source-root DIR to read it below DIR.",
+                f"The recording does not contain the text of {file}; start the viewer with --source-root DIR to read "
+                "it from DIR.",
             )
         text, origin = below(root, file), "disk"
     lines = text.splitlines()
@@ -55,9 +56,9 @@ def read(store: Guarded, known: frozenset[str], file: str, line: int, root: str 
 
 
 def available(store: Guarded, names: Collection[str], root: str | None) -> dict[str, bool]:
-    """Whether there is a text to show, by file."""
-    kept = {str(file) for (file,) in store.rows("select file from source")}
-    return {name: name in kept or (root is not None and _readable(root, name)) for name in names}
+    """Return whether there is a text to show, by file."""
+    recorded_files = {str(file) for (file,) in store.rows("select file from source")}
+    return {name: name in recorded_files or (root is not None and _readable(root, name)) for name in names}
 
 
 def _readable(root: str, name: str) -> bool:
@@ -69,13 +70,13 @@ def _readable(root: str, name: str) -> bool:
 
 
 def recorded(store: Guarded, file: str) -> str | None:
-    """The text as the profile has it; None if it does not."""
+    """Return the text stored in the profile; None if there is none."""
     row = next(iter(store.rows("select text from source where file = ? limit 1", (file,))), None)
     return row[0] if row and isinstance(row[0], str) and len(row[0]) <= LARGEST else None
 
 
 def below(root: str, file: str) -> str:
-    """The text of a file below a folder. Raises Trouble for what is not there or is no text.
+    """Return the text of a file below a folder. Raises Trouble if it is missing or not text.
 
     >>> import tempfile; top = tempfile.mkdtemp(); _ = Path(top, "net.py").write_text("x = 1")
     >>> below(top, "net.py"), below(top, top + "/net.py")
@@ -88,7 +89,7 @@ def below(root: str, file: str) -> str:
         if not path.is_relative_to(top):
             raise missing
         data = _content(path)
-    except (OSError, ValueError, RuntimeError) as error:  # a name with NUL, links in a circle
+    except (OSError, ValueError, RuntimeError) as error:  # a name with NUL, circular links
         raise missing from error
     if data is None:
         raise missing
@@ -99,12 +100,12 @@ def below(root: str, file: str) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise Trouble("missing", f"{file} is no source text.", "file")
+        raise Trouble("missing", f"{file} is not a source text.", "file")
     return text
 
 
 def _content(path: Path) -> bytes | None:
-    """The first bytes of a regular file, one more than may be shown; None of a folder, a pipe or a device."""
+    """Return the first bytes of a regular file, one more than the limit; None for a folder, a pipe or a device."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     with open(os.open(path, flags), "rb") as opened:
         if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page: files that the build of frontend/ left in `static`; any other path is the page, which routes itself."""
+"""The page: files in `static` from the build of frontend/; any other path is the page, which does its own routing."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pyprof.viewer.security import plain_page
 
 STATIC = Path(__file__).parent / "static"
 _MISSING = (
-    "<p>This installation has the server alone. <code>pip install .[viewer]</code> in the source tree builds the page; "
-    "so does <code>npm ci &amp;&amp; npm run build</code> in <code>frontend/</code>.</p>"
-    "<p>The answers of the server are described at <a href=api/openapi.json>/api/openapi.json</a>.</p>"
+    "<p>This installation contains only the server. <code>pip install .[viewer]</code> in the source tree builds the "
+    "page; so does <code>npm ci &amp;&amp; npm run build</code> in <code>frontend/</code>.</p>"
+    "<p>The API of the server is described at <a href=api/openapi.json>/api/openapi.json</a>.</p>"
 )
 
 
 def add(app: FastAPI, static: Path) -> None:
-    """Everything that is not the API."""
+    """Add a route for everything that is not the API."""
 
     @app.api_route("/{path:path}", methods=["GET", "HEAD"], include_in_schema=False)
     async def page(request: Request, path: str) -> Response:
@@ -31,18 +31,18 @@ def add(app: FastAPI, static: Path) -> None:
 
 
 def answer(static: Path, path: str) -> Response:
-    """A file of the build, or the page."""
+    """Return a file of the build, or the page."""
     root = static.resolve()
     try:
         file = (root / path).resolve()
-        there = bool(path) and file.is_relative_to(root) and file.is_file()
+        exists = bool(path) and file.is_relative_to(root) and file.is_file()
     except (OSError, ValueError):
-        there = False
-    if there:
-        hashed = file.parent.name == "assets"  # its name has a hash of its content
-        kept = "public, max-age=31536000, immutable" if hashed else "no-cache"
+        exists = False
+    if exists:
+        hashed = file.parent.name == "assets"  # file names contain a hash of the content
+        cache_control = "public, max-age=31536000, immutable" if hashed else "no-cache"
         media = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-        return FileResponse(file, media_type=media, headers={"cache-control": kept})
+        return FileResponse(file, media_type=media, headers={"cache-control": cache_control})
     if path.startswith("assets/"):
         raise Trouble("missing", f"There is nothing at /{path[:200]}.")
     index = root / "index.html"

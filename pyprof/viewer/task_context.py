@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a task in a child process works with: the database that it is about, and whom it tells how far it is."""
+"""Context of a task in a child process: its database, and the callback for progress."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-Told = Callable[[float, str], None]  # share that is done, what is being done
+Progress = Callable[[float, str], None]  # completed share, current step
 
 
 class Session:
-    """The database that tasks are about, and what several of them need."""
+    """Database of tasks, and objects shared by several tasks."""
 
     def __init__(self, path: str):
         self.path = Path(path)
@@ -19,7 +19,7 @@ class Session:
 
     @property
     def store(self) -> Any:
-        """The database. Raises FormatError."""
+        """Open database. Raises FormatError."""
         if "_store" not in self.__dict__:
             from pyprof.viewer.guarded_store import Guarded
 
@@ -27,12 +27,12 @@ class Session:
         return self._store
 
     def source(self, aggregation: int, worker: int | None) -> Any:
-        """An aggregation of the database; the last one is kept with what its reports share."""
+        """Return an aggregation of the database; the last one is cached with what its reports share."""
         from pyprof.analysis.aggregation import aggregations
         from pyprof.analysis.source import Source
 
         key = aggregation, worker
         if key not in self._sources:
-            found = next(one for one in aggregations(self.store) if one.id == aggregation)
-            self._sources = {key: Source(self.store, found, worker)}
+            match = next(candidate for candidate in aggregations(self.store) if candidate.id == aggregation)
+            self._sources = {key: Source(self.store, match, worker)}
         return self._sources[key]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trees in memory: which nodes are open, sorted among siblings, filtered with what is above a match, cut into pages.
+"""Trees in memory: open nodes, sorted among siblings, filtered with the ancestors of matches, split into pages.
 
-A page of the browser has some rows of a tree of any size. What is open is said by keys of nodes, which are made of
-their paths: they are the same in another aggregation, and short.
+A page in the browser contains some rows of a tree of any size. Open nodes are identified by keys derived from their
+paths: they are the same in another aggregation, and short.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from pyprof.viewer.column_table import Frame
 from pyprof.viewer.report_pages import columns_of as as_models
 from pyprof.viewer.tree_reports import columns_of
 
-_NAME = Column("name", "Name", "", "What it adds to the node above.", str)
-_KEY = 6  # bytes: of 50,000 nodes two are the same in one of 200,000 trees, and open together
+_NAME = Column("name", "Name", "", "Addition to the parent's name.", str)
+_KEY = 6  # bytes: with 50,000 nodes, one tree in 200,000 has two equal keys, whose nodes open together
 
 
 class Tree:
-    """A table of `nodes`, by which it is made."""
+    """Tree built from a table of nodes (`tree_reports`)."""
 
     def __init__(self, answer: tuple[Any, pa.Table], name: str):
-        found = answer[1]
+        table = answer[1]
         self.complete: bool = answer[0]["complete"]
         self.columns = columns_of(name)
-        self.frame = Frame(found, (_NAME, *self.columns))
-        self.paths: list[str] = found.column("path").to_pylist()
-        self.names: list[str] = found.column("name").to_pylist()
-        self.group: list[bool] = found.column("group").to_pylist()
-        self.parent: Ints = found.column("parent").to_numpy()
+        self.frame = Frame(table, (_NAME, *self.columns))
+        self.paths: list[str] = table.column("path").to_pylist()
+        self.names: list[str] = table.column("name").to_pylist()
+        self.group: list[bool] = table.column("group").to_pylist()
+        self.parent: Ints = table.column("parent").to_numpy()
         self.keys = [_key(path) for path in self.paths]
         self.at = {key: place for place, key in enumerate(self.keys)}
         self.levels = _levels(self.parent)
         self.level: Ints = np.zeros(len(self.paths), np.int64)
-        for number, here in enumerate(self.levels):
-            self.level[here] = number + 1
+        for number, nodes in enumerate(self.levels):
+            self.level[nodes] = number + 1
         self.inside: Bools = np.bincount(self.parent + 1, minlength=len(self.paths) + 1)[1:] > 0
 
     @property
@@ -49,35 +49,37 @@ class Tree:
         return self.frame.nbytes + sum(map(len, self.paths)) + 400 * len(self.paths)
 
     def page(self, offset: int, limit: int, sort: str | None, search: str, open: str | None) -> models.Tree:
-        """Some rows. Raises Trouble for a column that does not exist."""
-        opened, said = self._opened(open)
-        kept = self._kept(search.strip().casefold()) if search.strip() else None
-        rows = self.rows(opened if kept is None else kept, kept, sort)
-        shown: Ints = rows[offset : offset + limit]
-        unfolded = (opened if kept is None else kept) & self.inside
-        note = None if self.complete else f"The first {len(self.paths):,} nodes; the others are in an export."
+        """Return some rows. Raises Trouble for an unknown column."""
+        opened, open_text = self._open_mask(open)
+        matching = self._matching(search.strip().casefold()) if search.strip() else None
+        rows = self.rows(opened if matching is None else matching, matching, sort)
+        visible: Ints = rows[offset : offset + limit]
+        unfolded = (opened if matching is None else matching) & self.inside
+        note = (
+            None if self.complete else f"The first {len(self.paths):,} nodes; an export contains the others."
+        )
         nodes = [
             models.Node(
                 key=self.keys[at], path=self.paths[at], name=self.names[at], level=int(self.level[at]),
                 group=self.group[at], inside=bool(self.inside[at]), open=bool(unfolded[at]),
             )
-            for at in shown.tolist()
+            for at in visible.tolist()
         ]  # fmt: skip
         return models.Tree(
-            columns=as_models(self.columns), nodes=nodes, rows=[row[1:] for row in self.frame.cells(shown)],
-            open=said, offset=offset, total=len(self.paths), filtered=len(rows), complete=self.complete, note=note,
+            columns=as_models(self.columns), nodes=nodes, rows=[row[1:] for row in self.frame.cells(visible)],
+            open=open_text, offset=offset, total=len(self.paths), filtered=len(rows), complete=self.complete, note=note,
         )  # fmt: skip
 
-    def rows(self, opened: Bools, kept: Bools | None, sort: str | None) -> Ints:
-        """Places of the nodes that are seen, each behind the one above it and its siblings before it, with what is
-        inside these."""
-        seen: Bools = np.ones(len(self.paths), bool) if kept is None else kept.copy()
-        for here in self.levels[1:]:
-            above = self.parent[here]
-            seen[here] &= seen[above] & opened[above]
-        size = seen.astype(np.int64)  # of what is seen of it and inside it
-        for here in reversed(self.levels[1:]):
-            np.add.at(size, self.parent[here], size[here])
+    def rows(self, opened: Bools, matching: Bools | None, sort: str | None) -> Ints:
+        """Return the indices of the visible nodes: each follows its parent, and its preceding siblings with their
+        descendants."""
+        visible: Bools = np.ones(len(self.paths), bool) if matching is None else matching.copy()
+        for nodes in self.levels[1:]:
+            above = self.parent[nodes]
+            visible[nodes] &= visible[above] & opened[above]
+        size = visible.astype(np.int64)  # visible nodes in each subtree
+        for nodes in reversed(self.levels[1:]):
+            np.add.at(size, self.parent[nodes], size[nodes])
         rank = np.empty(len(self.paths), np.int64)
         rank[self.frame.select(sort=sort)] = np.arange(len(self.paths))
         order = np.lexsort((rank, self.parent))  # siblings together
@@ -86,31 +88,31 @@ class Tree:
         before -= np.repeat(before[new], np.diff(new, append=len(order)))
         place = np.empty(len(self.paths), np.int64)
         place[order] = before
-        for here in self.levels[1:]:
-            place[here] += place[self.parent[here]] + 1
-        found = np.empty(int(seen.sum()), np.int64)
-        found[place[seen]] = np.flatnonzero(seen)
-        return found
+        for nodes in self.levels[1:]:
+            place[nodes] += place[self.parent[nodes]] + 1
+        out = np.empty(int(visible.sum()), np.int64)
+        out[place[visible]] = np.flatnonzero(visible)
+        return out
 
-    def _opened(self, text: str | None) -> tuple[Bools, str]:
-        """What is open, and how it is said: `none`, `all`, the keys of what is, or `all` and the keys of what is not.
-        Nothing said: a root that is alone."""
+    def _open_mask(self, text: str | None) -> tuple[Bools, str]:
+        """Return a mask of the open nodes, and its text: `none`, `all`, the keys of open nodes, or `all` and the keys
+        of closed nodes. By default, a single root is open."""
         if text is None:
             roots = np.flatnonzero(self.parent < 0).tolist()
             text = self.keys[roots[0]] if len(roots) == 1 else "none"
         words = text.split(",")
-        every = words[0] == "all"
-        opened: Bools = np.full(len(self.paths), every)
-        opened[[self.at[word] for word in words if word in self.at]] = not every
+        all_open = words[0] == "all"
+        opened: Bools = np.full(len(self.paths), all_open)
+        opened[[self.at[word] for word in words if word in self.at]] = not all_open
         return opened, text
 
-    def _kept(self, wanted: str) -> Bools:
-        """Nodes with a name that holds a text, or a path that ends with it, and all that are above them."""
-        kept: Bools = self.frame.matching("name", lambda one: wanted in one.casefold())
-        kept |= np.array([path.casefold().endswith(wanted) for path in self.paths], bool)
-        for here in reversed(self.levels[1:]):
-            kept[self.parent[here[kept[here]]]] = True
-        return kept
+    def _matching(self, needle: str) -> Bools:
+        """Return a mask of nodes whose name contains a text or whose path ends with it, and of their ancestors."""
+        mask: Bools = self.frame.matching("name", lambda name: needle in name.casefold())
+        mask |= np.array([path.casefold().endswith(needle) for path in self.paths], bool)
+        for nodes in reversed(self.levels[1:]):
+            mask[self.parent[nodes[mask[nodes]]]] = True
+        return mask
 
 
 def _key(path: str) -> str:
@@ -118,9 +120,9 @@ def _key(path: str) -> str:
 
 
 def _levels(parent: Ints) -> list[Ints]:
-    """The places of nodes by level, from the roots."""
+    """Return the indices of nodes by level, from the roots."""
     level = [0] * len(parent)
-    for place, up in enumerate(parent.tolist()):  # those above come before
+    for place, up in enumerate(parent.tolist()):  # parents come first
         level[place] = level[up] + 1 if up >= 0 else 0
     depth = np.array(level, np.int64)
     order = np.argsort(depth, kind="stable")

@@ -94,7 +94,7 @@ class Inline:
     async def start(path: str) -> Inline:
         return Inline(path)
 
-    async def do(self, task: str, args: dict[str, Any], told: Any = None, given: bytes = b"") -> Any:
+    async def do(self, task: str, args: dict[str, Any], progress: Any = None, payload: bytes = b"") -> Any:
         import json
 
         import pyarrow as pa
@@ -103,7 +103,7 @@ class Inline:
         from pyprof.viewer.problems import Trouble
 
         out = io.BytesIO()
-        _answer(out, self._session, {"task": task, "args": args}, given)
+        _answer(out, self._session, {"task": task, "args": args}, payload)
         out.seek(0)
         while "progress" in (found := json.loads(out.readline())):
             pass

@@ -123,7 +123,7 @@ def test_all_reports_and_figures_agree(tmp_path):
 def test_what_changed_between_runs_has_the_same_parts(tmp_path):
     prof = kineto(tmp_path)
     source = prof.source()
-    found = waterfall.compared(source, source)
+    found = waterfall.compare(source, source)
     parts = found[found["section"] == "part"].set_index("name")
     time = parts["base_time_ns"].to_dict()
     assert (time["kernel"], time["memory copies"], time["memory sets"]) == (200 * US, 120 * US, 10 * US)

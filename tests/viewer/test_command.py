@@ -124,7 +124,7 @@ def test_files_that_cannot_be_shown(capsys, tmp_path, monkeypatch):
     assert "text.txt" in said(capsys, [tmp_path / "text.txt", "-p", 0])
     assert "empty.sqlite" in said(capsys, [tmp_path / "empty.sqlite", "-p", 0], run=dlprofviewer)
     assert (
-        "holds no recording" in said(capsys, [tmp_path / "sub", "-p", 0])
+        "contains no recording" in said(capsys, [tmp_path / "sub", "-p", 0])
         if (tmp_path / "sub").mkdir() is None
         else ""
     )
@@ -206,7 +206,7 @@ def test_what_travels_unencrypted_is_said(started, made):
     assert "--public-origin" in line
     process, _ = started(made, "-p", 0, "-b", "0.0.0.0", "--no-token")
     assert "the profile travels unencrypted" in process.stderr.readline()
-    assert "whoever reaches port" in process.stderr.readline()
+    assert "anyone who can reach port" in process.stderr.readline()
 
 
 @pytest.mark.parametrize(

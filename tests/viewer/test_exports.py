@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from pyprof.reports import Column, find
-from pyprof.viewer import engine, tasks
+from pyprof.viewer import column_table, engine
 from pyprof.viewer.column_table import Frame, arrow, stream
 from pyprof.viewer.event_routes import EVENTS, ITERATIONS, OPERATORS
 from pyprof.viewer.exports import of_outline, outline, sink
@@ -144,17 +144,17 @@ def test_a_hostile_name_of_the_profile(made, tmp_path):
 def test_an_export_longer_than_a_table(made, prof, monkeypatch):
     """A report of more rows than a table has is made anew, in parts, for its file; the table says that it is cut."""
     wanted = prof.report("iteration")
-    monkeypatch.setattr(tasks, "MOST", 4)
+    monkeypatch.setattr(column_table, "MOST_ROWS", 4)
     from pyprof.viewer import child
 
-    start = engine._START.replace("main()", "import pyprof.viewer.tasks as t; t.MOST = 4; main()")
+    start = engine._START.replace("main()", "import pyprof.viewer.column_table as t; t.MOST_ROWS = 4; main()")
     monkeypatch.setattr(engine, "_START", start)
     assert child.main
     with serving(made) as client:
         found = client.json("/api/reports/iteration")
         assert not found["complete"]
         assert found["total"] == 4
-        assert "export has all" in found["note"]
+        assert "export contains all" in found["note"]
         rows = export(client, format="json").json()["Iteration Report"]
         assert [list(row.values()) for row in rows] == cells(wanted)
         some = export(client, format="csv", filter="dur:>33").text.splitlines()
@@ -213,7 +213,7 @@ def test_more_launches_than_a_table_has(made, client, monkeypatch):
 
     wanted = client.http.get("/api/launches/export", params={"format": "csv"}).text
     some = client.http.get("/api/launches/export", params={"format": "csv", "filter": "dur:>33"}).text
-    monkeypatch.setattr(events, "MOST", 4)
+    monkeypatch.setattr(events, "MOST_ROWS", 4)
     start = engine._START.replace("main()", "import pyprof.viewer.events as e; e._PART = 7; main()")
     monkeypatch.setattr(engine, "_START", start)
     with serving(made) as many:

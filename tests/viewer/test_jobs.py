@@ -213,4 +213,4 @@ def test_the_copy_lies_in_the_cache_alone(asking):
     asking.done(asking.job(start=1, stop=1))
     assert [one.name for one in path.parent.iterdir()] == [path.name]
     assert cache.database(cache.Stamp.of(path)).exists()
-    assert cache.place().stat().st_mode & 0o077 == 0
+    assert cache.cache_folder().stat().st_mode & 0o077 == 0

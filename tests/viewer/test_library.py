@@ -177,14 +177,14 @@ def test_two_servers_of_one_database(copied):
 
 def test_what_nobody_opened_for_long_is_removed(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    folder = cache.place()
+    folder = cache.cache_folder()
     old, new, used = (folder / f"{name}.sqlite" for name in ("old", "new", "used"))
     for one in (old, new, used):
         one.write_bytes(b"")
     month = time.time() - 31 * 86400
     for one in (old, used):
         os.utime(one, (month, month))
-    cache.used(used)
+    cache.touch(used)
     cache.prune()
     assert sorted(one.name for one in folder.iterdir()) == ["new.sqlite", "used.sqlite", "used.used"]
 

@@ -17,7 +17,7 @@ from pyprof import session
 from pyprof.analysis.source import Source
 from pyprof.metrics import METRICS
 from pyprof.rules.evaluation import evaluate
-from pyprof.viewer.downsample import thinned
+from pyprof.viewer.downsample import downsample
 from tests.build import recording, write_capture
 from tests.reports.test_memory import event, load, op
 from tests.viewer.conftest import HOSTILE, MM, RELU, STEPS, serving, steps
@@ -256,7 +256,7 @@ def many(monkeypatch):
     """As if a few events were too many for a table."""
     from pyprof.viewer import events
 
-    monkeypatch.setattr(events, "MOST", 4)
+    monkeypatch.setattr(events, "MOST_ROWS", 4)
 
 
 DURATIONS = sorted(d for i in range(STEPS) for d in (70, 30 + i, 12, 8 + i, 25))
@@ -297,8 +297,8 @@ def test_the_longest_of_many_events(tmp_path, many, monkeypatch, size):
 
     monkeypatch.setattr(blocks, "SHIFT", size)
     looked = []
-    real = module.near
-    monkeypatch.setattr(module, "near", lambda *asked: looked.append(found := real(*asked)) or found)
+    real = module.nearest_spans
+    monkeypatch.setattr(module, "nearest_spans", lambda *asked: looked.append(found := real(*asked)) or found)
     path = tmp_path / "net_dldb.sqlite"
     session.load(write_capture(tmp_path / "net.sqlite", steps(40))).save(path)
     with Store(path) as store:
@@ -479,7 +479,7 @@ def test_memory(tmp_path):
 @given(st.lists(st.integers(-100, 100), min_size=1, max_size=300), st.integers(10, 50))
 def test_thinned_curves_keep_their_extremes(values, points):
     found = np.array(values, np.int64)
-    kept = thinned(found, points)
+    kept = downsample(found, points)
     assert len(kept) <= points + 2
     assert kept[0] == 0
     assert kept[-1] == len(values) - 1

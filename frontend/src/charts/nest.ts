@@ -17,7 +17,7 @@ export function nest(rows: readonly Record<string, Cell>[]): Node[] {
     const depth = Number(row.depth ?? 0);
     const around = path ? open[depth - 1] : undefined;
     const name = around && path.startsWith(around.path) ? path.slice(around.path.length).replace(/^[./]/, "") : path;
-    const node: Node = { path: path || "(outside)", name: name || "Outside of modules", row, children: [] };
+    const node: Node = { path: path || "(outside)", name: name || "Outside modules", row, children: [] };
     (around?.children ?? roots).push(node);
     if (path) {
       open[depth] = node;

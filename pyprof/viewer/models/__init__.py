@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API answers. OpenAPI, and the page's types, are generated from these. Times are ns from the first event."""
+"""Answers of the API. OpenAPI and the page's types are generated from these. Times are ns since the first event."""
 
 from pyprof.viewer.models.base import Cell, ColumnKind, Model, Problem
 from pyprof.viewer.models.curves import Ceiling, Compare, Curve, Delta, Memory, Point, Roofline

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all answers of the API are made of."""
+"""Base classes of all answers of the API."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ ColumnKind = Literal["int", "float", "str", "bool", "object"]
 
 
 class Model(BaseModel):
-    """Base: nothing but the fields that are there."""
+    """Base class that forbids extra fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Problem(Model):
-    """RFC 9457. `type` is one word, `detail` one or two sentences for the person at the page."""
+    """RFC 9457 problem. `type` is one word, `detail` one or two sentences for the user of the page."""
 
     type: Literal[
         "parameter", "missing", "token", "host", "forbidden", "foreign", "older", "newer", "damaged", "vanished",
@@ -27,5 +27,5 @@ class Problem(Model):
     title: str
     status: int
     detail: str
-    parameter: str | None = Field(None, description="The parameter of the URL that is wrong.")
-    progress: float | None = Field(None, description="Of `opening`: the share that is done.")
+    parameter: str | None = Field(None, description="The invalid URL parameter.")
+    progress: float | None = Field(None, description="For `opening`: the completed share.")

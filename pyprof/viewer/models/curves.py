@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is drawn: the roofline, memory over time, two profiles side by side."""
+"""Data of charts: the roofline, memory over time, two profiles side by side."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyprof.viewer.models.tables import Table
 
 
 class Point(Model):
-    """A kernel, or an operator's kernel, on the roofline: sums over its executions whose work is known."""
+    """A kernel, or the kernels of an operator, on the roofline: sums over its executions with known work."""
 
     id: str
     name: str
@@ -24,12 +24,12 @@ class Point(Model):
     intensity: float | None = Field(description="FLOPs per byte.")
     achieved: float | None = Field(description="FLOPs per second.")
     bandwidth: float | None = Field(description="Bytes per second.")
-    efficiency: float | None = Field(description="Percent: the roofline's time by the time it took.")
+    efficiency: float | None = Field(description="Percent: the roofline's time divided by the actual time.")
     tc: bool | None
 
 
 class Ceiling(Model):
-    """Peak of a device for a type."""
+    """Peak of a device for a data type."""
 
     device: str
     dtype: str
@@ -44,19 +44,19 @@ class Roofline(Model):
 
     points: list[Point]
     ceilings: list[Ceiling]
-    total: int = Field(description="Points that there are; those shown are the ones that took longest.")
+    total: int = Field(description="Number of all points; those with the longest time are returned.")
     notes: list[str]
 
 
 class Curve(Model):
-    """Memory in use on a device of a worker; times and values of the same moments."""
+    """Memory in use on a device of a worker: times, and the values at these times."""
 
     worker: int
     name: str
-    device: int | None = Field(description="null is the CPU.")
-    recorded: bool = Field(description="Whether values are the allocator's own; else the sum from 0.")
+    device: int | None = Field(description="null for the CPU.")
+    recorded: bool = Field(description="Whether values are the allocator's own count; else the sum from 0.")
     events: int = Field(
-        description="Events before thinning out: the largest and smallest of each stretch are kept."
+        description="Events before downsampling, which keeps the largest and smallest of each stretch."
     )
     time: list[int]
     allocated: list[int]

@@ -12,7 +12,7 @@ from pyprof.viewer.models.tables import Table
 
 
 class Figure(Model):
-    """A number with what it means; null is unknown."""
+    """A number with its definition; null is unknown."""
 
     key: str
     heading: str
@@ -23,7 +23,7 @@ class Figure(Model):
 
 
 class Part(Model):
-    """A part of a whole: `share` in percent of it."""
+    """A part of a whole; `share` is in percent of it."""
 
     key: str
     heading: str
@@ -61,7 +61,7 @@ class Evidence(Model):
 
 
 class Finding(Model):
-    """What an expert rule says. `outcome` needs: it could not be evaluated, `advice` says which facts it lacks."""
+    """Result of an expert rule. `outcome` needs: it could not be evaluated, and `advice` lists the missing data."""
 
     id: str
     name: str
@@ -69,7 +69,9 @@ class Finding(Model):
     outcome: Literal["found", "needs"]
     problem: str
     advice: str
-    saving: int | None = Field(description="Estimate of wall time, ns; null where nobody can tell.")
+    saving: int | None = Field(
+        description="Estimated saving of wall time, ns; null if it cannot be estimated."
+    )
     share: float | None = Field(description="The saving in percent of the wall time.")
     verify: str
     evidence: list[Evidence]
@@ -77,10 +79,10 @@ class Finding(Model):
 
 
 class Insights(Model):
-    """What the expert rules say, the largest saving first."""
+    """Results of the expert rules, largest saving first."""
 
     expert: list[Finding]
-    silent: int = Field(description="Rules that found nothing.")
+    silent: int = Field(description="Number of rules without a finding.")
 
 
 class LedgerPart(Model):
@@ -93,20 +95,20 @@ class LedgerPart(Model):
 
 
 class LedgerLine(Model):
-    """What is known of the time on the device, in one respect; `dropped` has counts alone."""
+    """Known and unknown time on the device, in one respect; `dropped` has only counts."""
 
     line: str
     parts: list[LedgerPart]
 
 
 class Ledger(Model):
-    """The coverage ledger, of the whole recording."""
+    """The coverage ledger of the whole recording."""
 
     lines: list[LedgerLine]
 
 
 class Overview(Model):
-    """The dashboard. What looks at every event arrives by itself: /api/insights, /api/ledger, /api/step_time."""
+    """The dashboard. Parts that read every event are separate: /api/insights, /api/ledger, /api/step_time."""
 
     figures: list[Figure] = Field(description="Every figure of docs/metrics.md.")
     performance: list[Figure] = Field(description="DLProf's Performance Summary.")
@@ -123,6 +125,4 @@ class Overview(Model):
     iterations: list[Figure]
     top_operators: Table
     system: list[Figure]
-    notes: list[str] = Field(
-        description="What a reader has to know: no GPU, no iterations, records that were lost."
-    )
+    notes: list[str] = Field(description="Notes for the reader: no GPU, no iterations, lost records.")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What belongs to one thing that is selected: its figures, call stack, partners and source."""
+"""Details of one selected item: figures, call stack, related items and source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyprof.viewer.models.tables import Column
 
 
 class Text(Model):
-    """A text about it: shapes, parameters, advice."""
+    """A text about the item: shapes, parameters, advice."""
 
     key: str
     heading: str
@@ -30,7 +30,7 @@ class Frame(Model):
 
 
 class Partner(Model):
-    """What belongs to it: the backward of a forward, the operator of a launch."""
+    """A related item: the backward of a forward, the operator of a launch."""
 
     relation: Literal["forward", "backward", "operator", "kernel", "iteration", "parent"]
     kind: Literal["op", "kernel", "launch", "iteration"]
@@ -39,7 +39,7 @@ class Partner(Model):
 
 
 class NamedTable(Model):
-    """A table in the drawer, with what its rows lead to."""
+    """A table in the drawer, with the items that its rows lead to."""
 
     title: str
     columns: list[Column]
@@ -50,7 +50,7 @@ class NamedTable(Model):
 
 
 class Details(Model):
-    """Whatever is selected: titled figures, texts, and lists of what belongs to it."""
+    """The selected item: titled figures, texts, and lists of related items."""
 
     kind: Literal["op", "kernel", "launch", "iteration", "finding"]
     id: str
@@ -65,12 +65,12 @@ class Details(Model):
 
 
 class SourceText(Model):
-    """A source file that a call stack names. `origin` recording: as it was when it was recorded; disk: read below the
-    source root, and perhaps changed since."""
+    """A source file named in a call stack. `origin` recording: as it was at the time of the recording; disk: read below
+    the source root, and possibly changed since."""
 
     file: str
     line: int
-    first: int = Field(description="Number of the first of the lines.")
+    first: int = Field(description="Number of the first line.")
     lines: list[str]
     total: int
     origin: Literal["recording", "disk"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The profile that is served, and the aggregations of it that there are or that run."""
+"""The served profile, and its existing and running aggregations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Worker(Model):
     host: str | None
     label: str | None
     pid: int | None
-    span: int = Field(description="Which of its recordings, from 1.")
+    span: int = Field(description="Number of the worker's recording, from 1.")
     start: int | None
     end: int | None
 
@@ -39,7 +39,7 @@ class Device(Model):
 
 
 class Aggregation(Model):
-    """Iterations first to last, both included, of a cut; `total` is how many the cut has."""
+    """Iterations first to last, both included, of a cut; `total` is the number of iterations in the cut."""
 
     id: int
     iteration_set: int
@@ -52,14 +52,14 @@ class Aggregation(Model):
 
 
 class Lost(Model):
-    """What the recording or its reading left out."""
+    """Records that the recording or its reading left out."""
 
     reason: str
     count: int | None
 
 
 class Run(Model):
-    """A run that can be chosen with ?run=. `opening`: a recording that is being read for the first time."""
+    """A run that can be selected with ?run=. `opening`: a recording that is being read for the first time."""
 
     name: str
     state: Literal["new", "opening", "ready", "failed"]
@@ -68,9 +68,9 @@ class Run(Model):
 
 
 class Counts(Model):
-    """How much there is: views without anything to show say so."""
+    """Counts of recorded items, for views that have nothing to show."""
 
-    gpu_events: int = Field(description="Kernels, copies and sets; 0 where operator events stand for them.")
+    gpu_events: int = Field(description="Kernels, copies and sets; 0 if operator events take their place.")
     operators: int
     executions: int
     iterations: int
@@ -82,14 +82,14 @@ class Counts(Model):
 
 
 class Profile(Model):
-    """The profile that is served."""
+    """The served profile."""
 
-    name: str = Field(description="The file's name, or that of the run.")
+    name: str = Field(description="Name of the file or run.")
     path: str
-    source: str | None = Field(description="The recording that it was made of.")
+    source: str | None = Field(description="The recording that the database was created from.")
     format: str | None
     gpu: bool = Field(
-        description="Whether something ran on a GPU; if not, operator events stand for GPU events."
+        description="Whether something ran on a GPU; if not, operator events take the place of GPU events."
     )
     workers: list[Worker]
     devices: list[Device]
@@ -97,21 +97,21 @@ class Profile(Model):
     facts: dict[str, str]
     lost: list[Lost]
     counts: Counts
-    run: str = Field(description="The run that this is; empty where one file is served.")
+    run: str = Field(description="Name of this run; empty if a single file is served.")
     runs: list[Run]
-    schema_version: str = Field(description="Version of the database's tables when it was made.")
-    reads_schema: str = Field(description="The version that this program reads.")
+    schema_version: str = Field(description="Schema version with which the database was created.")
+    reads_schema: str = Field(description="Schema version that this program reads.")
     written_by: str | None
-    program: str = Field(description="Version of PyProf that serves.")
+    program: str = Field(description="Version of the serving PyProf.")
     version: str = Field(
-        description="Changes whenever the database does: numbers fetched under another are old."
+        description="Changes whenever the database does: numbers fetched under another version are stale."
     )
     can_aggregate: bool
     source_root: bool = Field(description="Whether source files may be read from disk.")
 
 
 class Reaggregate(Model):
-    """Which iterations to add up, both included; null is the first, the last, the cut that is there."""
+    """Iterations to aggregate, both bounds included; null stands for the first, the last, the existing cut."""
 
     start: int | None = Field(None, ge=0, le=2**53)
     stop: int | None = Field(None, ge=0, le=2**53)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages of tables, and the reports that they are of."""
+"""Pages of tables, and their reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyprof.viewer.models.base import Cell, ColumnKind, Model
 
 
 class Column(Model):
-    """A column of a table: what it means and in which unit."""
+    """A column of a table: its definition and unit."""
 
     key: str
     heading: str
@@ -20,7 +20,7 @@ class Column(Model):
 
 
 class Option(Model):
-    """What can be chosen of a report: each value, and the columns that it leaves out; `default` comes first."""
+    """An option of a report: each value, and the columns that it leaves out; `default` comes first."""
 
     name: str
     text: str
@@ -29,7 +29,7 @@ class Option(Model):
 
 
 class View(Model):
-    """How the page shows a report: where it is listed, and the sort, columns and bars that it begins with."""
+    """Presentation of a report on the page: its menu section, and the initial sort, columns and bars."""
 
     category: str
     sort: str
@@ -50,8 +50,8 @@ class Report(Model):
 
 
 class Table(Model):
-    """A page of a table. `ids`: the rows' places in the unsorted table, by which a selection is kept. Not `complete`:
-    the table is longer than what is shown of it, as `note` says."""
+    """A page of a table. `ids`: the rows' indices in the unsorted table, which identify a selection. Not `complete`:
+    the table is longer than what is shown of it, as `note` tells."""
 
     columns: list[Column]
     rows: list[list[Cell]]
@@ -64,21 +64,21 @@ class Table(Model):
 
 
 class Node(Model):
-    """A node of a tree. `key` is made of its path; `inside`: whether there are nodes in it; `open`: whether they are
-    shown."""
+    """A node of a tree. `key` is derived from its path; `inside`: whether it has children; `open`: whether they are
+    visible."""
 
     key: str
     path: str
     name: str
-    level: int = Field(description="1 is a root.")
+    level: int = Field(description="1 for a root.")
     group: bool
     inside: bool
     open: bool
 
 
 class Tree(Model):
-    """Some rows of a tree as it is unfolded: `nodes` and, in the same order, the cells of each. `open` is how that is
-    said in a request. `total`: all nodes; `filtered`: those that are shown, over all pages."""
+    """Some rows of an unfolded tree: `nodes` and, in the same order, the cells of each. `open` is the parameter that
+    reproduces this state in a request. `total`: all nodes; `filtered`: visible nodes, over all pages."""
 
     columns: list[Column]
     nodes: list[Node]
@@ -92,9 +92,9 @@ class Tree(Model):
 
 
 class Launches(Model):
-    """A page of GPU events. `next`: cursor of the page behind it, null on the last. `total` and `filtered` are null
-    where counting would take too long: /api/launches/count has them. `offset` counts where `paged` is true (a range of
-    iterations or operators with at most 100,000 events): then any column sorts and pages have numbers."""
+    """A page of GPU events. `next`: cursor of the next page, null on the last. `total` and `filtered` are null if
+    counting would take too long: /api/launches/count has them. `offset` applies if `paged` is true (iterations or
+    operators with at most 100,000 events): then any column can be sorted and pages have numbers."""
 
     columns: list[Column]
     rows: list[list[Cell]]
@@ -107,14 +107,14 @@ class Launches(Model):
 
 
 class Count(Model):
-    """How many events there are, of all and of those that the filters leave; null where time was up."""
+    """Number of all events and of the filtered ones; null if time was up."""
 
     total: int | None
     filtered: int | None
 
 
 class Iterations(Model):
-    """A page of iterations of an aggregation's cut; those outside of the aggregation too. Rows are per worker; the
+    """A page of iterations of an aggregation's cut, including those outside the aggregation. Rows are per worker; the
     seven parts add up to the length."""
 
     columns: list[Column]
@@ -128,9 +128,9 @@ class Iterations(Model):
 
 
 class Bars(Model):
-    """Iterations as a chart has them: means over workers, in ns. Bar i is of the numbers `number[i]` to `until[i]`, of
-    which `count[i]` are in the mean: those that the aggregation has, or if it has none (`outside[i]`) all. `total`: all
-    numbers; `first`, `last`: of the aggregation."""
+    """Iterations as a chart: means over workers, in ns. Bar i covers the numbers `number[i]` to `until[i]`; its mean
+    covers `count[i]` of them: those in the aggregation, or all if none are (`outside[i]`). `total`: all numbers;
+    `first`, `last`: bounds of the aggregation."""
 
     number: list[int]
     until: list[int]
@@ -154,12 +154,12 @@ class KeyOperator(Model):
     calls: int
     gpu: int | None
     cpu: int | None
-    per_iteration: float = Field(description="Its executions divided by iterations and workers.")
-    per_step: bool = Field(description="It runs once in each iteration of the aggregation.")
+    per_iteration: float = Field(description="Executions divided by iterations and workers.")
+    per_step: bool = Field(description="Whether it runs once in each iteration of the aggregation.")
 
 
 class KeyOperators(Model):
-    """Candidates, those that run once per iteration first."""
+    """Candidates; those that run once per iteration come first."""
 
     rows: list[KeyOperator]
     total: int

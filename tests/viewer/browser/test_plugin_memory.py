@@ -159,7 +159,7 @@ def test_modules(opened: Open, traces: Asking, on_cpu: Asking):
     ]  # fmt: skip
     # In us, of two steps: linear 160 and 100 on the GPU, relu 90 and 20, addmm outside 100 and 60, the copy 10 and 20.
     assert [row[0].strip("▸ \n") for row in page.rows("modules")] == [
-        "Net_0", "Linear_0", "Outside of modules"
+        "Net_0", "Linear_0", "Outside modules"
     ]  # fmt: skip
     numbers = [[int(text.replace(",", "")) for text in row[4:]] for row in page.rows("modules")]
     assert numbers == [

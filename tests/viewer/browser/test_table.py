@@ -271,7 +271,7 @@ def test_what_takes_long_says_so(opened: Open, made: Path, monkeypatch: pytest.M
     from pyprof.viewer import events
     from tests.viewer.conftest import serving
 
-    monkeypatch.setattr(events, "MOST", 4)
+    monkeypatch.setattr(events, "MOST_ROWS", 4)
     with serving(made) as server:
         page = opened(server)
         asked: list[Any] = []
