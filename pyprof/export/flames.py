@@ -21,6 +21,7 @@ from typing import Any
 import pyprof
 from pyprof.export import Window, exporter
 from pyprof.model import BPROP
+from pyprof.store import reads
 from pyprof.store.files import Store
 
 _LEVEL = 5  # of gzip
@@ -33,7 +34,7 @@ Stacks = dict[tuple[str, ...], int]
 
 def gpu_time(store: Store, window: Window) -> Stacks:
     """Return ns of GPU events by stack; without any, those of operator events."""
-    on_gpu = bool(store.rows("select 1 from event_block where kind < 3 limit 1"))
+    on_gpu = reads.has_gpu(store)
     rows = store.rows(
         f"""select id >> 40, coalesce(site, -1), name, operator, sum(dur) from event
             where kind {"<" if on_gpu else "="} 3 and {window.sql("start", "coalesce(total, dur)")}
@@ -83,7 +84,7 @@ def cpu_time(store: Store, window: Window) -> Stacks:
 
 def _worker(store: Store, worker: int) -> tuple[str, ...]:
     """Return the name of a worker if there are several."""
-    names: dict[int, str] = store.cached("flames", lambda: dict(store.rows("select id, name from worker")))
+    names: dict[int, str] = store.cached("flames", lambda: reads.worker_names(store))
     return (names[worker],) if len(names) > 1 else ()
 
 

@@ -11,6 +11,8 @@ from pyprof.analysis.timeline import Activity
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import bounds, distinct, distribution, spans, started
 from pyprof.reports.step_time import WORKER
+from pyprof.store import reads
+from pyprof.store.ids import worker_of
 
 _PER_THREAD = ("worker", "thread")
 
@@ -60,7 +62,7 @@ def api_calls(source: Source, group_by: str) -> pd.DataFrame:
     not recorded. A recording without a GPU has no rows."""
     texts = source.store.rows("select id, text from string")
     names, code = distinct(((number, text.partition("_v")[0]) for number, text in texts), (None,))
-    frames = [_calls(source.activity(low >> 40), source) for low, _ in spans(source)]
+    frames = [_calls(source.activity(worker_of(low)), source) for low, _ in spans(source)]
     calls = pd.concat(frames) if frames else pd.DataFrame(columns=_CALLS, dtype=np.int64)
     calls["name"] = code[calls.pop("text").to_numpy(np.int64)]
     keys = ["name", "kind"] if group_by == "name" else ["worker", "thread", "name", "kind"]
@@ -77,7 +79,7 @@ def api_calls(source: Source, group_by: str) -> pd.DataFrame:
     table["name"] = [names[number][0] for number in table["name"].tolist()]
     table["kind"] = [API_KINDS[number] for number in table["kind"].tolist()]
     if group_by == "thread":
-        workers = dict(source.store.rows("select id, name from worker"))
+        workers = reads.worker_names(source.store)
         tids = dict(source.store.rows("select id, tid from thread"))
         table["worker"] = [workers[number] for number in table["worker"].tolist()]
         table["thread"] = [tids[number] for number in table["thread"].tolist()]

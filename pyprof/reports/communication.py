@@ -16,6 +16,8 @@ from pyprof.analysis.source import Source
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import spans
 from pyprof.reports.step_time import STEP, WORKER
+from pyprof.store import reads
+from pyprof.store.ids import worker_of
 
 NAME = Column("name", "Collective", "", "Name in c10d: all_reduce, all_gather, all_to_all ...", str)
 GROUP = Column(
@@ -123,8 +125,8 @@ def _step_numbers(source: Source, kernels: pd.DataFrame) -> Any:
     """Return the step of each row, numbered as in the report step_time."""
     event = kernels["event"].to_numpy()
     number = np.asarray(steps_of(source.store, source.aggregation, event).fillna(0), np.int64)
-    for worker in np.unique(event >> 40).tolist():
-        rows = event >> 40 == worker
+    for worker in np.unique(worker_of(event)).tolist():
+        rows = worker_of(event) == worker
         number[rows] = marked_numbers(source, worker, number[rows])
     return number
 
@@ -146,7 +148,7 @@ def _add_bandwidths(source: Source, table: pd.DataFrame) -> pd.DataFrame:
 
 def _finish(source: Source, table: pd.DataFrame) -> pd.DataFrame:
     """Add the remaining columns of the report."""
-    workers = dict(source.store.rows("select id, name from worker"))
+    workers = reads.worker_names(source.store)
     aligned = table["aligned"] > 0
     table["bytes"] = table["bytes"].where(table["sized"].astype(bool))
     table["transfer_ns"] = table["transfer_ns"].where(aligned)

@@ -14,6 +14,7 @@ from pyprof.analysis.timeline import Activity
 from pyprof.model import Bools, Ints
 from pyprof.reports import Column, View, report
 from pyprof.reports.step_time import WORKER
+from pyprof.store import reads
 
 # In the order of their priority.
 CAUSES = ("queued", "dataloader", "synchronization", "host_copy", "launch_bound", "nothing_recorded")
@@ -173,7 +174,7 @@ def _causes(activity: Activity, gaps: _Gaps, waits: _Waits) -> tuple[Ints, Ints]
 
 def _call_sites(source: Source, activity: Activity, call: Ints) -> dict[str, Any]:
     """Return the call sites of calls: name, operator, module and stack; None for -1."""
-    names = dict(source.store.rows("select id, text from string"))
+    names = reads.texts(source.store)
     operators = {
         number: cells
         for number, *cells in source.store.rows(

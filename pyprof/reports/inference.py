@@ -16,6 +16,8 @@ from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import distribution, spans, started
 from pyprof.reports.step_time import WORKER
 from pyprof.serving import step_of
+from pyprof.store import reads
+from pyprof.store.ids import worker_of
 
 _OF_STEP = ("step", "start_ns")  # of one step
 _OF_PHASE = ("steps", "median_ns", "p95_ns", "min_ns", "max_ns")  # of several
@@ -73,12 +75,12 @@ def inference(source: Source, group_by: str) -> pd.DataFrame:
     to the step in which it was launched, or in which it starts if its launch is not recorded; work launched between
     steps belongs to none. Rows of a phase sum over workers. Without a GPU, its columns are empty."""
     ranges = server_steps(source.store)
-    frames = [_worker(source.activity(low >> 40), source, ranges) for low, _ in spans(source)]
+    frames = [_worker(source.activity(worker_of(low)), source, ranges) for low, _ in spans(source)]
     table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=_ROW)
     if group_by == "phase":
         table = _phases(table)
     else:
-        names = dict(source.store.rows("select id, name from worker"))
+        names = reads.worker_names(source.store)
         table["worker"] = [names[number] for number in table["worker"].tolist()]
     seconds = table["duration_ns"].where(table["duration_ns"] > 0).astype("Float64") / 1e9
     table = table.assign(tokens_per_s=(table["tokens"].astype("Float64") / seconds).astype(object))

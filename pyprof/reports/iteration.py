@@ -17,6 +17,8 @@ from pyprof.reports import View, report
 from pyprof.reports.detail import DIRECTION, NAME, OP_ID, TYPE
 from pyprof.reports.kernel import KIND
 from pyprof.reports.operator_queries import direction
+from pyprof.store import reads
+from pyprof.store.ids import worker_of
 
 PART = 1 << 17  # rows built at a time
 _AXES = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
@@ -101,7 +103,7 @@ class _Texts:
             "select op_id, name, direction, type, dtype, shapes, params from operator order by id"
         )
         self.names = store.rows("select short_name, name from kernel_name order by id")
-        self.workers = dict(store.rows("select id, name from worker"))
+        self.workers = reads.worker_names(store)
         shapes = store.columns(f"select {', '.join(_AXES)} from geometry order by id")
         self.shapes = {axis: np.r_[shapes[axis].values, 0] for axis in _AXES}
         self.directions = direction(row[2] for row in self.operators)
@@ -130,7 +132,7 @@ def _part(source: Source, low: int, high: int, texts: _Texts) -> pd.DataFrame:
         out[axis] = integer(Column(texts.shapes[axis][place], geometry.mask()))
     out["outputs"] = category(np.zeros(len(ids), np.int64), {0: None})
     out["kind"] = category(events["kind"].values, dict(enumerate(KINDS)))
-    out["worker"] = category(ids >> 40, texts.workers)
+    out["worker"] = category(worker_of(ids), texts.workers)
     return pd.DataFrame(out)
 
 

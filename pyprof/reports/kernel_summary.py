@@ -16,6 +16,7 @@ from pyprof.model import Column as Values
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import distinct, launched
 from pyprof.reports.operators import eligible
+from pyprof.store.ids import worker_of
 
 _OPERATOR, _LAUNCH = ("operator", "tc_eligible"), ("grid", "block", "registers", "shared_memory")
 
@@ -107,7 +108,11 @@ def _codes(column: Values) -> Ints:
 def _launches(source: Source, event: dict[str, Values]) -> list[tuple[str, Any, Bools]]:
     """Return blocks per multiprocessor and occupancy of each event, and a mask of the known ones."""
     shapes = launch_stats.shapes(source.store)
-    geometry, device, worker = _codes(event["geometry"]), _codes(event["device"]), event["id"].values >> 40
+    geometry, device, worker = (
+        _codes(event["geometry"]),
+        _codes(event["device"]),
+        worker_of(event["id"].values),
+    )
     blocks, occupancy = np.zeros(len(worker)), np.full(len(worker), -1)
     with_blocks = np.zeros(len(worker), bool)
     for owner, number, count, capability in source.store.rows(

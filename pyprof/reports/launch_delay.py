@@ -20,6 +20,7 @@ from pyprof.model import Bools, Ints
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import distinct, distribution, spans
 from pyprof.reports.step_time import WORKER
+from pyprof.store.ids import first_id, worker_of
 
 FULL = 1024  # launches that a stream takes before a call waits; source: HTA's max_queue_length
 _STREAMS = ("worker", "device", "queue_mean", "queue_p95", "queue_max", "empty_ns", "empty", "full_ns")
@@ -126,7 +127,7 @@ def _by_name(source: Source, group_by: str) -> pd.DataFrame:
         names_of, code = distinct(source.store.rows("select id, op from site"), (None,))
     names, delays, unknown = [], [], np.zeros(len(names_of), np.int64)
     for low, high in spans(source):
-        activity = source.activity(low >> 40)
+        activity = source.activity(worker_of(low))
         name = activity.event["name"].values if group_by == "kernel" else _site(activity)
         events = np.arange(*np.searchsorted(activity.id, [low, high]))
         kernels = events[activity.kernel[events]]
@@ -148,7 +149,7 @@ def _site(activity: Activity) -> Ints:
     """Return the site of each event of a worker, -1 for none."""
     columns = activity.store.columns(
         f"""select coalesce(site, -1) as site from event
-            where id >= {activity.worker << 40} and id < {(activity.worker + 1) << 40} and kind < 3 order by id"""
+            where id >= {first_id(activity.worker)} and id < {first_id(activity.worker + 1)} and kind < 3 order by id"""
     )
     return columns["site"].values
 
@@ -170,7 +171,7 @@ def _queues(source: Source, activity: Activity, steps: Steps, group_by: str) -> 
     group = np.asarray(group).reshape(-1)
     in_iterations = np.zeros(len(device), bool)
     for low, high in spans(source):
-        if low >> 40 == activity.worker:
+        if worker_of(low) == activity.worker:
             in_iterations[slice(*np.searchsorted(activity.id, [low, high]))] = True
     events = np.flatnonzero(activity.launched)
     units = _units(activity, events, group[events])
@@ -222,6 +223,6 @@ def _stream(activity: Activity) -> Ints:
     """Return the stream of each event of a worker, -1 for none."""
     columns = activity.store.columns(
         f"""select coalesce(stream, -1) as stream from event
-            where id >= {activity.worker << 40} and id < {(activity.worker + 1) << 40} and kind < 3 order by id"""
+            where id >= {first_id(activity.worker)} and id < {first_id(activity.worker + 1)} and kind < 3 order by id"""
     )
     return columns["stream"].values

@@ -17,6 +17,7 @@ from pyprof.model import Bools, Column, Ints
 from pyprof.reports import Column as ReportColumn
 from pyprof.reports import Option, View, report
 from pyprof.reports.step_time import WORKER
+from pyprof.store import reads
 from pyprof.store.write.operators import UNASSOCIATED
 
 PART = 1 << 17  # rows built at a time
@@ -93,8 +94,8 @@ def memory(source: Source, show: str) -> Iterator[pd.DataFrame]:
 def stretch(source: Source, show: str, start: int | None, end: int | None) -> Iterator[pd.DataFrame]:
     """Yield the report's rows for [start, end) ns only; None is no bound. An allocation is included if it was made or
     freed in that time."""
-    texts = dict(source.store.rows("select id, text from string"))
-    workers = dict(source.store.rows("select id, name from worker"))
+    texts = reads.texts(source.store)
+    workers = reads.worker_names(source.store)
     any_rows = False
     for recorded in allocations(source):
         selected = recorded._replace(inside=recorded.inside & within(recorded.time, start, end))

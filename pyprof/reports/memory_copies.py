@@ -14,6 +14,8 @@ from pyprof.model import Ints
 from pyprof.reports import Column, View, report
 from pyprof.reports.operator_queries import distinct, spans
 from pyprof.reports.step_time import WORKER
+from pyprof.store import reads
+from pyprof.store.ids import worker_of
 
 # Source: ENUM_CUDA_MEM_KIND of Nsight Systems' exports.
 _MEMORY = {
@@ -57,7 +59,7 @@ def memory_copies(source: Source) -> pd.DataFrame:
         ),
         (None, None),
     )
-    frames = [_copies(source.activity(low >> 40), low, high, code) for low, high in spans(source)]
+    frames = [_copies(source.activity(worker_of(low)), low, high, code) for low, high in spans(source)]
     copies = (
         pd.concat(frames) if frames else pd.DataFrame(columns=[*_KEYS, "dur", "bytes", "known", "exposed"])
     )
@@ -101,7 +103,7 @@ def _copies(activity: Activity, low: int, high: int, operator: Ints) -> pd.DataF
 
 def _add_names(source: Source, table: pd.DataFrame, operators: list[tuple[Any, ...]]) -> pd.DataFrame:
     """Replace numbers by texts."""
-    workers = dict(source.store.rows("select id, name from worker"))
+    workers = reads.worker_names(source.store)
     kinds = dict(source.store.rows("select id, short_name from kernel_name"))
     return table.assign(
         worker=[workers[number] for number in table["worker"]],

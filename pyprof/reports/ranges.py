@@ -13,6 +13,8 @@ from pyprof.analysis.user_ranges import PUSH_POP, START_END, instances
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import distribution, spans, started
 from pyprof.reports.step_time import WORKER
+from pyprof.store import reads
+from pyprof.store.ids import worker_of
 
 _STYLES = {PUSH_POP: "push/pop", START_END: "start/end"}
 _ON_GPU = (
@@ -76,8 +78,10 @@ def ranges(source: Source, group_by: str) -> pd.DataFrame:
     range also counts for the ranges around it. Ranges that mark steps and those of operators are left out, in paths
     too. A start/end range has a path of its own and covers what its thread launches. Values of several workers are
     summed. Without a GPU, its columns are empty."""
-    texts = dict(source.store.rows("select id, text from string"))
-    frames = [_worker(source.activity(low >> 40), source, texts, (low, high)) for low, high in spans(source)]
+    texts = reads.texts(source.store)
+    frames = [
+        _worker(source.activity(worker_of(low)), source, texts, (low, high)) for low, high in spans(source)
+    ]
     rows = pd.concat(frames) if frames else pd.DataFrame(columns=_INSTANCE)
     if not len(rows.index) or (rows["kind"] == _OUTSIDE).all():
         rows = rows.iloc[:0]
@@ -86,7 +90,7 @@ def ranges(source: Source, group_by: str) -> pd.DataFrame:
     if not source.gpu:
         table = table.assign(**dict.fromkeys(_ON_GPU))
     if group_by == "thread":
-        workers = dict(source.store.rows("select id, name from worker"))
+        workers = reads.worker_names(source.store)
         tids = dict(source.store.rows("select id, tid from thread"))
         table["worker"] = [workers[number] for number in table["worker"].tolist()]
         table["thread"] = [tids.get(number) for number in table["thread"].tolist()]
