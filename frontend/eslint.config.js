@@ -17,9 +17,7 @@ export default typescript.config(
   { languageOptions: { globals: { ...globals.browser, ...globals.node } } },
   {
     files: ["**/*.svelte", "**/*.svelte.ts"],
-    languageOptions: {
-      parserOptions: { parser: typescript.parser, extraFileExtensions: [".svelte"], svelteConfig: config },
-    },
+    languageOptions: { parserOptions: { parser: typescript.parser, extraFileExtensions: [".svelte"], svelteConfig: config } },
     // An expression alone is how an effect or a derived value says what it depends on.
     rules: { "@typescript-eslint/no-unused-expressions": "off" },
   },

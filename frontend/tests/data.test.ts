@@ -24,7 +24,7 @@ describe("modules", () => {
     expect(net!.children.map((child) => child.name)).toEqual(["a", "c"]);
     expect(net!.children[0]!.children.map((child) => child.name)).toEqual(["b"]);
   });
-  test("without a name are outside", () => expect(nest([row("", 0)])[0]!.name).toBe("Outside of modules"));
+  test("without a name are outside", () => expect(nest([row("", 0)])[0]!.name).toBe("Outside modules"));
 });
 
 describe("two runs", () => {
@@ -43,7 +43,10 @@ describe("two runs", () => {
     expect(below(rows, ["m:net", "m:a", "o:aten::mm"], "device_ns")).toEqual([]);
   });
   test("keep a module and an operator of one name apart", () => {
-    const same = [{ module: "x", operator: null, base_calls: 1 }, { module: null, operator: "x", base_calls: 1 }];
+    const same = [
+      { module: "x", operator: null, base_calls: 1 },
+      { module: null, operator: "x", base_calls: 1 },
+    ];
     expect(below(same, [], "calls").map((group) => group.key)).toEqual(["m:outside of modules, or in several", "m:x"]);
   });
 });

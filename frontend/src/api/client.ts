@@ -41,8 +41,14 @@ export type SourceText = Schemas["SourceText"];
 
 /** What went wrong, as the server says it (RFC 9457), or that there is no server. */
 export class Problem extends Error {
-  constructor(readonly type: string, readonly title: string, readonly detail: string, readonly status: number,
-    readonly parameter: string | null = null, readonly progress: number | null = null) {
+  constructor(
+    readonly type: string,
+    readonly title: string,
+    readonly detail: string,
+    readonly status: number,
+    readonly parameter: string | null = null,
+    readonly progress: number | null = null,
+  ) {
     super(detail);
   }
 }
@@ -60,7 +66,13 @@ export function address(path: string, query: Query = {}): string {
 }
 
 /** Paths that are not of one run, aggregation and worker, with what they do take: others are an error there. */
-const FEWER: Record<string, readonly string[]> = { ledger: ["run"], source: ["run"], key_operators: ["run", "aggregation"], compare: [], "compare/export": [] };
+const FEWER: Record<string, readonly string[]> = {
+  ledger: ["run"],
+  source: ["run"],
+  key_operators: ["run", "aggregation"],
+  compare: [],
+  "compare/export": [],
+};
 
 /** The run, aggregation and worker that the header chose, as far as a path takes them. */
 export function shared(path: string): Query {
@@ -83,12 +95,23 @@ async function read<T>(request: Promise<Response>): Promise<T> {
     response = await request;
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new Problem("offline", "No answer", "The server does not answer. Is it still running? Start it again with “pyprof view FILE”, then reload.", 0);
+    throw new Problem(
+      "offline",
+      "No answer",
+      "The server does not answer. Is it still running? Start it again with “pyprof view FILE”, then reload.",
+      0,
+    );
   }
   if (response.ok) return (await response.json()) as T;
   const body = await response.json().catch(() => ({}));
-  throw new Problem(body.type ?? "internal", body.title ?? "Error", body.detail ?? `The server answered ${response.status}.`,
-    response.status, body.parameter ?? null, body.progress ?? null);
+  throw new Problem(
+    body.type ?? "internal",
+    body.title ?? "Error",
+    body.detail ?? `The server answered ${response.status}.`,
+    response.status,
+    body.parameter ?? null,
+    body.progress ?? null,
+  );
 }
 
 export function get<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
@@ -103,5 +126,7 @@ export function ask<T>(path: string, query: Query = {}): (signal: AbortSignal) =
 
 export function send<T>(method: "POST" | "DELETE", path: string, body?: unknown): Promise<T> {
   const headers: Record<string, string> = { "X-PyProf": "1", "Content-Type": "application/json" };
-  return answer<T>(fetch(address(path), { method, headers, body: body === undefined ? null : JSON.stringify(body), credentials: "same-origin" }));
+  return answer<T>(
+    fetch(address(path), { method, headers, body: body === undefined ? null : JSON.stringify(body), credentials: "same-origin" }),
+  );
 }

@@ -1,8 +1,20 @@
 // One meaning per colour, everywhere. The values are CSS variables (style.css), one set for light and one for dark.
 
 export type Meaning =
-  | "tc" | "kernel" | "compute" | "memory" | "memset" | "communication" | "overlap" | "runtime"
-  | "dataloader" | "io" | "cpu" | "other" | "outside" | "idle";
+  | "tc"
+  | "kernel"
+  | "compute"
+  | "memory"
+  | "memset"
+  | "communication"
+  | "overlap"
+  | "runtime"
+  | "dataloader"
+  | "io"
+  | "cpu"
+  | "other"
+  | "outside"
+  | "idle";
 
 export const LABELS: Record<Meaning, string> = {
   tc: "Using tensor cores",

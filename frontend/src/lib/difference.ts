@@ -17,7 +17,11 @@ export const NOWHERE = "outside of modules, or in several";
 
 /** The steps down to a row. Names are marked with what they are, so that a module and an operator are never one. */
 function path(row: Row): string[] {
-  const modules = row.module ? String(row.module).split(".").map((part) => `m:${part}`) : [`m:${NOWHERE}`];
+  const modules = row.module
+    ? String(row.module)
+        .split(".")
+        .map((part) => `m:${part}`)
+    : [`m:${NOWHERE}`];
   const names = [row.operator, row.name].filter((name) => name).map((name) => `o:${name}`);
   const way = row.direction ? [`d:${row.direction}`] : [];
   return [...modules, ...names, ...(row.shapes ? [`s:${row.shapes}`] : []), ...way];

@@ -62,7 +62,10 @@ export function bytes(value: number | null | undefined): string {
 }
 
 export function rate(perSecond: number | null | undefined, unit: string): string {
-  return value(perSecond, ["", "k", "M", "G", "T", "P"].map((prefix) => prefix + unit));
+  return value(
+    perSecond,
+    ["", "k", "M", "G", "T", "P"].map((prefix) => prefix + unit),
+  );
 }
 
 function value(number: number | null | undefined, units: readonly string[]): string {

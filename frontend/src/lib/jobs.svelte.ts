@@ -35,9 +35,15 @@ async function poll(id: string): Promise<void> {
 }
 
 export const jobs = {
-  get shown(): Job | undefined { return job && job.id !== hidden ? job : undefined; },
-  get running(): boolean { return job !== undefined && !over(job); },
-  hide(): void { hidden = job?.id ?? ""; },
+  get shown(): Job | undefined {
+    return job && job.id !== hidden ? job : undefined;
+  },
+  get running(): boolean {
+    return job !== undefined && !over(job);
+  },
+  hide(): void {
+    hidden = job?.id ?? "";
+  },
   async restore(): Promise<void> {
     const all = await get<Job[]>("jobs").catch(() => []);
     const open = all.find((one) => !over(one));

@@ -4,9 +4,23 @@ import type { Slice } from "../charts/Donut.svelte";
 import { colour, type Meaning } from "./colours";
 
 const PARTS: Record<string, Meaning> = {
-  tc: "tc", kernel: "kernel", memory: "memory", dataloader: "dataloader", io: "io", cpu: "cpu", other: "other",
-  memcpy: "memory", memset: "memset", communication: "communication", runtime: "runtime", idle: "idle",
-  using: "compute", busy: "compute", not_tc: "kernel", no_tc: "kernel", without: "kernel",
+  tc: "tc",
+  kernel: "kernel",
+  memory: "memory",
+  dataloader: "dataloader",
+  io: "io",
+  cpu: "cpu",
+  other: "other",
+  memcpy: "memory",
+  memset: "memset",
+  communication: "communication",
+  runtime: "runtime",
+  idle: "idle",
+  using: "compute",
+  busy: "compute",
+  not_tc: "kernel",
+  no_tc: "kernel",
+  without: "kernel",
 };
 /** Where kernels are one part, with or without tensor cores, they have a colour of their own. */
 const WHOLE: Record<string, Record<string, Meaning>> = {
@@ -22,7 +36,11 @@ export function meaning(breakdown: string, part: string): Meaning {
 
 export function slices(breakdown: Breakdown): Slice[] {
   return breakdown.parts.map((part) => ({
-    key: part.key, label: part.heading, value: part.unit === "%" ? part.share : part.value, share: part.share,
-    colour: colour(meaning(breakdown.key, part.key)), text: part.text,
+    key: part.key,
+    label: part.heading,
+    value: part.unit === "%" ? part.share : part.value,
+    share: part.share,
+    colour: colour(meaning(breakdown.key, part.key)),
+    text: part.text,
   }));
 }

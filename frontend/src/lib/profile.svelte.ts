@@ -8,20 +8,34 @@ let problem = $state.raw<Problem>();
 let version = $state(0);
 
 export const served = {
-  get profile(): Profile | undefined { return profile; },
-  get problem(): Problem | undefined { return problem; },
+  get profile(): Profile | undefined {
+    return profile;
+  },
+  get problem(): Problem | undefined {
+    return problem;
+  },
   /** Goes up whenever numbers on the page are those of another state of the database. */
-  get version(): number { return version; },
-  report(name: string): Report | undefined { return reports.get(name); },
-  get reports(): Report[] { return [...reports.values()]; },
-  get gpu(): boolean { return profile?.gpu ?? false; },
+  get version(): number {
+    return version;
+  },
+  report(name: string): Report | undefined {
+    return reports.get(name);
+  },
+  get reports(): Report[] {
+    return [...reports.values()];
+  },
+  get gpu(): boolean {
+    return profile?.gpu ?? false;
+  },
 };
 
 /** A heading as this profile means it: without a GPU, time is operators' own on the CPU. */
-export const titled = (heading: string): string => (served.gpu ? heading : heading.replace("GPU Time", "Own Time").replace("GPU Start Time", "Start Time (ns)"));
+export const titled = (heading: string): string =>
+  served.gpu ? heading : heading.replace("GPU Time", "Own Time").replace("GPU Start Time", "Start Time (ns)");
 /** Columns that a GPU fills: without one they are there for who wants them. */
 export const shownWithout = (key: string): boolean => served.gpu || !DEVICE.test(key);
-const DEVICE = /^(launch|grid|block|us(es|ing)_tc|using|tc_(self|total|kernels|names)|other_names|device_(self|total)_ns|(overhead|idle).*)$/;
+const DEVICE =
+  /^(launch|grid|block|us(es|ing)_tc|using|tc_(self|total|kernels|names)|other_names|device_(self|total)_ns|(overhead|idle).*)$/;
 
 let asked = 0;
 

@@ -44,9 +44,15 @@ export function resource<T>(ask: () => ((signal: AbortSignal) => Promise<T>) | u
     return () => abort.abort();
   });
   return {
-    get data() { return data; },
-    get error() { return error; },
-    get loading() { return loading; },
+    get data() {
+      return data;
+    },
+    get error() {
+      return error;
+    },
+    get loading() {
+      return loading;
+    },
     reload: () => void again++,
   };
 }

@@ -3,7 +3,9 @@ let count = 0; // beside the state: whoever asks does so in an effect, which mus
 let open = $state(0);
 
 export const waiting = {
-  get open(): number { return open; },
+  get open(): number {
+    return open;
+  },
   more: (): void => void (open = ++count),
   // A little later: an answer may lead to the next question.
   less: (): void => void setTimeout(() => (open = --count), 30),
