@@ -46,7 +46,7 @@ def snippets() -> str:
 
 def test_a_type_checker_knows_every_public_name(tmp_path):
     """One run of mypy for all: it takes seconds."""
-    (tmp_path / "symbols.py").write_text(
+    (tmp_path / "names.py").write_text(
         "import pyprof\n" + "".join(f"reveal_type(pyprof.{name})\n" for name in pyprof._HOME)
     )
     (tmp_path / "wrong.py").write_text(
@@ -58,7 +58,7 @@ def test_a_type_checker_knows_every_public_name(tmp_path):
         "[mypy-pyarrow.*,adbc_driver_sqlite.*,adbc_driver_manager.*,cxxfilt.*,nvtx.*,cupti.*]\n"
         "ignore_missing_imports = True\n"
     )
-    words = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "symbols.py", "wrong.py", "readme.py"]
+    words = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "names.py", "wrong.py", "readme.py"]
     done = subprocess.run(
         words, cwd=tmp_path, capture_output=True, text=True, timeout=HANG, check=False,
         env={"MYPYPATH": str(ROOT), "PATH": "", "MYPY_CACHE_DIR": str(ROOT / ".mypy_cache" / "users")},

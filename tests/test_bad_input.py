@@ -364,7 +364,7 @@ def test_a_line_of_net_dict_that_is_none_is_named(line, tmp_path, capsys):
     assert cli.prof([str(path)]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith(f"prof.py: {path}: line 2 is no kernel")
+    assert captured.err.startswith(f"prof.py: {path}: line 2 is not a kernel")
     assert len(captured.err.splitlines()) == 1
     assert not victim.exists()
 

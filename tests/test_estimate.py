@@ -642,7 +642,7 @@ def test_a_file_of_formulas_for_a_recording(tmp_path, capsys):
     [
         (None, "cannot be read"),
         ("1 / 0", "ZeroDivisionError"),
-        ("import pyprof\npyprof.cost('mm')", "a name of its own"),
+        ("import pyprof\npyprof.cost('mm')", "choose another name"),
     ],
 )
 def test_a_file_of_formulas_that_is_wrong_is_one_line(text, said, tmp_path, capsys):

@@ -173,7 +173,7 @@ def test_two_calls_inside_one_keep_their_own_cost_through_the_file(tmp_path):
 def test_a_line_that_is_no_dictionary_is_named(line, tmp_path):
     victim = tmp_path / "victim"
     good = "{'kShortName': 'relu', 'kDuration': 5}"
-    with pytest.raises(FormatError, match=r"^mine\.dict: line 3 is no kernel") as error:
+    with pytest.raises(FormatError, match=r"^mine\.dict: line 3 is not a kernel") as error:
         read([good, "\n", line.replace("VICTIM", str(victim))], "mine.dict")
     assert not victim.exists()
     assert len(str(error.value)) < 250
@@ -198,7 +198,7 @@ def test_a_line_edited_by_hand(tmp_path):
 
 @pytest.mark.parametrize("line", ["{}", "{'a': 1}", '{"traceEvents": []}'])
 def test_a_dictionary_without_a_kernel_is_refused(line):
-    with pytest.raises(FormatError, match=r"line 1 is no kernel of net\.dict \(it has no kShortName"):
+    with pytest.raises(FormatError, match=r"line 1 is not a kernel of net\.dict \(it has no kShortName"):
         read([line])
 
 

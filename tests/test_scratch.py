@@ -27,7 +27,7 @@ READING = """
 import sys, time
 from pyprof.commands.main import main
 from pyprof.parse import folder
-def load(path):
+def load(path, read):
     print(path, flush=True)
     time.sleep(1000)
 folder.load = load

@@ -426,7 +426,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "-o", str(out), str(path)]) == 2
     assert "x.json exists: use --force to replace it" in capsys.readouterr().err
     assert main(["export", "-f", "-o", str(path), str(path)]) == 2
-    assert "is what is read" in capsys.readouterr().err
+    assert "is an input" in capsys.readouterr().err
     assert main(["export", "-f", "--start", "0", "--end", "60", "-o", str(out), str(path)]) == 0
     assert all(ns(e["ts"]) < 60 for e in read(out)["traceEvents"])
     assert main(["export", "-f", "-o", str(out), str(tmp_path / "none")]) == 1

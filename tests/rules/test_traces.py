@@ -85,7 +85,7 @@ def test_a_saving_of_a_small_part_is_not_that_of_all():
 def test_another_makers_capability_is_not_nvidias():
     amd = ("AMD Instinct MI300X", 304, "9.4", 192 << 30)
     found = outcome("R12", product(400_000, gpu=amd))
-    assert str(found.needs).startswith("needs a GPU of NVIDIA")
+    assert str(found.needs).startswith("needs an NVIDIA GPU")
 
 
 def test_gpus_without_names_are_gpus():
