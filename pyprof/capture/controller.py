@@ -19,7 +19,7 @@ import multiprocessing.util
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyprof.capture import DEFAULT_MAX_EVENTS, environment_variables, hooks
 from pyprof.capture.core import torch_internals
@@ -27,7 +27,8 @@ from pyprof.capture.core.options import Given, Options, bound, merged, options
 from pyprof.capture.environment import ranks
 from pyprof.capture.instrument import call_sites, compiled, user_ranges
 from pyprof.capture.instrument import nvtx_ranges as ranges
-from pyprof.capture.instrument.patch import Registry, unwrap_all
+from pyprof.capture.instrument.attribute_registry import Registry
+from pyprof.capture.instrument.patch import unwrap_all
 from pyprof.capture.instrument.recorder import forked, recorder
 from pyprof.capture.process import terminate
 from pyprof.capture.process.faults import contained, guarded
@@ -38,8 +39,6 @@ from pyprof.errors import CaptureError, PyProfError
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from pyprof.capture.flight import flight
-    from pyprof.capture.on_demand import Trigger
     from pyprof.capture.session import Session
 
 log = logging.getLogger(__name__)
@@ -52,6 +51,25 @@ _HINT = (
     "pyprof: nothing was recorded. Record with `pyprof run SCRIPT`, with `pyprof.profile()` around the loop, "
     "with `pyprof.init(output=FILE)`, or with `torch.cuda.profiler.start()` and `stop()` after `pyprof.init()`."
 )
+
+
+class TriggerHandler(Protocol):
+    """Handler of `pyprof trigger`: `on_demand.Trigger`."""
+
+    def owns(self, session: Session) -> bool: ...
+    def script(self) -> object: ...
+    def finish(self) -> None: ...
+    def forget(self, forked: bool = False) -> None: ...
+
+
+class FlightRecord(Protocol):
+    """A record of the last steps: `flight.flight`."""
+
+    def owns(self, session: Session) -> bool: ...
+    def open(self) -> object: ...
+    def suspend(self) -> object: ...
+    def stop(self) -> object: ...
+    def forked(self) -> object: ...
 
 
 class Control:
@@ -77,8 +95,8 @@ class Control:
         self.recorded = False
         self.pid = os.getpid()
         self.at_exit = False
-        self.trigger: Trigger | None = None  # handler of `pyprof trigger`
-        self.flight: flight | None = None  # keeps the last steps whenever no other window is open
+        self.trigger: TriggerHandler | None = None  # handler of `pyprof trigger`
+        self.flight: FlightRecord | None = None  # keeps the last steps whenever no other window is open
         self.automatic = False  # `init` was not called by the program: see autostart.py
         self.on_script_step: list[Callable[[], object]] = []  # called when the script marks the end of a step
         self.until_exit = False  # NVTX ranges are written whenever no other window is open

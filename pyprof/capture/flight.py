@@ -29,7 +29,7 @@ from pyprof.capture.controller import control
 from pyprof.capture.core.options import Options
 from pyprof.capture.environment import ranks
 from pyprof.capture.flight_verdict import FEWEST, Evidence, Extra, failure, place_of, time, verdict
-from pyprof.capture.instrument.patch import Registry
+from pyprof.capture.instrument.attribute_registry import Registry
 from pyprof.capture.instrument.recorder import ThreadState, local, recorder
 from pyprof.capture.instrument.wrappers import recording
 from pyprof.capture.output.merge_calls import BACKWARD, calls_as_operators

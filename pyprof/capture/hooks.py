@@ -20,7 +20,7 @@ import torch
 
 from pyprof.capture.core.torch_internals import look_up, part, profiler_enabled
 from pyprof.capture.instrument import cuda_graphs, range_sources
-from pyprof.capture.instrument.patch import Registry
+from pyprof.capture.instrument.attribute_registry import Registry
 
 
 class Listener(Protocol):

@@ -22,8 +22,9 @@ from pyprof.capture import controller
 from pyprof.capture.core import torch_internals
 from pyprof.capture.core.torch_internals import look_up, part
 from pyprof.capture.instrument import arguments, modules, targets
+from pyprof.capture.instrument.attribute_registry import Registry
 from pyprof.capture.instrument.call_log import Notes, noting
-from pyprof.capture.instrument.patch import Patches, Registry
+from pyprof.capture.instrument.patch import Patches
 from pyprof.capture.instrument.recorder import local, recorder
 from pyprof.capture.session import Session
 from pyprof.errors import CaptureError

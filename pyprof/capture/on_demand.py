@@ -9,11 +9,11 @@ request is refused while it records. Errors in a request are reported to its sen
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from pyprof import mailbox
 from pyprof.capture.core import torch_internals
-from pyprof.capture.core.options import options
+from pyprof.capture.core.options import Given, options
 from pyprof.capture.instrument import nvtx_ranges as ranges
 from pyprof.capture.instrument.recorder import recorder
 from pyprof.capture.process.faults import contained
@@ -22,8 +22,16 @@ from pyprof.capture.steps import Marks
 from pyprof.errors import CaptureError, PyProfError
 from pyprof.mailbox import DONE, RECORDING, REFUSED, REQUESTED, Mailbox
 
-if TYPE_CHECKING:
-    from pyprof.capture.controller import Control
+
+class Control(Protocol):
+    """State of the process, as far as a trigger needs it: `controller.Control`."""
+
+    session: Session | None
+    max_events: int
+    options: Given
+
+    def background(self) -> bool: ...
+    def interrupt(self) -> None: ...
 
 
 class _Watch(Marks):

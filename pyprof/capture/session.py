@@ -25,7 +25,8 @@ from pyprof.capture.core.options import NOTHING, Options
 from pyprof.capture.core.torch_internals import graph_task
 from pyprof.capture.extras import Extras
 from pyprof.capture.instrument import compilation, compiled, modules, nvtx_ranges, parameters, seen_objects
-from pyprof.capture.instrument.patch import Patches, Registry
+from pyprof.capture.instrument.attribute_registry import Registry
+from pyprof.capture.instrument.patch import Patches
 from pyprof.capture.instrument.recorder import local, recorder
 from pyprof.capture.instrument.wrappers import emitting
 from pyprof.capture.output import rotation

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from pyprof.capture.core.torch_internals import look_up
-from pyprof.capture.instrument.patch import Registry
+from pyprof.capture.instrument.attribute_registry import Registry
 
 # The output of `pyprof run`, for ranks that the script starts with torch.multiprocessing. PYPROF_OUTPUT would not
 # work: any other program that the script starts would use the name as well.

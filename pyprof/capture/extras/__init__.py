@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from pyprof.capture.core.options import NOTHING, Options
-from pyprof.capture.instrument.patch import Registry
+from pyprof.capture.instrument.attribute_registry import Registry
 from pyprof.capture.instrument.recorder import Recorder
 from pyprof.capture.output.capture_file import Table
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from pyprof.capture.core.torch_internals import look_up
-from pyprof.capture.instrument.patch import Registry
+from pyprof.capture.instrument.attribute_registry import Registry
 from pyprof.capture.instrument.recorder import Recorder
 from pyprof.capture.output.capture_file import Recording, Table
 from pyprof.capture.output.merge_calls import Innermost

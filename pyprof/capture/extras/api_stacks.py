@@ -29,8 +29,8 @@ import torch
 from pyprof.capture.core.options import Options
 from pyprof.capture.extras.patch_target import Watched
 from pyprof.capture.extras.stack_rows import StackRows
+from pyprof.capture.instrument.attribute_registry import Registry
 from pyprof.capture.instrument.lookups import always, method
-from pyprof.capture.instrument.patch import Registry
 from pyprof.capture.instrument.recorder import Recorder, local, recorder
 from pyprof.capture.instrument.targets import HOST
 from pyprof.capture.output.capture_file import Recording, Table

@@ -31,8 +31,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from pyprof.capture.extras.patch_target import Watched
+from pyprof.capture.instrument.attribute_registry import Registry
 from pyprof.capture.instrument.lookups import always, method
-from pyprof.capture.instrument.patch import Registry
 from pyprof.capture.instrument.recorder import Recorder
 from pyprof.capture.output.capture_file import Recording, Table
 

@@ -20,7 +20,7 @@ from types import CodeType, FrameType
 from pyprof.capture import THREAD
 from pyprof.capture.extras.stack_rows import StackRows
 from pyprof.capture.instrument import notebook_cells
-from pyprof.capture.instrument.patch import Registry
+from pyprof.capture.instrument.attribute_registry import Registry
 from pyprof.capture.instrument.recorder import Recorder
 from pyprof.capture.instrument.stacks import Frame
 from pyprof.capture.output.capture_file import Recording, Table

@@ -25,7 +25,7 @@ from pyprof.capture.instrument.wrappers import hide_from_warnings
 from pyprof.marker import STOP
 
 if TYPE_CHECKING:
-    from pyprof.capture.instrument.patch import Registry
+    from pyprof.capture.instrument.attribute_registry import Registry
 
 _getframe = sys._getframe
 # Functions of torch: the Function, and the one behind the other kind. Without them such calls have no module.

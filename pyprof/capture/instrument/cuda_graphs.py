@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from pyprof.capture.instrument.patch import Registry
+from pyprof.capture.instrument.attribute_registry import Registry
 
 # A device that never finishes, because it waits for another rank for instance, must not block the program.
 LONGEST_S = 10.0

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from pyprof.capture.instrument import checkpoints, compilation, parameters, seen_objects
-from pyprof.capture.instrument.patch import Registry
+from pyprof.capture.instrument.attribute_registry import Registry
 from pyprof.capture.instrument.recorder import ThreadState, local, recorder
 from pyprof.capture.instrument.stacks import ENDS
 from pyprof.capture.instrument.wrappers import at_bound, hide_from_warnings

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyprof.capture.core.torch_internals import part
 from pyprof.capture.instrument import optimizers, seen_objects
-from pyprof.capture.instrument.patch import Registry
+from pyprof.capture.instrument.attribute_registry import Registry
 from pyprof.capture.instrument.recorder import local, recorder
 from pyprof.capture.instrument.user_ranges import begin, end, mark, on_loader_next, pop, push, safely
 

@@ -21,7 +21,7 @@ _INTERFACE = "triton.runtime.jit", "KernelInterface"
 
 
 class Replaces(Protocol):
-    """Registry of replaced attributes, `patch.Registry`."""
+    """Registry of replaced attributes, `attribute_registry.Registry`."""
 
     def replace(self, owner: Any, name: str, new: Any) -> None: ...
 
