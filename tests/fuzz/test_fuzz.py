@@ -26,7 +26,7 @@ CORPUS = [
     for line in Path(__file__).with_name("corpus.txt").read_text().splitlines()
     if line and not line.startswith("#")
 ]
-COUNT = 150 if LONG else 2
+COUNT = 80 if LONG else 2
 
 
 @pytest.fixture
