@@ -50,6 +50,8 @@ LIMITS = {
     (12, 1): Limits(24, 1536, 100),
 }
 _REGISTERS = 65536
+_MAX_THREADS = 1024  # of a block
+_MAX_REGISTERS = 255  # of a thread
 _SCHEDULERS = 4  # warp schedulers of a multiprocessor, among which its registers are divided; 6.0 has two
 _REGISTER_UNIT = 256  # allocation unit of registers, per warp
 
@@ -99,8 +101,11 @@ def resident(chip: Chip, threads: Ints, registers: Ints, shared: Ints) -> Ints:
     """Return the number of blocks of a kernel that a multiprocessor of a chip in `LIMITS` holds at once, at least 1: it
     ran.
 
-    `threads` of a block, `registers` of a thread, `shared`: bytes of shared memory of a block.
+    `threads` of a block, `registers` of a thread, `shared`: bytes of shared memory of a block. Figures of damaged
+    files, beyond what any GPU has, count as the most that is possible.
     """
+    threads, registers = np.clip(threads, 1, _MAX_THREADS), np.clip(registers, 1, _MAX_REGISTERS)
+    shared = np.clip(shared, 0, chip.shared_memory)
     warps = -(-threads // chip.warp)
     slots = LIMITS[chip.major, chip.minor].blocks
     blocks = np.minimum(slots, chip.threads // chip.warp // warps)
@@ -109,7 +114,7 @@ def resident(chip: Chip, threads: Ints, registers: Ints, shared: Ints) -> Ints:
 
 
 def _by_registers(chip: Chip, warps: Ints, registers: Ints) -> Ints:
-    per_warp = -(-np.maximum(registers, 1) * chip.warp // _REGISTER_UNIT) * _REGISTER_UNIT
+    per_warp = -(-registers * chip.warp // _REGISTER_UNIT) * _REGISTER_UNIT
     schedulers = 2 if (chip.major, chip.minor) == (6, 0) else _SCHEDULERS
     fit = chip.registers // schedulers // per_warp * schedulers
     return fit // warps

@@ -74,13 +74,13 @@ def _warm(folder: Path, seeds: dict[str, list[Path]]) -> None:
     """Import whatever the commands import."""
     from tests.fuzz import commands, mutations  # noqa: F401
 
-    _fresh(folder / "run")
-    os.chdir(folder / "run" / "out")
     saved = os.dup(1), os.dup(2), sys.stdout, sys.stderr
     for name in commands.COMMANDS:
+        _fresh(folder / "run")
+        os.chdir(folder / "run" / "out")
         seed = seeds["capture"][0]
-        _redirected(folder / "run" / "out" / "warm")
-        commands.run(commands.words(name, seed, seed, random.Random(1)))
+        _redirected(folder / "run" / "warm")
+        assert commands.run(commands.words(name, seed, seed, random.Random(1))) == 0, name
     sys.stdout, sys.stderr = saved[2:]
     os.dup2(saved[0], 1)
     os.dup2(saved[1], 2)
