@@ -56,15 +56,27 @@ FUNCTIONS = [
     P(r"flash_(fprop|bprop)|\bnsa_\w{0,20}(fwd|bwd)|_nsa_\w{0,20}(fwd|bwd)", "attention", _ANY, "cuDNN 9 SDPA; flash-linear-attention native sparse attention"),
     P(r"attn_softmax|topk_log_softmax", "softmax", _ANY, "DeepSpeed softmax_kernels.cu; vLLM logprob.py: of the chosen tokens"),
     P(r"xentropy", "loss", _ANY, "Apex xentropy_kernel.cu"),
+    # What a longer name contains, before the shorter words in it.
+    P(r"reduced_divisor|merge_path_partition|csrm[mv]\w{0,9}_partition|cu_?seqlens", "other", _ANY, "cuDNN, cuSPARSE, TransformerEngine: sizes for later kernels"),
+    P(r"(de)?quant\w{0,9}_reduce(_|$)|chunk_\w{0,30}cumsum|mla_\w{0,20}merge|(sparse|flash|splitkv)_mla_\w{0,20}reduce", "reduction", _ANY, "DeepSpeed quant_reduce.cu, flash-linear-attention cumsum.py, FlashInfer sparse_mla"),
+    P(r"(^|_|::)sparse_(attn|mla|attention)_(?!\w{0,60}(indices|index|merge|combine|reduce|metadata|plan))\w{0,20}(fwd|bwd|decode|prefill|forward|backward)", "attention", _ANY, "FlashMLA sm100/prefill/sparse, FlashInfer sparse_mla_sm120"),
+    P(r"(^|_|::)(set|store|write|insert)_\w{0,12}kv|(^|_|::)transfer_(kernel|page|kv)|(^|_)advance_step|flatten_\w{0,20}cache|(k|kv)_cache_(gather|scatter|fill|write|update)", "copy", _ANY, "SGLang mem_cache, sgl-kernel kvcacheio, vLLM advance_step.cu, lmdeploy"),
+    P(r"separableresample|resampling::|slice_?flip_?normalize|slicenormalize|ban_?(bad|repeat)|apply_\w{0,20}bitmask|(^|_|::)reconstruct_|from_amax|delayed_scaling", "pointwise", _ANY, "DALI, TensorRT-LLM banRepeatNgram.cu, xgrammar, exllama, TransformerEngine recipe/delayed_scaling.cu"),
+    P(r"(^|_)wrw(_|$)|^igemm_v\dr\d|convuniversal|conv::kernel::|implicitgemmconv", "conv", _ANY, "MIOpen, CUTLASS conv"),
+    P(r"wv_?splitk|bgmv_|sgmv_|fp8_index(_|$)|persist_?(lstm|gru)", "gemm", _ANY, "ROCm skinny_gemms.cu, Punica, DeepSeek's indexer, cuDNN"),
+    P(r"fill_index_and_segment|sort_?postprocess", "sort", _ANY, "PyTorch Sort.cu"),
+    P(r"make_q_matrix|transformrowtoformat", "layout", _ANY, "exllama q_matrix.cu, bitsandbytes kernels.cu"),
+    P(r"generate_seed|seed_pseudo", "rng", _ANY, "cuRAND"),
+    P(r"[sd]p(radix|vector)\d|fft_rtc|(^|_)(bluestein|fft_(fwd|back|inv|len))", "other", _ANY, "cuFFT, rocFFT"),
     # Between devices.
     P(r"\bbeam::", "communication", _ANY, "vLLM: collectives of small messages"),
     P(r"reduce_(qk_)?rms\w{0,20}lamport", "allreduce_norm", "Hopper, Blackwell", "vLLM minimax_reduce_rms_kernel: from TensorRT-LLM"),
-    P(r"\bnccl_ep::|\blsa_(get|put)|diagp2p|wait_for_signal|\b(consumer|producer)(_batch)?_kernel|symm_mem_sync|exchangesplit|put_signal|wait_signal_kernel|^broadcast\d|nccl\w{0,40}kernel", "communication", _ANY, "NCCL EP and diagnostics, PyTorch nccl_extension.cu, TransformerEngine userbuffers.cu, MSCCL++"),
+    P(r"\bnccl_ep::|\blsa_(get|put)|diagp2p|wait_for_signal|\b(consumer|producer)(_batch)?_kernel|symm_mem_sync|exchangesplit|put_signal|wait_signal_kernel|^broadcast\d|nccl\w{0,40}kernel|^nccl_|(ipc|nvl|pcie)_\w{0,20}(push|pull|ring|rsag)|rank_major_(dispatch|combine|input|partial)|(dispatch|combine)_publish|deep_?ep::(\w{1,40}::)?\w{0,20}_impl", "communication", _ANY, "NCCL EP and diagnostics, PyTorch nccl_extension.cu, TransformerEngine userbuffers.cu, MSCCL++"),
     P(r"\bdeep_ep::|\b\w{0,20}ep::(\w{1,40}::)?\w{0,40}(dispatch|combine|notify)|dpsk::ep::|deepep_\w{0,20}(dispatch|combine)|\bpplx::|\bmori::|ep(dispatch|combine)(intra|inter)node|moea2a|moe_?(comm|alltoall)", "communication", _ANY, "DeepEP csrc/kernels (DeepSeek's H800 training); pplx-kernels; MoRI; TensorRT-LLM moeAlltoAllKernels.cu"),
     P(r"nccl(sym)?k?(dev)?k?ernel|ncclsym|^rccl|msccl|nvshmem|k?userbuffers_|ubuf_|barrier_all|lamport", "communication", _ANY, "NCCL src/device (symmetric too), RCCL, MSCCL++, TransformerEngine userbuffers.cu, SGLang"),
     P(r"(all_?reduce|\bar)_?fusion|(all_?reduce|cross_device_reduce)\w{0,40}norm(?!al)|norm(?!al)\w{0,40}all_?reduce|fused_?all_?reduce", "allreduce_norm", _ANY, "FlashInfer and TensorRT-LLM allreduce_fusion (trtllm_allreduce_fusion.cuh), AITER custom_all_reduce.cuh, MoE and attention in TensorRT-LLM"),
     P(r"all_?reduce|cross_device_reduce|reduce_?scatter|all_?gather|all_?to_?all|multimem_|(one|two)_?shot", "communication", _ANY, "vLLM and SGLang custom_all_reduce, AITER, PyTorch CUDASymmetricMemoryOps.cu"),
-    P(r"symmetric_memory::", "communication", _ANY, "PyTorch CUDASymmetricMemoryOps.cu, CUDASymmetricMemory.cu: barriers and signals, too"),
+    P(r"symmetric_memory::|\bcomm::(?!\w{0,40}(quant|norm))", "communication", _ANY, "PyTorch CUDASymmetricMemoryOps.cu, CUDASymmetricMemory.cu: barriers and signals, too; FlashInfer comm"),
     # Helpers of products and of attention: pointers, sizes, plans, tensor maps.
     P(r"problem_sizes|group_?gemm_(starts|args)|(grouped|stacked)_\w{0,20}args_kernel|gemm\w{0,20}_(arrays|ptrs)|gemmptrs|fillptrarray|tensor_maps|tma_(desc|setup)|offsetskernel|paddingoffsets|blockscale_offsets|computeoffset|assert_async|spin_kernel|pointerarray|device_workspace|setscaleinternal|^nvjpeg::", "other", _ANY, "cuDNN, cuBLAS, vLLM and SGLang grouped GEMM; nvJPEG decodes"),
     P(r"(?<!pre)(?<!pre_)(?<!post)(?<!post_)reorder(?!_batched)|zigzagfilter|to_?folded|folded(nhwc|nchw)to|metadatacompress|genericreformat|ncxhw|swapdimension|shuffleintensor|compresssparse|blocked_layout|prepack|marlin\w{0,20}preprocess|make_sequential|gptq::shuffle|bint4_layout|(nchw|nhwc)to\w{0,12}(nchw|nhwc)", "layout", _ANY, "cuDNN, cuBLAS cuda_reorder_*, vLLM machete and GPTQ, PyTorch int4mm.cu"),
@@ -105,7 +117,7 @@ FUNCTIONS = [
     P(r"histogram\d?d?(?!\w{0,20}sort)|cdist_kernel|pdist_kernel", "reduction", _ANY, "PyTorch SummaryOps.cu, DistanceKernel.cu"),
     P(r"bucketize", "sort", _ANY, "PyTorch Bucketization.cu: a search in what is sorted"),
     P(r"roi_?(align|pool)", "pooling", _ANY, "torchvision roi_align_kernel.cu, roi_pool_kernel.cu"),
-    P(r"sampling|multinomial|gumbel|^_(resample|rejection)_kernel", "rng", _ANY, "FlashInfer sampling.cuh, PyTorch MultinomialKernel.cu"),
+    P(r"(?<!re)(?<!up)(?<!down)sampling|multinomial|gumbel|^_(resample|rejection)_kernel", "rng", _ANY, "FlashInfer sampling.cuh, PyTorch MultinomialKernel.cu"),
     P(r"moe::dev::routing::|moe_?(align|sorting|topk|fused_gate)|expert_?prefix_?sum|moe_?routing(?!\w{0,9}finalize)|sort_?expert|expert_?(sort|histogram)|topk_?gating|_routing|routing(main|cluster|index)|(?<!ten)sort|top_?k(?!renorm)", "sort", _ANY, "vLLM moe_align_sum_kernels.cu, AITER and CK MoeSorting, TensorRT-LLM routing, SGLang moe_fused_gate"),
     P(r"(moe|token|unpad|expand)\w{0,30}_?(un)?permute|expandinputrows|pre_?reorder|post_?reorder|(replication|reflection)_pad|roll_cuda|triu_tril", "copy", _ANY, "TensorRT-LLM and SGLang MoE, PyTorch ReplicationPadding.cu, TensorTransformations.cu, TriangularOps.cu"),
     # Products in serving and quantised ones.
@@ -126,7 +138,7 @@ FUNCTIONS = [
     P(r"hadamard", "other", _ANY, "fast-hadamard-transform: sums and differences, no product"),
     P(r"causal_conv1d|miopensp3asm", "conv", _ANY, "Mamba causal-conv1d, MIOpen"),
     # Attention.
-    P(r"^_?(fwd|bwd)_(grouped_)?kernel|_fwd_grouped_kernel|sage_?(fwd|attn)|qk_int_?\w{0,20}_?sv|bwd_kernel_(fuse|d[kq])|aiter(::|\d+)(mla|fmha|pa)_|^kernel_mha|(?<![a-z])mla_|flashmla|(fwd|bwd)_split_?k|fwd_kernel_splitk|unified_attention|fattn_(mma|tile|vec|wmma)|attn_(fwd|bwd|decode|prefill)|decode_attn|with(paged|ragged)kvcache", "attention", _ANY, "Triton tutorials and SGLang, SageAttention, AITER assembler kernels, FlashMLA, FlashInfer"),
+    P(r"^_?(fwd|bwd)_(grouped_)?kernel|_fwd_grouped_kernel|sage_?(fwd|attn)|qk_int_?\w{0,20}_?sv|bwd_kernel_(fuse|d[kq])|aiter(::|\d+)(mla|fmha|pa)_|^kernel_mha|(?<![a-z])mla_|flashmla|(fwd|bwd)_split_?k|fwd_kernel_splitk|unified_attention|fattn_(mma|tile|vec|wmma)|attn_(fwd|bwd|decode|prefill)|decode_attn|with(paged|ragged)?kvcache", "attention", _ANY, "Triton tutorials and SGLang, SageAttention, AITER assembler kernels, FlashMLA, FlashInfer"),
     # Triton and serving, by the words of the function.
     P(r"(^|_)(g|m)qa_\w{0,40}(fwd|bwd|decode|prefill|attn|paged)|sparse_(decode|prefill|mla|attn)|paged_decode|decode_split|bwd_d(kdv|q|k|v)(_|$)|(^|::)pa_(a\d|bf16|fp16|kernel)|flash_(c\d|kda)|(^|_)mha_|neighborhood|hstu_|(^|_)attn_|mqa_paged|_attn(_|$)", "attention", _ANY, "SGLang, vLLM, AITER and Liger: functions of Triton"),
     P(r"(^|_)(short_|dilated_)?conv(?!ert|_?(state|window|indices|cache|residual))(_|\dd)", "conv", _ANY, "SGLang, vLLM, FlashInfer: short and dilated convolutions"),
@@ -135,10 +147,29 @@ FUNCTIONS = [
 ]
 # What is left, by the words of the function: mostly Triton kernels of serving.
 WORDS = [
-    P(r"concat|(^|_)(un)?pack(?!_?bits)(_|$)|(^|_)copy(_|$)|(^|::)copy\w|copy_to_|(un)?pad(ding|ded|_|$)|padd?_last|page_?table|cache_locs|(^|_)slice(kernel)?(_|$)|(^|::)_?(concat|slice|pad|tile|tilememcpy|reverse|reversesequence|onehot)\w{0,20}(kernel|impl)|thd_(read|to)|joinheads|remap_|prune_|index_select|index_add|conv_(state|window|cache)|cat_jagged|_mapping_|flag_kernel|write_(indices|fill_value)|extract_|(^|_)split_(?!k)|(^|_)build_|spec_info|(^|_)alloc_", "copy", _ANY, "Triton kernels of SGLang and vLLM; TransformerEngine; ONNX Runtime; FBGEMM"),
+    P(r"concat|(^|_)(un)?pack(?!_?bits)(_|$)|(^|_)copy(_|$)|(^|::)copy\w|copy_to_|(un)?pad(ding|ded|_|$)|padd?_last|page_?table|cache_locs|(^|_)slice(kernel)?(_|$)|(^|::)_?(concat|slice|pad|tile|tilememcpy|reverse|reversesequence|onehot)\w{0,20}(kernel|impl)|thd_(read|to)|joinheads|remap_|prune_|index_select|index_add|conv_(state|window|cache)|cat_jagged|_mapping_|flag_kernel|write_(indices|fill_value)|extract_|(^|_)split_(?!k|sum)|(^|_)build_|spec_info|(^|_)alloc_", "copy", _ANY, "Triton kernels of SGLang and vLLM; TransformerEngine; ONNX Runtime; FBGEMM"),
     P(r"(^|_)(set)?zero(_|$)|setzero|settensor|cublas_zero|memset_kernel|fill_?(one|value|input|output)|::fill_|(^|_|::)iota|_eye_", "memory", _ANY, "cuDNN, cuBLAS, ONNX Runtime, FlashInfer: constants"),
     P(r"block_scaled_\dd|(^|_)(gate|gating|act|relu|sigmoid|tanh|softplus|mask)(_|$)|exp_kernel|resize", "pointwise", _ANY, "Triton kernels of SGLang, vLLM, Liger; ONNX Runtime"),
     P(r"^_?(fused_)?(prepare|update|commit|fill|expand|build|store|write|set|assign|save|append|insert|record|move|track|translate|compact|stage|transform_index|get|bind|free|create)_\w{0,80}(kernel|triton|indices|locations)", "copy", _ANY, "Triton kernels of SGLang and vLLM: bookkeeping of requests, caches and pages"),
+]
+# What is still left, by whole words of the function: its last part, camel case taken apart, an underscore on each side.
+TERMS = [
+    P(r"_(metadata|seqlens?|indptr|ptrs|ptr_array|pointers?|strides|descriptors|schedule|plan|offsets?|work_items|timestamp|nms|problem_sizes|meta)_|_(assert|check|print|delay|sleep|spin|flush|profiler|fake|hash|murmur)_", "other", _ANY, "FlashInfer, SGLang, vLLM, XLA: plans, addresses and checks for other kernels"),
+    P(r"_barrier_|_(publish|wait|bump)_(ack|acks|tag|signal|flag|combine|prefix|dedup)_|_signal_(wait|flag)_|_wait_signal_|_(shmem|symm)_", "communication", _ANY, "FlashInfer moe_ep and comm, TensorRT-LLM: signals between devices"),
+    P(r"_(rand|randn|randint|random|uniform|normal|bernoulli|exponential|geometric|cauchy|shuffle_keys|shuffle_kernel|sample|sampler)_", "rng", _ANY, "FlagGems rand.py, TensorRT-LLM populateRandomBufferKernel, AITER sample_kernels.cu"),
+    P(r"_\w{0,20}loss(es)?_|_(celoss|grpo|dpo|kto|ppo|lce)_", "loss", _ANY, "FlagGems, Liger grpo_loss.py, flash-linear-attention grpo.py"),
+    P(r"_(adam|adamw|sgd|lion|lamb|muon|adagrad|rmsprop|ademamix|lars|adadelta|adafactor)_", "optimizer", _ANY, "DeepSpeed fused_lamb_cuda_kernel.cu"),
+    P(r"_(normali[sz]ation|bn|ln|lrn|modnorm|rmsn?|layern|groupn|\w{0,20}(?<!l1)(?<!l2)(?<!lp)(?<!grad)norm)_", "norm", _ANY, "CK gridwise normalization, DeepSpeed layer_norm.cu, MIOpen LRN, Unsloth"),
+    P(r"_(attn\w{0,6}|attention|flash|sdpa|mha|gqa|mqa|xqa|mla|msa|vsa|swa|nsa|moba|dsa)_|_parallel_(based|rebased|path|parallax|deltaformer|simple_gla|retention)_|_seg_la_|_lh_(fwd|bwd)_", "attention", _ANY, "FlashInfer xqa, lmdeploy, flash-linear-attention, SGLang seg_la.py, Unsloth"),
+    P(r"_(linear|matmul|mm|addmm|baddbmm|bmm|mv|addmv|smm|vdot|contraction|einsum|matrix_multiply|matrix_mul|gemm\w{0,4}|gemv|(i|int|fp)\d{1,2}_?mm)_|_(mega|fused|situ|cutlass|alpha)_?moe_|_moe_\w{0,40}(up|down|gate|fc\d|w\d)_", "gemm", _ANY, "CK contraction, lmdeploy, Unsloth, FlagGems, FlashInfer fused_moe: a mixture of experts whole or one of its projections"),
+    P(r"_(count_nonzero|logsumexp|log_sum_exp|cumsum|cumprod|cummax|cummin|sumsq|moments?|stats?|statistics|quant_reduce|dequant_reduce|reduced?|merge|finalize|percentile|accumulate|row_sum|hist)_|^_(k_|b_)?(a?max|a?min|aminmax|sum|mean|all|any|prod|var|std|trace|count|argmax|argmin)_|_(sum|mean)_(kernel|dim)_|_col_row_stats_|_(partial|split|group|seq|segment)_sum_|_(selective|ssm)_(state|scan)_|_state_update_|_recurrent_|_decoding_one_step_|_kda_|_gdn_", "reduction", _ANY, "FlagGems max.py and the like, DeepSpeed, bitsandbytes, FlashInfer: state space models"),
+    P(r"_(sort|sorted|argsort|radix|topk|top_k|quantiles?|median|unique|dedup|isin|router|routing|bucket\w{0,4}|bitonic)_|_expert_maps_", "sort", _ANY, "FlagGems, bitsandbytes kEstimateQuantiles, FlashInfer: tokens by expert"),
+    P(r"_(zeros?|ones|full|fill|memset|eye|linspace|logspace|set_value|set_buffer_value|buffer_set_value|initialize|init|clear)_", "memory", _ANY, "FlagGems full.py, CK buffer_set_value, XLA RepeatBufferKernel"),
+    P(r"_(bias_add|residual_add|add_residual|bias|residual)_|_(cast|convert)_|_to_(fp|bf|f|e|i|int|float|half)\d{0,2}\w{0,6}_|_d2_?dcpy\w{1,20}_|_(un)?scales?_|_(de)?quant\w{0,6}_|_dq_|_rot\w_|_kn_entry_|_rope_|_rotary_", "pointwise", _ANY, "DeepSpeed, TensorRT-LLM cudaUtils, torchao float8nocompile, AITER rope, Unsloth"),
+    P(r"_(embed|embedding)_", "embedding", _ANY, "DeepSpeed ragged_embed"),
+    P(r"_(copy|cpy|expand|repeat\w{0,11}|tile|flatten|stack|[vhd]stack|cat|concat|slice|select|take|roll|flip|(pixel_)?(un)?shuffle|permute|transpose|trans|contiguous|pad|unpad|\w{0,12}pad[123]d|pack|unpack|packunpack|rearrange|reshape|split|partition|gather|scatter|insert|append|cache|kv_buffer|tril|triu|diag|diagonal|unfold|nonzero|restore|swap|move|unsqueeze|one_hot|sparse24|sparsify|d2d|transform_?\d?d?_0213|compact|copy_if|remap|resolve|future|buffer|\w{0,10}input_ids)_", "copy", _ANY, "FlagGems, lmdeploy flatten_kv_cache.py, DeepSpeed transform.cu, ONNX Runtime, CUB and Thrust"),
+    P(r"_(warp|warp_affine|resample|resize|interpolate|normalize|crop|brightness|contrast|hue|grid_sample|remap|blend)_", "pointwise", _ANY, "DALI kernels of images"),
+    P(r"_(abs|absolute|neg|negative|sgn|sign|ceil|floor|round|trunc|frac|sqrt|rsqrt|reciprocal|square|pow|exp|exp2|expm1|log|log2|log10|log1p|logit|erf|erfc|erfinv|(arc|a)?(sin|cos|tan)h?|sinc|i0|i0e|i1|i1e|digamma|polygamma|lgamma|xlogy|xlog1py|logaddexp2?|hypot|polar|heaviside|deg2rad|rad2deg|nan_to_num|maximum|minimum|fmin|fmax|fmod|remainder|lerp|addcmul|addcdiv|addr|outer|kron|logical|bitwise|isnan|isinf|isfinite|eq|ne|lt|le|gt|ge|add|add[234]|sub|mul|multiply|div|divide|clamp|clip|where|mask|masked|threshold|vectors?|arange|conj|grid)_|_(hard|soft|log|leaky|p|r|c|s|re|fat|d)?_?(relu\d?|elu|selu|celu|gelu|glu|reglu|swish|mish|shrink|sigmoid|logsigmoid|tanh|plus|sign)\w{0,4}_|_(re|po|sw|si|ge|dre|pow|sigmoid)w?(i|l|e)?(glu|lu)_|_(active?|activation)_|_token_shift_|_operator_\w|_bcast\w{0,6}_|_swiglu_|_rwkv_(seq_)?mix_", "pointwise", _ANY, "FlagGems, flash-linear-attention, MIOpen MIOpenActive, AITER binary_operator.cuh"),
 ]
 # What categories of work (analysis/categories.py) tell apart among kernels that only move, order or add up elements.
 ROUTING = [
@@ -150,6 +181,12 @@ ROUTING = [
 GENERIC = r"elementwise|gemm::kernel$|^kernel$|^cutlass::kernel2?$|device_kernel|kernel_wrapper|multi_tensor_apply|\breduce_kernel|allreduce_fusion_kernel|kernelpointwiseapply|eigenmetakernel|cub::|thrust::|rocprim::|hipcub::"
 
 KINDS = [
+    # CUB, Thrust, rocPRIM: the algorithm is a name of a kernel, an agent or a configuration.
+    P(r"(cub|thrust|rocprim|hipcub)::.{0,300}(radix_?sort|onesweep|merge_?sort|segmented_?sort|top_?k|nth_element)", "sort", _ANY, "CUB, Thrust, rocPRIM"),
+    P(r"(cub|thrust|rocprim|hipcub)::.{0,300}(unique|set_operation|setop|lower_bound|upper_bound|binary_search)", "sort", _ANY, "CUB, Thrust, rocPRIM: of sorted keys"),
+    P(r"(cub|thrust|rocprim|hipcub)::.{0,300}(fill_functor|__fill::|__uninitialized_fill|fill_n)", "memory", _ANY, "Thrust fill.h"),
+    P(r"(cub|thrust|rocprim|hipcub)::.{0,200}(runlength|run_length|reducebykey|reduce_by_key|scan_by_key|scanbykey)", "reduction", _ANY, "CUB, Thrust, rocPRIM"),
+    P(r"(cub|thrust|rocprim|hipcub)::.{0,200}(deviceselect|devicepartition|partition_?kernel|copy_?if|select_?if|partition::|batch_?memcpy|devicebatch|flagged|__copy)", "copy", _ANY, "CUB, Thrust, rocPRIM: what is selected moves"),
     # Communication and plain memory.
     P(r"allreduce_fusion_kernel\w{0,40}<[^,]{0,99}pattern\)0", "communication", _ANY, "FlashInfer AllReduceFusionPattern: 0 is no more than an all-reduce"),
     P(r"allreduce_fusion_kernel", "allreduce_norm", _ANY, "FlashInfer trtllm_allreduce_fusion.cuh: the sum, residual added, and its RMS norm, quantised or not"),
@@ -166,7 +203,7 @@ KINDS = [
     P(r"flat::kernel::|deltarule", "attention", "Hopper, Blackwell", "FlashInfer flat: linear attention by the delta rule"),
     P(r"flash_bwd_dot_do_o|flashattnbwdpreprocess|bwd_preprocess|splitkv_combine|flashattnfwdcombine|fmhafwdsplitkvcombine", "reduction", "Ampere, Hopper, CDNA", "FlashAttention flash_bwd_preprocess_kernel.h, flash_fwd_kernel.h, hopper/; CK ck_tile fmha"),
     P(r"flash_bwd_(convert|clear)|bwdpostprocess|fmhabwdconvert", "copy", "Ampere, Hopper, CDNA", "FlashAttention flash_bwd_preprocess_kernel.h, hopper/flash_bwd_postprocess_kernel.h"),
-    P(r"flash_?(fwd|bwd|attn)|fmha|mha_(fwd|bwd)|attention|attn_(fwd|bwd)|sage_fwd|_sdpa_|flashinfer|with(paged|ragged)kvcache|bwd_kernel_d[kq]", "attention", _ANY, "FlashAttention 2 and 3, PyTorch mem_eff_attention, cuDNN, xFormers, FlashInfer, vLLM, AOTriton, SageAttention in AITER (MI300X Flux); H100 BERT"),
+    P(r"flash_?(fwd|bwd|attn)|fmha|mha_(fwd|bwd)|attention|attn_(fwd|bwd)|sage_fwd|_sdpa_|with(paged|ragged)?kvcache|bwd_kernel_d[kq]", "attention", _ANY, "FlashAttention 2 and 3, PyTorch mem_eff_attention, cuDNN, xFormers, FlashInfer, vLLM, AOTriton, SageAttention in AITER (MI300X Flux); H100 BERT"),
     # Helpers of products.
     P(r"split_?k_?reduce|reducesplitk|reduce_1block|reduce_wgrad|calc_bias_diff|device_reduce|finalize_matmul|_sum_bitmatrix", "reduction", _ANY, "cuBLAS, cuBLASLt, cuDNN, CUTLASS reduce_split_k.h; V100 ResNet-50, A100 DDP, MI300X vLLM (triton_kernels)"),
     P(r"nchwtonhwc|nhwctonchw|nchw2nhwc|nhwc2nchw|addpadding|flip_filter|tensortransform", "layout", "Volta to Blackwell", "cuDNN; A100 DDP, RTX 2070 CNN, H100 OWLv2"),
@@ -177,9 +214,9 @@ KINDS = [
     P(r"(batch|layer|group|instance|rms)_?norm|\bbn_(fw|bw)|norm_fwd|norm_bwd|rowwisemoments", "norm", _ANY, "PyTorch Normalization.cuh, layer_norm_kernel.cu; cuDNN bn_* (A100 DDP); CK (MI300X vLLM)"),
     P(r"gammabetabackward|computeinternalgradients|computegradientfusedparams|cufloat_norm", "norm", _ANY, "PyTorch layer_norm_kernel.cu, group_norm_kernel.cu; V100 language model"),
     P(r"(soft|sparse)_?max", "softmax", _ANY, "PyTorch SoftMax.cu, PersistentSoftmax.cuh; V100 language model, H100 OWLv2"),
-    P(r"classnll|nll_loss|cross_?entropy|ctc_loss|mse_(kernel|backward)|smooth_l1|huber|kl_div", "loss", _ANY, "PyTorch Loss.cu, NLLLoss2d.cu; V100 language model, MI210 ResNet"),
+    P(r"classnll|nll_loss|cross_?entropy|ctc_?loss|mse_(kernel|backward)|smooth_l1|huber|kl_div", "loss", _ANY, "PyTorch Loss.cu, NLLLoss2d.cu; V100 language model, MI210 ResNet"),
     # Convolution.
-    P(r"convolve|[sh]\d*cudnn|winograd|fft2d_|[fdwb]grad|fprop|bprop|bwd_(weight|data)", "conv", _ANY, "cuDNN 7 to 9 (RTX 2070 CNN, V100 ResNet-50, A100 DDP), CK, CUTLASS conv"),
+    P(r"cutlass::conv::|convuniversal|convolve|[sh]\d*cudnn|winograd|fft2d_|[fdwb]grad|fprop|bprop|bwd_(weight|data)", "conv", _ANY, "cuDNN 7 to 9 (RTX 2070 CNN, V100 ResNet-50, A100 DDP), CK, CUTLASS conv"),
     P(r"conv\dd|convolution|conv_(fwd|bwd|depthwise)|depthwise|conv1x1|naive_conv|miopenconv|gcnasm", "conv", _ANY, "PyTorch DepthwiseConv2d.cu, MIOpen src/kernels, CK; MI300X ResNet"),
     P(r"implicit_gemm|implicitgemm|first_layer_(fwd|wgrad)|direct_group|igemm_(fwd|bwd|wrw)", "conv", _ANY, "cuDNN xmma (A100 DDP), PyProf prof/conv.py, MIOpen iGEMM (MI210 ResNet)"),
     # Optimizers, random numbers, tables.
@@ -192,6 +229,7 @@ KINDS = [
     P(r"(radix|segmented|merge)_?sort|bitonic|sort_?kernel|top_?k|unique|sortkeyvalue|thrust::.{0,99}sort|_routing_compute|moe_align", "sort", _ANY, "PyTorch Sort.cu, TensorTopK.cu, CUB; V100 DLRM; vLLM and triton_kernels sort tokens by expert"),
     P(r"max_?pool|av[eg]_?pool|average_?pool|pooling|adaptive\w{0,99}pool", "pooling", _ANY, "PyTorch DilatedMaxPool2d.cu, cuDNN, MIOpen; V100 ResNet-50"),
     # Products.
+    P(r"cusparse::.{0,300}csr_?m[mv]", "gemm", _ANY, "cuSPARSE: policies of load_balancing_kernel"),
     P(r"(?<!fb)gemm|gemv|\bdot_kernel|nvjet|cijk_|tensorop|cublas(lt)?::|matmul|\bbmm_|_mm_kernel", "gemm", _ANY, "cuBLAS, cuBLASLt, CUTLASS, Tensile, Triton; V100, A100, H100, MI300X recordings"),
     P(r"[shibcd](884|1688|16816|16832|161616)|xmma|wgmma|(?<!ga)mma_\w{0,99}kernel|\bger_kernel|\bsyrk|\btrsm", "gemm", _ANY, "PyProf prof/tc.py, CUTLASS tools/library"),
     # Copies and moves by index.
@@ -208,6 +246,8 @@ KINDS = [
 # Whether a product's name says that it uses tensor cores. Kernels of other kinds do not; the rest is unknown.
 TENSOR_CORES = [
     P(r"short_conv|ssm_conv|gcnasm|int8pack_mm|simt\b|mul_mat_i?q\d|\bmoe_(vec_)?i?q\d?_?k?\b|moe_vec_q|kdequant|(d|w)grad_\w{0,30}engine|convolvend_|conv2d_grouped_direct|precomputed_common_engine|\bdse::|(dgrad|wgrad)_1d|fft[123]d_|(?<![a-z])[sdcz]gemm(1x1|_largek|_kernel|_batched|ex_)|fermi|gemm_kernel[12]x[12]|gemm_template_batched|batch_gemm(nn)?_", False, _ANY, "vLLM GGUF kernels (dp4a); cuDNN 7, cuBLAS, MAGMA and cuSOLVER: CUDA C++ on plain lanes"),
+    P(r"sddmm|cusparse::|wv_?splitk(?!q)|vecquant\dmatmul|matmulfloat\w{0,4}\db?|^igemm_v\dr\d(?!\w{0,40}xdlops)|reference::device::", False, _ANY, "cuSPARSE, ROCm skinny_gemms.cu, GPTQ, ONNX Runtime matmul_4bits.cu, CUTLASS references: plain lanes"),
+    P(r"wv_?splitkq|mma_?(16816|1688|16832|884)|fpa_?intb_?gemm(?!v)|segment_?gemm|cutlass_?[23]x_(?!\w{0,40}simt)\w{0,40}gemm|cudnn_generated_\w{0,20}(conv|matmul)|cutlass::device_kernel<.{0,40}conv|ck_tile::\w{0,40}(gemm|conv|flatmm)|ck_tile::fmhafwd\w{0,20}kernel|xdlops|fp8_index|sparse_mla_\w{0,40}(decode|prefill|fwd|bwd)|::sparse_attn_(fwd|bwd)|(^|_)fmha_\w{0,60}(bf16|fp16|fp8|e4m3|nvfp4)", True, "Ampere and later, CDNA", "ROCm skinny_gemms.cu (MFMA of fp8), AllSpark, TensorRT-LLM fpA_intB, FlashInfer, cuDNN 9, CUTLASS 3 conv, ck_tile ops: warp gemms on MFMA and WMMA"),
     P(r"tr[sm][mv]|sy(he)?m[mv]|syhem|\b(sy|he|sp|hp)r2?_|sbhbmv|sphpmv|[gts]b[ms]v|t[pb][ms]v|gpmv|dgmm|bdmm|bsrx?m[mv]", False, _ANY, "cuBLAS, cuSPARSE and MAGMA: vectors and triangular blocks on plain lanes"),
     P(r"sparsemma|dqmma|mmatensorop|m16n8k\d|m8n8k\d|mxgemm|moegemmmx|do_(expand|shrink)_kernel|^_?(fwd|bwd)_kernel_unified|(^|_)gqa_\w{0,40}(fwd|decode|attn)|bwd_d(kdv|q)(_|$)|mfma_moe|gemm\d_a\d{1,2}w\d|(^|_)t?gmm_|moe_(fwd|bwd)_d[wx]|(^|_)(up|down|qkv|out)_proj|lora_(a|b|qkv)_|devicegemm|^_?bwd_kernel_(split|fused|dkdvdq|one_col)|^(triton_)?gemm_(dot|fusion)|^triton_gemm_dot|_nsa_\w{0,20}(fwd|bwd)|forward_4bit_cuda_m\d|jagged_bmm|chunk_\w{1,20}_(fwd|bwd)|aiter::bf16gemm|^pa_(a\d|bf16|fp16)|aiter::pa_|_w_dot_kernel|flash_kda", True, "Ampere and later, CDNA", "CUTLASS 2 and bitsandbytes (mma.sync), CK and AITER (MFMA), functions of Triton with tl.dot"),
     P(r"router_gemm|llmm1|miopensp3asmconv|wvsplitk|mul_mat_vec|gemv|_fwd_kernel_stage1|kgemm_4bit_inference_naive|selective_scan|causal_conv1d", False, _ANY, "ROCm skinny_gemms.cu, llama.cpp mmvq.cu, SGLang decode_attention.py, bitsandbytes: dot products on plain lanes"),
@@ -238,7 +278,7 @@ TENSOR_CORES = [
     P(r"^sage_fwd", True, "CDNA3", "AITER's Triton SageAttention: tl.dot of int8 queries and keys, of fp8 weights and values"),
     P(r"paged_attention_v\d_kernel|decodewith(paged)?kvcache|masked_multihead_attention", False, _ANY, "vLLM csrc/attention, FlashInfer decode.cuh, TensorRT-LLM: dot products on plain lanes"),
     P(r"_mt\d+x\d+x\d+_(?!mi)", False, "gfx9 and later", "Tensile: a macro tile without MatrixInstruction (MI) runs on vector lanes"),
-    P(r"^_?(?!zn?\d|triton_|(ampere|turing|volta|pascal|maxwell|sm\d+|cutlass)|\w{0,99}(conv|simt|cublas|rocblas|decode|vec))[a-z0-9_]{0,99}(attention|attn|matmul|_mm_|mm_kernel|gemm|_bmm|flash)[a-z0-9_]{0,99}$", True, "Ampere and later, CDNA", "a function of Triton, whose tl.dot is MMA or MFMA, of float32 by TF32 unless it is told otherwise, as Inductor does: names with neither namespace nor arguments"),
+    P(r"^_?(?!zn?\d|triton_|(ampere|turing|volta|pascal|maxwell|sm\d+|cutlass)|\w{0,99}(conv|simt|cublas|rocblas|decode|vec))[a-z0-9_]{0,99}(attention|attn|matmul|_mm_|mm_kernel|i8mm|gemm|_bmm|flash|linear|moe|[mvn]sa_|mla)[a-z0-9_]{0,99}$", True, "Ampere and later, CDNA", "a function of Triton, whose tl.dot is MMA or MFMA, of float32 by TF32 unless it is told otherwise, as Inductor does: names with neither namespace nor arguments"),
 ]
 
 # Which gradient of a product a name speaks of. A transposed convolution runs such kernels forward.

@@ -93,9 +93,11 @@ _MATHS, _ALGORITHMS = _compile(kernel_table.MATHS), _compile(kernel_table.ALGORI
 
 
 _FUNCTIONS, _WORDS = _compile(kernel_table.FUNCTIONS), _compile(kernel_table.WORDS)
+_TERMS = _compile(kernel_table.TERMS)
 _GENERIC = re.compile(kernel_table.GENERIC)
 _MAX_LENGTH = 4_000  # characters; the rest of a longer name is nested template arguments
 _LENGTH = re.compile(r"[1-9]\d{0,3}")  # of a piece of a mangled name
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # between the words of camel case
 _NAMELESS = re.compile(r"\(anonymous namespace\)|<unnamed>|\(anonymous\)")
 
 
@@ -142,6 +144,20 @@ def function(name: str) -> str:
     )  # composable_kernel: the argument is the kernel
 
 
+def words(qualified: str) -> str:
+    """Return the words of a function's last part in lower case, an underscore before and after each.
+
+    >>> words("dali::SliceNormalizeKernel"), words("max_kernel_2"), words("MIOpenLRNFwd")
+    ('_slice_normalize_kernel_', '_max_kernel_2_', '_miopen_lrn_fwd_')
+    """
+    last = qualified.rsplit("::", 1)[-1].strip("_")
+    if last.startswith("MIOpen"):
+        last = "Miopen" + last[6:]
+    elif last[:1] == "k" and last[1:2].isupper():
+        last = last[1:]  # bitsandbytes: kDequantize
+    return f"_{_HUMP.sub('_', last).lower()}_"
+
+
 def _first(rows: list[tuple[re.Pattern[str], str | bool]], name: str) -> str | bool | None:
     return next((value for pattern, value in rows if pattern.search(name)), None)
 
@@ -172,12 +188,16 @@ def describe(name: str) -> Kernel:
     name = (
         name.removesuffix("[clone .kd]").removesuffix(".kd").rstrip()[:_MAX_LENGTH]
     )  # suffixes of the code object in rocprof's names
-    function_name = function(name).lower()
+    qualified = function(name)
+    function_name = qualified.lower()
     name = name.lower()  # five times as fast as a case-insensitive search
     kind_ = None
-    if not _GENERIC.search(function_name):
+    generic = _GENERIC.search(function_name)
+    if not generic:
         kind_ = _text(_FUNCTIONS, function_name) or _text(_KINDS, function_name)
     kind_ = kind_ or _text(_KINDS, name) or _text(_WORDS, function_name)
+    if kind_ is None and not generic:
+        kind_ = _text(_TERMS, words(qualified))
     tensor_core: bool | None = None if kind_ is None else False  # only products use tensor cores
     if kind_ in PRODUCTS:
         value = _first(_TENSOR_CORES, name)

@@ -231,7 +231,7 @@ NAMES = [
     ("void ck_tile::kentry<1, ck_tile::FmhaFwdKernel<P>>(P)", "attention", YES),
     ("void ck_tile::kentry<1, ck_tile::FmhaBwdDQDKDVKernel<P>>(P)", "attention", YES),
     ("void ck_tile::kentry<1, ck_tile::Rmsnorm2dFwd<P>>(P)", "norm", NO),
-    ("void ck_tile::kentry<1, ck_tile::GemmKernel<P>>(P)", "gemm", UNKNOWN),
+    ("void ck_tile::kentry<1, ck_tile::GemmKernel<P>>(P)", "gemm", YES),
     ("void ck::kernel_gemm_xdl_cshuffle_v3<ck::GridwiseGemm_xdl_cshuffle_v3<P>>(P)", "gemm", YES),
     ("void ck::kernel_moe_gemm_2lds<ck::GridwiseMoeGemmBlockScale<P>>(P)", "gemm", YES),
     ("void ck::kernel_grouped_conv_fwd_multiple_abd_xdl_cshuffle<P>(P)", "conv", YES),

@@ -787,7 +787,7 @@ NAMES = [
     ("void deep_gemm::sm100_tf32_hc_prenorm_gemm_impl<P>(P)", "gemm", YES),
     ("void deep_gemm::transpose_fp32<512u>(P)", "copy", NO),
     ("void sm90::decode::sparse_fp8::flash_fwd_splitkv_mla_fp8_sparse_kernel<P>(P)", "attention", YES),
-    ("void sm100::fwd::head64::sparse_attn_fwd_kernel<P>(P)", "attention", UNKNOWN),
+    ("void sm100::fwd::head64::sparse_attn_fwd_kernel<P>(P)", "attention", YES),
     ("nvjet_sm103_ootst_mx_128x256_256x4_2x1_2cta_h_bz_Avec16UE4M3_TNT", "gemm", YES),
     ("nvjet_ttt_128x128_64x6_1x2_h_bz_coopA_NNN", "gemm", YES),
     ("nvjet_ddd_64x64_16x4_NNN", "gemm", YES),
