@@ -634,7 +634,7 @@ NAMES = [
     ("MIOpenBatchNormFwdInferSpatialEst", "norm", NO),
     ("mloPoolingG", "pooling", NO),
     ("mloPoolingMaxBwd", "pooling", NO),
-    ("MIOpenConvUni", "conv", UNKNOWN),
+    ("MIOpenConvUni", "conv", NO),
     ("gridwise_convolution_implicit_gemm_v4r1_nchw_kcyx_nkhw_lds_double_buffer", "conv", UNKNOWN),
     ("SubTensorOpWithCastTensor1d", "pointwise", NO),
     ("transpose_NCHW2CNHW_V2_2D_WG", "layout", NO),
