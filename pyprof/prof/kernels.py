@@ -197,7 +197,8 @@ def describe(name: str) -> Kernel:
         kind_ = _text(_FUNCTIONS, function_name) or _text(_KINDS, function_name)
     kind_ = kind_ or _text(_KINDS, name) or _text(_WORDS, function_name)
     if kind_ is None and not generic:
-        kind_ = _text(_TERMS, words(qualified))
+        terms = words(qualified)
+        kind_ = _text(_FUNCTIONS, terms) or _text(_KINDS, terms) or _text(_TERMS, terms)
     tensor_core: bool | None = None if kind_ is None else False  # only products use tensor cores
     if kind_ in PRODUCTS:
         value = _first(_TENSOR_CORES, name)
