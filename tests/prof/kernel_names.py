@@ -222,7 +222,7 @@ NAMES = [
     ("void pytorch_flash::flash_fwd_kernel<P>(P)", "attention", YES),
     ("fmha_cutlassB_f32_aligned_64x64_k64_sm80(P)", "attention", UNKNOWN),
     ("void attention_kernel_batched_impl<AttentionKernel<cutlass::bfloat16_"
-     "t, cutlass::arch::Sm80, true, 64, 64, 64>>(P)", "attention", UNKNOWN),
+     "t, cutlass::arch::Sm80, true, 64, 64, 64>>(P)", "attention", YES),
     ("void xformers::fwd_splitk_kernel", "attention", UNKNOWN),
     ("_fwd_kernel_splitK", "attention", UNKNOWN),
     ("_splitK_reduce", "reduction", NO),
