@@ -21,6 +21,7 @@ from pyprof.prof.kernel_table import KINDS
 from pyprof.prof.kernels import PRODUCTS, describe, kind, part, tensor_core
 from tests.prof.kernel_names import NAMES as SERVING
 from tests.prof.kernel_names_libraries import NAMES as LIBRARIES
+from tests.prof.kernel_names_words import NAMES as BY_WORDS
 
 YES, NO, UNKNOWN = True, False, None
 AT = "void at::native::"
@@ -146,7 +147,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize(
-    ("name", "what", "tensor"), [*NAMES, *SERVING, *LIBRARIES], ids=lambda value: str(value)[:40]
+    ("name", "what", "tensor"), [*NAMES, *SERVING, *LIBRARIES, *BY_WORDS], ids=lambda value: str(value)[:40]
 )
 def test_a_name_tells_kind_and_tensor_cores(name: str, what: str, tensor: bool | None) -> None:
     assert (kind(name), tensor_core(name)) == (what, tensor)
@@ -222,7 +223,7 @@ def test_a_name_tells_what_it_was_written_for(name: str, architecture: str | Non
 
 
 @pytest.mark.parametrize(
-    "table", ["FUNCTIONS", "KINDS", "WORDS", "TENSOR_CORES", "PARTS", "ARCHITECTURES", "MATHS"]
+    "table", ["FUNCTIONS", "KINDS", "WORDS", "TERMS", "TENSOR_CORES", "PARTS", "ARCHITECTURES", "MATHS"]
 )
 def test_every_row_says_where_it_comes_from_and_is_alone(table: str) -> None:
     rows = getattr(kernel_table, table)
