@@ -192,13 +192,12 @@ def describe(name: str) -> Kernel:
     function_name = qualified.lower()
     name = name.lower()  # five times as fast as a case-insensitive search
     kind_ = None
-    generic = _GENERIC.search(function_name)
-    if not generic:
-        kind_ = _text(_FUNCTIONS, function_name) or _text(_KINDS, function_name)
+    if not _GENERIC.search(function_name):
+        kind_ = _text(_FUNCTIONS, function_name) or _text(_KINDS, function_name) or _text(_WORDS, function_name)
+        if kind_ is None:
+            terms = words(qualified)
+            kind_ = _text(_FUNCTIONS, terms) or _text(_KINDS, terms) or _text(_TERMS, terms)
     kind_ = kind_ or _text(_KINDS, name) or _text(_WORDS, function_name)
-    if kind_ is None and not generic:
-        terms = words(qualified)
-        kind_ = _text(_FUNCTIONS, terms) or _text(_KINDS, terms) or _text(_TERMS, terms)
     tensor_core: bool | None = None if kind_ is None else False  # only products use tensor cores
     if kind_ in PRODUCTS:
         value = _first(_TENSOR_CORES, name)
