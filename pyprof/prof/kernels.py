@@ -193,7 +193,9 @@ def describe(name: str) -> Kernel:
     name = name.lower()  # five times as fast as a case-insensitive search
     kind_ = None
     if not _GENERIC.search(function_name):
-        kind_ = _text(_FUNCTIONS, function_name) or _text(_KINDS, function_name) or _text(_WORDS, function_name)
+        kind_ = (
+            _text(_FUNCTIONS, function_name) or _text(_KINDS, function_name) or _text(_WORDS, function_name)
+        )
         if kind_ is None:
             terms = words(qualified)
             kind_ = _text(_FUNCTIONS, terms) or _text(_KINDS, terms) or _text(_TERMS, terms)
