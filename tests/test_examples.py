@@ -192,6 +192,7 @@ def test_transformer_names_the_layers(table):
     assert flops(rows, module="head", op="linear", dir="bprop")[:2] == [vocabulary, vocabulary]
 
 
+@pytest.mark.long
 def test_resnet50_forward_agrees_with_torch(table):
     """The figure is what torch.utils.flop_counter says of this network and 4 images of 64x64."""
     rows = table("resnet50.py")

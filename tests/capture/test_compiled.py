@@ -129,6 +129,7 @@ with pyprof.profile("again.sqlite"):
 """
 
 
+@pytest.mark.long
 def test_both_record_the_same(forks: Forks, tmp_path: Path) -> None:
     seen = {}
     for pure in ("", "1"):

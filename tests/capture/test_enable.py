@@ -199,6 +199,7 @@ def recordings(folder: Path) -> list[str]:
     return sorted(name for name in os.listdir(folder) if name.endswith(".sqlite"))
 
 
+@pytest.mark.long
 def test_ranks_of_torchrun(enabled: Environment, tmp_path: Path) -> None:
     words = "-m torch.distributed.run --standalone --nproc-per-node 2 train.py"
     for attempt in range(5):
@@ -231,6 +232,7 @@ for batch in torch.utils.data.DataLoader(Data(), num_workers=1): batch.log2()
 """
 
 
+@pytest.mark.long
 def test_a_plain_subprocess(enabled: Environment, tmp_path: Path) -> None:
     """Two have a file each, though they have one name; who starts them, workers and one that computes nothing none."""
     (tmp_path / "parent.py").write_text(PARENT)

@@ -284,6 +284,7 @@ def functionalize() -> Any:
     return [called, torch.func.functionalize(lambda x: x.add(1).mul_(2))(torch.randn(2))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", features.names("torch.compile inductor"))
 def test_it_is_the_same_with_pyprof(name: str, tmp_path: Path) -> None:
     if "inductor" in name and " " in torch.__file__:

@@ -405,6 +405,7 @@ def test_a_long_message_is_cut() -> None:
     assert len(text) < 240
 
 
+@pytest.mark.long
 def test_a_record_that_is_being_opened_has_no_step_yet(forks: Forks, tmp_path: Path) -> None:
     """The thread that watches once took its first step for one that had run since 1970."""
     said = run(

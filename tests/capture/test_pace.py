@@ -191,6 +191,7 @@ with pyprof.profile("net.sqlite"):
 """
 
 
+@pytest.mark.long
 def test_what_no_wrapper_sees_is_read_between_two_bytecodes(forks: Forks, tmp_path: Path) -> None:
     code, done = forks.run(
         tmp_path, IMPORTED, prelude="from pyprof.capture import pace\npace._EARLY, pace.MOST = 5000, 10_000"

@@ -318,6 +318,7 @@ def line_of(mark: str) -> int:
     return next(i for i, text in enumerate(lines, 1) if text.endswith("# LINE " + mark))
 
 
+@pytest.mark.long
 def test_a_compiler_that_is_imported_in_the_window_is_followed(forks: Forks, tmp_path: Path) -> None:
     """`pyprof run` opens the window before the script imports anything, and the script compiles a plain function."""
     code, done = forks.run(

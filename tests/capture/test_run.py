@@ -370,6 +370,7 @@ def test_workers_of_a_data_loader_are_quiet(tmp_path: Path, run: Run) -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.long
 def test_script_on_stdin_runs_as_python_runs_it(tmp_path: Path) -> None:
     source = (
         "import sys, os\n"

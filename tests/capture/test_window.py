@@ -376,6 +376,7 @@ def test_nothing_of_the_program_is_kept_after_a_window(record: Record) -> None:
     assert thread.name not in [state.name for state in recorder.threads]
 
 
+@pytest.mark.long
 def test_windows_leave_nothing_in_memory(tmp_path: Path) -> None:
     """Objects that the collector follows, by type, and bytes that our code holds, from one window to the next."""
     net = nn.Sequential(nn.Linear(8, 8), nn.ReLU())

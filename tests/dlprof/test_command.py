@@ -46,6 +46,7 @@ def test_input_output_arguments_and_exit_code_are_the_application_s(tmp_path: Pa
     assert "relu" in set(pyprof.load(tmp_path / "dlprof_dldb.sqlite").ops["type"])
 
 
+@pytest.mark.long
 def test_a_module_in_another_environment_and_folder(tmp_path: Path):
     package = tmp_path / "work" / "pk"
     package.mkdir(parents=True)
@@ -88,6 +89,7 @@ def test_a_program_that_fails_keeps_its_exit_code_and_its_traceback(tmp_path: Pa
     assert (tmp_path / "dlprof_dldb.sqlite").exists()
 
 
+@pytest.mark.long
 def test_a_program_that_leaves_no_recording(tmp_path: Path):
     (tmp_path / "x.py").write_text("import os, sys\nsys.stdout.flush()\nos._exit(9)\n")
     for name in ("nsys_profile.sqlite", "nsys_profile.nsys-rep"):
@@ -190,6 +192,7 @@ sys.exit(code)
 """
 
 
+@pytest.mark.long
 def test_under_nsys_where_it_is_installed_and_asked_for(tmp_path: Path):
     """A stand-in for nsys runs the program as the tool does, and hands in a report."""
     tools = tmp_path / "tools"
@@ -221,6 +224,7 @@ def test_under_nsys_where_it_is_installed_and_asked_for(tmp_path: Path):
     assert pd.read_csv(tmp_path / "dlprof_op_type.csv")["# Calls"].sum() >= 12
 
 
+@pytest.mark.long
 def test_without_nsys_its_options_are_ours(tmp_path: Path):
     (tmp_path / "x.py").write_text("import torch\nopen('x.py').close()\ntorch.relu(torch.ones(3))\n")
     words = ["--nsys_opts", '"-t cuda,nvtx,osrt -s cpu"', "-v", "diagnostic", "-b", "python", "x.py"]
@@ -253,6 +257,7 @@ def test_iterations_are_chosen(aggregate: Run, folder: Path):
     assert set(frame["# Calls"]) == {2}
 
 
+@pytest.mark.long
 def test_each_level_of_verbosity_says_more(aggregate: Run, folder: Path):
     said = []
     for level in options.VERBOSITY:

@@ -80,6 +80,7 @@ def test_files_are_in_event_files_unless_suppressed(dlprof: Run, folder: Path):
     assert not (folder / "event_files").exists()
 
 
+@pytest.mark.long
 def test_a_long_table_says_what_is_left_out(aggregate: Run, folder: Path, monkeypatch: pytest.MonkeyPatch):
     from pyprof.dlprof import events
 

@@ -72,6 +72,7 @@ def test_there_is_none(options, more, environment, forks, tmp_path):
     )  # then the line about the file
 
 
+@pytest.mark.long
 def test_the_first_rank_says_that_there_are_others(forks, tmp_path):
     _, done = forks.run(tmp_path, WORK, "run", overview=True, RANK="0", WORLD_SIZE="2", COLUMNS="100")
     assert done.stderr.splitlines()[-1] == "Next: pyprof view net.rank0.sqlite"
@@ -129,6 +130,7 @@ def test_libraries_that_cannot_be_imported(tool, forks, tmp_path):
     ]
 
 
+@pytest.mark.long
 def test_what_the_program_did_to_its_process_does_not_matter(forks, tmp_path):
     source = WORK + (
         "import os, sys\nos.environ.clear()\nos.environ['PYTHONHOME'] = '/nowhere'\nos.mkdir('elsewhere')\n"
@@ -139,6 +141,7 @@ def test_what_the_program_did_to_its_process_does_not_matter(forks, tmp_path):
     assert done.stderr.splitlines()[-1] == NEXT
 
 
+@pytest.mark.long
 def test_a_forked_child_of_the_program_prints_none(forks, tmp_path):
     source = (
         "import pyprof\npyprof.start('net.sqlite')\n"

@@ -85,6 +85,7 @@ FIGURES = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.long
 @examples(300)
 @given(FIGURES, st.integers(0, 250), st.sampled_from(["utf-8", "ascii", "latin-1", "cp932"]), NAME)
 def test_it_is_at_most_15_lines_that_fit_and_only_appear(found, width, encoding, path):

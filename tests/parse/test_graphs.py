@@ -188,6 +188,7 @@ def test_every_kernel_of_a_server_gets_its_operator(server: Path) -> None:
     assert with_capture["operator", "known"] == with_capture["operator shapes", "known"] == 413
 
 
+@pytest.mark.long
 @pytest.mark.counts
 @pytest.mark.parametrize("seed", range(20 if LONG else 4))
 def test_mutated_replays_never_get_a_wrong_operator(server: Path, seed: int) -> None:

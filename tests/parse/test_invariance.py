@@ -177,6 +177,7 @@ def test_the_order_of_rows_changes_no_byte(source, tmp_path):
         assert found == expected
 
 
+@pytest.mark.long
 @examples(40)
 @given(recordings())
 def test_the_order_of_rows_changes_no_byte_of_any_recording(what):
@@ -186,6 +187,7 @@ def test_the_order_of_rows_changes_no_byte_of_any_recording(what):
     assert build.read(build.rewrite(path, folder / "shuffled", seed=1)) == build.read(path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 def test_columns_that_feed_nothing_change_nothing(way, source, tmp_path):
     """launchType, gridId, cluster sizes, colours and payloads of ranges, names of APIs ..."""
@@ -216,6 +218,7 @@ def test_a_column_feeds_only_what_it_feeds(source, tmp_path):
                 copy.unlink()
 
 
+@pytest.mark.long
 def test_tables_that_only_some_versions_write_may_be_missing(source, tmp_path):
     format_, path = source
     missing = {
@@ -232,6 +235,7 @@ def test_the_name_of_a_file_does_not_matter(source, tmp_path):
     assert build.read(copy) == build.read(path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["delete", "wal"])
 def test_reading_leaves_the_file_and_its_folder_alone(mode, source, tmp_path):
     _, path = source
@@ -273,6 +277,7 @@ def test_text_in_another_encoding_is_replaced_not_refused(tmp_path):
     assert (row["layer"], row["op"]) == (["\ufffd"], ["aten::mm"])
 
 
+@pytest.mark.long
 def test_without_adbc_the_rows_are_the_same(source, monkeypatch):
     _, path = source
     expected = build.read(path)

@@ -239,6 +239,7 @@ def test_of_events_at_one_time_the_recorders_count_decides(tmp_path: Path) -> No
     assert found == found[:1] * 6
 
 
+@pytest.mark.long
 @pytest.mark.counts
 def test_spelling_of_the_json_changes_nothing(tmp_path: Path) -> None:
     text = many(2)

@@ -214,6 +214,7 @@ def test_a_gpu_trace_with_checkpoints_tells_the_same_both_ways(data: Path) -> No
     assert "recompute" in found[0]
 
 
+@pytest.mark.long
 def test_operators_that_save_operands_alone_are_torchs() -> None:
     """What the list has, and the installed torch too, saves no result in any form."""
     torchgen = pytest.importorskip("torchgen.packaged.autograd.load_derivatives")

@@ -128,6 +128,7 @@ def some_bytes(right: Cost) -> Cost:
     return right._replace(bytes=(right.bytes or 0) + 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("change", "or_else"), [(double_flops, some_flops), (double_bytes, some_bytes)])
 def test_every_formula_that_is_wrong_by_two_is_noticed(
     change: Change, or_else: Change, rows: dict[Formula, list[Row]], monkeypatch: pytest.MonkeyPatch

@@ -89,6 +89,7 @@ def test_json_lines_have_the_number_of_the_operator(tmp_path: Path) -> None:
     assert np.array_equal(made.launcher.values, numbers)
 
 
+@pytest.mark.long
 def test_the_products_of_a_compiled_model_add_up_to_their_own_sizes(data: Path) -> None:
     """aten::mm 41.2 and aten::addmm 3.3 TFLOP by their own Input Dims, as the recordings' README derives."""
     kernels = pyprof.load(data / "kineto" / "mi300_flux_compiled").kernels

@@ -180,6 +180,7 @@ def begun_late(files: list[Events], late: int, time: int) -> list[Events]:
     return out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("late", [7, 1])
 def test_a_recording_that_began_10_ms_later_moves_no_blame(dlrm, tmp_path, late):
     shifted = begun_late(dlrm, late, 10_000)

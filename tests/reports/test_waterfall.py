@@ -111,6 +111,7 @@ def test_what_only_one_run_has_is_empty_in_the_other(tmp_path: Path) -> None:
     assert (row["base_time_ns"], row["other_time_ns"], row["delta_time_ns"]) == (500, None, -500)
 
 
+@pytest.mark.long
 @examples(15)
 @given(first=st.integers(0, 1 << 32), second=st.integers(0, 1 << 32))
 def test_parts_add_up_to_the_step_and_kernels_to_their_part(first: int, second: int) -> None:
@@ -156,6 +157,7 @@ def test_worker_processes_of_the_data_loader_are_the_reason(data: Path) -> None:
     assert table[1]["noise"] is False
 
 
+@pytest.mark.long
 def test_two_ranks_of_one_run(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     import tarfile
 

@@ -198,6 +198,7 @@ def test_words_of_a_proxy(started, made):
     assert re.fullmatch(r"https://hub\.example\.com/user/a/\?token=[\w-]{43}", url)
 
 
+@pytest.mark.long
 def test_what_travels_unencrypted_is_said(started, made):
     process, _ = started(made, "-p", 0, "-b", "0.0.0.0")
     line = process.stderr.readline()

@@ -230,6 +230,7 @@ def test_more_launches_than_a_table_has(made, client, monkeypatch):
 NEVER = "import time; from pyprof.viewer.tasks import TASKS; TASKS['rows'] = lambda *a, **k: time.sleep(3600); main()"
 
 
+@pytest.mark.long
 def test_exports_that_nobody_waits_for(made, monkeypatch, tmp_path):
     """They take nothing from other requests while they run, and end with those who asked."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

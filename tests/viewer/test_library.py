@@ -119,6 +119,7 @@ def test_files_that_are_no_profile(tmp_path, copied):
             assert "Traceback" not in found.text
 
 
+@pytest.mark.long
 def test_a_folder_of_runs(tmp_path, made):
     folder = tmp_path / "runs"
     for name, count in (("a", 2), ("b", 3)):

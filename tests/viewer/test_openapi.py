@@ -35,6 +35,7 @@ def test_every_route_is_documented(client):
                 assert any(kind in schema for kind in kinds), (path, parameter["name"])
 
 
+@pytest.mark.long
 def test_what_is_promised_is_kept(client):
     schema = schemathesis.openapi.from_dict(client.json("/api/openapi.json"))
     schema.config.update(base_url=client.url)

@@ -287,6 +287,7 @@ def test_many_events_follow_a_cursor(made, many, sort):
         assert sorted(row["dur"] for row in rows) == DURATIONS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [1, 4])
 def test_the_longest_of_many_events(tmp_path, many, monkeypatch, size):
     """Blocks of 2 and 16 events; of all, and of a part of the iterations, whose ends are within blocks."""

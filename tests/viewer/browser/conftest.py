@@ -161,35 +161,53 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
 Open = Callable[..., Page]
 
 
+@pytest.fixture(scope="module")
+def contexts(chromium: Any) -> Iterator[Callable[..., Any]]:
+    """Contexts of the browser by theme and size: shared by the tests of a module, as a page that is in the cache is
+    there in half the time."""
+    shared: dict[tuple[str, int, int], Any] = {}
+
+    def context(theme: str, width: int, height: int) -> Any:
+        key = theme, width, height
+        if key not in shared:
+            shared[key] = chromium.new_context(
+                viewport={"width": width, "height": height},
+                color_scheme=theme,
+                reduced_motion="reduce",
+                accept_downloads=True,
+            )
+            shared[key].set_default_timeout(10_000)
+        return shared[key]
+
+    yield context
+    for one in shared.values():
+        one.close()
+
+
 @pytest.fixture
-def opened(chromium: Any, client: Asking) -> Iterator[Open]:
-    """Opens tabs; by default on the server of `made`."""
-    contexts, pages = [], []
+def opened(contexts: Callable[..., Any], client: Asking) -> Iterator[Open]:
+    """Opens tabs that remember nothing of the tests before; by default on the server of `client`."""
+    pages: list[Page] = []
 
     def open_(
         server: Asking | None = None, theme: str = "light", width: int = 1280, height: int = 720
     ) -> Page:
-        context = chromium.new_context(
-            viewport={"width": width, "height": height},
-            color_scheme=theme,
-            reduced_motion="reduce",
-            accept_downloads=True,
-        )
-        context.set_default_timeout(10_000)
-        contexts.append(context)
-        pages.append(Page(context.new_page(), (server or client).url))
+        tab = contexts(theme, width, height).new_page()
+        pages.append(Page(tab, (server or client).url))
         return pages[-1]
 
     yield open_
     wrong = [line for page in pages for line in page.wrong]
-    for context in contexts:
-        context.close()
+    for page in pages:
+        if page.tab.url.startswith("http"):
+            page.tab.evaluate("localStorage.clear(), sessionStorage.clear()")
+        page.tab.close()
     assert not wrong
 
 
 @pytest.fixture
 def page(opened: Open) -> Page:
-    """A tab on the server of `made`."""
+    """A tab on the server of `client`."""
     return opened()
 
 

@@ -57,6 +57,7 @@ def test_bars_are_the_iterations(page: Page, prof: session.Profile):
     ]
 
 
+@pytest.mark.long
 @pytest.mark.statement("IT24")
 def test_10_000_iterations_are_as_many_bars_as_there_is_room_for(page: Page):
     many, parts = 10_000, ("tc", "kernel", "memory", "cpu", "io", "dataloader", "other")

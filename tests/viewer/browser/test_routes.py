@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.viewer.browser.conftest import Open, axe
+from tests.build import LONG
+from tests.viewer.browser.conftest import Open, Page, axe
 
 VIEWS = (
     "overview", "op-types", "groups", "ops", "ops?tab=all", "ops?tab=tensor", "operators", "modules", "iterations",
@@ -20,12 +21,7 @@ VIEWS = (
 )  # fmt: skip
 OF_TRACES = ("operators?stacks=aten::addmm", "modules", "memory", "memory?tab=events", "compare")
 OF_RANKS = [view for view in VIEWS if view.startswith(("workers", "gpus", "overview"))]
-CASES = (
-    [("client", view) for view in VIEWS]
-    + [("on_cpu", view) for view in VIEWS]
-    + [("ranks", v) for v in OF_RANKS]
-    + [("traces", v) for v in OF_TRACES]
-)
+CASES = {"client": VIEWS, "on_cpu": VIEWS, "ranks": OF_RANKS, "traces": OF_TRACES}
 _RULES = {
     "light": "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']",
     "dark": "['color-contrast']",
@@ -33,25 +29,39 @@ _RULES = {
 
 
 @pytest.mark.statement("TR07", "V05", "PR07")
-@pytest.mark.parametrize(("server", "view"), CASES, ids=lambda value: str(value))
-def test_every_view(request: pytest.FixtureRequest, opened: Open, server: str, view: str):
-    source = axe()
+@pytest.mark.counts
+@pytest.mark.parametrize("server", CASES)
+def test_every_view(request: pytest.FixtureRequest, opened: Open, server: str):
+    """One tab for all: what a view leaves behind must not spoil the next."""
     page = opened(request.getfixturevalue(server))
-    page.go(view.split("?")[0], **dict([view.split("?")[1].split("=")] if "?" in view else []))
-    assert not page.find("[data-note=error]").count(), page.find("[data-note=error]").first.inner_text()
-    assert not page.tab.evaluate("document.documentElement.scrollWidth > innerWidth")
-    assert not page.tab.evaluate("(m => m.scrollWidth > m.clientWidth)(document.querySelector('main'))")
+    page.go()
+    page.tab.evaluate(axe())
+    for view in CASES[server]:
+        name, _, query = view.partition("?")
+        page.go(name, **dict([query.split("=")] if query else []))
+        problems = _problems(page, ("light", "dark") if LONG and server == "client" else ("light",))
+        assert not problems, f"{view}: {problems}"
+
+
+def _problems(page: Page, themes: tuple[str, ...]) -> list[str]:
+    """What is wrong with the view that is shown."""
+    problems = page.find("[data-note=error]").all_inner_texts()
+    if page.tab.evaluate("document.documentElement.scrollWidth > innerWidth"):
+        problems.append("wider than the window")
+    if page.tab.evaluate("(m => m.scrollWidth > m.clientWidth)(document.querySelector('main'))"):
+        problems.append("wider than its frame")
     shown = page.find("main").inner_text()
-    assert len(shown) > 60  # never a heading with nothing under it
-    assert not {"undefined", "NaN", "[object Object]"} & set(shown.split())
-    page.tab.evaluate(source)
-    for theme in ("light", "dark") if server == "client" else ("light",):
+    if len(shown) <= 60:
+        problems.append("a heading with nothing under it")
+    problems += {"undefined", "NaN", "[object Object]"} & set(shown.split())
+    for theme in themes:
         page.tab.emulate_media(color_scheme=theme)
         page.tab.wait_for_selector(f'html[data-theme="{theme}"]')
-        found: Any = page.tab.evaluate(
+        result: Any = page.tab.evaluate(
             f"axe.run(document, {{runOnly: {_RULES[theme]}, resultTypes: ['violations']}})"
         )
-        assert [f"{theme} {v['id']}: {v['nodes'][0]['html'][:160]}" for v in found["violations"]] == []
+        problems += [f"{theme} {v['id']}: {v['nodes'][0]['html'][:160]}" for v in result["violations"]]
+    return problems
 
 
 @pytest.mark.statement("TR07")
@@ -87,7 +97,7 @@ def test_sizes(opened: Open, width: int, height: int):
 
 
 def test_first_view_is_small(opened: Open):
-    page, sizes = opened(), []
+    page, sizes = opened(width=1281), []  # a context of its own, with an empty cache
     page.tab.on("requestfinished", lambda request: sizes.append(request.sizes()))
     page.go("overview")
     total = sum(one["responseBodySize"] + one["responseHeadersSize"] for one in sizes)

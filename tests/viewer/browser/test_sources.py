@@ -37,7 +37,10 @@ def test_no_html_is_made_of_texts():
             assert "innerHTML" not in text, file
 
 
-@pytest.mark.parametrize("script", ["check", "lint", "test"])
+@pytest.mark.parametrize(
+    "script",
+    [pytest.param("check", marks=pytest.mark.long), pytest.param("lint", marks=pytest.mark.long), "test"],
+)
 def test_the_page_passes_its_own_checks(script: str, monkeypatch: pytest.MonkeyPatch):
     """Types, formatting and ESLint's rules, unit tests."""
     if not (FRONTEND / "node_modules/.package-lock.json").is_file():

@@ -54,6 +54,7 @@ def calls(page: Page) -> int:
     return sum(int(text.replace(",", "")) for text in page.column("types", "calls"))
 
 
+@pytest.mark.long
 @pytest.mark.statement("IT23")
 def test_two_browsers_a_killed_server_and_a_file_that_goes(
     opened: Open, copied: Callable[[], Path], start: Any

@@ -377,6 +377,7 @@ def test_twenty_levels(opened: Open, tmp_path: Any):
         assert widths == [pytest.approx((level - 1) * 1.1 * 13, abs=0.5) for level in levels]
 
 
+@pytest.mark.long
 @pytest.mark.statement("GO15")
 def test_a_tree_of_50_000_nodes(opened: Open, made: Path, monkeypatch: pytest.MonkeyPatch):
     from tests.viewer.conftest import serving
