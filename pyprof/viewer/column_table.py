@@ -3,16 +3,11 @@
 
 Each distinct text is stored once, with a code per row: a search tests each distinct text once, a sort compares
 numbers.
-
-A filter is KEY:CONDITION. Numbers: `>5ms`, `<= 2.5KB`, `10..20us`, `=7`; digits only are searched in the number as
-written. Units are those of the column: ns us ms s, B KB MB GB KiB MiB GiB, %. Booleans: 1 or 0. Texts: a
-case-insensitive substring; `=TEXT` is the whole text. `?` matches unknown, `!?` known values.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
@@ -25,18 +20,9 @@ import pyarrow.compute as pc
 
 from pyprof.model import Bools, Ints
 from pyprof.reports import Column, Report
+from pyprof.viewer.filters import Condition, digits_of, find_column, is_digits, parse
 from pyprof.viewer.models import Cell
-from pyprof.viewer.problems import Trouble
 
-_UNITS: dict[str, dict[str, float]] = {
-    "ns": {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9},
-    "B": {"b": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 2**10, "mib": 2**20, "gib": 2**30},
-    "%": {"%": 1},
-}
-_NUMBER = r"[+-]?(?:[0-9][0-9,_]*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
-_AMOUNT = re.compile(rf"\s*({_NUMBER})\s*([a-zA-Zµ%]*)\s*")
-_COMPARISON = re.compile(r"\s*(<=|>=|=|<|>)(.*)", re.S)
-_DIGITS = re.compile(r"[0-9,.\-+eE]+")
 _ARROW = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
 MOST_ROWS = 100_000  # limit of tables that can be sorted and filtered
 
@@ -73,7 +59,7 @@ class Frame:
 
     def __init__(self, table: pa.Table, columns: Sequence[Column]):
         self.columns, self.rows = tuple(columns), table.num_rows
-        self._at = {column.key: number for number, column in enumerate(columns)}
+        self._at = {column.key: column for column in columns}
         self._values: dict[str, npt.NDArray[Any] | Text] = {}
         self._unknown: dict[str, Bools] = {}
         for column in columns:
@@ -114,58 +100,43 @@ class Frame:
     def select(self, search: str = "", filters: Sequence[str] = (), sort: str | None = None) -> Ints:
         """Return the indices of the rows that pass, in order. Raises Trouble for an unknown column or condition."""
         mask: Bools = np.ones(self.rows, bool)
-        for condition in filters:
+        for condition in parse(filters, self.columns):
             mask &= self._filter(condition)
         if search.strip():
             mask &= self._search(search.strip())
         rows: Ints = np.flatnonzero(mask)
         return self._sorted(rows, sort) if sort else rows
 
-    def _column(self, key: str, parameter: str) -> Column:
-        if key not in self._at:
-            keys = ", ".join(self._at)
-            raise Trouble("parameter", f"{parameter}: unknown column {key!r}; choose from {keys}.", parameter)
-        return self.columns[self._at[key]]
-
-    def _filter(self, condition: str) -> Bools:
-        key, colon, text = condition.partition(":")
-        if not colon:
-            raise Trouble(
-                "parameter", f"filter {condition!r}: expected KEY:CONDITION, as in gpu:>5ms.", "filter"
-            )
-        column = self._column(key, "filter")
-        unknown = self._unknown[key]
-        if text.strip() in ("?", "!?"):
-            return unknown if text.strip() == "?" else ~unknown
-        values = self._values[key]
+    def _filter(self, condition: Condition) -> Bools:
+        values, unknown = self._values[condition.key], self._unknown[condition.key]
+        if condition.known is not None:
+            return ~unknown if condition.known else unknown
+        if condition.digits is not None:
+            return self._digits(condition.key, condition.digits)
         if isinstance(values, Text):
-            return values.mask(text_test(text))
-        if column.kind is bool:
-            agree: Bools = values == truth(text)
+            return values.mask(condition.text)
+        if condition.bounds is None:
+            agree: Bools = values == condition.truth
             return ~unknown & agree
-        bounds = number_test(text, column.unit)
-        if bounds is None:
-            return self._digits(key, text)
-        low, high, low_in, high_in = bounds
-        above: Bools = values >= low if low_in else values > low
-        below: Bools = values <= high if high_in else values < high
+        low, high, low_included, high_included = condition.bounds
+        above: Bools = values >= low if low_included else values > low
+        below: Bools = values <= high if high_included else values < high
         return ~unknown & above & below
 
     def _digits(self, key: str, text: str) -> Bools:
         """Return a mask of the rows whose number, as written, contains these digits."""
-        digits = text.strip().replace(",", "").replace("_", "")
-        mask = pc.match_substring(pa.array(self._values[key]).cast(pa.string()), digits)
+        mask = pc.match_substring(pa.array(self._values[key]).cast(pa.string()), text)
         return np.asarray(mask.to_numpy(zero_copy_only=False), bool) & ~self._unknown[key]
 
     def _search(self, text: str) -> Bools:
         mask: Bools = np.zeros(self.rows, bool)
         needle = text.casefold()
-        digits = _DIGITS.fullmatch(text) is not None
+        digits = is_digits(text)
         for key, values in self._values.items():
             if isinstance(values, Text):
                 mask |= values.mask(lambda cell: needle in cell.casefold())
             elif digits and values.dtype != bool:
-                mask |= self._digits(key, text)
+                mask |= self._digits(key, digits_of(text))
         return mask
 
     def _sorted(self, rows: Ints, sort: str) -> Ints:
@@ -173,7 +144,7 @@ class Frame:
         keys: list[npt.NDArray[Any]] = []
         for name in sort.split(","):
             key = name.removeprefix("-")
-            self._column(key, "sort")
+            find_column(self._at, key, "sort")
             values = self._values[key]
             column = values.codes[rows] if isinstance(values, Text) else values[rows]
             if column.dtype == bool:
@@ -287,67 +258,3 @@ def stream(table: pa.Table) -> bytes:
     with pa.ipc.new_stream(body, table.schema) as writer:
         writer.write_table(table)
     return body.getvalue()
-
-
-# --- conditions
-
-
-def text_test(text: str) -> Any:
-    """Return the test that a text has to pass."""
-    if text.startswith("="):
-        whole = text[1:]
-        return lambda cell: cell == whole
-    needle = text.strip().casefold()
-    return lambda cell: needle in cell.casefold()
-
-
-def truth(text: str) -> bool:
-    """Return the boolean for 1 or 0. Raises Trouble for anything else."""
-    if text.strip() not in ("0", "1"):
-        raise Trouble(
-            "parameter", f"filter {text!r}: for a boolean column, use 1 for yes or 0 for no.", "filter"
-        )
-    return text.strip() == "1"
-
-
-Bounds = tuple[float, float, bool, bool]  # low, high, and whether each is included
-
-
-def number_test(text: str, unit: str) -> Bounds | None:
-    """Return the bounds of a condition; None for digits only, which are searched as text. Raises Trouble.
-
-    >>> number_test(">5ms", "ns"), number_test("1..2", "count"), number_test("12", "ns")
-    ((5000000.0, inf, False, True), (1.0, 2.0, True, True), None)
-    """
-    between = text.split("..")
-    if len(between) == 2:
-        high, suffix = _amount(between[1], unit)
-        return _amount(between[0], unit, suffix)[0], high, True, True
-    comparison = _COMPARISON.fullmatch(text)
-    if comparison is None:
-        if _DIGITS.fullmatch(text.strip()):
-            return None
-        value = _amount(text, unit)[0]
-        return value, value, True, True
-    value = _amount(comparison[2], unit)[0]
-    infinite = float("inf")
-    return {
-        "<": (-infinite, value, True, False), "<=": (-infinite, value, True, True), "=": (value, value, True, True),
-        ">": (value, infinite, False, True), ">=": (value, infinite, True, True),
-    }[comparison[1]]  # fmt: skip
-
-
-def _amount(text: str, unit: str, suffix: str = "") -> tuple[float, str]:
-    """Return a number converted to the column's unit, and its own unit; `suffix` is the unit if none is written."""
-    match = _AMOUNT.fullmatch(text)
-    if match is None:
-        raise Trouble("parameter", f"filter {text!r}: expected a number, as in >5 or 10..20.", "filter")
-    written_unit = match[2] or suffix
-    factors = _UNITS.get(unit, {})
-    if written_unit and written_unit.lower() not in factors:
-        units = f"its units are {' '.join(factors)}" if factors else "it has none"
-        raise Trouble(
-            "parameter", f"filter {text!r}: {written_unit} is not a unit of this column; {units}.", "filter"
-        )
-    number = match[1].replace(",", "").replace("_", "")
-    return float(number) * (factors[written_unit.lower()] if written_unit else 1), written_unit

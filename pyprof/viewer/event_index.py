@@ -15,6 +15,7 @@ from pyprof.analysis.source import Source
 from pyprof.store import blocks
 from pyprof.viewer import events, models
 from pyprof.viewer.column_table import MOST_ROWS
+from pyprof.viewer.parameters import PageQuery
 from pyprof.viewer.problems import Trouble
 from pyprof.viewer.report_pages import columns_of
 
@@ -28,13 +29,11 @@ def page(
     source: Source,
     iteration: int | None,
     operator: int | None,
-    sort: str | None,
-    limit: int,
+    query: PageQuery,
     cursor: str | None,
-    search: str,
-    filters: Sequence[str],
 ) -> models.Launches:
     """Return a page of many events. Raises Trouble for a column that they cannot be sorted by."""
+    sort, limit = query.sort, query.limit
     key = (sort or "id").removeprefix("-")
     if key not in _SORTS:
         raise Trouble(
@@ -44,11 +43,13 @@ def page(
         )
     down = (sort or "").startswith("-")
     _, values = events.within(source, iteration, operator)
-    extra, parameters = events.filtered(source, search, filters)
+    extra, parameters = events.filtered(source, query.search, query.filters)
     total = events.known_count(source, values, operator)
     where = extra if operator is None else f"{extra} and e.operator = :operator"
     after = int(cursor.rpartition(".")[0]) if cursor and key == "dur" else None
-    places = _places(source, _spans(values), operator, search, filters, sort or "", limit + 1, after)
+    places = _places(
+        source, _spans(values), operator, query.search, query.filters, sort or "", limit + 1, after
+    )
     expression, direction, beyond = _SORTS[key], "desc" if down else "asc", "<" if down else ">"
     values |= parameters
     if cursor:

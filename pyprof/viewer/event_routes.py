@@ -21,14 +21,15 @@ from pyprof.viewer.parameters import (
     Format,
     Limit,
     Offset,
+    Page,
+    PageQuery,
+    Rows,
     Run,
     Search,
-    Sort,
-    WorkerId,
 )
 from pyprof.viewer.problems import Trouble
 from pyprof.viewer.report_pages import page
-from pyprof.viewer.request_context import Context, context_of, known_parameters
+from pyprof.viewer.request_context import Context, Selected, context_of, known_parameters
 
 router = APIRouter(prefix="/api", dependencies=[Depends(known_parameters)])
 EVENTS = as_report("launches", "Launches", [entry.column for entry in events.COLUMNS])
@@ -39,6 +40,7 @@ OPERATORS = as_report(
 
 # --- events
 
+Number = Annotated[int, Path(ge=0, le=MOST)]
 Iteration = Annotated[
     int | None, Query(ge=0, le=MOST, description="Only events launched in this iteration of the cut.")
 ]
@@ -49,39 +51,29 @@ Operator = Annotated[
 
 @router.get("/launches")
 async def launches(
-    request: Request,
-    run: Run = None,
-    aggregation: AggregationId = None,
-    worker: WorkerId = None,
+    context: Selected,
+    query: Page,
     iteration: Iteration = None,
     operator: Operator = None,
-    sort: Sort = None,
-    limit: Limit = 25,
-    offset: Offset = 0,
     cursor: Annotated[
         str | None,
         Query(
             max_length=40, pattern=r"^-?[0-9]{1,19}\.[0-9]{1,16}$", description="`next` of the previous page."
         ),
     ] = None,
-    search: Search = "",
-    filter: Filter = [],  # noqa: B006
 ) -> models.Launches:
     """GPU events, by launch; without a GPU, operator events. For all events, sort is id, start or dur, and pages follow
     a cursor; for at most 100,000 (see `paged`), everything that reports support works."""
-    context = await context_of(request, run, aggregation, worker)
     if not await context.read(lambda source: events.small(source, iteration, operator)):
-        return await context.read(
-            lambda source: event_index.page(source, iteration, operator, sort, limit, cursor, search, filter)
-        )
+        return await context.read(lambda source: event_index.page(source, iteration, operator, query, cursor))
     frame = await _events(context, iteration, operator)
-    table = await asyncio.to_thread(page, frame, offset, limit, sort, search, filter)
+    table = await asyncio.to_thread(page, frame, query)
     at = [column.key for column in frame.columns].index("id")
     return models.Launches(
         columns=table.columns,
         rows=table.rows,
         ids=[int(row[at] or 0) for row in table.rows],
-        offset=offset,
+        offset=query.offset,
         next=None,
         paged=True,
         total=table.total,
@@ -91,12 +83,10 @@ async def launches(
 
 @router.get("/launches/count")
 async def launches_count(
-    request: Request, run: Run = None, aggregation: AggregationId = None, worker: WorkerId = None,
-    iteration: Iteration = None, operator: Operator = None, search: Search = "",
-    filter: Filter = [],  # noqa: B006
+    context: Selected, iteration: Iteration = None, operator: Operator = None, search: Search = "",
+    filter: Filter = (),
 ) -> models.Count:  # fmt: skip
     """Number of events of /api/launches; null if counting takes too long."""
-    context = await context_of(request, run, aggregation, worker)
     try:
         return await context.read(
             lambda source: event_index.count_events(source, iteration, operator, search, filter)
@@ -128,19 +118,15 @@ async def _operators(context: Context, number: int) -> Frame:
 
 @router.get("/launches/export", response_class=StreamingResponse, responses=files.ANSWER)
 async def export_launches(
-    request: Request, format: Format, run: Run = None, aggregation: AggregationId = None, worker: WorkerId = None,
-    iteration: Iteration = None, operator: Operator = None, sort: Sort = None, search: Search = "",
-    filter: Filter = [],  # noqa: B006
-) -> StreamingResponse:  # fmt: skip
+    format: Format, context: Selected, query: Rows, iteration: Iteration = None, operator: Operator = None
+) -> StreamingResponse:
     """The events of /api/launches as a file; more than 100,000 are in the order of launches."""
-    context = await context_of(request, run, aggregation, worker)
-    opened = context.opened
     if await context.read(lambda source: events.small(source, iteration, operator)):
         frame = await _events(context, iteration, operator)
-        return await files.of_frame(request, opened, EVENTS, format, frame, sort, search, filter)
+        return await files.of_frame(context, EVENTS, format, frame, query)
     return await files.of_task(
-        request, opened, EVENTS, format, "events", report=outline(EVENTS), iteration=iteration,
-        operator=operator, search=search, filters=filter, **context.arguments,
+        context, EVENTS, format, "events", report=outline(EVENTS), iteration=iteration, operator=operator,
+        search=query.search, filters=query.filters, **context.arguments,
     )  # fmt: skip
 
 
@@ -149,20 +135,15 @@ async def export_launches(
 
 @router.get("/iterations")
 async def iterations(
-    request: Request,
-    run: Run = None,
-    aggregation: AggregationId = None,
-    worker: WorkerId = None,
+    context: Selected,
+    query: Rows,
     offset: Offset = 0,
     limit: Annotated[int, Query(ge=1, le=20000)] = 1000,
-    sort: Sort = None,
-    search: Search = "",
-    filter: Filter = [],  # noqa: B006
 ) -> models.Iterations:
     """Iterations of the aggregation's cut, by worker and number, with the seven parts of each."""
-    context = await context_of(request, run, aggregation, worker)
     frame = await _cached_frame(context, ("iterations",), iteration_tables.iterations)
-    table = await asyncio.to_thread(page, frame, offset, limit, sort, search, filter)
+    page_query = PageQuery(query.sort, query.search, query.filters, offset, limit)
+    table = await asyncio.to_thread(page, frame, page_query)
     window = context.aggregation
     return models.Iterations(
         columns=table.columns,
@@ -178,10 +159,7 @@ async def iterations(
 
 @router.get("/iterations/bars")
 async def iteration_bars(
-    request: Request,
-    run: Run = None,
-    aggregation: AggregationId = None,
-    worker: WorkerId = None,
+    context: Selected,
     most: Annotated[
         int | None,
         Query(
@@ -190,51 +168,29 @@ async def iteration_bars(
     ] = None,
 ) -> models.Bars:
     """Iterations of the aggregation's cut as bars: for each number, the mean over the workers that have it."""
-    context = await context_of(request, run, aggregation, worker)
     frame = await _cached_frame(context, ("iterations",), iteration_tables.iterations)
     return await asyncio.to_thread(bars, frame, context.aggregation.first, context.aggregation.last, most)
 
 
 @router.get("/iterations/export", response_class=StreamingResponse, responses=files.ANSWER)
-async def export_iterations(
-    request: Request, format: Format, run: Run = None, aggregation: AggregationId = None, worker: WorkerId = None,
-    sort: Sort = None, search: Search = "", filter: Filter = [],  # noqa: B006
-) -> StreamingResponse:  # fmt: skip
+async def export_iterations(format: Format, context: Selected, query: Rows) -> StreamingResponse:
     """The iterations of /api/iterations as a file."""
-    context = await context_of(request, run, aggregation, worker)
     frame = await _cached_frame(context, ("iterations",), iteration_tables.iterations)
-    return await files.of_frame(request, context.opened, ITERATIONS, format, frame, sort, search, filter)
+    return await files.of_frame(context, ITERATIONS, format, frame, query)
 
 
 @router.get("/iterations/{number}/operators/export", response_class=StreamingResponse, responses=files.ANSWER)
 async def export_iteration_operators(
-    request: Request, number: Annotated[int, Path(ge=0, le=MOST)], format: Format, run: Run = None,
-    aggregation: AggregationId = None, worker: WorkerId = None, sort: Sort = None, search: Search = "",
-    filter: Filter = [],  # noqa: B006
-) -> StreamingResponse:  # fmt: skip
+    number: Number, format: Format, context: Selected, query: Rows
+) -> StreamingResponse:
     """The operators of an iteration as a file."""
-    context = await context_of(request, run, aggregation, worker)
-    frame = await _operators(context, number)
-    return await files.of_frame(request, context.opened, OPERATORS, format, frame, sort, search, filter)
+    return await files.of_frame(context, OPERATORS, format, await _operators(context, number), query)
 
 
 @router.get("/iterations/{number}/operators")
-async def iteration_operators(
-    request: Request,
-    number: Annotated[int, Path(ge=0, le=MOST)],
-    run: Run = None,
-    aggregation: AggregationId = None,
-    worker: WorkerId = None,
-    offset: Offset = 0,
-    limit: Limit = 25,
-    sort: Sort = None,
-    search: Search = "",
-    filter: Filter = [],  # noqa: B006
-) -> models.Table:
+async def iteration_operators(number: Number, context: Selected, query: Page) -> models.Table:
     """Operators of an iteration: one row each, with what they launched in it."""
-    context = await context_of(request, run, aggregation, worker)
-    frame = await _operators(context, number)
-    return await asyncio.to_thread(page, frame, offset, limit, sort, search, filter)
+    return await asyncio.to_thread(page, await _operators(context, number), query)
 
 
 @router.get("/key_operators")
@@ -247,7 +203,7 @@ async def key_operators(
     limit: Limit = 25,
 ) -> models.KeyOperators:
     """Operators that could cut the run into iterations; those that run once in each iteration come first."""
-    context = await context_of(request, run, aggregation, None)
+    context = await context_of(request, run, aggregation)
     frame = await _cached_frame(context, ("keys",), keys_of)
     return await asyncio.to_thread(_keys, frame, search, offset, limit)
 

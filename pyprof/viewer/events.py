@@ -15,7 +15,8 @@ import pandas as pd
 from pyprof.analysis.source import Source
 from pyprof.model import DIRECTIONS, KINDS
 from pyprof.reports import Column
-from pyprof.viewer.column_table import MOST_ROWS, Frame, from_rows, number_test, text_test, truth
+from pyprof.viewer.column_table import MOST_ROWS, Frame, from_rows
+from pyprof.viewer.filters import Condition, parse, text_test
 from pyprof.viewer.models import Cell
 from pyprof.viewer.problems import Trouble
 
@@ -198,35 +199,8 @@ def filtered(
     columns that lower and upper bounds of durations apply to. Raises Trouble for filters that only a table in memory
     supports."""
     parts, values = ["1"], Values()
-    for number, text in enumerate(filters):
-        key, colon, condition = text.partition(":")
-        column = _BY_KEY.get(key)
-        if not colon or column is None:
-            raise Trouble(
-                "parameter", f"filter {text!r}: expected KEY:CONDITION with a visible column.", "filter"
-            )
-        if column.dictionary is not None:
-            parts.append(_of_texts(source, column.dictionary, text_test(condition)))
-        elif key == "uses_tc":
-            uses_tc = "e.kind = 0 and e.tc = 1"
-            parts.append(
-                uses_tc
-                if truth(condition)
-                else f"not ({uses_tc}) and e.kind < 3 and (e.kind > 0 or e.tc is not null)"
-            )
-        elif key == "kind":
-            test = text_test(condition)
-            numbers = [str(code) for code, name in enumerate(KINDS) if test(name)]
-            parts.append(f"e.kind in ({', '.join(numbers)})")
-        elif key in _NUMBERS:
-            most, least = dur or (column.expression, column.expression)
-            parts.append(_of_numbers(most, least, column.column.unit, condition, number, values))
-        else:
-            raise Trouble(
-                "parameter",
-                f"filter {key}: for more than {MOST_ROWS:,} events, select an iteration or an operator first.",
-                "filter",
-            )
+    for number, condition in enumerate(parse(filters, [entry.column for entry in COLUMNS])):
+        parts.append(_sql(source, condition, number, values, dur))
     if search.strip():
         test = text_test(search.strip().lstrip("="))
         names = [_of_texts(source, _BY_KEY[key].dictionary, test) for key in ("kernel", "name", "type")]
@@ -240,25 +214,50 @@ def _of_texts(source: Source, dictionary: tuple[str, str, str] | None, test: Any
     numbers = [
         str(row[0]) for row in source.store.rows(f"select id, {text} from {name}") if row[1] and test(row[1])
     ]
-    return f"e.{number} in ({', '.join(numbers)})"  # our own numbers
+    return f"(e.{number} in ({', '.join(numbers)}))"  # our own numbers
 
 
-def _of_numbers(most: str, least: str, unit: str, condition: str, number: int, values: Values) -> str:
-    """Return a condition that compares `most` with a lower bound and `least` with an upper bound."""
-    if condition.strip() in ("?", "!?"):
-        return f"{least} is {'not ' if condition.strip() == '!?' else ''}null"
-    bounds = number_test(condition, unit)
-    if bounds is None:
-        bounds = number_test(f"={condition}", unit)
-    assert bounds is not None
-    low, high, low_in, high_in = bounds
+def _sql(
+    source: Source, condition: Condition, number: int, values: Values, dur: tuple[str, str] | None
+) -> str:
+    """Return a condition in SQL, with its parameters in `values`."""
+    key, entry = condition.key, _BY_KEY[condition.key]
+    most, least = (dur if key == "dur" else None) or (entry.expression, entry.expression)
+    if entry.dictionary is not None:
+        hits = _of_texts(source, entry.dictionary, condition.text or (lambda text: True))
+        return f"not {hits}" if condition.known is False else hits
+    if condition.known is not None and key in (*_NUMBERS, "uses_tc"):
+        return f"({least}) is {'not ' if condition.known else ''}null"
+    if condition.truth is not None:  # the only such column is uses_tc
+        uses_tc = "e.kind = 0 and e.tc = 1"
+        return (
+            uses_tc
+            if condition.truth
+            else f"not ({uses_tc}) and e.kind < 3 and (e.kind > 0 or e.tc is not null)"
+        )
+    if condition.text is not None and key == "kind":
+        numbers = [str(code) for code, name in enumerate(KINDS) if condition.text(name)]
+        return f"e.kind in ({', '.join(numbers)})"
+    if key not in _NUMBERS:
+        raise Trouble(
+            "parameter",
+            f"filter {key}: for more than {MOST_ROWS:,} events, select an iteration or an operator first.",
+            "filter",
+        )
+    if condition.bounds is None:
+        assert condition.digits is not None
+        if most != least:  # of a sum over a block: its events are not known
+            return "1"
+        values[f"digits{number}"] = condition.digits
+        return f"instr(cast({least} as text), :digits{number}) > 0"
+    low, high, low_included, high_included = condition.bounds
     parts = []
     if low > float("-inf"):
         values[f"from{number}"] = low
-        parts.append(f"{most} {'>=' if low_in else '>'} :from{number}")
+        parts.append(f"{most} {'>=' if low_included else '>'} :from{number}")
     if high < float("inf"):
         values[f"to{number}"] = high
-        parts.append(f"{least} {'<=' if high_in else '<'} :to{number}")
+        parts.append(f"{least} {'<=' if high_included else '<'} :to{number}")
     return " and ".join(parts)
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 from urllib.parse import quote
 
-from fastapi import Request
 from fastapi.responses import StreamingResponse
 
 from pyprof import scratch
@@ -17,8 +16,8 @@ from pyprof.render.writers import FORMATS
 from pyprof.reports import Report
 from pyprof.viewer.column_table import Frame, arrow, stream
 from pyprof.viewer.exports import MEDIA, outline
-from pyprof.viewer.library import Opened
-from pyprof.viewer.request_context import HOUR, wait_for_child
+from pyprof.viewer.parameters import RowQuery
+from pyprof.viewer.request_context import HOUR, Context, wait_for_child
 
 _PIECE = 1 << 18
 ANSWER: dict[int | str, dict[str, Any]] = {
@@ -27,28 +26,20 @@ ANSWER: dict[int | str, dict[str, Any]] = {
 
 
 async def of_frame(
-    request: Request,
-    opened: Opened,
-    spec: Report,
-    format: str,
-    frame: Frame,
-    sort: str | None,
-    search: str,
-    filters: Sequence[str],
-    title: str = "",
+    context: Context, spec: Report, format: str, frame: Frame, query: RowQuery, title: str = ""
 ) -> StreamingResponse:
     """Return a table in memory as a download: the rows that pass, in order; `title` replaces the profile's name. Raises
     Trouble for unknown columns."""
 
     def make_body() -> bytes:
-        return stream(arrow(frame.pandas(frame.select(search, filters, sort)), spec.columns))
+        rows = frame.select(query.search, query.filters, query.sort)
+        return stream(arrow(frame.pandas(rows), spec.columns))
 
-    return await of_task(request, opened, spec, format, "rows", make_body, title, report=outline(spec))
+    return await of_task(context, spec, format, "rows", make_body, title, report=outline(spec))
 
 
 async def of_task(
-    request: Request,
-    opened: Opened,
+    context: Context,
     spec: Report,
     format: str,
     task: str,
@@ -57,12 +48,12 @@ async def of_task(
     **args: Any,
 ) -> StreamingResponse:
     """Return the output of a child's task as a download. It ends, or never starts, if the client disconnects."""
-    title = title or opened.name
+    title = title or context.opened.name
     folder = scratch.Folder()
     target = os.path.join(folder.name, "export")
     try:
-        work = opened.exports.once(task, make_body, target=target, format=format, title=title, **args)
-        await wait_for_child(request, work, HOUR)
+        work = context.opened.exports.once(task, make_body, target=target, format=format, title=title, **args)
+        await wait_for_child(context.request, work, HOUR)
         size = os.path.getsize(target)
     except BaseException:
         folder.cleanup()

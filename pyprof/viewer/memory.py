@@ -6,25 +6,14 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query
 from fastapi.responses import StreamingResponse
 
 from pyprof.reports import Report, find
 from pyprof.viewer import files, models
-from pyprof.viewer.parameters import (
-    MOST,
-    AggregationId,
-    Filter,
-    Format,
-    Limit,
-    Offset,
-    Run,
-    Search,
-    Sort,
-    WorkerId,
-)  # fmt: skip
+from pyprof.viewer.parameters import MOST, Format, Page, Rows
 from pyprof.viewer.report_pages import Sheet, page
-from pyprof.viewer.request_context import Context, context_of, known_parameters
+from pyprof.viewer.request_context import Context, Selected, known_parameters
 
 router = APIRouter(prefix="/api", dependencies=[Depends(known_parameters)])
 
@@ -37,16 +26,12 @@ Time = Annotated[
 
 @router.get("/memory")
 async def memory(
-    request: Request,
-    run: Run = None,
-    aggregation: AggregationId = None,
-    worker: WorkerId = None,
+    context: Selected,
     points: Annotated[int, Query(ge=10, le=20000)] = 2000,
     start: Time = None,
     end: Time = None,
 ) -> models.Memory:
     """Memory in use over time, downsampled to about `points` points per curve."""
-    context = await context_of(request, run, aggregation, worker)
     curves: models.Memory = await context.ask(
         "memory", lambda answer: models.Memory(curves=[models.Curve(**curve) for curve in answer[0]]), points=points,
         start=start, end=end, **context.arguments,
@@ -69,39 +54,22 @@ async def _sheet(context: Context, show: Show, start: int | None, end: int | Non
 
 @router.get("/memory/table")
 async def table(
-    request: Request,
-    show: Show = "operators",
-    run: Run = None,
-    aggregation: AggregationId = None,
-    worker: WorkerId = None,
-    start: Time = None,
-    end: Time = None,
-    offset: Offset = 0,
-    limit: Limit = 25,
-    sort: Sort = None,
-    search: Search = "",
-    filter: Filter = [],  # noqa: B006
+    context: Selected, query: Page, show: Show = "operators", start: Time = None, end: Time = None
 ) -> models.Table:
     """A page of the report memory, limited to allocations and releases in a time range."""
-    _, sheet = await _sheet(await context_of(request, run, aggregation, worker), show, start, end)
-    return await asyncio.to_thread(page, sheet.frame, offset, limit, sort, search, filter, sheet.complete)
+    _, sheet = await _sheet(context, show, start, end)
+    return await asyncio.to_thread(page, sheet.frame, query, sheet.complete)
 
 
 @router.get("/memory/table/export", response_class=StreamingResponse, responses=files.ANSWER)
 async def export(
-    request: Request,
     format: Format,
+    context: Selected,
+    query: Rows,
     show: Show = "operators",
-    run: Run = None,
-    aggregation: AggregationId = None,
-    worker: WorkerId = None,
     start: Time = None,
     end: Time = None,
-    sort: Sort = None,
-    search: Search = "",
-    filter: Filter = [],  # noqa: B006
 ) -> StreamingResponse:
     """The table of /api/memory/table as a file."""
-    context = await context_of(request, run, aggregation, worker)
     report, sheet = await _sheet(context, show, start, end)
-    return await files.of_frame(request, context.opened, report, format, sheet.frame, sort, search, filter)
+    return await files.of_frame(context, report, format, sheet.frame, query)

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from fastapi import Path, Query
+from fastapi import Depends, Path, Query
 
 MOST = 2**53  # largest integer of JavaScript
 
@@ -38,7 +39,7 @@ Search = Annotated[
     str, Query(max_length=1000, description="Rows with this text in any column, case-insensitive.")
 ]
 Filter = Annotated[
-    list[Annotated[str, Query(max_length=1000)]],
+    Sequence[Annotated[str, Query(max_length=1000)]],
     Query(
         max_length=20,
         description="Rows whose column fulfils a condition, KEY:CONDITION; several are combined with AND. Numbers: "
@@ -47,3 +48,29 @@ Filter = Annotated[
     ),
 ]
 Format = Annotated[Literal["csv", "json", "xlsx", "pdf", "md", "parquet"], Query()]
+
+
+class RowQuery:
+    """Rows of a table that a request selects, and their order."""
+
+    def __init__(self, sort: Sort = None, search: Search = "", filter: Filter = ()):
+        self.sort, self.search, self.filters = sort, search, list(filter)
+
+
+class PageQuery(RowQuery):
+    """A page of the selected rows."""
+
+    def __init__(
+        self,
+        sort: Sort = None,
+        search: Search = "",
+        filter: Filter = (),
+        offset: Offset = 0,
+        limit: Limit = 25,
+    ):
+        super().__init__(sort, search, filter)
+        self.offset, self.limit = offset, limit
+
+
+Rows = Annotated[RowQuery, Depends(RowQuery)]
+Page = Annotated[PageQuery, Depends(PageQuery)]

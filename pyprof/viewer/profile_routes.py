@@ -14,20 +14,11 @@ from pyprof.reports.diff import REPORT as DIFFERENCE
 from pyprof.viewer import details, files, models, overview, profile_summary, roofline, sources
 from pyprof.viewer.guarded_store import Guarded
 from pyprof.viewer.library import Opened
-from pyprof.viewer.parameters import (
-    AggregationId,
-    Filter,
-    Format,
-    Limit,
-    Offset,
-    Run,
-    Search,
-    Sort,
-    WorkerId,
-)  # fmt: skip
+from pyprof.viewer.parameters import AggregationId, Format, Page, Rows, Run
 from pyprof.viewer.report_pages import Sheet, page
 from pyprof.viewer.request_context import (
     Context,
+    Selected,
     context_of,
     find_aggregation,
     known_parameters,
@@ -54,11 +45,8 @@ async def profile(request: Request, run: Run = None) -> models.Profile:
 
 
 @router.get("/overview")
-async def dashboard(
-    request: Request, run: Run = None, aggregation: AggregationId = None, worker: WorkerId = None
-) -> models.Overview:
+async def dashboard(context: Selected) -> models.Overview:
     """The dashboard."""
-    context = await context_of(request, run, aggregation, worker)
     key = ("overview", context.aggregation.id, context.worker)
     cached: models.Overview | None = context.opened.memo.get(key)
     if cached is None:
@@ -67,13 +55,10 @@ async def dashboard(
 
 
 @router.get("/insights")
-async def insights(
-    request: Request, run: Run = None, aggregation: AggregationId = None, worker: WorkerId = None
-) -> models.Insights:
+async def insights(context: Selected) -> models.Insights:
     """Findings of the expert rules."""
     from pyprof.viewer.findings import findings
 
-    context = await context_of(request, run, aggregation, worker)
     return await _insights(context, findings)
 
 
@@ -85,7 +70,7 @@ async def _insights(context: Context, findings: Any) -> models.Insights:
 @router.get("/ledger")
 async def ledger(request: Request, run: Run = None) -> models.Ledger:
     """Explained share of the time on the device, for the whole recording."""
-    context = await context_of(request, run, None, None)
+    context = await context_of(request, run)
     result: models.Ledger = await context.ask(
         "ledger",
         lambda answer: models.Ledger(lines=[models.LedgerLine(**line) for line in answer[0]]),
@@ -95,11 +80,8 @@ async def ledger(request: Request, run: Run = None) -> models.Ledger:
 
 
 @router.get("/step_time")
-async def step_time(
-    request: Request, run: Run = None, aggregation: AggregationId = None, worker: WorkerId = None
-) -> models.Breakdown:
+async def step_time(context: Selected) -> models.Breakdown:
     """The eight categories of the step-time breakdown, summed over the report's steps."""
-    context = await context_of(request, run, aggregation, worker)
     report = find("step_time")
 
     def shape(answer: Any) -> models.Breakdown:
@@ -120,32 +102,28 @@ async def step_time(
 
 @router.get("/details/{kind}/{id:path}")
 async def selected(
-    request: Request,
     kind: Literal["op", "kernel", "launch", "iteration", "finding"],
     id: Annotated[str, Path(min_length=1, max_length=4096)],
-    run: Run = None,
-    aggregation: AggregationId = None,
-    worker: WorkerId = None,
+    context: Selected,
 ) -> models.Details:
     """Details of an operator (by op_id or number), a kernel (by number or name), a launch, an iteration (by number), or
     a finding (by rule)."""
     from pyprof.viewer.findings import details_of, findings
 
-    context = await context_of(request, run, aggregation, worker)
     if kind == "finding":
         return details_of(await _insights(context, findings), id)
     make = {
         "op": details.operator, "kernel": details.kernel, "launch": details.launch, "iteration": details.iteration
     }[kind]  # fmt: skip
     result = await context.read(lambda source: make(source, id))
-    return await _readable(request, context, result)
+    return await _readable(context, result)
 
 
-async def _readable(request: Request, context: Context, result: models.Details) -> models.Details:
+async def _readable(context: Context, result: models.Details) -> models.Details:
     """Mark each line of the stack whose text is available."""
     if not result.stack:
         return result
-    root, names = server(request).source_root, {frame.file for frame in result.stack}
+    root, names = server(context.request).source_root, {frame.file for frame in result.stack}
 
     def check(store: Guarded) -> list[models.Frame]:
         available = sources.available(store, names, root)
@@ -154,7 +132,7 @@ async def _readable(request: Request, context: Context, result: models.Details) 
             for frame in result.stack
         ]
 
-    return result.model_copy(update={"stack": await run_read(request, context.opened, check)})
+    return result.model_copy(update={"stack": await run_read(context.request, context.opened, check)})
 
 
 @router.get("/source")
@@ -176,14 +154,10 @@ async def source(
 
 @router.get("/roofline")
 async def kernels_on_roofline(
-    request: Request,
-    run: Run = None,
-    aggregation: AggregationId = None,
-    worker: WorkerId = None,
+    context: Selected,
     limit: Annotated[int, Query(ge=1, le=2000)] = 300,
 ) -> models.Roofline:
     """Kernels sorted by time, with work and speed, and the peaks of the devices."""
-    context = await context_of(request, run, aggregation, worker)
     return await context.read(lambda source: roofline.roofline(source, limit))
 
 
@@ -217,7 +191,7 @@ async def _compare(
     base_aggregation: int | None,
     other_aggregation: int | None,
 ) -> tuple[Context, Opened, _Comparison]:
-    first = await context_of(request, base, base_aggregation, None)
+    first = await context_of(request, base, base_aggregation)
     second = await server(request).library.open(other)
     selection = await find_aggregation(request, second, other_aggregation)
     comparison: _Comparison = await first.ask(
@@ -233,19 +207,15 @@ async def export_comparison(
     base: Annotated[str, Query(max_length=4096)],
     other: Annotated[str, Query(max_length=4096)],
     format: Format,
+    query: Rows,
     by: Literal["operator", "kernel"] = "operator",
     base_aggregation: AggregationId = None,
     other_aggregation: AggregationId = None,
-    sort: Sort = None,
-    search: Search = "",
-    filter: Filter = [],  # noqa: B006
 ) -> StreamingResponse:
     """The table of /api/compare as a file."""
     first, second, comparison = await _compare(request, base, other, by, base_aggregation, other_aggregation)
     title = f"{first.opened.name}_{second.name}"
-    return await files.of_frame(
-        request, first.opened, DIFFERENCE, format, comparison.sheet.frame, sort, search, filter, title
-    )
+    return await files.of_frame(first, DIFFERENCE, format, comparison.sheet.frame, query, title)
 
 
 @router.get("/compare")
@@ -253,14 +223,10 @@ async def compare(
     request: Request,
     base: Annotated[str, Query(max_length=4096)],
     other: Annotated[str, Query(max_length=4096)],
+    query: Page,
     by: Literal["operator", "kernel"] = "operator",
     base_aggregation: AggregationId = None,
     other_aggregation: AggregationId = None,
-    offset: Offset = 0,
-    limit: Limit = 25,
-    sort: Sort = None,
-    search: Search = "",
-    filter: Filter = [],  # noqa: B006
 ) -> models.Compare:
     """Two runs of the served folder, or two aggregations of one run: figures, and operators or kernels side by side.
     Names are those of /api/profile's runs, empty for a single file."""
@@ -274,5 +240,5 @@ async def compare(
     return models.Compare(
         base=first.opened.name, other=second.name, by=by, notes=notes,
         figures=[_delta(name, figures["base"][name], figures["other"][name]) for name in METRICS],
-        table=page(sheet.frame, offset, limit, sort, search, filter, sheet.complete),
+        table=page(sheet.frame, query, sheet.complete),
     )  # fmt: skip

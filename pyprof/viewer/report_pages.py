@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -15,6 +15,9 @@ from pyprof.rules.wording import plain
 from pyprof.viewer import models
 from pyprof.viewer.column_table import Frame
 from pyprof.viewer.models import Cell
+
+if TYPE_CHECKING:
+    from pyprof.viewer.parameters import PageQuery
 
 _KINDS: dict[type, models.ColumnKind] = {
     int: "int",
@@ -71,25 +74,17 @@ class Sheet:
         return self.frame.nbytes
 
 
-def page(
-    frame: Frame,
-    offset: int,
-    limit: int,
-    sort: str | None,
-    search: str,
-    filters: Sequence[str],
-    complete: bool = True,
-) -> models.Table:
+def page(frame: Frame, query: PageQuery, complete: bool = True) -> models.Table:
     """Return a page of a table. Raises Trouble for unknown columns and conditions."""
-    rows = frame.select(search, filters, sort)
-    visible: Ints = rows[offset : offset + limit]
+    rows = frame.select(query.search, query.filters, query.sort)
+    visible: Ints = rows[query.offset : query.offset + query.limit]
     note = None
     if not complete:
         note = (
             f"The first {frame.rows:,} rows; filters and sorting apply only to these. An export contains all."
         )
     return models.Table(
-        columns=columns_of(frame.columns), rows=frame.cells(visible), ids=visible.tolist(), offset=offset,
+        columns=columns_of(frame.columns), rows=frame.cells(visible), ids=visible.tolist(), offset=query.offset,
         total=frame.rows, filtered=len(rows), complete=complete, note=note,
     )  # fmt: skip
 

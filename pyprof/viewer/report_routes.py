@@ -11,22 +11,10 @@ from fastapi.responses import StreamingResponse
 
 from pyprof.reports import REPORTS, Report, every, find
 from pyprof.viewer import files, models, report_pages
-from pyprof.viewer.parameters import (
-    AggregationId,
-    Filter,
-    Format,
-    Limit,
-    Name,
-    Offset,
-    Open,
-    Run,
-    Search,
-    Sort,
-    WorkerId,
-)
+from pyprof.viewer.parameters import Format, Limit, Name, Offset, Open, Page, Rows, Search, Sort
 from pyprof.viewer.problems import Trouble
 from pyprof.viewer.report_pages import Sheet, page
-from pyprof.viewer.request_context import Context, context_of, known_parameters
+from pyprof.viewer.request_context import Context, Selected, known_parameters
 from pyprof.viewer.tree import Tree
 
 router = APIRouter(prefix="/api", dependencies=[Depends(known_parameters)])
@@ -69,31 +57,16 @@ async def reports() -> list[models.Report]:
 
 
 @router.get("/reports/{name}", openapi_extra={"parameters": OPTIONS})
-async def rows(
-    request: Request,
-    name: Name,
-    run: Run = None,
-    aggregation: AggregationId = None,
-    worker: WorkerId = None,
-    offset: Offset = 0,
-    limit: Limit = 25,
-    sort: Sort = None,
-    search: Search = "",
-    filter: Filter = [],  # noqa: B006
-) -> models.Table:
+async def rows(request: Request, name: Name, context: Selected, query: Page) -> models.Table:
     """A page of a report. Its options are parameters with their names."""
-    report = _find_report(request, name)
-    sheet = await _sheet(await context_of(request, run, aggregation, worker), report)
-    return await asyncio.to_thread(page, sheet.frame, offset, limit, sort, search, filter, sheet.complete)
+    sheet = await _sheet(context, _find_report(request, name))
+    return await asyncio.to_thread(page, sheet.frame, query, sheet.complete)
 
 
 @router.get("/trees/{name}")
 async def nodes(
-    request: Request,
     name: Literal["groups", "modules"],
-    run: Run = None,
-    aggregation: AggregationId = None,
-    worker: WorkerId = None,
+    context: Selected,
     offset: Offset = 0,
     limit: Limit = 25,
     sort: Sort = None,
@@ -102,7 +75,6 @@ async def nodes(
 ) -> models.Tree:
     """Rows of a tree: groups of operators with their operators, or modules. Siblings are sorted; a search opens the
     ancestors of names that contain the text, and of paths that end with it."""
-    context = await context_of(request, run, aggregation, worker)
     tree: Tree = await context.ask("tree", lambda answer: Tree(answer, name), name=name, **context.arguments)
     return await asyncio.to_thread(tree.page, offset, limit, sort, search, open)
 
@@ -123,25 +95,15 @@ async def _sheet(context: Context, report: Report) -> Sheet:
     responses=files.ANSWER,
 )  # fmt: skip
 async def export(
-    request: Request,
-    name: Name,
-    format: Format,
-    run: Run = None,
-    aggregation: AggregationId = None,
-    worker: WorkerId = None,
-    sort: Sort = None,
-    search: Search = "",
-    filter: Filter = [],  # noqa: B006
+    request: Request, name: Name, format: Format, context: Selected, query: Rows
 ) -> StreamingResponse:
     """A report as a file: all pages of the filtered rows."""
     report = _find_report(request, name)
-    context = await context_of(request, run, aggregation, worker)
     sheet = await _sheet(context, report)
-    opened = context.opened
     if sheet.complete:
-        return await files.of_frame(request, opened, report, format, sheet.frame, sort, search, filter)
-    sheet.frame.select(search, filter, sort)  # report errors in them now
+        return await files.of_frame(context, report, format, sheet.frame, query)
+    sheet.frame.select(query.search, query.filters, query.sort)  # report errors in them now
     return await files.of_task(
-        request, opened, report, format, "file", name=report.name, options=dict(report.selection), search=search,
-        filters=filter, **context.arguments,
+        context, report, format, "file", name=report.name, options=dict(report.selection), search=query.search,
+        filters=query.filters, **context.arguments,
     )  # fmt: skip

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from fastapi import Request
+from fastapi import Depends, Request
 
 from pyprof.analysis.aggregation import Aggregation, aggregations
 from pyprof.analysis.source import Source
 from pyprof.viewer.guarded_store import SECONDS, Deadline, Guarded
 from pyprof.viewer.jobs import Jobs
 from pyprof.viewer.library import Library, Opened
+from pyprof.viewer.parameters import AggregationId, Run, WorkerId
 from pyprof.viewer.problems import Trouble
 
 _Value = TypeVar("_Value")
@@ -26,12 +27,17 @@ async def known_parameters(request: Request) -> None:
     name is reported and not ignored."""
     route = request.scope["route"]
     extra = [parameter["name"] for parameter in (route.openapi_extra or {}).get("parameters", ())]
-    names = {*extra, *(field.alias for field in route.dependant.query_params)}
+    names = {*extra, *_query_names(route.dependant)}
     for name in request.query_params:
         if name not in names:
             raise Trouble(
                 "parameter", f"unknown parameter {name}; choose from {_examples(sorted(names))}.", name
             )
+
+
+def _query_names(dependant: Any) -> set[str]:
+    """Return the names of a route's URL parameters, with those of what it depends on."""
+    return {field.alias for field in dependant.query_params}.union(*map(_query_names, dependant.dependencies))
 
 
 class DisconnectedError(Exception):
@@ -80,7 +86,7 @@ class Context:
 
 
 async def context_of(
-    request: Request, run: str | None, aggregation: int | None, worker: int | None
+    request: Request, run: Run = None, aggregation: AggregationId = None, worker: WorkerId = None
 ) -> Context:
     """Return the context of a request. Raises Trouble for an unknown run, aggregation or worker."""
     opened = await server(request).library.open(run)
@@ -96,6 +102,9 @@ async def context_of(
         if worker not in workers:
             raise Trouble("parameter", f"No worker {worker}; choose from {_examples(workers)}.", "worker")
     return Context(request, opened, selection, worker)
+
+
+Selected = Annotated[Context, Depends(context_of)]
 
 
 async def find_aggregation(request: Request, opened: Opened, number: int | None) -> Aggregation:
