@@ -49,6 +49,15 @@ _KINDS = (
 )
 
 
+def without_version(name: str) -> str:
+    """Return the name of an API call without the version that CUPTI appends.
+
+    >>> without_version("cudaLaunchKernel_v7000")
+    'cudaLaunchKernel'
+    """
+    return name.partition("_v")[0]
+
+
 def api_name(library: str, number: int) -> str:
     """Return the name of a call, or its number."""
     return _NAMES.get(library, {}).get(number, f"{library} call {number}")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command lines of `pyprof`: options in both spellings, and the nearest name for an unknown one.
+"""Command lines of `pyprof`: the parser, with both spellings of options and hints for unknown ones, and the options
+that several commands share.
 
 An option is documented with hyphens, `--iter-start`, and may be typed with underscores, as DLProf spells it.
 
@@ -35,14 +36,14 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f" Did you mean {near[0]}?" if near else ""
 
 
-def count(text: str) -> int:
+def positive_int(text: str) -> int:
     """Read a number of 1 or more. Raises ArgumentTypeError."""
     if not (text.isascii() and text.isdecimal() and int(text)):
         raise argparse.ArgumentTypeError(f"invalid number {text!r}: expected 1 or more")
     return int(text)
 
 
-def timeout(parser: argparse.ArgumentParser) -> None:
+def add_timeout(parser: argparse.ArgumentParser) -> None:
     """Add the option that limits the time of a query of a profile database."""
     parser.add_argument(
         "--timeout", metavar="S", type=_seconds, default=TIMEOUT,
@@ -55,12 +56,12 @@ def _seconds(text: str) -> float:
         number = float(text)
     except ValueError:
         number = 0
-    if not number > 0:
-        raise argparse.ArgumentTypeError(f"expected seconds, more than 0, not {text}")
+    if not number > 0:  # nan is not
+        raise argparse.ArgumentTypeError(f"invalid timeout {text!r}: expected a positive number of seconds")
     return number
 
 
-def output_file(
+def add_output_options(
     parser: argparse.ArgumentParser, what: str = "output file", metavar: str = "FILE", required: bool = False
 ) -> None:
     """Add the options for the output file, and for replacing an existing one."""
@@ -88,12 +89,13 @@ def check_output(arguments: argparse.Namespace, *inputs: str) -> None:
 def _is_stream(path: str) -> bool:
     """Return whether a path is a device or a pipe, such as /dev/null and /dev/stdout, which nothing replaces."""
     try:
-        return not (stat.S_ISREG(mode := os.stat(path).st_mode) or stat.S_ISDIR(mode))
+        mode = os.stat(path).st_mode
     except OSError:
         return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
-def iterations(parser: argparse.ArgumentParser) -> None:
+def add_iterations(parser: argparse.ArgumentParser) -> None:
     """Add the options that select the iterations to aggregate."""
     parser.add_argument("--iter-start", metavar="N", help="first iteration to aggregate; default: 0")
     parser.add_argument(
@@ -105,7 +107,7 @@ def iterations(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def iteration_selection(arguments: argparse.Namespace) -> tuple[int | None, int | None, str | None]:
+def iteration_range(arguments: argparse.Namespace) -> tuple[int | None, int | None, str | None]:
     """Return the first and the last selected iteration, and the operator that ends them. Raises UsageError."""
     numbers = []
     for name in ("iter_start", "iter_stop"):
@@ -118,7 +120,7 @@ def iteration_selection(arguments: argparse.Namespace) -> tuple[int | None, int 
     return numbers[0], numbers[1], arguments.key_op
 
 
-def table_format(parser: argparse.ArgumentParser) -> None:
+def add_table_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for the format of a report."""
     parser.add_argument(
         "--format", default="table", help="csv, json, md, parquet or table; default: %(default)s"
@@ -131,17 +133,19 @@ def table_format(parser: argparse.ArgumentParser) -> None:
         "--raw", action="store_true",
         help="raw texts in csv; default: control characters are escaped and spreadsheet formulas disarmed",
     )  # fmt: skip
-    output_file(parser)
+    add_output_options(parser)
 
 
 class Parser(argparse.ArgumentParser):
     """Argument parser with both spellings of options and a hint for a misspelled name."""
 
-    intermixed = False  # options may appear between positional arguments
+    intermixed = False  # True: options may appear between positional arguments
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse as argparse does, with the second spelling of each option."""
-        actions = self._option_string_actions
+        actions = (
+            self._option_string_actions
+        )  # argparse's own, as _get_option_tuples below: the tests cover both
         for name in [name for name in actions if name.startswith("--")]:
             actions.setdefault("--" + name[2:].replace("-", "_"), actions[name])
         return super().parse_known_args(args, namespace)

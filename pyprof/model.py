@@ -456,6 +456,9 @@ class Device(NamedTuple):
     process: int | None = None
 
 
+KEPT = "kept)"  # ends the reason of events that were not left out
+
+
 @dataclass
 class Trace:
     """One recording of any origin, as columns. A table that the recording lacks is empty.
@@ -490,8 +493,13 @@ class Trace:
     lost: dict[str, int] = field(default_factory=dict)
     t0: int = 0  # the first event on the recording's own clock, ns
 
+    def repair(self, reason: str, count: int = 1) -> None:
+        """Count events that were incomplete or contradictory, and kept. The reason ends in `KEPT`."""
+        assert reason.endswith(KEPT), reason
+        self.drop(reason, count)
+
     def drop(self, reason: str, count: int = 1) -> None:
-        """Count events that were left out or repaired."""
+        """Count events that were left out."""
         if count:
             self.lost[reason] = self.lost.get(reason, 0) + int(count)
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A recording or a profile database as Python objects: the basis of the commands and the viewer.
 
-prof = pyprof.load("net.sqlite") prof.kernels.groupby("op")["dur"].sum() prof.report("op_type")
+prof = pyprof.load("net.sqlite")
+prof.kernels.groupby("op")["dur"].sum()
+prof.report("op_type")
 prof.save("net_dldb.sqlite")
 """
 

@@ -309,7 +309,7 @@ def test_times_that_no_clock_shows_are_as_good_as_missing(tmp_path, capsys):
     assert cli.parse([str(path)]) == 0
     assert capsys.readouterr().err.splitlines() == [
         f"{path}: 2 GPU events without a start",
-        f"{path}: 1 ranges that were never closed (taken to last to the end)",
+        f"{path}: 1 ranges that were never closed (taken to last to the end, kept)",
     ]
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger: how much of the device time is explained, line by line, and what was dropped.
+"""The coverage ledger of a profile database, for reports, the viewer and `Profile.coverage`: the explained share of the
+device time, and what was dropped. `prof.coverage` prints the same lines below the table of `prof.py`.
 
 The time is that of kernels or, without a GPU, of operator events. The parts of a line add up to all of it.
 """
@@ -14,39 +15,41 @@ import numpy as np
 import pandas as pd
 
 from pyprof.metrics import share
-from pyprof.model import BASES
+from pyprof.model import BASES, KEPT, KERNEL, OPERATOR
 from pyprof.store.files import EVENTS_OF_SPANS, Store
+from pyprof.store.ids import WORKER_SHIFT
 from pyprof.store.write.operators import IN_OPERATOR, IN_RANGE
 
 _UNKNOWN, _KNOWN, _RANGE = "unknown", "known", "range only"
 
 
 def is_missing(reason: str) -> bool:
-    """Return whether a reason of the table `lost` means that something is missing, not that it was repaired and kept.
+    """Return whether events with this reason of the table `lost` are absent, rather than repaired and kept.
 
     >>> is_missing("API calls with an end before their start"), is_missing("GPU events without a launch record (kept)")
     (True, False)
     """
-    return "kept" not in reason and "taken to" not in reason
+    return not reason.endswith(KEPT)
 
 
 def ledger(
     store: Store, spans: Sequence[tuple[int, int]] | None = None, by_worker: bool = True
 ) -> pd.DataFrame:
-    """Return one row per worker (its number), line and part with `time`, `count` and `share` of the worker's time.
+    """Return a table with the columns worker (number), line (what is explained, as "module"), part ("known", "unknown"
+    ...), time (ns), count (events) and share (percent of the worker's time).
 
     `spans`: restrict to events of these ids, [first, last). `by_worker` False: combine all workers, without a
-    number. Lines of dropped events belong to no worker.
+    number. Rows of the line "dropped" have neither worker nor time.
     """
     facts = _facts(store, spans)
     if not by_worker:
         facts["worker"] = 0
     parts = _parts(store, facts)
     rows: list[pd.DataFrame] = []
-    for line, part in parts.items():
-        sums = facts.assign(part=part).groupby(["worker", "part"], sort=True)[["time", "count"]].sum()
-        rows.append(sums.reset_index().assign(line=line, place=len(rows)))
-    table = pd.concat(rows).sort_values(["worker", "place", "part"], kind="stable", ignore_index=True)
+    for position, (line, part_of_row) in enumerate(parts.items()):
+        sums = facts.assign(part=part_of_row).groupby(["worker", "part"], sort=True)[["time", "count"]].sum()
+        rows.append(sums.reset_index().assign(line=line, position=position))
+    table = pd.concat(rows).sort_values(["worker", "position", "part"], kind="stable", ignore_index=True)
     total = table.groupby(["worker", "line"])["time"].transform("sum")
     table["share"] = [share(int(time), int(whole)) for time, whole in zip(table["time"], total)]
     lost = store.rows("select reason, count from lost order by reason")
@@ -64,9 +67,9 @@ def _facts(store: Store, spans: Sequence[tuple[int, int]] | None) -> pd.DataFram
     """Return sums over events that are equal in everything that the lines distinguish."""
     table = "event" if spans is None else EVENTS_OF_SPANS
     columns = store.columns(
-        f"""select id >> 40 as worker, operator, site, basis, flops is null as no_flops, bytes is null as no_bytes,
-                   api is null and kind < 3 as no_launch, dur
-            from {table} where kind in (0, 3)""",
+        f"""select id >> {WORKER_SHIFT} as worker, operator, site, basis, flops is null as no_flops,
+                   bytes is null as no_bytes, api is null and kind <> {OPERATOR} as no_launch, dur
+            from {table} where kind in ({KERNEL}, {OPERATOR})""",
         () if spans is None else (json.dumps(spans),),
     )
     frame = pd.DataFrame({name: column.values for name, column in columns.items()})
@@ -76,27 +79,26 @@ def _facts(store: Store, spans: Sequence[tuple[int, int]] | None) -> pd.DataFram
 
 def _parts(store: Store, facts: pd.DataFrame) -> dict[str, pd.Series[Any]]:
     """Return, by line, the part that each row of facts belongs to."""
-    operator = {
-        row[0]: row[1:] for row in store.rows("select id, unassociated, shapes is not null from operator")
-    }
-    where = {IN_OPERATOR: _KNOWN, IN_RANGE: _RANGE}
-    site = {
-        row[0]: row[1:]
-        for row in store.rows(
-            """select s.id, coalesce(k.frames, '') <> '', s.module is not null
-               from site s left join stack k on k.id = s.stack"""
-        )
-    }
+    operators = store.rows("select id, unassociated, shapes is not null from operator")
+    sites = store.rows(
+        """select s.id, coalesce(k.frames, '') <> '', s.module is not null
+           from site s left join stack k on k.id = s.stack"""
+    )
+    part_of = {IN_OPERATOR: _KNOWN, IN_RANGE: _RANGE}
+    operator_part = {number: part_of.get(kind, _UNKNOWN) for number, kind, _ in operators}
+    has_shapes = {number: shapes for number, _, shapes in operators}
+    has_line = {number: line for number, line, _ in sites}
+    has_module = {number: module for number, _, module in sites}
     basis = facts["basis"].map(dict(enumerate(BASES)))
 
     def known_if(has: pd.Series[Any]) -> pd.Series[Any]:
         return pd.Series(np.where(has.astype(bool), _KNOWN, _UNKNOWN), index=facts.index)
 
     return {
-        "operator": facts["operator"].map(lambda number: where.get(operator[number][0], _UNKNOWN)),
-        "operator shapes": known_if(facts["operator"].map(lambda number: operator[number][1])),
-        "source line": known_if(facts["site"].map(lambda number: site[number][0])),
-        "module": known_if(facts["site"].map(lambda number: site[number][1])),
+        "operator": facts["operator"].map(operator_part),
+        "operator shapes": known_if(facts["operator"].map(has_shapes)),
+        "source line": known_if(facts["site"].map(has_line)),
+        "module": known_if(facts["site"].map(has_module)),
         "launch record": known_if(facts["no_launch"] == 0),
         "FLOPs": basis.where(facts["no_flops"] == 0, _UNKNOWN),
         "bytes": basis.where(facts["no_bytes"] == 0, _UNKNOWN),

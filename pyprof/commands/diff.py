@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from pyprof.arguments import RECORDING, Parser, check_output, iterations, table_format, timeout
+from pyprof.arguments import RECORDING, Parser, add_iterations, add_table_options, add_timeout, check_output
 from pyprof.commands.report import check_format, open_profiles, render_report, write_stdout
 
 
@@ -25,9 +25,9 @@ def add_arguments(parser: Parser) -> None:
         parser.add_argument(
             f"--{name}-worker", metavar="NAME", help=f"limit the {name} to one worker; default: all workers"
         )
-    iterations(parser)
-    timeout(parser)
-    table_format(parser)
+    add_iterations(parser)
+    add_timeout(parser)
+    add_table_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:

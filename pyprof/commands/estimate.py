@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from pyprof.arguments import Parser, count
+from pyprof.arguments import Parser, positive_int
 
 
 def add_arguments(parser: Parser) -> None:
@@ -15,7 +15,7 @@ def add_arguments(parser: Parser) -> None:
         "Example: pyprof estimate --depth 2 model.py"
     )
     parser.add_argument(
-        "--depth", metavar="N", type=count, default=3,
+        "--depth", metavar="N", type=positive_int, default=3,
         help="levels of modules to print, 1: the outermost; default: %(default)s",
     )  # fmt: skip
     parser.add_argument("--csv", action="store_true", help="exact numbers, comma-separated")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from pyprof.arguments import RECORDING, Parser, check_output, output_file, timeout
+from pyprof.arguments import RECORDING, Parser, add_output_options, add_timeout, check_output
 from pyprof.registry import declared
 
 _EXPORTER = r'@exporter\(\s*"([\w-]+)"'
@@ -28,7 +28,7 @@ def add_arguments(parser: Parser) -> None:
         help="chrome: trace JSON for Perfetto; collapsed, collapsed-cpu: stacks for flamegraph.pl, of GPU and of CPU "
         "time; nsys: SQLite as Nsight Systems exports it; speedscope: stacks of both; default: %(default)s",
     )  # fmt: skip
-    output_file(parser, "file to write; OUT.gz is compressed, except nsys", "OUT", required=True)
+    add_output_options(parser, "file to write; OUT.gz is compressed, except nsys", "OUT", required=True)
     parser.add_argument(
         "--start",
         metavar="NS",
@@ -36,7 +36,7 @@ def add_arguments(parser: Parser) -> None:
         help="export from this time on, counted from the first event; default: 0",
     )
     parser.add_argument("--end", metavar="NS", type=int, help="export up to this time; default: the end")
-    timeout(parser)
+    add_timeout(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from pyprof.arguments import Parser, check_output, output_file
+from pyprof.arguments import Parser, add_output_options, check_output
 
 
 def add_arguments(parser: Parser) -> None:
@@ -20,7 +20,7 @@ def add_arguments(parser: Parser) -> None:
         "file",
         help="recording: .sqlite of nsys or pyprof, .sql of nvprof, .nsys-rep where nsys is installed; or a folder",
     )
-    output_file(parser)
+    add_output_options(parser)
     parser.add_argument(
         "--format",
         choices=("dict", "jsonl"),

@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 
-from pyprof.arguments import RECORDING, Parser, timeout
+from pyprof.arguments import RECORDING, Parser, add_timeout
 from pyprof.errors import UsageError
 
 
@@ -24,7 +24,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--name", metavar="NAME", help="only operators of this name, such as aten::mm; default: all"
     )
-    timeout(parser)
+    add_timeout(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:

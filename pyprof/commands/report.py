@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 from pyprof.arguments import (
     RECORDING,
     Parser,
+    add_iterations,
+    add_table_options,
+    add_timeout,
     check_output,
-    iteration_selection,
-    iterations,
-    table_format,
-    timeout,
+    iteration_range,
 )
 from pyprof.errors import PyProfError, UsageError
 from pyprof.registry import declared, extensions
@@ -71,10 +71,10 @@ def add_arguments(parser: Parser) -> None:
         "name", nargs="?", help="name of the report, one of those below; without one: an overview"
     )
     parser.add_argument("file", nargs="?", help=RECORDING)
-    iterations(parser)
-    timeout(parser)
+    add_iterations(parser)
+    add_timeout(parser)
     parser.add_argument("--worker", metavar="NAME", help="limit to one worker; default: all workers")
-    table_format(parser)
+    add_table_options(parser)
     for name in options():
         parser.add_argument(
             f"--{name.replace('_', '-')}",
@@ -146,7 +146,7 @@ def open_profiles(arguments: argparse.Namespace, *paths: str) -> Iterator[list[P
         profiles = []
         for path in paths:
             profile = Profile.open(path, progress=stages.progress)
-            profile.select(Selection(*iteration_selection(arguments)))
+            profile.select(Selection(*iteration_range(arguments)))
             stack.enter_context(profile.database.translate_errors())
             profiles.append(profile)
         yield profiles

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from pyprof.arguments import Parser, count
+from pyprof.arguments import Parser, positive_int
 from pyprof.capture import COLLECTORS, DEFAULT_MAX_EVENTS
 from pyprof.registry import load_module
 
@@ -48,7 +48,7 @@ def add_arguments(parser: Parser) -> None:
     )  # fmt: skip
     what = parser.add_argument_group("contents")
     what.add_argument(
-        "--max-events", metavar="N", type=count, default=DEFAULT_MAX_EVENTS,
+        "--max-events", metavar="N", type=positive_int, default=DEFAULT_MAX_EVENTS,
         help="maximum operators and calls to keep; the rest are dropped and counted; default: %(default)s",
     )  # fmt: skip
     what.add_argument("--memory", action="store_true", help="record allocations and frees")

@@ -8,11 +8,11 @@ import argparse
 from pyprof.arguments import (
     RECORDING,
     Parser,
+    add_iterations,
+    add_output_options,
+    add_timeout,
     check_output,
-    iteration_selection,
-    iterations,
-    output_file,
-    timeout,
+    iteration_range,
 )
 
 
@@ -22,9 +22,9 @@ def add_arguments(parser: Parser) -> None:
         "Build a profile database from a recording. Example: pyprof save net.sqlite -o net_dldb.sqlite"
     )
     parser.add_argument("file", help=RECORDING)
-    output_file(parser, "profile database to write", "DB", required=True)
-    iterations(parser)
-    timeout(parser)
+    add_output_options(parser, "profile database to write", "DB", required=True)
+    add_iterations(parser)
+    add_timeout(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -38,4 +38,4 @@ def run(arguments: argparse.Namespace) -> None:
     with limited(arguments.timeout), stages.stage("aggregating"):
         profile = Profile.open(arguments.file, progress=stages.progress)
         check_output(arguments, *([] if profile.is_database else [arguments.file]))
-        profile.save(arguments.output, Selection(*iteration_selection(arguments)))
+        profile.save(arguments.output, Selection(*iteration_range(arguments)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Event files for TensorBoard: figures and iterations as scalars, reports as tables of its Text tab.
+"""Event files for TensorBoard: metrics and iterations as scalars, reports as tables of its Text tab.
 
 They are written with TensorBoard's own writer, without TensorFlow. The report of iterations, one row per launch, is
 left out; longer tables are cut after their first rows.
@@ -55,7 +55,7 @@ def write(source: Source, folder: str) -> str:
                 event = Event(wall_time=now, step=step, summary=Summary(value=[value]))
                 records.write(event.SerializeToString())
             records.flush()
-        while os.path.exists(name):
+        while os.path.exists(name):  # os.rename would replace a file of the same second
             name += "_"
         os.rename(scratch, name)
     except OSError as error:
@@ -71,13 +71,13 @@ def _values(source: Source) -> Iterator[tuple[int, Any]]:
     from tensorboard.compat.proto.summary_pb2 import Summary
 
     for metric in metrics.METRICS.values():
-        figure = metric.function(source.window)
-        if figure is not None:
+        value = metric.function(source.window)
+        if value is not None:
             tag = f"summary/{metric.name}"
             yield (
                 0,
                 Summary.Value(
-                    tag=tag, simple_value=figure, metadata=_about("scalars", metric.heading, metric.text)
+                    tag=tag, simple_value=value, metadata=_metadata("scalars", metric.heading, metric.text)
                 ),
             )
     steps = dataframes.steps(source.store, source.aggregation)
@@ -86,9 +86,12 @@ def _values(source: Source) -> Iterator[tuple[int, Any]]:
         prefix = f"iteration/{row['worker']}/" if workers > 1 else "iteration/"
         for name in ("dur", *(f"{part}_ns" for part in metrics.PARTS)):
             tag = prefix + ("duration_ns" if name == "dur" else name)
-            yield int(row["step"]), Summary.Value(tag=tag, simple_value=row[name], metadata=_about("scalars"))
+            yield (
+                int(row["step"]),
+                Summary.Value(tag=tag, simple_value=row[name], metadata=_metadata("scalars")),
+            )
     for report in _reports():
-        yield 0, _text(f"reports/{report.name}", report.title, markdown(report, source))
+        yield 0, _text_summary(f"reports/{report.name}", report.title, markdown(report, source))
 
 
 def _reports() -> Iterable[Report]:
@@ -96,21 +99,21 @@ def _reports() -> Iterable[Report]:
     return [report for name, report in REPORTS.items() if name not in _LEFT_OUT]
 
 
-def _about(plugin: str, heading: str = "", text: str = "") -> Any:
+def _metadata(plugin: str, heading: str = "", text: str = "") -> Any:
     from tensorboard.compat.proto.summary_pb2 import SummaryMetadata
 
     data = SummaryMetadata.PluginData(plugin_name=plugin)
     return SummaryMetadata(plugin_data=data, display_name=heading, summary_description=text)
 
 
-def _text(tag: str, heading: str, words: str) -> Any:
+def _text_summary(tag: str, heading: str, table: str) -> Any:
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.compat.proto.tensor_pb2 import TensorProto
     from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 
     shape = TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)])
-    tensor = TensorProto(dtype="DT_STRING", string_val=[words.encode()], tensor_shape=shape)
-    return Summary.Value(tag=tag, tensor=tensor, metadata=_about("text", heading))
+    tensor = TensorProto(dtype="DT_STRING", string_val=[table.encode()], tensor_shape=shape)
+    return Summary.Value(tag=tag, tensor=tensor, metadata=_metadata("text", heading))
 
 
 def markdown(report: Report, source: Source) -> str:

@@ -23,7 +23,7 @@ from pyprof.parse.paths import BOUNDARY, OPERATOR
 
 _NONE = -1
 _THREADS = 64  # which may have run a forward, where the recording does not say which did
-_UNDECIDED = "backward ranges whose forward could be in several threads (not paired)"
+_UNDECIDED = "backward ranges whose forward could be in several threads (not paired, kept)"
 
 
 def pair(trace: Trace, spans: Spans) -> Ints:
@@ -77,7 +77,7 @@ def _candidate_threads(
     first = np.searchsorted(owners, targets, side="left")
     count = np.searchsorted(owners, targets, side="right") - first
     too_many = (forward_thread < 0) & (count > _THREADS)
-    trace.drop(_UNDECIDED, int(too_many.sum()))
+    trace.repair(_UNDECIDED, int(too_many.sum()))
     count[too_many] = 0
     count[forward_thread >= 0] = 1
     owner = np.repeat(np.arange(len(backward)), count)
@@ -116,7 +116,7 @@ def _select_candidates(trace: Trace, spans: Spans, backward: Ints, owner: Ints, 
         first, last = np.searchsorted(owner, (i, i + 1))
         selection[i] = _decide(spans, int(backward[i]), candidate[first:last].tolist())
         unpaired += int(selection[i] == _NONE)
-    trace.drop(_UNDECIDED, unpaired)
+    trace.repair(_UNDECIDED, unpaired)
     return selection
 
 

@@ -26,7 +26,7 @@ from pyprof.parse.join import link, nest_spans
 
 _MIN_SHARE = 0.6  # of a replay's kernels that must be those of a captured graph, in order
 _MAX_PAIRS = 16_000_000  # pairs of kernels that are compared
-UNMATCHED = "kernels of graph replays that no captured graph explains for certain"
+UNMATCHED = "kernels of graph replays that no captured graph explains for certain (kept)"
 _BATCH = re.compile(r"execute_(\d+)_")
 Chain = tuple[int, ...]
 
@@ -104,7 +104,7 @@ def attach(trace: Trace, captures: Sequence[Trace], batches: Sequence[int | None
     facts = {"kernels": total, "captured": expected, "matched": matched}
     trace.meta.update({f"graph_replay.{name}": str(count) for name, count in facts.items()})
     trace.meta["graph_replay.confidence"] = f"{200 * matched / max(total + expected, 1):.1f} %"
-    trace.drop(UNMATCHED, total - matched)
+    trace.repair(UNMATCHED, total - matched)
 
 
 def _replays(trace: Trace) -> Iterator[_Replay]:

@@ -140,8 +140,8 @@ def _collect(trace: Trace) -> tuple[Ints, Ints, Ints, Ints, Column, Ints]:
     if not ranges.end.mask().all():
         tables = (trace.ranges, trace.launches, trace.gpu, ops)
         last = max(int(table.start.max()) for table in tables if len(table)) + 1
-        trace.drop(
-            "ranges that were never closed (taken to last to the end)", int((~ranges.end.mask()).sum())
+        trace.repair(
+            "ranges that were never closed (taken to last to the end, kept)", int((~ranges.end.mask()).sum())
         )
         end = np.where(ranges.end.mask(), end, max(last, int(end.max())))
     key = ranges.text * 3
@@ -193,7 +193,7 @@ def _nest(
             nest = intervals.Nesting(begin, finish)
         except ValueError:
             finish, cut = intervals.clip(begin, finish, trace.slack)
-            trace.drop("ranges that overlap their parent's end (cut there)", cut)
+            trace.repair("ranges that overlap their parent's end (cut there, kept)", cut)
             nest = intervals.Nesting(begin, finish)
         nests[number] = (first, nest)
         block = slice(first, first + len(members))

@@ -22,7 +22,7 @@ from pyprof.model import Call, Column, Device, Gpu, Ints, Ops, Process, Stack, S
 
 # 2001 as ns of the unix epoch. Clocks that count from the start of a session or of the machine are far below.
 _EPOCH = 10**18
-_UNALIGNED = "files without an absolute time (each begins at its own zero)"
+_UNALIGNED = "files without an absolute time (each begins at its own zero, kept)"
 _START = "session_start_unix_ns"
 
 _PLAIN, _TEXT, _THREAD, _PROCESS, _TIME, _GPU, _STACK, _OP = range(8)
@@ -95,7 +95,7 @@ def merge(traces: list[Trace], path: str) -> Trace:
     for trace in traces:
         for reason, count in trace.lost.items():
             out.drop(reason, count)
-    out.drop(_UNALIGNED, 0 if aligned else len(starts) - len(absolute))
+    out.repair(_UNALIGNED, 0 if aligned else len(starts) - len(absolute))
     return out
 
 

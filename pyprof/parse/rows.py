@@ -112,8 +112,8 @@ def _gpu_rows(trace: Trace, spans: Spans, forward: Ints, memory: bool) -> tuple[
     start, end = gpu.start[events], gpu.end[events]
     launch_start, thread = of_launch(launches.start), of_launch(launches.thread)
     early = launched & (launch_start.values > start)
-    trace.drop("GPU events that start before their launch (clock skew, kept)", int(early.sum()))
-    trace.drop("GPU events without a launch record (kept)", int((~launched).sum()))
+    trace.repair("GPU events that start before their launch (clock skew, kept)", int(early.sum()))
+    trace.repair("GPU events without a launch record (kept)", int((~launched).sum()))
     where = np.where(launched, thread.values, _NONE)
     span = _graph_spans(spans, gpu.op, events, spans.enclosing(where, launch_start.values))
     outside = layers_outside(trace, where, launch_start.values)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The coverage ledger: the explained share of the time on the device, and the rest.
+"""The coverage ledger below the table of `prof.py`, computed from its rows: the explained share of the time on the
+device, and the rest. `analysis.coverage` computes the same lines from a profile database.
 
 Shares are of the sum of the rows' times. Each line's parts add up to 100 %. Then come the operators whose FLOPs or
 bytes are not exact, with the reason, longest first.
@@ -20,11 +21,12 @@ from pyprof.prof.cost import tensors_of
 from pyprof.prof.unknown_costs import Gap, gaps
 
 SHOWN = 6  # gaps listed by name; the others are counted
-EXACT, OPEN, OTHER = "exact FLOPs", "no exact FLOPs", "no product"
+EXACT, INEXACT, NOT_PRODUCT = "exact FLOPs", "no exact FLOPs", "no product"
 
 
 class Entry(NamedTuple):
-    """One line: its subject, and by part the time in ns and the number of rows. Both add up to those of the table."""
+    """One line of the ledger: its subject, and by part the time in ns and the number of rows; the parts add up to the
+    totals of the table."""
 
     what: str
     parts: dict[str, int]
@@ -39,10 +41,11 @@ def ledger(view: View) -> list[Entry]:
     def by_site(marks: list[bool]) -> Bools:
         return np.array(marks or [False], bool)[rows.site]
 
+    # The last entry is for rows without a call, whose index is -1.
     shapes = np.array([_has_shapes(call) for call in costs.calls] + [False], bool)[costs.call]
     product, exact = np.any(list(products(view).values()), axis=0), exact_flops(view)
-    flops = np.where(costs.flops.mask(), costs.basis, BASES.index("unknown"))
-    size = np.where(costs.bytes.mask(), costs.basis, BASES.index("unknown"))
+    flops_basis = np.where(costs.flops.mask(), costs.basis, BASES.index("unknown"))
+    bytes_basis = np.where(costs.bytes.mask(), costs.basis, BASES.index("unknown"))
     launched = rows.launch_start.mask() | (rows.kind == OPERATOR)
     return [
         _operators(
@@ -52,9 +55,9 @@ def ledger(view: View) -> list[Entry]:
         _split(view, "source line", by_site([bool(site.trace) for site in sites])),
         _split(view, "module", by_site([bool(site.module) for site in sites])),
         _split(view, "launch record", launched),
-        _entry(view, "FLOPs", {base: flops == i for i, base in enumerate(BASES)}),
-        _entry(view, "bytes", {base: size == i for i, base in enumerate(BASES)}),
-        _entry(view, "products", {EXACT: product & exact, OPEN: product & ~exact, OTHER: ~product}),
+        _entry(view, "FLOPs", {base: flops_basis == i for i, base in enumerate(BASES)}),
+        _entry(view, "bytes", {base: bytes_basis == i for i, base in enumerate(BASES)}),
+        _entry(view, "products", {EXACT: product & exact, INEXACT: product & ~exact, NOT_PRODUCT: ~product}),
     ]
 
 
@@ -71,8 +74,8 @@ def products(view: View) -> dict[str, Bools]:
     rows, costs = view.rows, view.costs
     named = np.array([kernels.kind(name) for name in rows.names] or ["other"], object)[rows.name]
     events = [site.calls[-1] if site.calls and is_event(site.calls[-1]) else None for site in rows.sites]
-    of_event = np.array([_kind(event) for event in events] or [""], object)[rows.site]
-    of_call = np.array([*map(_kind, costs.calls), ""], object)[costs.call]
+    of_event = np.array([_product_kind(event) for event in events] or [""], object)[rows.site]
+    of_call = np.array([*map(_product_kind, costs.calls), ""], object)[costs.call]
     nameless = (named == "other") & costs.principal
     kind = np.where(rows.kind == OPERATOR, of_event, np.where(nameless, of_call, named))
     on_device = (rows.kind == KERNEL) | (rows.kind == OPERATOR)
@@ -80,15 +83,16 @@ def products(view: View) -> dict[str, Bools]:
 
 
 def exact_flops(view: View) -> Bools:
-    """Return the rows whose FLOPs come from a formula. A product kernel with 0 FLOPs is a fault of attribution, not
-    exact."""
+    """Return the rows with FLOPs from a formula. GPU rows with 0 FLOPs are left out: for the kernel of a product, 0
+    means that attribution failed."""
     rows, costs = view.rows, view.costs
     exact = costs.flops.mask() & (costs.basis == BASES.index("formula"))
     return np.asarray(exact & ((rows.kind == OPERATOR) | (costs.flops.values > 0)))
 
 
-def _kind(call: Call | None) -> str:
-    """Return the kind of product of an operator, "" for any other."""
+def _product_kind(call: Call | None) -> str:
+    """Return the kind of product of an operator, "" for any other. A family that has no kernels of its own name, as
+    contractions, runs as "gemm"."""
     name = family(call)
     fits = kernels.FITS.get(name, frozenset())
     if not fits or not fits <= kernels.PRODUCTS:

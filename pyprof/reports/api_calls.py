@@ -8,6 +8,7 @@ import pandas as pd
 
 from pyprof.analysis.source import API_KINDS, Source
 from pyprof.analysis.timeline import Activity
+from pyprof.api_names import without_version
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import bounds, distinct, distribution, spans, started
 from pyprof.reports.step_time import WORKER
@@ -61,7 +62,7 @@ def api_calls(source: Source, group_by: str) -> pd.DataFrame:
     --group-by=thread, one per worker, thread and function. Values of several workers are summed. Return values are
     not recorded. A recording without a GPU has no rows."""
     texts = source.store.rows("select id, text from string")
-    names, code = distinct(((number, text.partition("_v")[0]) for number, text in texts), (None,))
+    names, code = distinct(((number, without_version(text)) for number, text in texts), (None,))
     frames = [_calls(source.activity(worker_of(low)), source) for low, _ in spans(source)]
     calls = pd.concat(frames) if frames else pd.DataFrame(columns=_CALLS, dtype=np.int64)
     calls["name"] = code[calls.pop("text").to_numpy(np.int64)]

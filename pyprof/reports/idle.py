@@ -11,6 +11,7 @@ import pandas as pd
 from pyprof.analysis.device_steps import activities
 from pyprof.analysis.source import API_KINDS, Source
 from pyprof.analysis.timeline import Activity
+from pyprof.api_names import without_version
 from pyprof.model import Bools, Ints
 from pyprof.reports import Column, View, report
 from pyprof.reports.step_time import WORKER
@@ -188,7 +189,7 @@ def _call_sites(source: Source, activity: Activity, call: Ints) -> dict[str, Any
         if index < 0:
             rows.append([None] * 4)
             continue
-        name = names[int(activity.call["name"].values[index])].partition("_v")[0]
+        name = without_version(names[int(activity.call["name"].values[index])])
         op = int(activity.call["op"].values[index])
         match = source.store.rows("select operator from op where id = ?", (op,))
         rows.append([name, *(operators[match[0][0]] if match else [None] * 3)])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of every iteration: millions of rows, built and written in parts."""
+"""The iteration report: one row per event launched in the aggregated iterations, in batches, since there can be
+millions."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from pyprof.reports.operator_queries import direction
 from pyprof.store import reads
 from pyprof.store.ids import worker_of
 
-PART = 1 << 17  # rows built at a time
+BATCH = 1 << 17  # ids of events in a batch
 _AXES = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 
 
@@ -75,9 +76,9 @@ def _axis(key: str) -> ReportColumn:
     view=View("Time"),
 )
 def iteration(source: Source) -> Iterator[pd.DataFrame]:
-    """One row per kernel, copy and set launched in the aggregated iterations, sorted by worker and launch. Without a
-    GPU, one row per operator event."""
-    texts = _Texts(source)
+    """One row per kernel, memcpy and memset launched in the aggregated iterations, sorted by worker and launch. Without
+    a GPU, one row per operator event."""
+    lookups = _Lookups(source)
     spans = source.store.rows(
         """select min(first_event), max(last_event) from iteration
            where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
@@ -87,14 +88,14 @@ def iteration(source: Source) -> Iterator[pd.DataFrame]:
     )  # fmt: skip
     any_rows = False
     for first, last in spans:
-        for low in range(first, last, PART):
+        for low in range(first, last, BATCH):
             any_rows = True
-            yield _part(source, low, min(low + PART, last), texts)
-    if not any_rows:
-        yield _part(source, 0, 0, texts)
+            yield _batch(source, low, min(low + BATCH, last), lookups)
+    if not any_rows:  # the heading of an empty report
+        yield _batch(source, 0, 0, lookups)
 
 
-class _Texts:
+class _Lookups:
     """Lookup tables for the codes in events."""
 
     def __init__(self, source: Source):
@@ -104,12 +105,12 @@ class _Texts:
         )
         self.names = store.rows("select short_name, name from kernel_name order by id")
         self.workers = reads.worker_names(store)
-        shapes = store.columns(f"select {', '.join(_AXES)} from geometry order by id")
-        self.shapes = {axis: np.r_[shapes[axis].values, 0] for axis in _AXES}
+        axes = store.columns(f"select {', '.join(_AXES)} from geometry order by id")
+        self.launch_axes = {axis: np.r_[axes[axis].values, 0] for axis in _AXES}
         self.directions = direction(row[2] for row in self.operators)
 
 
-def _part(source: Source, low: int, high: int, texts: _Texts) -> pd.DataFrame:
+def _batch(source: Source, low: int, high: int, lookups: _Lookups) -> pd.DataFrame:
     """Return the rows of the events low <= id < high."""
     events = source.store.columns(
         f"""select e.id, e.kind, e.device, e.stream, e.name, e.operator, e.start, e.dur, e.geometry, e.tc,
@@ -120,23 +121,23 @@ def _part(source: Source, low: int, high: int, texts: _Texts) -> pd.DataFrame:
     geometry = events["geometry"]
     out: dict[str, Any] = {"iteration": steps_of(source.store, source.aggregation, ids)}
     for number, key in enumerate(("op_id", "name", "direction", "type", "dtype", "shapes", "params")):
-        cells = texts.directions if key == "direction" else [row[number] for row in texts.operators]
+        cells = lookups.directions if key == "direction" else [row[number] for row in lookups.operators]
         out[key] = category(operator, dict(enumerate(cells)))
     for key, number in (("kernel", 0), ("long_name", 1)):
-        out[key] = category(events["name"].values, {i: row[number] for i, row in enumerate(texts.names)})
+        out[key] = category(events["name"].values, {i: row[number] for i, row in enumerate(lookups.names)})
     for key in ("device", "start", "dur", "launch", "launch_dur", "stream"):
         out[key] = integer(events[key])
-    out["uses_tc"] = _uses(events["tc"], events["kind"].values)
+    out["uses_tc"] = _tensor_core_use(events["tc"], events["kind"].values)
     place = np.where(geometry.mask(), geometry.values, -1)
     for axis in _AXES:
-        out[axis] = integer(Column(texts.shapes[axis][place], geometry.mask()))
+        out[axis] = integer(Column(lookups.launch_axes[axis][place], geometry.mask()))
     out["outputs"] = category(np.zeros(len(ids), np.int64), {0: None})
     out["kind"] = category(events["kind"].values, dict(enumerate(KINDS)))
-    out["worker"] = category(worker_of(ids), texts.workers)
+    out["worker"] = category(worker_of(ids), lookups.workers)
     return pd.DataFrame(out)
 
 
-def _uses(tc: Column, kind: Ints) -> Any:
+def _tensor_core_use(tc: Column, kind: Ints) -> Any:
     """Return whether each event used tensor cores, as nullable booleans."""
     unknown = (kind == OPERATOR) | ((kind == KERNEL) & ~tc.mask())
     return pd.arrays.BooleanArray((kind == KERNEL) & (tc.values == 1), unknown)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about GPUs that do little or nothing."""
+"""Rules about GPUs that are idle most of the time, or never used."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
 from pyprof.units import duration, percent
 
-_WHY = {
-    "dataloader": "The loop waits for its DataLoader (R08, R09).",
-    "io": "The program works on files: read and decode in workers of the DataLoader, or ahead of time.",
-    "cpu": "Operators and CUDA calls run on the CPU meanwhile: the evidence has the longest calls.",
+_ADVICE = {
+    "dataloader": "See R08 and R09: the training loop waits for its DataLoader.",
+    "io": "Read and decode files in workers of the DataLoader, or preprocess them ahead of time.",
+    "cpu": "Operators and CUDA calls run on the CPU meanwhile: see the longest calls in the evidence.",
     "other": "Neither operators nor CUDA calls run on the CPU meanwhile: Python code, other libraries or other "
     "processes; record with --sample cpu to see which lines.",
 }
@@ -35,13 +35,13 @@ def gpu_underused(run: Run) -> Finding | None:
     busy = run.share(run.mean("busy"))
     if busy >= limit("R03.busy") or not run.wall:
         return None
-    parts = {name: run.part(name) for name in _WHY}
+    parts = {name: run.part(name) for name in _ADVICE}
     most = max(parts, key=lambda name: parts[name])
     largest = sorted(parts.items(), key=lambda item: -item[1])
     return run.finding(
         f"The GPU is busy only {percent(busy)} of {duration(run.wall)}. For {duration(parts[most])} of the rest "
         f"{_MEANWHILE[most]}.",
-        _WHY[most],
+        _ADVICE[most],
         None,
         [{"part": name, "time_ns": time} for name, time in largest[:2]] + _calls(run),
         "The summary's GPU utilization rises.",
@@ -63,7 +63,7 @@ def _calls(run: Run) -> list[dict[str, object]]:
 
 @rule("R04", "gpu_unused", GPU, rows=Rows("gpu", "GPUs"))
 def gpu_unused(run: Run) -> Finding | None:
-    """The program could use a GPU on which nothing ran.
+    """A GPU that the program could see had no work in the recording.
 
     Fires: two visible GPUs, all events on one of them.
     Silent: every recorded GPU has events; one rank of several, where other ranks use the others.
@@ -86,5 +86,5 @@ def gpu_unused(run: Run) -> Finding | None:
         "--nproc-per-node). If not: hide it with CUDA_VISIBLE_DEVICES.",
         None,
         [{"gpu": number, "name": name, "events": events} for number, name, events, _ in idle],
-        "Every GPU of the report of devices has events.",
+        "Every GPU in the device report has events.",
     )

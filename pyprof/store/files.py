@@ -270,7 +270,9 @@ class Store:
     def schema(self) -> tuple[int, int]:
         """The schema's major and minor number, -1 for one that is not a number."""
         meta = self.meta
-        parts = [str(meta.get(f"schema_{part}", "")) for part in ("major", "minor")]  # a damaged file has any type
+        parts = [
+            str(meta.get(f"schema_{part}", "")) for part in ("major", "minor")
+        ]  # a damaged file has any type
         major, minor = (
             int(part) if part.isascii() and part.isdecimal() and len(part) < 9 else -1 for part in parts
         )

@@ -248,7 +248,7 @@ def test_a_child_that_ends_later_by_rounding_stays_a_child(tmp_path: Path) -> No
     assert made.duration.tolist() == [2_000, 8_000, 11_000]
     assert made.lost == {}
     late = rounded([("aten::a", 10, 20), ("aten::b", 12, 22)], tmp_path / "late.json")
-    assert rows(late).lost == {"ranges that overlap their parent's end (cut there)": 1}
+    assert rows(late).lost == {"ranges that overlap their parent's end (cut there, kept)": 1}
 
 
 def test_overlap_of_a_microsecond_is_no_rounding_where_times_have_nanoseconds(tmp_path: Path) -> None:

@@ -232,7 +232,7 @@ def test_p12_what_could_be_either_stays_unpaired_and_is_counted(parse, tmp_path)
     row = parse(TWO_THREADS.format("mm"))["backward"]
     assert (row["dir"], row["fwdThread"], row["op"]) == ("bprop", None, ["MmBackward0"])
     path = build.write_nsys(tmp_path / "g", recording(TWO_THREADS.format("mm")))
-    assert lost(path) == {"backward ranges whose forward could be in several threads (not paired)": 1}
+    assert lost(path) == {"backward ranges whose forward could be in several threads (not paired, kept)": 1}
 
 
 def test_p12_two_processes_share_neither_numbers_nor_correlations(tmp_path):
@@ -439,7 +439,7 @@ def test_a_range_never_closed_lasts_to_the_end(tmp_path):
     text = "open layer:all\naten::relu\n  > 3 kernel\naten::add\n  > 3 last"
     path = build.write_nsys(tmp_path / "f", recording(text))
     assert [row["layer"] for row in build.read(path)] == [["all"], ["all"]]
-    assert lost(path) == {"ranges that were never closed (taken to last to the end)": 1}
+    assert lost(path) == {"ranges that were never closed (taken to last to the end, kept)": 1}
 
 
 def test_start_end_ranges_need_not_nest(tmp_path):

@@ -239,7 +239,7 @@ RECORDINGS = {
 def test_recordings_of_others_reach_the_aims(name: str, data: Path) -> None:
     view = _view(data / name)
     found = shares(view)
-    assert found["products"][coverage.OPEN] == 0
+    assert found["products"][coverage.INEXACT] == 0
     assert found["products"][coverage.EXACT] > 40  # there are products
     assert found["FLOPs"]["default"] == found["bytes"]["default"] == 0
     assert {gap.operator for gap in gaps(view.rows, view.costs)} == RECORDINGS[name]
@@ -250,7 +250,7 @@ def test_a_recording_without_shapes_claims_nothing(data: Path) -> None:
     found = shares(view)
     assert found["FLOPs"]["unknown"] == found["bytes"]["unknown"] == 100
     assert found["products"][coverage.EXACT] == 0
-    assert found["products"][coverage.OPEN] > 80  # the names of the kernels say so
+    assert found["products"][coverage.INEXACT] > 80  # the names of the kernels say so
     whys = {gap.why for gap in gaps(view.rows, view.costs)}
     assert whys == {"no launch record", "its arguments were not recorded"}
 
@@ -278,7 +278,7 @@ def made(tmp_path: Path) -> View:
 
 def test_a_default_never_counts_as_exact(made: View) -> None:
     parts = {entry.what: entry.parts for entry in coverage.ledger(made)}
-    assert parts["products"] == {coverage.EXACT: 50, coverage.OPEN: 20, coverage.OTHER: 30}
+    assert parts["products"] == {coverage.EXACT: 50, coverage.INEXACT: 20, coverage.NOT_PRODUCT: 30}
     assert parts["bytes"] == {"formula": 50, "view": 0, "default": 30, "unknown": 20, "approximate": 0}
     assert parts["FLOPs"] == {"formula": 50, "view": 0, "default": 0, "unknown": 50, "approximate": 0}
 
@@ -301,7 +301,7 @@ def test_a_product_kernel_without_flops_is_not_exact(tmp_path: Path) -> None:
     text = f"{call('torch.relu', (8, 4))}\n  > 9 elementwise_kernel\n  > 7 volta_sgemm"
     view = _view(build.write_nsys(tmp_path / "f", recording(text)))
     parts = {entry.what: entry.parts for entry in coverage.ledger(view)}
-    assert parts["products"] == {coverage.EXACT: 0, coverage.OPEN: 7, coverage.OTHER: 9}
+    assert parts["products"] == {coverage.EXACT: 0, coverage.INEXACT: 7, coverage.NOT_PRODUCT: 9}
 
 
 def test_a_backward_of_parts_joins_the_gradients(tmp_path: Path) -> None:

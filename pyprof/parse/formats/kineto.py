@@ -61,20 +61,21 @@ from pyprof.parse.tracejson.renumber import renumber
 from pyprof.parse.tracejson.stacks import Stacks, parse_text
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,15})")
-_BEGINS = re.compile(rb"\xef?\xbb?\xbf?\s*(?:\{\s*[\"}]|\[\s*[{\]])")
+_JSON_START = re.compile(rb"\xef?\xbb?\xbf?\s*(?:\{\s*[\"}]|\[\s*[{\]])")
 
 
 @FORMATS.register("kineto")
 class Kineto:
     @staticmethod
     def sniff(path: Path) -> bool:
-        return _BEGINS.match(texts.head(path)) is not None
+        """Return whether the file begins like JSON; `load` refuses other JSON than a trace."""
+        return _JSON_START.match(texts.head(path)) is not None
 
     @staticmethod
     def load(path: Path) -> Trace:
         trace = read(path)
         graph_captures.join(trace, path, read)
-        requests.attach(trace)
+        requests.add_sequence_lengths(trace)
         return trace
 
 
@@ -111,9 +112,9 @@ class _Builder:
     """Builds a Trace from columns of events."""
 
     def __init__(self, path: Path, header: dict[str, Any], collector: Collector):
-        self.path, self.facts, self.events = path, header, collector
+        self.path, self.header, self.events = path, header, collector
         self.strings, self.lost = collector.strings, collector.lost
-        base = self.facts.get("baseTimeNanoseconds")
+        base = self.header.get("baseTimeNanoseconds")
         self.base = base if type(base) is int and abs(base) < 1 << 62 else 0
         keys = [*collector.threads]
         pids = sorted({pid for pid, _ in keys})
@@ -128,11 +129,11 @@ class _Builder:
         stacks = Stacks(functions, self.strings, self.slack)
         ops = self._ops(stacks)
         launches = self._launches(stacks, ops)
-        text_stacks = [*map(parse_text, e.call_stacks)]
+        text_stacks = [*map(parse_text, e.call_stacks)]  # behind the entries, which are complete now
         ops.stack = np.where(ops.stack < -1, -2 - ops.stack + len(stacks.entries), ops.stack).astype(np.int32)
         ranges, steps = self._ranges()
         gpu = self._gpu(launches)
-        devices = facts.devices(self.facts.get("deviceProperties"))
+        devices = facts.devices(self.header.get("deviceProperties"))
         used = np.unique(gpu.device.values[gpu.device.mask()]).tolist()
         if used and facts.is_rocm(
             devices, (self.strings[code] for code in np.unique(launches.name).tolist())
@@ -143,7 +144,7 @@ class _Builder:
             threads=self.threads, ranges=ranges, ops=ops, launches=launches, gpu=gpu,
             io=Io(*(np.empty(0, np.int64) for _ in range(4))), steps=steps, functions=functions, memory=self._memory(),
             collectives=self._collectives(), stacks=[*stacks.entries, *text_stacks], calls=self.calls, slack=self.slack,
-            devices=devices, meta=facts.meta(self.facts), lost=e.lost,
+            devices=devices, meta=facts.meta(self.header), lost=e.lost,
         )  # fmt: skip
         self._check(trace)
         Clock().start_at_zero(trace)
@@ -155,8 +156,8 @@ class _Builder:
         return out
 
     def _slack(self) -> int:
-        """Return the clock's slack in ns. Times were whole microseconds until 2024; then two events may overlap by
-        one."""
+        """Return the rounding of times in ns, by which two events may overlap: 1000 for traces in whole microseconds
+        (until 2024), else 1."""
         e = self.events
         for parts in (e.operators, e.launches, e.devices, e.functions):
             if (parts.values("start") % 1000).any() or (parts.values("end") % 1000).any():
@@ -174,8 +175,8 @@ class _Builder:
         return limits.functions(functions, self.lost)
 
     def _ops(self, stacks: Stacks) -> Ops:
-        """Build the operators. A stack that is recorded as a text in the event is -2 less its number, until all are
-        known."""
+        """Build the operators. Stack n of those that are recorded as texts in events is -2 - n, until `trace` knows how
+        many others there are."""
         import pandas as pd  # only here: the other formats do not need it
 
         from pyprof.parse.tracejson import forward
@@ -183,7 +184,7 @@ class _Builder:
         columns = self.events.operators
         thread, start, name = self._thread(columns), columns.values("start"), columns.values("name", np.int32)
         self.calls: dict[int, Call] = {}
-        codes = [self._text(call(key)) for key in self.events.signatures]
+        codes = [self._intern(call(key)) for key in self.events.signatures]
         seq, text_stack = columns.column("seq"), columns.values("stack", np.int32)
         backward = np.array([is_backward(text) for text in self.strings.texts] or [False], bool)
         flows = self.events.flows
@@ -192,35 +193,36 @@ class _Builder:
             "begins": flows.values("begins", bool),
         })  # fmt: skip
         text = np.array(codes or [0], np.int32)[columns.values("signature", np.int32)]
-        numbered = Column(seq.values, seq.mask() & (seq.values >= 0))
+        seq_number = Column(seq.values, seq.mask() & (seq.values >= 0))
         origin = forward.threads(
             thread,
             start,
             name,
-            numbered,
+            seq_number,
             columns.column("forward"),
             self.process_of_thread,
             self.strings,
             arrows,
         )
         end = columns.values("end")
-        events = convolutions.Operators(thread, start, end, text, numbered, origin)
-        text = convolutions.complete(events, dict(self.calls), self._text)
-        text = experts.complete(events._replace(text=text), dict(self.calls), self._text)
+        events = convolutions.Operators(thread, start, end, text, seq_number, origin)
+        text = convolutions.complete(events, dict(self.calls), self._intern)
+        text = experts.complete(events._replace(text=text), dict(self.calls), self._intern)
         return Ops(
             thread=thread, start=start, end=end, scope=backward[name].astype(np.int8), name=name,
-            text=self._announced(thread, start, end, name, text), seq=numbered,
+            text=self._with_collectives(thread, start, end, name, text), seq=seq_number,
             forward_thread=origin, order=columns.column("order"),
             stack=np.where(text_stack >= 0, -2 - text_stack, stacks.at(thread, start)),
         )  # fmt: skip
 
-    def _text(self, call: Call) -> int:
-        code = self.strings.code(encode(call))
-        self.calls[code] = call
+    def _intern(self, value: Call) -> int:
+        """Store a call and its text, and return the text's code."""
+        code = self.strings.code(encode(value))
+        self.calls[code] = value
         return code
 
-    def _announced(self, thread: Ints, start: Ints, end: Ints, name: Ints, text: Ints) -> Ints:
-        """Return the texts of operators, with the exchanged data for collectives."""
+    def _with_collectives(self, thread: Ints, start: Ints, end: Ints, name: Ints, text: Ints) -> Ints:
+        """Return the texts of operators; those of collectives get the recorded sizes and types of messages."""
         collectives = self._collectives()
         keys = zip(collectives.thread.tolist(), collectives.start.tolist(), collectives.end.tolist())
         described = {
@@ -232,7 +234,7 @@ class _Builder:
         if resolved:
             text = text.copy()
             for row, value in sorted(resolved.items(), key=lambda item: encode(item[1])):
-                text[row] = self._text(value)
+                text[row] = self._intern(value)
         return text
 
     def _launches(self, stacks: Stacks, ops: Ops) -> Launches:
@@ -326,25 +328,25 @@ class _Builder:
         return Collectives(table[:, 0], table[:, 1], table[:, 2], table[:, 3], values)
 
     def _processes(self) -> list[Process]:
-        rank = facts.rank(self.facts)
+        rank = facts.rank(self.header)
         names = {pid: name for _, pid, name in sorted(self.events.process_names, key=itemgetter(0))}
-        host = self.facts.get("host_name")
+        host = self.header.get("host_name")
         pids = self.pids or [0]
         return [Process(pid, names.get(pid), rank, host if isinstance(host, str) else None) for pid in pids]
 
     def _check(self, trace: Trace) -> None:
-        """Compare containment with the External id, where a kernel and one operator share it. Traces of 2022 and 2023
-        number kernels and operators separately: nothing is compared there."""
+        """Count the kernels whose External id contradicts containment. If that is most of them, kernels and operators
+        are numbered separately, as in traces of 2022 and 2023, and nothing is counted."""
         external, operator_id = (
             self.events.devices.column("external"),
             self.events.operators.column("external"),
         )
         launch = link(trace.gpu, trace.launches, self.process_of_thread)
         both = np.flatnonzero((launch >= 0) & external.mask())
-        numbered = np.flatnonzero(operator_id.mask())
-        if not len(both) or not len(numbered):
+        with_id = np.flatnonzero(operator_id.mask())
+        if not len(both) or not len(with_id):
             return
-        order = numbered[np.argsort(operator_id.values[numbered], kind="stable")]
+        order = with_id[np.argsort(operator_id.values[with_id], kind="stable")]
         position = np.minimum(
             np.searchsorted(operator_id.values[order], external.values[both]), len(order) - 1
         )
@@ -357,8 +359,9 @@ class _Builder:
         )
         wrong = int((same & outside).sum())
         if wrong * 2 < int(same.sum()):
-            trace.drop(
-                "GPU events whose External id is of another operator than the one around their launch", wrong
+            trace.repair(
+                "GPU events whose External id is of another operator than the one around their launch (kept)",
+                wrong,
             )
 
 

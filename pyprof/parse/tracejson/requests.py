@@ -32,7 +32,7 @@ _SUMS = r"\(sq(\d{1,9})sk(\d{1,12})sqsq(\d{1,18})sqsk(\d{1,18})\)"
 _STEP = re.compile(rf"execute_\d+_context_\d+{_SUMS}_generation_\d+{_SUMS}")
 
 
-def attach(trace: Trace) -> None:
+def add_sequence_lengths(trace: Trace) -> None:
     """Add the lengths to the operators of attention inside such annotations. Changes the trace."""
     steps = {
         code: tuple(int(number) for number in match.groups())

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses of rankings, margins, counts and sequences. Reductions and backward follow the rules in `loss`.
+"""FLOPs and bytes of ranking, margin, likelihood and sequence losses. Reductions and backward follow the rules in
+`loss`.
 
 >>> margin_ranking_loss(Tensor((8,), "float32"), Tensor((8,), "float32"), Tensor((8,), "float32"))  # 4·8 + 8 + 1
 Cost(flops=41, bytes=100)
@@ -13,25 +14,27 @@ from pyprof.prof.ops.loss import reduction_of
 from pyprof.prof.ops.shapes import as_int, broadcast, floating, is_float, like, reduced, require, result_dtype
 
 
-def _loss(operands: tuple[Value, ...], per_element: int, result: Tensor, per_result: int, way: str) -> Cost:
+def _loss(
+    operands: tuple[Value, ...], per_element: int, unreduced: Tensor, per_result: int, mode: str
+) -> Cost:
     """Return the cost of a loss with `per_element` FLOPs per element of the broadcast operands, and `per_result` per
-    result before the reduction."""
+    element of `unreduced`, the result before the reduction."""
     tensors = [t for t in operands if isinstance(t, Tensor)]
     n = Tensor(broadcast(*(t.shape for t in tensors)), None).numel
-    output = result if way == "none" else Tensor((), result.dtype)
-    reducing = 0 if way == "none" else result.numel + (way == "mean")
-    written = [like(t) for t in tensors if is_float(t.dtype)]
-    dgrad = Cost(per_element * n, bytes_of(output, *tensors, *written))
+    output = unreduced if mode == "none" else Tensor((), unreduced.dtype)
+    reducing = 0 if mode == "none" else unreduced.numel + (mode == "mean")
+    gradients = [like(t) for t in tensors if is_float(t.dtype)]
+    dgrad = Cost(per_element * n, bytes_of(output, *tensors, *gradients))
     return Cost(
-        per_element * n + per_result * result.numel + reducing, bytes_of(*tensors, output), dgrad=dgrad
+        per_element * n + per_result * unreduced.numel + reducing, bytes_of(*tensors, output), dgrad=dgrad
     )
 
 
-def _whole(*tensors: Tensor) -> Tensor:
+def _broadcast_result(*tensors: Tensor) -> Tensor:
     return Tensor(broadcast(*(t.shape for t in tensors)), floating(result_dtype(tensors[0])))
 
 
-def _reduction(last: Value, size_average: Value, reduce: Value, reduction: Value) -> str:
+def _reduction(size_average: Value, reduce: Value, reduction: Value) -> str:
     """Return the reduction. The dispatcher has its number in the position of the user function's size_average."""
     if isinstance(size_average, int) and not isinstance(size_average, bool):
         return reduction_of(reduction=size_average)
@@ -43,14 +46,14 @@ def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: Value = 0, size_average: Value = None,
     reduce: Value = None, reduction: Value = "mean",
 ) -> Cost:  # fmt: skip
-    """max(0, -t·(x₁ - x₂) + margin): 4. Source: torch.nn.functional.margin_ranking_loss.
+    """max(0, -t·(x₁ - x₂) + margin): 4 FLOPs per element. Source: torch.nn.functional.margin_ranking_loss.
 
     >>> x = Tensor((8,), "float32")
     >>> margin_ranking_loss(x, x, x, 0.0, 0)  # the dispatcher's, no reduction
     Cost(flops=32, bytes=128)
     """
-    way = _reduction(None, size_average, reduce, reduction)
-    return _loss((input1, input2, target), 4, _whole(input1, input2, target), 0, way)
+    mode = _reduction(size_average, reduce, reduction)
+    return _loss((input1, input2, target), 4, _broadcast_result(input1, input2, target), 0, mode)
 
 
 @cost("hinge_embedding_loss")
@@ -58,13 +61,15 @@ def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: Value = 1.0, size_average: Value = None, reduce: Value = None,
     reduction: Value = "mean",
 ) -> Cost:  # fmt: skip
-    """x or max(0, margin - x) by the target: 5. Source: torch.nn.functional.hinge_embedding_loss.
+    """x or max(0, margin - x), by the target's sign: 5 FLOPs per element.
+
+    Source: torch.nn.functional.hinge_embedding_loss.
 
     >>> hinge_embedding_loss(Tensor((8,), "float32"), Tensor((8,), "float32"))
     Cost(flops=49, bytes=68)
     """
-    way = _reduction(None, size_average, reduce, reduction)
-    return _loss((input, target), 5, _whole(input, target), 0, way)
+    mode = _reduction(size_average, reduce, reduction)
+    return _loss((input, target), 5, _broadcast_result(input, target), 0, mode)
 
 
 @cost("cosine_embedding_loss")
@@ -78,9 +83,9 @@ def cosine_embedding_loss(
     >>> cosine_embedding_loss(x, x, Tensor((4,), "int64"))  # 72 + 32 + 4 + 1; 96 + 32 + 4
     Cost(flops=109, bytes=132)
     """
-    way = _reduction(None, size_average, reduce, reduction)
-    whole = _whole(input1, input2)
-    plain = _loss((input1, input2), 6, Tensor(reduced(whole.shape, -1), whole.dtype), 8, way)
+    mode = _reduction(size_average, reduce, reduction)
+    whole = _broadcast_result(input1, input2)
+    plain = _loss((input1, input2), 6, Tensor(reduced(whole.shape, -1), whole.dtype), 8, mode)
     target_bytes = bytes_of(target)
     return plain._replace(
         bytes=None if plain.bytes is None or target_bytes is None else plain.bytes + target_bytes
@@ -101,11 +106,11 @@ def triplet_margin_loss(
     Cost(flops=121, bytes=148)
     """
     require(distance_function is None, "the distance is the user's")
-    way = _reduction(None, size_average, reduce, reduction)
+    mode = _reduction(size_average, reduce, reduction)
     count = 3 if swap is True else 2
-    whole = _whole(anchor, positive, negative)
+    whole = _broadcast_result(anchor, positive, negative)
     result = Tensor(reduced(whole.shape, -1), whole.dtype)
-    return _loss((anchor, positive, negative), 4 * count, result, count + 3, way)
+    return _loss((anchor, positive, negative), 4 * count, result, count + 3, mode)
 
 
 @cost("poisson_nll_loss")
@@ -113,17 +118,17 @@ def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: Value = True, full: Value = False, size_average: Value = None,
     eps: Value = 1e-8, reduce: Value = None, reduction: Value = "mean",
 ) -> Cost:  # fmt: skip
-    """exp(x) - t·x: 3; with x itself x - t·log(x + eps): 4; Stirling's terms 7 more. The dispatcher has eps as fifth
-    and the reduction as sixth argument. Source: torch.nn.functional.poisson_nll_loss.
+    """exp(x) - t·x: 3 FLOPs per element; without log_input x - t·log(x + eps): 4; Stirling's terms 7 more. The
+    dispatcher has eps as fifth and the reduction as sixth argument. Source: torch.nn.functional.poisson_nll_loss.
 
     >>> poisson_nll_loss(Tensor((8,), "float32"), Tensor((8,), "float32"))
     Cost(flops=33, bytes=68)
     """
     if isinstance(eps, int):
         size_average, reduction = None, eps
-    way = reduction_of(size_average if isinstance(size_average, bool) else None, reduce, reduction)
+    mode = reduction_of(size_average if isinstance(size_average, bool) else None, reduce, reduction)
     per_element = (4 if log_input is False else 3) + (7 if full is True else 0)
-    return _loss((input, target), per_element, _whole(input, target), 0, way)
+    return _loss((input, target), per_element, _broadcast_result(input, target), 0, mode)
 
 
 @cost("gaussian_nll_loss")
@@ -144,7 +149,9 @@ def gaussian_nll_loss(
     Cost(flops=65, bytes=100)
     """
     operands = (input, target, var)
-    return _loss(operands, 7 + (full is True), _whole(input, target), 0, reduction_of(reduction=reduction))
+    return _loss(
+        operands, 7 + (full is True), _broadcast_result(input, target), 0, reduction_of(reduction=reduction)
+    )
 
 
 @cost("multilabel_soft_margin_loss")
@@ -152,7 +159,8 @@ def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Value = None, size_average: Value = None, reduce: Value = None,
     reduction: Value = "mean",
 ) -> Cost:  # fmt: skip
-    """-(t·logσ(x) + (1 - t)·logσ(-x)): two log-sigmoids of 6, a negation, 5 more; a mean over the classes.
+    """-(t·logσ(x) + (1 - t)·logσ(-x)): two log-sigmoids (6 each), -x (1), combining
+    them (5) and the sum over the classes (1): 19 FLOPs per element; one division per row.
 
     Source: torch.nn.functional.multilabel_soft_margin_loss.
 
@@ -160,10 +168,10 @@ def multilabel_soft_margin_loss(
     >>> multilabel_soft_margin_loss(x, x)  # 19·12 + 4 + 4 + 1
     Cost(flops=237, bytes=100)
     """
-    way = _reduction(None, size_average, reduce, reduction)
+    mode = _reduction(size_average, reduce, reduction)
     weights = 1 if isinstance(weight, Tensor) else 0
     result = Tensor(reduced(input.shape, -1), input.dtype)
-    return _loss((input, target, weight), 19 + weights, result, 1, way)
+    return _loss((input, target, weight), 19 + weights, result, 1, mode)
 
 
 @cost("torch.nn.functional.multi_margin_loss")
@@ -215,7 +223,7 @@ def multi_margin_loss_backward(
 def multilabel_margin_loss_backward(
     grad_output: Tensor, input: Tensor, target: Tensor, reduction: Value, is_target: Tensor
 ) -> Cost:
-    """The number of labels of a row is data. Source: aten::multilabel_margin_loss_backward.
+    """FLOPs unknown: they depend on the values of the target. Source: aten::multilabel_margin_loss_backward.
 
     >>> f, t = (lambda *shape: Tensor(shape, "float32")), Tensor((4, 3), "int64")
     >>> multilabel_margin_loss_backward(f(), f(4, 3), t, 1, f(4, 3))
@@ -228,13 +236,13 @@ def multilabel_margin_loss_backward(
 def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average: Value = None, reduce: Value = None, reduction: Value = "mean"
 ) -> Cost:
-    """The number of labels of a row is data: FLOPs unknown. Source: torch.nn.functional.multilabel_margin_loss.
+    """FLOPs unknown: they depend on the values of the target. Source: torch.nn.functional.multilabel_margin_loss.
 
     >>> multilabel_margin_loss(Tensor((4, 3), "float32"), Tensor((4, 3), "int64"))
     Cost(flops=None, bytes=148)
     """
-    way = _reduction(None, size_average, reduce, reduction)
-    rows = Tensor(input.shape[:-1] if way == "none" else (), input.dtype)
+    mode = _reduction(size_average, reduce, reduction)
+    rows = Tensor(input.shape[:-1] if mode == "none" else (), input.dtype)
     return Cost(
         None, bytes_of(input, target, rows), dgrad=Cost(None, bytes_of(rows, input, target, like(input)))
     )
@@ -242,7 +250,7 @@ def multilabel_margin_loss(
 
 @cost("ctc_loss", "_ctc_loss", "_cudnn_ctc_loss", "miopen_ctc_loss")
 def ctc_loss(log_probs: Tensor, targets: Tensor, *parameters: Value) -> Cost:
-    """Every time step and state of the doubled target adds up to three paths; lengths are data: FLOPs unknown. At most
+    """FLOPs unknown: each time step and state adds up to three paths, and the lengths are values of tensors. At most
     one number per sequence is written, which is not counted. Source: torch.nn.functional.ctc_loss.
 
     >>> ctc_loss(Tensor((10, 2, 5), "float32"), Tensor((2, 3), "int64"), (10, 10), (3, 3))

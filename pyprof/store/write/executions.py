@@ -2,8 +2,8 @@
 """Executions of operators, with their work on the CPU and on devices: the table `op`, and that of API calls.
 
 API calls and GPU events outside of every operator count as executions too, of operators that are marked as such. So
-every event belongs to exactly one execution, and sums over operators are sums over everything. Those inside a range
-of the user's are under its name.
+every event belongs to exactly one execution, and sums over operators are sums over everything. What runs inside a
+user's range, outside of operators, is listed under the range's name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pyprof import intervals
-from pyprof.api_names import api_kind
+from pyprof.api_names import api_kind, without_version
 from pyprof.model import KERNEL, OPERATOR, Bools, Column, Ints, Launches, Rows, Strings
 from pyprof.parse.instances import Instances
 from pyprof.parse.rows import Linked
@@ -27,7 +27,8 @@ from pyprof.store.write.operators import Operators
 
 
 class ApiCalls:
-    """API calls by worker and start. `id`: of each call of the trace, then -1 for "none"."""
+    """API calls by worker and start. `id[i]` is the id of call i; one more element, -1, so that index -1 (no call)
+    gives -1."""
 
     def __init__(self, launches: Launches, thread_worker: Ints):
         self._launches = launches
@@ -35,7 +36,7 @@ class ApiCalls:
         order = intervals.order_by(launches.start, launches.thread, lambda index: -launches.end[index])
         self._order = order[np.argsort(worker[order], kind="stable")].astype(np.int32)
         if len(worker) and worker.min() < 0:
-            self._order = self._order[worker[self._order] >= 0]
+            self._order = self._order[worker[self._order] >= 0]  # of processes that are workers
         self.id = np.full(len(launches) + 1, NONE, np.int64)
         self.id[self._order] = ids(worker[self._order])
 
@@ -73,7 +74,7 @@ class Executions:
         row_process: Ints,
     ):
         of_span = np.r_[instances.of_span, NONE].astype(np.int32)
-        rows, self._found, self._launches = linked.rows, instances, launches
+        rows, self._instances, self._launches = linked.rows, instances, launches
         self.of_call = of_span[linked.launch_span]
         call = np.flatnonzero((self.of_call < 0) & (calls.id[:-1] >= 0))
         self.of_call[call] = len(instances) + np.arange(len(call))
@@ -85,6 +86,7 @@ class Executions:
         self.of_row[row] = len(instances) + len(call) + np.arange(len(row))
         self._thread = np.r_[instances.thread, launches.thread[call], np.full(len(row), NONE)]
         self.start = np.r_[instances.start, launches.start[call], rows.start[row]]
+        # A row without a launch has no side on the CPU: its execution has no length, at the start of the GPU event.
         self.end = np.r_[instances.end, launches.end[call], rows.start[row]]
         outside_cpu = np.r_[(launches.end - launches.start)[call], np.zeros(len(row), np.int64)]
         self._cpu = Column(
@@ -104,36 +106,43 @@ class Executions:
     def __len__(self) -> int:
         return len(self.start)
 
-    def _operator(self, names: Strings, calls: Ints, linked: Linked, call: Ints, rows: int) -> Ints:
-        """Return the operator of each execution, numbered in the order of first execution. `calls`: names of the API
-        calls `call` outside of operators."""
-        sites, ranges = self._found.sites, linked.ranges
+    def _operator(self, names: Strings, call_name: Ints, linked: Linked, call: Ints, unlaunched: int) -> Ints:
+        """Return the operator of each execution, numbered in the order of first execution. `call`: API calls outside of
+        operators; `unlaunched`: the number of rows without a launch.
+
+        The operators are told apart by one number: of a site, then name and range of an API call, then one for all
+        events without a launch.
+        """
+        sites, ranges = self._instances.sites, linked.ranges
         first_name, nothing = len(sites), len(sites) + len(names) * len(ranges)
-        named = calls.astype(np.int64) * len(ranges) + linked.launch_ranges[call]
-        kind = np.r_[self._found.site, first_name + named, np.full(rows, nothing)]
-        code, distinct = pd.factorize(kind[self._order])
+        named = call_name.astype(np.int64) * len(ranges) + linked.launch_ranges[call]
+        key = np.r_[self._instances.site, first_name + named, np.full(unlaunched, nothing)]
+        code, distinct = pd.factorize(key[self._order])
         numbers = []
         for number in distinct.tolist():
             if number < first_name:
                 numbers.append(self.operators.of_site(sites[number]))
             elif number < nothing:
                 name, path = divmod(number - first_name, len(ranges))
-                numbers.append(self.operators.outside(names[name].partition("_v")[0], ranges[path]))
+                numbers.append(self.operators.outside(without_version(names[name]), ranges[path]))
             else:
                 numbers.append(self.operators.outside("gpu_event"))
-        out = np.empty(len(kind), np.int32)
+        out = np.empty(len(key), np.int32)
         out[self._order] = np.array(numbers or [0], np.int32)[code]
         return out
 
     def tables(self, rows: Rows, uses_tc: Bools) -> Iterator[tuple[str, pa.Table]]:
         """Yield `op` and its blocks. `uses_tc`: rows that used tensor cores."""
-        order, n, instance_count = self._order, len(self), len(self._found)
-        forward = np.r_[self._found.forward, np.full(n - instance_count, NONE)]
-        seq, numbered = np.zeros(n, np.int64), np.zeros(n, bool)
-        seq[:instance_count], numbered[:instance_count] = self._found.seq.values, self._found.seq.mask()
+        order, n, instance_count = self._order, len(self), len(self._instances)
+        forward = np.r_[self._instances.forward, np.full(n - instance_count, NONE)]
+        seq, has_seq = np.zeros(n, np.int64), np.zeros(n, bool)
+        seq[:instance_count], has_seq[:instance_count] = (
+            self._instances.seq.values,
+            self._instances.seq.mask(),
+        )
         parts: dict[str, Any] = {
             "thread": Column(self._thread, self._thread >= 0), "operator": self.operator, "start": self.start,
-            "end": self.end, "cpu": self._cpu, "seq": Column(seq, numbered),
+            "end": self.end, "cpu": self._cpu, "seq": Column(seq, has_seq),
             "api": intervals.union_by(self.of_call, self._launches.start, self._launches.end, n),
             "forward": Column(self.id[forward], forward >= 0), **self._on_device(rows, uses_tc),
         }  # fmt: skip
