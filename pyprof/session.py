@@ -281,12 +281,12 @@ class Profile:
 
         return find(name, **options).table(self.source(worker))
 
-    def diff(self, other: Profile, by: str = "step") -> pd.DataFrame:
-        """Compare another run with this one: a step and its parts, or all operators or kernels by place
-        (docs/reports.md). Raises UsageError."""
+    def diff(self, other: Profile, by: str = "step", per: str = "iteration") -> pd.DataFrame:
+        """Compare another run with this one: a step and its parts, or all operators or kernels by place, per iteration
+        or summed over the run (docs/reports.md). Raises UsageError."""
         from pyprof.reports.diff import diff
 
-        return diff(self.source(), by).table(other.source())
+        return diff(self.source(), by, per).table(other.source())
 
     # --- data frames
 

@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { nest } from "../src/charts/nest";
 import { byteTicks, decades, ticks } from "../src/charts/scale";
-import { below, NOWHERE } from "../src/lib/difference";
 
 describe("ticks", () => {
   test("stand at 1, 2 or 5 times a power of ten, and are no more than asked for", () => {
@@ -25,28 +24,4 @@ describe("modules", () => {
     expect(net!.children[0]!.children.map((child) => child.name)).toEqual(["b"]);
   });
   test("without a name are outside", () => expect(nest([row("", 0)])[0]!.name).toBe("Outside modules"));
-});
-
-describe("two runs", () => {
-  const rows = [
-    { module: "net.a", operator: "aten::mm", base_device_ns: 5, other_device_ns: 9 },
-    { module: "net.b", operator: "aten::mm", base_device_ns: 7, other_device_ns: 1 },
-    { module: null, operator: "aten::add", base_device_ns: 2, other_device_ns: null },
-  ];
-  test("are summed at each step down, the largest first", () => {
-    const top = below(rows, [], "device_ns");
-    expect(top.map((group) => [group.label, group.base, group.other])).toEqual([
-      ["net", 12, 10],
-      [NOWHERE, 2, 0],
-    ]);
-    expect(below(rows, ["m:net"], "device_ns").map((group) => group.label)).toEqual(["a", "b"]);
-    expect(below(rows, ["m:net", "m:a", "o:aten::mm"], "device_ns")).toEqual([]);
-  });
-  test("keep a module and an operator of one name apart", () => {
-    const same = [
-      { module: "x", operator: null, base_calls: 1 },
-      { module: null, operator: "x", base_calls: 1 },
-    ];
-    expect(below(same, [], "calls").map((group) => group.key)).toEqual(["m:outside of modules, or in several", "m:x"]);
-  });
 });

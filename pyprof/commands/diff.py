@@ -21,6 +21,10 @@ def add_arguments(parser: Parser) -> None:
         "--by", choices=("step", "operator", "kernel"), default="step",
         help="subject of a row; default: %(default)s",
     )  # fmt: skip
+    parser.add_argument(
+        "--per", choices=("iteration", "run"), default="iteration",
+        help="means per iteration, or sums over all of them; default: %(default)s",
+    )  # fmt: skip
     for name in ("base", "other"):
         parser.add_argument(
             f"--{name}-worker", metavar="NAME", help=f"limit the {name} to one worker; default: all workers"
@@ -39,10 +43,10 @@ def run(arguments: argparse.Namespace) -> None:
     with open_profiles(arguments, arguments.base, arguments.other) as (base_profile, other_profile):
         base = base_profile.source(arguments.base_worker)
         other = other_profile.source(arguments.other_worker)
-        comparison = diff(base, arguments.by)
+        comparison = diff(base, arguments.by, arguments.per)
         check_format(comparison, arguments)
         counts = [source.aggregation.last - source.aggregation.first + 1 for source in (base, other)]
-        if counts[0] != counts[1] and arguments.by != "step":
+        if counts[0] != counts[1] and arguments.per == "run":
             say(
                 arguments.prog,
                 f"the base has {counts[0]} iterations, the other {counts[1]}: sums cover as many; select equal ranges "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pyprof view FILE` and `dlprofviewer FILE`: show a profile in the browser until ctrl-C."""
+"""`pyprof view FILE ...` and `dlprofviewer FILE`: show profiles in the browser until ctrl-C."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")  # a name o
 def add_arguments(parser: Parser) -> None:
     """Describe the command line."""
     parser.description = (
-        "Show a recording or a profile database in the browser. Example: pyprof view net.sqlite"
+        "Show a recording or a profile database in the browser; several are compared. "
+        "Example: pyprof view before.sqlite after.sqlite"
     )
-    parser.add_argument("file", help=_FILE)
+    parser.add_argument("file", nargs="+", help=_FILE)
     _address(parser)
     parser.add_argument(
         "--token", action=argparse.BooleanOptionalAction, default=True,
@@ -73,7 +74,7 @@ def dlprofviewer(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"dlprofviewer of PyProf {__version__}")
     _address(parser)
-    parser.add_argument("file", metavar="database", help=_FILE)
+    parser.add_argument("file", nargs=1, metavar="database", help=_FILE)
     parser.set_defaults(
         prog=parser.prog, token=True, source_root=None, no_browser=False, public_origin=None, root_path="",
         allow_host=[],

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Difference of two runs: operators or kernels side by side, with calls and times, including those of one run only.
+"""Difference of two runs: operators or kernels side by side, with calls and times per iteration, including those of
+one run only.
 
 Rows are matched first by place: module path, operator, shapes and direction (kernels: also the name). What remains
 on both sides is matched by name: an operator and its direction, or a kernel's name, wherever it ran. What only one
 run has stays unmatched. Each time of a run is thus in exactly one row, and deltas add up to the difference of the
 totals.
+
+Figures are means over the iterations of the aggregation and over workers, or with --per=run their sums. A delta is
+within the noise if it is at most two standard errors, from the spread of the row's device time over iterations and
+workers of both runs.
 """
 
 from __future__ import annotations
@@ -30,31 +35,39 @@ _HOST = "CPU time of operators, as in detail; kernels have none"
 
 class Way(NamedTuple):
     """Subject of a comparison: the query for its rows, the columns that identify a place, and those that identify a
-    name."""
+    name, and the query for the device time of each execution or event (id, key, device). `key` is the same number in
+    both queries."""
 
     query: str
     place: tuple[str, ...]
     name: tuple[str, ...]
+    executions: str
+    bounds: str  # of the ids of an iteration
 
 
 _QUERIES = {
     "operator": Way(
-        f"""select o.type as name, null as operator, o.module, o.shapes, o.direction, sum(s.calls) as calls,
-                   sum(s.gpu) as device, {total("cpu")} as host
+        f"""select s.operator as key, o.type as name, null as operator, o.module, o.shapes, o.direction,
+                   sum(s.calls) as calls, sum(s.gpu) as device, {total("cpu")} as host
             from op_stat s join operator o on o.id = s.operator where {SELECTED} group by s.operator""",
         ("module", "name", "shapes", "direction"),
         ("name", "direction"),
+        "select id, operator as key, gpu as device from op",
+        "op",
     ),
     "kernel": Way(
-        f"""select k.short_name as name, o.type as operator, o.module, o.shapes, o.direction, sum(s.calls) as calls,
-                   sum(s.gpu) as device, null as host
+        f"""select (s.operator << 32) + s.name as key, k.short_name as name, o.type as operator, o.module, o.shapes,
+                   o.direction, sum(s.calls) as calls, sum(s.gpu) as device, null as host
             from op_kernel_stat s join operator o on o.id = s.operator join kernel_name k on k.id = s.name
             where {SELECTED} group by s.operator, s.name""",
         ("module", "operator", "name", "shapes", "direction"),
         ("name",),
+        "select id, (operator << 32) + name as key, dur as device from event",
+        "event",
     ),
 }
 BY = ("step", *_QUERIES)
+PER = ("iteration", "run")
 _FIGURES = ("calls", "device", "host")
 _SIDES = ("base", "other")
 _KEYS = ("name", "operator", "module", "shapes", "direction")
@@ -65,13 +78,15 @@ def _pair(key: str, heading: str, unit: str, text: str) -> tuple[Column, ...]:
     return (
         Column(
             f"base_{key}{suffix}", f"Base {heading}{unit_text}", unit,
-            f"{text}, in the base; empty if only in the other.",
+            f"{text}, in the base; empty if only in the other.", float,
         ),
         Column(
             f"other_{key}{suffix}", f"Other {heading}{unit_text}", unit,
-            "The same in the other; empty if only in the base.",
+            "The same in the other; empty if only in the base.", float,
         ),
-        Column(f"delta_{key}{suffix}", f"Delta {heading}{unit_text}", unit, "Other minus base; empty counts as 0."),
+        Column(
+            f"delta_{key}{suffix}", f"Delta {heading}{unit_text}", unit, "Other minus base; empty counts as 0.", float,
+        ),
     )  # fmt: skip
 
 
@@ -94,10 +109,19 @@ COLUMNS = (
     *_pair("calls", "Calls", "count", "Executions of the operator, or kernels"),
     *_pair("device", "Device Time", "ns", _DEVICE),
     _percent("device", "Device Time"),
+    Column(
+        "error_ns", "Standard Error (ns)", "ns",
+        "Standard error of the delta of device time, from the spread over iterations and workers; empty with one "
+        "iteration in a run.", float,
+    ),
+    Column(
+        "noise", "Within Noise", "",
+        "Whether the delta of device time is at most two standard errors; empty if these are unknown.", bool,
+    ),
     *_pair("host", "Host Time", "ns", _HOST),
     _percent("host", "Host Time"),
     _percent("calls", "Calls")._replace(key="share_calls"),
-)
+)  # fmt: skip
 
 
 def _without_base(source: Source) -> pd.DataFrame:
@@ -112,32 +136,81 @@ _TEXT = " ".join((__doc__ or "").split())
 REPORT = Report("diff", "Difference", "diff", _TEXT, COLUMNS, _without_base, all_columns=COLUMNS)
 
 
-def diff(base: Source, by: str = "step") -> Report:
-    """Return a report that compares a run with a base. Raises UsageError for an unknown `by`."""
-    if by not in BY:
-        raise UsageError(f"--by={by}: choose from {', '.join(BY)}.")
+def diff(base: Source, by: str = "step", per: str = "iteration") -> Report:
+    """Return a report that compares a run with a base. Raises UsageError for an unknown `by` or `per`."""
+    for name, value, choices in (("by", by, BY), ("per", per, PER)):
+        if value not in choices:
+            raise UsageError(f"--{name}={value}: choose from {', '.join(choices)}.")
     if by == "step":
+        if per == "run":
+            raise UsageError("--per=run: the parts of a step are per step; add --by=operator or --by=kernel.")
         return STEPS._replace(make=lambda other: waterfall.compare(base, other))
-    return REPORT._replace(make=lambda other: difference(base, other, _QUERIES[by]))
+    return REPORT._replace(make=lambda other: difference(base, other, _QUERIES[by], per))
 
 
-def difference(base: Source, other: Source, way: Way) -> pd.DataFrame:
+def difference(base: Source, other: Source, way: Way, per: str = "iteration") -> pd.DataFrame:
     """Return one row per place or name, sorted by the change of its device time."""
-    rows = pd.concat([_rows(base, way).assign(side=0), _rows(other, way).assign(side=1)], ignore_index=True)
+    runs = (base, other)
+    rows = pd.concat([_rows(run, way).assign(side=side) for side, run in enumerate(runs)], ignore_index=True)
     place, common = _match(rows, way.place)
     rows["matched_by"], rows["row"] = np.where(common, PLACE, ""), place
     remaining = rows[~common]
     name, shared = _match(remaining, way.name)
     rows.loc[remaining.index[shared], "matched_by"] = NAME
     rows.loc[remaining.index[shared], "row"] = name[shared] + len(rows)
-    for number, side in enumerate(_SIDES):
-        of_side = rows["side"] == number
+    counts = [_iterations(run, way) for run in runs]
+    for side, (label, iterations) in enumerate(zip(_SIDES, counts)):
+        of_side = rows["side"] == side
+        divisor = max(len(iterations), 1) if per == "iteration" else 1
         for figure in _FIGURES:
-            rows[f"{side}_{figure}"] = rows[figure].where(of_side)
+            rows[f"{label}_{figure}"] = rows[figure].where(of_side) / divisor
     grouped = rows.groupby("row", sort=True)
     figures = grouped[[f"{side}_{figure}" for side in _SIDES for figure in _FIGURES]].sum(min_count=1)
     texts = grouped[[*_KEYS, "matched_by"]]
+    variance = pd.Series(0.0, index=figures.index)
+    for side, (run, iterations) in enumerate(zip(runs, counts)):
+        of_row = rows[rows["side"] == side].set_index("key")["row"]
+        variance += _variance(run, way, iterations, of_row, per).reindex(figures.index, fill_value=0)
+    figures["error"] = variance**0.5 if min(map(len, counts)) > 1 else np.nan
     return _finish(texts.first().where(texts.nunique() == 1).join(figures).reset_index(drop=True))
+
+
+def _iterations(source: Source, way: Way) -> pd.DataFrame:
+    """Return the aggregated iterations of each worker, with the ids of their executions or events: low <= id < high."""
+    window = source.aggregation
+    columns = source.store.columns(
+        f"""select first_{way.bounds} as low, last_{way.bounds} as high from iteration
+            where iteration_set = {window.iteration_set} and number between {window.first} and {window.last}
+            {"" if source.worker is None else f"and worker = {source.worker}"} order by worker, number"""
+    )
+    return pd.DataFrame({name: column.values for name, column in columns.items()})
+
+
+def _variance(
+    source: Source, way: Way, iterations: pd.DataFrame, row: pd.Series[int], per: str
+) -> pd.Series[float]:
+    """Return the variance of each row's device time per iteration (of its sum, with `per` "run").
+
+    `row`: the number of the row by key.
+    """
+    n = len(iterations)
+    if n < 2:
+        return pd.Series(dtype=float)
+    low, high = (iterations[name].to_numpy() for name in ("low", "high"))
+    columns = source.store.columns(
+        f"{way.executions} where id >= {low.min()} and id < {high.max()} order by id"
+    )
+    id_, key, device = (columns[name].values for name in ("id", "key", "device"))
+    # Iterations without events share a bound with the next: the last that begins there is meant.
+    sample = np.searchsorted(low, id_, side="right") - 1
+    inside = (sample >= 0) & (id_ < high[np.maximum(sample, 0)])
+    cells = pd.DataFrame(
+        {"row": pd.Series(key[inside]).map(row), "sample": sample[inside], "device": device[inside]}
+    )
+    sums = cells.groupby(["row", "sample"])["device"].sum().astype(float)
+    squares, total = (values.groupby(level="row").sum() for values in (sums**2, sums))
+    spread = ((squares - total**2 / n) / (n - 1)).clip(lower=0)
+    return spread / n if per == "iteration" else spread * n
 
 
 def _match(rows: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, Bools]:
@@ -151,7 +224,7 @@ def _rows(source: Source, way: Way) -> pd.DataFrame:
     table = frame(source, way.query)
     table["direction"] = pd.Series(direction(table["direction"]), dtype=object)
     texts: dict[str, Any] = {key: table[key].fillna("").astype(str) for key in _KEYS}
-    return table.assign(**texts).astype(dict.fromkeys(_FIGURES, "Int64"))
+    return table.assign(**texts).astype(dict.fromkeys(_FIGURES, "Float64"))
 
 
 def _finish(table: pd.DataFrame) -> pd.DataFrame:
@@ -162,7 +235,7 @@ def _finish(table: pd.DataFrame) -> pd.DataFrame:
         for side, values in zip(_SIDES, (base, other)):  # it ran, but its time is unknown
             delta = delta.where(values.notna() | table[f"{side}_calls"].isna())
         table[f"delta_{figure}"] = delta
-        table[f"share_{figure}"] = 100 * delta.astype("Float64") / base.where(base > 0)
+        table[f"share_{figure}"] = 100 * delta / base.where(base > 0)
     largest = [table[f"delta_{figure}"].abs().fillna(0) for figure in ("device", "host")]
     order = table.assign(device=largest[0], host=largest[1]).sort_values(
         ["device", "host", *_KEYS], ascending=[False, False, *[True] * len(_KEYS)], kind="stable"
@@ -175,4 +248,6 @@ def _finish(table: pd.DataFrame) -> pd.DataFrame:
         for figure in _FIGURES[1:]
     }
     shares = {f"delta_{figure}": table[f"share_{figure}"] for figure in _FIGURES[1:]}
-    return table.assign(**texts, **times, **shares)
+    noise = (table["delta_device"].abs() <= 2 * table["error"]).astype("boolean")
+    known = table["error"].notna() & table["delta_device"].notna()
+    return table.assign(**texts, **times, **shares, error_ns=table["error"], noise=noise.where(known))

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp
 import pyprof
 from pyprof.errors import PyProfError
 from pyprof.viewer import (
+    compare_routes,
     event_routes,
     job_routes,
     memory,
@@ -65,7 +66,7 @@ def build(server: Server, static: Path = static_files.STATIC) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.server = server
-    for module in (profile_routes, memory, report_routes, event_routes, job_routes):
+    for module in (profile_routes, memory, report_routes, event_routes, compare_routes, job_routes):
         app.include_router(module.router)
     app.add_exception_handler(PyProfError, _pyprof_error)
     app.add_exception_handler(RequestValidationError, _validation_error)

@@ -13,13 +13,13 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from pyprof.analysis import upgrade
-from pyprof.errors import PyProfError
+from pyprof.errors import PyProfError, UsageError
 from pyprof.parse import folder as folders
 from pyprof.store import files
 from pyprof.viewer import cache
@@ -70,11 +70,36 @@ def _stem(name: str) -> str:
     return Path(name).stem or name
 
 
-class Library:
-    """Path and its open databases. `warm`: start a child process before the first request."""
+def _modified(path: Path) -> float | None:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None
 
-    def __init__(self, path: str, warm: bool = False):
-        self.path = Path(path)
+
+def distinct_names(paths: Sequence[Path]) -> list[str]:
+    """Return the ends of paths that tell them apart. Raises UsageError for a path that is given twice.
+
+    >>> distinct_names([Path("/a/x/net.sqlite"), Path("/a/y/net.sqlite")])
+    ['x/net.sqlite', 'y/net.sqlite']
+    """
+    whole = [Path(os.path.abspath(path)).parts for path in paths]
+    for count in range(1, max(map(len, whole)) + 1):
+        names = ["/".join(parts[-count:]) for parts in whole]
+        if len(set(names)) == len(names):
+            return names
+    raise UsageError(
+        f"{next(path for path in paths if paths.count(path) > 1)}: given twice; name different files."
+    )
+
+
+class Library:
+    """A file, the runs of a folder, or several files, and their open databases. `warm`: start a child process before
+    the first request. Raises UsageError for a path that is given twice."""
+
+    def __init__(self, *paths: str, warm: bool = False):
+        self.path, *_ = self._paths = [Path(path) for path in paths]
+        self._names = distinct_names(self._paths)
         self._warm = warm
         self._runs: dict[str, Path] = {}
         self._looked = float("-inf")
@@ -93,6 +118,8 @@ class Library:
         return self._runs
 
     def _look(self) -> dict[str, Path]:
+        if len(self._paths) > 1:
+            return dict(zip(self._names, self._paths))
         if not self.path.is_dir():
             return {"": self.path}
         try:
@@ -110,17 +137,23 @@ class Library:
             )
         return runs
 
+    def check(self) -> None:
+        """Raise Trouble for a file that does not exist."""
+        for path in self._paths:
+            if not path.exists():
+                raise of_file(path, PyProfError(f"{path}: no such file."))
+
     def states(self) -> list[Run]:
         """Return the runs and their states."""
         out = []
-        for name in self.runs():
+        for name, path in self.runs().items():
             running, failed = self._imports.get(name), self._failed.get(name)
             state: State = (
                 "ready" if name in self._opened else "opening" if running else "failed" if failed else "new"
             )
             out.append(
                 Run(name=name, state=state, progress=running.progress if running else float(state == "ready"),
-                    detail=str(failed[1]) if failed and state == "failed" else None)
+                    detail=str(failed[1]) if failed and state == "failed" else None, modified=_modified(path))
             )  # fmt: skip
         return out
 

@@ -6,21 +6,16 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request
-from fastapi.responses import StreamingResponse
 
-from pyprof.metrics import METRICS, Value
 from pyprof.reports import find
-from pyprof.reports.diff import REPORT as DIFFERENCE
-from pyprof.viewer import details, files, models, overview, profile_summary, roofline, sources
+from pyprof.viewer import details, models, overview, profile_summary, roofline, sources
 from pyprof.viewer.guarded_store import Guarded
-from pyprof.viewer.library import Opened
-from pyprof.viewer.parameters import AggregationId, Format, Page, Rows, Run
-from pyprof.viewer.report_pages import Sheet, page
+from pyprof.viewer.parameters import Run
+from pyprof.viewer.report_pages import Sheet
 from pyprof.viewer.request_context import (
     Context,
     Selected,
     context_of,
-    find_aggregation,
     known_parameters,
     run_read,
     server,
@@ -159,86 +154,3 @@ async def kernels_on_roofline(
 ) -> models.Roofline:
     """Kernels sorted by time, with work and speed, and the peaks of the devices."""
     return await context.read(lambda source: roofline.roofline(source, limit))
-
-
-class _Comparison:
-    """Two profiles: their figures, and the table of differences."""
-
-    def __init__(self, answer: Any):
-        self.found, self.sheet = answer[0], Sheet(answer, DIFFERENCE)
-        self.nbytes = self.sheet.nbytes
-
-
-def _delta(name: str, base: Value, other: Value) -> models.Delta:
-    metric = METRICS[name]
-    delta = None if base is None or other is None else float(other - base)
-    return models.Delta(
-        key=name,
-        heading=metric.heading,
-        unit=metric.unit,
-        text=metric.text,
-        base=base,
-        other=other,
-        delta=delta,
-    )
-
-
-async def _compare(
-    request: Request,
-    base: str,
-    other: str,
-    by: str,
-    base_aggregation: int | None,
-    other_aggregation: int | None,
-) -> tuple[Context, Opened, _Comparison]:
-    first = await context_of(request, base, base_aggregation)
-    second = await server(request).library.open(other)
-    selection = await find_aggregation(request, second, other_aggregation)
-    comparison: _Comparison = await first.ask(
-        "compare", _Comparison, aggregation=first.aggregation.id, other=str(second.path),
-        other_aggregation=selection.id, by=by, version=second.version,
-    )  # fmt: skip
-    return first, second, comparison
-
-
-@router.get("/compare/export", response_class=StreamingResponse, responses=files.ANSWER)
-async def export_comparison(
-    request: Request,
-    base: Annotated[str, Query(max_length=4096)],
-    other: Annotated[str, Query(max_length=4096)],
-    format: Format,
-    query: Rows,
-    by: Literal["operator", "kernel"] = "operator",
-    base_aggregation: AggregationId = None,
-    other_aggregation: AggregationId = None,
-) -> StreamingResponse:
-    """The table of /api/compare as a file."""
-    first, second, comparison = await _compare(request, base, other, by, base_aggregation, other_aggregation)
-    title = f"{first.opened.name}_{second.name}"
-    return await files.of_frame(first, DIFFERENCE, format, comparison.sheet.frame, query, title)
-
-
-@router.get("/compare")
-async def compare(
-    request: Request,
-    base: Annotated[str, Query(max_length=4096)],
-    other: Annotated[str, Query(max_length=4096)],
-    query: Page,
-    by: Literal["operator", "kernel"] = "operator",
-    base_aggregation: AggregationId = None,
-    other_aggregation: AggregationId = None,
-) -> models.Compare:
-    """Two runs of the served folder, or two aggregations of one run: figures, and operators or kernels side by side.
-    Names are those of /api/profile's runs, empty for a single file."""
-    first, second, comparison = await _compare(request, base, other, by, base_aggregation, other_aggregation)
-    figures, sheet = comparison.found, comparison.sheet
-    notes = []
-    if figures["counts"][0] != figures["counts"][1]:
-        notes.append(
-            f"The base has {figures['counts'][0]} iterations, the other {figures['counts'][1]}; sums cover all of them."
-        )
-    return models.Compare(
-        base=first.opened.name, other=second.name, by=by, notes=notes,
-        figures=[_delta(name, figures["base"][name], figures["other"][name]) for name in METRICS],
-        table=page(sheet.frame, query, sheet.complete),
-    )  # fmt: skip

@@ -51,8 +51,8 @@ async def _serve(name: str, arguments: argparse.Namespace) -> None:
     root = arguments.source_root
     if root is not None and not Path(root).is_dir():
         raise UsageError(f"--source-root {root}: not a folder.")
+    library = Library(*arguments.file, warm=True)
     sockets = listening(arguments.bind, arguments.port)
-    library = Library(arguments.file, warm=True)
     try:
         await _open(name, library)
         asyncio.get_running_loop().run_in_executor(None, cache.prune)
@@ -129,6 +129,7 @@ async def _open(name: str, library: Library) -> None:
     """Open the input before anything is printed; runs of a folder with several are opened on request."""
     runs = library.runs()
     if len(runs) > 1:
+        library.check()
         return
     progress = _Progress(name)
     try:
@@ -179,13 +180,16 @@ async def _run(
         proxy_headers=False, ws="none", lifespan="on", timeout_graceful_shutdown=2,
     )  # fmt: skip
     port = sockets[0].getsockname()[1]
-    for line in announcement(arguments.bind, port, guard):
+    view = "#/compare" if len(arguments.file) > 1 else ""
+    for line in announcement(arguments.bind, port, guard, view):
         print(line, flush=True)
     for line in warnings(port, guard):
         print(f"{name}: {line}", file=sys.stderr)
     if not arguments.no_browser and has_browser():
         code, url = guard.single(), address(arguments.bind, port, guard)
-        asyncio.get_running_loop().run_in_executor(None, _browse, url + (f"?token={code}" if code else ""))
+        asyncio.get_running_loop().run_in_executor(
+            None, _browse, url + (f"?token={code}" if code else "") + view
+        )
     elif guard.origin is None:
         for line in tunnel(port):
             print(line, flush=True)
@@ -194,9 +198,9 @@ async def _run(
     await LimitedServer(config).serve(sockets=sockets)
 
 
-def announcement(bind: str, port: int, guard: Guard) -> list[str]:
-    """Return the lines that tell the page's URL."""
-    return [address(bind, port, guard) + (f"?token={guard.token}" if guard.token else "")]
+def announcement(bind: str, port: int, guard: Guard, view: str = "") -> list[str]:
+    """Return the lines that tell the page's URL; `view`: its fragment."""
+    return [address(bind, port, guard) + (f"?token={guard.token}" if guard.token else "") + view]
 
 
 def address(bind: str, port: int, guard: Guard) -> str:

@@ -230,6 +230,7 @@ def compare(
     other: str,
     other_aggregation: int,
     by: str,
+    per: str,
     version: str,
 ) -> tuple[dict[str, Any], pa.Table]:
     """Return this database and another one side by side; `version` is that of the other, so that cached answers do not
@@ -241,13 +242,29 @@ def compare(
     second_session = Other(other)
     with second_session.store.translate_errors():
         base, second = session.source(aggregation, None), second_session.source(other_aggregation, None)
-        info, rows = report_table(diff(base, by), second)
+        info, rows = report_table(diff(base, by, per), second)
+        steps = _step_rows(diff(base).table(second))
         values = [
             {name: metric.function(side.window) for name, metric in METRICS.items()}
             for side in (base, second)
         ]
     counts = [side.aggregation.last - side.aggregation.first + 1 for side in (base, second)]
-    return info | {"base": values[0], "other": values[1], "counts": counts}, rows
+    return info | {"base": values[0], "other": values[1], "counts": counts, "steps": steps}, rows
+
+
+def _step_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of the report diff that describe a step, for `models.Change`."""
+    out = []
+    for row in table.to_dict("records"):
+        if row["section"] not in ("step", "part", "memory"):
+            continue
+        key, unit = ("bytes", "B") if row["section"] == "memory" else ("time_ns", "ns")
+        values = {side: row[f"{side}_{key}"] for side in ("base", "other", "delta")}
+        out.append(
+            {"section": row["section"], "name": row["name"], "unit": unit, "share": row["share"],
+             "noise": None if row["noise"] is None else bool(row["noise"]), **values}
+        )  # fmt: skip
+    return out
 
 
 @TASKS.register("import")

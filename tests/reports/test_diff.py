@@ -123,7 +123,7 @@ def test_deltas_add_up_to_the_difference_of_the_totals(tmp_path, by, seed):
             )
         lines.append(text + "> 9 stray\n")
     runs = [session.load(write(tmp_path / f"{i}.sqlite", text)) for i, text in enumerate(lines)]
-    found = rows(runs[0].diff(runs[1], by))
+    found = rows(runs[0].diff(runs[1], by, "run"))
     for side, prof in zip(("base", "other"), runs):
         kernels = prof.kernels
         assert sum(row[f"{side}_device_ns"] or 0 for row in found) == kernels["dur"].sum()
@@ -136,8 +136,30 @@ def test_deltas_add_up_to_the_difference_of_the_totals(tmp_path, by, seed):
         for key in ("calls", "device_ns", "host_ns"):
             base, other = row[f"base_{key}"], row[f"other_{key}"]
             assert row[f"delta_{key}"] == (None if base is None is other else (other or 0) - (base or 0))
+    iterations = [len(prof.steps) for prof in runs]
+    for row, mean in zip(found, sorted_as(rows(runs[0].diff(runs[1], by)), found)):
+        for side, count in zip(("base", "other"), iterations):
+            for key in ("calls", "device_ns", "host_ns"):
+                total = row[f"{side}_{key}"]
+                expected = None if total is None else pytest.approx(total / count)
+                assert mean[f"{side}_{key}"] == expected
     places = [(row["name"], row["operator"], row["module"], row["shapes"], row["direction"]) for row in found]
     assert len(places) == len(set(places)) or by == "kernel"
+
+
+def sorted_as(found: list[dict[str, Any]], order: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows in the order of others with the same names; both in the order of their times where names repeat."""
+    keys = ("name", "operator", "module", "shapes", "direction", "matched_by")
+
+    def key(row: dict[str, Any]) -> tuple[Any, ...]:
+        sides = [(row[f"{side}_device_ns"] is None, row[f"{side}_device_ns"]) for side in ("base", "other")]
+        return (*(str(row[name]) for name in keys), *sides)
+
+    places = sorted(range(len(order)), key=lambda at: key(order[at]))
+    out: list[dict[str, Any]] = [{}] * len(order)
+    for at, row in zip(places, sorted(found, key=key)):
+        out[at] = row
+    return out
 
 
 def test_a_run_differs_from_itself_in_nothing(runs):
@@ -173,21 +195,52 @@ def test_the_command_says_what_it_cannot_read_and_leaves_no_file(files, tmp_path
     assert cli.main(["diff", *map(str, files), "--format=nonsense"]) == 2
 
 
-def test_unequal_numbers_of_iterations_are_told(tmp_path, capfd):
-    step = f"{mm(64, None)}\n    > 40 volta_sgemm\n"
-    paths = []
-    for count in (2, 3):
-        what = recording(step * count)
-        starts = [r.start for r in what.ranges]
-        what.steps = [(i, a, a + 50) for i, a in enumerate(starts)]
-        paths.append(str(write_capture(tmp_path / f"{count}.sqlite", what)))
-    assert cli.main(["diff", *paths, "--by=operator"]) == 0
+def stepped(path: Path, times: list[int]) -> Path:
+    """A recording with a marked step for each time, in which one kernel takes so long."""
+    what = recording("".join(f"{mm(64, None)}\n    > {time} volta_sgemm\n" for time in times))
+    starts = [r.start for r in what.ranges]
+    what.steps = [(number, start, start + 50) for number, start in enumerate(starts)]
+    return write_capture(path, what)
+
+
+def test_one_more_iteration_changes_nothing_per_iteration(tmp_path, capfd):
+    paths = [str(stepped(tmp_path / f"{count}.sqlite", [40] * count)) for count in (2, 3)]
+    for by in ("operator", "kernel"):
+        assert cli.main(["diff", *paths, f"--by={by}"]) == 0
+        assert capfd.readouterr().err == ""
+        base, other = map(session.load, paths)
+        (row,) = rows(base.diff(other, by))
+        assert [row[key] for key in ("base_calls", "other_calls", "delta_calls", "delta_device_ns")] == [
+            1,
+            1,
+            0,
+            0,
+        ]
+        assert (row["error_ns"], row["noise"]) == (0, True)
+        (row,) = rows(base.diff(other, by, "run"))
+        assert (row["base_calls"], row["other_calls"], row["share_calls"]) == (2, 3, 50)
+        assert (row["base_device_ns"], row["delta_device_ns"]) == (80, 40)
+    assert cli.main(["diff", *paths, "--by=operator", "--per=run"]) == 0
     assert "the base has 2 iterations, the other 3" in capfd.readouterr().err
-    assert cli.main(["diff", *paths, "--by=operator", "--iter_stop=1"]) == 0
+    assert cli.main(["diff", *paths, "--by=operator", "--per=run", "--iter_stop=1"]) == 0
     assert capfd.readouterr().err == ""
-    base, other = map(session.load, paths)
-    base.aggregate(1, 1)
+    assert cli.main(["diff", *paths, "--per=run"]) == 2
+    assert "--by=operator" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("after", "noise"), [([14, 16, 18], True), ([17, 19, 21], False)])
+def test_a_delta_within_the_spread_of_the_iterations_is_noise(tmp_path, after, noise):
+    """Both spread by a standard deviation of 2: the error of the delta of means is sqrt(4 / 3 + 4 / 3), 1.633 ns. Means
+    of 13, then 16 and 19: 3 is within two errors, 3.266, and 6 is not."""
+    base = session.load(stepped(tmp_path / "base.sqlite", [11, 13, 15]))
+    other = session.load(stepped(tmp_path / "other.sqlite", after))
     for by in ("operator", "kernel"):
         (row,) = rows(base.diff(other, by))
-        assert (row["base_calls"], row["other_calls"], row["share_calls"]) == (1, 3, 200)
-        assert (row["base_device_ns"], row["delta_device_ns"]) == (40, 80)
+        assert row["error_ns"] == pytest.approx((8 / 3) ** 0.5)
+        assert row["noise"] is noise
+        (row,) = rows(base.diff(other, by, "run"))
+        assert row["error_ns"] == pytest.approx(24**0.5)  # of sums of three: 3 * 4 on each side
+        assert row["noise"] is noise
+    base.aggregate(1, 1)
+    (row,) = rows(base.diff(other, "operator"))
+    assert (row["error_ns"], row["noise"]) == (None, None)

@@ -63,6 +63,39 @@ def test_it_serves_until_it_is_interrupted(started, made):
     assert process.stderr.read() == ""
 
 
+def test_several_files_are_compared(started, tmp_path):
+    files = []
+    for name, count in (("before", 2), ("after", 3)):
+        (tmp_path / name).mkdir()
+        files.append(write_capture(tmp_path / name / "net.sqlite", steps(count)))
+    _, url = started(*files, "-p", 0, "--no-token")
+    assert url.endswith("/#/compare")
+    base = url.partition("#")[0]
+
+    def compared():
+        return httpx.get(
+            f"{base}api/compare", params={"base": "before/net.sqlite", "other": "after/net.sqlite"},
+            trust_env=False, timeout=HANG,
+        )  # fmt: skip
+
+    until(lambda: compared().status_code == 200)
+    assert compared().json()["steps"][0]["name"] == "step"
+    runs = httpx.get(f"{base}api/profile", trust_env=False).json()["runs"]
+    assert [run["name"] for run in runs] == ["before/net.sqlite", "after/net.sqlite"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [(["{0}", "{0}"], 2, "given twice"), (["{0}", "{0}.none"], 1, "no such file")],
+)
+def test_several_files_that_cannot_be_compared(made, capsys, words, code, message):
+    paths = [word.format(made) for word in words]
+    assert cli.main(["view", *paths, "-p", "0", "--no-browser"]) == code
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert not captured.out
+
+
 def test_a_server_that_is_killed_leaves_no_process(started, made):
     process, url = started(made, "-p", 0, "--no-token")
     httpx.get(f"{url}api/reports/detail", trust_env=False, timeout=HANG)

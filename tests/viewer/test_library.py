@@ -143,11 +143,23 @@ def test_a_folder_of_runs(tmp_path, made):
         states = {run["name"]: run["state"] for run in client.json("/api/profile", run="a")["runs"]}
         assert states == {"a": "ready", "b": "ready", "c": "new", "made_dldb.sqlite": "new"}
         assert client.json("/api/iterations", run="made_dldb.sqlite")["total"] == STEPS
-        compared = client.json("/api/compare", base="a", other="b")
-        assert compared["notes"]
-        assert "2 iterations" in compared["notes"][0]
         base, other = (session.load(folder / name) for name in "ab")
+        compared = client.json("/api/compare", base="a", other="b", per="run")
+        assert "2 iterations" in compared["notes"][0]
+        assert compared["table"]["rows"] == cells(base.diff(other, "operator", "run"))
+        compared = client.json("/api/compare", base="a", other="b")
+        assert not compared["notes"]
         assert compared["table"]["rows"] == cells(base.diff(other, "operator"))
+        keys = ("section", "name", "base_time_ns", "other_time_ns", "delta_time_ns", "share", "noise")
+        changes = [
+            row
+            for row in base.diff(other)[list(keys)].to_dict("records")
+            if row["section"] in ("step", "part")
+        ]
+        named = ("section", "name", "base", "other", "delta", "share", "noise")
+        assert [[one[key] for key in named] for one in compared["steps"] if one["unit"] == "ns"] == [
+            [None if row[key] is None else row[key] for key in keys] for row in changes
+        ]
         figures = {one["key"]: one for one in compared["figures"]}
         assert (
             figures["iterations"]["base"],

@@ -498,6 +498,8 @@ def test_compare_with_itself(client):
     rows = [dict(zip(keys, row)) for row in found["table"]["rows"]]
     assert {row["name"] for row in rows} >= {"mm", "relu", "tanh"}
     assert all(row["delta_device_ns"] == 0 for row in rows)
+    assert found["steps"][0]["name"] == "step"
+    assert all(one["delta"] in (0, None) and not one["share"] for one in found["steps"])
 
 
 # --- recordings that lack something

@@ -37,6 +37,9 @@ export type Roofline = Schemas["Roofline"];
 export type Memory = Schemas["Memory"];
 export type Curve = Schemas["Curve"];
 export type Compare = Schemas["Compare"];
+export type Change = Schemas["Change"];
+export type Group = Schemas["Group"];
+export type Groups = Schemas["Groups"];
 export type SourceText = Schemas["SourceText"];
 
 /** What went wrong, as the server says it (RFC 9457), or that there is no server. */
@@ -72,6 +75,7 @@ const FEWER: Record<string, readonly string[]> = {
   key_operators: ["run", "aggregation"],
   compare: [],
   "compare/export": [],
+  "compare/groups": [],
 };
 
 /** The run, aggregation and worker that the header chose, as far as a path takes them. */

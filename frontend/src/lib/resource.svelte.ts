@@ -9,8 +9,12 @@ export interface Resource<T> {
   reload(): void;
 }
 
+/** Problems that end by themselves: a recording that is being read, a server with too much to do. */
+const PASSING = ["opening", "busy"];
+const AGAIN = 700; // ms
+
 /** `ask` runs whenever something it reads changes; undefined means that there is nothing to ask. The last answer stays
- * until the next one is there. */
+ * until the next one is there. While the server is not ready it is asked again. */
 export function resource<T>(ask: () => ((signal: AbortSignal) => Promise<T>) | undefined): Resource<T> {
   let data = $state.raw<T | undefined>(undefined);
   let error = $state.raw<Problem | undefined>(undefined);
@@ -36,6 +40,11 @@ export function resource<T>(ask: () => ((signal: AbortSignal) => Promise<T>) | u
       },
       (problem: Problem) => {
         if (abort.signal.aborted) return;
+        if (PASSING.includes(problem.type)) {
+          const timer = setTimeout(() => void again++, AGAIN);
+          abort.signal.addEventListener("abort", () => clearTimeout(timer));
+          return;
+        }
         data = undefined;
         error = problem;
         loading = false;

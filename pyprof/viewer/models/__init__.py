@@ -2,7 +2,18 @@
 """Answers of the API. OpenAPI and the page's types are generated from these. Times are ns since the first event."""
 
 from pyprof.viewer.models.base import Cell, ColumnKind, Model, Problem
-from pyprof.viewer.models.curves import Ceiling, Compare, Curve, Delta, Memory, Point, Roofline
+from pyprof.viewer.models.curves import (
+    Ceiling,
+    Change,
+    Compare,
+    Curve,
+    Delta,
+    Group,
+    Groups,
+    Memory,
+    Point,
+    Roofline,
+)
 from pyprof.viewer.models.dashboard import (
     Breakdown,
     Evidence,
@@ -50,6 +61,7 @@ __all__ = [
     "Breakdown",
     "Ceiling",
     "Cell",
+    "Change",
     "Column",
     "ColumnKind",
     "Compare",
@@ -63,6 +75,8 @@ __all__ = [
     "Figure",
     "Finding",
     "Frame",
+    "Group",
+    "Groups",
     "Insights",
     "Iterations",
     "Job",

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from pyprof.viewer.models.base import Cell, Model
@@ -83,12 +85,49 @@ class Delta(Model):
     delta: float | None
 
 
+class Change(Model):
+    """A step, one of its parts, or the peak of memory on a device, of two profiles; times are per step.
+
+    `share`: of the step's change, in percent. `noise`: whether the difference is within the spread of the steps.
+    """
+
+    section: Literal["step", "part", "memory"]
+    name: str
+    unit: str
+    base: float | None
+    other: float | None
+    delta: float | None
+    share: float | None
+    noise: bool | None
+
+
 class Compare(Model):
     """Two profiles side by side."""
 
     base: str
     other: str
     by: str
+    per: str
+    headline: str
     notes: list[str]
+    steps: list[Change]
     figures: list[Delta]
     table: Table
+
+
+class Group(Model):
+    """Rows of a comparison with a common place in the model: `key` tells it apart among its siblings."""
+
+    key: str
+    label: str
+    base: float
+    other: float
+    deeper: bool
+
+
+class Groups(Model):
+    """Groups of a place; `rows`: those of the whole comparison."""
+
+    groups: list[Group]
+    rows: int
+    complete: bool

@@ -65,6 +65,9 @@ class Run(Model):
     state: Literal["new", "opening", "ready", "failed"]
     progress: float
     detail: str | None
+    modified: float | None = Field(
+        description="When its file was written last, in s since 1970; null if it is gone."
+    )
 
 
 class Counts(Model):

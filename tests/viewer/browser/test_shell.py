@@ -185,6 +185,7 @@ def test_every_view_of_one_worker_and_another_aggregation(opened: Open, copied: 
         page.find("button:has-text('Key Node Picker')").click()
         page.find("dialog[open] [data-table=keys] tbody tr").first.wait_for()
         page.go("compare")
+        assert page.find("[data-panel=compare-step] [data-part=step]").get_attribute("data-verdict") == "same"
         figures = page.find("[data-panel=compare-figures] tbody tr")
         figures.first.wait_for()
         row = page.find("[data-panel=compare-figures] [data-figure=iterations] td").all_inner_texts()
