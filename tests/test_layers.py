@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.arguments import Parser, table_format
+from pyprof.arguments import Parser, add_table_options
 from pyprof.commands import COMMANDS
 from tests import build
 
@@ -255,7 +255,7 @@ def test_what_help_lists_without_importing_it_is_what_is_registered():
     assert report.options() == sorted({option.name for one in every() for option in one.options})
     assert export.formats() == list(formats())
     parser = Parser()
-    table_format(parser)
+    add_table_options(parser)
     assert all(name in parser.format_help() for name in FORMATS)
     assert set(BY) == {"step", "operator", "kernel"}
 
