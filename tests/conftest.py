@@ -40,7 +40,7 @@ leftovers.track_connections()
 hypothesis.settings.register_profile(
     "pyprof",
     deadline=None,
-    max_examples=200 if LONG else 40,
+    max_examples=120 if LONG else 40,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("pyprof")

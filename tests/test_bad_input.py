@@ -211,7 +211,7 @@ def test_a_file_cut_off_that_claims_to_be_whole(format_, attempt, tmp_path):
 def test_bytes_that_changed_on_the_way(format_, part, attempt, tmp_path):
     data = WRITERS[format_](tmp_path / "whole").read_bytes()
     path = tmp_path / "net.sqlite"
-    for seed in range(part, 1500 if LONG else 25, PARTS):
+    for seed in range(part, 600 if LONG else 25, PARTS):
         dice = random.Random(f"{format_} {seed}")
         damaged = bytearray(data)
         # In the first page too, where tables are declared: there most changes are noticed.
@@ -375,7 +375,7 @@ def test_a_line_of_net_dict_that_is_none_is_named(line, tmp_path, capsys):
 def test_a_net_dict_with_letters_changed(format_, part, tmp_path, capsys):
     text = "".join(f"{row}\n" for row in build.read(WRITERS[format_](tmp_path / "f")))
     path = tmp_path / "net.dict"
-    for seed in range(part, 2000 if LONG else 30, PARTS):
+    for seed in range(part, 800 if LONG else 30, PARTS):
         dice = random.Random(f"{format_} {seed}")
         letters = list(text)
         for place in dice.sample(range(len(text)), dice.choice([1, 2, 5])):

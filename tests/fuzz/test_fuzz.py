@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changed files of every format through every command: figures or one sentence, in time, with nothing else written.
 
-80 files of each format with PYPROF_LONG=1, as many as you like with `python -m tests.fuzz`.
+40 files of each format with PYPROF_LONG=1, as many as you like with `python -m tests.fuzz`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CORPUS = [
     for line in Path(__file__).with_name("corpus.txt").read_text().splitlines()
     if line and not line.startswith("#")
 ]
-COUNT = 80 if LONG else 2
+COUNT = 40 if LONG else 2
 
 
 @pytest.fixture
