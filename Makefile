@@ -61,8 +61,9 @@ test-all: test test-long
 # The rest is the same on every Python, and `matrix` runs every command on the oldest and the newest. 6 GB.
 test-3.13: $(STAMP)
 	$(BIN)/python scripts/matrix.py --environment .venv313 3.13
-	.venv313/bin/python -m pytest -q -n $(JOBS) --dist worksteal tests/capture tests/test_*.py \
-	  tests/parse/test_kineto_torch.py tests/prof/test_costs_torch.py tests/prof/test_costs_binding.py tests/prof/test_costs_walk.py
+	.venv313/bin/python -m pytest -q -n $(JOBS) --dist worksteal tests/capture tests/test_api.py tests/test_estimate.py \
+	  tests/test_examples.py tests/test_replay.py tests/parse/test_kineto_torch.py tests/prof/test_costs_torch.py \
+	  tests/prof/test_costs_binding.py tests/prof/test_costs_walk.py
 
 # A table of versions; every torch is downloaded, 4 GB each, and removed again.
 matrix: $(STAMP)
