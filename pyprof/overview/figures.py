@@ -21,6 +21,7 @@ from pyprof.rules.context import NOT_CUT, Run
 from pyprof.rules.evaluation import evaluate
 from pyprof.store import reads
 from pyprof.symbols import short_name
+from pyprof.units import duration
 
 TOP = 5
 _SENTENCES, _LETTERS = 16, 1000  # of a verdict
@@ -88,13 +89,13 @@ def figures(source: Source) -> Figures:
     outcomes = evaluate(source)
     return Figures(
         gpu=source.gpu,
-        step=_step(source, run),
+        step=median_step(source, run),
         kernels=kernels,
         operators=operators,
         modules=_modules(source),
         steps=aggregation.last - aggregation.first + 1 if run.cut else None,
         ledger=_ledger(source),
-        best=_best(outcomes, run),
+        best=best_finding(outcomes, run),
         evaluated=sum(outcome.needs is None for outcome in outcomes),
         rank=rank,
         ranks=ranks,
@@ -102,7 +103,8 @@ def figures(source: Source) -> Figures:
     )
 
 
-def _step(source: Source, run: Run) -> Step:
+def median_step(source: Source, run: Run) -> Step:
+    """Return the median of the steady steps, and its parts."""
     table = find("step_time", categories="phase").table(source)
     workers = table["worker"].nunique()
     number = table.groupby("worker").cumcount() + source.aggregation.first
@@ -183,7 +185,31 @@ def _ledger(source: Source) -> tuple[tuple[str, float | None], ...]:
     return tuple(out)
 
 
-def _best(outcomes: list[Outcome], run: Run) -> Best | None:
+def headline(step: Step, best: Best | None) -> str:
+    """Return the sentences that answer what a step takes, and what to change first.
+
+    >>> headline(Step(178e6, 5, 1, (), None), Best("The loop waits for data.", 59e6, 33.2))
+    'A step takes 178 ms, the median of 5. The loop waits for data. This could save up to 59 ms a step (33.2 %).'
+    """
+    if step.length is None:
+        return ""
+    if step.number is None:
+        text = f"The recording takes {duration(step.length)}; no steps were found in it."
+    else:
+        of = f", the median of {step.number}" if step.number > 1 else ""
+        text = f"A step takes {duration(step.length)}{of}."
+    if best is None:
+        return text
+    text += f" {best.problem}"
+    if best.saving is not None:
+        per = "" if step.number is None else " a step"
+        of = "" if best.share is None else f" ({best.share:.1f} %)"
+        text += f" This could save up to {duration(best.saving)}{per}{of}."
+    return text
+
+
+def best_finding(outcomes: list[Outcome], run: Run) -> Best | None:
+    """Return the first finding of the rules, the one with the largest saving."""
     for outcome in outcomes:
         finding = outcome.finding
         if finding is not None:

@@ -13,7 +13,9 @@ from pyprof.viewer.problems import Trouble
 def findings(answer: Any) -> Insights:
     """Convert the result of the task `insights`."""
     body = answer[0]
-    return Insights(expert=[_finding(item) for item in body["expert"]], silent=body["silent"])
+    return Insights(
+        expert=[_finding(item) for item in body["expert"]], silent=body["silent"], headline=body["headline"]
+    )
 
 
 def _finding(item: dict[str, Any]) -> Finding:

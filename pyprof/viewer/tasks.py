@@ -126,12 +126,14 @@ def events(
 @TASKS.register("insights")
 def insights(session: Session, progress: Progress, aggregation: int, worker: int | None) -> dict[str, Any]:
     """Return the findings of the rules."""
+    from pyprof.overview.figures import best_finding, headline, median_step
+    from pyprof.rules.context import Run
     from pyprof.rules.evaluation import evaluate
 
     source = session.source(aggregation, worker)
     results: list[dict[str, Any]] = []
-    silent = 0
-    for outcome in evaluate(source):
+    silent, outcomes, run = 0, evaluate(source), Run(source)
+    for outcome in outcomes:
         finding = outcome.finding
         definition = outcome.rule
         facts: dict[str, Any] = {"id": definition.id, "name": definition.name, "text": definition.text}
@@ -149,7 +151,8 @@ def insights(session: Session, progress: Progress, aggregation: int, worker: int
             )  # fmt: skip
         else:
             silent += 1
-    return {"expert": results, "silent": silent}
+    sentence = headline(median_step(source, run), best_finding(outcomes, run))
+    return {"expert": results, "silent": silent, "headline": sentence}
 
 
 @TASKS.register("ledger")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pyprof import session
 from pyprof.analysis.source import Source
 from pyprof.metrics import METRICS
+from pyprof.overview.figures import figures, headline
 from pyprof.rules.evaluation import evaluate
 from pyprof.viewer.downsample import downsample
 from tests.build import recording, write_capture
@@ -489,6 +490,14 @@ def test_thinned_curves_keep_their_extremes(values, points):
     assert found[kept].min() == min(values)
     if len(values) <= points:
         assert len(kept) == len(values)
+
+
+def test_the_headline_is_that_of_the_overview_on_a_terminal(client, prof):
+    overview = figures(source(prof))
+    text = client.json("/api/insights")["headline"]
+    assert text == headline(overview.step, overview.best)
+    assert text.startswith("A step takes ")
+    assert overview.best.problem in text
 
 
 def test_compare_with_itself(client):

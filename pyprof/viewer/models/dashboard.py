@@ -83,6 +83,7 @@ class Insights(Model):
 
     expert: list[Finding]
     silent: int = Field(description="Number of rules without a finding.")
+    headline: str = Field(description="What a step takes, and what to change first, in sentences.")
 
 
 class LedgerPart(Model):
