@@ -21,8 +21,12 @@ from typing import NamedTuple
 
 from pyprof.registry import Registry, load_folder
 
-# Parts of a worker's wall time, in the order of priority: time of two at once counts for the first.
-PARTS = ("tc", "kernel", "memory", "dataloader", "io", "cpu", "other")
+# Parts of a worker's wall time and their headings, in the order of priority: time of two at once counts for the first.
+PART_HEADINGS = {
+    "tc": "Using Tensor Cores", "kernel": "Not Using Tensor Cores", "memory": "Memory", "dataloader": "Dataloader",
+    "io": "I/O", "cpu": "CPU", "other": "Other",
+}  # fmt: skip
+PARTS = tuple(PART_HEADINGS)
 
 
 class Figure(NamedTuple):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pyprof.metrics import PARTS
+from pyprof.metrics import PART_HEADINGS, PARTS
 from pyprof.model import Bools, Ints
 from pyprof.viewer import models
 from pyprof.viewer.column_table import Frame
@@ -38,6 +38,7 @@ def bars(frame: Frame, first: int, last: int, most: int | None) -> models.Bars:
         outside=(~any_inside).tolist(),
         duration=[value or 0.0 for value in _to_list(binned["duration"])],
         parts={key: _to_list(binned[key]) for key in PARTS},
+        headings=PART_HEADINGS,
         total=len(numbers),
         first=first,
         last=last,

@@ -6,12 +6,17 @@ from __future__ import annotations
 from typing import Any
 
 from pyprof.analysis.source import Source
-from pyprof.metrics import FIGURES, PARTS
+from pyprof.metrics import FIGURES, PART_HEADINGS, PARTS
 from pyprof.reports import Column
 from pyprof.viewer.column_table import Frame, from_rows
 from pyprof.viewer.events import within
 
 _LENGTH = "Length of the iteration."
+_PART_TEXTS = {
+    "tc": "Kernels that used tensor cores.", "kernel": "Other kernels.", "memory": "Copies and sets.",
+    "dataloader": "Waits for the data loader.", "io": "Calls that read or write files.",
+    "cpu": "Operators and API calls.", "other": "Remainder.",
+}  # fmt: skip
 ITERATION = (
     Column("worker", "Worker", "", "Process that ran it.", str),
     Column("worker_id", "Worker Number", "", "Number of the worker."),
@@ -19,18 +24,7 @@ ITERATION = (
     Column("start", "Timestamp", "ns", "Start, since the recording's first event."),
     Column("end", "End", "ns", "End, since the recording's first event."),
     Column("duration", "Duration", "ns", _LENGTH),
-    *(
-        Column(part, heading, "ns", text)
-        for part, heading, text in (
-            ("tc", "Using Tensor Cores", "Kernels that used tensor cores."),
-            ("kernel", "Not Using Tensor Cores", "Other kernels."),
-            ("memory", "Memory", "Copies and sets."),
-            ("dataloader", "Dataloader", "Waits for the data loader."),
-            ("io", "I/O", "Calls that read or write files."),
-            ("cpu", "CPU", "Operators and API calls."),
-            ("other", "Other", "Remainder."),
-        )
-    ),
+    *(Column(part, heading, "ns", _PART_TEXTS[part]) for part, heading in PART_HEADINGS.items()),
     Column("kernels", "Total Kernels", "count", "Kernels launched in it."),
     Column("tc_kernels", "TC Kernels", "count", "Kernels that used tensor cores."),
     Column("kernel_ns", "Total Kernel GPU Time", "ns", "Sum of their times on the device."),

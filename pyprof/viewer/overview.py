@@ -8,7 +8,7 @@ from typing import Any
 
 from pyprof.analysis.coverage import is_missing
 from pyprof.analysis.source import Source
-from pyprof.metrics import METRICS, PARTS, Value, Window, share, value
+from pyprof.metrics import METRICS, PART_HEADINGS, PARTS, Value, Window, share, value
 from pyprof.reports import find
 from pyprof.reports.summary import rows as summary_rows
 from pyprof.viewer import models
@@ -17,15 +17,6 @@ from pyprof.viewer.report_pages import columns_of, plain_rows
 
 TOP = 10
 _PERFORMANCE = ("wall_time", "tc_utilization", "gpu_utilization", "iterations", "average_iteration")
-_PARTS = {
-    "tc": ("tc_share", "Using Tensor Cores"),
-    "kernel": ("kernel_share", "Not Using Tensor Cores"),
-    "memory": ("memory_share", "Memory"),
-    "dataloader": ("dataloader_share", "Dataloader"),
-    "io": ("io_share", "I/O"),
-    "cpu": ("cpu_share", "CPU"),
-    "other": ("other_share", "Other"),
-}
 _KERNELS = {
     "tc_events_": ("tc", "Using Tensor Cores", "Kernels that used tensor cores."),
     "memory_events_": ("memory", "Memory Kernels", "Copies and sets."),
@@ -157,13 +148,13 @@ def _utilization(window: Window) -> Breakdown:
 def _resources(window: Window) -> Breakdown:
     parts = []
     for key in PARTS:
-        name, heading = _PARTS[key]
+        name = f"{key}_share"
         part_share = value(name, window)
         amount = sum(worker.parts.get(key, 0) for worker in window.workers)
         parts.append(
             Part(
                 key=key,
-                heading=heading,
+                heading=PART_HEADINGS[key],
                 value=None if part_share is None else amount,
                 unit="ns",
                 share=_float(part_share),

@@ -16,23 +16,6 @@ export type Meaning =
   | "outside"
   | "idle";
 
-export const LABELS: Record<Meaning, string> = {
-  tc: "Using tensor cores",
-  kernel: "Not using tensor cores",
-  compute: "Kernel",
-  memory: "Memory",
-  memset: "Memset",
-  communication: "Communication",
-  overlap: "Computation and communication",
-  runtime: "Runtime",
-  dataloader: "Dataloader",
-  io: "I/O",
-  cpu: "CPU",
-  other: "Other",
-  outside: "Outside the profile",
-  idle: "Idle",
-};
-
 export const colour = (meaning: Meaning): string => `var(--c-${meaning})`;
 
 /** For things that have no meaning of their own, such as the operators of a donut: by rank, the rest grey. */

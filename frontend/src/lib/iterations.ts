@@ -1,10 +1,14 @@
 // Iterations of all workers as bars: the mean of the workers that have one of that number.
 import type { Bars } from "../api/client";
 import type { Bar, Series } from "../charts/Stacks.svelte";
-import { colour, LABELS, type Meaning } from "./colours";
+import { colour, type Meaning } from "./colours";
 
-export const PARTS: readonly Meaning[] = ["tc", "kernel", "memory", "cpu", "io", "dataloader", "other"];
-export const SERIES: readonly Series[] = PARTS.map((part) => ({ key: part, label: LABELS[part], colour: colour(part) }));
+/** From the bottom of a bar to its top. */
+const PARTS: readonly Meaning[] = ["tc", "kernel", "memory", "cpu", "io", "dataloader", "other"];
+
+export function series(answer: Bars): Series[] {
+  return PARTS.map((part) => ({ key: part, label: answer.headings[part] ?? part, colour: colour(part) }));
+}
 
 export interface Iteration extends Bar {
   number: number;

@@ -129,8 +129,8 @@ class Iterations(Model):
 
 class Bars(Model):
     """Iterations as a chart: means over workers, in ns. Bar i covers the numbers `number[i]` to `until[i]`; its mean
-    covers `count[i]` of them: those in the aggregation, or all if none are (`outside[i]`). `total`: all numbers;
-    `first`, `last`: bounds of the aggregation."""
+    covers `count[i]` of them: those in the aggregation, or all if none are (`outside[i]`). `headings`: of the
+    parts; `total`: all numbers; `first`, `last`: bounds of the aggregation."""
 
     number: list[int]
     until: list[int]
@@ -138,6 +138,7 @@ class Bars(Model):
     outside: list[bool]
     duration: list[float]
     parts: dict[str, list[float | None]]
+    headings: dict[str, str]
     total: int
     first: int
     last: int

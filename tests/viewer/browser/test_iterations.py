@@ -15,7 +15,7 @@ from tests.viewer.conftest import STEPS, Asking, serving
 
 CHART = "[data-panel=iterations] svg"
 PARTS = {
-    "Using tensor cores": "tc", "Not using tensor cores": "kernel", "Memory": "memory", "CPU": "cpu",
+    "Using Tensor Cores": "tc", "Not Using Tensor Cores": "kernel", "Memory": "memory", "CPU": "cpu",
     "Dataloader": "dataloader", "Other": "other",
 }  # fmt: skip
 
@@ -47,8 +47,8 @@ def test_bars_are_the_iterations(page: Page, prof: session.Profile):
         assert sum(heights) > 0
     legend = page.find("[data-panel=iterations] [data-legend]").all_inner_texts()
     assert legend == [
-        "Using tensor cores",
-        "Not using tensor cores",
+        "Using Tensor Cores",
+        "Not Using Tensor Cores",
         "Memory",
         "CPU",
         "I/O",
