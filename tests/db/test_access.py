@@ -247,7 +247,7 @@ def test_how_long_a_command_lets_a_query_run(
     for wrong in ("0", "nan", "soon"):
         with pytest.raises(SystemExit):
             main(["report", "kernel", "--timeout", wrong, str(profile)])
-        assert f"expected seconds, more than 0, not {wrong}" in capsys.readouterr().err
+        assert f"invalid timeout {wrong!r}: expected a positive number of seconds" in capsys.readouterr().err
     assert len(pyprof.load(profile).kernels) == 3  # the next one has its own
 
 

@@ -127,7 +127,7 @@ def test_every_format_holds_what_the_data_frame_holds(name, prof):
 def test_parts_of_any_size_make_the_same_file(form, prof, monkeypatch):
     whole = rendered(prof, "iteration", form)
     table = prof.report("iteration")
-    monkeypatch.setattr(iteration, "PART", 3)
+    monkeypatch.setattr(iteration, "BATCH", 3)
     parts = rendered(prof, "iteration", form)
     if form == "parquet":
         assert pq.read_table(io.BytesIO(parts)).equals(pq.read_table(io.BytesIO(whole)))
