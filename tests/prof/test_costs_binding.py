@@ -129,7 +129,6 @@ def excepted(name: str) -> str | None:
     return next((pattern for pattern in EXCEPTIONS if fnmatchcase(name, pattern)), None)
 
 
-@pytest.mark.long
 def test_position_and_keyword_cost_the_same() -> None:
     known, different, needed = 0, {}, set()
     every = schemas()
