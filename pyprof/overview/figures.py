@@ -194,7 +194,7 @@ def headline(step: Step, best: Best | None) -> str:
     if step.length is None:
         return ""
     if step.number is None:
-        text = f"The recording takes {duration(step.length)}; no steps were found in it."
+        text = f"The recording takes {duration(step.length)}."
     else:
         of = f", the median of {step.number}" if step.number > 1 else ""
         text = f"A step takes {duration(step.length)}{of}."

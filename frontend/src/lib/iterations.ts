@@ -6,8 +6,11 @@ import { colour, type Meaning } from "./colours";
 /** From the bottom of a bar to its top. */
 const PARTS: readonly Meaning[] = ["tc", "kernel", "memory", "cpu", "io", "dataloader", "other"];
 
+/** Without a GPU its parts are unknown, and not shown. */
+const shown = (answer: Bars): Meaning[] => PARTS.filter((part) => answer.parts[part]?.some((value) => value !== null));
+
 export function series(answer: Bars): Series[] {
-  return PARTS.map((part) => ({ key: part, label: answer.headings[part] ?? part, colour: colour(part) }));
+  return shown(answer).map((part) => ({ key: part, label: answer.headings[part] ?? part, colour: colour(part) }));
 }
 
 export interface Iteration extends Bar {
@@ -15,10 +18,11 @@ export interface Iteration extends Bar {
 }
 
 export function bars(answer: Bars): Iteration[] {
+  const parts = shown(answer);
   return answer.number.map((number, at) => ({
     number,
     label: String(number),
-    values: PARTS.map((part) => answer.parts[part]?.[at] ?? null),
+    values: parts.map((part) => answer.parts[part]?.[at] ?? null),
     total: answer.duration[at]!,
     outside: answer.outside[at]!,
     ...(answer.until[at] === number ? {} : { until: String(answer.until[at]), count: answer.count[at]! }),

@@ -51,7 +51,6 @@ def test_bars_are_the_iterations(page: Page, prof: session.Profile):
         "Not Using Tensor Cores",
         "Memory",
         "CPU",
-        "I/O",
         "Dataloader",
         "Other",
     ]
