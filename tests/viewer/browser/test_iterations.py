@@ -68,7 +68,8 @@ def test_10_000_iterations_are_as_many_bars_as_there_is_room_for(page: Page):
             json={
                 "number": numbers, "until": numbers, "count": [1] * many, "outside": [False] * many, "total": many,
                 "duration": [1000 * n for n in numbers], "parts": dict.fromkeys(parts, [0] * many) | {
-                    "kernel": [1000 * n for n in numbers]}, "first": 0, "last": many - 1,
+                    "kernel": [1000 * n for n in numbers]}, "headings": {part: part for part in parts}, "first": 0,
+                "last": many - 1,
             }
         )  # fmt: skip
 
