@@ -118,7 +118,9 @@ class Inline:
             self._session.store.close()
 
 
-_CHANCE = re.compile(r'"version":"[0-9a-f]{16}"')  # of a database that is served
+_CHANCE = re.compile(
+    r'"version":"[0-9a-f]{16}"|"modified":[0-9.]+'
+)  # of a database that is served, of its file
 
 
 @cache
