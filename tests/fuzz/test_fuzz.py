@@ -50,7 +50,7 @@ def test_changed_files(part: int, fuzzer: Fuzzer) -> None:
             if one.verdict in FAULTS:
                 faults.append(f"{format_} {seed} {one.command} {one.verdict}: {one.why}")
     assert not faults, "\n".join(faults)
-    # Else nothing was tested: the commands drawn most often have read some files (all read an intact seed at the start).
+    # Else nothing was tested: the commands drawn most often have read files (all read an intact seed at the start).
     assert {(command, "ok") for command in CHEAP} <= seen
     assert "sentence" in {verdict for _, verdict in seen}
 
