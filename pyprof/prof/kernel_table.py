@@ -185,6 +185,8 @@ ROUTING = [
     P(r"(moe|token)\w{0,30}_?(un)?permute|expandinputrows|pre_?reorder|post_?reorder|(^|_)ep_(gather|scatter)", "moe", _ANY, "TensorRT-LLM and SGLang MoE, DeepEP's layouts in SGLang ep_moe"),
     P(r"gather|scatter|index_(elementwise|put|copy|fill|add|kernel)|indexfunc|indexing_", "indexing", _ANY, "PyTorch IndexKernel.cu, Indexing.cu, ScatterGatherKernel.cu; H100 FSDP, V100 DLRM"),
 ]
+# Words that do not tell a kind when they are the whole name: the MTIA recording has events called merge.
+VAGUE = r"_(merge|update|finali[sz]e|accumulate|reduced?|partition|select|take|split|init|initiali[sz]e|reset|clear|range|sample|mix|points|stats?|moments?|plan|meta|check|delay|hash|normal|sort(ed)?|lookup|expand)_(kernel_)?"
 # Functions that run what their template arguments say.
 GENERIC = r"elementwise|gemm::kernel$|^kernel$|^cutlass::kernel2?$|(^|::)device_kernel|kernel_wrapper|multi_tensor_apply|\breduce_kernel|allreduce_fusion_kernel|kernelpointwiseapply|eigenmetakernel|cub::|thrust::|rocprim::|hipcub::"
 

@@ -94,7 +94,7 @@ _MATHS, _ALGORITHMS = _compile(kernel_table.MATHS), _compile(kernel_table.ALGORI
 
 _FUNCTIONS, _WORDS = _compile(kernel_table.FUNCTIONS), _compile(kernel_table.WORDS)
 _TERMS = _compile(kernel_table.TERMS)
-_GENERIC = re.compile(kernel_table.GENERIC)
+_GENERIC, _VAGUE = re.compile(kernel_table.GENERIC), re.compile(kernel_table.VAGUE)
 _MAX_LENGTH = 4_000  # characters; the rest of a longer name is nested template arguments
 _LENGTH = re.compile(r"[1-9]\d{0,3}")  # of a piece of a mangled name
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # between the words of camel case
@@ -198,7 +198,9 @@ def describe(name: str) -> Kernel:
         )
         if kind_ is None:
             terms = words(qualified)
-            kind_ = _text(_FUNCTIONS, terms) or _text(_KINDS, terms) or _text(_TERMS, terms)
+            kind_ = _text(_FUNCTIONS, terms) or _text(_KINDS, terms)
+            if kind_ is None and not _VAGUE.fullmatch(terms):
+                kind_ = _text(_TERMS, terms)
     kind_ = kind_ or _text(_KINDS, name) or _text(_WORDS, function_name)
     tensor_core: bool | None = None if kind_ is None else False  # only products use tensor cores
     if kind_ in PRODUCTS:
