@@ -37,7 +37,7 @@ def add_arguments(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Print the comparison."""
     from pyprof.frame import say
-    from pyprof.reports.diff import diff
+    from pyprof.reports.diff import cautions, diff
 
     check_output(arguments, arguments.base, arguments.other)
     with open_profiles(arguments, arguments.base, arguments.other) as (base_profile, other_profile):
@@ -45,12 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
         other = other_profile.source(arguments.other_worker)
         comparison = diff(base, arguments.by, arguments.per)
         check_format(comparison, arguments)
-        counts = [source.aggregation.last - source.aggregation.first + 1 for source in (base, other)]
-        if counts[0] != counts[1] and arguments.per == "run":
-            say(
-                arguments.prog,
-                f"the base has {counts[0]} iterations, the other {counts[1]}: sums cover as many; select equal ranges "
-                "with --iter-start and --iter-stop.",
-            )
+        for line in cautions(base, other, arguments.per):
+            say(arguments.prog, line[0].lower() + line[1:])
         _, text = render_report(comparison, other, arguments)
     write_stdout(text)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from pyprof.analysis.coverage import is_missing
 from pyprof.analysis.source import Source
 from pyprof.errors import UsageError
 from pyprof.model import Bools, Ints
@@ -146,6 +147,23 @@ def diff(base: Source, by: str = "step", per: str = "iteration") -> Report:
             raise UsageError("--per=run: the parts of a step are per step; add --by=operator or --by=kernel.")
         return STEPS._replace(make=lambda other: waterfall.compare(base, other))
     return REPORT._replace(make=lambda other: difference(base, other, _QUERIES[by], per))
+
+
+def cautions(base: Source, other: Source, per: str = "iteration") -> list[str]:
+    """Return, in sentences, what makes a comparison of two runs misleading."""
+    lines = []
+    counts = [source.aggregation.last - source.aggregation.first + 1 for source in (base, other)]
+    if counts[0] != counts[1] and per == "run":
+        lines.append(f"The base has {counts[0]} iterations, the other {counts[1]}; sums cover all of them.")
+    if base.gpu != other.gpu:
+        missing = "other" if base.gpu else "base"
+        lines.append(f"The {missing} has no GPU events: its times are those of operators on the CPU.")
+    for name, source in (("base", base), ("other", other)):
+        lost = source.store.rows("select reason, count from lost order by count desc, reason")
+        missing_events = [f"{count} {reason}" for reason, count in lost if count and is_missing(reason)]
+        if missing_events:
+            lines.append(f"The {name} is incomplete: {', '.join(missing_events)}.")
+    return lines
 
 
 def difference(base: Source, other: Source, way: Way, per: str = "iteration") -> pd.DataFrame:

@@ -72,7 +72,7 @@ async def compare(pair: Compared, query: Page) -> models.Compare:
         by=pair.by,
         per=pair.per,
         headline=comparison.headline,
-        notes=comparison.notes(pair.per),
+        notes=comparison.notes,
         steps=comparison.steps,
         figures=comparison.figures,
         table=await asyncio.to_thread(page, sheet.frame, query, sheet.complete),

@@ -23,19 +23,13 @@ class Comparison:
 
     def __init__(self, answer: tuple[dict[str, Any], Any]):
         self._info = answer[0]
+        self.notes: list[str] = self._info["notes"]
         self.sheet = Sheet(answer, REPORT)
         self.steps = [models.Change(**row) for row in self._info["steps"]]
 
     @property
     def nbytes(self) -> int:
         return self.sheet.nbytes
-
-    def notes(self, per: str) -> list[str]:
-        """Return what a reader has to know about the two."""
-        base, other = self._info["counts"]
-        if base == other or per != "run":
-            return []
-        return [f"The base has {base} iterations, the other {other}; sums cover all of them."]
 
     @cached_property
     def headline(self) -> str:

@@ -239,7 +239,7 @@ def compare(
     """Return this database and another one side by side; `version` is that of the other, so that cached answers do not
     mix."""
     from pyprof.metrics import METRICS
-    from pyprof.reports.diff import diff
+    from pyprof.reports.diff import cautions, diff
     from pyprof.viewer.task_context import Session as Other
 
     second_session = Other(other)
@@ -251,8 +251,8 @@ def compare(
             {name: metric.function(side.window) for name, metric in METRICS.items()}
             for side in (base, second)
         ]
-    counts = [side.aggregation.last - side.aggregation.first + 1 for side in (base, second)]
-    return info | {"base": values[0], "other": values[1], "counts": counts, "steps": steps}, rows
+        notes = cautions(base, second, per)
+    return info | {"base": values[0], "other": values[1], "notes": notes, "steps": steps}, rows
 
 
 def _step_rows(table: pd.DataFrame) -> list[dict[str, Any]]:

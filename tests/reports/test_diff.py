@@ -6,6 +6,8 @@ from __future__ import annotations
 import csv
 import io
 import random
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -244,3 +246,23 @@ def test_a_delta_within_the_spread_of_the_iterations_is_noise(tmp_path, after, n
     base.aggregate(1, 1)
     (row,) = rows(base.diff(other, "operator"))
     assert (row["error_ns"], row["noise"]) == (None, None)
+
+
+def test_what_makes_a_comparison_misleading_is_said(tmp_path, files, capfd):
+    cpu = write(
+        tmp_path / "cpu.sqlite", f"op seq=1 {mm(64, 'net.a')}\n    op seq=1 aten::mm\n        wait 5\n"
+    )
+    damaged = write(tmp_path / "damaged.sqlite", OTHER)
+    with closing(sqlite3.connect(damaged)) as connection, connection:
+        connection.execute("create table if not exists PYPROF_LOST (reason text, count integer)")
+        connection.execute("insert into PYPROF_LOST values ('operators over the limit', 3)")
+    for paths, message in (
+        ((files[0], files[1]), ""),
+        ((files[0], cpu), "the other has no GPU events"),
+        ((cpu, files[0]), "the base has no GPU events"),
+        ((files[0], damaged), "the other is incomplete: 3 operators over the limit."),
+    ):
+        for by in ("step", "operator"):
+            assert cli.main(["diff", *map(str, paths), f"--by={by}"]) == 0
+            error = capfd.readouterr().err
+            assert (message in error) if message else not error

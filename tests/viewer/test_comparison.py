@@ -12,7 +12,7 @@ from pyprof.reports.diff import COLUMNS
 from pyprof.viewer.column_table import arrow
 from pyprof.viewer.comparison import NOWHERE, Comparison
 
-INFO: dict[str, Any] = {"complete": True, "steps": [], "base": {}, "other": {}, "counts": [1, 1]}
+INFO: dict[str, Any] = {"complete": True, "steps": [], "base": {}, "other": {}, "notes": []}
 
 
 def comparison(*rows: tuple[str | None, str, float | None, float | None]) -> Comparison:
