@@ -16,29 +16,16 @@ import pandas as pd
 from pyprof.analysis.source import Source
 from pyprof.metrics import share
 from pyprof.reports import find
-from pyprof.rules import Outcome
-from pyprof.rules.context import NOT_CUT, Run
+from pyprof.reports.headline import Best, Step, best_finding, median_step
+from pyprof.rules.context import Run
 from pyprof.rules.evaluation import evaluate
 from pyprof.store import reads
 from pyprof.symbols import short_name
-from pyprof.units import duration
 
 TOP = 5
 _SENTENCES, _LETTERS = 16, 1000  # of a verdict
 LEDGER = {"operator": "operator", "source line": "line", "module": "module", "FLOPs": "FLOPs"}
-_PHASES = ("forward", "backward", "recompute", "optimizer", "no_phase")
 _LIBRARY = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d[^/\\]*[/\\]")
-
-
-class Step(NamedTuple):
-    """The median step. It is the median of `number` steps of `workers` workers; None: the recording has no steps.
-    `parts`: name and share, 100 % together; on a GPU `busy` is the share in which it works."""
-
-    length: float | None
-    number: int | None
-    workers: int
-    parts: tuple[tuple[str, float], ...]
-    busy: float | None
 
 
 class Row(NamedTuple):
@@ -51,14 +38,6 @@ class Row(NamedTuple):
     calls: int | None
     line: str | None = None
     more: int = 0
-
-
-class Best(NamedTuple):
-    """The first finding of the rules; `saving` per step, `share` of the time that rules examine."""
-
-    problem: str
-    saving: float | None
-    share: float | None
 
 
 class Figures(NamedTuple):
@@ -101,25 +80,6 @@ def figures(source: Source) -> Figures:
         ranks=ranks,
         verdict=_verdict(run),
     )
-
-
-def median_step(source: Source, run: Run) -> Step:
-    """Return the median of the steady steps, and its parts."""
-    table = find("step_time", categories="phase").table(source)
-    workers = table["worker"].nunique()
-    number = table.groupby("worker").cumcount() + source.aggregation.first
-    steady = table[number.between(*run.steady) & ~table["partial"].fillna(False)]
-    steady = steady if len(steady) else table
-    # The step of median length, or the two in the middle: a first step a hundred times as long would
-    # dominate the sums of all.
-    order = steady.sort_values("total_ns", kind="stable")
-    middle = order.iloc[max(len(order) - 1, 0) // 2 : len(order) // 2 + 1]
-    total = int(middle["total_ns"].sum())
-    sums = {name: int(middle[f"{name}_ns"].sum()) for name in (*_PHASES, "dataloader", "other")}
-    parts = tuple((name, part) for name, time in sums.items() if (part := share(time, total)) and time)
-    busy = share(sum(sums[name] for name in _PHASES), total) if source.gpu else None
-    length = total / len(middle) if len(middle) else None
-    return Step(length, len(steady) if run.cut else None, workers, parts, busy)
 
 
 def _operators(source: Source) -> tuple[tuple[Row, ...], bool]:
@@ -183,39 +143,6 @@ def _ledger(source: Source) -> tuple[tuple[str, float | None], ...]:
         explained = int(entries.loc[entries["part"] != "unknown", "time"].sum())
         out.append((name, share(explained, int(entries["time"].sum()))))
     return tuple(out)
-
-
-def headline(step: Step, best: Best | None) -> str:
-    """Return the sentences that answer what a step takes, and what to change first.
-
-    >>> headline(Step(178e6, 5, 1, (), None), Best("The loop waits for data.", 59e6, 33.2))
-    'A step takes 178 ms, the median of 5. The loop waits for data. This could save up to 59 ms a step (33.2 %).'
-    """
-    if step.length is None:
-        return ""
-    if step.number is None:
-        text = f"The recording takes {duration(step.length)}."
-    else:
-        of = f", the median of {step.number}" if step.number > 1 else ""
-        text = f"A step takes {duration(step.length)}{of}."
-    if best is None:
-        return text
-    text += f" {best.problem}"
-    if best.saving is not None:
-        per = "" if step.number is None else " a step"
-        of = "" if best.share is None else f" ({best.share:.1f} %)"
-        text += f" This could save up to {duration(best.saving)}{per}{of}."
-    return text
-
-
-def best_finding(outcomes: list[Outcome], run: Run) -> Best | None:
-    """Return the first finding of the rules, the one with the largest saving."""
-    for outcome in outcomes:
-        finding = outcome.finding
-        if finding is not None:
-            saving = None if finding.saving is None else finding.saving / max(run.steps, 1)
-            return Best(finding.problem.removesuffix(NOT_CUT), saving, outcome.share)
-    return None
 
 
 def _verdict(run: Run) -> tuple[str, ...]:

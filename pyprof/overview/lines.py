@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from pyprof.overview.figures import Figures, Row, Step
+from pyprof.overview.figures import Figures, Row
+from pyprof.reports.headline import Step
 from pyprof.terminal import visible
 from pyprof.units import duration
 

@@ -126,7 +126,7 @@ def events(
 @TASKS.register("insights")
 def insights(session: Session, progress: Progress, aggregation: int, worker: int | None) -> dict[str, Any]:
     """Return the findings of the rules."""
-    from pyprof.overview.figures import best_finding, headline, median_step
+    from pyprof.reports.headline import best_finding, headline, median_step
     from pyprof.rules.context import Run
     from pyprof.rules.evaluation import evaluate
 

@@ -13,8 +13,9 @@ from rich.cells import cell_len
 
 from pyprof import session
 from pyprof.overview import lines as text
-from pyprof.overview.figures import Best, Figures, Row, Step, figures
+from pyprof.overview.figures import Figures, Row, figures
 from pyprof.overview.lines import MOST, lines, round_shares
+from pyprof.reports.headline import Best, Step
 from tests.build import call, examples, recording, write_capture
 from tests.reports.conftest import CPU, small
 

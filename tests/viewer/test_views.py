@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from pyprof import session
 from pyprof.analysis.source import Source
 from pyprof.metrics import METRICS
-from pyprof.overview.figures import figures, headline
+from pyprof.overview.figures import figures
+from pyprof.reports.headline import headline
 from pyprof.rules.evaluation import evaluate
 from pyprof.viewer.downsample import downsample
 from tests.build import recording, write_capture
