@@ -223,8 +223,12 @@ def _sql(
     """Return a condition in SQL, with its parameters in `values`."""
     key, entry = condition.key, _BY_KEY[condition.key]
     most, least = (dur if key == "dur" else None) or (entry.expression, entry.expression)
-    if entry.dictionary is not None:
-        hits = _of_texts(source, entry.dictionary, condition.text or (lambda text: True))
+    if entry.dictionary is not None or key == "kind":
+        test = condition.text or (lambda text: True)
+        if entry.dictionary is not None:
+            hits = _of_texts(source, entry.dictionary, test)
+        else:
+            hits = f"e.kind in ({', '.join(str(code) for code, name in enumerate(KINDS) if test(name))})"
         return f"not {hits}" if condition.known is False else hits
     if condition.known is not None and key in (*_NUMBERS, "uses_tc"):
         return f"({least}) is {'not ' if condition.known else ''}null"
@@ -235,9 +239,6 @@ def _sql(
             if condition.truth
             else f"not ({uses_tc}) and e.kind < 3 and (e.kind > 0 or e.tc is not null)"
         )
-    if condition.text is not None and key == "kind":
-        numbers = [str(code) for code, name in enumerate(KINDS) if condition.text(name)]
-        return f"e.kind in ({', '.join(numbers)})"
     if key not in _NUMBERS:
         raise Trouble(
             "parameter",
@@ -246,9 +247,9 @@ def _sql(
         )
     if condition.bounds is None:
         assert condition.digits is not None
+        values[f"digits{number}"] = condition.digits
         if most != least:  # of a sum over a block: its events are not known
             return "1"
-        values[f"digits{number}"] = condition.digits
         return f"instr(cast({least} as text), :digits{number}) > 0"
     low, high, low_included, high_included = condition.bounds
     parts = []

@@ -317,6 +317,11 @@ def test_the_longest_of_many_events(tmp_path, many, monkeypatch, size):
         (["dur:26..29"], lambda dur, kind: 26 <= dur <= 29),
         (["dur:>25", "stream:7"], lambda dur, kind: kind != 1 and dur > 25),
         (["dur:>1s"], lambda dur, kind: False),
+        (["dur:7"], lambda dur, kind: "7" in str(dur)),
+        (["dur:2", "kernel:volta"], lambda dur, kind: "2" in str(dur) and kind < 2),
+        (["kernel:?"], lambda dur, kind: False),
+        (["kernel:!?", "kind:!?", "dur:!?"], lambda dur, kind: True),
+        (["kind:?"], lambda dur, kind: False),
     )
     with serving(path) as client:
         for aggregation, inside in ((1, every), (number, every[15:185])):
