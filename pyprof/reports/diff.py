@@ -71,6 +71,7 @@ BY = ("step", *_QUERIES)
 PER = ("iteration", "run")
 _FIGURES = ("calls", "device", "host")
 _SIDES = ("base", "other")
+_REASONS, _LETTERS = 3, 100  # of what a run lacks, in a caution
 _KEYS = ("name", "operator", "module", "shapes", "direction")
 
 
@@ -156,13 +157,14 @@ def cautions(base: Source, other: Source, per: str = "iteration") -> list[str]:
     if counts[0] != counts[1] and per == "run":
         lines.append(f"The base has {counts[0]} iterations, the other {counts[1]}; sums cover all of them.")
     if base.gpu != other.gpu:
-        missing = "other" if base.gpu else "base"
-        lines.append(f"The {missing} has no GPU events: its times are those of operators on the CPU.")
+        without = "other" if base.gpu else "base"
+        lines.append(f"The {without} has no GPU events: its times are those of operators on the CPU.")
     for name, source in (("base", base), ("other", other)):
         lost = source.store.rows("select reason, count from lost order by count desc, reason")
-        missing_events = [f"{count} {reason}" for reason, count in lost if count and is_missing(reason)]
-        if missing_events:
-            lines.append(f"The {name} is incomplete: {', '.join(missing_events)}.")
+        missing = [f"{count} {reason[:_LETTERS]}" for reason, count in lost if count and is_missing(reason)]
+        if missing:
+            more = f" and {len(missing) - _REASONS} other reasons" if len(missing) > _REASONS else ""
+            lines.append(f"The {name} is incomplete: {', '.join(missing[:_REASONS])}{more}.")
     return lines
 
 
