@@ -70,6 +70,6 @@ def test_a_rule_in_the_report_and_on_the_reference_page(run):
 def test_a_report_and_a_link_on_the_page(run):
     code = (
         "from pyprof.viewer.report_pages import reports; one = {r.name: r for r in reports()}['longest'];"
-        "print(one.title, one.view.category, one.view.sort, one.view.bar)"
+        "print(one.title, one.view.category, one.view.sort)"
     )
-    assert run("-c", code).stdout == "Longest Kernels Kernels -longest_ns longest_ns\n"
+    assert run("-c", code).stdout == "Longest Kernels Kernels -longest_ns\n"

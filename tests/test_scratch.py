@@ -35,6 +35,14 @@ main(["report", sys.argv[1]])
 """
 
 
+@pytest.fixture(autouse=True)
+def hangup() -> Iterator[None]:
+    """Signals as a terminal has them: below nohup the tests, and what they start, would ignore one."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.fixture
 def top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for temporary files."""

@@ -13,7 +13,7 @@ SOURCES = {
     path.relative_to(ROOT / "pyprof").as_posix(): path.read_text(encoding="utf-8")
     for path in sorted((ROOT / "pyprof").rglob("*.py"))
 }
-TREES = {name: ast.parse(source) for name, source in SOURCES.items()}
+NODES = {name: list(ast.walk(ast.parse(source))) for name, source in SOURCES.items()}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 # A past participle or a pronoun says how a value came about, never what it is.
 BANNED = {
@@ -31,8 +31,8 @@ def under(name: str, *folders: str) -> bool:
 
 def calls(name: str) -> Iterator[str]:
     """Yield the modules with a call of a function, by its last name."""
-    for module, tree in TREES.items():
-        for node in ast.walk(tree):
+    for module, nodes in NODES.items():
+        for node in nodes:
             if isinstance(node, ast.Call) and name in (
                 getattr(node.func, "id", ""),
                 getattr(node.func, "attr", ""),
@@ -50,18 +50,18 @@ def bound(function: Function) -> set[str]:
 
 def test_names_say_what_a_value_is() -> None:
     wrong = {
-        (name, node.name): sorted(bound(node) & BANNED)
-        for name, tree in TREES.items()
-        for node in ast.walk(tree)
-        if isinstance(node, Function) and bound(node) & BANNED
+        (name, node.name): names
+        for name, nodes in NODES.items()
+        for node in nodes
+        if isinstance(node, Function) and (names := sorted(bound(node) & BANNED))
     }
     assert wrong.keys() == ALLOWED, wrong
 
 
 def test_docstrings_begin_with_an_imperative_or_a_noun() -> None:
     wrong = []
-    for name, tree in TREES.items():
-        for node in ast.walk(tree):
+    for name, nodes in NODES.items():
+        for node in nodes:
             if isinstance(node, Function | ast.ClassDef | ast.Module):
                 text = ast.get_docstring(node) or ""
                 if re.match(r"(What|Whether|How|Which|Where|Who|When|Why)\b", text):
@@ -100,8 +100,8 @@ def test_errors_become_exit_codes_in_one_place() -> None:
     )
     catching = [
         name
-        for name, tree in TREES.items()
-        for node in ast.walk(tree)
+        for name, nodes in NODES.items()
+        for node in nodes
         if isinstance(node, ast.ExceptHandler) and node.type and "PyProfError" in ast.unparse(node.type)
     ]
     assert [name for name in catching if not under(name, *allowed)] == []
@@ -125,8 +125,8 @@ def test_sql_stays_in_its_layers() -> None:
     )
     written = {
         name
-        for name, tree in TREES.items()
-        for node in ast.walk(tree)
+        for name, nodes in NODES.items()
+        for node in nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and query.match(node.value)
     }
     assert {name for name in written if not under(name, *allowed)} == set()
@@ -140,8 +140,8 @@ def test_libraries_stay_in_their_layers() -> None:
         "torch": ("capture", "prof/replay.py"),
     }  # fmt: skip
     wrong = []
-    for name, tree in TREES.items():
-        for node in ast.walk(tree):
+    for name, nodes in NODES.items():
+        for node in nodes:
             modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             for package in {module.split(".")[0] for module in modules} & homes.keys():

@@ -98,8 +98,8 @@ def test_every_package_in_the_page_has_its_notice(content: dict[str, bytes]) -> 
     notices = one(content, "/licenses/pyprof/viewer/static/third-party.txt").decode()
     parts = re.split(r"^== (\S+) (\S+) \((.+)\)$", notices, flags=re.M)[1:]
     found = dict(zip(parts[::4], parts[1::4]))
-    assert {"svelte", "@tanstack/svelte-table"} <= imported() <= found.keys()
-    assert "@tanstack/table-core" in found  # which svelte-table needs
+    assert imported() <= found.keys()
+    assert "svelte" in found  # imported by what is compiled
     for name, version, licence, text in zip(parts[::4], parts[1::4], parts[2::4], parts[3::4]):
         versions = {one["version"] for path, one in locked().items() if path.endswith(f"node_modules/{name}")}
         assert version in versions

@@ -85,13 +85,13 @@ def _flag(option: str) -> str:
 
 class View(NamedTuple):
     """Presentation of a report on the page. `category`: menu section; `sort`: initial sort column, with a minus for
-    descending order; `show`: initially visible columns, empty for all; `bar`: the column whose values are drawn as
-    bars."""
+    descending order; `show`: initially visible columns, empty for all; `sums`: columns whose rows add up to a whole,
+    which get a total and shares of it, separated by spaces."""
 
     category: str = "More"
     sort: str = ""
     show: tuple[str, ...] = ()
-    bar: str = ""
+    sums: str = ""
 
 
 _PLAIN = View()

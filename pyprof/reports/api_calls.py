@@ -55,7 +55,7 @@ _PER_THREAD = ("worker", "thread")
         ),
     ),
     needs="calls of the CUDA or HIP API",
-    view=View("Kernels", sort="-total_ns", bar="total_ns"),
+    view=View("Kernels", sort="-total_ns", sums="calls total_ns kernels copies"),
 )  # fmt: skip
 def api_calls(source: Source, group_by: str) -> pd.DataFrame:
     """One row per function of the CUDA or HIP API called in the aggregated iterations, sorted by total time; with

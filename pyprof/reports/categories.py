@@ -57,7 +57,7 @@ _OPERATOR = 3  # value of event.kind
             {"category": ("kind", "operator"), "kind": ("operator",), "operator": ()},
         ),
     ),
-    view=View("Operators", sort="-time_ns", bar="time_ns"),
+    view=View("Operators", sort="-time_ns", sums="calls time_ns flops bytes tc_ns no_tc_ns tc_unknown_ns"),
 )  # fmt: skip
 def categories(source: Source, group_by: str) -> pd.DataFrame:
     """One row per category of work launched in the aggregated iterations, sorted by time; --group-by=kind and

@@ -85,7 +85,11 @@ _COLUMNS = (
             {"collective": ("step",), "step": _KIND},
         ),
     ),
-    view=View("Communication", sort="-latency_ns"),
+    view=View(
+        "Communication",
+        sort="-latency_ns",
+        sums="calls bytes latency_ns aligned aligned_ns transfer_ns wait_ns",
+    ),
 )
 def communication(source: Source, group_by: str) -> pd.DataFrame:
     """One row per worker, device, collective, process group and data type, sorted by latency, for kernels of

@@ -58,7 +58,9 @@ TC_UNKNOWN = Column(
         TC_UNKNOWN,
     ),
     suffix="detailed",
-    view=View("Operators", sort="-gpu", bar="gpu"),
+    view=View(
+        "Operators", sort="-gpu", sums="calls cpu gpu overhead idle kernels tc_kernels kernel tc tc_unknown"
+    ),
 )
 def detail(source: Source) -> pd.DataFrame:
     """One row per operator (a place in the model, with its arguments and direction), sorted by GPU time; values are

@@ -42,7 +42,7 @@ _FUNCTIONS: dict[str, tuple[np.ufunc, int]] = {
         figure("tc", extra=True),
         TC_UNKNOWN,
     ),
-    view=View("Operators", bar="gpu"),
+    view=View("Operators"),
 )
 def group_node(source: Source) -> pd.DataFrame:
     """One row per group of the model, parents before children: sums over the operators in it and in the groups inside

@@ -37,7 +37,9 @@ _COLUMNS = (
 _NONE = -1
 
 
-@report("idle", "Idle Time", _COLUMNS, needs="a GPU", view=View("Time", sort="-total_ns", bar="total_ns"))
+@report(
+    "idle", "Idle Time", _COLUMNS, needs="a GPU", view=View("Time", sort="-total_ns", sums="count total_ns")
+)
 def idle(source: Source) -> pd.DataFrame:
     """One row per worker, device, cause and place of the wait, sorted by total time, for gaps in which no kernel, copy
     or set ran on the device. A gap has one cause, the first of these that holds. queued: the launch of the event

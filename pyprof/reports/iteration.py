@@ -73,7 +73,7 @@ def _axis(key: str) -> ReportColumn:
         ReportColumn("worker", "Worker", "", "Process that launched it.", str, True),
         ReportColumn("stream", "Stream", "", "Stream; for an operator event, its thread.", int, True),
     ),
-    view=View("Time"),
+    view=View("Time", sums="dur"),
 )
 def iteration(source: Source) -> Iterator[pd.DataFrame]:
     """One row per kernel, memcpy and memset launched in the aggregated iterations, sorted by worker and launch. Without

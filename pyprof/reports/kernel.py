@@ -34,7 +34,7 @@ KIND = Column("kind", "Kind", "", "kernel, memcpy, memset, or operator: an event
         Column("calls", "Calls", "count", "Events on the device.", int, True),
         KIND,
     ),
-    view=View("Kernels", sort="-gpu", bar="gpu"),
+    view=View("Kernels", sort="-gpu", sums="gpu api calls"),
 )
 def kernel(source: Source) -> pd.DataFrame:
     """One row per operator and short name of a kernel, copy or set, sorted by GPU time."""

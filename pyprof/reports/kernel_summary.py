@@ -64,7 +64,7 @@ _OPERATOR, _LAUNCH = ("operator", "tc_eligible"), ("grid", "block", "registers",
         ),
     ),
     needs="kernels on a GPU",
-    view=View("Kernels", sort="-total_ns", bar="total_ns"),
+    view=View("Kernels", sort="-total_ns", sums="calls total_ns"),
 )  # fmt: skip
 def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
     """One row per name of a kernel launched in the aggregated iterations, sorted by total time; with

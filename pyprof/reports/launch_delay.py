@@ -81,7 +81,7 @@ _DELAYS = ["launches", "delay_total_ns", "delay_mean_ns", "delay_median_ns", "de
         ),
     ),
     needs="launches of kernels on a GPU",
-    view=View("Kernels", sort="-delay_total_ns", bar="delay_total_ns"),
+    view=View("Kernels", sort="-delay_total_ns", sums="launches unknown delay_total_ns"),
 )  # fmt: skip
 def launch_delay(source: Source, group_by: str) -> pd.DataFrame:
     """One row per name of a kernel launched in the aggregated iterations, sorted by total delay; with

@@ -80,7 +80,7 @@ _COLUMNS = (
             },
         ),
     ),
-    view=View("Memory"),
+    view=View("Memory", sums="self_size_increase self_allocations self_allocation_bytes"),
 )
 def memory(source: Source, show: str) -> Iterator[pd.DataFrame]:
     """Memory allocated and freed in the aggregated iterations, if the recording has that (profile_memory=True of

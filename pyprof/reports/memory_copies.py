@@ -47,7 +47,7 @@ _NONE = -1
     "Memory Copies",
     _COLUMNS,
     needs="copies on a GPU",
-    view=View("Memory", sort="-total_ns", bar="total_ns"),
+    view=View("Memory", sort="-total_ns", sums="calls bytes total_ns exposed_ns"),
 )
 def memory_copies(source: Source) -> pd.DataFrame:
     """One row per worker, device, kind of copy, kinds of memory and operator, sorted by total time, for copies and sets

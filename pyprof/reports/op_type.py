@@ -22,7 +22,7 @@ from pyprof.reports.operator_queries import SELECTED, SPREADS, clear_unknown, fr
         figure("tc", extra=True),
         TC_UNKNOWN,
     ),
-    view=View("Operators", sort="-gpu", bar="gpu"),
+    view=View("Operators", sort="-gpu", sums="ops calls cpu gpu overhead idle tc tc_unknown"),
 )
 def op_type(source: Source) -> pd.DataFrame:
     """One row per type of operation, sorted by GPU time. What is outside all operators has types of its own, so that

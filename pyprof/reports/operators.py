@@ -54,7 +54,7 @@ _SUMS = ("calls", "timed", *(f"{kind}_{which}" for which in ("own", "total") for
             {"name": ("shapes", "stack"), "shapes": ("stack",), "stack": ()},
         ),
     ),
-    view=View("Operators", sort="-device_self_ns", bar="device_self_ns"),
+    view=View("Operators", sort="-device_self_ns", sums="device_self_ns host_self_ns"),
 )  # fmt: skip
 def operator(source: Source, group_by: str) -> pd.DataFrame:
     """One row per name of an operator event that starts in the aggregated iterations, nested ones included, sorted by

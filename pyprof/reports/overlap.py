@@ -38,7 +38,15 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-@report("overlap", "Computation and Communication", _COLUMNS, needs="kernels on a GPU", view=View("Time"))
+@report(
+    "overlap",
+    "Computation and Communication",
+    _COLUMNS,
+    needs="kernels on a GPU",
+    view=View(
+        "Time", sums="total_ns computation_ns communication_ns overlap_ns exposed_ns memory_ns other_ns"
+    ),
+)
 def overlap(source: Source) -> pd.DataFrame:
     """One row per worker, step and device on which something ran, with the device's bounds of steps as in step_time.
     Communication is identified by the names of kernels and copies, never by ranges. Times are unions: two kernels at

@@ -43,7 +43,7 @@ _BETWEEN = " > "
         ),
     ),
     needs="kernels on a GPU",
-    view=View("Kernels", sort="-time_ns", bar="time_ns"),
+    view=View("Kernels", sort="-time_ns"),
 )  # fmt: skip
 def sequences(source: Source) -> pd.DataFrame:
     """One row per sequence of kernels that runs at least twice on a stream, sorted by time: candidates for fusion.

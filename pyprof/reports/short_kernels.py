@@ -46,7 +46,7 @@ _OPERATORS = ("operator", "mean_ns", "of_kernels")
         Option("below", "The limit of --group-by=operator.", dict.fromkeys(_LIMITS, ())),
     ),
     needs="kernels on a GPU",
-    view=View("Kernels"),
+    view=View("Kernels", sums="kernels time_ns"),
 )  # fmt: skip
 def short_kernels(source: Source, group_by: str, below: str) -> pd.DataFrame:
     """One row per range of times, in steps of 1, 2 and 5, from that of the shortest to that of the longest kernel

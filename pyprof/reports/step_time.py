@@ -94,7 +94,9 @@ def _phase(key: str) -> Column:
         ),
     ),
     needs="steps: pyprof.step(), or step() of torch.profiler",
-    view=View("Time"),
+    view=View(
+        "Time", sums=" ".join(("total_ns", *(f"{key}_ns" for key in (*_OF_PHASE, *_ON_GPU, *_ON_CPU))))
+    ),
 )
 def step_time(source: Source, categories: str) -> pd.DataFrame:
     """One row per worker and step. The parts add up to the length of the step: where parts overlap, on any device or

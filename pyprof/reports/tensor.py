@@ -43,7 +43,7 @@ def _names(key: str, heading: str, condition: str) -> Column:
         figure("kernel", extra=True),
     ),
     suffix="tensor_core",
-    view=View("Operators", sort="-gpu", bar="gpu"),
+    view=View("Operators", sort="-gpu", sums="gpu tc other kernels tc_kernels other_kernels kernel"),
 )  # fmt: skip
 def tensor(source: Source) -> pd.DataFrame:
     """One row per operator that tensor cores could do, whatever its type, sorted by GPU time. GPU time is that of the

@@ -89,6 +89,12 @@ class Frame:
         assert not isinstance(values, Text)
         return values, ~self._unknown[key]
 
+    def total(self, key: str, rows: Ints) -> tuple[int | None, int]:
+        """Return the sum of the known numbers of a column in some rows, None without any, and how many are unknown."""
+        values, known = self.numbers(key)
+        known = known[rows]
+        return (int(values[rows][known].sum()) if known.any() else None), int((~known).sum())
+
     # --- selection of rows
 
     def matching(self, key: str, test: Any) -> Bools:

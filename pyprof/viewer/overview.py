@@ -224,6 +224,7 @@ def _top(source: Source) -> models.Table:
         filtered=len(rows),
         complete=True,
         note=None,
+        totals={},
     )
 
 

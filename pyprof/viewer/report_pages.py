@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -56,7 +57,9 @@ def reports() -> list[models.Report]:
                 )
                 for option in report.options
             ],
-            view=models.View(**(report.view._asdict() | {"show": list(report.view.show)})),
+            view=models.View(
+                category=report.view.category, sort=report.view.sort, show=list(report.view.show)
+            ),
         )
         for report in every()
     ]  # fmt: skip
@@ -68,14 +71,16 @@ class Sheet:
     def __init__(self, answer: tuple[Any, pa.Table], report: Report):
         self.complete: bool = answer[0]["complete"]
         self.frame = Frame(answer[1], report.columns)
+        keys = {column.key for column in report.columns}
+        self.sums = [key for key in report.view.sums.split() if key in keys]
 
     @property
     def nbytes(self) -> int:
         return self.frame.nbytes
 
 
-def page(frame: Frame, query: PageQuery, complete: bool = True) -> models.Table:
-    """Return a page of a table. Raises Trouble for unknown columns and conditions."""
+def page(frame: Frame, query: PageQuery, complete: bool = True, sums: Sequence[str] = ()) -> models.Table:
+    """Return a page of a table, with totals of the columns `sums`. Raises Trouble for an unknown column or condition."""
     rows = frame.select(query.search, query.filters, query.sort)
     visible: Ints = rows[query.offset : query.offset + query.limit]
     note = None
@@ -86,7 +91,20 @@ def page(frame: Frame, query: PageQuery, complete: bool = True) -> models.Table:
     return models.Table(
         columns=columns_of(frame.columns), rows=frame.cells(visible), ids=visible.tolist(), offset=query.offset,
         total=frame.rows, filtered=len(rows), complete=complete, note=note,
+        totals=totals(frame, sums, np.arange(frame.rows), rows) if complete else {},
     )  # fmt: skip
+
+
+def totals(
+    frame: Frame, sums: Sequence[str], all_rows: Ints, filtered: Ints | None = None
+) -> dict[str, models.Total]:
+    """Return the totals of columns over all rows and over the filtered ones, which are all by default."""
+    out = {}
+    for key in sums:
+        whole, unknown = frame.total(key, all_rows)
+        part = (whole, unknown) if filtered is None else frame.total(key, filtered)
+        out[key] = models.Total(all=whole, filtered=part[0], unknown=part[1])
+    return out
 
 
 def plain_rows(table: pd.DataFrame, keys: Sequence[str]) -> list[list[Cell]]:

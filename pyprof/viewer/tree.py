@@ -18,7 +18,8 @@ from pyprof.reports import Column
 from pyprof.viewer import models
 from pyprof.viewer.column_table import Frame
 from pyprof.viewer.report_pages import columns_of as as_models
-from pyprof.viewer.tree_reports import columns_of
+from pyprof.viewer.report_pages import totals
+from pyprof.viewer.tree_reports import SUMS, columns_of
 
 _NAME = Column("name", "Name", "", "Addition to the parent's name.", str)
 _KEY = 6  # bytes: with 50,000 nodes, one tree in 200,000 has two equal keys, whose nodes open together
@@ -42,6 +43,10 @@ class Tree:
         self.level: Ints = np.zeros(len(self.paths), np.int64)
         for number, nodes in enumerate(self.levels):
             self.level[nodes] = number + 1
+        roots, nodes = np.flatnonzero(self.parent < 0), np.arange(len(self.paths))
+        self.totals: dict[str, models.Total] = {}
+        for key in SUMS[name] if self.complete else ():
+            self.totals |= totals(self.frame, (key,), nodes if "_self_" in key else roots)
         self.inside: Bools = np.bincount(self.parent + 1, minlength=len(self.paths) + 1)[1:] > 0
 
     @property
@@ -68,6 +73,7 @@ class Tree:
         return models.Tree(
             columns=as_models(self.columns), nodes=nodes, rows=[row[1:] for row in self.frame.cells(visible)],
             open=open_text, offset=offset, total=len(self.paths), filtered=len(rows), complete=self.complete, note=note,
+            totals=self.totals,
         )  # fmt: skip
 
     def rows(self, opened: Bools, matching: Bools | None, sort: str | None) -> Ints:

@@ -111,5 +111,10 @@ def _build_table(
     return pa.table(arrays)
 
 
+# Columns of which a total means something: of the roots, or of all nodes where a node's value excludes its children.
+SUMS = {
+    "groups": ("calls", "cpu", "gpu", "overhead", "idle", "tc"),
+    "modules": ("host_total_ns", "host_self_ns", "device_total_ns", "device_self_ns"),
+}
 REPORTS = {"groups": "group_node", "modules": "module"}
 TREES: dict[str, Callable[[Source], tuple[dict[str, Any], pa.Table]]] = {"groups": groups, "modules": modules}

@@ -51,6 +51,27 @@ def test_the_list_of_reports(client):
     assert {c["key"]: c["kind"] for c in one["columns"]}["tc"] == "bool"
 
 
+@pytest.mark.parametrize("name", [one.name for one in every() if one.view.sums])
+def test_totals_are_the_sums_of_what_is_known(client, prof, name):
+    report = find(name)
+    numbers = {column.key for column in report.all_columns if column.kind is int}
+    assert set(report.view.sums.split()) <= numbers
+    table = prof.report(name)
+    totals = client.json(f"/api/reports/{name}", limit=10)["totals"]
+    assert totals.keys() == set(report.view.sums.split()) & set(table)
+    for key, total in totals.items():
+        known = table[key].dropna()
+        expected = int(known.sum()) if len(known) else None
+        assert total == {"all": expected, "filtered": expected, "unknown": int(table[key].isna().sum())}
+
+
+def test_a_filter_leaves_the_total_of_all(client, prof):
+    table = prof.report("detail")
+    found = client.json("/api/reports/detail", filter="gpu:>100ns", limit=10)["totals"]["gpu"]
+    assert found["all"] == int(table["gpu"].sum())
+    assert found["filtered"] == int(table["gpu"][table["gpu"] > 100].sum())
+
+
 def test_pages_follow_each_other(client, prof):
     wanted = cells(prof.report("iteration"))
     rows, offset = [], 0

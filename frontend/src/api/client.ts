@@ -11,6 +11,7 @@ export type Aggregation = Schemas["Aggregation"];
 export type Report = Schemas["Report"];
 export type Column = Schemas["Column"];
 export type Table = Schemas["Table"];
+export type Total = Schemas["Total"];
 export type Node = Schemas["Node"];
 export type Tree = Schemas["Tree"];
 export type Launches = Schemas["Launches"];

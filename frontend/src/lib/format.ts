@@ -16,13 +16,59 @@ export function number(value: number | null | undefined): string {
   return Number.isInteger(value) ? WHOLE.format(value) : (Math.abs(value) < 100 ? FRACTION : LARGE).format(value);
 }
 
-/** A number of a column, and what is said of it where it is pointed at. */
+/** A number of a column without a scale. */
 export function figure(value: number, unit: string): string {
   return number(unit === "%" && Math.abs(value) >= 1 ? Number(value.toFixed(2)) : value);
 }
-export function tip(value: number, unit: string): string | null {
-  return unit === "B" ? bytes(value) : unit === "ns" && Math.abs(value) >= 1000 ? time(value) : null;
+/** The exact value, where what is shown is rounded. */
+export function exact(value: number, unit: string): string {
+  return `${number(value)}${unit && unit !== "count" ? ` ${unit}` : ""}`;
 }
+
+/** Units with the size of each; every column of a table has one of them. */
+export const TIMES = [
+  ["ns", 1],
+  ["µs", 1e3],
+  ["ms", 1e6],
+  ["s", 1e9],
+] as const;
+export const SIZES = [
+  ["B", 1],
+  ["KiB", 1024],
+  ["MiB", 1024 ** 2],
+  ["GiB", 1024 ** 3],
+] as const;
+
+/** How the numbers of a column are shown: divided by `size`, with `places` decimals, in the unit `name`. */
+export interface Scale {
+  name: string;
+  size: number;
+  places: number;
+}
+
+/** The scale of a column of ns or B by its largest value: a unit of which it has at least one, and enough decimals for
+ * four digits of it. `name`: a unit that is chosen instead. */
+export function scaleOf(unit: "ns" | "B", largest: number, name = ""): Scale {
+  const all: readonly (readonly [string, number])[] = unit === "ns" ? TIMES : SIZES;
+  const fits = all.findLast(([one, size]) => (name ? one === name : Math.abs(largest) >= size)) ?? all[0]!;
+  const most = Math.abs(largest) / fits[1];
+  return { name: fits[0], size: fits[1], places: fits[1] === 1 ? 0 : most >= 1000 ? 1 : most >= 100 ? 2 : 3 };
+}
+
+const FIXED = [0, 1, 2, 3].map(
+  (places) => new Intl.NumberFormat("en-US", { minimumFractionDigits: places, maximumFractionDigits: places }),
+);
+
+/** A value in its column's scale. What is too small for the decimals is less than the last of them, and not zero. */
+export function scaled(value: number, scale: Scale): string {
+  const least = 10 ** -scale.places;
+  const own = value / scale.size;
+  if (value !== 0 && Math.abs(own) < least / 2 && scale.places) return `${value < 0 ? "> −" : "< "}${least}`;
+  return (Number.isInteger(value) || scale.places ? FIXED[scale.places]! : FRACTION).format(own);
+}
+
+/** A heading without the unit in which the server's values are. */
+export const unitless = (heading: string): string => heading.replace(/ \((ns|B)\)$/, "");
 
 /** How many decimals a text has. */
 export function decimals(text: string): number {
@@ -41,7 +87,7 @@ function digits(value: number): string {
   return value.toFixed(size >= 100 || value === 0 ? 0 : size >= 10 ? 1 : 2);
 }
 
-function scaled(value: number, base: number, units: readonly string[]): string {
+function fitted(value: number, base: number, units: readonly string[]): string {
   let place = 0;
   while (Math.abs(value) >= base * 0.9995 && place < units.length - 1) {
     value /= base;
@@ -54,12 +100,15 @@ function scaled(value: number, base: number, units: readonly string[]): string {
 export function time(ns: number | null | undefined): string {
   if (ns == null) return UNKNOWN;
   if (!Number.isInteger(ns)) ns = Math.round(ns);
-  return scaled(ns, 1000, ["ns", "µs", "ms", "s"]);
+  return fitted(ns, 1000, ["ns", "µs", "ms", "s"]);
 }
 
 export function bytes(value: number | null | undefined): string {
-  return value == null ? UNKNOWN : scaled(value, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]);
+  return value == null ? UNKNOWN : fitted(value, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]);
 }
+
+/** A number with the unit that fits it. */
+export const amount = (value: number, unit: string): string => (unit === "ns" ? time(value) : unit === "B" ? bytes(value) : number(value));
 
 export function rate(perSecond: number | null | undefined, unit: string): string {
   return value(
@@ -69,7 +118,7 @@ export function rate(perSecond: number | null | undefined, unit: string): string
 }
 
 function value(number: number | null | undefined, units: readonly string[]): string {
-  return number == null ? UNKNOWN : scaled(number, 1000, units);
+  return number == null ? UNKNOWN : fitted(number, 1000, units);
 }
 
 /** A share of 100. */

@@ -1,19 +1,12 @@
 // Light or dark: the system's, until the switch says otherwise. A preference, so kept by the browser, not the address.
+import { keep, kept } from "./kept";
+
 type Theme = "light" | "dark";
 
-const KEY = "pyprof-theme";
 const system = matchMedia("(prefers-color-scheme: dark)");
+const before = kept("theme");
 
-function kept(): Theme | null {
-  try {
-    const value = localStorage.getItem(KEY);
-    return value === "light" || value === "dark" ? value : null;
-  } catch {
-    return null; // storage is switched off
-  }
-}
-
-let chosen = $state<Theme | null>(kept());
+let chosen = $state<Theme | null>(before === "light" || before === "dark" ? before : null);
 let dark = $state(system.matches);
 system.addEventListener("change", () => (dark = system.matches));
 
@@ -23,10 +16,6 @@ export const theme = {
   },
   toggle(): void {
     chosen = theme.now === "dark" ? "light" : "dark";
-    try {
-      localStorage.setItem(KEY, chosen);
-    } catch {
-      // not kept, but shown
-    }
+    keep("theme", chosen);
   },
 };

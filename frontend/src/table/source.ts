@@ -1,5 +1,5 @@
 // What a table shows: where its rows come from, in the one form that all have.
-import type { Cell, Column, Query, Table } from "../api/client";
+import type { Cell, Column, Query, Table, Total } from "../api/client";
 
 /** A page of rows. `next` is a cursor where pages have no numbers; counts that come later are null. */
 export interface Page {
@@ -11,6 +11,8 @@ export interface Page {
   next?: string | null;
   paged?: boolean;
   note?: string | null;
+  /** Sums of columns whose rows add up. */
+  totals?: Record<string, Total>;
 }
 
 export interface Source {

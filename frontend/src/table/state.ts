@@ -11,7 +11,8 @@ export interface TableState {
   page: number;
   size: number;
   filters: Record<string, string>;
-  toggled: string[];
+  /** Columns that are not as by default; undefined: the address does not say. */
+  toggled: string[] | undefined;
   cursor: string | undefined;
   selected: string | undefined;
 }
@@ -29,7 +30,7 @@ export function read(prefix: string, sort: string, size: number): TableState {
     page: Number.isInteger(page) && page > 0 ? page : 1,
     size: (SIZES as readonly number[]).includes(asked) ? asked : size,
     filters,
-    toggled: (of("h") ?? "").split(",").filter(Boolean),
+    toggled: of("h")?.split(",").filter(Boolean),
     cursor: of("c"),
     selected: of("sel"),
   };
@@ -44,6 +45,14 @@ export function narrowing(state: TableState, fixed: Query = {}): Query {
   const given = fixed.filter === undefined ? [] : ([] as string[]).concat(fixed.filter as string | string[]);
   const own = Object.entries(state.filters).map(([key, condition]) => `${key}:${condition}`);
   return { ...fixed, sort: state.sort || undefined, search: state.search || undefined, filter: [...given, ...own] };
+}
+
+/** What a chart asks for beside a table, so that it shows the rows that the table's filters leave. `options`: of the
+ * report, which are chosen at the table. */
+export function beside(prefix: string, options: readonly string[] = []): Query {
+  const { search, filter } = narrowing(read(prefix, "", 25));
+  const chosen = Object.fromEntries(options.map((name) => [name, place.get(`${prefix}.o.${name}`)]));
+  return { ...chosen, search, filter };
 }
 
 /** Page numbers worth a button: the ends and what is around this one; 0 is a gap. */

@@ -51,6 +51,7 @@ from pyprof.viewer.models.tables import (
     Option,
     Report,
     Table,
+    Total,
     Tree,
     View,
 )
@@ -106,6 +107,7 @@ __all__ = [
     "SourceText",
     "Table",
     "Text",
+    "Total",
     "Tree",
     "View",
     "Worker",

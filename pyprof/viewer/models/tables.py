@@ -29,12 +29,11 @@ class Option(Model):
 
 
 class View(Model):
-    """Presentation of a report on the page: its menu section, and the initial sort, columns and bars."""
+    """Presentation of a report on the page: its menu section, and the initial sort and columns."""
 
     category: str
     sort: str
     show: list[str]
-    bar: str
 
 
 class Report(Model):
@@ -49,6 +48,15 @@ class Report(Model):
     view: View
 
 
+class Total(Model):
+    """Sum of a column whose rows add up: of the `filtered` rows and of all, null if no value is known; `unknown`: how
+    many of the filtered rows have none."""
+
+    filtered: int | None
+    all: int | None
+    unknown: int
+
+
 class Table(Model):
     """A page of a table. `ids`: the rows' indices in the unsorted table, which identify a selection. Not `complete`:
     the table is longer than what is shown of it, as `note` tells."""
@@ -61,6 +69,7 @@ class Table(Model):
     filtered: int
     complete: bool
     note: str | None
+    totals: dict[str, Total] = Field(description="By column; empty if the table is not complete.")
 
 
 class Node(Model):
@@ -89,6 +98,7 @@ class Tree(Model):
     filtered: int
     complete: bool
     note: str | None
+    totals: dict[str, Total] = Field(description="By column, over the whole tree.")
 
 
 class Launches(Model):

@@ -9,7 +9,7 @@ from pyprof.reports import Column, View, report
 @report(
     "longest", "Longest Kernels",
     (Column("kernel", "Kernel", "", "Its name.", str), Column("longest_ns", "Longest (ns)", "ns", "Its longest time.")),
-    view=View("Kernels", sort="-longest_ns", bar="longest_ns"),
+    view=View("Kernels", sort="-longest_ns"),
 )  # fmt: skip
 def longest(source):
     """One row per name of a kernel."""

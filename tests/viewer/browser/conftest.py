@@ -5,6 +5,7 @@ scripts, reports of the content security policy, requests to anything but our se
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +29,13 @@ FLAGS = [
 ]  # fmt: skip
 MM = call("torch.mm", (64, 32), (32, 16), module="net.first", trace=("net.py:1", "run.py:9"))
 CPU = "".join(f"op seq={n} {MM}\n    op seq={n} aten::mm\n        wait {50 + n}\n" for n in range(3))
+
+
+# The exact value is in the tip, where what is shown is rounded.
+EXACT = """cell => {
+    const tip = cell.dataset.tip ?? cell.querySelector("[data-tip]")?.dataset.tip ?? "";
+    return tip.match(/^(-?[\\d,.]+) (ns|B)(\\n|$)/)?.[1] ?? cell.innerText.trim();
+}"""
 
 
 class Page:
@@ -68,17 +76,21 @@ class Page:
         self.settled()
 
     def rows(self, table: str) -> list[list[str]]:
-        """Texts of the cells of a table's body."""
+        """Texts of the cells of a table's body, of times and sizes the exact value in ns and B."""
         return self.tab.eval_on_selector_all(
-            f'[data-table="{table}"] tbody tr',
-            "rows => rows.map(r => [...r.cells].map(c => c.innerText.trim()))",
+            f'[data-table="{table}"] tbody tr', f"rows => rows.map(r => [...r.cells].map({EXACT}))"
         )
 
     def column(self, table: str, key: str) -> list[str]:
         return self.tab.eval_on_selector_all(
-            f'[data-table="{table}"] tbody td[data-key="{key}"]',
-            "cells => cells.map(c => c.innerText.trim())",
+            f'[data-table="{table}"] tbody td[data-key="{key}"]', f"cells => cells.map({EXACT})"
         )
+
+    def headings(self, table: str) -> list[str]:
+        """Headings of a table, with the units of the server's values."""
+        texts = self.find(f'[data-table="{table}"] th').all_inner_texts()
+        plain = [text.strip("▲▼ ").replace("\n", " ") for text in texts]
+        return [re.sub(r"\([KMG]iB\)$", "(B)", re.sub(r"\((µ|m)?s\)$", "(ns)", text)) for text in plain]
 
     def showing(self, table: str) -> str:
         return str(self.find(f'[data-table="{table}"] [data-showing]').inner_text())

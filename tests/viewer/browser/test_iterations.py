@@ -272,15 +272,15 @@ def test_browsing_changes_nothing(opened: Open, copied: Callable[[], Path]):
 )
 def test_kernels_by_iteration(page: Page, prof: session.Profile):
     page.go("iterations", tab="kernels")
-    heads = [head.strip("▲▼ ") for head in page.find("[data-table=iterations] th").all_inner_texts()]
+    heads = page.headings("iterations")
     assert heads == [
         "Iteration",
-        "Timestamp",
-        "Duration",
+        "Timestamp (ns)",
+        "Duration (ns)",
         "Total Kernels",
         "TC Kernels",
-        "Average GPU Time",
-        "Average TC GPU Time",
+        "Average GPU Time (ns)",
+        "Average TC GPU Time (ns)",
     ]
     assert "Select an iteration above" in page.find("[data-panel=iteration-kernels]").inner_text()
     row = page.find("[data-table=iterations] tbody tr").nth(3)
@@ -294,7 +294,7 @@ def test_kernels_by_iteration(page: Page, prof: session.Profile):
     assert "151 ns" in meter.locator(".meter").get_attribute("data-tip")
     row.click()
     page.settled()
-    heads = [head.strip("▲▼ ") for head in page.find("[data-table=launched] th").all_inner_texts()]
+    heads = page.headings("launched")
     assert heads == [
         "Op Name",
         "Kernel Name",
@@ -347,19 +347,19 @@ def test_kernels_by_iteration(page: Page, prof: session.Profile):
 )
 def test_kernels_by_op(page: Page):
     page.go("iterations", tab="ops")
-    heads = [head.strip("▲▼ ") for head in page.find("[data-table=iterations] th").all_inner_texts()]
+    heads = page.headings("iterations")
     assert heads == [
         "Iteration",
-        "Timestamp",
-        "Duration",
+        "Timestamp (ns)",
+        "Duration (ns)",
         "Total Kernels",
         "TC Kernels",
-        "Total GPU Time",
-        "Total TC GPU Time",
+        "Total GPU Time (ns)",
+        "Total TC GPU Time (ns)",
     ]
     page.find("[data-table=iterations] tbody tr").nth(2).click()
     page.settled()
-    heads = [head.strip("▲▼ ") for head in page.find("[data-table=iterops] th").all_inner_texts()]
+    heads = page.headings("iterops")
     for wanted in (
         "Op Name",
         "Direction",
@@ -376,7 +376,7 @@ def test_kernels_by_op(page: Page):
     kernels = int(row.locator("[data-key=kernels]").inner_text())
     row.click()
     page.settled()
-    heads = [head.strip("▲▼ ") for head in page.find("[data-table=opkernels] th").all_inner_texts()]
+    heads = page.headings("opkernels")
     assert heads == [
         "Kernel Name",
         "Device ID",

@@ -82,7 +82,7 @@ def test_curve_of_memory(opened: Open, traces: Asking, on_cpu: Asking):
 def test_tables_of_memory(opened: Open, traces: Asking):
     page = opened(traces)
     page.go("memory", run="alpha")
-    heads = [text.strip("▲▼ ") for text in page.find("[data-table=memory] th").all_inner_texts()]
+    heads = page.headings("memory")
     assert heads == [
         "Operator", "Calls", "Size Increase (B)", "Self Size Increase (B)", "Allocation Count", "Self Allocation Count",
         "Allocation Size (B)", "Self Allocation Size (B)", "Peak (B)",
@@ -92,7 +92,7 @@ def test_tables_of_memory(opened: Open, traces: Asking):
     row = next(row for row in page.rows("memory") if row[0] == "aten::linear")
     assert row[1:] == ["2", "4,096", "0", "2", "0", "4,096", "0", "3,072"]
     page.go("memory", run="alpha", tab="events")
-    heads = [text.strip("▲▼ ") for text in page.find("[data-table=events] th").all_inner_texts()]
+    heads = page.headings("events")
     assert heads == ["Operator", "Size (B)", "Allocation Time (ns)", "Release Time (ns)", "Duration (ns)"]
     assert allocated(page) == cells(ALLOCATIONS)
     page.find("input[aria-label='Smallest size']").fill("1.5KiB")
@@ -100,7 +100,7 @@ def test_tables_of_memory(opened: Open, traces: Asking):
     assert {row[1] for row in allocated(page)} == {"2,048"}
     page.find("input[aria-label='Smallest size']").fill("")
     page.find("input[aria-label='Largest size']").fill("1.5KB")
-    page.until("[data-table=events] td[data-key=bytes]:has-text('1,024')", 2)
+    page.until("[data-table=events] td[data-key=bytes][data-tip^='1,024 B']", 2)
     assert {row[1] for row in allocated(page)} == {"1,024"}
     page.find("input[aria-label='Largest size']").fill("")
     page.until("[data-table=events] tbody tr", 4)
@@ -152,7 +152,7 @@ def test_modules(opened: Open, traces: Asking, on_cpu: Asking):
     page.go("modules", run="alpha")
     page.find("[data-table=modules] button:text-is('Expand All')").click()
     page.until("[data-table=modules] tbody tr", 3)
-    heads = [text.strip("▲▼ ") for text in page.find("[data-table=modules] th").all_inner_texts()]
+    heads = page.headings("modules")
     assert heads == [
         "Name", "Level", "Occurrences", "Operators", "Host Total (ns)", "Host Self (ns)", "Device Total (ns)",
         "Device Self (ns)",

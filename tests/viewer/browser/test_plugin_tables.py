@@ -46,13 +46,6 @@ def times(page: Page, table: str, key: str) -> list[int]:
     return [int(text.replace(",", "")) for text in page.column(table, key) if text != "–"]
 
 
-def headings(page: Page, table: str) -> list[str]:
-    return [
-        text.strip("▲▼ ").replace("\n", "")
-        for text in page.find(f"[data-table={table}] th").all_inner_texts()
-    ]
-
-
 @pytest.mark.statement("PP01", "PP02", "PP03", "PP04", "PP05", "PP06", "PP10", "PP21")
 def test_donuts_of_operators(opened: Open, traces: Asking):
     page = opened(traces)
@@ -89,7 +82,7 @@ def test_operators_without_a_gpu(opened: Open, on_cpu: Asking):
 def test_table_of_operators(opened: Open, traces: Asking):
     page = opened(traces)
     page.go("operators", run="alpha")
-    assert headings(page, "operators") == [
+    assert page.headings("operators") == [
         "Name", "Calls", "Device Self (ns)", "Device Total (ns)", "Host Self (ns)", "Host Total (ns)",
         "Tensor Cores Eligible", "Tensor Cores Self (%)", "Tensor Cores Total (%)",
     ]  # fmt: skip
@@ -173,7 +166,7 @@ def test_tables_of_kernels(opened: Open, traces: Asking):
         "Mean Est. Achieved Occupancy (%)",
     ]  # fmt: skip
     of_operator = ("Operator", "Op Tensor Cores Eligible")
-    assert headings(page, "kernels") == [one for one in whole[:1] + whole[6:] if one not in of_operator]
+    assert page.headings("kernels") == [one for one in whole[:1] + whole[6:] if one not in of_operator]
     assert page.column("kernels", "name") == [TC_KERNEL, GEMM, RELU]  # and no copy
     assert times(page, "kernels", "total_ns") == [200 * US, 120 * US, 40 * US]
     assert page.column("kernels", "calls") == ["2", "2", "2"]
@@ -182,7 +175,7 @@ def test_tables_of_kernels(opened: Open, traces: Asking):
     assert page.column("kernels", "blocks_per_sm") == ["0.5", "1", "2"]
     assert page.column("kernels", "occupancy") == ["50", "50", "50"]
     page.go("kernels", run="alpha", tab="properties")
-    assert headings(page, "properties") == whole
+    assert page.headings("properties") == whole
     assert page.column("properties", "grid") == ["40, 1, 1", "80, 1, 1", "160, 1, 1"]
     assert page.column("properties", "registers") == ["32", "32", "32"]
     assert page.column("properties", "shared_memory") == ["1,024"] * 3
@@ -190,7 +183,7 @@ def test_tables_of_kernels(opened: Open, traces: Asking):
     page.until("[data-table=properties] tbody tr", 2)
     assert page.column("properties", "name") == [TC_KERNEL, GEMM]
     page.go("kernels", run="alpha", tab="operators")
-    assert headings(page, "operators") == [one for one in whole if one not in whole[2:6]]
+    assert page.headings("operators") == [one for one in whole if one not in whole[2:6]]
     assert page.column("operators", "operator") == ["aten::addmm", "aten::addmm", "aten::relu"]
     marks = page.find("[data-table=operators] td[data-key=tc_eligible]").all()
     assert [mark.inner_text().strip() for mark in marks] == ["✓", "✓", "✗"]

@@ -159,7 +159,7 @@ def test_table_of_differences(opened: Open, traces: Asking):
     page.go("compare", per="run")
 
     def heads() -> list[str]:
-        return [text.strip("▲▼ ") for text in page.find("[data-table=compare] th").all_inner_texts()]
+        return page.headings("compare")
 
     calls = ["Name", "Base Calls", "Other Calls", "Delta Calls", "Delta Calls (%)"]
     more = ["Direction", "Module", "Input Shapes", "Matched By"]

@@ -62,7 +62,7 @@ def test_search(page: Page):
 def test_columns_filter_together(page: Page, prof: session.Profile):
     page.go("ops")
     whole = int(page.showing("ops").split(" of ")[1].split()[0])
-    fill(page, "[data-table=ops] [aria-label='Filter GPU Time (ns)']", ">100ns")
+    fill(page, "[data-table=ops] [aria-label='Filter GPU Time']", ">100ns")
     table = prof.report("detail")
     slow = table[table["gpu"] > 100]
     assert 0 < len(slow) < whole
@@ -79,7 +79,7 @@ def test_two_filters_at_once(page: Page):
     """Typed before the first has been asked for, neither is lost."""
     page.go("ops")
     page.tab.evaluate("""() => {
-        for (const [name, value] of [["GPU Time (ns)", ">100ns"], ["Op Type", "mm"]]) {
+        for (const [name, value] of [["GPU Time", ">100ns"], ["Op Type", "mm"]]) {
             const field = document.querySelector(`[data-table=ops] [aria-label="Filter ${name}"]`);
             field.value = value;
             field.dispatchEvent(new Event("input", { bubbles: true }));
@@ -282,7 +282,7 @@ def test_what_takes_long_says_so(opened: Open, made: Path, monkeypatch: pytest.M
         assert showing.inner_text() == "Showing 25 of 30 entries"  # known without counting
         # Of each of six steps there are 70, 30 + i, 12, 8 + i, and a copy of 25 ns.
         for bound, count in (("<30ns", 18), ("<13ns", 11)):
-            page.find('[data-table=launches] [aria-label="Filter GPU Time (ns)"]').fill(bound)
+            page.find('[data-table=launches] [aria-label="Filter GPU Time"]').fill(bound)
             page.find(
                 f"[data-table=launches] [data-showing]:has-text('Showing {count} of … (counting)')"
             ).wait_for()
@@ -297,3 +297,108 @@ def test_what_takes_long_says_so(opened: Open, made: Path, monkeypatch: pytest.M
         page.find("[data-table=launches] [data-wait]").wait_for(state="detached")
         page.settled()
         assert showing.inner_text() == "Showing 0 of 0 entries (filtered from 30 total)"
+
+
+# --- for people
+
+
+def test_times_have_a_unit_a_share_and_a_total(page: Page, prof: session.Profile):
+    page.go("ops")
+    table = prof.report("detail")
+    total = int(table["gpu"].sum())
+    cell = page.find("[data-table=ops] tbody tr").first.locator("td[data-key=gpu]")
+    first = int(table["gpu"].max())
+    assert cell.get_attribute("data-tip").startswith(f"{first:,} ns\n")
+    assert cell.get_attribute("data-percent") == f"{100 * first / total:.1f} %"
+    foot = page.find("[data-table=ops] tfoot [data-total=gpu]")
+    assert (foot.inner_text(), foot.get_attribute("data-percent")) == (f"{total} ns", "100.0 %")
+    # Of what the filters leave, the share of all rows.
+    fill(page, "[data-table=ops] [aria-label='Filter GPU Time']", ">100ns")
+    some = int(table["gpu"][table["gpu"] > 100].sum())
+    assert foot.get_attribute("data-percent") == f"{100 * some / total:.1f} %"
+    assert "Total of these rows" in page.find("[data-table=ops] tfoot").inner_text()
+
+
+def test_a_unit_can_be_chosen_and_is_kept(page: Page, prof: session.Profile):
+    page.go("ops")
+    exact = page.column("ops", "gpu")
+    page.find("[data-table=ops] button:has-text('Units')").click()
+    page.find("[data-table=ops] [data-unit=ns]").select_option("µs")
+    head = page.find("[data-table=ops] [data-sort=gpu]")
+    assert "(µs)" in head.inner_text()
+    largest = int(prof.report("detail")["gpu"].max())
+    shown = page.find("[data-table=ops] td[data-key=gpu]").first
+    assert shown.inner_text() == f"{largest / 1000:.3f}"
+    assert page.column("ops", "gpu") == exact
+    page.tab.reload()
+    page.settled()
+    assert "(µs)" in head.inner_text()
+    page.find("[data-table=ops] button:has-text('Units')").click()
+    page.find("[data-table=ops] [data-unit=ns]").select_option("")
+    assert "(ns)" in head.inner_text()
+
+
+def test_columns_are_moved_and_resized(page: Page):
+    page.go("ops")
+    head = page.find("[data-table=ops] [data-sort=gpu]")
+    before = page.headings("ops")
+    at = before.index("GPU Time (ns)")
+    head.press("Alt+ArrowLeft")
+    moved = page.headings("ops")
+    assert moved.index("GPU Time (ns)") == at - 1
+    name = page.find("[data-table=ops] th:has([data-sort=name])")
+    width = name.bounding_box()["width"]
+    grip = name.locator(".grip").bounding_box()
+    page.tab.mouse.move(grip["x"] + 3, grip["y"] + 5)
+    page.tab.mouse.down()
+    page.tab.mouse.move(grip["x"] + 103, grip["y"] + 5, steps=3)
+    page.tab.mouse.up()
+    assert name.bounding_box()["width"] == pytest.approx(width + 100, abs=4)
+    page.go("overview")
+    page.go("ops")
+    assert page.headings("ops") == moved
+    assert name.bounding_box()["width"] == pytest.approx(width + 100, abs=4)
+    page.find("[data-table=ops] button:has-text('Columns')").click()
+    page.find("button:has-text('Back to the default')").click()
+    assert page.headings("ops") == before
+
+
+def test_marking_text_selects_no_row(page: Page):
+    page.go("ops")
+    box = page.find("[data-table=ops] tbody td[data-key=type]").first.bounding_box()
+    page.tab.mouse.move(box["x"] + 8, box["y"] + 10)
+    page.tab.mouse.down()
+    page.tab.mouse.move(box["x"] + 40, box["y"] + 10, steps=4)
+    page.tab.mouse.up()
+    assert page.tab.evaluate("String(getSelection())")
+    assert not page.find("[data-table=ops] tr.picked").count()
+    page.tab.evaluate("getSelection().empty()")
+    page.find("[data-table=ops] tbody td[data-key=type]").first.click()
+    assert page.find("[data-table=ops] tr.picked").count() == 1
+
+
+def test_a_table_is_copied_for_a_spreadsheet(page: Page, prof: session.Profile):
+    page.tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.go("ops", **{"ops.f.gpu": ">100ns"})
+    page.find("[data-table=ops] tbody tr").first.click()
+    export = page.find("[data-table=ops] button:has-text('Export')")
+
+    def copied(label: str) -> str:
+        export.click()
+        page.find(f"[data-table=ops] button.item:has-text('{label}')").click()
+        page.find("[data-table=ops] [role=status]:has-text('Copied')").wait_for()
+        return str(page.tab.evaluate("navigator.clipboard.readText()"))
+
+    lines = [line.split("\t") for line in copied("Copy table").splitlines()]
+    table = prof.report("detail").query("gpu > 100").sort_values("gpu", ascending=False)
+    assert [line[lines[0].index("Total GPU Time (ns)")] for line in lines[1:]] == [
+        str(v) for v in table["gpu"]
+    ]
+    html = page.tab.evaluate(
+        "navigator.clipboard.read().then(items => items[0].getType('text/html')).then(blob => blob.text())"
+    )
+    assert html.count("<tr>") == len(lines)
+    row = copied("Copy row as Markdown").splitlines()
+    assert len(row) == 3
+    assert str(table["gpu"].iloc[0]) in row[2]
+    assert copied("Copy link") == page.tab.url

@@ -1,0 +1,24 @@
+// Paths of modules and operators, as tables show them where they do not fit.
+
+export interface Segment {
+  text: string;
+  /** It stays when the others are cut. */
+  keep: boolean;
+}
+
+/** Split a path so that its last part and the last part with a number stay: which layer, and what in it.
+ * `model/layers/layer_11/attention/softmax` is cut at `model/layers` and at `attention`. */
+export function segments(path: string): Segment[] | undefined {
+  const parts = path.split("/").map((text, at) => (at ? `/${text}` : text));
+  if (parts.length < 3 || parts.some((part) => part.length > 60)) return undefined;
+  const last = parts.length - 1;
+  const numbered = parts.findLastIndex((part, at) => at < last && /[_.[]?\d+\]?$/.test(part) && !/_0$/.test(part));
+  const out: Segment[] = [];
+  parts.forEach((text, at) => {
+    const keep = at === last || at === numbered;
+    const before = out.at(-1);
+    if (before && before.keep === keep) before.text += text;
+    else out.push({ text, keep });
+  });
+  return out;
+}
