@@ -80,7 +80,7 @@ class Sheet:
 
 
 def page(frame: Frame, query: PageQuery, complete: bool = True, sums: Sequence[str] = ()) -> models.Table:
-    """Return a page of a table, with totals of the columns `sums`. Raises Trouble for an unknown column or condition."""
+    """Return a page of a table, with totals of some columns. Raises Trouble for an unknown column or condition."""
     rows = frame.select(query.search, query.filters, query.sort)
     visible: Ints = rows[query.offset : query.offset + query.limit]
     note = None
