@@ -26,10 +26,13 @@ class Activity:
 
     def __init__(self, store: Store, worker: int):
         self.store, self.worker = store, worker
-        self._mine = f"id >= {first_id(worker)} and id < {first_id(worker + 1)}"
         self.name: str
         self.name, start, end = store.rows('select name, start, "end" from worker where id = ?', (worker,))[0]
         self.span: tuple[int, int] = (start, end)
+
+    def own(self, column: str) -> str:
+        """Return the condition in SQL that a column of ids is of this worker."""
+        return f"{column} >= {first_id(self.worker)} and {column} < {first_id(self.worker + 1)}"
 
     @cached_property
     def paused(self) -> Union:
@@ -41,14 +44,14 @@ class Activity:
         """Kernels, copies and sets."""
         return self.store.columns(
             f"""select id, kind, device, name, operator, api, start, dur, geometry, tc, copied, copy_from, copy_to
-                from event where {self._mine} and kind < 3 order by id"""
+                from event where {self.own("id")} and kind < 3 order by id"""
         )
 
     @cached_property
     def call(self) -> dict[str, Column]:
         """API calls; the place of each is its number."""
         return self.store.columns(
-            f"select id, thread, name, kind, start, dur, op from api where {self._mine} order by id"
+            f"select id, thread, name, kind, start, dur, op from api where {self.own('id')} order by id"
         )
 
     @cached_property
@@ -77,7 +80,7 @@ class Activity:
     def replayed(self) -> tuple[Ints, Ints]:
         """Places of events of graph replays, and the ranges that they belong to."""
         columns = self.store.columns(
-            f"select event, range from replayed where {self._mine.replace('id', 'event')} order by event"
+            f"select event, range from replayed where {self.own('event')} order by event"
         )
         return np.searchsorted(self.id, columns["event"].values), columns["range"].values
 
@@ -86,7 +89,7 @@ class Activity:
         columns = self.store.columns(
             f"""select coalesce(site.phase, {NO_PHASE}) as phase, start, coalesce(total, dur) as length
                 from event left join site on site.id = event.site
-                where event.{self._mine.replace("and id", "and event.id")} and kind {"<" if gpu else "="} 3
+                where {self.own("event.id")} and kind {"<" if gpu else "="} 3
                 order by start"""
         )
         start = columns["start"].values
@@ -148,7 +151,7 @@ class Activity:
         """Push/pop ranges and RecordFunction events."""
         return self.store.columns(
             f"""select id, thread, start, dur, text, args, stack, kind from range
-                where {self._mine} and kind in (0, 3) order by id"""
+                where {self.own("id")} and kind in (0, 3) order by id"""
         )
 
     @cached_property

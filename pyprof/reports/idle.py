@@ -3,68 +3,123 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from pyprof.analysis.device_steps import activities
+from pyprof.analysis.host_work import HostWork
 from pyprof.analysis.source import API_KINDS, Source
 from pyprof.analysis.timeline import Activity
 from pyprof.api_names import without_version
 from pyprof.model import Bools, Ints
-from pyprof.reports import Column, View, report
+from pyprof.reports import Column, Option, View, report
 from pyprof.reports.step_time import WORKER
 from pyprof.store import reads
 
 # In the order of their priority.
-CAUSES = ("queued", "dataloader", "synchronization", "host_copy", "launch_bound", "nothing_recorded")
+CAUSES = ("queued", "data loader", "synchronization", "host copy", "launch-bound", "not recorded")
 _QUEUED, _DATALOADER, _SYNC, _COPY, _LAUNCH, _NOTHING = range(len(CAUSES))
-_SITE = "For synchronization and host_copy: "
+# Where the launching thread was, or whose kernel was late.
+WHERE = ("in", "before", "kernel of")
+_ADVICE = {
+    "queued": "The work was launched in time: the GPU needs a few us between kernels. Fewer, larger kernels help: "
+    "fuse with torch.compile, or replay a CUDA graph.",
+    "data loader": "The loop waits for data: raise num_workers, keep workers alive (persistent_workers), and move "
+    "preparation of samples out of the loop.",
+    "synchronization": "Avoid the call, or make it rarer or later: .item(), .cpu(), printing a tensor, and tests of "
+    "its value wait for the GPU.",
+    "host copy": "Copy from pinned memory with non_blocking=True: pin_memory=True of the data loader, or "
+    "tensor.pin_memory().",
+    "launch-bound": "The CPU is too slow here: launch fewer kernels (torch.compile, CUDA graphs, fused optimizers), do "
+    "less in Python, or use larger batches.",
+    "not recorded": "The recording does not show what the GPU waited for: record API calls and operators too.",
+}
 _COLUMNS = (
     WORKER,
     Column("device", "Device", "", "Number of the device."),
     Column("cause", "Cause", "", f"One of {', '.join(CAUSES)}, as described above.", str),
-    Column("call", "API Call", "", f"{_SITE}the API call in which the CPU waited.", str),
-    Column("operator", "Operator", "", f"{_SITE}path of the operator that called it; empty if none did.", str),
-    Column("module", "Module", "", f"{_SITE}path of the module that called it.", str),
-    Column("stack", "Stack Trace", "", f"{_SITE}source lines of the call, one per line, outermost first.", str),
+    Column("call", "API Call", "", "For synchronization and host copy: the call in which the CPU waited.", str),
+    Column(
+        "host", "Host", "",
+        "Innermost range or Python function in which the launching thread was for most of the gap; empty for queued.",
+        str,
+    ),
+    Column(
+        "where", "Where", "",
+        "in: the thread was in the operator; before: it was in none, and this is the next; kernel of: queued, and the "
+        "operator launched the kernel after the gap. Empty where no operator was recorded.", str,
+    ),
+    Column("operator", "Operator", "", "Path of the operator.", str),
+    Column("module", "Module", "", "Path of its module, or of the one around the Python function.", str),
+    Column("line", "Source Line", "", "Last line of the stack trace.", str),
+    Column(
+        "stack", "Stack Trace", "",
+        "Source lines, one per line, outermost first: of the Python functions around the thread's place where the "
+        "recording has them, else of the operator's call.", str,
+    ),
     Column("count", "Count", "count", "Gaps that lie in the window or extend into it."),
     Column("total_ns", "Total (ns)", "ns", "Sum of the gaps, clipped to the window."),
     Column("share", "Share (%)", "%", "Total as a share of the window: all steps, as in step_time.", float),
     Column("longest_ns", "Longest (ns)", "ns", "Longest of the gaps, clipped to the window."),
+    Column("advice", "What To Do", "", "What usually helps against this cause.", str),
 )  # fmt: skip
 _NONE = -1
+_PLACE = ("call", "host", "where", "operator", "module")
+_KEYS = {"place": (*_PLACE, "line", "stack"), "line": ("line",), "cause": ()}
 
 
 @report(
-    "idle", "Idle Time", _COLUMNS, needs="a GPU", view=View("Time", sort="-total_ns", sums="count total_ns")
+    "idle",
+    "Idle Time",
+    _COLUMNS,
+    needs="a GPU",
+    options=(
+        Option(
+            "group_by",
+            "What each row covers besides the cause: the place of the host, its source line, or nothing.",
+            {"place": (), "line": (*_PLACE, "stack"), "cause": (*_PLACE, "line", "stack")},
+        ),
+    ),
+    view=View("Time", sort="-total_ns", sums="count total_ns"),
 )
-def idle(source: Source) -> pd.DataFrame:
-    """One row per worker, device, cause and place of the wait, sorted by total time, for gaps in which no kernel, copy
+def idle(source: Source, group_by: str) -> pd.DataFrame:
+    """One row per worker, device, cause and place of the host, sorted by total time, for gaps in which no kernel, copy
     or set ran on the device. A gap has one cause, the first of these that holds. queued: the launch of the event
-    after the gap had returned before the gap began, so the device waited for other work of its own. dataloader: the
-    CPU waited for its data loader for at least half of the time from the start of the gap to the end of that launch.
-    synchronization, host_copy: when the gap began, the launching thread was in a call that waits for the device, or
-    in a copy call that returned only after the copy had ended, so nothing could be queued. launch_bound: the launch
-    came too late for another reason. nothing_recorded: no event follows, or its launch was not recorded; waits of
+    after the gap had returned before the gap began, so the device waited for other work of its own. data loader: the
+    CPU waited for it for at least half of the time from the start of the gap to the end of that launch.
+    synchronization, host copy: when the gap began, the launching thread was in a call that waits for the device, or
+    in a copy call that returned only after the copy had ended, so nothing could be queued. launch-bound: the launch
+    came too late for another reason. not recorded: no event follows, or its launch was not recorded; waits of
     any thread then count. For a gap that extends beyond the recording of its process, the cause is that of the
     recorded part. All gaps and the time in which the device worked add up to the window, without pauses in which the
-    recording was read. A recording without a GPU has no rows."""
+    recording was read. The place of the host is that of most of the time from the start of the gap to the end of that
+    launch, on the launching thread; without a launch, on the thread with the most launches. A recording without a GPU
+    has no rows."""
     rows: list[pd.DataFrame] = []
     for activity, steps in activities(source):
         low, high = steps.window
-        waits = _Waits(activity) if activity.devices else None
+        if not activity.devices:
+            continue
+        waits, work = _Waits(activity), HostWork(activity)
         for device in activity.devices:
-            assert waits is not None
-            begin, end, cause, call = _within(activity, device, low, high, waits)
+            begin, end, causes = _within(activity, device, low, high, waits)
             length = end - begin - activity.paused.within(begin, np.maximum(end, begin))
             nonempty = np.flatnonzero(length > 0)
-            frame = pd.DataFrame({"cause": cause, "call": call, "length": length}).iloc[nonempty]
-            sites = _call_sites(source, activity, frame["call"].to_numpy())
+            causes = _Causes(*(values[nonempty] for values in causes))
+            length = length[nonempty]
+            table = pd.DataFrame(
+                {"cause": causes.cause, "count": 1, "total_ns": length, "longest_ns": length}
+            )
+            if _KEYS[group_by]:
+                places = _places(source, activity, work, causes)
+                groups = table.assign(**places).groupby(["cause", *places], sort=False)
+                table = groups.agg({"count": "sum", "total_ns": "sum", "longest_ns": "max"}).reset_index()
+                table = table.drop(columns=list(places)).join(_texts(source, work, table))
             whole = np.array([low]), np.array([high])
             window = high - low - int(activity.paused.within(*whole)[0])
-            rows.append(_sums(frame.assign(**sites), activity.name, device, window))
+            rows.append(_sums(table, ["cause", *_KEYS[group_by]], activity.name, device, window))
     if not rows:
         return pd.DataFrame(columns=[column.key for column in _COLUMNS], dtype=object)
     return pd.concat([table.astype(object) for table in rows], ignore_index=True)
@@ -72,8 +127,8 @@ def idle(source: Source) -> pd.DataFrame:
 
 def gaps(activity: Activity, device: int, low: int, high: int) -> dict[str, tuple[Ints, Ints]]:
     """Return the starts and ends of the gaps of a device in [low, high), by their cause."""
-    begin, end, cause, _ = _within(activity, device, low, high, _Waits(activity))
-    nonempty = end > begin
+    begin, end, causes = _within(activity, device, low, high, _Waits(activity))
+    cause, nonempty = causes.cause, end > begin
     return {
         name: (begin[mask], end[mask])
         for code, name in enumerate(CAUSES)
@@ -81,17 +136,29 @@ def gaps(activity: Activity, device: int, low: int, high: int) -> dict[str, tupl
     }
 
 
+class _Causes(NamedTuple):
+    """Of each gap: its cause; the call in which the CPU waited, -1 for none; the event that ended it, -1 for none; and
+    the stretch of time of a thread that made the device wait."""
+
+    cause: Ints
+    call: Ints
+    event: Ints
+    thread: Ints
+    start: Ints
+    end: Ints
+
+
 def _within(
     activity: Activity, device: int, low: int, high: int, waits: _Waits
-) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return the start and end of each gap, clipped to [low, high), its cause, and the call in which the CPU waited."""
+) -> tuple[Ints, Ints, _Causes]:
+    """Return the start and end of each gap, clipped to [low, high), and its cause."""
     idle_times = _gaps(activity, device, min(activity.span[0], low), max(activity.span[1], high))
     # A step may begin before the recording. Causes depend only on the recorded part, whichever steps are selected.
     recorded = idle_times._replace(
         start=np.clip(idle_times.start, *activity.span), end=np.clip(idle_times.end, *activity.span)
     )
-    cause, call = _causes(activity, recorded, waits)
-    return np.maximum(idle_times.start, low), np.minimum(idle_times.end, high), cause, call
+    causes = _causes(activity, recorded, waits)
+    return np.maximum(idle_times.start, low), np.minimum(idle_times.end, high), causes
 
 
 class _Gaps(NamedTuple):
@@ -151,8 +218,8 @@ class _Waits:
         return out
 
 
-def _causes(activity: Activity, gaps: _Gaps, waits: _Waits) -> tuple[Ints, Ints]:
-    """Return the cause of each gap, and the call in which the CPU waited, -1 for none."""
+def _causes(activity: Activity, gaps: _Gaps, waits: _Waits) -> _Causes:
+    """Return the cause of each gap."""
     call = activity.call
     launch = np.r_[activity.launch, _NONE][gaps.event]
     has_launch = launch >= 0
@@ -172,11 +239,55 @@ def _causes(activity: Activity, gaps: _Gaps, waits: _Waits) -> tuple[Ints, Ints]
         [_QUEUED, _DATALOADER, _SYNC, _COPY, _LAUNCH],
         _NOTHING,
     )  # fmt: skip
-    return cause, np.where((cause == _SYNC) | (cause == _COPY), wait, _NONE)
+    waited = (cause == _SYNC) | (cause == _COPY)
+    thread = np.where(waited, np.r_[call["thread"].values, _NONE][wait], thread)
+    launching = call["thread"].values[activity.launch[activity.launched]]
+    usual = np.bincount(launching).argmax() if len(launching) else _NONE
+    return _Causes(
+        cause, np.where(waited, wait, _NONE), gaps.event, np.where(thread == _NONE, usual, thread), gaps.start,
+        np.where(waited, gaps.start, until),
+    )  # fmt: skip
 
 
-def _call_sites(source: Source, activity: Activity, call: Ints) -> dict[str, Any]:
-    """Return the call sites of calls: name, operator, module and stack; None for -1."""
+def _places(source: Source, activity: Activity, work: HostWork, causes: _Causes) -> dict[str, Ints]:
+    """Return the place of the host of each gap as numbers: `call`, `host`: ids of texts; `where`: place in WHERE;
+    `operator`: in the table `operator`; `stack`: of Python functions, for `HostWork.stack`. -1 is none."""
+    places = work.places(causes.thread, causes.start, causes.end)
+    inside = _operators_of_calls(source, activity)[causes.call]  # a call knows its operator
+    inside = np.where(inside >= 0, inside, places.operator)
+    queued = causes.cause == _QUEUED
+    kernel = np.where(queued, _of(activity.event["operator"].values, causes.event), _NONE)
+    operator = np.where(queued, kernel, np.where(inside >= 0, inside, places.following))
+    return {
+        "call": _of(activity.call["name"].values, causes.call),
+        "host": np.where(queued, _NONE, np.where(places.text >= 0, places.text, places.function)),
+        "where": np.where(operator < 0, _NONE, np.where(queued, 2, np.where(inside >= 0, 0, 1))),
+        "operator": operator,
+        "stack": np.where(queued, _NONE, places.stack),
+    }
+
+
+def _of(values: Ints, place: Ints) -> Ints:
+    """Return the values at places, -1 where that is -1."""
+    out: Ints = np.r_[values, _NONE][place]
+    return out
+
+
+def _operators_of_calls(source: Source, activity: Activity) -> Ints:
+    """Return the operator of each API call, -1 for none, and -1 at the end."""
+    columns = source.store.columns(
+        f"""select op.id, op.operator from op join operator o on o.id = op.operator
+            where o.unassociated != 1 and {activity.own("op.id")} order by op.id"""
+    )
+    op = activity.call["op"]
+    place = np.searchsorted(columns["id"].values, op.values)
+    same = op.mask() & (_of(columns["id"].values, np.minimum(place, len(columns["id"].values))) == op.values)
+    out: Ints = np.r_[_of(columns["operator"].values, np.where(same, place, _NONE)), _NONE]
+    return out
+
+
+def _texts(source: Source, work: HostWork, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns of `_KEYS["place"]` as texts, None where there is none."""
     names = reads.texts(source.store)
     operators = {
         number: cells
@@ -185,26 +296,29 @@ def _call_sites(source: Source, activity: Activity, call: Ints) -> dict[str, Any
                from operator o left join stack k on k.id = o.stack"""
         )
     }
-    distinct, code = np.unique(call, return_inverse=True)
-    rows: list[list[str | None]] = []
-    for index in distinct.tolist():
-        if index < 0:
-            rows.append([None] * 4)
-            continue
-        name = without_version(names[int(activity.call["name"].values[index])])
-        op = int(activity.call["op"].values[index])
-        match = source.store.rows("select operator from op where id = ?", (op,))
-        rows.append([name, *(operators[match[0][0]] if match else [None] * 3)])
-    keys = ("name", "operator", "module", "stack")
-    return {key: [rows[i][place] for i in code.tolist()] for place, key in enumerate(keys)}
+    rows = []
+    for call, host, where, operator, number in (
+        table[["call", "host", "where", "operator", "stack"]].to_numpy().tolist()
+    ):
+        name, module, stack = operators.get(operator, [None] * 3)
+        around = work.stack(number)
+        stack = "\n".join(around.frames) or stack
+        rows.append((
+            without_version(names[call]) if call >= 0 else None, names.get(host),
+            WHERE[where] if where >= 0 and name else None, name, module or around.module,
+            stack and stack.rpartition("\n")[2], stack,
+        ))  # fmt: skip
+    return pd.DataFrame(rows, columns=list(_KEYS["place"]), dtype=object)
 
 
-def _sums(gaps: pd.DataFrame, worker: str, device: int, window: int) -> pd.DataFrame:
-    """Return count, total and longest gap by cause and call site, sorted by total."""
-    keys = ["cause", "name", "operator", "module", "stack"]
-    table = gaps.groupby(keys, sort=True, dropna=False)["length"].agg(["size", "sum", "max"]).reset_index()
-    table = table.sort_values("sum", ascending=False, kind="stable", ignore_index=True)
+def _sums(table: pd.DataFrame, keys: list[str], worker: str, device: int, window: int) -> pd.DataFrame:
+    """Return count, total and longest gap by the keys, sorted by total."""
+    table = table.groupby(keys, sort=True, dropna=False).agg(
+        count=("count", "sum"), total_ns=("total_ns", "sum"), longest_ns=("longest_ns", "max")
+    )
+    table = table.reset_index().sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
+    cause = [CAUSES[number] for number in table["cause"]]
     return table.assign(
-        worker=worker, device=device, cause=[CAUSES[number] for number in table["cause"]],
-        share=100 * table["sum"] / window,
-    ).rename(columns={"name": "call", "size": "count", "sum": "total_ns", "max": "longest_ns"})  # fmt: skip
+        worker=worker, device=device, cause=cause, share=100 * table["total_ns"] / window,
+        advice=[_ADVICE[name] for name in cause],
+    )  # fmt: skip

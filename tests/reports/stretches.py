@@ -137,7 +137,7 @@ def gpu(found: Oracle, worker: int, device: int, low: int, high: int) -> dict[st
 
 
 def idle(found: Oracle, worker: int, device: int, low: int, high: int) -> list[tuple[Any, ...]]:
-    """Cause, call, path of its operator, and length of each gap in the window."""
+    """Cause, call, where the host was, path of the operator, and length of each gap in the window."""
     pid, what = found.workers[worker], found.what
     mine = sorted(
         (e for e in found.events if e.worker == worker and e.raw.device == device), key=lambda e: e.raw.start
@@ -178,18 +178,59 @@ def idle(found: Oracle, worker: int, device: int, low: int, high: int) -> list[t
         if launch and launch.end <= start:
             cause = "queued"
         elif wait and 2 * wait >= until - start:
-            cause = "dataloader"
+            cause = "data loader"
         elif running:
             call = min(running, key=lambda c: (c.thread, c.start))
-            cause = "host_copy" if id(call) in blocking else "synchronization"
+            cause = "host copy" if id(call) in blocking else "synchronization"
         else:
-            cause = "launch_bound" if launch else "nothing_recorded"
+            cause = "launch-bound" if launch else "not recorded"
         size = min(whole_end, high) - max(whole_start, low)
         if size > 0:
-            around = [
-                e for e in found.executions
-                if call and not e.operator.unassociated and any(c is call for c in e.api_calls)
-            ]  # fmt: skip
             name = (call.name or "").partition("_v")[0] if call else None
-            out.append((cause, name, around[0].operator.name if around else None, size))
+            launching = [
+                (e.launch.process, e.launch.thread) for e in found.events if e.launch and e.worker == worker
+            ]
+            usual = max(sorted(set(launching)), key=launching.count) if launching else None
+            at = call or launch
+            thread = (at.process, at.thread) if at else usual
+            where, operator = place(found, thread, start, start if call else max(until, start), call)
+            if cause == "queued":
+                assert event
+                owner = event.execution.operator
+                where, operator = ("kernel of", owner)
+            path = operator.name if operator and not operator.unassociated else None
+            out.append((cause, name, where if path else None, path, size))
     return out
+
+
+def place(
+    found: Oracle, thread: tuple[int, int] | None, start: int, end: int, call: Launch | None
+) -> tuple[str, Any]:
+    """Whether the thread was in an operator for most of a stretch of time, and that operator or the next one."""
+    mine = [e for e in found.executions if e.thread == thread and not e.operator.unassociated]
+    for one in mine:
+        if call and any(c is call for c in one.api_calls):
+            return "in", one.operator
+    ranges = [
+        r for r in found.what.ranges
+        if (r.process, r.thread) == thread and r.end is not None and r.kind in (PUSH_POP, 3) and not is_step(r.text)
+    ]  # fmt: skip
+
+    def innermost(those: list[Any], time: int) -> Any:
+        inside = [one for one in those if one.start <= time < max(one.end, one.start + 1)]
+        return max(inside, key=lambda one: (one.start, -one.end, those.index(one)), default=None)
+
+    edges = {edge for one in [*mine, *ranges] for edge in (one.start, one.end)}
+    times: dict[Any, int] = defaultdict(int)
+    firsts = {}
+    cuts = [start, *sorted(edge for edge in edges if start < edge < end), end]
+    for low, high in pairwise(cuts):
+        execution, around = innermost(mine, low), innermost(ranges, low)
+        key = (execution and id(execution.operator), around and around.text)
+        firsts.setdefault(key, execution)
+        times[key] += high - low
+    execution = firsts[max(times, key=lambda key: times[key])]
+    if execution:
+        return "in", execution.operator
+    after = min((e for e in mine if e.start >= start), key=lambda e: (e.start, -e.end), default=None)
+    return "before", after and after.operator

@@ -63,6 +63,14 @@ def check(table: list[dict[str, Any]], expected: list[dict[str, Any]], t0: int) 
             )
 
 
+def together(table: list[dict[str, Any]], *keys: str) -> dict[Any, list[dict[str, Any]]]:
+    """Rows by some of their keys."""
+    out = defaultdict(list)
+    for row in table:
+        out[tuple(row[key] for key in keys)].append(row)
+    return out
+
+
 def chosen(prof: session.Profile, table: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in table if prof.aggregation.first <= row["iteration"] <= prof.aggregation.last]
 
@@ -94,8 +102,12 @@ def compare(prof: session.Profile, found: Oracle, key: str | None) -> None:
                 sums[tuple(place)].append(size)
             here = [r for r in idle if (r["worker"], r["device"]) == (names[worker], device)]
             assert {
-                (r["cause"], r["call"], r["operator"]): (r["count"], r["total_ns"], r["longest_ns"])
-                for r in here
+                place: (
+                    sum(r["count"] for r in one),
+                    sum(r["total_ns"] for r in one),
+                    max(r["longest_ns"] for r in one),
+                )
+                for place, one in together(here, "cause", "call", "where", "operator").items()
             } == {place: (len(sizes), sum(sizes), max(sizes)) for place, sizes in sums.items()}
             assert [r["total_ns"] for r in here] == sorted((r["total_ns"] for r in here), reverse=True)
 
@@ -220,7 +232,7 @@ def test_a_step_lasts_until_what_it_launched_has_ended():
     assert device["sm_efficiency"] == pytest.approx(100 * (110 + 20) / 80 / 170)
     # Gaps: 130..140 before a collective whose launch ended at 124; 260..280 before the copy, launched at 230; 290..300.
     causes = {r["cause"]: r["total_ns"] for r in rows(prof.report("idle"))}
-    assert causes == {"queued": 30, "nothing_recorded": 10}
+    assert causes == {"queued": 30, "not recorded": 10}
 
 
 SYNC = "cudaStreamSynchronize_v3020"
@@ -236,18 +248,18 @@ SYNC = "cudaStreamSynchronize_v3020"
             None,
             "synchronization",  # one call inside the other
         ),
-        ([Launch(91, 101, 2)], None, "launch_bound"),
-        ([Launch(150, 160, 2)], None, "launch_bound"),
+        ([Launch(91, 101, 2)], None, "launch-bound"),
+        ([Launch(150, 160, 2)], None, "launch-bound"),
         ([Launch(40, 105, 9, name=SYNC), Launch(150, 160, 2)], None, "synchronization"),
         (
             [Launch(40, 99, 9, name=SYNC), Launch(150, 160, 2)],
             None,
-            "launch_bound",
+            "launch-bound",
         ),  # was over before the gap
-        ([Launch(40, 105, 9, 2, name=SYNC), Launch(150, 160, 2)], None, "launch_bound"),  # another thread's
-        ([Launch(40, 105, 9, name=SYNC), Launch(150, 160, 2)], (120, 150), "dataloader"),  # 30 of 60
+        ([Launch(40, 105, 9, 2, name=SYNC), Launch(150, 160, 2)], None, "launch-bound"),  # another thread's
+        ([Launch(40, 105, 9, name=SYNC), Launch(150, 160, 2)], (120, 150), "data loader"),  # 30 of 60
         ([Launch(40, 105, 9, name=SYNC), Launch(150, 160, 2)], (121, 150), "synchronization"),  # 29 of 60
-        ([], None, "nothing_recorded"),
+        ([], None, "not recorded"),
         ([Launch(40, 105, 9, name=SYNC)], None, "synchronization"),
     ],
 )
@@ -259,13 +271,13 @@ def test_why_a_device_had_nothing_to_do(calls, wait, cause):
         launches=[Launch(10, 20, 1), *calls], kernels=[Kernel("a", 30, 100, 1), Kernel("b", 170, 200, 2)],
         ranges=[Range(name, *wait)] if wait else [],
     )  # fmt: skip
-    sums = (2, 70 + 20) if cause == "launch_bound" else (1, 70)
+    sums = (2, 70 + 20) if cause == "launch-bound" else (1, 70)
     found = [r for r in rows(load(what).report("idle")) if r["longest_ns"] == 70]
     assert [(r["cause"], r["count"], r["total_ns"]) for r in found] == [(cause, *sums)]
     assert found[0]["call"] == ("cudaStreamSynchronize" if cause == "synchronization" else None)
 
 
-@pytest.mark.parametrize(("returned", "cause"), [(105, "host_copy"), (99, "launch_bound")])
+@pytest.mark.parametrize(("returned", "cause"), [(105, "host copy"), (99, "launch-bound")])
 def test_a_copys_call_waits_only_if_it_returned_after_the_copy(returned, cause):
     what = Recording(
         launches=[Launch(10, returned, 1, name="cudaMemcpy_v3020"), Launch(150, 160, 2)],

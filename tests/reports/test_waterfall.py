@@ -151,7 +151,7 @@ def test_worker_processes_of_the_data_loader_are_the_reason(data: Path) -> None:
         for name in ("6steps", "num_workers_4")
     ]
     table = rows(runs[0].diff(runs[1]))
-    assert (table[0]["name"], table[1]["name"]) == ("step", "idle: dataloader")
+    assert (table[0]["name"], table[1]["name"]) == ("step", "idle: data loader")
     assert table[0]["base_time_ns"] * 6 / 1e6 == pytest.approx(1065.6, abs=0.05)
     assert table[1]["base_time_ns"] * 6 / 1e6 == pytest.approx(355.6, rel=0.01)
     assert table[1]["noise"] is False

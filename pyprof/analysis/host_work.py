@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Places of the threads of a worker: the operator, range and Python function of most of a stretch of time."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from pyprof.analysis.timeline import Activity
+from pyprof.intervals import Nesting, groups, nested, nesting_order
+from pyprof.model import Functions, Ints, Stack, Strings
+from pyprof.parse.paths import is_step
+from pyprof.parse.tracejson.stacks import Stacks
+from pyprof.store import reads
+
+_NONE = -1
+_SHORTEST = 10_000  # ns; a Python function that runs for less counts as part of its caller
+
+
+class Places(NamedTuple):
+    """Place of each stretch of time, -1 where there is none. `operator`: the innermost, in the table `operator`;
+    `following`: the operator that began next after the beginning of the stretch; `text`, `function`: of the innermost
+    range and Python function, in the table `string`; `stack`: for `HostWork.stack`."""
+
+    operator: Ints
+    following: Ints
+    text: Ints
+    function: Ints
+    stack: Ints
+
+
+class _Intervals(NamedTuple):
+    """Intervals of a thread in the order of their nesting, and what each stands for."""
+
+    start: Ints
+    end: Ints
+    value: Ints
+    nesting: Nesting
+
+    def at(self, time: Ints) -> Ints:
+        """Return the value of the innermost interval at each time, -1 outside."""
+        out: Ints = np.r_[self.value, _NONE][self.nesting.innermost(time)]
+        return out
+
+
+class HostWork:
+    """The operators, ranges and Python functions of a worker's threads. Ranges of steps do not count."""
+
+    def __init__(self, activity: Activity):
+        self._activity = activity
+        self._store = activity.store
+        self._mine = activity.own("id")
+
+    @cached_property
+    def _operators(self) -> dict[int, _Intervals]:
+        columns = self._store.columns(
+            f"""select thread, operator as value, start, "end" - start as dur from op where {self._mine}
+                and operator in (select id from operator where unassociated = 0) and cpu is not null order by id"""
+        )
+        return _by_thread(*(columns[name].values for name in ("thread", "value", "start", "dur")))
+
+    @cached_property
+    def _ranges(self) -> dict[int, _Intervals]:
+        ranges = self._activity.ranges
+        texts = reads.texts(self._store)
+        step = [number for number, text in texts.items() if is_step(text)]
+        mask = ~np.isin(ranges["text"].values, step)
+        return _by_thread(*(ranges[name].values[mask] for name in ("thread", "text", "start", "dur")))
+
+    @cached_property
+    def _functions(self) -> dict[str, Ints]:
+        columns = self._store.columns(
+            f"""select thread, text, start, dur from range where {self._mine} and kind = 4 and dur >= {_SHORTEST}
+                order by id"""
+        )
+        return {name: column.values for name, column in columns.items()}
+
+    @cached_property
+    def _function_times(self) -> dict[int, _Intervals]:
+        return _by_thread(*self._functions.values())
+
+    @cached_property
+    def _stacks(self) -> Stacks:
+        """Call stacks of the functions, whose names are ids of texts."""
+        strings, code = Strings(), {}
+        for number, text in reads.texts(self._store).items():
+            code[number] = strings.code(text)
+        name = np.array([code[number] for number in self._functions["text"].tolist()], np.int64)
+        thread, start = self._functions["thread"], self._functions["start"]
+        return Stacks(Functions(thread, start, start + self._functions["dur"], name), strings, 0)
+
+    def stack(self, number: int) -> Stack:
+        """Return a call stack of `Places.stack`, empty for -1."""
+        return self._stacks.entries[number] if number >= 0 else Stack()
+
+    def places(self, thread: Ints, start: Ints, end: Ints) -> Places:
+        """Return the place where each thread was for most of the time from `start` to `end`, both in ns. Times in one
+        operator, range and function are added up."""
+        operator, following, text, function, stack = (
+            np.full(len(thread), _NONE, np.int64) for _ in Places._fields
+        )
+        for number, stretches in groups(thread):
+            kinds = [one.get(number) for one in (self._operators, self._ranges, self._function_times)]
+            longest = _longest([one for one in kinds if one], start[stretches], end[stretches])
+            for place, intervals in zip((operator, text, function), kinds):
+                if intervals:
+                    place[stretches] = intervals.at(longest)
+            if kinds[0]:
+                after = np.searchsorted(kinds[0].start, start[stretches], side="left")
+                following[stretches] = np.r_[kinds[0].value, _NONE][after]
+            if kinds[2]:
+                stack[stretches] = self._stacks.at(np.full(len(longest), number), longest)
+        return Places(operator, following, text, function, stack)
+
+
+def _by_thread(thread: Ints, value: Ints, start: Ints, length: Ints) -> dict[int, _Intervals]:
+    out = {}
+    for number, members in groups(thread):
+        order = members[nesting_order(start[members], start[members] + length[members], lambda tied: -tied)]
+        begin, end = start[order], start[order] + length[order]
+        out[number] = _Intervals(begin, end, value[order], nested(begin, end)[0])
+    return out
+
+
+def _longest(kinds: list[_Intervals], start: Ints, end: Ints) -> Ints:
+    """Return a moment of the longest of the places in each stretch."""
+    edges = np.unique(np.concatenate([edge for one in kinds for edge in (one.start, one.end)] or [start[:0]]))
+    first = np.searchsorted(edges, start, side="right")
+    many = np.maximum(np.searchsorted(edges, end, side="left") - first, 0)
+    stretch = np.repeat(np.arange(len(start)), many + 1)
+    place = np.arange(len(stretch)) - np.repeat(np.cumsum(many + 1) - (many + 1), many + 1)
+    low = np.where(place == 0, start[stretch], np.r_[edges, 0][first[stretch] + place - 1])
+    high = np.r_[low[1:], 0]
+    final = np.r_[stretch[1:] != stretch[:-1], True]
+    high[final] = np.maximum(end[stretch[final]], low[final])
+    table = pd.DataFrame({"stretch": stretch, "low": low, "time": high - low})
+    keys = ["stretch"]
+    for number, one in enumerate(kinds):
+        table[f"of{number}"] = one.at(low)
+        keys.append(f"of{number}")
+    sums = table.groupby(keys, sort=False).agg(low=("low", "first"), time=("time", "sum")).reset_index()
+    sums = sums.sort_values(["stretch", "time", "low"], ascending=[True, False, True], kind="stable")
+    moments: Ints = sums.drop_duplicates("stretch")["low"].to_numpy(np.int64)
+    return moments

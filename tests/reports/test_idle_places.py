@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the host was while a device had nothing to do."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import pyprof
+from tests import kineto
+
+DATA = Path(os.environ.get("PYPROF_TEST_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+# Share of the idle time whose operator, and whose source line is known. DLRM's ranks and the A100 have no call stacks.
+RECORDINGS = {
+    "kineto/resnet50_v100_6steps.pt.trace.json.gz": (0.9, 0.9),
+    "kineto/resnet50_v100_num_workers_4.pt.trace.json.gz": (0.9, 0.9),
+    "kineto/h100_owlv2_large.json.gz": (0.9, 0.9),
+    "kineto/nccl_a100_rank0of2.json.gz": (0.9, 0),
+    "kineto/dlrm_v100_8ranks.tar.gz": (0.9, 0),
+    "kineto/mi300_resnet_act_checkpoint.json.gz": (0.9, 0.4),
+}
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_nearly_all_idle_time_has_a_place(name: str):
+    path = DATA / name
+    if not path.exists():
+        pytest.skip(f"no {path}")
+    table = pyprof.load(path).report("idle")
+    table = table[table["cause"] != "not recorded"]  # nothing says what the host did then
+    whole = table["total_ns"].sum()
+    for key, least in zip(("operator", "line"), RECORDINGS[name]):
+        assert table["total_ns"][table[key].notna()].sum() >= least * whole, key
+    assert table["advice"].notna().all()
+
+
+def test_every_grouping_adds_up():
+    path = DATA / "kineto/resnet50_v100_6steps.pt.trace.json.gz"
+    if not path.exists():
+        pytest.skip(f"no {path}")
+    prof = pyprof.load(path)
+    tables = [prof.report("idle", group_by=name) for name in ("place", "line", "cause")]
+    sums = [table.groupby("cause")[["count", "total_ns"]].sum() for table in tables]
+    longest = [table.groupby("cause")["longest_ns"].max() for table in tables]
+    for other in (1, 2):
+        assert sums[other].equals(sums[0])
+        assert longest[other].equals(longest[0])
+    assert len(tables[2]) == len(sums[2])
+
+
+def product(start: int, correlation: int) -> list[kineto.Event]:
+    return [
+        kineto.op("aten::mm", start, start + 20_000),
+        kineto.launch(start + 5_000, start + 10_000, correlation),
+    ]
+
+
+def test_python_functions_tell_the_line_of_a_wait(tmp_path: Path):
+    """While the loop waits for data, what runs is no operator: the functions around it are known."""
+    wait = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    us = 1000
+    events = [
+        kineto.function("train.py(7): main", 0, 2000 * us),
+        *product(100 * us, 1),
+        kineto.annotation(wait, 200 * us, 900 * us),
+        kineto.function("data.py(30): __getitem__", 210 * us, 890 * us),
+        kineto.function("data.py(44): resize", 300 * us, 880 * us),
+        *product(1000 * us, 2),
+        kineto.kernel("gemm", 115 * us, 150 * us, 1),
+        kineto.kernel("gemm", 1020 * us, 1050 * us, 2),
+    ]
+    table = pyprof.load(kineto.write(tmp_path / "trace.json", events)).report("idle")
+    (one,) = table[table["cause"] == "data loader"].to_dict("records")
+    assert (one["host"], one["where"], one["operator"]) == (wait, "before", "mm")
+    assert (one["line"], one["stack"]) == ("data.py:44", "train.py:7\ndata.py:30\ndata.py:44")
+    assert one["total_ns"] == (1020 - 150) * 1000
+    assert "num_workers" in one["advice"]
