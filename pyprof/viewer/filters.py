@@ -3,7 +3,7 @@
 
 Numbers: `>5ms`, `<= 2.5KB`, `10..20us`, `=7`; digits only are searched in the number as written. Units are those of
 the column: ns us ms s, B KB MB GB KiB MiB GiB, %. Booleans: 1 or 0. Texts: a case-insensitive substring; `=TEXT` is
-the whole text. `?` matches unknown, `!?` known values.
+the whole text, or a whole line of it, as of a call stack. `?` matches unknown, `!?` known values.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def text_test(text: str) -> Callable[[str], bool]:
     """Return the test that a text has to pass."""
     if text.startswith("="):
         whole = text[1:]
-        return lambda cell: cell == whole
+        return lambda cell: cell == whole or whole in cell.split("\n")
     needle = text.strip().casefold()
     return lambda cell: needle in cell.casefold()
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from pyprof.reports import find
 from pyprof.viewer import details, models, overview, profile_summary, roofline, sources
 from pyprof.viewer.guarded_store import Guarded
-from pyprof.viewer.parameters import Run
+from pyprof.viewer.parameters import Run, Search
 from pyprof.viewer.report_pages import Sheet
 from pyprof.viewer.request_context import (
     Context,
@@ -20,6 +20,7 @@ from pyprof.viewer.request_context import (
     run_read,
     server,
 )
+from pyprof.viewer.search import find_names
 
 router = APIRouter(prefix="/api", dependencies=[Depends(known_parameters)])
 
@@ -47,6 +48,12 @@ async def dashboard(context: Selected) -> models.Overview:
     if cached is None:
         cached = context.opened.memo[key] = await context.read(overview.overview)
     return cached
+
+
+@router.get("/search")
+async def hits(context: Selected, search: Search = "") -> list[models.Hit]:
+    """Names that contain a text, whatever their case and punctuation: the six of the longest time of each kind."""
+    return await context.read(lambda source: find_names(source, search))
 
 
 @router.get("/insights")

@@ -21,6 +21,7 @@ export type Overview = Schemas["Overview"];
 export type Breakdown = Schemas["Breakdown"];
 export type Part = Schemas["Part"];
 export type Figure = Schemas["Figure"];
+export type Hit = Schemas["Hit"];
 export type Finding = Schemas["Finding"];
 export type Insights = Schemas["Insights"];
 export type Ledger = Schemas["Ledger"];

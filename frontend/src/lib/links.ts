@@ -7,6 +7,7 @@ const PLACES: Record<string, [view: string, table: string, params?: Params]> = {
   detail: ["ops", "ops"],
   kernel: ["ops", "kernels"],
   op_type: ["op-types", "types"],
+  source_line: ["lines", "lines"],
   operator: ["operators", "operators"],
   kernel_summary: ["kernels", "kernels"],
   launches: ["kernels", "launches", { tab: "launches" }],

@@ -7,12 +7,12 @@ export interface Segment {
 }
 
 /** Split a path so that its last part and the last part with a number stay: which layer, and what in it.
- * `model/layers/layer_11/attention/softmax` is cut at `model/layers` and at `attention`. */
-export function segments(path: string): Segment[] | undefined {
+ * `model/layers/layer_11/attention/softmax` is cut at `model/layers` and at `attention`. Of a file, whose folders have versions, only the end: `numbers` is false. */
+export function segments(path: string, numbers = true): Segment[] | undefined {
   const parts = path.split("/").map((text, at) => (at ? `/${text}` : text));
   if (parts.length < 3 || parts.some((part) => part.length > 60)) return undefined;
   const last = parts.length - 1;
-  const numbered = parts.findLastIndex((part, at) => at < last && /[_.[]?\d+\]?$/.test(part) && !/_0$/.test(part));
+  const numbered = !numbers ? -1 : parts.findLastIndex((part, at) => at < last && /[_.[]?\d+\]?$/.test(part) && !/_0$/.test(part));
   const out: Segment[] = [];
   parts.forEach((text, at) => {
     const keep = at === last || at === numbered;

@@ -54,6 +54,13 @@ export const VIEWS: readonly View[] = [
     load: () => import("../views/Modules.svelte"),
   },
   {
+    id: "lines",
+    label: "Source lines",
+    group: "Operators",
+    aliases: [{ name: "Call stacks" }, { name: "Code" }],
+    load: () => import("../views/Lines.svelte"),
+  },
+  {
     id: "iterations",
     label: "Iterations",
     group: "Time",

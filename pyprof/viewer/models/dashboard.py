@@ -53,6 +53,16 @@ class Link(Model):
     search: str = ""
 
 
+class Hit(Model):
+    """A name that a search finds. `kind`: `operator` of the program, `dispatched`: one of the dispatcher or of
+    autograd, `kernel`, `module`, or `line` of the source; `time`: ns in the aggregation."""
+
+    kind: Literal["operator", "dispatched", "kernel", "module", "line"]
+    id: str
+    title: str
+    time: int | None
+
+
 class Evidence(Model):
     """A row behind a finding."""
 

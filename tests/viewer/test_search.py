@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Search by names of any spelling."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyprof.viewer.search import plain
+from tests.viewer.conftest import HOSTILE, Asking
+
+
+def found(client: Asking, text: str) -> list[tuple[str, str]]:
+    return [(hit["kind"], hit["id"]) for hit in client.json("/api/search", search=text)]
+
+
+@pytest.mark.parametrize("text", ["mm", "MM", "m m", "_mm_"])
+def test_case_and_punctuation_do_not_matter(client: Asking, text: str):
+    assert found(client, text) == found(client, "mm") != []
+
+
+def test_every_kind_of_name(client: Asking, prof):
+    table = prof.report("detail")
+    by_type = table[table["type"] == "mm"]
+    hits = found(client, "mm")
+    assert {id for kind, id in hits if kind == "operator"} <= set(table["op_id"])
+    assert by_type.sort_values("gpu", ascending=False)["op_id"].iloc[0] in {id for _, id in hits}
+    module = table["module"].dropna().iloc[0]
+    assert ("module", module) in found(client, module)
+    line = table["stack"].dropna().iloc[0].split("\n")[-1]
+    assert ("line", line) in found(client, line)
+    kernel = prof.report("kernel")["kernel"].iloc[0]
+    assert ("kernel", kernel) in found(client, kernel[:40])
+
+
+def test_hits_have_the_times_of_the_reports(client: Asking, prof):
+    line = prof.report("source_line").dropna(subset=["line"]).iloc[0]
+    (hit,) = [one for one in client.json("/api/search", search=line["line"]) if one["kind"] == "line"]
+    assert hit["time"] >= line["device_total_ns"]
+    kernels = prof.report("kernel").groupby("kernel")["gpu"].sum()
+    for one in client.json("/api/search", search=kernels.index[0][:30]):
+        if one["kind"] == "kernel":
+            assert one["time"] == kernels[one["id"]]
+
+
+@pytest.mark.parametrize("text", ["", "   ", "---", "no such name"])
+def test_nothing_is_found(client: Asking, text: str):
+    assert client.json("/api/search", search=text) == []
+
+
+def test_a_hostile_name_is_only_a_text(client: Asking):
+    assert any(HOSTILE in hit["title"] for hit in client.json("/api/search", search=HOSTILE))
+    assert plain("%_") == ""
