@@ -19,17 +19,18 @@ import multiprocessing.util
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyprof.capture import DEFAULT_MAX_EVENTS, environment_variables, hooks
 from pyprof.capture.core import torch_internals
 from pyprof.capture.core.options import Given, Options, bound, merged, options
+from pyprof.capture.core.state import Until, end, owned
 from pyprof.capture.environment import ranks
-from pyprof.capture.instrument import call_sites, compiled, user_ranges
+from pyprof.capture.instrument import call_sites, compiled
 from pyprof.capture.instrument import nvtx_ranges as ranges
 from pyprof.capture.instrument.attribute_registry import Registry
-from pyprof.capture.instrument.patch import unwrap_all
-from pyprof.capture.instrument.recorder import forked, recorder
+from pyprof.capture.instrument.recorder import recorder
 from pyprof.capture.process import terminate
 from pyprof.capture.process.faults import contained, guarded
 from pyprof.capture.process.signals import held
@@ -72,34 +73,48 @@ class FlightRecord(Protocol):
     def forked(self) -> object: ...
 
 
-class Control:
-    """State of this process: whether PyProf is initialized, and the current recording."""
+@dataclass(eq=False)
+class Windows:
+    """Windows of this process; a forked child begins with none of its parent's."""
+
+    session: Session | None = None
+    ranges: Session | None = None  # the window of `init` that only writes NVTX ranges
+    whole_run: bool = False  # not a session of the script: torch.cuda.profiler may narrow it
+    implicit: bool = False  # and has not narrowed it yet
+    plan: Plan | None = None  # of the command line: the script's own windows are ignored
+    trigger: TriggerHandler | None = None  # handler of `pyprof trigger`
+    flight: FlightRecord | None = None  # keeps the last steps whenever no other window is open
+    on_script_step: list[Callable[[], object]] = field(default_factory=list)  # when the script ends a step
+    until_exit: bool = False  # NVTX ranges are written whenever no other window is open
+
+
+@dataclass(eq=False)
+class Setup:
+    """Settings of `init`, the command line and the environment, until `shutdown`."""
+
+    hooks: Registry | None = None
+    start_failed: bool = False  # `start` has failed and reported it: `stop` has nothing to end
+    from_environment: bool = False  # the plan comes from PYPROF_STEPS
+    ignore_reported: bool = False  # a line on stderr about an ignored window was printed
+    output: str = DEFAULT_OUTPUT
+    max_events: int = DEFAULT_MAX_EVENTS
+    reported: set[str] = field(default_factory=set)
+    options: Given = field(default_factory=Given)  # of `init` and the command line
+    automatic: bool = False  # `init` was not called by the program: see autostart.py
+
+
+class Control(Windows, Setup):
+    """State of this process: whether PyProf is initialized, the current recording, and what stays after it."""
 
     def __init__(self) -> None:
-        self.hooks: Registry | None = None
-        self.session: Session | None = None
-        self.ranges: Session | None = None  # the window of `init` that only writes NVTX ranges
-        self.start_failed = False  # `start` has failed and reported it: `stop` has nothing to end
-        self.whole_run = False  # not a session of the script: torch.cuda.profiler may narrow it
-        self.implicit = False  # and has not narrowed it yet
-        self.plan: Plan | None = None  # of the command line: the script's own windows are ignored
-        self.from_environment = False  # the plan comes from PYPROF_STEPS
-        self.ignore_reported = False  # a line on stderr about an ignored window was printed
-        self.output = DEFAULT_OUTPUT
-        self.max_events = DEFAULT_MAX_EVENTS
+        Windows.__init__(self)
+        Setup.__init__(self)
         self.written: set[str] = set()  # files of this run, full paths
         self.of_ranks = False  # processes started by the script wrote files
         self.failed = False  # a file could not be written
-        self.reported: set[str] = set()
-        self.options: Given = {}  # options of `init` and the command line
         self.recorded = False
         self.pid = os.getpid()
         self.at_exit = False
-        self.trigger: TriggerHandler | None = None  # handler of `pyprof trigger`
-        self.flight: FlightRecord | None = None  # keeps the last steps whenever no other window is open
-        self.automatic = False  # `init` was not called by the program: see autostart.py
-        self.on_script_step: list[Callable[[], object]] = []  # called when the script marks the end of a step
-        self.until_exit = False  # NVTX ranges are written whenever no other window is open
 
     def choose(self, values: Given) -> None:
         """Set options for every recording from now on. Raises UsageError."""
@@ -172,7 +187,7 @@ def _session(output: str | None, *arguments: Any, **more: Any) -> Session:
     return Session(output, *arguments, **more)
 
 
-control = Control()
+control = owned(owned(Control(), Until.FORKED, Windows.__init__), Until.SHUTDOWN, Setup.__init__)
 
 
 @contained
@@ -237,6 +252,9 @@ def _install() -> None:
             control.at_exit = True
             atexit.register(_at_exit)
             os.register_at_fork(after_in_child=_forget)
+            os.register_at_fork(
+                before=terminate.block, after_in_parent=terminate.unblock, after_in_child=terminate.unblock
+            )
         guarded(hooks.install, control.hooks, control)
         guarded(ranks.install, control.hooks)
     if control.trigger is None and not ranks.is_helper():
@@ -311,7 +329,7 @@ def new_session(
     if not call_sites.complete():
         _say_once(_NO_RANGES)
     if ranges.plan.tool is not None:
-        ranges.plan.say_no_file()
+        _say_once(ranges.plan.no_file())
         control.recorded = True
         return _session(None, operators=True)
     if ranks.imports_script():
@@ -451,21 +469,11 @@ def shutdown() -> None:
     _end_triggered()
     _end_flight()
     finish(last=True)
-    for undo in (_disarm, terminate.remove, unwrap_all, ranges.plan.reset, ranks.forget):
-        guarded(undo)
-    session = sys.modules.get("pyprof.capture.session")
-    if session is not None:
-        guarded(session.put_back)
-    kineto = sys.modules.get("pyprof.capture.collectors.kineto")
-    if kineto is not None:
-        guarded(kineto.stranded.end)
-    control.options, control.output, control.max_events = {}, DEFAULT_OUTPUT, DEFAULT_MAX_EVENTS
-    control.plan, control.ignore_reported = None, False
-    control.automatic = control.from_environment = False
-    control.reported.clear()
-    if control.hooks is not None:
-        guarded(control.hooks.undo)
-        control.hooks = None
+    guarded(_disarm)
+    registry = control.hooks
+    end(Until.SHUTDOWN, guarded)
+    if registry is not None:
+        guarded(registry.undo)
 
 
 @contained
@@ -606,16 +614,11 @@ def _forget() -> None:
     """Reset the state in a forked child: a worker records nothing and prints nothing."""
     if control.session is not None:
         control.session.abandon()
-    forked()
     compiled.forked()
-    control.session = control.ranges = None
-    control.until_exit = False
-    user_ranges.on_optimizer_step.clear()
-    user_ranges.on_loader_next.clear()
     guarded(_disarm, forked=True)
     if control.flight is not None:
         control.flight.forked()
-    control.plan = None
+    end(Until.FORKED, guarded)
     control.pid, control.recorded = os.getpid(), True
 
 

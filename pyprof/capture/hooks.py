@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import torch
 
+from pyprof.capture.core.state import Slot, Until, owned
 from pyprof.capture.core.torch_internals import look_up, part, profiler_enabled
 from pyprof.capture.instrument import cuda_graphs, range_sources
 from pyprof.capture.instrument.attribute_registry import Registry
@@ -37,12 +38,12 @@ class Listener(Protocol):
         """Handle the user's own torch.profiler, which is about to start or has ended."""
 
 
-_user_profiler = False
+_user_profiler = owned(Slot(False), Until.SHUTDOWN)
 
 
 def user_profiler_runs() -> bool:
     """Return whether a profiler of the user is running, as far as torch or the hooks know."""
-    return _user_profiler or profiler_enabled()
+    return _user_profiler.value or profiler_enabled()
 
 
 def install(registry: Registry, listener: Listener) -> None:
@@ -123,15 +124,14 @@ def _install_user_profiler(registry: Registry, listener: Listener) -> None:
 
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
-            global _user_profiler
             if running:
-                _user_profiler = True
+                _user_profiler.value = True
                 listener.user_profiler(True)
                 return original(*args, **kwargs)
             try:
                 return original(*args, **kwargs)
             finally:
-                _user_profiler = False
+                _user_profiler.value = False
                 listener.user_profiler(False)
 
         registry.replace(module, name, call)

@@ -20,13 +20,14 @@ import torch.nn.functional as F
 
 from pyprof.capture import controller
 from pyprof.capture.core import torch_internals
+from pyprof.capture.core.state import Until, end
 from pyprof.capture.core.torch_internals import look_up, part
 from pyprof.capture.instrument import arguments, modules, targets
 from pyprof.capture.instrument.attribute_registry import Registry
 from pyprof.capture.instrument.call_log import Notes, noting
 from pyprof.capture.instrument.patch import Patches
 from pyprof.capture.instrument.recorder import local, recorder
-from pyprof.capture.session import Session
+from pyprof.capture.process.faults import guarded
 from pyprof.errors import CaptureError
 
 _patches = Patches(noting)
@@ -185,4 +186,4 @@ def _remove(registry: Registry) -> None:
 
 def _forget() -> None:
     recorder.clear()
-    Session(None).forget()
+    end(Until.WRITTEN, guarded)

@@ -22,9 +22,10 @@ from pyprof.capture.collectors.layer import Layer
 from pyprof.capture.collectors.unfinished import end_ranges, unfinished
 from pyprof.capture.core import torch_internals
 from pyprof.capture.core.options import NOTHING, Options
+from pyprof.capture.core.state import Slot, Until, end, owned
 from pyprof.capture.core.torch_internals import graph_task
 from pyprof.capture.extras import Extras
-from pyprof.capture.instrument import compilation, compiled, modules, nvtx_ranges, parameters, seen_objects
+from pyprof.capture.instrument import compilation, modules, nvtx_ranges, parameters, seen_objects
 from pyprof.capture.instrument.attribute_registry import Registry
 from pyprof.capture.instrument.patch import Patches
 from pyprof.capture.instrument.recorder import local, recorder
@@ -41,7 +42,8 @@ from pyprof.errors import CaptureError
 
 _patches = Patches()
 _emitting_patches = Patches(emitting)
-_current: Session | None = None  # the last session that opened a window
+# The last session that opened a window. At shutdown patches are removed that it could not.
+_current: Slot[Session | None] = owned(Slot(None), Until.SHUTDOWN, lambda _: _let_go())
 
 
 class Session:
@@ -105,10 +107,9 @@ class Session:
             self._stop()
 
     def _begin(self) -> None:
-        global _current
-        if _current is not None and _current._open:  # an earlier window that could not be closed
-            _current._stop()
-        _current = self
+        if (last := _current.value) is not None and last._open:  # an earlier window that could not be closed
+            last._stop()
+        _current.value = self
         self._open = True
         recorder.clear()
         recorder.ranges = nvtx_ranges.plan.writer
@@ -213,12 +214,7 @@ class Session:
         """Release everything of the program, after the file is written."""
         if self._open:  # an earlier close has failed
             self._stop()
-        if recorder.forget() and nvtx_ranges.plan.writer is not None:
-            nvtx_ranges.plan.writer.forget()
-        compiled.forget()
-        modules.forget()
-        parameters.forget()
-        seen_objects.clear()
+        end(Until.WRITTEN, guarded)
 
     def abandon(self) -> None:
         """Stop recording in a forked child. The profiler belongs to the parent and is not touched."""
@@ -452,10 +448,10 @@ class Session:
         print(f"{self.output}: {', '.join(counts)}{hint}", file=sys.stderr)
 
 
-def put_back() -> None:
-    """Remove patches that the last window could not."""
-    if _current is not None:
-        _current._unpatch()
+def _let_go() -> None:
+    if _current.value is not None:
+        _current.value._unpatch()
+    _current.clear()
 
 
 def _plural(count: int, noun: str) -> str:

@@ -120,7 +120,6 @@ class Tool:
 def _without_tools(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in (*ranges.TOOLS, "PYPROF_NVTX", "PYPROF_OUTPUT"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(ranges.plan, "_reported", False)
     yield
     pyprof.shutdown()
 

@@ -15,7 +15,6 @@ import torch
 
 import pyprof
 from pyprof.capture import pace, session
-from pyprof.capture.instrument import nvtx_ranges as ranges
 from pyprof.capture.process import main_thread
 from pyprof.capture.run_window import Plan, Steps, Times, plan
 from pyprof.commands.main import main
@@ -260,7 +259,6 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> Tool:
     """A tool that listens to NVTX and records this process."""
     listening = Tool()
     monkeypatch.setattr(nvtx, "get_domain", listening.get_domain)
-    monkeypatch.setattr(ranges.plan, "_reported", False)
     monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "7")
     return listening
 

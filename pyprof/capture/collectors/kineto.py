@@ -29,6 +29,7 @@ from pyprof.capture.collectors.kineto_cpu import Reader
 from pyprof.capture.collectors.kineto_start import OPERATORS, ProfilerActivity, begin, enable, prepare
 from pyprof.capture.collectors.unfinished import MARK, Function, cut_ranges, mark, unfinished
 from pyprof.capture.core.operators import COLUMNS, Operators
+from pyprof.capture.core.state import Until, owned
 from pyprof.capture.core.torch_internals import lack, look_up, never
 from pyprof.capture.instrument.recorder import recorder
 from pyprof.capture.process.gc_pause import gc_disabled
@@ -329,7 +330,7 @@ class _Stranded:
         return not self.thread
 
 
-stranded = _Stranded()
+stranded = owned(_Stranded(), Until.SHUTDOWN, _Stranded.end)
 
 
 def mod_is_autograd(call: Call) -> bool:

@@ -21,13 +21,15 @@ from typing import Any
 
 import torch
 
+from pyprof.capture.core.state import Until, owned
 from pyprof.capture.core.torch_internals import look_up
 from pyprof.capture.instrument.attribute_registry import Registry
 
 # The output of `pyprof run`, for ranks that the script starts with torch.multiprocessing. PYPROF_OUTPUT would not
 # work: any other program that the script starts would use the name as well.
 OUTPUT_OF_RUN = "PYPROF_OUTPUT_OF_RUN"
-_group: dict[str, Any] = {}  # facts of the default group, of the last one if it was destroyed
+# Facts of the default group, of the last one if it was destroyed.
+_group: dict[str, Any] = owned({}, Until.SHUTDOWN)
 
 
 def install(registry: Registry) -> None:
@@ -52,11 +54,6 @@ def install(registry: Registry) -> None:
         return result
 
     registry.replace(module, "_update_default_pg", call)
-
-
-def forget() -> None:
-    """Return to the state before `init`."""
-    _group.clear()
 
 
 def _note() -> None:

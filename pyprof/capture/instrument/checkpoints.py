@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import checkpoint
 
+from pyprof.capture.core.state import Until, owned
 from pyprof.capture.core.torch_internals import look_up
 from pyprof.capture.instrument.recorder import MARK, RangeRecord, local, recorder
 from pyprof.capture.instrument.stacks import ENDS, walk
@@ -40,7 +41,7 @@ _ENOUGH: Any = look_up(
     lambda error: issubclass(error, Exception),
 )
 # module of a checkpoint, and its whole stack -> its context
-_contexts: dict[tuple[Any, ...], int] = {}
+_contexts: dict[tuple[Any, ...], int] = owned({}, Until.WRITTEN)
 
 
 def resumed(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -101,11 +102,6 @@ def _context(path: str, frame: FrameType, outside: int) -> int:
     if context is None:
         context = _contexts[key] = recorder.stacks.add_context(outside, frame, path)
     return context
-
-
-def forget() -> None:
-    """Drop the contexts."""
-    _contexts.clear()
 
 
 def install(registry: Registry) -> None:

@@ -20,41 +20,40 @@ from typing import Any
 
 import torch
 
+from pyprof.capture.core.state import Until, owned
 from pyprof.capture.core.torch_internals import lack
 from pyprof.capture.instrument.recorder import local, recorder
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
-_began: dict[int, tuple[int, int]] = {}  # by thread: start and site of a compilation
-_handler: Any = None
+# by thread: start and site of a compilation
+_began: dict[int, tuple[int, int]] = owned({}, Until.FORKED, lambda _: remove())
 
 
 def install() -> None:
     """Follow compilations until `remove`, if torch's compiler is imported."""
-    global _handler
     callback = sys.modules.get("torch._dynamo.callback")
     if callback is None or not recorder.keeping:
         return
     try:  # not `part`: between two graphs torch.compile would compile contextlib's code
-        _handler = callback.callback_handler
-        if _start not in _handler.start_callbacks:  # torch._dynamo.reset() drops them
-            _handler.register_start_callback(_start)
-            _handler.register_end_callback(_end)
+        handler = callback.callback_handler
+        if _start not in handler.start_callbacks:  # torch._dynamo.reset() drops them
+            handler.register_start_callback(_start)
+            handler.register_end_callback(_end)
     except Exception as error:
         lack("torch._dynamo.callback.callback_handler", "when torch.compile compiles", error)
 
 
 def remove() -> None:
     """Stop following compilations."""
-    global _handler
-    handler, _handler = _handler, None
     for state in recorder.threads:  # that are compiling now
         if _began.pop(state.tid, None) is not None:
             state.busy = False
-    if handler is not None:
-        with suppress(ValueError, AttributeError):
-            handler.remove_start_callback(_start)
-        with suppress(ValueError, AttributeError):
-            handler.remove_end_callback(_end)
+    _began.clear()
+    handler: Any = getattr(sys.modules.get("torch._dynamo.callback"), "callback_handler", None)
+    with suppress(ValueError, AttributeError):
+        handler.remove_start_callback(_start)
+    with suppress(ValueError, AttributeError):
+        handler.remove_end_callback(_end)
 
 
 def following(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 
+from pyprof.capture.core.state import Until, owned
 from pyprof.capture.core.torch_internals import is_tracing, look_up
+from pyprof.capture.instrument import recorder as records
 from pyprof.capture.instrument.arguments import Key, Traced, key_of, symbolic
 from pyprof.capture.instrument.recorder import Recorder, local, recorder
 from pyprof.capture.instrument.stacks import CALL_IMPL
@@ -76,7 +78,7 @@ def _describe(of: Recorder) -> Callable[[tuple[Any, ...], Mapping[str, Any]], in
     return describe
 
 
-WATCH = watch(recorder, local)
+WATCH = owned(watch(recorder, local), Until.WRITTEN, lambda _: forget())
 
 
 # The following require a `watch`.
@@ -113,5 +115,6 @@ def forget() -> None:
 
 def forked() -> None:
     """Replace the thread's state in a forked child."""
+    records.forked()
     if _module is not None:
         _module.forked()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from pyprof.capture.core.state import Until, owned
 from pyprof.capture.core.torch_internals import is_tracing
 from pyprof.capture.instrument import compiled
 from pyprof.capture.instrument.call_sites import callee_offsets, is_operator
@@ -30,24 +31,22 @@ _BYPASSED = sys.version_info >= (3, 13)
 _CALLER_DEPTH = 2 if _BYPASSED else 1
 
 Make = Callable[[FrameType], Function | None]
-_offsets: dict[int, frozenset[int]] = {}
-_codes: list[CodeType] = []  # keeps their ids valid
+# by id of a code object, which is kept, so that its id is not reused
+_offsets: dict[int, tuple[CodeType, frozenset[int]]] = owned({}, Until.WRITTEN)
 
 
 def is_called(frame: FrameType) -> bool:
     """Return whether the attribute that the frame looks up is called immediately, and is used for nothing else."""
     code = frame.f_code
-    offsets = _offsets.get(id(code))
-    if offsets is None:
-        offsets = _offsets[id(code)] = callee_offsets(code)
-        _codes.append(code)
-    return frame.f_lasti in offsets
+    entry = _offsets.get(id(code))
+    if entry is None:
+        entry = _offsets[id(code)] = code, callee_offsets(code)
+    return frame.f_lasti in entry[1]
 
 
 def forget() -> None:
     """Release all code objects that were examined."""
     _offsets.clear()
-    _codes.clear()
 
 
 def always(wrapper: Function) -> Make:

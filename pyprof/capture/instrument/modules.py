@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from pyprof.capture.core.state import Until, owned
 from pyprof.capture.instrument import checkpoints, compilation, parameters, seen_objects
 from pyprof.capture.instrument.attribute_registry import Registry
 from pyprof.capture.instrument.recorder import ThreadState, local, recorder
@@ -25,12 +26,13 @@ from pyprof.capture.instrument.stacks import ENDS
 from pyprof.capture.instrument.wrappers import at_bound, hide_from_warnings
 
 _getframe = sys._getframe
-_paths: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}  # id of a module -> itself, its path
-_contexts: dict[tuple[int, ...], tuple[int, weakref.ref[torch.nn.Module]]] = {}
-_transient: dict[
-    tuple[type, int, int], _Transient
-] = {}  # class and place of modules created while a model runs
-_original: Callable[..., Any] = torch.nn.Module.__call__
+_Entry = tuple[int, weakref.ref[torch.nn.Module]]
+# id of a module -> itself, its path
+_paths: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = owned({}, Until.WRITTEN)
+_contexts: dict[tuple[int, ...], _Entry] = owned({}, Until.WRITTEN)
+# class and place of modules created while a model runs
+_transient: dict[tuple[type, int, int], _Transient] = owned({}, Until.WRITTEN)
+_original: Callable[..., Any] = torch.nn.Module.__call__  # a global: it is read at every module call
 
 
 class _Transient:
@@ -91,9 +93,7 @@ _call_module.__code__ = hide_from_warnings(_call_module.__code__)
 ENDS.append(_call_module.__code__)  # the frames outside are those of the module's context
 
 
-def _enter(
-    module: torch.nn.Module, state: ThreadState, frame: FrameType, key: tuple[int, ...]
-) -> tuple[int, weakref.ref[torch.nn.Module]]:
+def _enter(module: torch.nn.Module, state: ThreadState, frame: FrameType, key: tuple[int, ...]) -> _Entry:
     """Register the first call of a module from this place in this context."""
     reference = weakref.ref(module)
     place = type(module), id(frame.f_code), frame.f_lasti
@@ -124,8 +124,8 @@ def _enter(
         path = f"{recorder.stacks.contexts[state.context].path}.{_class(module)}"
         _paths[id(module)] = reference, path
     context = recorder.stacks.add_context(state.context, frame, path)
-    _contexts[key] = context, reference
-    return _contexts[key]
+    entry = _contexts[key] = context, reference
+    return entry
 
 
 def _transient_context(
@@ -161,15 +161,6 @@ def _name_children(root: torch.nn.Module) -> None:
     """Give every module of a model its path. A larger model overrides earlier paths of its parts."""
     for name, child in root.named_modules():
         _paths[id(child)] = weakref.ref(child), name or _known_path(root) or _class(root)
-
-
-def forget() -> None:
-    """Drop the data about modules; call `recorder.forget` before."""
-    if len(recorder.stacks.contexts) == 1:
-        _contexts.clear()
-        _transient.clear()
-        _paths.clear()
-        checkpoints.forget()
 
 
 def install(registry: Registry) -> None:

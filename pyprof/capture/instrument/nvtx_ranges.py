@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 
+from pyprof.capture.core.state import Until, owned
 from pyprof.capture.core.torch_internals import profiler_enabled
 from pyprof.capture.instrument.arguments import Key, arguments
 from pyprof.capture.instrument.recorder import ThreadState, recorder
@@ -51,7 +52,7 @@ class Writer:
         self._domain = domain
         self._push, self._pop = domain.push_range, domain.pop_range
         self._numbers = itertools.count(1)
-        self._texts: dict[tuple[Any, ...], tuple[str, ...]] = {}
+        self.texts: dict[tuple[Any, ...], tuple[str, ...]] = {}
         self._text_count = 0
         self._lock = threading.RLock()
 
@@ -84,20 +85,16 @@ class Writer:
         except Exception as error:  # never into the user's code
             recorder.drop(f"NVTX range not closed ({type(error).__name__})")
 
-    def forget(self) -> None:
-        """Forget the texts: numbers of functions, sites and arguments are about to change."""
-        self._texts.clear()
-
     def _attributes(self, state: ThreadState, call_key: tuple[Any, ...], key: Key | None) -> tuple[Any, ...]:
         """Return the attributes for the first call of its kind on a thread."""
         with self._lock:
-            texts = self._texts.get(call_key)
+            texts = self.texts.get(call_key)
             if texts is None:
                 if self.full:
                     call_key, key = (*call_key[:2], -1, ""), None
-                    texts = self._texts.get(call_key)
+                    texts = self.texts.get(call_key)
                 if texts is None:
-                    texts = self._texts[call_key] = self._make(call_key, key)
+                    texts = self.texts[call_key] = self._make(call_key, key)
                     self._text_count += 1
                     if self._text_count == MAX_TEXTS:
                         self.full = True
@@ -146,7 +143,6 @@ class Plan:
         self.mode = "off"
         self.writer: Writer | None = None
         self.tool: str | None = None  # the attached tool; None: none, or its ranges are turned off
-        self._reported = False
 
     def configure(self, mode: str | None) -> None:
         """Choose the mode by argument, else PYPROF_NVTX, else `auto`."""
@@ -177,20 +173,17 @@ class Plan:
         for state in recorder.threads:  # of the writer before
             state.attributes = {}
 
-    def say_no_file(self) -> None:
-        """Print one line, once: under a tool PyProf writes no file."""
-        if self._reported:
-            return
-        self._reported = True
+    def forget(self) -> None:
+        """Forget the texts: numbers of functions, sites and arguments are about to change."""
+        if self.writer is not None:
+            self.writer.texts.clear()
+
+    def no_file(self) -> str:
+        """Return why there is no file under a tool."""
         begin = f"a profiler is attached ({self.tool})"
         if self.writer is not None:
-            _say(
-                f"{begin}: calls are NVTX ranges for it, and there is no file. PYPROF_NVTX=off writes the file."
-            )
-        else:
-            _say(
-                f"{begin} that takes no NVTX ranges: add nvtx to its options, or write a file with PYPROF_NVTX=off."
-            )
+            return f"{begin}: calls are NVTX ranges for it, and there is no file. PYPROF_NVTX=off writes the file."
+        return f"{begin} that takes no NVTX ranges: add nvtx to its options, or write a file with PYPROF_NVTX=off."
 
 
 def attached() -> bool:
@@ -282,6 +275,6 @@ class Operators:
             log.debug("emit_nvtx did not end: %s", error)
 
 
-plan = Plan()
+plan = owned(owned(Plan(), Until.WRITTEN, Plan.forget), Until.SHUTDOWN, Plan.reset)
 
 __all__: Sequence[str] = ("MODES", "Operators", "Plan", "Writer", "plan", "pop_user", "push_user")

@@ -42,7 +42,7 @@ def begins(self: Any, name: str) -> None:
     ):  # an estimate wants what a step runs
         return
     site = recorder.stacks.site(frame, state.context)
-    number = _function(name.split("#", 1)[1])
+    number = recorder.function("torch.optim", name.split("#", 1)[1])
     if name.startswith(_STEP):
         around = frame.f_locals
         seen_objects.note_optimizer(around.get("self"))
@@ -52,16 +52,6 @@ def begins(self: Any, name: str) -> None:
     depth = writer.push(state, number, site, -1, None) if writer is not None else 0
     self._pyprof_call = (state, number, site, state.layer, time_ns(), writer, depth)
     state.busy = True
-
-
-_numbers: dict[str, int] = {}
-
-
-def _function(name: str) -> int:
-    number = _numbers.get(name)
-    if number is None:
-        number = _numbers[name] = recorder.function("torch.optim", name)
-    return number
 
 
 def ends(self: Any) -> None:

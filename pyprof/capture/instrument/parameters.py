@@ -19,6 +19,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from pyprof.capture.core.operators import Operators
+from pyprof.capture.core.state import Slot, Until, owned
 from pyprof.capture.core.torch_internals import DisableTorchFunction, is_tracing
 from pyprof.capture.instrument.recorder import ThreadState, local, recorder
 from pyprof.marker import ACCUMULATE
@@ -39,10 +40,11 @@ class _Hooked(NamedTuple):
 
 
 _HOOKS = "_post_accumulate_grad_hooks"  # of a tensor; a dictionary from the first hook on
-_by_id: dict[int, _Hooked] = {}
-_parameters: list[Parameter] = []
-_installed: list[tuple[weakref.ref[torch.Tensor], Any]] = []  # with the handle that removes the hook
-_open = False
+_by_id: dict[int, _Hooked] = owned({}, Until.WRITTEN)
+_parameters: list[Parameter] = owned([], Until.WRITTEN)
+# with the handle that removes the hook
+_installed: list[tuple[weakref.ref[torch.Tensor], Any]] = owned([], Until.FORKED, lambda _: remove())
+_open = owned(Slot(False), Until.FORKED)
 
 
 def follow(root: torch.nn.Module, path_of: Callable[[torch.nn.Module], str | None]) -> None:
@@ -73,7 +75,7 @@ def _register(parameter: torch.nn.Parameter, name: str, module: str) -> None:
             local.state.gradients += (time_ns(), number)
 
     hooked = _by_id[id(parameter)] = _Hooked(weakref.ref(parameter), hook)
-    if _open:
+    if _open.value:
         _hook(hooked)
 
 
@@ -86,8 +88,7 @@ def _hook(hooked: _Hooked) -> None:
 
 def install() -> None:
     """Add the hooks to known models when a window opens."""
-    global _open
-    _open = True
+    _open.value = True
     if not _by_id:
         return
     with DisableTorchFunction():
@@ -97,8 +98,7 @@ def install() -> None:
 
 def remove() -> None:
     """Remove all hooks."""
-    global _open
-    _open = False
+    _open.value = False
     if not _installed:
         return
     with DisableTorchFunction():
@@ -108,12 +108,6 @@ def remove() -> None:
             if parameter is not None and getattr(parameter, _HOOKS, None) == {}:
                 setattr(parameter, _HOOKS, None)  # as it was
     _installed.clear()
-
-
-def forget() -> None:
-    """Drop the data about parameters."""
-    _by_id.clear()
-    _parameters.clear()
 
 
 def name(operators: Operators, threads: Iterable[ThreadState]) -> None:

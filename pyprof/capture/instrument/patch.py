@@ -30,6 +30,7 @@ from typing import Any
 
 import torch
 
+from pyprof.capture.core.state import Until, owned
 from pyprof.capture.core.torch_internals import is_tracing, part
 from pyprof.capture.instrument import checkpoints, compilation, compiled, dynamo, lookups, targets, triton
 from pyprof.capture.instrument.attribute_registry import Registry
@@ -160,7 +161,7 @@ def _apply(original: Function, make: Callable[[Function, int], Function]) -> Fun
     return function  # type: ignore[no-any-return]
 
 
-_wrapped = Registry()
+_wrapped = owned(Registry(), Until.SHUTDOWN, Registry.undo)
 
 
 def wrap(module: Any, name: str) -> None:
@@ -191,8 +192,3 @@ def wrap(module: Any, name: str) -> None:
 
     call.__dict__["_pyprof_wrapper"] = True
     _wrapped.replace(module, name, kind(call) if kind is not None else call)
-
-
-def unwrap_all() -> None:
-    """Undo every `wrap`."""
-    _wrapped.undo()

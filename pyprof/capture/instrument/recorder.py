@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
+from pyprof.capture.core.state import Until, owned
 from pyprof.capture.instrument.arguments import Key
 from pyprof.capture.instrument.stacks import Stacks
 
@@ -155,16 +156,19 @@ class Recorder:
         self.keeping = False  # active, and records go to a file
         self.ranges: Ranges | None = None  # calls are also, or only, written as NVTX ranges
         self.observer: Observer | None = None  # an estimate is running, not a recording
-        self.counting = False  # the window is full: calls are only counted
-        self.excess = 0
-        self.limit = 0  # length of a thread's `calls` at which `on_full` decides
-        self.on_full: Callable[[], None] = lambda: None
+        self._reset()
         self.threads: list[ThreadState] = []
         self.stacks = Stacks()
         self.functions: list[tuple[str, str]] = []  # (mod, op) of each wrapper
         self._numbers: dict[tuple[str, str], int] = {}
         self.keys: dict[Key, int] = {}  # arguments, each distinct description once
         self.lost: dict[str, int] = {}
+
+    def _reset(self) -> None:
+        self.counting = False  # the window is full: calls are only counted
+        self.excess = 0
+        self.limit = 0  # length of a thread's `calls` at which `on_full` decides
+        self.on_full: Callable[[], None] = _do_nothing
 
     def function(self, mod: str, op: str) -> int:
         """Register the function of a wrapper; return its number."""
@@ -200,23 +204,29 @@ class Recorder:
             state.calls, state.modules, state.gradients, state.ranges = [], [], [], []
         self.lost = {}
 
-    def forget(self) -> bool:
-        """Drop the tables as well, unless a thread is inside a module and needs its context. Returns whether it did."""
-        if any(state.context for state in self.threads):
-            return False
+    def forget(self) -> None:
+        """Drop the tables as well, unless they are needed: calls are observed, or a thread is inside a module."""
+        if self.active or any(state.context for state in self.threads):
+            return
+        self.clear()
+        self._reset()
         self.keys.clear()
         self.stacks.clear()
         for state in self.threads:
             state.attributes.clear()
-        return True
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def forked() -> None:
     """Reset the threads in a forked child: it has one thread, with another id, and open calls are the parent's."""
+    recorder.stacks.lock = threading.RLock()  # another thread may have held it
     recorder.threads[:] = []
     local.state = ThreadState()
     recorder.add(local.state)
 
 
-recorder = Recorder()
+recorder = owned(Recorder(), Until.WRITTEN, Recorder.forget)
 local = _Local()

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from pyprof.capture.core.state import Until, owned
 from pyprof.capture.core.torch_internals import DisableTorchFunction, is_tracing
 
 _LONGEST = 500  # characters of a value
@@ -44,8 +45,9 @@ class SeenObjects:
         self._entries.clear()
 
 
-models, optimizers, loaders = SeenObjects(), SeenObjects(), SeenObjects()
-autocast: dict[str, str] = {}  # device -> dtype, if autocast was on when a module was entered
+models, optimizers, loaders = (owned(SeenObjects(), Until.WRITTEN) for _ in range(3))
+# device -> dtype, if autocast was on when a module was entered
+autocast: dict[str, str] = owned({}, Until.WRITTEN)
 
 
 def note_model(module: torch.nn.Module) -> None:

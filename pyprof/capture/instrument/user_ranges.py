@@ -14,6 +14,7 @@ from contextlib import ContextDecorator
 from time import time_ns
 from typing import Any
 
+from pyprof.capture.core.state import Until, owned
 from pyprof.capture.instrument import nvtx_ranges as ranges
 from pyprof.capture.instrument.recorder import (
     MARK,
@@ -29,9 +30,9 @@ LAYER = "layer:"
 WRITTEN = "annotate, written"  # as an NVTX range too
 _NEXT = "enumerate(DataLoader)#"
 # Called with the optimizer after each of its steps, while steps are counted.
-on_optimizer_step: list[Callable[[Any], None]] = []
+on_optimizer_step: list[Callable[[Any], None]] = owned([], Until.FORKED)
 # Called with the iterator of a DataLoader before its next batch.
-on_loader_next: list[Callable[[Any], None]] = []
+on_loader_next: list[Callable[[Any], None]] = owned([], Until.FORKED)
 
 
 class annotate(ContextDecorator):
@@ -92,7 +93,7 @@ def mark(name: str) -> None:
         local.state.ranges.append(RangeRecord(MARK, name, now, now, "nvtx"))
 
 
-_started: dict[Any, list[tuple[str, int]]] = {}
+_started: dict[Any, list[tuple[str, int]]] = owned({}, Until.FORKED)
 
 
 def begin(handle: Any, name: str) -> None:

@@ -16,6 +16,7 @@ from time import time_ns
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
+from pyprof.capture.core.state import Until, owned
 from pyprof.capture.instrument import dynamo
 from pyprof.capture.instrument.arguments import Key, Traced, key_of, symbolic
 from pyprof.capture.instrument.recorder import local, recorder
@@ -166,7 +167,7 @@ def at_bound() -> None:
         recorder.drop(f"bound not checked ({type(error).__name__})")
 
 
-_hidden: dict[int, tuple[CodeType, CodeType]] = {}
+_hidden: dict[int, tuple[CodeType, CodeType]] = {}  # of PyProf's own functions, for good
 
 
 def hide_from_warnings(code: CodeType) -> CodeType:
@@ -180,7 +181,7 @@ def hide_from_warnings(code: CodeType) -> CodeType:
     return entry[1]
 
 
-_caches: list[CellType] = []  # site caches of all copies
+_caches: list[CellType] = owned([], Until.WRITTEN, lambda _: leave_places())  # site caches of all copies
 
 
 def placed(wrapper: Any, frame: FrameType, builtin: bool, at_once: bool = True) -> Any:

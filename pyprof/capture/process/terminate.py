@@ -24,6 +24,7 @@ from contextlib import suppress
 from typing import Any
 
 from pyprof.capture import THREAD
+from pyprof.capture.core.state import Slot, Until, owned
 
 _PATIENCE = 2.0  # seconds; launchers wait for 30 until they kill
 _CREDENTIALS = struct.Struct("3i")  # of the sender: process, user, group
@@ -33,7 +34,7 @@ class _Watch:
     """One installation of the handler."""
 
     def __init__(self, write: Callable[[], object]):
-        self._write = write
+        self._write, self._pid = write, os.getpid()
         self._claimed = threading.Lock()
         self._begun = threading.Event()
         self.handler = self._handle  # a single object, for comparison
@@ -56,11 +57,8 @@ class _Watch:
         if current not in (-1, self._sender.fileno()):
             signal.set_wakeup_fd(current)
         self._sender.close()  # which ends the thread
-
-    def forget(self) -> None:
-        """Release everything in a forked child, which has no such thread."""
-        self.remove()
-        self._receiver.close()
+        if os.getpid() != self._pid:  # a forked child has no such thread
+            self._receiver.close()
 
     def _handle(self, number: int, frame: Any) -> None:
         if self._claimed.acquire(blocking=False):
@@ -90,50 +88,37 @@ class _Watch:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-_watch: _Watch | None = None
-_masks = threading.local()
-_at_fork = False
+_watch: Slot[_Watch | None] = owned(Slot(None), Until.FORKED, lambda _: remove())
+_masks = threading.local()  # during a fork
 
 
 def install(write: Callable[[], object]) -> None:
     """Call `write` at SIGTERM, before it ends the process."""
-    global _watch, _at_fork
     if (
-        _watch is None
+        _watch.value is None
         and hasattr(socket, "SO_PASSCRED")
         and threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     ):
-        _watch = _Watch(write)
-        _watch.install()
-        if not _at_fork:
-            _at_fork = True
-            os.register_at_fork(before=_before_fork, after_in_parent=_unblock, after_in_child=_in_child)
+        _watch.value = _Watch(write)
+        _watch.value.install()
 
 
 def remove() -> None:
     """Restore the signal. On a thread other than the main one the handler stays, with nothing to write."""
-    global _watch
-    if _watch is not None and threading.current_thread() is threading.main_thread():
-        _watch.remove()
-        _watch = None
+    if _watch.value is not None and threading.current_thread() is threading.main_thread():
+        _watch.value.remove()
+        _watch.clear()
 
 
-def _before_fork() -> None:
-    """Block the signal: the child would lose one that arrives before the handler is removed there."""
-    if _watch is not None:
+def block() -> None:
+    """Block the signal before a fork: the child would lose one that arrives before the handler is removed there."""
+    if _watch.value is not None:
         _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
 
-def _unblock() -> None:
+def unblock() -> None:
+    """Restore the signal's mask after a fork, in the parent and in the child."""
     before = _masks.__dict__.pop("before", None)
     if before is not None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _in_child() -> None:
-    global _watch
-    if _watch is not None:
-        _watch.forget()
-        _watch = None
-    _unblock()
