@@ -214,6 +214,8 @@ class Session:
         """Release everything of the program, after the file is written."""
         if self._open:  # an earlier close has failed
             self._stop()
+        self._device.forget()
+        self._reset()
         end(Until.WRITTEN, guarded)
 
     def abandon(self) -> None:

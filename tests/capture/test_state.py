@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import gc
 import importlib
 import os
 import pickle
 import signal
 import threading
+import weakref
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -380,6 +382,18 @@ def forked(body: Callable[[], Any]) -> Any:
         data = file.read()
     os.waitpid(pid, 0)
     return pickle.loads(data)
+
+
+@pytest.mark.usefixtures("_before")
+def test_records_are_freed_when_their_file_is_written() -> None:
+    pyprof.start("net.sqlite", memory=True)
+    session = controller.control.session
+    assert session is not None
+    train()
+    records = [weakref.ref(session.data), weakref.ref(session.data.operators)]
+    pyprof.stop()
+    gc.collect()
+    assert [record() for record in records] == [None, None]
 
 
 @pytest.mark.usefixtures("_before")
