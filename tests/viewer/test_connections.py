@@ -75,7 +75,9 @@ class Attacker:
                 self._held.pop(0).close()
 
 
-@pytest.mark.parametrize("descriptors", [64, 256, 20_000])
+@pytest.mark.parametrize(
+    "descriptors", [64, *(pytest.param(number, marks=pytest.mark.long) for number in (256, 20_000))]
+)
 def test_the_owner_is_answered_while_others_hold_connections(made, tmp_path, descriptors):
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard != resource.RLIM_INFINITY and hard < descriptors:

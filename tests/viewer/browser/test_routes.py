@@ -12,6 +12,7 @@ from tests.build import LONG
 from tests.viewer.browser.conftest import Open, Page, axe
 
 VIEWS = (
+    "lines",
     "overview", "op-types", "groups", "ops", "ops?tab=all", "ops?tab=tensor", "operators", "modules", "iterations",
     "iterations?tab=kernels", "iterations?tab=ops", "kernels", "kernels?tab=properties",
     "kernels?tab=operators", "kernels?tab=launches",
@@ -30,7 +31,9 @@ _RULES = {
 
 @pytest.mark.statement("TR07", "V05", "PR07")
 @pytest.mark.counts
-@pytest.mark.parametrize("server", CASES)
+@pytest.mark.parametrize(
+    "server", ["client", "on_cpu", *(pytest.param(name, marks=pytest.mark.long) for name in ("ranks", "traces"))]
+)
 def test_every_view(request: pytest.FixtureRequest, opened: Open, server: str):
     """One tab for all: what a view leaves behind must not spoil the next."""
     page = opened(request.getfixturevalue(server))

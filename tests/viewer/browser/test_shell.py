@@ -162,6 +162,7 @@ def test_workers_are_chosen(opened: Open, ranks: Asking):
     assert "worker=1" in page.parameters()
 
 
+@pytest.mark.long
 @pytest.mark.statement("N08")
 def test_every_view_of_one_worker_and_another_aggregation(opened: Open, copied: Callable[[], Path]):
     with serving(copied()) as server:
