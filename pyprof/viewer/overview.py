@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
+
+import pandas as pd
 
 from pyprof.analysis.coverage import is_missing
 from pyprof.analysis.source import Source
@@ -12,8 +15,7 @@ from pyprof.metrics import METRICS, PART_HEADINGS, PARTS, Value, Window, share, 
 from pyprof.reports import find
 from pyprof.reports.summary import rows as summary_rows
 from pyprof.viewer import models
-from pyprof.viewer.models import Breakdown, Cell, Figure, Overview, Part
-from pyprof.viewer.report_pages import columns_of, plain_rows
+from pyprof.viewer.models import Breakdown, Figure, Overview, Part
 
 TOP = 10
 _PERFORMANCE = ("wall_time", "tc_utilization", "gpu_utilization", "iterations", "average_iteration")
@@ -26,7 +28,7 @@ _KERNELS = {
         "All other kernels, including those of unknown use; without a GPU, operator events.",
     ),
 }
-_TOP_COLUMNS = ("gpu", "name", "direction", "type", "calls", "eligible", "using_tc", "op_id")
+_TOP_KEYS = ("type", "direction", "shapes", "line")
 
 
 def overview(source: Source) -> Overview:
@@ -46,7 +48,7 @@ def overview(source: Source) -> Overview:
         kernel_time=_kernel_time(source),
         tensor_cores=_tensor_cores(window),
         iterations=_summary(source, "Iterations"),
-        top_operators=_top(source),
+        top=_top(source),
         system=_system(source),
         notes=_notes(source),
     )
@@ -207,25 +209,50 @@ def _float(number: Value) -> float | None:
     return None if number is None else float(number)
 
 
-def _top(source: Source) -> models.Table:
-    """Return DLProf's Top 10 GPU Ops."""
-    report = find("detail")
-    frame = report.table(source)
-    frame = frame.sort_values("gpu", ascending=False, kind="stable")
-    named = frame[frame["gpu"].fillna(0) > 0].head(TOP)
-    columns = [next(column for column in report.columns if column.key == key) for key in _TOP_COLUMNS]
-    rows: list[list[Cell]] = plain_rows(named, [column.key for column in columns])
-    return models.Table(
-        columns=columns_of(columns),
-        rows=rows,
-        ids=[int(i) for i in named.index],
-        offset=0,
-        total=len(rows),
-        filtered=len(rows),
-        complete=True,
-        note=None,
-        totals={},
-    )
+def _top(source: Source) -> models.Top:
+    """Return the operators of most time by type, direction, shapes and source line."""
+    table = find("detail").table(source)
+    table = table.assign(line=table["stack"].str.rsplit("\n", n=1).str[-1], time=table["gpu"].fillna(0))
+    total = int(table["time"].sum())
+    table = table[table["time"] > 0].sort_values("time", ascending=False, kind="stable")
+    groups = [rows for _, rows in table.groupby(list(_TOP_KEYS), dropna=False, sort=False)]
+    groups = sorted(groups, key=lambda rows: -int(rows["time"].sum()))[:TOP]
+    return models.Top(total_time=total, groups=[_top_group(rows, total) for rows in groups])
+
+
+def _top_group(rows: pd.DataFrame, total: int) -> models.TopGroup:
+    first: dict[str, Any] = {
+        key: None if pd.isna(rows[key].iloc[0]) else rows[key].iloc[0] for key in (*_TOP_KEYS, "eligible")
+    }
+    using = rows["using_tc"]
+    time = int(rows["time"].sum())
+    return models.TopGroup(
+        **first, module=_common([path for path in rows["module"] if isinstance(path, str)]), operators=len(rows),
+        calls=int(rows["calls"].sum()), time=time, share=100 * time / total,
+        using_tc=True if using.fillna(False).any() else None if using.isna().any() else False,
+        members=[
+            models.TopOperator(op_id=op_id, name=name, calls=int(calls), time=int(own))
+            for op_id, name, calls, own in rows[["op_id", "name", "calls", "time"]].head(TOP).itertuples(index=False)
+        ],
+    )  # fmt: skip
+
+
+def _common(paths: list[str]) -> str | None:
+    """Return paths that differ only in numbers as one, None if they differ otherwise.
+
+    >>> _common(["Net_0.Layer_1.Linear_0", "Net_0.Layer_12.Linear_0"]), _common(["a", "b"])
+    ('Net_0.Layer_*.Linear_0', None)
+    """
+    parts = [path.split(".") for path in dict.fromkeys(paths)]
+    if not parts or any(len(path) != len(parts[0]) for path in parts):
+        return None
+    out = []
+    for names in zip(*parts):
+        alike = {re.sub(r"\d+$", "*", name) for name in names}
+        if len(alike) > 1:
+            return None
+        out.append(names[0] if len(set(names)) == 1 else alike.pop())
+    return ".".join(out)
 
 
 def _notes(source: Source) -> list[str]:

@@ -110,14 +110,18 @@ def test_performance_summary(client, prof):
     assert values["Tensor Core Kernel Efficiency"] == pytest.approx(100 * TC / eligible)
 
 
-def test_top_operators(client):
-    found = client.json("/api/overview")["top_operators"]
-    keys = [column["key"] for column in found["columns"]]
-    rows = [dict(zip(keys, row)) for row in found["rows"]]
+def test_top_operators(client, prof):
+    found = client.json("/api/overview")["top"]
     # 25 ns of copies outside of operators, 12 of relu, 8 to 13 of tanh: six each.
-    assert [row["type"] for row in rows] == ["mm", "unassociated_cudaLaunchKernel", "relu", "tanh"]
-    assert [row["gpu"] for row in rows][1:] == [COPIES, 12 * STEPS, sum(8 + i for i in range(STEPS))]
-    assert all(row["calls"] == STEPS for row in rows if row["type"] != "unassociated_cudaLaunchKernel")
+    groups = found["groups"]
+    assert [group["type"] for group in groups] == ["mm", "unassociated_cudaLaunchKernel", "relu", "tanh"]
+    assert [group["time"] for group in groups][1:] == [COPIES, 12 * STEPS, sum(8 + i for i in range(STEPS))]
+    assert found["total_time"] == prof.report("detail")["gpu"].sum()
+    for group in groups:
+        assert group["share"] == pytest.approx(100 * group["time"] / found["total_time"])
+        assert group["time"] == sum(one["time"] for one in group["members"])
+        assert group["calls"] == sum(one["calls"] for one in group["members"])
+        assert group["operators"] == len(group["members"])
 
 
 def test_system_configuration_leaves_out_what_is_unknown(client, prof):

@@ -27,6 +27,9 @@ from pyprof.viewer.models.dashboard import (
     Link,
     Overview,
     Part,
+    Top,
+    TopGroup,
+    TopOperator,
 )
 from pyprof.viewer.models.details import Details, Frame, NamedTable, Partner, SourceText, Text
 from pyprof.viewer.models.served import (
@@ -109,6 +112,9 @@ __all__ = [
     "SourceText",
     "Table",
     "Text",
+    "Top",
+    "TopGroup",
+    "TopOperator",
     "Total",
     "Tree",
     "View",

@@ -8,7 +8,6 @@ from typing import Literal
 from pydantic import Field
 
 from pyprof.viewer.models.base import Cell, Model
-from pyprof.viewer.models.tables import Table
 
 
 class Figure(Model):
@@ -118,6 +117,41 @@ class Ledger(Model):
     lines: list[LedgerLine]
 
 
+class TopOperator(Model):
+    """One of the operators of a group. `time`: ns on the device; without a GPU, of its own on the CPU."""
+
+    op_id: str
+    name: str
+    calls: int
+    time: int
+
+
+class TopGroup(Model):
+    """Operators of one type, direction, shapes and source line: the same thing in each of a model's layers. `module`:
+    their path, with * for numbers that differ; `share`: percent of `total_time`; `members`: those of the longest
+    time."""
+
+    type: str
+    direction: str | None
+    shapes: str | None
+    module: str | None
+    line: str | None
+    operators: int
+    calls: int
+    time: int
+    share: float
+    eligible: bool | None
+    using_tc: bool | None
+    members: list[TopOperator]
+
+
+class Top(Model):
+    """The groups of operators that take most time, and the time of all operators, in ns."""
+
+    total_time: int
+    groups: list[TopGroup]
+
+
 class Overview(Model):
     """The dashboard. Parts that read every event are separate: /api/insights, /api/ledger, /api/step_time."""
 
@@ -134,6 +168,6 @@ class Overview(Model):
         description="Kernels of eligible operators, with and without tensor cores."
     )
     iterations: list[Figure]
-    top_operators: Table
+    top: Top
     system: list[Figure]
     notes: list[str] = Field(description="Notes for the reader: no GPU, no iterations, lost records.")

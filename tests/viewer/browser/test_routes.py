@@ -32,7 +32,8 @@ _RULES = {
 @pytest.mark.statement("TR07", "V05", "PR07")
 @pytest.mark.counts
 @pytest.mark.parametrize(
-    "server", ["client", "on_cpu", *(pytest.param(name, marks=pytest.mark.long) for name in ("ranks", "traces"))]
+    "server",
+    ["client", "on_cpu", *(pytest.param(name, marks=pytest.mark.long) for name in ("ranks", "traces"))],
 )
 def test_every_view(request: pytest.FixtureRequest, opened: Open, server: str):
     """One tab for all: what a view leaves behind must not spoil the next."""

@@ -120,22 +120,23 @@ def test_top_operators(page: Page, prof: session.Profile):
     panel = "[data-panel=top-ops]"
     heads = page.find(f"{panel} th").all_inner_texts()
     assert heads == [
-        "Total GPU Time",
-        "Op Name",
-        "Direction",
-        "Op Type",
-        "No. Calls",
-        "TC Eligible",
+        "Op Type", "GPU time", "Ops", "Calls", "Direction", "Shapes", "Source line", "Module", "TC Eligible",
         "Using TC",
-    ]
+    ]  # fmt: skip
     assert not page.find(f"{panel} th button").count()
     assert not page.find(f"{panel} input").count()
     table = prof.report("detail")
-    named = table[~table["op_id"].str.startswith("unassociated") & (table["gpu"] > 0)]
-    expected = named.sort_values("gpu", ascending=False).head(10)
-    shown = page.find(f"{panel} td[data-key=gpu]").all_inner_texts()
-    assert shown == [f"{v} ns" for v in expected["gpu"]]
-    assert page.find(f"{panel} td[data-key=name]").all_inner_texts() == list(expected["name"])
+    table = table[table["gpu"] > 0].assign(line=table["stack"].str.rpartition("\n")[2])
+    groups = table.groupby(["type", "direction", "shapes", "line"], dropna=False, sort=False)
+    expected = groups[["gpu", "calls"]].sum().sort_values("gpu", ascending=False).head(10)
+    assert page.find(f"{panel} td[data-key=time]").all_inner_texts() == [f"{v} ns" for v in expected["gpu"]]
+    assert page.find(f"{panel} td[data-key=calls]").all_inner_texts() == [str(v) for v in expected["calls"]]
+    shares = [cell.get_attribute("data-percent") for cell in page.find(f"{panel} td[data-key=time]").all()]
+    assert shares == [f"{100 * v / table['gpu'].sum():.1f} %" for v in expected["gpu"]]
+    # A row of one operator opens its details, of several their list.
+    page.find(f"{panel} td[data-key=type] button").first.click()
+    page.settled()
+    assert page.find("aside h2").count() or page.find(f"{panel} tr.member").count()
 
 
 @pytest.mark.statement("D28", "D29", "D36", "D37")
