@@ -117,12 +117,12 @@ def questions(database: Path) -> dict[str, tuple[float, Callable[[], object]]]:
     source = Source(store, aggregations(store)[0])
     middle = store.rows("select max(number) / 2 from iteration")[0][0]
     first, last = store.rows("select first_event, last_event from iteration where number = ?", (middle,))[0]
-    begin, end = store.rows('select min(start), max("end") from worker')[0]
+    begin, end = store.rows("select min(start_ns), max(end_ns) from worker")[0]
     low, high = begin + (end - begin) // 2, begin + (end - begin) // 2 + (end - begin) // 1000
     device, stream, longest = store.rows(
-        "select device, stream, max(dur) from (select * from event limit 5000)"
+        "select device, stream, max(duration_ns) from (select * from event limit 5000)"
     )[0]
-    operator = store.rows("select operator from op_stat order by gpu desc limit 1")[0][0]
+    operator = store.rows("select operator from op_stat order by gpu_ns desc limit 1")[0][0]
     ask = store.rows
 
     def dashboard() -> object:
@@ -133,26 +133,27 @@ def questions(database: Path) -> dict[str, tuple[float, Callable[[], object]]]:
         "metrics of the dashboard": (ASKING, dashboard),
         "operators by type": (ASKING, lambda: find("op_type").table(source)),
         "top 10 operators": (ASKING, lambda: ask(
-            """select o.name, s.gpu, s.cpu, s.calls from op_stat s join operator o on o.id = s.operator
-               where s.aggregation = 1 order by s.gpu desc limit 10""")),
+            """select o.name, s.gpu_ns, s.cpu_ns, s.calls from op_stat s join operator o on o.id = s.operator
+               where s.aggregation = 1 order by s.gpu_ns desc limit 10""")),
         "kernels of an operator": (ASKING, lambda: ask(
-            """select n.name, s.calls, s.gpu from op_kernel_stat s join kernel_name n on n.id = s.name
-               where s.aggregation = 1 and s.operator = ? order by s.gpu desc""", (operator,))),
+            """select n.name, s.calls, s.gpu_ns from op_kernel_stat s join kernel_name n on n.id = s.name
+               where s.aggregation = 1 and s.operator = ? order by s.gpu_ns desc""", (operator,))),
         "all iterations": (ASKING, lambda: ask(
             "select * from iteration join iteration_part using (iteration_set, worker, number)"
             " where iteration_set = 1")),
         "longest 25 kernels of an iteration": (ASKING, lambda: ask(
-            """select e.id, n.short_name, e.dur from event e join kernel_name n on n.id = e.name
-               where e.id >= ? and e.id < ? order by e.dur desc limit 25""", (first, last))),
+            """select e.id, n.short_name, e.duration_ns from event e join kernel_name n on n.id = e.name
+               where e.id >= ? and e.id < ? order by e.duration_ns desc limit 25""", (first, last))),
         "kernels of an operator in an iteration": (ASKING, lambda: ask(
-            "select id, dur from event where id >= ? and id < ? and operator = ?", (first, last, operator))),
+            "select id, duration_ns from event where id >= ? and id < ? and operator = ?", (first, last, operator))),
         "events of a stream in a thousandth of the run": (ASKING, lambda: ask(
-            """select id, start, dur, name from event
-               where device is ? and stream is ? and start >= ? and start < ?""",
+            """select id, start_ns, duration_ns, name from event
+               where device is ? and stream is ? and start_ns >= ? and start_ns < ?""",
             (device, stream, low - longest, high))),
         "names like gemm": (ASKING, lambda: ask("select id from kernel_name where name like '%gemm%'")),
         "filter over all launches": (FILTERING, lambda: ask(
-            "select count(*), sum(dur) from event where name in (select id from kernel_name where name like '%gemm%')"
+            """select count(*), sum(duration_ns) from event
+               where name in (select id from kernel_name where name like '%gemm%')"""
         )),
     }  # fmt: skip
 

@@ -161,7 +161,7 @@ def row(name: str, profile: Profile) -> list[str]:
     """Cells of the first table, but for the findings."""
     kernels = profile.kernels
     kernels = kernels[kernels["kind"].astype(str) == "kernel"]
-    total = float(kernels["dur"].sum()) or 1.0
+    total = float(kernels["duration_ns"].sum()) or 1.0
     told = {text: describe(text) for text in kernels["full_name"].astype(str).unique()}
     kinds = kernels["full_name"].astype(str).map({text: one.kind for text, one in told.items()})
     known = (
@@ -174,10 +174,14 @@ def row(name: str, profile: Profile) -> list[str]:
     operator = ledger.loc[(ledger["line"] == "operator") & (ledger["part"] == "known"), "time"].sum()
 
     def part(rows: object) -> str:
-        return f"{100 * float(kernels['dur'][rows].sum()) / total:.1f}"
+        return f"{100 * float(kernels['duration_ns'][rows].sum()) / total:.1f}"
 
-    of_products = float(kernels["dur"][products].sum())
-    cores = f"{100 * float(kernels['dur'][products & known].sum()) / of_products:.1f}" if of_products else "-"
+    of_products = float(kernels["duration_ns"][products].sum())
+    cores = (
+        f"{100 * float(kernels['duration_ns'][products & known].sum()) / of_products:.1f}"
+        if of_products
+        else "-"
+    )
     return [
         name, f"{len(kernels)}", f"{total / 1e6:.1f}", part(kinds != "other"), cores, f"{100 * operator / total:.1f}",
         part(kernels["flops"].notna()), part(kernels["bytes"].notna()), part(kinds == "communication"),

@@ -2,7 +2,7 @@
 """A recording or a profile database as Python objects: the basis of the commands and the viewer.
 
 prof = pyprof.load("net.sqlite")
-prof.kernels.groupby("op")["dur"].sum()
+prof.kernels.groupby("op")["duration_ns"].sum()
 prof.report("op_type")
 prof.save("net_dldb.sqlite")
 """

@@ -382,15 +382,15 @@ class Window:
         ]
         out = {
             "kernels": len(kernels), "tc_kernels": sum(bool(e.tc) for e in kernels),
-            "kernel": sum(e.dur for e in kernels), "tc": sum(e.dur for e in kernels if e.tc),
-            "memory": sum(e.dur for e in mine if e.kind != "kernel"), "late": 0,
+            "kernel_ns": sum(e.dur for e in kernels), "tc_ns": sum(e.dur for e in kernels if e.tc),
+            "memory_ns": sum(e.dur for e in mine if e.kind != "kernel"), "late_ns": 0,
             "launched": sum(e.launch is not None for e in mine),
-            "delay": sum(max(e.raw.start - e.launch.end, 0) for e in mine if e.launch),
-            "queued": sum(max(e.raw.end - e.launch.start, 0) for e in mine if e.launch),
-            "shaped": sum(e.dur for e in kernels) if sms else 0,
-            "filled": sum(e.dur * min(prod(e.raw.grid), sms) for e in kernels) if sms else 0,
-            "busy": 0, "kernel_busy": 0, "communication": 0, "exposed_communication": 0, "exposed_memory": 0,
-            "waited": 0,
+            "delay_ns": sum(max(e.raw.start - e.launch.end, 0) for e in mine if e.launch),
+            "queued_ns": sum(max(e.raw.end - e.launch.start, 0) for e in mine if e.launch),
+            "shaped_ns": sum(e.dur for e in kernels) if sms else 0,
+            "filled_sm_ns": sum(e.dur * min(prod(e.raw.grid), sms) for e in kernels) if sms else 0,
+            "busy_ns": 0, "kernel_busy_ns": 0, "communication_ns": 0, "exposed_communication_ns": 0,
+            "exposed_memory_ns": 0, "waited_ns": 0,
         }  # fmt: skip
         compute = [e.span for e in every if e.kind == "kernel" and not e.between]
         comm = [e.span for e in every if e.between]
@@ -400,13 +400,13 @@ class Window:
             k, c, m, s, n = (
                 clipped(x, one.start, one.end) for x in (compute, comm, memory, sync, kernels_of)
             )
-            out["busy"] += length(k + c + m)
-            out["late"] += length(clipped(late, one.start, one.end))
-            out["kernel_busy"] += length(n)
-            out["communication"] += length(c)
-            out["exposed_communication"] += length(k + c) - length(k)
-            out["exposed_memory"] += length(k + c + m) - length(k + c)
-            out["waited"] += length(s) + length(k + c + m) - length(s + k + c + m)
+            out["busy_ns"] += length(k + c + m)
+            out["late_ns"] += length(clipped(late, one.start, one.end))
+            out["kernel_busy_ns"] += length(n)
+            out["communication_ns"] += length(c)
+            out["exposed_communication_ns"] += length(k + c) - length(k)
+            out["exposed_memory_ns"] += length(k + c + m) - length(k + c)
+            out["waited_ns"] += length(s) + length(k + c + m) - length(s + k + c + m)
         return out
 
     # --- figures
@@ -422,7 +422,7 @@ class Window:
         parts = [self.parts(i) for i in self.iterations]
         used = sorted({(e.worker, e.raw.device) for e in self.oracle.events if e.worker in walls})
         found = [(self.device(w, d), walls[w], self.oracle.chips.get(d)) for w, d in used]
-        shaped = [100 * f["filled"] / (s * w) for f, w, s in found if s]
+        shaped = [100 * f["filled_sm_ns"] / (s * w) for f, w, s in found if s]
         eligible = [e.figures() for e in self.executions if e.operator.eligible]
         launching = {e.worker for e in self.oracle.events}
         idle = {(w, d) for w in launching & set(walls) for d in self.oracle.chips} - set(used)
@@ -430,10 +430,10 @@ class Window:
         def mean(name: str) -> float | None:
             return fmean(100 * f[name] / wall for f, wall, _ in found) if found else None
 
-        idle_share = None if not found else 100 - (mean("busy") or 0)
+        idle_share = None if not found else 100 - (mean("busy_ns") or 0)
 
-        comm = sum(f["communication"] for f, _, _ in found)
-        apart = sum(f["exposed_communication"] for f, _, _ in found)
+        comm = sum(f["communication_ns"] for f, _, _ in found)
+        apart = sum(f["exposed_communication_ns"] for f, _, _ in found)
         kernel = sum(f["kernel"] for f in eligible)
         launched = sum(f["launched"] for f, _, _ in found)
         out = {
@@ -441,15 +441,15 @@ class Window:
             "iterations": max(sum(i.worker == w for i in self.iterations) for w in walls),
             "average_iteration": total / len(lengths), "median_iteration": median(lengths),
             "iteration_std": pstdev(lengths), "iteration_variation": 100 * pstdev(lengths) / fmean(lengths),
-            "gpu_utilization": mean("busy"), "gpu_idle": idle_share, "kernel_utilization": mean("kernel_busy"),
-            "gpu_utilization_visible": fmean([100 * f["busy"] / w for f, w, _ in found] + [0.0] * len(idle))
+            "gpu_utilization": mean("busy_ns"), "gpu_idle": idle_share, "kernel_utilization": mean("kernel_busy_ns"),
+            "gpu_utilization_visible": fmean([100 * f["busy_ns"] / w for f, w, _ in found] + [0.0] * len(idle))
             if found else None,
             "tc_utilization": 100 * sum(f["tc"] for f in eligible) / kernel if kernel else None,
-            "launch_late_share": mean("late"), "exposed_communication_share": mean("exposed_communication"),
-            "exposed_memory_share": mean("exposed_memory"), "sync_wait_share": mean("waited"),
+            "launch_late_share": mean("late_ns"), "exposed_communication_share": mean("exposed_communication_ns"),
+            "exposed_memory_share": mean("exposed_memory_ns"), "sync_wait_share": mean("waited_ns"),
             "communication_overlap": 100 - 100 * apart / comm if comm else None,
-            "launch_delay": sum(f["delay"] for f, _, _ in found) / launched if launched else None,
-            "queue_depth": fmean(f["queued"] / w for f, w, _ in found) if launched else None,
+            "launch_delay": sum(f["delay_ns"] for f, _, _ in found) / launched if launched else None,
+            "queue_depth": fmean(f["queued_ns"] / w for f, w, _ in found) if launched else None,
             "sm_efficiency": fmean(shaped) if shaped else None,
         }  # fmt: skip
         for part in PARTS:

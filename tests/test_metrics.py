@@ -10,22 +10,25 @@ from pyprof.occupancy import of_capability
 
 PART = dict(zip(PARTS, (100, 50, 30, 20, 10, 150, 40)))  # 400 ns
 SUMS = {
-    "kernels": 4, "tc_kernels": 1, "kernel": 160, "tc": 100, "memory": 30, "late": 40, "busy": 180, "kernel_busy": 150,
-    "communication": 50, "exposed_communication": 20, "exposed_memory": 30, "launched": 5, "delay": 60, "queued": 800,
-    "waited": 100, "shaped": 160, "filled": 160 * 40, "occupied_of": 160, "occupied": 160 * 2500,
+    "kernels": 4, "tc_kernels": 1, "kernel_ns": 160, "tc_ns": 100, "memory_ns": 30, "late_ns": 40, "busy_ns": 180,
+    "kernel_busy_ns": 150, "communication_ns": 50, "exposed_communication_ns": 20, "exposed_memory_ns": 30,
+    "launched": 5, "delay_ns": 60, "queued_ns": 800, "waited_ns": 100, "shaped_ns": 160, "filled_sm_ns": 160 * 40,
+    "occupied_of_ns": 160, "occupied_bp_ns": 160 * 2500,
 }  # fmt: skip
 TOTALS = {
-    "eligible_tc": 100, "eligible_kernel": 125, "kernel_events_gpu": 160, "kernel_events_flops": 8_000,
+    "eligible_tc_ns": 100, "eligible_kernel_ns": 125, "kernel_events_gpu_ns": 160, "kernel_events_flops": 8_000,
     "kernel_events_hardware_ps": 60_000, "kernel_events_model_ps": 30_000,
-    "kernel_events_hardware_unknown": 120,
-    "kernel_events_flops_unknown": 60, "unknown_events_gpu": 20,
-    "kernel_events_roofline": 20, "kernel_events_roofline_unknown": 80,
+    "kernel_events_hardware_unknown_ns": 120,
+    "kernel_events_flops_unknown_ns": 60, "unknown_events_gpu_ns": 20,
+    "kernel_events_roofline_ns": 20, "kernel_events_roofline_unknown_ns": 80,
 }  # fmt: skip
 ONE = Worker(0, "rank0", 400, (100, 300), PART)
 OTHER = Worker(1, "rank1", 200, (200,), dict.fromkeys(PARTS, 0) | {"cpu": 200})
 GPU = Device(0, 0, 400, SUMS, "a", 5, 80)
 IDLE = Device(0, 1, 400, {}, "a", 0, 80)
-HALF = Device(1, 0, 200, dict.fromkeys(SUMS, 0) | {"busy": 20, "kernel_busy": 20, "kernel": 20}, "b", 2, None)
+HALF = Device(
+    1, 0, 200, dict.fromkeys(SUMS, 0) | {"busy_ns": 20, "kernel_busy_ns": 20, "kernel_ns": 20}, "b", 2, None
+)
 FACTS = {
     "worker.a.overhead.sites_ns": "30", "worker.b.overhead.sites_ns": "20", "worker.b.pauses_ns": "10",
     "overhead.window_ns": "300",  # the same in both
@@ -72,7 +75,7 @@ def test_a_figure_is_what_a_hand_works_out(name):
 
 
 WITHOUT_GPU = Window(
-    (ONE,), (), {"kernel_events_gpu": 160, "eligible_kernel": 9}, {"gpu": "none", "io": "none"}
+    (ONE,), (), {"kernel_events_gpu_ns": 160, "eligible_kernel_ns": 9}, {"gpu": "none", "io": "none"}
 )
 KNOWN_WITHOUT = {
     "wall_time", "iterations", "average_iteration", "median_iteration", "iteration_std", "iteration_variation",
@@ -81,7 +84,7 @@ KNOWN_WITHOUT = {
 
 
 def test_without_a_gpu_what_needs_one_is_unknown_and_not_zero():
-    totals = WITHOUT_GPU.totals | {f"kernel_events_{n}_unknown": 160 for n in ("flops", "roofline")}
+    totals = WITHOUT_GPU.totals | {f"kernel_events_{n}_unknown_ns": 160 for n in ("flops", "roofline")}
     window = Window(WITHOUT_GPU.workers, (), totals, WITHOUT_GPU.facts)
     assert {name for name in METRICS if value(name, window) is not None} == KNOWN_WITHOUT | {"flops_coverage"}
     assert value("flops_coverage", window) == 0  # of the operator events' time

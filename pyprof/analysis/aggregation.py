@@ -26,11 +26,11 @@ from pyprof.store import blocks
 from pyprof.store.files import Store
 from pyprof.store.ids import NUMBER_MASK, first_id
 
-PARTS = ("tc", "kernel", "memory", "dataloader", "io", "cpu", "other")
+PARTS = ("tc_ns", "kernel_ns", "memory_ns", "dataloader_ns", "io_ns", "cpu_ns", "other_ns")
 DEVICE = (
-    "kernels", "tc_kernels", "kernel", "tc", "memory", "late", "busy", "kernel_busy", "communication",
-    "exposed_communication", "exposed_memory", "launched", "delay", "queued", "waited", "shaped", "filled",
-    "occupied_of", "occupied",
+    "kernels", "tc_kernels", "kernel_ns", "tc_ns", "memory_ns", "late_ns", "busy_ns", "kernel_busy_ns",
+    "communication_ns", "exposed_communication_ns", "exposed_memory_ns", "launched", "delay_ns", "queued_ns",
+    "waited_ns", "shaped_ns", "filled_sm_ns", "occupied_of_ns", "occupied_bp_ns",
 )  # fmt: skip
 _MASK = NUMBER_MASK
 Progress = Callable[[float], None]
@@ -104,11 +104,11 @@ def aggregate(
                 zip([identity] * len(columns["worker"]), *(c.tolist() for c in columns.values())),
             )
         connection.execute(
-            "update op_kernel_stat set api_min = null, api_max = null where launched = 0 and aggregation = ?",
+            "update op_kernel_stat set api_min_ns = null, api_max_ns = null where launched = 0 and aggregation = ?",
             (identity,),
         )
         connection.execute(
-            """update op_stat set cpu_min = null, cpu_max = null, overhead_min = null, overhead_max = null
+            """update op_stat set cpu_min_ns = null, cpu_max_ns = null, overhead_min_ns = null, overhead_max_ns = null
                where timed = 0 and aggregation = ?""",
             (identity,),
         )
@@ -139,7 +139,7 @@ def _cut(
     ):
         if (key is None and number == 1) or (key is not None and method == "key" and set_key == key):
             table = _iterations(store, number)
-            arrays = [table[name] for name in ("worker", "number", "start", "end", "partial")]
+            arrays = [table[name] for name in ("worker", "number", "start_ns", "end_ns", "partial")]
             return number, Iterations(method, set_key, note, *arrays), None
     cut = iteration_cuts.by_key(store, key) if key else iteration_cuts.automatic(store)
     number = (store.rows("select coalesce(max(id), 0) from iteration_set")[0][0]) + 1
@@ -148,7 +148,7 @@ def _cut(
 
 def _iterations(store: Store, number: int) -> dict[str, Ints]:
     columns = store.columns(
-        f"""select worker, number, start, "end", first_event, last_event, first_op, last_op, partial, paused
+        f"""select worker, number, start_ns, end_ns, first_event, last_event, first_op, last_op, partial, paused_ns
             from iteration where iteration_set = {number} order by worker, number"""
     )
     return {name: column.values for name, column in columns.items()}
@@ -171,11 +171,11 @@ def _tables(store: Store, cut: Iterations, progress: Progress) -> dict[str, dict
         iterations.append(
             {
                 **keys,
-                "start": facts.start,
-                "end": facts.end,
+                "start_ns": facts.start,
+                "end_ns": facts.end,
                 **ids,
                 "partial": cut.partial[index],
-                "paused": facts.paused.within(facts.start, facts.end),
+                "paused_ns": facts.paused.within(facts.start, facts.end),
             }
         )
         parts.append({**keys, **facts.parts()})
@@ -198,29 +198,29 @@ class _Worker:
         self.low, self.high = first_id(worker), first_id(worker + 1)
         self._worker, self._communication = worker, is_communication
         self.paused = pauses(store, worker)
-        last = store.rows('select "end" from worker where id = ?', (worker,))[0][0]
+        last = store.rows("select end_ns from worker where id = ?", (worker,))[0][0]
         self._open = end >= last  # an iteration that goes to the end takes what is left
         where = f"where id >= {self.low} and id < {self.high}"
-        self._api = store.columns(f"select start, dur from api {where} order by id")
+        self._api = store.columns(f"select start_ns, duration_ns from api {where} order by id")
         self._event = store.columns(
-            f"""select kind, device, name, api, start, dur, coalesce(tc, 3) as tc, coalesce(geometry, -1) as geometry
-                from event {where} order by id"""
+            f"""select kind, device, name, api, start_ns, duration_ns, coalesce(tc, 3) as tc,
+                       coalesce(geometry, -1) as geometry from event {where} order by id"""
         )
-        self._op = store.columns(f'select start, "end" from op {where} order by id')
+        self._op = store.columns(f"select start_ns, end_ns from op {where} order by id")
         api = self._event["api"]
         place = np.where(api.mask(), api.values & _MASK, 0)
         launched = self._launched = api.mask()
-        begin = self._event["start"].values
-        self._launch = np.where(launched, self._take(self._api["start"], place), begin)
+        begin = self._event["start_ns"].values
+        self._launch = np.where(launched, self._take(self._api["start_ns"], place), begin)
         self._launch_end = np.where(
-            launched, self._launch + self._take(self._api["dur"], place), np.iinfo(np.int64).min
+            launched, self._launch + self._take(self._api["duration_ns"], place), np.iinfo(np.int64).min
         )
         self.event_bounds, self.event_ends = self._ids(self._launch)
-        self.op_bounds, self.op_ends = self._ids(self._op["start"].values)
+        self.op_bounds, self.op_ends = self._ids(self._op["start_ns"].values)
         sync = store.columns(
-            f"select start, dur from api {where} and kind = {API_KINDS.index('sync')} order by id"
+            f"select start_ns, duration_ns from api {where} and kind = {API_KINDS.index('sync')} order by id"
         )
-        self._sync = Union(sync["start"].values, sync["start"].values + sync["dur"].values)
+        self._sync = Union(sync["start_ns"].values, sync["start_ns"].values + sync["duration_ns"].values)
         self._shapes = launch_stats.shapes(store)
         described = "select number, sm_count, compute_capability from device where worker = ?"
         self._chips = {row[0]: row[1:] for row in store.rows(described, (worker,))}
@@ -236,7 +236,7 @@ class _Worker:
     def parts(self) -> dict[str, Ints]:
         """Partition each iteration. The parts sum to exactly its length without pauses."""
         event = self._event
-        start, end = event["start"].values, event["start"].values + event["dur"].values
+        start, end = event["start_ns"].values, event["start_ns"].values + event["duration_ns"].values
         kernel = event["kind"].values == KERNEL
         memory = (event["kind"].values != KERNEL) & (event["kind"].values != OPERATOR)
         tc = event["tc"].values == 1
@@ -248,11 +248,16 @@ class _Worker:
         threads = f"(select id from thread where worker = {self._worker})"
         for table in ("dataloader", "io"):
             rows = self.store.columns(
-                f"select start, dur from {table} where thread in {threads} order by start"
+                f"select start_ns, duration_ns from {table} where thread in {threads} order by start_ns"
             )
-            classes.append(Union(rows["start"].values, rows["start"].values + rows["dur"].values))
-        begin, finish = self._api["start"].values, self._api["start"].values + self._api["dur"].values
-        cpu = Union(self._op["start"].values, self._op["end"].values)
+            classes.append(
+                Union(rows["start_ns"].values, rows["start_ns"].values + rows["duration_ns"].values)
+            )
+        begin, finish = (
+            self._api["start_ns"].values,
+            self._api["start_ns"].values + self._api["duration_ns"].values,
+        )
+        cpu = Union(self._op["start_ns"].values, self._op["end_ns"].values)
         outside = ~cpu.covers(begin, finish)  # hardly any: calls belong to executions
         classes.append(cpu.with_(Union(begin[outside], finish[outside])))
         return dict(zip(PARTS, partition([self.paused, *classes], self.start, self.end)[1:]))
@@ -268,7 +273,7 @@ class _Worker:
         event = self._event
         first, last = (np.searchsorted(index, ids - self.low) for ids in (self.event_bounds, self.event_ends))
         kind, tc = event["kind"].values[index], event["tc"].values[index] == 1
-        start, dur = event["start"].values[index], event["dur"].values[index]
+        start, dur = event["start_ns"].values[index], event["duration_ns"].values[index]
         kernel = kind == KERNEL
 
         def sum_of(weight: Ints, mask: Ints) -> Ints:
@@ -280,15 +285,20 @@ class _Worker:
         ones = np.ones(len(index), np.int64)
         out = {
             "kernels": sum_of(ones, kernel), "tc_kernels": sum_of(ones, kernel & tc),
-            "kernel": sum_of(dur, kernel), "tc": sum_of(dur, kernel & tc), "memory": sum_of(dur, ~kernel),
+            "kernel_ns": sum_of(dur, kernel), "tc_ns": sum_of(dur, kernel & tc), "memory_ns": sum_of(dur, ~kernel),
         }  # fmt: skip
         order = np.argsort(start, kind="stable")
         begin, end = start[order], (start + dur)[order]
         reached = np.r_[begin[:1], np.maximum.accumulate(end)[:-1]]
         late = (begin > reached) & (self._launch_end[index][order] > reached)
-        out["late"] = Union(reached[late], begin[late]).within(self.start, self.end)
+        out["late_ns"] = Union(reached[late], begin[late]).within(self.start, self.end)
         every = np.ones(len(index), bool)
-        columns = {"kind": kind, "start": start, "dur": dur, "geometry": event["geometry"].values[index]}
+        columns = {
+            "kind": kind,
+            "start_ns": start,
+            "duration_ns": dur,
+            "geometry": event["geometry"].values[index],
+        }
         filled = launch_stats.filled(self._shapes, *self._chips.get(number, (None, None)))
         weights = launch_stats.weights(
             columns, self._launched[index], self._launch[index], self._launch_end[index], filled
@@ -299,13 +309,13 @@ class _Worker:
         kernels, between, compute, memory = (Union(begin[c[order]], end[c[order]]) for c in classes)
         working = compute.with_(between)
         busy = working.with_(memory)
-        out["busy"], out["kernel_busy"], out["communication"], work, computing = (
+        out["busy_ns"], out["kernel_busy_ns"], out["communication_ns"], work, computing = (
             union.within(self.start, self.end) for union in (busy, kernels, between, working, compute)
         )
-        out["exposed_communication"] = work - computing
-        out["exposed_memory"] = out["busy"] - work
-        apart = self._sync.within(self.start, self.end) + out["busy"]
-        out["waited"] = apart - busy.with_(self._sync).within(self.start, self.end)
+        out["exposed_communication_ns"] = work - computing
+        out["exposed_memory_ns"] = out["busy_ns"] - work
+        apart = self._sync.within(self.start, self.end) + out["busy_ns"]
+        out["waited_ns"] = apart - busy.with_(self._sync).within(self.start, self.end)
         return {name: out[name] for name in DEVICE}
 
 

@@ -44,17 +44,17 @@ def allocations(source: Source) -> Iterator[Allocations]:
     """Yield the memory events of each worker and device that has any."""
     for worker, low, high in _windows(source):
         columns = source.store.columns(
-            f"""select thread, time, device, address, bytes, allocated, reserved from memory
-                where id >= {first_id(worker)} and id < {first_id(worker + 1)} order by id"""
+            f"""select thread, time_ns, device, address, bytes, allocated_bytes, reserved_bytes
+                from memory where id >= {first_id(worker)} and id < {first_id(worker + 1)} order by id"""
         )
         device = np.where(columns["device"].mask(), columns["device"].values, CPU)
         for number, places in groups(device):
             own = {name: column.take(places) for name, column in columns.items()}
-            time, size, in_use = own["time"].values, own["bytes"].values, own["allocated"]
+            time, size, in_use = own["time_ns"].values, own["bytes"].values, own["allocated_bytes"]
             recorded = bool(in_use.mask().all())
             yield Allocations(
                 worker, number, own["thread"].values, time, own["address"], size,
-                in_use.values if recorded else np.cumsum(size), own["reserved"], recorded,
+                in_use.values if recorded else np.cumsum(size), own["reserved_bytes"], recorded,
                 (time >= low) & (time < high),
             )  # fmt: skip
 
@@ -64,7 +64,7 @@ def _windows(source: Source) -> list[tuple[int, int, int]]:
     aggregated, extend to the ends of the recording."""
     aggregation = source.aggregation
     rows = source.store.rows(
-        """select i.worker, min(i.start), max(i."end"), min(i.number), max(i.number),
+        """select i.worker, min(i.start_ns), max(i.end_ns), min(i.number), max(i.number),
                   (select max(number) from iteration where iteration_set = i.iteration_set and worker = i.worker)
            from iteration i where i.iteration_set = ? and i.number between ? and ? and (? is null or i.worker = ?)
            group by i.worker order by i.worker""",

@@ -13,7 +13,7 @@ from pyprof.prof.ops.collective import FACTORS, bus_factor
 
 def sizes(collectives: pd.DataFrame) -> pd.Series[Any]:
     """Return nccl-tests' S of each collective, missing where the recording lacks it."""
-    sent, received = collectives["sent"], collectives["received"]
+    sent, received = collectives["sent_bytes"], collectives["received_bytes"]
     larger = sent.where(sent >= received, received)
     either = sent.fillna(received)
     kind = collectives["name"]

@@ -47,23 +47,24 @@ _RANK = ["worker", "device"]
 def collectives(store: Store) -> pd.DataFrame:
     """Return one row per kernel of a collective of the whole recording, by worker and launch.
 
-    Columns: `event` (its id), worker, device, start, dur, name, dtype, group, size, seq, sent, received as in the
-    table; `instance`: one number for the kernels that belong together, -1 where that is unknown; `ranks`: the number
-    of these kernels; `transfer`: the duration of the shortest of them; `how`: how they were matched, or why not.
+    Columns: `event` (its id), worker, device, start_ns, duration_ns, name, dtype, group, size, seq, sent_bytes,
+    received_bytes as in the table; `instance`: one number for the kernels that belong together, -1 where that is
+    unknown; `ranks`: the number of these kernels; `transfer`: the duration of the shortest of them; `how`: how they
+    were matched, or why not.
     """
     return store.cached("collectives", lambda: _collectives(store))
 
 
 def _collectives(store: Store) -> pd.DataFrame:
     names, rows = store.named(
-        """select c.event, e.device, e.start, e.dur, c.name, c.dtype, c.process_group as "group", c.size, c.seq, c.sent,
-                  c.received
+        """select c.event, e.device, e.start_ns, e.duration_ns, c.name, c.dtype, c.process_group as "group", c.size,
+                  c.seq, c.sent_bytes, c.received_bytes
            from collective c join event e on e.id = c.event order by c.event"""
     )
     table = pd.DataFrame(rows, columns=names)
-    whole = ["event", "device", "start", "dur", "size", "seq", "sent", "received"]
+    whole = ["event", "device", "start_ns", "duration_ns", "size", "seq", "sent_bytes", "received_bytes"]
     table = table.astype(dict.fromkeys(whole, "Int64")).astype(
-        dict.fromkeys(["event", "start", "dur"], np.int64)
+        dict.fromkeys(["event", "start_ns", "duration_ns"], np.int64)
     )
     table["device"] = table["device"].fillna(-1).astype(np.int64)
     table.insert(1, "worker", worker_of(table["event"].to_numpy()))
@@ -86,7 +87,7 @@ def _collectives(store: Store) -> pd.DataFrame:
 
 
 def _with_transfer(table: pd.DataFrame) -> pd.DataFrame:
-    aligned = table[table["instance"] >= 0].groupby("instance")["dur"].agg(["size", "min"])
+    aligned = table[table["instance"] >= 0].groupby("instance")["duration_ns"].agg(["size", "min"])
     table["ranks"] = table["instance"].map(aligned["size"]).astype("Int64")
     table["transfer"] = table["instance"].map(aligned["min"]).astype("Int64")
     return table
@@ -98,7 +99,7 @@ def _ranks(table: pd.DataFrame) -> int:
 
 def _by_number(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Match kernels of one group by sequence number, those of equal number (replays of a graph) by their order."""
-    table = table.sort_values(["start", "event"], kind="stable")
+    table = table.sort_values(["start_ns", "event"], kind="stable")
     table = table.assign(nth=table.groupby([*_RANK, "seq", "name"]).cumcount())
     number = table.groupby(["seq", "name", "nth"], sort=True).ngroup().to_numpy()
     ranks = _ranks(table)
@@ -116,7 +117,7 @@ def _by_order(
     table: pd.DataFrame, group: str, clock: bool, steps: dict[int, tuple[int, ...]]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Match kernels of one group, or without any, by their order on each rank."""
-    table = table.sort_values(["start", "event"], kind="stable")
+    table = table.sort_values(["start_ns", "event"], kind="stable")
     number = table.groupby(_RANK).cumcount().to_numpy()
     reason = _order_fault(table.assign(nth=number), group, clock, steps)
     how = np.full(len(table), reason or (BY_ORDER_IN_GROUP if group else BY_ORDER), object)
@@ -138,13 +139,13 @@ def _order_fault(
     if len({steps.get(worker, ()) for worker in table["worker"].unique().tolist()}) > 1:
         return _STEPS
     place = table["nth"]
-    sized = table["sent"].where(table["name"].isin(_ONE_SIZE))
+    sized = table["sent_bytes"].where(table["name"].isin(_ONE_SIZE))
     for key in (table["name"], table["dtype"], sized):
         if key.fillna(-1).groupby(place).nunique().max() > 1:
             return _KINDS
     if clock:
         mutual = table["name"].isin(MUTUAL)
-        end = (table["start"] + table["dur"])[mutual].groupby(place[mutual])
+        end = (table["start_ns"] + table["duration_ns"])[mutual].groupby(place[mutual])
         spread = end.max() - end.min()
         if (spread > TOLERANCE_NS).any() or not (len(spread) or group):
             return _ENDS

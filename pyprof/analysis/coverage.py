@@ -68,13 +68,13 @@ def _facts(store: Store, spans: Sequence[tuple[int, int]] | None) -> pd.DataFram
     table = "event" if spans is None else EVENTS_OF_SPANS
     columns = store.columns(
         f"""select id >> {WORKER_SHIFT} as worker, operator, site, basis, flops is null as no_flops,
-                   bytes is null as no_bytes, api is null and kind <> {OPERATOR} as no_launch, dur
-            from {table} where kind in ({KERNEL}, {OPERATOR})""",
+                   bytes is null as no_bytes, api is null and kind <> {OPERATOR} as no_launch,
+                   duration_ns from {table} where kind in ({KERNEL}, {OPERATOR})""",
         () if spans is None else (json.dumps(spans),),
     )
     frame = pd.DataFrame({name: column.values for name, column in columns.items()})
-    keys = [name for name in frame if name != "dur"]
-    return frame.groupby(keys, sort=True)["dur"].agg(time="sum", count="size").reset_index()
+    keys = [name for name in frame if name != "duration_ns"]
+    return frame.groupby(keys, sort=True)["duration_ns"].agg(time="sum", count="size").reset_index()
 
 
 def _parts(store: Store, facts: pd.DataFrame) -> dict[str, pd.Series[Any]]:

@@ -28,12 +28,13 @@ _CPU = "cpu"
 def kernels(store: Store, aggregation: Aggregation) -> pd.DataFrame:
     """Return one row per event, by start, device, stream, id. `step`: the iteration of the aggregation's cut."""
     columns = store.columns(
-        """select e.id, e.kind, e.name, e.start, e.dur, coalesce(e.total, e.dur) as total, e.device, e.stream,
-                  e.operator, e.op, e.site, e.tc, e.flops, e.dense, e.bytes, e.basis, e.copied, e.geometry,
-                  e.roofline, a.start as launch, a.dur as launch_dur, op.seq
+        """select e.id, e.kind, e.name, e.start_ns, e.duration_ns, coalesce(e.total_ns, e.duration_ns) as total_ns,
+                  e.device, e.stream, e.operator, e.op, e.site, e.tc, e.flops, e.dense_flops, e.bytes, e.basis,
+                  e.copied_bytes, e.geometry, e.roofline_ns, a.start_ns as launch_ns,
+                  a.duration_ns as launch_duration_ns, op.seq
            from event e left join api a on a.id = e.api left join op on op.id = e.op"""
     )
-    start, device = columns["start"].values, columns["device"]
+    start, device = columns["start_ns"].values, columns["device"]
     order = np.lexsort((columns["id"].values, columns["stream"].values, device.values, start))
     columns = {name: column.take(order) for name, column in columns.items()}
     kind = columns["kind"].values
@@ -47,9 +48,9 @@ def kernels(store: Store, aggregation: Aggregation) -> pd.DataFrame:
         **worker_columns(store, columns["id"].values),
         "kind": category(kind, {i: "cpu" if name == "operator" else name for i, name in enumerate(KINDS)}),
         "name": category(columns["name"].values, {i: row[1] for i, row in enumerate(names)}),
-        "start": columns["start"].values,
-        "end": columns["start"].values + columns["total"].values,
-        "dur": columns["dur"].values,
+        "start_ns": columns["start_ns"].values,
+        "end_ns": columns["start_ns"].values + columns["total_ns"].values,
+        "duration_ns": columns["duration_ns"].values,
         "device": device_names(columns["device"], kind),
         "stream": integer(columns["stream"]),
         "op": category(operator, {i: row[0] for i, row in enumerate(operators)}),
@@ -64,14 +65,14 @@ def kernels(store: Store, aggregation: Aggregation) -> pd.DataFrame:
         "seq": integer(columns["seq"]),
         "step": steps_of(store, aggregation, columns["id"].values),
         "flops": integer(columns["flops"]),
-        "dense": integer(columns["dense"]),
+        "dense_flops": integer(columns["dense_flops"]),
         "bytes": integer(columns["bytes"]),
-        "roofline": integer(columns["roofline"]),
+        "roofline_ns": integer(columns["roofline_ns"]),
         "basis": category(columns["basis"].values, dict(enumerate(BASES))),
         "tc": integer(Column(tc.values, tc.mask() & (tc.values < 2))),
-        "copied": integer(columns["copied"]),
-        "launch": integer(columns["launch"]),
-        "launch_dur": integer(columns["launch_dur"]),
+        "copied_bytes": integer(columns["copied_bytes"]),
+        "launch_ns": integer(columns["launch_ns"]),
+        "launch_duration_ns": integer(columns["launch_duration_ns"]),
         "full_name": category(columns["name"].values, {i: row[0] for i, row in enumerate(names)}),
         "caller": category(site, {i: _caller(stacks.get(row[3])) for i, row in enumerate(sites)}),
     }  # fmt: skip
@@ -81,8 +82,8 @@ def kernels(store: Store, aggregation: Aggregation) -> pd.DataFrame:
 def ops(store: Store, aggregation: Aggregation) -> pd.DataFrame:
     """Return one row per execution of an operator, by worker and start."""
     columns = store.columns(
-        """select id, thread, operator, start, "end", cpu, api, gpu, idle, kernel, tc, kernels, tc_kernels, seq, forward
-           from op order by id"""
+        """select id, thread, operator, start_ns, end_ns, cpu_ns, api_ns, gpu_ns, idle_ns, kernel_ns, tc_ns, kernels,
+                  tc_kernels, seq, forward from op order by id"""
     )
     operators = store.rows(
         "select op_id, name, type, direction, phase, module, dtype, shapes, stack from operator order by id"
@@ -98,23 +99,23 @@ def ops(store: Store, aggregation: Aggregation) -> pd.DataFrame:
         elif key == "phase":
             table = {i: PHASES[row[place]] for i, row in enumerate(operators)}
         texts[key] = category(operator, table)
-    timed = columns["cpu"].mask()  # others are of graph replays: they have an order, and no length
+    timed = columns["cpu_ns"].mask()  # others are of graph replays: they have an order, and no length
     times: dict[str, Any] = {
-        "start": columns["start"].values, "end": integer(Column(columns["end"].values, timed)),
-        "cpu": integer(columns["cpu"]), "api": columns["api"].values,
+        "start_ns": columns["start_ns"].values, "end_ns": integer(Column(columns["end_ns"].values, timed)),
+        "cpu_ns": integer(columns["cpu_ns"]), "api_ns": columns["api_ns"].values,
     }  # fmt: skip
-    overhead: Any = integer(Column(np.maximum(columns["cpu"].values - columns["api"].values, 0), timed))
-    extra = ("gpu", "idle", "kernel", "tc", "kernels", "tc_kernels", "seq", "forward")
+    overhead: Any = integer(Column(np.maximum(columns["cpu_ns"].values - columns["api_ns"].values, 0), timed))
+    extra = ("gpu_ns", "idle_ns", "kernel_ns", "tc_ns", "kernels", "tc_kernels", "seq", "forward")
     if not Source(store, aggregation).gpu:  # what API calls and gaps on a device are said of
         missing = pd.array([pd.NA] * len(overhead), dtype="Int64")
-        times["api"], overhead = missing, missing
-        columns["idle"], columns["tc"], columns["tc_kernels"] = (
+        times["api_ns"], overhead = missing, missing
+        columns["idle_ns"], columns["tc_ns"], columns["tc_kernels"] = (
             Column.missing(len(operator)) for _ in range(3)
         )
     return pd.DataFrame(
         {
             **worker_columns(store, columns["id"].values), "thread": integer(columns["thread"]), **texts, **times,
-            "overhead": overhead,
+            "overhead_ns": overhead,
             **{name: integer(columns[name]) for name in extra},
             "step": steps_of(store, aggregation, columns["id"].values, "op"),
             "source": category(operator, {i: _last(stacks.get(row[8])) for i, row in enumerate(operators)}),
@@ -126,11 +127,11 @@ def ops(store: Store, aggregation: Aggregation) -> pd.DataFrame:
 
 def steps(store: Store, aggregation: Aggregation) -> pd.DataFrame:
     """Return one row per worker and iteration: bounds, length, parts, kernels, whether it is aggregated."""
-    parts = ", ".join(f"p.{part} as {part}_ns" for part in metrics.PARTS)
+    parts = ", ".join(f"p.{part}_ns" for part in metrics.PARTS)
     return frame(
         store,
-        f"""select w.name as worker, w.span, i.number as step, i.start, i."end",
-                   i."end" - i.start - i.paused as dur, {parts},
+        f"""select w.name as worker, w.span, i.number as step, i.start_ns, i.end_ns,
+                   i.end_ns - i.start_ns - i.paused_ns as duration_ns, {parts},
                    (select sum(d.kernels) from iteration_device d where d.iteration_set = i.iteration_set
                     and d.worker = i.worker and d.number = i.number) as kernels,
                    i.partial = 1 as partial, i.number between ? and ? as aggregated
@@ -146,32 +147,34 @@ def devices(store: Store, aggregation: Aggregation) -> pd.DataFrame:
     """Return one row per worker and recorded device: its properties, and its utilization in the aggregation."""
     source = Source(store, aggregation)
     shares = {
-        (device.worker, device.number): metrics.share(device.sums.get("busy", 0), device.wall)
+        (device.worker, device.number): metrics.share(device.sums.get("busy_ns", 0), device.wall)
         for device in source.window.devices
     }
     table = frame(
         store,
         """select d.worker as worker_id, w.name as worker, w.span, d.number as device, d.name, d.compute_capability,
-                  d.sm_count, d.memory_bytes, d.clock_hz, d.bandwidth, d.events
+                  d.sm_count, d.memory_bytes, d.clock_hz, d.bandwidth_bytes_per_s, d.events
            from device d join worker w on w.id = d.worker order by d.worker, d.number""",
     )
     pairs = zip(table.pop("worker_id").tolist(), table["device"].tolist())
     table["utilization"] = [shares.get(pair) for pair in pairs]
-    whole = ["sm_count", "memory_bytes", "clock_hz", "bandwidth", "events"]
+    whole = ["sm_count", "memory_bytes", "clock_hz", "bandwidth_bytes_per_s", "events"]
     return table.astype(dict.fromkeys(whole, "Int64"))
 
 
 def findings(items: Sequence[Any]) -> pd.DataFrame:
     """Return one row per finding."""
-    keys = ("rule", "problem", "advice", "saving", "verify", "evidence")
-    rows = [{key: getattr(finding, key) for key in keys} for finding in items]
-    return pd.DataFrame(rows, columns=list(keys)).astype({"saving": "Int64"})
+    keys = {"rule": "rule", "problem": "problem", "advice": "advice", "saving_ns": "saving", "verify": "verify",
+            "evidence": "evidence"}  # fmt: skip
+    rows = [{name: getattr(finding, key) for name, key in keys.items()} for finding in items]
+    return pd.DataFrame(rows, columns=list(keys)).astype({"saving_ns": "Int64"})
 
 
 def coverage(store: Store) -> pd.DataFrame:
     """Return one row per line of the ledger and part, with its time, events and share, of all workers. The parts of a
     line add up to everything. Lines of dropped events have only a count."""
-    return ledger(store, by_worker=False).drop(columns="worker")
+    table = ledger(store, by_worker=False).drop(columns="worker")
+    return table.rename(columns={"time": "time_ns"})
 
 
 def html(source: Source) -> str:

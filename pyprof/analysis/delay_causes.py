@@ -61,7 +61,7 @@ def explain_delays(source: Source, arrivals: pd.DataFrame) -> pd.DataFrame:
     middle = np.flatnonzero(rows["reference"])
     at = pd.Series(middle, rows["instance"].to_numpy()[middle])
     place = rows["instance"].map(at).to_numpy(np.int64)  # of the median rank's row
-    length = rows["dur"].to_numpy()
+    length = rows["duration_ns"].to_numpy()
     behind = length[place] - length
     excess = {name: part - part[place] for name, part in division.items()}
     carried = np.zeros(len(rows), np.int64)
@@ -75,7 +75,7 @@ def explain_delays(source: Source, arrivals: pd.DataFrame) -> pd.DataFrame:
     remainder = behind - carried - sum(excess.values())
     first = rows["first"].to_numpy(bool)
     excess["other"] = excess["other"] + np.where(first, 0, remainder)
-    longest = arrivals.groupby("instance")["dur"].transform("max").loc[rows.index].to_numpy(np.int64)
+    longest = arrivals.groupby("instance")["duration_ns"].transform("max").loc[rows.index].to_numpy(np.int64)
     columns = {"median": longest - length[place], "before": np.where(first, remainder, 0), "carried": carried}
     columns |= excess | {OWN: sum(excess.values())}
     last = rows["last"].to_numpy(bool)
@@ -93,9 +93,9 @@ def _shared(source: Source, rows: pd.DataFrame) -> pd.DataFrame:
     """
     mutual = collectives(source.store)
     mutual = mutual[(mutual["instance"] >= 0) & mutual["name"].isin(MUTUAL)].sort_values(
-        ["start", "event"], kind="stable"
+        ["start_ns", "event"], kind="stable"
     )
-    mutual = mutual.assign(end=mutual["start"] + mutual["dur"], group=mutual["group"].fillna(""))
+    mutual = mutual.assign(end=mutual["start_ns"] + mutual["duration_ns"], group=mutual["group"].fillna(""))
     before = mutual.groupby([*_KEYS, "group"])[["instance", "end", "event"]].shift(1)
     before = (
         before.set_index(mutual["event"].to_numpy()).reindex(rows["event"].to_numpy()).reset_index(drop=True)
@@ -125,9 +125,9 @@ def _marks(source: Source, rows: pd.DataFrame) -> tuple[Ints, pd.Series[Any]]:
     start, number = np.full(len(rows), _MISSING), np.full(len(rows), np.nan)
     for worker, index in _workers(rows):
         steps = source.store.columns(
-            f'select number, start, "end" from step where worker = {worker} order by start'
+            f"select number, start_ns, end_ns from step where worker = {worker} order by start_ns"
         )
-        begin, end = steps["start"].values, steps["end"].values
+        begin, end = steps["start_ns"].values, steps["end_ns"].values
         launched = _launches(source.activity(worker), rows["event"].to_numpy()[index])
         place = np.searchsorted(begin, launched, side="right") - 1
         inside = (place >= 0) & (launched <= np.r_[end, 0][place])
@@ -140,7 +140,7 @@ def _launches(activity: Activity, event: Ints) -> Ints:
     """Return when the calls that launched given events began; without a launch record, when the events started."""
     place = np.searchsorted(activity.id, event)
     call = activity.launch[place]
-    start = activity.call["start"].values
+    start = activity.call["start_ns"].values
     return np.where(call >= 0, start[np.maximum(call, 0)] if len(start) else 0, activity.start[place])
 
 
@@ -153,9 +153,11 @@ def _workers(rows: pd.DataFrame) -> Iterator[tuple[int, Ints]]:
 
 def _median(rows: pd.DataFrame) -> Bools:
     """Return which row of each collective is that of the median rank."""
-    order = rows.sort_values(["instance", "dur", *_KEYS], ascending=[True, False, True, True], kind="stable")
+    order = rows.sort_values(
+        ["instance", "duration_ns", *_KEYS], ascending=[True, False, True, True], kind="stable"
+    )
     place = order.groupby("instance").cumcount()
-    size = order.groupby("instance")["dur"].transform("size")
+    size = order.groupby("instance")["duration_ns"].transform("size")
     return np.asarray((place == (size - 1) // 2).reindex(rows.index))
 
 
@@ -165,7 +167,7 @@ def _parts(source: Source, rows: pd.DataFrame) -> tuple[dict[str, Ints], dict[st
     point."""
     division: dict[str, Ints] = {name: np.zeros(len(rows), np.int64) for name in PARTS}
     shadow: dict[str, Ints] = {name: np.zeros(len(rows), np.int64) for name in ON_HOST}
-    shared, start, first = (rows[name].to_numpy() for name in ("shared", "start", "first"))
+    shared, start, first = (rows[name].to_numpy() for name in ("shared", "start_ns", "first"))
     for worker, device, own in _on_devices(rows):
         activity = source.activity(worker)
         index = own[shared[own] != _MISSING]
@@ -198,8 +200,8 @@ def _waits(activity: Activity) -> Union:
     """Return the time in calls that may wait for a device."""
     call = activity.call
     mask = np.isin(call["kind"].values, _WAITS)
-    start = call["start"].values[mask]
-    return Union(start, start + call["dur"].values[mask])
+    start = call["start_ns"].values[mask]
+    return Union(start, start + call["duration_ns"].values[mask])
 
 
 def _operators(source: Source, rows: pd.DataFrame, place: Ints) -> Ints:
@@ -225,15 +227,14 @@ def _in_operators(source: Source, table: pd.DataFrame, rows: Ints, worker: int, 
     """Return the host time of each given row of a device in each operator: what the division leaves to the host."""
     activity = source.activity(worker)
     ops = source.store.columns(
-        f"""select operator, start, "end" - start as dur from op
+        f"""select operator, start_ns, end_ns from op
             where id >= {first_id(worker)} and id < {first_id(worker + 1)} order by id"""
     )
-    start = ops["start"].values
-    end = start + ops["dur"].values
+    start, end = ops["start_ns"].values, ops["end_ns"].values
     shared = table["shared"].to_numpy()[rows]
     rows = rows[shared != _MISSING]
     begin = shared[shared != _MISSING]
-    stop = np.maximum(table["start"].to_numpy()[rows], begin)
+    stop = np.maximum(table["start_ns"].to_numpy()[rows], begin)
     first = np.searchsorted(np.maximum.accumulate(end), begin, side="right")
     many = np.maximum(np.searchsorted(start, stop) - first, 0)
     row = np.repeat(np.arange(len(rows)), many)

@@ -61,7 +61,7 @@ def device_steps(source: Source, activity: Activity) -> Steps:
     """Return the aggregated steps of a worker with device bounds."""
     aggregation = source.aggregation
     table = source.store.columns(
-        f"""select number, start, "end", first_event, last_event, partial from iteration
+        f"""select number, start_ns, end_ns, first_event, last_event, partial from iteration
             where iteration_set = {aggregation.iteration_set} and worker = {activity.worker} order by number"""
     )
     number, start, end, first, last, partial = (column.values for column in table.values())
@@ -108,5 +108,5 @@ def marked_numbers(source: Source, worker: int, number: Ints) -> Ints:
     """Return the numbers that the program gave a worker's iterations; their own numbers where it marked none."""
     if source.aggregation.method != "marks":
         return number
-    rows = source.store.rows("select number from step where worker = ? order by start", (worker,))
+    rows = source.store.rows("select number from step where worker = ? order by start_ns", (worker,))
     return np.array([row[0] for row in rows], np.int64)[number]

@@ -57,10 +57,10 @@ class HostWork:
     @cached_property
     def _operators(self) -> dict[int, _Intervals]:
         columns = self._store.columns(
-            f"""select thread, operator as value, start, "end" - start as dur from op where {self._mine}
-                and operator in (select id from operator where unassociated = 0) and cpu is not null order by id"""
+            f"""select thread, operator as value, start_ns, end_ns - start_ns as duration_ns from op where {self._mine}
+                and operator in (select id from operator where unassociated = 0) and cpu_ns is not null order by id"""
         )
-        return _by_thread(*(columns[name].values for name in ("thread", "value", "start", "dur")))
+        return _by_thread(*(columns[name].values for name in ("thread", "value", "start_ns", "duration_ns")))
 
     @cached_property
     def _ranges(self) -> dict[int, _Intervals]:
@@ -68,13 +68,15 @@ class HostWork:
         texts = reads.texts(self._store)
         step = [number for number, text in texts.items() if is_step(text)]
         mask = ~np.isin(ranges["text"].values, step)
-        return _by_thread(*(ranges[name].values[mask] for name in ("thread", "text", "start", "dur")))
+        return _by_thread(
+            *(ranges[name].values[mask] for name in ("thread", "text", "start_ns", "duration_ns"))
+        )
 
     @cached_property
     def _functions(self) -> dict[str, Ints]:
         columns = self._store.columns(
-            f"""select thread, text, start, dur from range where {self._mine} and kind = 4 and dur >= {_SHORTEST}
-                order by id"""
+            f"""select thread, text, start_ns, duration_ns from range
+                where {self._mine} and kind = 4 and duration_ns >= {_SHORTEST} order by id"""
         )
         return {name: column.values for name, column in columns.items()}
 
@@ -89,8 +91,8 @@ class HostWork:
         for number, text in reads.texts(self._store).items():
             code[number] = strings.code(text)
         name = np.array([code[number] for number in self._functions["text"].tolist()], np.int64)
-        thread, start = self._functions["thread"], self._functions["start"]
-        return Stacks(Functions(thread, start, start + self._functions["dur"], name), strings, 0)
+        thread, start = self._functions["thread"], self._functions["start_ns"]
+        return Stacks(Functions(thread, start, start + self._functions["duration_ns"], name), strings, 0)
 
     def stack(self, number: int) -> Stack:
         """Return a call stack of `Places.stack`, empty for -1."""

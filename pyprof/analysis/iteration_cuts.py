@@ -77,10 +77,11 @@ def by_key(store: Store, key: str) -> Iterations:
     """Cut at the ends of a key operator, given by its name, id, or last part of the name. Raises UsageError."""
     operators = _operators(store, key)
     ends = store.columns(
-        f'select id, "end" from op where operator in ({",".join(map(str, operators))}) order by id'
+        f"select id, end_ns from op where operator in ({','.join(map(str, operators))}) order by id"
     )
     return _without_pauses(
-        store, _by_ends("key", key, f"ends of {key}", store, worker_of(ends["id"].values), ends["end"].values)
+        store,
+        _by_ends("key", key, f"ends of {key}", store, worker_of(ends["id"].values), ends["end_ns"].values),
     )
 
 
@@ -92,12 +93,12 @@ def _without_pauses(store: Store, cut: Iterations) -> Iterations:
     which a stretch has no operators.
     """
     start, end, partial = cut.start.copy(), cut.end.copy(), cut.partial.copy()
-    pauses = store.rows('select worker, start, "end", waited from pause order by worker, start')
+    pauses = store.rows("select worker, start_ns, end_ns, waited from pause order by worker, start_ns")
     for worker in dict.fromkeys(row[0] for row in pauses):
         columns = store.columns(
-            f"select start from op where id >= {first_id(worker)} and id < {first_id(worker + 1)} order by start"
+            f"select start_ns from op where id >= {first_id(worker)} and id < {first_id(worker + 1)} order by start_ns"
         )
-        ops = columns["start"].values
+        ops = columns["start_ns"].values
         for _, begin, stop, waited in (row for row in pauses if row[0] == worker):
             for i in np.flatnonzero((cut.worker == worker) & (start < stop) & (end > begin)).tolist():
                 first, last, paused, resumed = np.searchsorted(ops, (start[i], end[i], begin, stop)).tolist()
@@ -126,13 +127,13 @@ def _operators(store: Store, key: str) -> list[int]:
 
 
 def _marks(store: Store) -> Iterations | None:
-    rows = store.rows('select worker, start, "end" from step order by worker, start')
+    rows = store.rows("select worker, start_ns, end_ns from step order by worker, start_ns")
     return _from_starts("marks", "steps marked by the program", rows)
 
 
 def _profiler_steps(store: Store) -> Iterations | None:
     rows = store.rows(
-        """select range.id >> 40, start, start + dur
+        """select range.id >> 40, start_ns, start_ns + duration_ns
            from range join string on string.id = range.text
            where string.text like 'ProfilerStep#%'
            order by range.id"""
@@ -151,7 +152,7 @@ def server_steps(store: Store) -> list[tuple[int, int, int, str]]:
     """Return worker, start, end and text of a server's steps, in order; of nested ones only the outer."""
     names = {number: text for number, text in store.rows("select id, text from string") if step_of(text)}
     rows = store.rows(
-        f"""select id >> 40, start, start + dur, text from range
+        f"""select id >> 40, start_ns, start_ns + duration_ns, text from range
             where text in ({",".join(map(str, names))}) and kind < 2 order by id"""
     )
     return [(worker, start, end, names[text]) for worker, start, end, text in _distinct(rows)]
@@ -169,7 +170,7 @@ def _user_ranges(store: Store) -> Iterations | None:
     best: tuple[int, int, str, list[tuple[int, ...]]] | None = None
     for name, ids in names.items():
         rows = store.rows(
-            f"""select id >> 40, start, start + dur from range
+            f"""select id >> 40, start_ns, start_ns + duration_ns from range
                 where text in ({",".join(map(str, ids))}) and kind < 2 order by id"""
         )
         length = sum(end - start for _, start, end in rows)
@@ -203,17 +204,17 @@ def _from_starts(method: str, note: str, rows: Sequence[tuple[int, ...]]) -> Ite
 def _optimizer(store: Store) -> Iterations | None:
     """Cut at the ends of Optimizer.step: of several optimizers the most frequent, on a tie the one that ends last."""
     ops = store.columns(
-        """select op.id, op.operator, op."end" from op join operator on operator.id = op.operator
+        """select op.id, op.operator, op.end_ns from op join operator on operator.id = op.operator
            where operator.type like '%.step' and operator.phase = 3 order by op.id"""
     )
-    worker, end, which = worker_of(ops["id"].values), ops["end"].values, ops["operator"].values
+    worker, end, which = worker_of(ops["id"].values), ops["end_ns"].values, ops["operator"].values
     if not len(worker):
         ranges = store.columns(
-            """select range.id, range.text, range.start + range.dur as "end"
+            """select range.id, range.text, range.start_ns + range.duration_ns as end_ns
                from range join string on string.id = range.text
                where string.text like 'Optimizer.step#%' order by range.id"""
         )
-        worker, end, which = worker_of(ranges["id"].values), ranges["end"].values, ranges["text"].values
+        worker, end, which = worker_of(ranges["id"].values), ranges["end_ns"].values, ranges["text"].values
     if len(worker) < 2:
         return None
     numbers = np.unique(which)
@@ -224,8 +225,8 @@ def _optimizer(store: Store) -> Iterations | None:
 
 def _data_loader(store: Store) -> Iterations | None:
     rows = store.rows(
-        """select thread.worker, start, start + dur from dataloader join thread on thread.id = dataloader.thread
-           order by thread.worker, start"""
+        """select thread.worker, start_ns, start_ns + duration_ns
+           from dataloader join thread on thread.id = dataloader.thread order by thread.worker, start_ns"""
     )
     if len(rows) < 2:
         return None
@@ -244,14 +245,14 @@ def _to_the_end(store: Store, cut: Iterations) -> Iterations:
 def _regular(store: Store) -> Iterations | None:
     """Cut at the ends of the operator that executes at the most even intervals, over at least half of the run."""
     ops = store.columns(
-        """select op.id, op.operator, op."end" from op join operator on operator.id = op.operator
+        """select op.id, op.operator, op.end_ns from op join operator on operator.id = op.operator
            where operator.unassociated = 0 order by op.id"""
     )
     if not len(ops["id"].values):
         return None
     worker = int(worker_of(ops["id"].values[0]))
     own = (worker_of(ops["id"].values)) == worker
-    frame = pd.DataFrame({"operator": ops["operator"].values[own], "end": ops["end"].values[own]})
+    frame = pd.DataFrame({"operator": ops["operator"].values[own], "end": ops["end_ns"].values[own]})
     frame["gap"] = frame.groupby("operator")["end"].diff()
     stats = frame.groupby("operator").agg(
         n=("end", "size"), first=("end", "min"), last=("end", "max"), mean=("gap", "mean"), std=("gap", "std")
@@ -273,7 +274,7 @@ def _regular(store: Store) -> Iterations | None:
     selected = ops["operator"].values == key
     return _by_ends(
         "operator", name, f"ends of {name}, the most regular operator", store, worker_of(ops["id"].values[selected]),
-        ops["end"].values[selected],
+        ops["end_ns"].values[selected],
     )  # fmt: skip
 
 
@@ -308,4 +309,4 @@ def _cut(
 
 def _spans(store: Store) -> dict[int, tuple[int, int]]:
     """Return the times of the first and last event of each worker."""
-    return {w: (a, b) for w, a, b in store.rows('select id, start, "end" from worker')}
+    return {w: (a, b) for w, a, b in store.rows("select id, start_ns, end_ns from worker")}

@@ -35,7 +35,7 @@ def shapes(store: Store) -> Shapes:
     columns = store.columns(
         """select coalesce(grid_x * grid_y * grid_z, -1) as blocks,
                   coalesce(block_x * block_y * block_z, -1) as threads,
-                  coalesce(registers, -1) as registers, coalesce(shared_memory, -1) as shared_memory,
+                  coalesce(registers, -1) as registers, coalesce(shared_memory_bytes, -1) as shared_memory,
                   coalesce(occupancy, -1) as occupancy
            from geometry order by id"""
     )
@@ -45,20 +45,20 @@ def shapes(store: Store) -> Shapes:
 def weights(
     event: Mapping[str, Ints], launched: Bools, launch: Ints, launch_end: Ints, filled: tuple[Ints, Ints]
 ) -> dict[str, Ints]:
-    """Return, per event, its weights in the columns of `iteration_device`. `event`: kind, start, dur, geometry (-1:
-    none)."""
-    kind, start, dur = event["kind"], event["start"], event["dur"]
+    """Return, per event, its weights in the columns of `iteration_device`. `event`: kind, start_ns, duration_ns,
+    geometry (-1: none)."""
+    kind, start, dur = event["kind"], event["start_ns"], event["duration_ns"]
     kernel = kind == KERNEL
     multiprocessors, share = (part[event["geometry"]] for part in filled)
     shaped, rated = kernel & (multiprocessors >= 0), kernel & (share >= 0)
     return {
         "launched": launched.astype(np.int64),
-        "delay": np.where(launched, np.maximum(start - launch_end, 0), 0),
-        "queued": np.where(launched, np.maximum(start + dur - launch, 0), 0),
-        "shaped": np.where(shaped, dur, 0),
-        "filled": np.where(shaped, dur * multiprocessors, 0),
-        "occupied_of": np.where(rated, dur, 0),
-        "occupied": np.where(rated, dur * share, 0),
+        "delay_ns": np.where(launched, np.maximum(start - launch_end, 0), 0),
+        "queued_ns": np.where(launched, np.maximum(start + dur - launch, 0), 0),
+        "shaped_ns": np.where(shaped, dur, 0),
+        "filled_sm_ns": np.where(shaped, dur * multiprocessors, 0),
+        "occupied_of_ns": np.where(rated, dur, 0),
+        "occupied_bp_ns": np.where(rated, dur * share, 0),
     }
 
 

@@ -52,7 +52,9 @@ class Tree(NamedTuple):
 def tree(activity: Activity, texts: dict[int, str]) -> Tree:
     """Return the operator events of a worker; `texts` are all strings."""
     events = _events(activity, texts)
-    thread, start, dur = (events[name].values.astype(np.int64) for name in ("thread", "start", "dur"))
+    thread, start, dur = (
+        events[name].values.astype(np.int64) for name in ("thread", "start_ns", "duration_ns")
+    )
     order = np.argsort(thread, kind="stable")
     thread, start, end = thread[order], start[order], (start + dur)[order]
     parent, inner, calls = _nest(activity, thread, start, end)
@@ -65,8 +67,8 @@ def tree(activity: Activity, texts: dict[int, str]) -> Tree:
     place = np.r_[onto, -1][inner]
     own: dict[str, Ints] = {"host": (end - start) - _sum(above[keep], (end - start)[keep], len(start))}
     api = np.flatnonzero(calls & (place >= 0))
-    begin = activity.call["start"].values[api]
-    stop = np.minimum(begin + activity.call["dur"].values[api], end[place[api]])
+    begin = activity.call["start_ns"].values[api]
+    stop = np.minimum(begin + activity.call["duration_ns"].values[api], end[place[api]])
     own["host"] = np.maximum(own["host"] - _sum(place[api], stop - begin, len(start)), 0)
     of_event = np.r_[place, -1][activity.launch]
     _replayed(activity, events["id"].values[order], onto, of_event)
@@ -110,8 +112,8 @@ def callers(activity: Activity, events: Tree, texts: dict[int, str]) -> Ints:
     around = np.where(
         ranges["stack"].mask(), ranges["stack"].values, np.where(traced[described], -2 - described, -1)
     )
-    start = ranges["start"].values
-    end, slack = start + ranges["dur"].values, int(activity.store.meta.get("slack", "0"))
+    start = ranges["start_ns"].values
+    end, slack = start + ranges["duration_ns"].values, int(activity.store.meta.get("slack", "0"))
     for thread in np.unique(events.thread[code == -1]).tolist():
         sources = np.flatnonzero((ranges["thread"].values == thread) & (around != -1))
         sources = sources[intervals.order_by(start[sources], -end[sources], sources)]
@@ -123,7 +125,7 @@ def callers(activity: Activity, events: Tree, texts: dict[int, str]) -> Ints:
 
 def weights(activity: Activity) -> dict[str, Ints]:
     """Return what GPU events add to the times of DEVICE."""
-    dur, tc = activity.event["dur"].values, activity.event["tc"]
+    dur, tc = activity.event["duration_ns"].values, activity.event["tc"]
     judged = activity.kernel & tc.mask()
     return {
         "device": dur,
@@ -184,10 +186,10 @@ def _nest(activity: Activity, thread: Ints, start: Ints, end: Ints) -> tuple[Int
         own = by_thread[slice(*np.searchsorted(sorted_thread, [number, number + 1]).tolist())]
         nesting, _ = intervals.nested(start[low:high], end[low:high], slack)
         parent[low:high] = np.where(nesting.parent >= 0, nesting.parent.astype(np.int64) + low, -1)
-        begin = call["start"].values[own]
+        begin = call["start_ns"].values[own]
         around = nesting.innermost(begin)
         inner[own] = np.where(around >= 0, around + low, -1)
-        stop = begin + call["dur"].values[own]
+        stop = begin + call["duration_ns"].values[own]
         outer[own[1:]] = stop[1:] > np.maximum.accumulate(stop)[:-1]
     return parent, inner, outer
 
@@ -276,7 +278,7 @@ class Places(NamedTuple):
 def places(activity: Activity, texts: dict[int, str], thread: Ints, time: Ints) -> Places:
     """Return the operator events of a worker, as in `tree`, and the innermost one around each moment on a thread."""
     events = _events(activity, texts)
-    of, start, dur = (events[name].values.astype(np.int64) for name in ("thread", "start", "dur"))
+    of, start, dur = (events[name].values.astype(np.int64) for name in ("thread", "start_ns", "duration_ns"))
     order = np.argsort(of, kind="stable")
     of, start, end = of[order], start[order], (start + dur)[order]
     slack = int(activity.store.meta.get("slack", "0"))

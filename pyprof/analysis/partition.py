@@ -72,9 +72,9 @@ class Union:
 def pauses(store: Store, worker: int) -> Union:
     """Return the time in which a worker's program waited for its recording to be read."""
     columns = store.columns(
-        f'select start, "end" from pause where worker = {worker} and waited = 1 order by start'
+        f"select start_ns, end_ns from pause where worker = {worker} and waited = 1 order by start_ns"
     )
-    return Union(columns["start"].values, columns["end"].values)
+    return Union(columns["start_ns"].values, columns["end_ns"].values)
 
 
 def partition(classes: Sequence[Union], start: Ints, end: Ints) -> list[Ints]:

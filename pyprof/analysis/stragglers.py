@@ -40,19 +40,19 @@ def arrivals(source: Source, spans: list[tuple[int, int]]) -> pd.DataFrame:
         _paused(source, rows), rows.index
     )  # a rank that came late because its recording was read
     rows = rows[~paused.groupby(rows["instance"]).transform("any")].copy()
-    dur = rows.groupby("instance")["dur"]
+    dur = rows.groupby("instance")["duration_ns"]
     least, longest = dur.transform("min"), dur.transform("max")
-    rows["last"] = (rows["dur"] == least) & (longest > least)
-    rows["late"] = (longest - rows["dur"]).where(rows["last"], 0)
+    rows["last"] = (rows["duration_ns"] == least) & (longest > least)
+    rows["late"] = (longest - rows["duration_ns"]).where(rows["last"], 0)
     second = _second(rows)
-    rows["alone"] = (second - rows["dur"]).where(rows["last"], 0)
+    rows["alone"] = (second - rows["duration_ns"]).where(rows["last"], 0)
     return _placed(source, rows)
 
 
 def _second(rows: pd.DataFrame) -> pd.Series[Any]:
     """Return the second shortest kernel of each row's collective; the shortest if two are equal."""
-    order = rows.sort_values(["instance", "dur"], kind="stable")
-    second = order[order.groupby("instance").cumcount() == 1].set_index("instance")["dur"]
+    order = rows.sort_values(["instance", "duration_ns"], kind="stable")
+    second = order[order.groupby("instance").cumcount() == 1].set_index("instance")["duration_ns"]
     return rows["instance"].map(second)
 
 
@@ -61,7 +61,7 @@ def _placed(source: Source, rows: pd.DataFrame) -> pd.DataFrame:
     first = rows.sort_values(["instance", *_RANK], kind="stable").drop_duplicates("instance")
     number = steps_of(source.store, source.aggregation, first["event"].to_numpy())
     first = first.assign(step=number, group=first["group"].fillna("")).sort_values(
-        ["start", "event"], kind="stable"
+        ["start_ns", "event"], kind="stable"
     )
     first["place"] = first.groupby(["group", "step"]).cumcount()
     if source.aggregation.method == "none":
@@ -82,7 +82,7 @@ def computation(source: Source, arrivals: pd.DataFrame) -> Ints:
     for worker, device, index, before in _before(source, arrivals):
         activity = source.activity(worker)
         kernels = activity.union(activity.kernel & ~activity.communication & activity.on(device))
-        out[index] = kernels.within(before, arrivals["start"].to_numpy()[index])
+        out[index] = kernels.within(before, arrivals["start_ns"].to_numpy()[index])
     return out
 
 
@@ -90,7 +90,7 @@ def _paused(source: Source, rows: pd.DataFrame) -> Bools:
     """Return whether the rank's recording was read between the last collective before each row and the row's."""
     out = np.zeros(len(rows), bool)
     for worker, _, index, before in _before(source, rows):
-        out[index] = source.activity(worker).paused.within(before, rows["start"].to_numpy()[index]) > 0
+        out[index] = source.activity(worker).paused.within(before, rows["start_ns"].to_numpy()[index]) > 0
     return out
 
 
@@ -99,13 +99,13 @@ def _before(source: Source, rows: pd.DataFrame) -> Iterator[tuple[int, int, Ints
     it."""
     keys = ["worker", "device"]
     every = collectives(source.store)
-    ends = (every["start"] + every["dur"]).groupby([every[key] for key in keys])
+    ends = (every["start_ns"] + every["duration_ns"]).groupby([every[key] for key in keys])
     before = {key: np.sort(times.to_numpy()) for key, times in ends}
     groups: dict[tuple[int, int], Ints] = rows.groupby(keys, sort=False).indices  # type: ignore[assignment]
     for (worker, device), places in groups.items():
         begun = source.activity(worker).span[0]
         index = np.sort(places)
-        start = rows["start"].to_numpy()[index]
+        start = rows["start_ns"].to_numpy()[index]
         end = before.get((worker, device), start[:0])
         place = np.searchsorted(end, start, side="right")
         yield worker, device, index, np.r_[min(begun, int(start.min())), end][place]

@@ -27,7 +27,8 @@ class Activity:
     def __init__(self, store: Store, worker: int):
         self.store, self.worker = store, worker
         self.name: str
-        self.name, start, end = store.rows('select name, start, "end" from worker where id = ?', (worker,))[0]
+        query = "select name, start_ns, end_ns from worker where id = ?"
+        self.name, start, end = store.rows(query, (worker,))[0]
         self.span: tuple[int, int] = (start, end)
 
     def own(self, column: str) -> str:
@@ -43,15 +44,15 @@ class Activity:
     def event(self) -> dict[str, Column]:
         """Kernels, copies and sets."""
         return self.store.columns(
-            f"""select id, kind, device, name, operator, api, start, dur, geometry, tc, copied, copy_from, copy_to
-                from event where {self.own("id")} and kind < 3 order by id"""
+            f"""select id, kind, device, name, operator, api, start_ns, duration_ns, geometry, tc, copied_bytes,
+                       copy_from, copy_to from event where {self.own("id")} and kind < 3 order by id"""
         )
 
     @cached_property
     def call(self) -> dict[str, Column]:
         """API calls; the place of each is its number."""
         return self.store.columns(
-            f"select id, thread, name, kind, start, dur, op from api where {self.own('id')} order by id"
+            f"select id, thread, name, kind, start_ns, duration_ns, op from api where {self.own('id')} order by id"
         )
 
     @cached_property
@@ -60,11 +61,11 @@ class Activity:
 
     @cached_property
     def start(self) -> Ints:
-        return self.event["start"].values
+        return self.event["start_ns"].values
 
     @cached_property
     def end(self) -> Ints:
-        return self.start + self.event["dur"].values
+        return self.start + self.event["duration_ns"].values
 
     @cached_property
     def launched(self) -> Bools:
@@ -87,12 +88,12 @@ class Activity:
     def phases(self, gpu: bool) -> tuple[Ints, Ints, Ints]:
         """Return phase (`model.PHASES`), start and end of each GPU event, or of each operator event, by start."""
         columns = self.store.columns(
-            f"""select coalesce(site.phase, {NO_PHASE}) as phase, start, coalesce(total, dur) as length
+            f"""select coalesce(site.phase, {NO_PHASE}) as phase, start_ns, coalesce(total_ns, duration_ns) as length
                 from event left join site on site.id = event.site
                 where {self.own("event.id")} and kind {"<" if gpu else "="} 3
-                order by start"""
+                order by start_ns"""
         )
-        start = columns["start"].values
+        start = columns["start_ns"].values
         return columns["phase"].values, start, start + columns["length"].values
 
     @cached_property
@@ -134,23 +135,23 @@ class Activity:
     @cached_property
     def runtime(self) -> Union:
         """Time in API calls, of any thread."""
-        start = self.call["start"].values
-        return Union(start, start + self.call["dur"].values)
+        start = self.call["start_ns"].values
+        return Union(start, start + self.call["duration_ns"].values)
 
     @cached_property
     def dataloader(self) -> Union:
         """Time in which a thread waited for its data loader."""
         columns = self.store.columns(
-            f"""select start, dur from dataloader
-                where thread in (select id from thread where worker = {self.worker}) order by start"""
+            f"""select start_ns, duration_ns from dataloader
+                where thread in (select id from thread where worker = {self.worker}) order by start_ns"""
         )
-        return Union(columns["start"].values, columns["start"].values + columns["dur"].values)
+        return Union(columns["start_ns"].values, columns["start_ns"].values + columns["duration_ns"].values)
 
     @cached_property
     def ranges(self) -> dict[str, Column]:
         """Push/pop ranges and RecordFunction events."""
         return self.store.columns(
-            f"""select id, thread, start, dur, text, args, stack, kind from range
+            f"""select id, thread, start_ns, duration_ns, text, args, stack, kind from range
                 where {self.own("id")} and kind in (0, 3) order by id"""
         )
 
@@ -163,5 +164,5 @@ class Activity:
         for number in np.unique(ranges["text"].values).tolist():
             counted[number] = not is_step(texts[number])
         mask = counted[ranges["text"].values]
-        start = ranges["start"].values[mask]
-        return Union(start, start + ranges["dur"].values[mask])
+        start = ranges["start_ns"].values[mask]
+        return Union(start, start + ranges["duration_ns"].values[mask])

@@ -9,6 +9,7 @@ iterations, aggregations) is computed again. The older file stays as it is.
   1.2      `pause` and iterations without pauses added; older files have no pauses
   1.3      `hardware_ps` is NULL for convolutions by Winograd and FFT
   1.4      `op.cpu` is NULL for executions that a replay gives back; before it was a time that nothing had measured
+  2.0      columns have their units in their names (`_FORMER`)
 """
 
 from __future__ import annotations
@@ -24,13 +25,21 @@ from pyprof.analysis.aggregation import aggregate, aggregations
 from pyprof.model import Column
 from pyprof.prof.kernels import describe
 from pyprof.store import blocks
-from pyprof.store.files import MAJOR, MINOR, Store, create, ingest, schema, written
+from pyprof.store.files import OLDER, Store, create, ingest, schema, written
 from pyprof.store.write import columns
 
 _DERIVED = frozenset({
     "op_block", "event_block", "iteration_set", "iteration", "iteration_part", "iteration_device", "aggregation",
     "op_stat", "op_kernel_stat",
 })  # fmt: skip
+# Columns of facts before 2.0, by their names since then.
+_FORMER = {
+    "start_ns": "start", "end_ns": "end", "duration_ns": "dur", "cpu_ns": "cpu", "api_ns": "api", "gpu_ns": "gpu",
+    "idle_ns": "idle", "kernel_ns": "kernel", "tc_ns": "tc", "total_ns": "total", "roofline_ns": "roofline",
+    "time_ns": "time", "dense_flops": "dense", "copied_bytes": "copied", "allocated_bytes": "allocated",
+    "reserved_bytes": "reserved", "sent_bytes": "sent", "received_bytes": "received",
+    "shared_memory_bytes": "shared_memory", "bandwidth_bytes_per_s": "bandwidth",
+}  # fmt: skip
 _PIECE = 1 << 20  # ids read at a time: whole blocks
 _HEAD = (
     "schema_major",
@@ -43,7 +52,7 @@ _HEAD = (
 def is_current(path: Path) -> bool:
     """Return whether a profile database needs no upgrade. Raises FormatError for other or damaged files."""
     with Store(path, any_schema=True) as database:
-        return not (database.schema[0] == MAJOR and 0 <= database.schema[1] < MINOR)
+        return database.schema not in OLDER
 
 
 def upgrade(
@@ -56,11 +65,10 @@ def upgrade(
     Raises FormatError for a damaged or a newer one, PyProfError if the file cannot be written.
     """
     with Store(path, any_schema=True) as old, written(target) as name:
-        old.check_schema(oldest=0)
-        with old.translate_errors():
-            minor = old.schema[1]
+        old.check_schema(older=True)
+        with old.translate_errors(_types(old)):
             meta = {key: text for key, text in old.meta.items() if key not in _HEAD}
-            create(name, _facts(old, minor, progress), meta)
+            create(name, _facts(old, progress), meta)
             existing = aggregations(old)
         with Store(name, own=True, label=old.label) as database, database.translate_errors():
             _fill_blocks(database, name)
@@ -74,20 +82,32 @@ def upgrade(
                 )
 
 
-def _facts(old: Store, minor: int, progress: Callable[[str, float], None]) -> Iterator[tuple[str, pa.Table]]:
+def _types(old: Store) -> dict[str, dict[str, str]]:
+    """Return the tables of facts, with the names that their columns have in the file, and their types."""
+    present = old.tables() - _DERIVED
+    return {
+        table: {_FORMER.get(name, name): kind for name, kind in kinds.items()}
+        for table, kinds in schema().items()
+        if table in present
+    }
+
+
+def _facts(old: Store, progress: Callable[[str, float], None]) -> Iterator[tuple[str, pa.Table]]:
     """Yield the tables of facts in the current schema."""
-    present = old.tables()
-    for number, (table, kinds) in enumerate(schema().items()):
-        if table in _DERIVED or table == "meta" or table not in present:
+    tables = _types(old)
+    for number, (table, types) in enumerate(tables.items()):
+        if table == "meta":
             continue
-        progress(f"converting schema {MAJOR}.{minor}", 0.6 * number / len(schema()))
-        names = ", ".join(f'"{name}"' for name in kinds)
+        progress("converting schema {}.{}".format(*old.schema), 0.6 * number / len(tables))
+        kinds = schema()[table]
+        # With its table: SQLite takes "start" for a text where there is no such column.
+        names = ", ".join(f'"{table}"."{former}" as "{name}"' for name, former in zip(kinds, types))
         if "TEXT" in kinds.values():
-            types = {name: str if kind == "TEXT" else int for name, kind in kinds.items()}
-            yield table, columns.rows(types, old.rows(f"select {names} from {table}"))
+            cells = {name: str if kind == "TEXT" else int for name, kind in kinds.items()}
+            yield table, columns.rows(cells, old.rows(f"select {names} from {table}"))
             continue
         for piece in _pieces(old, table, names, next(iter(kinds))):
-            yield table, _convert(old, table, piece, minor)
+            yield table, _convert(old, table, piece)
 
 
 def _pieces(old: Store, table: str, names: str, key: str) -> Iterator[dict[str, Column]]:
@@ -101,17 +121,17 @@ def _pieces(old: Store, table: str, names: str, key: str) -> Iterator[dict[str, 
         first = old.rows(f"select min({key}) from {table} where {key} >= ?", (last,))[0][0]
 
 
-def _convert(old: Store, table: str, piece: dict[str, Column], minor: int) -> pa.Table:
+def _convert(old: Store, table: str, piece: dict[str, Column]) -> pa.Table:
     """Return rows with the changes of later schemas applied."""
-    if table == "event" and minor < 3:
+    if table == "event" and old.schema < (1, 3):
         kernels = old.cached("kernels by Winograd or FFT", lambda: _transform_kernels(old))
         calls = np.unique(columns.plain(piece["op"])[np.isin(columns.plain(piece["name"]), kernels)])
         present = piece["hardware_ps"].mask() & ~np.isin(columns.plain(piece["op"]), calls[calls >= 0])
         piece["hardware_ps"] = Column(piece["hardware_ps"].values, present)
-    if table == "op" and minor < 4:
+    if table == "op" and old.schema < (1, 4):
         replayed = old.cached("executions of replays", lambda: _executions_of_replays(old))
-        present = piece["cpu"].mask() & ~np.isin(piece["id"].values, replayed)
-        piece["cpu"] = Column(piece["cpu"].values, present)
+        present = piece["cpu_ns"].mask() & ~np.isin(piece["id"].values, replayed)
+        piece["cpu_ns"] = Column(piece["cpu_ns"].values, present)
     return columns.table(**piece)
 
 

@@ -64,7 +64,7 @@ def _ranges_of_user(activity: Activity, texts: dict[int, str]) -> _Ranges:
     """Return push/pop and start/end ranges that are neither operators nor steps."""
     low, high = first_id(activity.worker), first_id(activity.worker + 1)
     columns = activity.store.columns(
-        f"""select thread, start, start + dur as stop, text, kind from range
+        f"""select thread, start_ns, start_ns + duration_ns as stop, text, kind from range
             where id >= {low} and id < {high} and kind in ({PUSH_POP}, {START_END}) and seq is null order by id"""
     )
     thread, text = columns["thread"].values, columns["text"].values
@@ -79,7 +79,7 @@ def _ranges_of_user(activity: Activity, texts: dict[int, str]) -> _Ranges:
 
 
 def _by_thread(activity: Activity) -> _Calls:
-    start = activity.call["start"].values
+    start = activity.call["start_ns"].values
     place = dict(intervals.groups(activity.call["thread"].values))
     return _Calls({thread: start[members] for thread, members in place.items()}, place)
 

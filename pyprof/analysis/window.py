@@ -18,10 +18,10 @@ _EVENTS = {
     "memory_events_": "kind in (1, 2)",
 }  # fmt: skip
 _EVENT_SUMS = (
-    "calls", "gpu", "api", "launched", "flops", "dense", "bytes", "flops_unknown", "bytes_unknown", "roofline",
-    "roofline_unknown", "hardware_ps", "hardware_unknown", "model_ps",
+    "calls", "gpu_ns", "api_ns", "launched", "flops", "dense_flops", "bytes", "flops_unknown_ns", "bytes_unknown_ns",
+    "roofline_ns", "roofline_unknown_ns", "hardware_ps", "hardware_unknown_ns", "model_ps",
 )  # fmt: skip
-_SUMS = ("calls", "kernels", "tc_kernels", "kernel", "tc", "cpu", "gpu", "overhead", "idle")
+_SUMS = ("calls", "kernels", "tc_kernels", "kernel_ns", "tc_ns", "cpu_ns", "gpu_ns", "overhead_ns", "idle_ns")
 
 
 def window(store: Store, aggregation: Aggregation, worker: int | None = None) -> Window:
@@ -44,10 +44,11 @@ _WHERE = "iteration_set = :set and number between :first and :last and (:worker 
 def _workers(store: Store, within: dict[str, int | None]) -> tuple[Worker, ...]:
     lengths: dict[int, list[int]] = {}
     for number, length in store.rows(
-        f'select worker, "end" - start - paused from iteration where {_WHERE} order by worker, number', within
+        f"select worker, end_ns - start_ns - paused_ns from iteration where {_WHERE} order by worker, number",
+        within,
     ):
         lengths.setdefault(number, []).append(length)
-    sums = ", ".join(f"sum({part})" for part in PARTS)
+    sums = ", ".join(f"sum({part}_ns)" for part in PARTS)
     parts = {row[0]: dict(zip(PARTS, row[1:])) for row in store.rows(
         f"select worker, {sums} from iteration_part where {_WHERE} group by worker", within
     )}  # fmt: skip

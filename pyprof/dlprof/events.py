@@ -84,11 +84,10 @@ def _values(source: Source) -> Iterator[tuple[int, Any]]:
     workers = steps["worker"].nunique()
     for row in steps[steps["aggregated"]].to_dict("records"):
         prefix = f"iteration/{row['worker']}/" if workers > 1 else "iteration/"
-        for name in ("dur", *(f"{part}_ns" for part in metrics.PARTS)):
-            tag = prefix + ("duration_ns" if name == "dur" else name)
+        for name in ("duration_ns", *(f"{part}_ns" for part in metrics.PARTS)):
             yield (
                 int(row["step"]),
-                Summary.Value(tag=tag, simple_value=row[name], metadata=_metadata("scalars")),
+                Summary.Value(tag=prefix + name, simple_value=row[name], metadata=_metadata("scalars")),
             )
     for report in _reports():
         yield 0, _text_summary(f"reports/{report.name}", report.title, markdown(report, source))

@@ -89,8 +89,8 @@ def geometries(store: Store) -> list[str | None]:
     """Return members for each launch geometry, as in torch.profiler."""
     texts = {}
     for number, *grid, registers, shared, occupancy in store.rows(
-        """select id, grid_x, grid_y, grid_z, block_x, block_y, block_z, registers, shared_memory, occupancy
-           from geometry"""
+        """select id, grid_x, grid_y, grid_z, block_x, block_y, block_z, registers, shared_memory_bytes,
+                  occupancy from geometry"""
     ):
         text = ""
         if None not in grid:

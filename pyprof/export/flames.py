@@ -36,8 +36,8 @@ def gpu_time(store: Store, window: Window) -> Stacks:
     """Return ns of GPU events by stack; without any, those of operator events."""
     on_gpu = reads.has_gpu(store)
     rows = store.rows(
-        f"""select id >> 40, coalesce(site, -1), name, operator, sum(dur) from event
-            where kind {"<" if on_gpu else "="} 3 and {window.sql("start", "coalesce(total, dur)")}
+        f"""select id >> 40, coalesce(site, -1), name, operator, sum(duration_ns) from event
+            where kind {"<" if on_gpu else "="} 3 and {window.sql("start_ns", "coalesce(total_ns, duration_ns)")}
             group by 1, 2, 3, 4"""
     )
     sites = store.rows(
@@ -63,8 +63,8 @@ def gpu_time(store: Store, window: Window) -> Stacks:
 def cpu_time(store: Store, window: Window) -> Stacks:
     """Return ns of executions of operators by stack, without nested ones, and of API calls in them."""
     rows = store.rows(
-        f"""select id >> 40, operator, sum(max(cpu - api, 0)), sum(min(api, cpu)) from op
-            where cpu is not null and {window.sql("start", '("end" - start)')} group by 1, 2"""
+        f"""select id >> 40, operator, sum(max(cpu_ns - api_ns, 0)), sum(min(api_ns, cpu_ns)) from op
+            where cpu_ns is not null and {window.sql("start_ns", "(end_ns - start_ns)")} group by 1, 2"""
     )
     operators = store.rows(
         """select o.id, o.module, o.type, o.direction, k.frames, o.name, o.unassociated from operator o

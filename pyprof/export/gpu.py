@@ -17,12 +17,13 @@ from pyprof.model import Column
 def events(trace: Events, worker: int) -> Iterator[pa.Array]:
     """Yield kernels, copies and sets, with the flows from their launches: one start per call, one end per event."""
     query = """select event.id, event.kind, event.device, event.stream, event.name, event.operator, event.op,
-                      event.site, event.api, event.start, event.dur, event.geometry, event.flops, event.bytes,
-                      event.copied, event.graph, api.thread, api.start as launch, api.dur as launch_dur
+                      event.site, event.api, event.start_ns, event.duration_ns, event.geometry, event.flops,
+                      event.bytes, event.copied_bytes, event.graph, api.thread, api.start_ns as launch_ns,
+                      api.duration_ns as launch_duration_ns
                from event left join api on api.id = event.api where event.kind < 3 and"""
     names, shapes = dimensions.kernels(trace.store), dimensions.geometries(trace.store)
     started = np.zeros(0, bool)  # by API call: whether its flow has begun
-    for rows in trace.pieces("event", worker, query, "event.start", "event.dur"):
+    for rows in trace.pieces("event", worker, query, "event.start_ns", "event.duration_ns"):
         pids, tids = trace.tracks.of_event(worker, rows["device"], rows["stream"])
         place = line(',"pid":', number(pids), ',"tid":', number(tids))
         common = line(
@@ -37,15 +38,15 @@ def events(trace: Events, worker: int) -> Iterator[pa.Array]:
             ',"stream":', number(tids), optional(',"correlation":', correlation),
             optional(',"External id":', trace.external(rows["op"])),
             optional("", select(shapes, rows["geometry"])),
-            optional(',"bytes":', number(rows["copied"])), optional(',"flops":', number(rows["flops"])),
+            optional(',"bytes":', number(rows["copied_bytes"])), optional(',"flops":', number(rows["flops"])),
             optional(',"algorithmic bytes":', number(rows["bytes"])),
             optional(',"graph node id":', number(rows["graph"])),
             optional("", select(trace.operators, rows["operator"])),
             optional("", select(trace.sites, rows["site"])), "}}",
         )  # fmt: skip
-        start = rows["start"].values
-        yield event("X", common, start, rows["dur"].values, args)
-        joined = api.mask() & trace.inside(rows["launch"].values, rows["launch_dur"].values)
+        start = rows["start_ns"].values
+        yield event("X", common, start, rows["duration_ns"].values, args)
+        joined = api.mask() & trace.inside(rows["launch_ns"].values, rows["launch_duration_ns"].values)
         if joined.any():
             call = api.values & MASK
             if len(started) <= int(call[joined].max()):
@@ -55,7 +56,7 @@ def events(trace: Events, worker: int) -> Iterator[pa.Array]:
             started[call[starts]] = True
             pid, tid = trace.on_thread(rows["thread"].values[starts])
             yield flow(
-                "s", "ac2g", correlation.take(pa.array(starts)), pid, tid, rows["launch"].values[starts]
+                "s", "ac2g", correlation.take(pa.array(starts)), pid, tid, rows["launch_ns"].values[starts]
             )
             ends = np.flatnonzero(joined)
             yield flow(
@@ -70,13 +71,13 @@ def events(trace: Events, worker: int) -> Iterator[pa.Array]:
 
 def backward(trace: Events, worker: int) -> Iterator[pa.Array]:
     """Yield flows from forward to backward executions of operators."""
-    both = f"{trace.window.sql('op.start', 'op.length')}"
-    query = f"""select op.id, op.thread, op.start, f.thread as from_thread, f.start as from_start
-                from (select *, "end" - start as length from op) op
-                join (select *, "end" - start as length from op) f on f.id = op.forward
+    both = f"{trace.window.sql('op.start_ns', 'op.length')}"
+    query = f"""select op.id, op.thread, op.start_ns, f.thread as from_thread, f.start_ns as from_start
+                from (select *, end_ns - start_ns as length from op) op
+                join (select *, end_ns - start_ns as length from op) f on f.id = op.forward
                 where op.thread is not null and f.thread is not null and {both.replace("op.", "f.")} and"""
-    for rows in trace.pieces("op", worker, query, "op.start", "op.length"):
+    for rows in trace.pieces("op", worker, query, "op.start_ns", "op.length"):
         identity = number(trace.number_of("op", rows["id"].values))
-        for phase, thread, start in (("s", "from_thread", "from_start"), ("f", "thread", "start")):
+        for phase, thread, start in (("s", "from_thread", "from_start"), ("f", "thread", "start_ns")):
             pid, tid = trace.on_thread(rows[thread].values)
             yield flow(phase, "fwdbwd", identity, pid, tid, rows[start].values)

@@ -22,13 +22,14 @@ def ranges(trace: Events, worker: int) -> Iterator[pa.Array]:
     its_event = "null"
     if not trace.gpu:  # figures are those of the operator event
         its_event = """(select e.id from event e join kernel_name k on k.id = e.name
-                    where e.kind = 3 and e.device is null and e.stream = thread.tid and e.start = range.start
-                    and e.total = range.dur and k.name = string.text and e.id >> 40 = range.id >> 40 limit 1)"""
-    query = f"""select range.id, range.thread, range.kind, range.start, range.dur, range.text, range.args,
-                       range.seq, event.operator, event.site, event.op, event.flops, event.bytes
+                    where e.kind = 3 and e.device is null and e.stream = thread.tid and e.start_ns = range.start_ns
+                    and e.total_ns = range.duration_ns and k.name = string.text and e.id >> 40 = range.id >> 40
+                    limit 1)"""
+    query = f"""select range.id, range.thread, range.kind, range.start_ns, range.duration_ns, range.text,
+                       range.args, range.seq, event.operator, event.site, event.op, event.flops, event.bytes
                 from range join thread on thread.id = range.thread join string on string.id = range.text
                 left join event on event.id = {its_event} where"""
-    for rows in trace.pieces("range", worker, query, "range.start", "range.dur"):
+    for rows in trace.pieces("range", worker, query, "range.start_ns", "range.duration_ns"):
         kind = rows["kind"].values
         labels, code = _labels(trace, rows)
         operator = np.array([label.category == chrome_names.OPERATOR for label in labels], bool)[code]
@@ -44,7 +45,7 @@ def ranges(trace: Events, worker: int) -> Iterator[pa.Array]:
             optional("", select(trace.places, rows["operator"])),
         )  # fmt: skip
         pid, tid = trace.on_thread(rows["thread"].values)
-        start, dur = rows["start"].values, rows["dur"].values
+        start, dur = rows["start_ns"].values, rows["duration_ns"].values
         common = line(
             '"name":', select([label.name for label in labels], code), ',"cat":"',
             select([label.category for label in labels], code), '","pid":', pid, ',"tid":', tid,
@@ -82,16 +83,17 @@ def _labels(trace: Events, rows: dict[str, Column]) -> tuple[list[chrome_names.L
 
 def _add_executions(trace: Events, worker: int, rows: dict[str, Column], operator: Bools) -> None:
     """Add to a piece of ranges the executions that begin with a range: for equal starts, the outermost."""
-    start, thread = rows["start"].values, rows["thread"].values
+    start, thread = rows["start_ns"].values, rows["thread"].values
     low, high = (_first_op(trace, worker, time) for time in (int(start.min()), int(start.max()) + 1))
     ops = trace.store.columns(
-        f"""select id, thread, operator, start from op where id >= {low} and id < {high} and thread is not null"""
+        f"""select id, thread, operator, start_ns from op
+            where id >= {low} and id < {high} and thread is not null"""
     )
-    left = pd.DataFrame({"thread": thread, "start": start})
-    right = pd.DataFrame({name: ops[name].values for name in ("thread", "start")})
+    left = pd.DataFrame({"thread": thread, "start_ns": start})
+    right = pd.DataFrame({name: ops[name].values for name in ("thread", "start_ns")})
     right["row"] = np.arange(len(right))
-    first = right.drop_duplicates(["thread", "start"])
-    row = left.merge(first, how="left", on=["thread", "start"])["row"]
+    first = right.drop_duplicates(["thread", "start_ns"])
+    row = left.merge(first, how="left", on=["thread", "start_ns"])["row"]
     has_execution = row.notna().to_numpy() & operator
     places = np.flatnonzero(has_execution)
     has_execution[places[left.iloc[places].duplicated().to_numpy()]] = False
@@ -107,7 +109,7 @@ def _first_op(trace: Events, worker: int, time: int) -> int:
     high = low if last is None else last + 1
     while low < high:
         middle = (low + high) // 2
-        row = trace.store.rows("select start from op where id = ?", (middle,))
+        row = trace.store.rows("select start_ns from op where id = ?", (middle,))
         if row and row[0][0] < time:
             low = middle + 1
         else:
@@ -117,9 +119,9 @@ def _first_op(trace: Events, worker: int, time: int) -> int:
 
 def calls(trace: Events, worker: int) -> Iterator[pa.Array]:
     """Yield API calls."""
-    query = "select api.id, api.thread, api.name, api.start, api.dur, api.op from api where"
+    query = "select api.id, api.thread, api.name, api.start_ns, api.duration_ns, api.op from api where"
     names = dimensions.calls(trace.strings)
-    for rows in trace.pieces("api", worker, query, "api.start", "api.dur"):
+    for rows in trace.pieces("api", worker, query, "api.start_ns", "api.duration_ns"):
         pid, tid = trace.on_thread(rows["thread"].values)
         name = rows["name"].values
         common = line(select(names, name), ',"pid":', pid, ',"tid":', tid)
@@ -127,7 +129,7 @@ def calls(trace: Events, worker: int) -> Iterator[pa.Array]:
             ',"args":{"correlation":', number(trace.number_of("api", rows["id"].values)),
             optional(',"External id":', trace.external(rows["op"])), "}}",
         )  # fmt: skip
-        yield event("X", common, rows["start"].values, rows["dur"].values, args)
+        yield event("X", common, rows["start_ns"].values, rows["duration_ns"].values, args)
 
 
 def _is_step(text: str) -> bool:
@@ -146,8 +148,9 @@ def steps(trace: Events) -> Iterator[pa.Array]:
         )
     )
     rows = trace.store.rows(
-        f"""select worker, number, start, "end" - start from iteration where iteration_set =
-            (select min(id) from iteration_set) and {trace.window.sql("start", '("end" - start)')} order by 1, 2"""
+        f"""select worker, number, start_ns, end_ns - start_ns from iteration
+            where iteration_set = (select min(id) from iteration_set)
+            and {trace.window.sql("start_ns", "(end_ns - start_ns)")} order by 1, 2"""
     )
     rows = [(*row, main[row[0]]) for row in rows if row[0] in main]
     if rows:
@@ -161,16 +164,17 @@ def steps(trace: Events) -> Iterator[pa.Array]:
 
 def memory(trace: Events, worker: int) -> Iterator[pa.Array]:
     """Yield allocations and releases."""
-    query = "select memory.id, thread, time, device, address, bytes, allocated, reserved from memory where"
-    for rows in trace.pieces("memory", worker, query, "time", "0"):
+    query = """select memory.id, thread, time_ns, device, address, bytes, allocated_bytes, reserved_bytes
+               from memory where"""
+    for rows in trace.pieces("memory", worker, query, "time_ns", "0"):
         pid, tid = trace.on_thread(rows["thread"].values)
         common = line('"name":"[memory]","cat":"cpu_instant_event","pid":', pid, ',"tid":', tid)
         device = rows["device"]
         args = line(
             ',"s":"t","args":{"Bytes":', number(rows["bytes"]), optional(',"Addr":', number(rows["address"])),
-            optional(',"Total Allocated":', number(rows["allocated"])),
-            optional(',"Total Reserved":', number(rows["reserved"])),
+            optional(',"Total Allocated":', number(rows["allocated_bytes"])),
+            optional(',"Total Reserved":', number(rows["reserved_bytes"])),
             ',"Device Id":', number(np.where(device.mask(), device.values, -1)),
             ',"Device Type":', number(device.mask().astype(np.int64)), "}}",
         )  # fmt: skip
-        yield event("i", common, rows["time"].values, None, args)
+        yield event("i", common, rows["time_ns"].values, None, args)

@@ -120,8 +120,8 @@ def _fill_small_tables(store: Store, target: sqlite3.Connection) -> None:
         """insert into TARGET_INFO_GPU
            select 0, number, name, sm_count, memory_bytes,
                   cast(substr(capability, 1, instr(capability, '.') - 1) as integer),
-                  cast(substr(capability, instr(capability, '.') + 1) as integer), clock_hz, bandwidth,
-                  number
+                  cast(substr(capability, instr(capability, '.') + 1) as integer), clock_hz,
+                  bandwidth_bytes_per_s, number
            from (select *, case when compute_capability glob '[0-9]*.[0-9]*' then compute_capability end as capability
                  from profile.device) where name is not null group by number"""
     )
@@ -150,39 +150,40 @@ def _copies(store: Store) -> list[tuple[int, int | None]]:
 
 def _queries(window: Window) -> list[str]:
     """Return the queries that fill the large tables, in the order of the profile's ids."""
-    common = f"""event.start, event.start + event.dur, event.device, null, {{more}}event.stream,
+    common = f"""event.start_ns, event.start_ns + event.duration_ns, event.device, null, {{more}}event.stream,
                 (event.api & {_NUMBER}) + of_worker.first, of_worker.pid"""
     source = """from profile.event join of_worker on of_worker.worker = event.id >> 40"""
-    within = window.sql("event.start", "event.dur")
+    within = window.sql("event.start_ns", "event.duration_ns")
     return [
         *(query for query in _STRINGS.strip().split("\n")),
         f"""insert into NVTX_EVENTS
-            select start, case when kind = 2 then null else start + dur end,
+            select start_ns, case when kind = 2 then null else start_ns + duration_ns end,
                    case kind when 1 then {_START_END} when 2 then {_MARK} else {_PUSH_POP} end, null, null, null,
                    {_RANGE_TEXT}, of_thread.tid, null, range.text * 3, 0
             from profile.range join profile.string on string.id = range.text
             join of_thread on of_thread.thread = range.thread
-            where kind < 4 and {window.sql("range.start", "range.dur")} order by range.id""",
+            where kind < 4 and {window.sql("range.start_ns", "range.duration_ns")} order by range.id""",
         f"""insert into NVTX_EVENTS
-            select start, end, {_START_END}, null, null, null, 'ProfilerStep#' || number,
+            select start_ns, end_ns, {_START_END}, null, null, null, 'ProfilerStep#' || number,
                    (select min(of_thread.tid) from of_thread join profile.thread on thread.id = of_thread.thread
                     where thread.worker = step.worker), null, null, 0
-            from profile.step where {window.sql("step.start", "(step.end - step.start)")} order by worker, start""",
+            from profile.step where {window.sql("start_ns", "(end_ns - start_ns)")} order by worker, start_ns""",
         f"""insert into CUPTI_ACTIVITY_KIND_RUNTIME
-            select start, start + dur, 0, of_thread.tid, (api.id & {_NUMBER}) + of_worker.first, name * 3, 0, null
+            select start_ns, start_ns + duration_ns, 0, of_thread.tid, (api.id & {_NUMBER}) + of_worker.first,
+                   name * 3, 0, null
             from profile.api join of_thread on of_thread.thread = api.thread
             join of_worker on of_worker.worker = api.id >> 40
-            where {window.sql("api.start", "api.dur")} order by api.id""",
+            where {window.sql("api.start_ns", "api.duration_ns")} order by api.id""",
         f"""insert into CUPTI_ACTIVITY_KIND_KERNEL
             select {common.format(more="null, ")}, event.name * 3 + 1, event.name * 3 + 2, null, registers, grid_x,
-                   grid_y, grid_z, block_x, block_y, block_z, shared_memory, shared_memory * 0, event.graph
+                   grid_y, grid_z, block_x, block_y, block_z, shared_memory_bytes, shared_memory_bytes * 0, event.graph
             {source} left join profile.geometry on geometry.id = event.geometry
             where event.kind = 0 and {within} order by event.id""",
         f"""insert into CUPTI_ACTIVITY_KIND_MEMCPY
-            select {common.format(more="")}, event.copied, of_copy.kind, event.copy_from, event.copy_to, event.graph
-            {source} left join of_copy on of_copy.name = event.name
+            select {common.format(more="")}, event.copied_bytes, of_copy.kind, event.copy_from, event.copy_to,
+                   event.graph {source} left join of_copy on of_copy.name = event.name
             where event.kind = 1 and {within} order by event.id""",
         f"""insert into CUPTI_ACTIVITY_KIND_MEMSET
-            select {common.format(more="")}, null, event.copied, event.graph, null
+            select {common.format(more="")}, null, event.copied_bytes, event.graph, null
             {source} where event.kind = 2 and {within} order by event.id""",
     ]

@@ -100,14 +100,12 @@ class Device:
 class Window:
     """The aggregated iterations, from which figures of the whole are computed.
 
-    `totals` are sums over all operators: calls, operators, cpu, gpu, overhead, idle, kernels, tc_kernels, kernel,
-    tc; the same over subsets: eligible_ (tensor cores support them), eligible_tc_ (and were used), using_ (used
-    them), missed_ (supported, not used), others_ (neither). Sums over events: events_calls, events_gpu, events_api,
-    events_launched, events_flops, events_dense, events_bytes, events_roofline, _unknown of these (time of events for
-    which it is unknown), events_hardware_ps, events_model_ps (FLOPs at the devices' peaks), events_hardware_unknown
-    (time of events for which the first is unknown); over subsets: kernel_events_, tc_events_, memory_events_,
-    other_events_ (kernels that are not known to use tensor cores), unknown_events_ (kernels for which it is
-    unknown).
+    `totals` are sums of the columns of op_stat over all operators: calls, cpu_ns, kernels and others, and operators,
+    their number; the same over subsets: eligible_ (tensor cores support them), eligible_tc_ (and were used), using_
+    (used them), missed_ (supported, not used), others_ (neither). Sums of the columns of op_kernel_stat over events:
+    events_calls, events_gpu_ns, events_flops, events_flops_unknown_ns and others; over subsets: kernel_events_,
+    tc_events_, memory_events_, other_events_ (kernels that are not known to use tensor cores), unknown_events_
+    (kernels for which it is unknown).
 
     `facts`: facts of the recording; io and gpu are "none" if it has no such records.
     """

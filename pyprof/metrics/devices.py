@@ -22,13 +22,13 @@ def _mean(window: Window, name: str) -> float | None:
 def _gpu_utilization(window: Window) -> Value:
     """Time in which at least one kernel, copy or set ran on the device, as a share of the wall time; mean over the
     devices on which something ran."""
-    return _mean(window, "busy")
+    return _mean(window, "busy_ns")
 
 
 @metric("gpu_idle", "GPU Idle", "%", "wall time")
 def _gpu_idle(window: Window) -> Value:
     """100 % minus the GPU utilization."""
-    used = _mean(window, "busy")
+    used = _mean(window, "busy_ns")
     return None if used is None else 100 - used
 
 
@@ -36,13 +36,13 @@ def _gpu_idle(window: Window) -> Value:
 def _kernel_utilization(window: Window) -> Value:
     """Time in which at least one kernel ran on the device, as a share of the wall time; mean over the devices on which
     something ran. Kernels of collectives count, copies between devices do not."""
-    return _mean(window, "kernel_busy")
+    return _mean(window, "kernel_busy_ns")
 
 
 @metric("gpu_utilization_visible", "GPU Utilization of Visible GPUs", "%", "wall time")
 def _gpu_utilization_visible(window: Window) -> Value:
     """GPU utilization as the mean over all devices that the process could see, idle ones included."""
-    shares = [share(device.sums.get("busy", 0), device.wall) for device in window.devices]
+    shares = [share(device.sums.get("busy_ns", 0), device.wall) for device in window.devices]
     known = [ratio for ratio in shares if ratio is not None]
     return fmean(known) if known and window.used else None
 
@@ -51,29 +51,29 @@ def _gpu_utilization_visible(window: Window) -> Value:
 def _launch_late_share(window: Window) -> Value:
     """Time in which a device waited for an event whose launch returned only after the event before had ended, as a
     share of the wall time; mean over the devices on which something ran."""
-    return _mean(window, "late")
+    return _mean(window, "late_ns")
 
 
 @metric("exposed_communication_share", "Exposed Communication", "%", "wall time")
 def _exposed_communication(window: Window) -> Value:
     """Time with communication on the device (kernels of collectives, copies between devices) and no other kernel, as a
     share of the wall time; mean over the devices on which something ran."""
-    return _mean(window, "exposed_communication")
+    return _mean(window, "exposed_communication_ns")
 
 
 @metric("exposed_memory_share", "Exposed Copies", "%", "wall time")
 def _exposed_memory(window: Window) -> Value:
     """Time in which copies or sets ran on the device, and neither a kernel nor communication, as a share of the wall
     time; mean over the devices on which something ran."""
-    return _mean(window, "exposed_memory")
+    return _mean(window, "exposed_memory_ns")
 
 
 @metric("communication_overlap", "Communication Overlap", "%", "time of communication")
 def _communication_overlap(window: Window) -> Value:
     """Time of communication (kernels of collectives, copies between devices) that other kernels overlap, as a share of
     all of it, over all devices."""
-    total = sum(device.sums["communication"] for device in window.used)
-    return share(total - sum(device.sums["exposed_communication"] for device in window.used), total)
+    total = sum(device.sums["communication_ns"] for device in window.used)
+    return share(total - sum(device.sums["exposed_communication_ns"] for device in window.used), total)
 
 
 @metric("launch_delay", "Average Launch Delay", "ns", "events with a launch record")
@@ -81,7 +81,7 @@ def _launch_delay(window: Window) -> Value:
     """From the end of the API call that launched an event to its start on the device, 0 if it started before; mean
     over the events that were launched in the window."""
     launched = sum(device.sums["launched"] for device in window.used)
-    return sum(device.sums["delay"] for device in window.used) / launched if launched else None
+    return sum(device.sums["delay_ns"] for device in window.used) / launched if launched else None
 
 
 @metric("queue_depth", "Average Queue Depth", "events", "wall time")
@@ -91,7 +91,7 @@ def _queue_depth(window: Window) -> Value:
     ran."""
     if not any(device.sums["launched"] for device in window.used):
         return None
-    return _ratio(window, "queued")
+    return _ratio(window, "queued_ns")
 
 
 def _ratio(window: Window, name: str) -> float | None:
@@ -103,15 +103,15 @@ def _ratio(window: Window, name: str) -> float | None:
 def _sync_wait_share(window: Window) -> Value:
     """Time in which the CPU was in a call that waits for the device while the device worked, as a share of the wall
     time; mean over the devices on which something ran."""
-    return _mean(window, "waited")
+    return _mean(window, "waited_ns")
 
 
 @metric("occupancy", "Estimated Achieved Occupancy", "%", "time of kernels whose occupancy is known")
 def _occupancy(window: Window) -> Value:
     """Share of a multiprocessor's threads that the kernels' blocks could fill, weighted with the kernels' times: as
     many blocks as registers, shared memory, warps and block slots allow, and at most those of the grid."""
-    time = sum(device.sums["occupied_of"] for device in window.used)
-    return sum(device.sums["occupied"] for device in window.used) / (100 * time) if time else None
+    time = sum(device.sums["occupied_of_ns"] for device in window.used)
+    return sum(device.sums["occupied_bp_ns"] for device in window.used) / (100 * time) if time else None
 
 
 @metric("sm_efficiency", "Estimated SM Efficiency", "%", "wall time")
@@ -120,9 +120,9 @@ def _sm_efficiency(window: Window) -> Value:
     by min(1, blocks / multiprocessors). Concurrent kernels count separately. Mean over the devices on which
     something ran and whose multiprocessors and grids are known."""
     shares = [
-        share(device.sums["filled"], device.sms * device.wall)
+        share(device.sums["filled_sm_ns"], device.sms * device.wall)
         for device in window.used
-        if device.sms and (device.sums["shaped"] or not device.sums["kernel"])
+        if device.sms and (device.sums["shaped_ns"] or not device.sums["kernel_ns"])
     ]
     known = [ratio for ratio in shares if ratio is not None]
     return fmean(known) if known else None

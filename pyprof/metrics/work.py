@@ -17,7 +17,7 @@ def _tc_utilization(window: Window) -> Value:
     support; copies and sets are left out. Unknown without such operators, and in a recording without a GPU."""
     if window.facts.get("gpu") == "none":
         return None
-    return share(window.totals.get("eligible_tc", 0), window.totals.get("eligible_kernel", 0))
+    return share(window.totals.get("eligible_tc_ns", 0), window.totals.get("eligible_kernel_ns", 0))
 
 
 @metric("tc_unknown", "Tensor Core Use Unknown", "%", "kernel time")
@@ -26,7 +26,7 @@ def _tc_unknown(window: Window) -> Value:
     products whose names do not tell, and kernels with unknown names. Unknown in a recording without a GPU."""
     if window.facts.get("gpu") == "none":
         return None
-    return share(window.totals.get("unknown_events_gpu", 0), _of_kernels(window, "gpu"))
+    return share(window.totals.get("unknown_events_gpu_ns", 0), _of_kernels(window, "gpu_ns"))
 
 
 def _of_kernels(window: Window, name: str) -> int:
@@ -35,21 +35,21 @@ def _of_kernels(window: Window, name: str) -> int:
 
 def _known(window: Window, name: str) -> int:
     """Return the time of the kernels whose FLOPs, bytes or roofline are known."""
-    return _of_kernels(window, "gpu") - _of_kernels(window, f"{name}_unknown")
+    return _of_kernels(window, "gpu_ns") - _of_kernels(window, f"{name}_unknown_ns")
 
 
 @metric("roofline_efficiency", "Roofline Efficiency", "%", "time of kernels whose roofline is known")
 def _roofline_efficiency(window: Window) -> Value:
     """The minimum time that the device needs for the kernels' FLOPs and bytes (docs/roofline.md), as a share of the
     time that they took."""
-    return share(_of_kernels(window, "roofline"), _known(window, "roofline"))
+    return share(_of_kernels(window, "roofline_ns"), _known(window, "roofline"))
 
 
 @metric("roofline_coverage", "Kernel Time with a Roofline", "%", "kernel time")
 def _roofline_coverage(window: Window) -> Value:
     """Share of the kernels' time for which FLOPs, bytes and the device's peaks are known. Unknown in a recording
     without a GPU."""
-    return share(_known(window, "roofline"), _of_kernels(window, "gpu")) if window.used else None
+    return share(_known(window, "roofline"), _of_kernels(window, "gpu_ns")) if window.used else None
 
 
 @metric("achieved_flops", "Achieved FLOP/s", "FLOP/s", "wall time of all workers")
@@ -63,14 +63,14 @@ def _achieved_flops(window: Window) -> Value:
 @metric("flops_coverage", "Kernel Time with FLOPs", "%", "kernel time")
 def _flops_coverage(window: Window) -> Value:
     """Share of the kernels' time (of the operator events' own time without a GPU) whose FLOPs are known."""
-    return share(_known(window, "flops"), _of_kernels(window, "gpu"))
+    return share(_known(window, "flops"), _of_kernels(window, "gpu_ns"))
 
 
 def _at_peak(window: Window, name: str, what: str) -> Value:
     """Return a share from a sum of ps. If only zeros are known, and not everything is, the share is unknown."""
     wall = sum(device.wall for device in window.used)
     known, needed = _known(window, what), _of_kernels(window, name)
-    if not known or not wall or (not needed and known < _of_kernels(window, "gpu")):
+    if not known or not wall or (not needed and known < _of_kernels(window, "gpu_ns")):
         return None
     return 100 * needed / (1000 * wall)
 
@@ -88,7 +88,7 @@ def _hfu(window: Window) -> Value:
 def _hfu_coverage(window: Window) -> Value:
     """Share of the kernels' time for which the hardware FLOPs utilization knows the FLOPs that are executed and the
     device's peak. Unknown in a recording without a GPU."""
-    return share(_known(window, "hardware"), _of_kernels(window, "gpu")) if window.used else None
+    return share(_known(window, "hardware"), _of_kernels(window, "gpu_ns")) if window.used else None
 
 
 @metric("mfu", "Model FLOPs Utilization", "%", "wall time of each device")

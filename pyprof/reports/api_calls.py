@@ -70,7 +70,7 @@ def api_calls(source: Source, group_by: str) -> pd.DataFrame:
     grouped = calls.groupby(keys, sort=True)
     row = grouped.ngroup().to_numpy()
     table = grouped[["kernels", "copies"]].sum().reset_index()
-    sums = distribution(row, calls["dur"].to_numpy(), len(table))
+    sums = distribution(row, calls["duration_ns"].to_numpy(), len(table))
     threads = calls.assign(row=row).drop_duplicates(["row", "worker", "thread"])
     windows = threads.groupby("row")["window"].sum()
     table["calls"], table["total_ns"] = sums["calls"], sums["total"]
@@ -87,7 +87,7 @@ def api_calls(source: Source, group_by: str) -> pd.DataFrame:
     return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
 
 
-_CALLS = ["worker", "thread", "text", "kind", "dur", "kernels", "copies", "window"]
+_CALLS = ["worker", "thread", "text", "kind", "duration_ns", "kernels", "copies", "window"]
 
 
 def _calls(activity: Activity, source: Source) -> pd.DataFrame:
@@ -96,9 +96,9 @@ def _calls(activity: Activity, source: Source) -> pd.DataFrame:
     of_kernels = np.bincount(activity.launch[activity.launched & activity.kernel], minlength=len(call["id"]))
     of_copies = np.bincount(activity.launch[activity.launched & ~activity.kernel], minlength=len(call["id"]))
     start, end = bounds(source, activity.worker)
-    inside = np.flatnonzero(started(source, activity.worker, activity.span[1], call["start"]))
+    inside = np.flatnonzero(started(source, activity.worker, activity.span[1], call["start_ns"]))
     return pd.DataFrame({
         "worker": activity.worker, "thread": call["thread"][inside], "text": call["name"][inside],
-        "kind": call["kind"][inside], "dur": call["dur"][inside], "kernels": of_kernels[inside],
+        "kind": call["kind"][inside], "duration_ns": call["duration_ns"][inside], "kernels": of_kernels[inside],
         "copies": of_copies[inside], "window": end - start,
     })  # fmt: skip

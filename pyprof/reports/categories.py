@@ -66,12 +66,12 @@ def categories(source: Source, group_by: str) -> pd.DataFrame:
     the operators' own time, and busy time and tensor core columns are empty."""
     event = launched(
         source,
-        "name, coalesce(site, -1) as site, device, start, dur, tc, flops, "
-        "case when kind in (1, 2) then copied else bytes end as bytes",
+        "name, coalesce(site, -1) as site, device, start_ns, duration_ns, tc, flops, "
+        "case when kind in (1, 2) then copied_bytes else bytes end as bytes",
         f"kind < {_OPERATOR}" if source.gpu else f"kind = {_OPERATOR}",
     )
     code, keys = _keys(source, event["name"].values, event["site"].values, group_by)
-    duration, tc = event["dur"].values, event["tc"]
+    duration, tc = event["duration_ns"].values, event["tc"]
     sums: dict[str, Any] = {"calls": np.ones(len(code), np.int64), "time_ns": duration}
     for name in ("flops", "bytes"):
         known = event[name].mask()
@@ -119,8 +119,8 @@ def _busy(event: dict[str, Values], code: Ints, rows: int) -> Ints:
     """Return the length of the union of each row's events, per worker and device, summed."""
     device = np.where(event["device"].mask(), event["device"].values, -1)
     place, places = pd.factorize((worker_of(event["id"].values) << 20) + device)
-    start = event["start"].values
+    start = event["start_ns"].values
     union = intervals.union_by(
-        code * len(places) + place, start, start + event["dur"].values, rows * len(places)
+        code * len(places) + place, start, start + event["duration_ns"].values, rows * len(places)
     )
     return np.asarray(union.reshape(rows, -1).sum(axis=1)) if len(places) else np.zeros(rows, np.int64)

@@ -101,10 +101,11 @@ def _calls(source: Source, launches: pd.DataFrame, selected: pd.DataFrame) -> pd
     skew of all ranks."""
     selected = selected.assign(call=_call(selected), bytes=sizes(selected))
     selected["size"] = selected["size"].fillna(world(source, selected))
-    aligned = launches[launches["instance"] >= 0].groupby("instance")["dur"].agg(["min", "max"])
+    aligned = launches[launches["instance"] >= 0].groupby("instance")["duration_ns"].agg(["min", "max"])
     calls = selected.groupby("call", sort=True).agg(
         name=("name", "first"), size=("size", "first"), dtype=("dtype", "first"), how=("how", "first"),
-        kernels=("dur", "size"), latency=("dur", "sum"), bytes=("bytes", "max"), transfer=("transfer", "first"),
+        kernels=("duration_ns", "size"), latency=("duration_ns", "sum"), bytes=("bytes", "max"),
+        transfer=("transfer", "first"),
     )  # fmt: skip
     calls["aligned"], calls["sized"] = calls["transfer"].notna(), calls["bytes"].notna()
     calls["wait"] = calls["latency"] - calls["transfer"] * calls["kernels"]

@@ -105,17 +105,18 @@ def communication(source: Source, group_by: str) -> pd.DataFrame:
         kernels[f"has_{key}"] = kernels[key].notna()
     kernels["step"] = _step_numbers(source, kernels) if group_by == "step" else 0
     aligned = kernels["has_transfer"]
-    kernels["aligned_ns"] = kernels["dur"].where(aligned, 0)
+    kernels["aligned_ns"] = kernels["duration_ns"].where(aligned, 0)
     kernels["aligned_bytes"] = kernels["bytes"].where(aligned, 0)
     kernels["has_aligned_bytes"] = kernels["has_bytes"] | ~aligned
     kernels["reason"] = kernels["how"].where(~aligned)
     kernels["way"] = kernels["how"].where(aligned)
     keys = _KEYS if group_by == "collective" else ["worker", "device", "step"]
     table = kernels.groupby(keys, sort=True, dropna=False).agg(
-        calls=("dur", "size"), bytes=("bytes", "sum"), latency_ns=("dur", "sum"), aligned=("has_transfer", "sum"),
-        aligned_ns=("aligned_ns", "sum"), transfer_ns=("transfer", "sum"), sized=("has_bytes", "all"),
-        aligned_bytes=("aligned_bytes", "sum"), aligned_sized=("has_aligned_bytes", "all"), least=("size", "min"),
-        most=("size", "max"), way=("way", "first"), reason=("reason", "first"), ranks=("ranks", "min"),
+        calls=("duration_ns", "size"), bytes=("bytes", "sum"), latency_ns=("duration_ns", "sum"),
+        aligned=("has_transfer", "sum"), aligned_ns=("aligned_ns", "sum"), transfer_ns=("transfer", "sum"),
+        sized=("has_bytes", "all"), aligned_bytes=("aligned_bytes", "sum"),
+        aligned_sized=("has_aligned_bytes", "all"), least=("size", "min"), most=("size", "max"),
+        way=("way", "first"), reason=("reason", "first"), ranks=("ranks", "min"),
     ).reset_index()  # fmt: skip
     if group_by == "step":
         return _finish(source, table.assign(**dict.fromkeys((*_KIND, "group"))))

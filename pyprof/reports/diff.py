@@ -49,21 +49,21 @@ class Way(NamedTuple):
 _QUERIES = {
     "operator": Way(
         f"""select s.operator as key, o.type as name, null as operator, o.module, o.shapes, o.direction,
-                   sum(s.calls) as calls, sum(s.gpu) as device, {total("cpu")} as host
+                   sum(s.calls) as calls, sum(s.gpu_ns) as device, {total("cpu")} as host
             from op_stat s join operator o on o.id = s.operator where {SELECTED} group by s.operator""",
         ("module", "name", "shapes", "direction"),
         ("name", "direction"),
-        "select id, operator as key, gpu as device from op",
+        "select id, operator as key, gpu_ns as device from op",
         "op",
     ),
     "kernel": Way(
         f"""select (s.operator << 32) + s.name as key, k.short_name as name, o.type as operator, o.module, o.shapes,
-                   o.direction, sum(s.calls) as calls, sum(s.gpu) as device, null as host
+                   o.direction, sum(s.calls) as calls, sum(s.gpu_ns) as device, null as host
             from op_kernel_stat s join operator o on o.id = s.operator join kernel_name k on k.id = s.name
             where {SELECTED} group by s.operator, s.name""",
         ("module", "operator", "name", "shapes", "direction"),
         ("name",),
-        "select id, (operator << 32) + name as key, dur as device from event",
+        "select id, (operator << 32) + name as key, duration_ns as device from event",
         "event",
     ),
 }

@@ -185,8 +185,8 @@ class _Waits:
 
     def __init__(self, activity: Activity):
         call = activity.call
-        start = call["start"].values
-        end = start + call["dur"].values
+        start = call["start_ns"].values
+        end = start + call["duration_ns"].values
         sync = call["kind"].values == API_KINDS.index("sync")
         waiting = np.flatnonzero(sync | self._blocking(activity, end))
         self._threads: dict[int, tuple[Ints, Ints, Ints]] = {}
@@ -223,7 +223,7 @@ def _causes(activity: Activity, gaps: _Gaps, waits: _Waits) -> _Causes:
     call = activity.call
     launch = np.r_[activity.launch, _NONE][gaps.event]
     has_launch = launch >= 0
-    returned = np.r_[call["start"].values + call["dur"].values, 0][launch]
+    returned = np.r_[call["start_ns"].values + call["duration_ns"].values, 0][launch]
     thread = np.where(has_launch, np.r_[call["thread"].values, 0][launch], _NONE)
     until = np.where(has_launch, np.minimum(returned, gaps.end), gaps.end)
     queued = has_launch & (returned <= gaps.start)

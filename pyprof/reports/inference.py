@@ -97,7 +97,7 @@ def _worker(activity: Activity, source: Source, ranges: list[tuple[int, int, int
     start, end = (np.array([row[place] for row in own], np.int64) for place in (1, 2))
     steps = [step for row in own if (step := step_of(row[3]))]
     time = np.where(
-        activity.launched, np.r_[activity.call["start"].values, 0][activity.launch], activity.start
+        activity.launched, np.r_[activity.call["start_ns"].values, 0][activity.launch], activity.start
     )
     at = np.searchsorted(start, time, side="right") - 1
     at = np.where((at >= 0) & (time < np.r_[end, 0][at]), at, -1)

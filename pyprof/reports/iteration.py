@@ -113,8 +113,8 @@ class _Lookups:
 def _batch(source: Source, low: int, high: int, lookups: _Lookups) -> pd.DataFrame:
     """Return the rows of the events low <= id < high."""
     events = source.store.columns(
-        f"""select e.id, e.kind, e.device, e.stream, e.name, e.operator, e.start, e.dur, e.geometry, e.tc,
-                   a.start as launch, a.dur as launch_dur
+        f"""select e.id, e.kind, e.device, e.stream, e.name, e.operator, e.start_ns as start,
+                   e.duration_ns as dur, e.geometry, e.tc, a.start_ns as launch, a.duration_ns as launch_dur
             from event e left join api a on a.id = e.api where e.id >= {low} and e.id < {high} order by e.id"""
     )
     ids, operator = events["id"].values, events["operator"].values

@@ -43,10 +43,10 @@ def kernel(source: Source) -> pd.DataFrame:
         f"""select k.short_name as kernel, o.op_id, o.name, o.direction, s.kind,
                    case when s.kind = 3 then null when max(s.tc = 1) then 1 when max(s.tc = 3) and s.kind = 0 then null
                         else 0 end as uses_tc,
-                   sum(s.gpu) as gpu, sum(s.gpu) * 1.0 / sum(s.calls) as gpu_avg, min(s.gpu_min) as gpu_min,
-                   max(s.gpu_max) as gpu_max, sum(s.calls) as calls,
-                   case when sum(s.launched) then sum(s.api) end as api, min(s.api_min) as api_min,
-                   sum(s.api) * 1.0 / nullif(sum(s.launched), 0) as api_avg, max(s.api_max) as api_max
+                   sum(s.gpu_ns) as gpu, sum(s.gpu_ns) * 1.0 / sum(s.calls) as gpu_avg,
+                   min(s.gpu_min_ns) as gpu_min, max(s.gpu_max_ns) as gpu_max, sum(s.calls) as calls,
+                   case when sum(s.launched) then sum(s.api_ns) end as api, min(s.api_min_ns) as api_min,
+                   sum(s.api_ns) * 1.0 / nullif(sum(s.launched), 0) as api_avg, max(s.api_max_ns) as api_max
             from op_kernel_stat s join operator o on o.id = s.operator join kernel_name k on k.id = s.name
             where {SELECTED}
             group by s.operator, k.short_name, s.kind

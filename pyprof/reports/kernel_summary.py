@@ -71,20 +71,20 @@ def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
     --group-by=operator, one per name and operator; with --group-by=properties, one per name, operator and launch
     configuration. Values of several workers and devices are summed. Copies and sets are not kernels. A recording
     without a GPU has no rows."""
-    event = launched(source, "name, site, device, dur, geometry, tc", "kind = 0")
+    event = launched(source, "name, site, device, duration_ns, geometry, tc", "kind = 0")
     keys = {"name": event["name"].values}
     codes, cells_of = _properties(source, event) if group_by != "name" else ({}, {})
     keys |= codes if group_by == "properties" else {key: codes[key] for key in codes if key == "site"}
-    frame = pd.DataFrame(keys | {"dur": event["dur"].values})
+    frame = pd.DataFrame(keys | {"duration_ns": event["duration_ns"].values})
     frame["unknown"], frame["used"] = ~event["tc"].mask(), event["tc"].mask() & (event["tc"].values == 1)
     for name, values, mask in _launches(source, event):
         frame[name], frame[f"{name}_of"] = (
-            np.where(mask, frame["dur"] * values, 0.0),
-            np.where(mask, frame["dur"], 0),
+            np.where(mask, frame["duration_ns"] * values, 0.0),
+            np.where(mask, frame["duration_ns"], 0),
         )
     table = frame.groupby(list(keys), sort=True).agg(
-        calls=("dur", "size"), total_ns=("dur", "sum"), max_ns=("dur", "max"), min_ns=("dur", "min"),
-        used=("used", "any"), unknown=("unknown", "any"),
+        calls=("duration_ns", "size"), total_ns=("duration_ns", "sum"), max_ns=("duration_ns", "max"),
+        min_ns=("duration_ns", "min"), used=("used", "any"), unknown=("unknown", "any"),
         **{name: (name, "sum") for name in ("blocks_per_sm", "blocks_per_sm_of", "occupancy", "occupancy_of")},
     ).reset_index()  # fmt: skip
     table["mean_ns"] = table["total_ns"] / table["calls"]
@@ -131,7 +131,8 @@ def _properties(source: Source, event: dict[str, Values]) -> tuple[dict[str, Int
     operators, of_site = distinct(source.store.rows("select id, op from site"), (None,))
     shapes, of_geometry = distinct(
         source.store.rows(
-            """select id, grid_x, grid_y, grid_z, block_x, block_y, block_z, registers, shared_memory from geometry"""
+            """select id, grid_x, grid_y, grid_z, block_x, block_y, block_z, registers, shared_memory_bytes
+               from geometry"""
         ),
         (None,) * 8,
     )

@@ -115,7 +115,7 @@ def _units(activity: Activity, events: Ints, group: Ints) -> _Units:
     key = (call.astype(np.int64) << 20) + group
     first = events[order[np.r_[True, key[order][1:] != key[order][:-1]][: len(order)]]]
     call = activity.launch[first]
-    end = activity.call["start"].values + activity.call["dur"].values
+    end = activity.call["start_ns"].values + activity.call["duration_ns"].values
     return _Units(first, call, np.maximum(activity.start[first] - end[call], 0))
 
 
@@ -191,17 +191,17 @@ def _queues(source: Source, activity: Activity, steps: Steps, group_by: str) -> 
 
 def _queue(activity: Activity, steps: Steps, units: _Units, in_iterations: Bools) -> dict[str, Any]:
     """Return the figures of one queue. Units with a first event `in_iterations` count; they may be in any order."""
-    call = {name: activity.call[name].values[units.call] for name in ("start", "dur")}
-    begin = np.maximum(activity.start[units.first], call["start"])
+    call = {name: activity.call[name].values[units.call] for name in ("start_ns", "duration_ns")}
+    begin = np.maximum(activity.start[units.first], call["start_ns"])
     counted = np.flatnonzero(in_iterations[units.first])
     low, high = steps.window
-    waits = Union(call["start"], begin)
+    waits = Union(call["start_ns"], begin)
     waiting = int(waits.within(np.array([low]), np.array([high]))[0])
     delays = _delays(np.zeros(len(counted), np.int64), units.delay[counted], 1)
     out: dict[str, Any] = {str(name): delays[name][0] for name in delays}
-    time = call["start"][counted]
+    time = call["start_ns"][counted]
     length = (
-        np.searchsorted(np.sort(call["start"]), time, side="right")
+        np.searchsorted(np.sort(call["start_ns"]), time, side="right")
         - np.searchsorted(np.sort(begin), time, side="right")
         - (begin[counted] > time)
     )
@@ -209,7 +209,7 @@ def _queue(activity: Activity, steps: Steps, units: _Units, in_iterations: Bools
     out |= {f"queue_{name}": stats[name] for name in ("mean", "p95", "max")}
     out["empty_ns"] = high - low - waiting
     out["empty"] = 100 * (high - low - waiting) / (high - low) if high > low else None
-    out["full_ns"] = int(call["dur"][counted][length >= FULL].sum())
+    out["full_ns"] = int(call["duration_ns"][counted][length >= FULL].sum())
     return {name: None if pd.isna(value) else value for name, value in out.items()}
 
 

@@ -61,11 +61,13 @@ def memory_copies(source: Source) -> pd.DataFrame:
     )
     frames = [_copies(source.activity(worker_of(low)), low, high, code) for low, high in spans(source)]
     copies = (
-        pd.concat(frames) if frames else pd.DataFrame(columns=[*_KEYS, "dur", "bytes", "known", "exposed"])
+        pd.concat(frames)
+        if frames
+        else pd.DataFrame(columns=[*_KEYS, "duration_ns", "bytes", "known", "exposed"])
     )
     table = copies.groupby(_KEYS, sort=True).agg(
-        calls=("dur", "size"), bytes=("bytes", "sum"), known=("known", "all"), total_ns=("dur", "sum"),
-        exposed_ns=("exposed", "sum"),
+        calls=("duration_ns", "size"), bytes=("bytes", "sum"), known=("known", "all"),
+        total_ns=("duration_ns", "sum"), exposed_ns=("exposed", "sum"),
     ).reset_index()  # fmt: skip
     table["bytes"] = table["bytes"].astype("Int64").where(table.pop("known").astype(bool))
     table["gb_per_s"] = table["bytes"].astype("Float64") / table["total_ns"].where(table["total_ns"] > 0)
@@ -78,9 +80,9 @@ def _copies(activity: Activity, low: int, high: int, operator: Ints) -> pd.DataF
     first, last = np.searchsorted(activity.id, [low, high])
     events = first + np.flatnonzero(~activity.kernel[first:last])
     column = {
-        name: activity.event[name].take(events) for name in ("device", "copied", "copy_from", "copy_to")
+        name: activity.event[name].take(events) for name in ("device", "copied_bytes", "copy_from", "copy_to")
     }
-    exposed = np.zeros(len(events), np.int64)
+    size, exposed = column["copied_bytes"], np.zeros(len(events), np.int64)
     for device in activity.devices:
         rows = np.flatnonzero(activity.on(device)[events])
         kernels = activity.union(activity.on(device) & activity.kernel)
@@ -94,9 +96,8 @@ def _copies(activity: Activity, low: int, high: int, operator: Ints) -> pd.DataF
             "worker": activity.worker, "device": codes["device"], "kind": activity.event["name"].values[events],
             "source": codes["copy_from"], "target": codes["copy_to"],
             "operator": operator[activity.event["operator"].values[events]],
-            "dur": (activity.end - activity.start)[events],
-            "bytes": np.where(column["copied"].mask(), column["copied"].values, 0), "known": column["copied"].mask(),
-            "exposed": exposed,
+            "duration_ns": (activity.end - activity.start)[events],
+            "bytes": np.where(size.mask(), size.values, 0), "known": size.mask(), "exposed": exposed,
         }
     )  # fmt: skip
 

@@ -32,9 +32,9 @@ def op_type(source: Source) -> pd.DataFrame:
         frame(
             source,
             f"""with unknown as (
-                    select o.type, sum(s.gpu) as time from op_kernel_stat s join operator o on o.id = s.operator
+                    select o.type, sum(s.gpu_ns) as time from op_kernel_stat s join operator o on o.id = s.operator
                     where {SELECTED} and s.tc = 3 and s.kind = 0 group by o.type)
-                select o.type, count(distinct o.id) as ops, sum(s.calls) as calls, sum(s.tc) as tc,
+                select o.type, count(distinct o.id) as ops, sum(s.calls) as calls, sum(s.tc_ns) as tc,
                        coalesce(max(unknown.time), 0) as tc_unknown, {spreads()}
                 from op_stat s
                 join operator o on o.id = s.operator left join unknown on unknown.type = o.type

@@ -15,7 +15,8 @@ from pyprof.model import DIRECTIONS, Bools, Column, Ints
 from pyprof.store.files import EVENTS_OF_SPANS
 
 SPREADS = ("cpu", "gpu", "overhead", "idle")
-_SUMS = ("calls", "timed", "kernels", "tc_kernels", "kernel", "tc")
+_SUMS = {"calls": "calls", "timed": "timed", "kernels": "kernels", "tc_kernels": "tc_kernels", "kernel": "kernel_ns",
+         "tc": "tc_ns"}  # fmt: skip
 # Rows of op_stat in the aggregation, for one worker if the source is limited to it.
 SELECTED = "s.aggregation = :aggregation and (:worker is null or s.worker = :worker)"
 # Columns without meaning if there is no GPU: gaps on it, API calls, tensor cores.
@@ -32,19 +33,19 @@ def spreads() -> str:
     """Return SQL for the sum, mean, minimum and maximum over rows `s` of op_stat. CPU columns cover the executions with
     known CPU times, and are missing without any."""
     return ", ".join(
-        f"{total(n)} as {n}, sum(s.{n}) * 1.0 / nullif(sum(s.{counted(n)}), 0) as {n}_avg, min(s.{n}_min) as {n}_min, "
-        f"max(s.{n}_max) as {n}_max"
+        f"{total(n)} as {n}, sum(s.{n}_ns) * 1.0 / nullif(sum(s.{counted(n)}), 0) as {n}_avg, "
+        f"min(s.{n}_min_ns) as {n}_min, max(s.{n}_max_ns) as {n}_max"
         for n in SPREADS
     )
 
 
 def total(name: str) -> str:
-    """Return SQL for the sum of a column of op_stat, missing if it is unknown for all executions."""
-    return f"case when sum(s.{counted(name)}) > 0 then sum(s.{name}) end"
+    """Return SQL for the sum of a time of op_stat, missing if it is unknown for all executions."""
+    return f"case when sum(s.{counted(name)}) > 0 then sum(s.{name}_ns) end"
 
 
 def counted(name: str) -> str:
-    """Return the column of op_stat with the number of executions behind a sum."""
+    """Return the column of op_stat with the number of executions behind a sum of times."""
     return "timed" if name in ("cpu", "overhead") else "calls"
 
 
@@ -57,13 +58,13 @@ def operators(source: Source, by_id: bool = False) -> pd.DataFrame:
 
 
 def _operators(source: Source) -> pd.DataFrame:
-    sums = ", ".join(f"sum(s.{name}) as {name}" for name in _SUMS)
+    sums = ", ".join(f"sum(s.{column}) as {name}" for name, column in _SUMS.items())
     return frame(
         source,
         f"""with o as (
                 select s.operator as id, {sums}, {spreads()} from op_stat s where {SELECTED} group by s.operator),
                  unknown as (
-                select s.operator as id, sum(s.gpu) as time from op_kernel_stat s
+                select s.operator as id, sum(s.gpu_ns) as time from op_kernel_stat s
                 where {SELECTED} and s.tc = 3 and s.kind = 0 group by s.operator)
             select o.*, p.op_id, p.name, p.type, p.direction, p.module, p.params, p.dtype, p.shapes, p.eligible,
                    p.unassociated, nullif(k.frames, '') as stack,
@@ -107,7 +108,7 @@ def bounds(source: Source, worker: int) -> tuple[int, int]:
     """Return the start of a worker's first aggregated iteration and the end of the last, on the host."""
     window = source.aggregation
     row: tuple[int, int] = source.store.rows(
-        """select min(start), max("end") from iteration
+        """select min(start_ns), max(end_ns) from iteration
            where iteration_set = ? and worker = ? and number between ? and ?""",
         (window.iteration_set, worker, window.first, window.last),
     )[0]

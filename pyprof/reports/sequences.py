@@ -53,13 +53,13 @@ def sequences(source: Source) -> pd.DataFrame:
     without a GPU has no rows."""
     event = launched(
         source,
-        "name, start, dur, kind, coalesce(site, -1) as site, coalesce(device, -1) as device, "
+        "name, start_ns, duration_ns, kind, coalesce(site, -1) as site, coalesce(device, -1) as device, "
         "coalesce(stream, -1) as stream",
         "kind < 3",
     )
     cell = {name: column.values for name, column in event.items()}
     queue = pd.factorize((worker_of(cell["id"]) << 20) + cell["device"])[0]
-    order = np.lexsort((cell["id"], cell["start"], cell["stream"], queue))
+    order = np.lexsort((cell["id"], cell["start_ns"], cell["stream"], queue))
     cell = {name: values[order] for name, values in cell.items()}
     queue, kernel = queue[order], cell["kind"] == KERNEL
     ends = np.zeros(len(order), bool)
@@ -67,7 +67,7 @@ def sequences(source: Source) -> pd.DataFrame:
     run = np.cumsum(ends | ~kernel)[kernel]
     cell = {name: values[kernel] for name, values in cell.items()}
     table = _figures(cell, run)
-    time = int(cell["dur"].sum())
+    time = int(cell["duration_ns"].sum())
     table["mean_ns"] = table["time_ns"] / table["occurrences"]
     table["share"] = 100 * table["time_ns"] / max(time, 1)
     table = table.sort_values(
@@ -78,7 +78,7 @@ def sequences(source: Source) -> pd.DataFrame:
 
 def _figures(cell: dict[str, Ints], run: Ints) -> pd.DataFrame:
     """Return length, first index, occurrences, time and mean gap of each sequence."""
-    start, duration = cell["start"], cell["dur"]
+    start, duration = cell["start_ns"], cell["duration_ns"]
     time = np.r_[0, np.cumsum(duration)]
     gap = np.r_[0, np.cumsum(np.maximum(start[1:] - (start + duration)[:-1], 0))]
     frames = []

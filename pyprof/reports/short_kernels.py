@@ -53,8 +53,8 @@ def short_kernels(source: Source, group_by: str, below: str) -> pd.DataFrame:
     launched in the aggregated iterations; with --group-by=operator, one per operator with kernels below the limit,
     sorted by their number. A kernel that takes less time than its launch, a few us, makes the GPU wait for the CPU.
     Copies and sets are not kernels; collectives are. A recording without a GPU has no rows."""
-    event = launched(source, "dur, coalesce(site, -1) as site", "kind = 0")
-    duration = event["dur"].values
+    event = launched(source, "duration_ns, coalesce(site, -1) as site", "kind = 0")
+    duration = event["duration_ns"].values
     if group_by == "time":
         table = _histogram(duration)
     else:

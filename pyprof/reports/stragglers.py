@@ -154,7 +154,7 @@ def stragglers(source: Source, group_by: str) -> pd.DataFrame:
         arrived = arrived[arrived["worker"] == source.worker]
     keys = ["worker", "device"] + (["name", "group", "dtype", "place"] if group_by == "collective" else [])
     table = arrived.groupby(keys, sort=True, dropna=False).agg(
-        collectives=("dur", "size"), times_last=("last", "sum"), late_ns=("late", "sum"), late_avg=("last_late",
+        collectives=("duration_ns", "size"), times_last=("last", "sum"), late_ns=("late", "sum"), late_avg=("last_late",
         "mean"),
         late_max=("late", "max"), alone_ns=("alone", "sum"), computation_avg=("last_computed", "mean"),
         others_computation_avg=("last_others", "mean"), first=("first", "sum"),
@@ -170,7 +170,7 @@ def stragglers(source: Source, group_by: str) -> pd.DataFrame:
     workers = reads.worker_names(source.store)
     begin = dict(
         source.store.rows(
-            """select w.id, coalesce(min(s.start), w.start) from worker w left join step s on s.worker = w.id
+            """select w.id, coalesce(min(s.start_ns), w.start_ns) from worker w left join step s on s.worker = w.id
                group by w.id"""
         )
     )

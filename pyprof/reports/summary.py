@@ -196,7 +196,7 @@ def _ops(source: Source) -> Iterator[Row]:
     """Yield the totals of operators."""
     totals = source.window.totals
     columns = (
-        ("gpu", FIGURES["gpu"], "GPU Time (ns)"), ("cpu", FIGURES["cpu"], "CPU Time (ns)"),
+        ("gpu_ns", FIGURES["gpu"], "GPU Time (ns)"), ("cpu_ns", FIGURES["cpu"], "CPU Time (ns)"),
         ("operators", Figure("Ops", "count", "Operators: places in the model, directions, shapes."), "# Ops"),
         ("calls", FIGURES["calls"], ""),
     )  # fmt: skip
@@ -212,14 +212,14 @@ def _kernels(source: Source) -> Iterator[Row]:
     """Yield the totals of kernels."""
     totals = source.window.totals
     columns = (
-        ("gpu", _SUM, "GPU Time (ns)"), ("api", FIGURES["kernel_api"], "CPU Time (ns)"),
+        ("gpu_ns", _SUM, "GPU Time (ns)"), ("api_ns", FIGURES["kernel_api"], "CPU Time (ns)"),
         ("calls", _COUNT, "# Kernels"),
     )  # fmt: skip
     for prefix, (name, definition) in _KERNEL_ROWS.items():
         for key, figure, dlprof in columns:
             value = totals[prefix + key]
-            is_known = source.gpu or (key != "api" and prefix in ("events_", "other_events_"))
-            if key == "api" and totals[prefix + "calls"] and not totals[prefix + "launched"]:
+            is_known = source.gpu or (key != "api_ns" and prefix in ("events_", "other_events_"))
+            if key == "api_ns" and totals[prefix + "calls"] and not totals[prefix + "launched"]:
                 is_known = False
             cell = value if is_known else None
             dlprof = "" if prefix == "unknown_events_" else dlprof

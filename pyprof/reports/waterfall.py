@@ -204,7 +204,7 @@ def _counts(activity: Activity, steps: Steps, on: Bools) -> tuple[dict[str, int]
         "memory copies": int(copies.sum()),
         "memory sets": int((selected & ~activity.kernel & (kind != MEMCPY)).sum()),
     }
-    size = activity.event["copied"]
+    size = activity.event["copied_bytes"]
     return counts, int(size.values[copies & size.mask()].sum())
 
 
@@ -262,8 +262,8 @@ def _bounds(start: Ints, end: Ints, event: Ints, step: Ints, steps: Steps) -> tu
 def _launches(activity: Activity, steps: Steps) -> pd.DataFrame:
     """Return API calls that begin within the steps, by kind."""
     call = activity.call
-    inside = _inside(call["start"].values, steps)
-    kind, length = call["kind"].values[inside], call["dur"].values[inside].astype(float)
+    inside = _inside(call["start_ns"].values, steps)
+    kind, length = call["kind"].values[inside], call["duration_ns"].values[inside].astype(float)
     rows = [
         {"section": "launch", "name": API_KINDS[code], "direction": "", "time": length[kind == code].sum(),
          "count": int((kind == code).sum())}
@@ -276,7 +276,7 @@ def _host(source: Source, samples: int) -> pd.DataFrame:
     """Return the operators' own time on the CPU in all aggregated steps, scaled to the number of samples."""
     table = frame(
         source,
-        f"""select o.type as name, o.direction, sum(s.cpu) as time, sum(s.timed) as count
+        f"""select o.type as name, o.direction, sum(s.cpu_ns) as time, sum(s.timed) as count
             from op_stat s join operator o on o.id = s.operator where {SELECTED} group by o.type, o.direction
             having sum(s.timed) > 0""",
     )
@@ -295,7 +295,8 @@ def _host(source: Source, samples: int) -> pd.DataFrame:
 def _memory(source: Source) -> pd.DataFrame:
     """Return the peak of the bytes in use on each device, over workers."""
     rows: Iterable[tuple[Any, ...]] = source.store.rows(
-        "select device, max(allocated) from memory where allocated is not null group by device order by device"
+        """select device, max(allocated_bytes) from memory where allocated_bytes is not null
+           group by device order by device"""
     )
     cells = [
         {"section": "memory", "name": f"GPU {device}" if device is not None and device >= 0 else "CPU", "direction": "",

@@ -70,7 +70,7 @@ def _between(run: Run) -> dict[int, int]:
     numbers = {
         n for n, key in zip(table.index, zip(table["name"].tolist(), table["params"].tolist())) if key in keys
     }
-    times = run.ops[["operator", "gpu"]].itertuples(index=False)
+    times = run.ops[["operator", "gpu_ns"]].itertuples(index=False)
     return {int(operator): int(gpu) for operator, gpu in times if operator in numbers and gpu}
 
 
@@ -81,7 +81,7 @@ def _inside(run: Run) -> dict[int, int]:
     soft = set(kernels[kernels["what"] == "softmax"]["operator"]) - fused
     times = (
         kernels[kernels["operator"].isin(soft) & kernels["what"].isin(_TRAFFIC)]
-        .groupby("operator")["gpu"]
+        .groupby("operator")["gpu_ns"]
         .sum()
     )
     return {int(operator): int(time) for operator, time in times.items()}  # type: ignore[call-overload]

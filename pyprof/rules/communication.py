@@ -18,19 +18,19 @@ from pyprof.units import duration, percent, size
 
 
 def _communication(run: Run) -> pd.DataFrame:
-    """Return communication in the sample: kind, operator, dur, bytes (missing: unknown).
+    """Return communication in the sample: kind, operator, duration_ns, bytes (missing: unknown).
 
     Bytes are as nccl-tests counts them if the recording has what was sent and received, else those of the call; for
     a copy between devices, the bytes copied.
     """
     between = names(run.store)
     table = run.events(
-        ("id", "kind", "operator", "dur", "bytes", "sized", "copied"),
+        ("id", "kind", "operator", "duration_ns", "bytes", "sized", "copied_bytes"),
         lambda sample: np.flatnonzero(between[sample.of("name")]),
     )
     described = collectives(run.store).set_index("event")
     of_call = table["bytes"].astype("Int64").where(table.pop("sized").astype(bool))
-    copied = table.pop("copied").astype("Int64").where(table["kind"] != KERNEL)
+    copied = table.pop("copied_bytes").astype("Int64").where(table["kind"] != KERNEL)
     return table.assign(
         bytes=table["id"].map(sizes(described)).astype("Int64").fillna(copied).fillna(of_call)
     )
@@ -39,7 +39,10 @@ def _communication(run: Run) -> pd.DataFrame:
 def _grouped(run: Run, table: pd.DataFrame) -> pd.DataFrame:
     """Return sums by operator; bytes are missing if those of one collective are."""
     grouped = table.groupby("operator", as_index=False).agg(
-        count=("dur", "size"), bytes=("bytes", "sum"), sized=("bytes", "count"), time=("dur", "sum")
+        count=("duration_ns", "size"),
+        bytes=("bytes", "sum"),
+        sized=("bytes", "count"),
+        time=("duration_ns", "sum"),
     )
     grouped["bytes"] = grouped["bytes"].where(grouped["sized"] == grouped["count"]).astype(object)
     grouped["bytes"] = grouped["bytes"].where(grouped["bytes"].notna(), None)
@@ -53,12 +56,12 @@ def comm_exposed(run: Run) -> Finding | None:
     Fires: an all-reduce of 20 ms at the end of a step of 100 ms.
     Silent: the same while the backward pass still computes.
     """
-    exposed, total = run.mean("exposed_communication"), run.mean("communication")
+    exposed, total = run.mean("exposed_communication_ns"), run.mean("communication_ns")
     if run.share(exposed) <= limit("R28.share"):
         return None
     table = _communication(run)
     grouped = _grouped(run, table)
-    copied = table.loc[table["kind"] != KERNEL, "dur"].sum()
+    copied = table.loc[table["kind"] != KERNEL, "duration_ns"].sum()
     what = "Collectives" if not copied else "Collectives and copies between GPUs"
     return run.finding(
         f"{what} run for {duration(total)}; {duration(exposed)} of it, {percent(run.share(exposed))} of the time, is "
@@ -92,12 +95,12 @@ def small_collectives(run: Run) -> Finding | None:
     if per_step < limit("R29.per_step"):
         return None
     grouped = small.groupby("operator", as_index=False).agg(
-        count=("dur", "size"), bytes=("bytes", "mean"), time=("dur", "sum")
+        count=("duration_ns", "size"), bytes=("bytes", "mean"), time=("duration_ns", "sum")
     )
     grouped = grouped.join(run.operators[["name", "source"]], on="operator")
     return run.finding(
         f"{per_step:.0f} collectives a step move less than {size(limit('R29.bytes'))} each, for "
-        f"{percent(run.share(run.on_device(int(small['dur'].sum()))))} of the time.",
+        f"{percent(run.share(run.on_device(int(small['duration_ns'].sum()))))} of the time.",
         "Send one flat tensor instead of many: larger buckets of DistributedDataParallel (bucket_cap_mb), one "
         "all_reduce of stacked metrics, every N steps.",
         None,

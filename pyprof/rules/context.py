@@ -66,7 +66,7 @@ class Run:
         """Length of each whole iteration of the aggregation, of the slowest worker, by its number."""
         aggregation = self.source.aggregation
         rows = self.store.rows(
-            """select number, max("end" - start - paused) from iteration
+            """select number, max(end_ns - start_ns - paused_ns) from iteration
                where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
                group by number having max(partial) = 0 order by number""",
             (
@@ -111,7 +111,8 @@ class Run:
         """Per worker: number, start, end, then the bounds of its events and of its ops."""
         first, last = self.steady
         return self.store.rows(
-            """select worker, min(start), max("end"), min(first_event), max(last_event), min(first_op), max(last_op)
+            """select worker, min(start_ns), max(end_ns), min(first_event), max(last_event), min(first_op),
+                      max(last_op)
                from iteration where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
                group by worker order by worker""",
             (self.source.aggregation.iteration_set, first, last, self.source.worker, self.source.worker),
@@ -140,8 +141,8 @@ class Run:
         return {
             row[0]: Recorded(*row)
             for row in self.store.rows(
-                """select number, name, sm_count, compute_capability, memory_bytes, clock_hz, bandwidth
-                   from device where events > 0"""
+                """select number, name, sm_count, compute_capability, memory_bytes, clock_hz,
+                          bandwidth_bytes_per_s from device where events > 0"""
             )
         }
 
@@ -237,13 +238,22 @@ class Run:
     @cached_property
     def ops(self) -> pd.DataFrame:
         """Sums of executions per operator, with its columns."""
-        keys = ["calls", "kernels", "kernel", "cpu", "gpu", "overhead"]
+        keys = ["calls", "kernels", "kernel_ns", "cpu_ns", "gpu_ns", "overhead_ns"]
         return self._sums(blocks.OPS, 5, keys).join(self.operators, on="operator")
 
     @cached_property
     def kernels(self) -> pd.DataFrame:
         """Sums of kernels per operator, name and use of tensor cores (as in the table event; 3: unknown)."""
-        keys = ["calls", "gpu", "api", "launched", "flops", "bytes", "flops_unknown", "bytes_unknown"]
+        keys = [
+            "calls",
+            "gpu_ns",
+            "api_ns",
+            "launched",
+            "flops",
+            "bytes",
+            "flops_unknown_ns",
+            "bytes_unknown_ns",
+        ]
         sums = self._sums(blocks.EVENTS, 3, keys)
         sums = sums[sums["kind"] == 0].join(self.kernel_names, on="name")
         return sums.join(self.operators.rename(columns={"name": "path"}), on="operator").reset_index(
@@ -265,7 +275,7 @@ class Run:
     @cached_property
     def kernel_time(self) -> int:
         """Sum of the times of all kernels."""
-        return int(self.kernels["gpu"].sum())
+        return int(self.kernels["gpu_ns"].sum())
 
     # --- single events
 
@@ -281,13 +291,15 @@ class Run:
         return _concatenate(parts, names)
 
     def calls(self, kinds: Sequence[str] = ()) -> pd.DataFrame:
-        """Return API calls of all samples, of given kinds or all: operator, call, dur."""
+        """Return API calls of all samples, of given kinds or all: operator, call, duration_ns."""
         codes = [kind(name) for name in kinds]
         parts = []
         for sample in self.samples:
             mask = np.isin(sample.api["kind"].values, codes) | (not kinds)
-            parts.append({name: sample.api[name].values[mask] for name in ("name", "operator", "dur")})
-        table = _concatenate(parts, ("name", "operator", "dur"))
+            parts.append(
+                {name: sample.api[name].values[mask] for name in ("name", "operator", "duration_ns")}
+            )
+        table = _concatenate(parts, ("name", "operator", "duration_ns"))
         texts = reads.texts(self.store)
         table["call"] = pd.Series([texts.get(code, "") for code in table.pop("name").tolist()], dtype=object)
         return table
@@ -325,7 +337,7 @@ class Run:
     @cached_property
     def late(self) -> int:
         """The time that a GPU waits for launches, without the time that the program waits for data or files."""
-        return max(self.mean("late") - self.part("dataloader") - self.part("io"), 0)
+        return max(self.mean("late_ns") - self.part("dataloader") - self.part("io"), 0)
 
     def per_device(self, length: float) -> int:
         """Return one device's part of a sum over all devices, at most the length of the window."""
@@ -357,7 +369,7 @@ class Run:
     def by_operator(self, rows: pd.DataFrame) -> list[dict[str, Any]]:
         """Return the operators with the most time, of rows of `kernels`."""
         grouped = rows.groupby("operator", as_index=False).agg(
-            time=("gpu", "sum"), calls=("calls", "sum"), path=("path", "first"), source=("source", "first"),
+            time=("gpu_ns", "sum"), calls=("calls", "sum"), path=("path", "first"), source=("source", "first"),
             params=("params", "first"), kernel=("short_name", "first"),
         )  # fmt: skip
         return self.top(

@@ -49,15 +49,15 @@ def layout_transposes(run: Run) -> Finding | None:
         return None
     names = which(run.kernels["kernel"], lambda name: bool(_LAYOUT.search(name)))
     changes = run.kernels[names & which(run.kernels["type"], lambda name: "conv" in name)]
-    part = float(changes["gpu"].sum()) / run.kernel_time
+    part = float(changes["gpu_ns"].sum()) / run.kernel_time
     if part <= limit("R17.share"):
         return None
     return run.finding(
         f"Changes of layout around convolutions take {percent(part)} of the kernels' time, "
-        f"{duration(run.per_device(changes['gpu'].sum()))}.",
+        f"{duration(run.per_device(changes['gpu_ns'].sum()))}.",
         "model.to(memory_format=torch.channels_last), and the same for the input: the library then finds the layout "
         "that its kernels need.",
-        run.per_device(changes["gpu"].sum()),
+        run.per_device(changes["gpu_ns"].sum()),
         run.by_operator(changes),
         "The kernels nchwToNhwc and nhwcToNchw are gone.",
     )
@@ -74,7 +74,7 @@ def channels_last(run: Run) -> Finding | None:
         return None
     convolutions = _convolutions(run)
     convolutions = convolutions[(convolutions["tc"] == USED) | convolutions["math"].isin([*HALF, "tf32"])]
-    part = float(convolutions["gpu"].sum()) / run.kernel_time
+    part = float(convolutions["gpu_ns"].sum()) / run.kernel_time
     if part <= limit("R18.share"):
         return None
     inputs = _inputs(run)
@@ -101,7 +101,7 @@ def cudnn_benchmark(run: Run) -> Finding | None:
     Silent: the switch is on; input sizes change all the time.
     """
     convolutions = _convolutions(run)
-    time = run.per_device(convolutions["gpu"].sum())
+    time = run.per_device(convolutions["gpu_ns"].sum())
     if run.share(time) <= limit("R19.share"):
         return None
     if run.need_fact("cudnn.benchmark", "the switch torch.backends.cudnn.benchmark") == "yes":
@@ -150,7 +150,7 @@ def _tried(run: Run, sample: Sample) -> list[dict[str, object]]:
         which(table["type"], lambda name: name.startswith(_CONV)) & (table["direction"] == 0)
     ].to_numpy(np.int64)
     index = sample.kernel[np.isin(sample.of("operator")[sample.kernel], conv)]
-    frame = pd.DataFrame({name: sample.of(name)[index] for name in ("op", "operator", "name", "dur")})
+    frame = pd.DataFrame({name: sample.of(name)[index] for name in ("op", "operator", "name", "duration_ns")})
     names = run.kernel_names["kernel"]
     of_conv = run.kernel_names["what"] == "conv"
     algorithms = {
@@ -164,7 +164,7 @@ def _tried(run: Run, sample: Sample) -> list[dict[str, object]]:
         if len(distinct) >= limit("R20.algorithms"):
             out.append({
                 "operator": table["name"][operator], "source": table["source"][operator], "kernels": len(calls),
-                "algorithms": len(distinct), "time_ns": int(calls["dur"].sum()),
+                "algorithms": len(distinct), "time_ns": int(calls["duration_ns"].sum()),
             })  # fmt: skip
     return out
 

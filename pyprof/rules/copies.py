@@ -19,16 +19,21 @@ _HOST = (_PAGEABLE, _PINNED)
 
 
 def _copies(run: Run) -> pd.DataFrame:
-    """Return copies in the sample, by launch: worker, step, operator, bytes, dur, from, to. Raises NeedsFacts."""
+    """Return copies in the sample, by launch: worker, operator, copied_bytes, duration_ns, kinds of memory.
+
+    Raises NeedsFacts.
+    """
     frames = []
     for sample in run.samples:
         index = sample.copies
         known = sample.event["copy_from"].mask()[index] & sample.event["copy_to"].mask()[index]
         columns = {
             name: sample.of(name)[index]
-            for name in ("name", "operator", "dur", "copied", "copy_from", "copy_to")
+            for name in ("name", "operator", "duration_ns", "copied_bytes", "copy_from", "copy_to")
         }
-        launch = np.where(sample.event["launch"].mask(), sample.of("launch"), sample.of("start"))[index]
+        launch = np.where(sample.event["launch_ns"].mask(), sample.of("launch_ns"), sample.of("start_ns"))[
+            index
+        ]
         frames.append(pd.DataFrame({**columns, "worker": sample.worker, "launch": launch, "known": known}))
     table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"known": np.empty(0, bool)})
     if len(table) and not table["known"].any():
@@ -55,13 +60,13 @@ def pageable_copy(run: Run) -> Finding | None:
     slow, fast = copies[crossing & (other == _PAGEABLE)], copies[crossing & (other == _PINNED)]
     if not len(slow):
         return None
-    per_step = float(slow["copied"].sum()) / max(run.sampled_steps * len(run.samples), 1e-9)
-    time = run.on_device(int(slow["dur"].sum()))
+    per_step = float(slow["copied_bytes"].sum()) / max(run.sampled_steps * len(run.samples), 1e-9)
+    time = run.on_device(int(slow["duration_ns"].sum()))
     if per_step <= limit("R10.bytes") and run.share(time) <= limit("R10.share"):
         return None
     saving = _by_speed(slow, fast)
     grouped = slow.groupby(["operator", "direction"], as_index=False).agg(
-        copies=("dur", "size"), bytes=("copied", "sum"), time=("dur", "sum")
+        copies=("duration_ns", "size"), bytes=("copied_bytes", "sum"), time=("duration_ns", "sum")
     )
     grouped["gbs"] = (grouped["bytes"] / grouped["time"].clip(lower=1)).round(2)
     grouped = grouped.join(run.operators[["name", "source"]], on="operator")
@@ -90,10 +95,10 @@ def _by_speed(slow: pd.DataFrame, fast: pd.DataFrame) -> int | None:
     saved, has_peers = 0.0, False
     for direction, copies in slow.groupby("direction"):
         peers = fast[fast["direction"] == direction]
-        if len(peers) and peers["copied"].sum() and peers["dur"].sum():
+        if len(peers) and peers["copied_bytes"].sum() and peers["duration_ns"].sum():
             has_peers = True
-            rate = float(peers["copied"].sum()) / float(peers["dur"].sum())
-            saved += max(float(copies["dur"].sum()) - float(copies["copied"].sum()) / rate, 0.0)
+            rate = float(peers["copied_bytes"].sum()) / float(peers["duration_ns"].sum())
+            saved += max(float(copies["duration_ns"].sum()) - float(copies["copied_bytes"].sum()) / rate, 0.0)
     return int(saved) if has_peers else None
 
 
@@ -106,15 +111,15 @@ def exposed_memcpy(run: Run) -> Finding | None:
     Fires: 10 ms of copies in a step of 100 ms, before its first kernel.
     Silent: the same copies on another stream while kernels run.
     """
-    exposed, kernels = run.mean("exposed_memory"), run.mean("kernel_busy")
+    exposed, kernels = run.mean("exposed_memory_ns"), run.mean("kernel_busy_ns")
     if run.share(exposed) <= limit("R11.share"):
         return None
     copies = run.events(
-        ("name", "operator", "dur", "copied"),
+        ("name", "operator", "duration_ns", "copied_bytes"),
         lambda sample: np.flatnonzero((sample.of("kind") != KERNEL) & ~names(run.store)[sample.of("name")]),
     )
     copies = copies.groupby(["name", "operator"], as_index=False).agg(
-        count=("dur", "size"), bytes=("copied", "sum"), time=("dur", "sum")
+        count=("duration_ns", "size"), bytes=("copied_bytes", "sum"), time=("duration_ns", "sum")
     )
     copies = copies.join(run.kernel_names["kernel"], on="name").join(run.operators.rename(columns={"name": "path"})[
         ["path", "source"]], on="operator")  # fmt: skip
@@ -171,7 +176,7 @@ def cpu_gpu_bounce(run: Run) -> Finding | None:
     copies = _copies(run)
     if not len(copies):
         return None
-    copies = copies[copies["copied"] >= limit("R40.bytes")]
+    copies = copies[copies["copied_bytes"] >= limit("R40.bytes")]
     to_host = copies[(copies["copy_from"] == _DEVICE) & copies["copy_to"].isin(_HOST)]
     to_gpu = copies[copies["copy_from"].isin(_HOST) & (copies["copy_to"] == _DEVICE)]
     if not len(to_host) or not len(to_gpu):
@@ -208,7 +213,7 @@ def _pairs(run: Run, to_host: pd.DataFrame, to_gpu: pd.DataFrame) -> list[tuple[
     for worker in to_host["worker"].unique().tolist():
         starts = np.array(
             run.store.rows(
-                "select start from iteration where iteration_set = ? and worker = ? order by number",
+                "select start_ns from iteration where iteration_set = ? and worker = ? order by number",
                 (number, worker),
             )
         ).ravel()
@@ -216,7 +221,7 @@ def _pairs(run: Run, to_host: pd.DataFrame, to_gpu: pd.DataFrame) -> list[tuple[
         both = both[both["worker"] == worker].sort_values("launch", kind="stable")
         waiting: dict[tuple[int, int], list[tuple[int, int]]] = {}
         steps = np.searchsorted(starts, both["launch"].to_numpy(np.int64), side="right")
-        columns = ("back", "copied", "operator", "dur")
+        columns = ("back", "copied_bytes", "operator", "duration_ns")
         for step, is_back, count, operator, dur in zip(
             steps.tolist(), *(both[name].tolist() for name in columns)
         ):

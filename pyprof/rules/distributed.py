@@ -33,8 +33,8 @@ def _ranges(run: Run, pattern: str) -> list[tuple[str, int, int]]:
     numbers = ", ".join(map(str, codes))
     for worker, start, end, *_ in run.ids if codes else ():
         rows = run.store.rows(
-            f"""select text, count(*), sum(dur) from range
-                where id >= ? and id < ? and start >= ? and start < ? and text in ({numbers}) group by text""",
+            f"""select text, count(*), sum(duration_ns) from range
+                where id >= ? and id < ? and start_ns >= ? and start_ns < ? and text in ({numbers}) group by text""",
             (first_id(worker), first_id(worker + 1), start, end),
         )
         for code, count, time in rows:
@@ -156,7 +156,7 @@ def straggler(run: Run) -> Finding | None:
         "Compare what it does before the collectives (the evidence): more computation than others means uneven data "
         "(lengths, padding, experts) or a slower GPU (clocks, temperature); equal computation means a late process: "
         "data loading, logging, checkpoints, a slow or shared host.",
-        min(alone, run.mean("exposed_communication")),
+        min(alone, run.mean("exposed_communication_ns")),
         _ranks(run, late_rows, times, names),
         "In the report stragglers, lateness is spread over the ranks.",
     )

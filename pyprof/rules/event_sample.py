@@ -21,9 +21,9 @@ _EVENTS = 300_000  # of all workers
 class Sample:
     """Events and API calls of a stretch of time, in the order of their ids.
 
-    `event`: id, kind, device, stream, name, operator, start, dur, geometry, copied, copy_from, copy_to, graph,
-    bytes, api, op, launch, launch_dur, thread. `api`: id, thread, name, kind, start, dur, operator (missing outside
-    of all).
+    `event`: id, kind, device, stream, name, operator, start_ns, duration_ns, geometry, copied_bytes, copy_from,
+    copy_to, graph, bytes, api, op, launch_ns, launch_duration_ns, thread. `api`: id, thread, name, kind, start_ns,
+    duration_ns, operator (missing outside of all).
     """
 
     worker: int
@@ -56,9 +56,11 @@ class Sample:
     @cached_property
     def late(self) -> Ints:
         """Per event, the gap before it on its device if its launch returned only after the previous event ended."""
-        start, dur, device = self.of("start"), self.of("dur"), self.of("device")
-        launched = self.event["launch"].mask()
-        returned = np.where(launched, self.of("launch") + self.of("launch_dur"), np.iinfo(np.int64).min)
+        start, dur, device = self.of("start_ns"), self.of("duration_ns"), self.of("device")
+        launched = self.event["launch_ns"].mask()
+        returned = np.where(
+            launched, self.of("launch_ns") + self.of("launch_duration_ns"), np.iinfo(np.int64).min
+        )
         out = np.zeros(len(start), np.int64)
         for _, places in groups(device):
             order = places[np.argsort(start[places], kind="stable")]
@@ -78,8 +80,8 @@ def read(store: Store, row: tuple[int, ...], workers: int, cut: int) -> Sample:
     stop = min(last, first + max(_EVENTS // workers, 1))
     if stop < last:
         whole = store.rows(
-            """select last_event, "end" from iteration
-               where iteration_set = ? and worker = ? and start >= ? and last_event > ? and last_event <= ?
+            """select last_event, end_ns from iteration
+               where iteration_set = ? and worker = ? and start_ns >= ? and last_event > ? and last_event <= ?
                order by number desc limit 1""",
             (cut, worker, start, first, stop),
         )
@@ -87,21 +89,22 @@ def read(store: Store, row: tuple[int, ...], workers: int, cut: int) -> Sample:
             stop, end = whole[0]
             last = stop
     event = store.columns(
-        f"""select e.id, e.kind, e.device, e.stream, e.name, e.operator, e.start, e.dur, e.geometry, e.copied,
-                   e.copy_from, e.copy_to, e.graph, e.bytes, e.api, e.op, a.start as launch, a.dur as launch_dur,
-                       a.thread
+        f"""select e.id, e.kind, e.device, e.stream, e.name, e.operator, e.start_ns, e.duration_ns, e.geometry,
+                   e.copied_bytes, e.copy_from, e.copy_to, e.graph, e.bytes, e.api, e.op, a.start_ns as launch_ns,
+                   a.duration_ns as launch_duration_ns, a.thread
             from event e left join api a on a.id = e.api
             where e.id >= {first} and e.id < {stop} order by e.id"""
     )
     if stop < last:  # to the launch of the first event that is left out
         launch = store.rows(
-            "select coalesce(a.start, e.start) from event e left join api a on a.id = e.api where e.id = ?",
+            """select coalesce(a.start_ns, e.start_ns) from event e left join api a on a.id = e.api
+               where e.id = ?""",
             (stop,),
         )
         end = max(min(end, int(launch[0][0])), start + 1)
     low, high = (_bound(store, worker, time) for time in (start, end))
     api = store.columns(
-        f"""select a.id, a.thread, a.name, a.kind, a.start, a.dur, o.operator
+        f"""select a.id, a.thread, a.name, a.kind, a.start_ns, a.duration_ns, o.operator
             from api a left join op o on o.id = a.op where a.id >= {low} and a.id < {high} order by a.id"""
     )
     return Sample(worker, start, end, event, api)
@@ -115,7 +118,7 @@ def _bound(store: Store, worker: int, time: int) -> int:
     low, high = base, base if top is None else int(top) + 1
     while low < high:
         middle = (low + high) // 2
-        (begin,) = store.rows("select start from api where id = ?", (middle,))[0]
+        (begin,) = store.rows("select start_ns from api where id = ?", (middle,))[0]
         low, high = (middle + 1, high) if begin < time else (low, middle)
     return low
 

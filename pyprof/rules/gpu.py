@@ -32,7 +32,7 @@ def gpu_underused(run: Run) -> Finding | None:
     Fires: kernels and copies for 30 ms of 100 ms.
     Silent: for 60 ms of 100 ms.
     """
-    busy = run.share(run.mean("busy"))
+    busy = run.share(run.mean("busy_ns"))
     if busy >= limit("R03.busy") or not run.wall:
         return None
     parts = {name: run.part(name) for name in _ADVICE}
@@ -53,7 +53,7 @@ def _calls(run: Run) -> list[dict[str, object]]:
     table = (
         run.calls()
         .groupby(["call", "operator"], as_index=False)
-        .agg(calls=("dur", "size"), time=("dur", "sum"))
+        .agg(calls=("duration_ns", "size"), time=("duration_ns", "sum"))
     )
     table = table.join(run.operators[["source"]].assign(path=run.operators["name"]), on="operator")
     return run.top(

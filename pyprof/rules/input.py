@@ -89,8 +89,8 @@ def _waits(run: Run) -> list[dict[str, Any]] | None:
     rows: list[tuple[int, int, int]] = []
     for worker, start, end, *_ in run.ids:
         rows += run.store.rows(
-            """select t.worker, d.start, d.dur from dataloader d join thread t on t.id = d.thread
-               where t.worker = ? and d.start >= ? and d.start < ? order by d.dur desc limit 4""",
+            """select t.worker, d.start_ns, d.duration_ns from dataloader d join thread t on t.id = d.thread
+               where t.worker = ? and d.start_ns >= ? and d.start_ns < ? order by d.duration_ns desc limit 4""",
             (worker, start, end),
         )
     rows.sort(key=lambda row: -row[2])

@@ -30,7 +30,7 @@ def unfused_pointwise(run: Run) -> Finding | None:
     """
     rows = [_chains(run, sample) for sample in run.samples]
     chains = pd.concat(rows, ignore_index=True) if rows else None
-    total = sum(int(sample.of("dur")[sample.kernel].sum()) for sample in run.samples)
+    total = sum(int(sample.of("duration_ns")[sample.kernel].sum()) for sample in run.samples)
     if chains is None or not len(chains) or not total:
         return None
     part = float(chains["time"].sum()) / total
@@ -67,7 +67,7 @@ def _chains(run: Run, sample: Sample) -> pd.DataFrame:
         (names["what"] == "pointwise") & ~which(names["kernel"], lambda name: name.startswith("triton_"))
     ].to_numpy(np.int64)
     learns = run.operators.index[run.operators["phase"] == OPTIMIZER].to_numpy(np.int64)
-    order = np.lexsort((sample.of("start"), sample.of("stream"), sample.of("device")))
+    order = np.lexsort((sample.of("start_ns"), sample.of("stream"), sample.of("device")))
     order = order[np.isin(order, sample.kernel)]
     blocks, threads = _geometry(run, sample.of("geometry")[order])
     operator = sample.of("operator")[order]
@@ -76,9 +76,14 @@ def _chains(run: Run, sample: Sample) -> pd.DataFrame:
     parts = [sample.of("device")[order], sample.of("stream")[order], blocks, threads]
     same[1:] = fits[1:] & fits[:-1] & np.logical_and.reduce([part[1:] == part[:-1] for part in parts])
     chain = np.cumsum(~same)
-    frame = pd.DataFrame({"chain": chain, "operator": operator, "dur": sample.of("dur")[order]})[fits]
+    frame = pd.DataFrame(
+        {"chain": chain, "operator": operator, "duration_ns": sample.of("duration_ns")[order]}
+    )[fits]
     chains = frame.groupby("chain").agg(
-        first=("operator", "first"), last=("operator", "last"), kernels=("dur", "size"), time=("dur", "sum")
+        first=("operator", "first"),
+        last=("operator", "last"),
+        kernels=("duration_ns", "size"),
+        time=("duration_ns", "sum"),
     )
     return chains[chains["kernels"] >= limit("R23.chain")].reset_index(drop=True)
 
@@ -100,12 +105,13 @@ def _shapes(run: Run) -> pd.DataFrame:
 
     Collectives are left out; they take few blocks on purpose.
     """
-    kernels = run.events(("operator", "name", "geometry", "dur"), lambda sample: sample.kernel)
+    kernels = run.events(("operator", "name", "geometry", "duration_ns"), lambda sample: sample.kernel)
     kernels = kernels.groupby(["operator", "name", "geometry"], as_index=False).agg(
-        count=("dur", "size"), time=("dur", "sum")
+        count=("duration_ns", "size"), time=("duration_ns", "sum")
     )
     rows = run.store.rows(
-        """select id, grid_x * grid_y * grid_z, block_x * block_y * block_z, registers, shared_memory from geometry"""
+        """select id, grid_x * grid_y * grid_z, block_x * block_y * block_z, registers, shared_memory_bytes
+           from geometry"""
     )
     columns = ["geometry", "blocks", "threads", "registers", "shared"]
     table = pd.DataFrame(rows, columns=columns).set_index("geometry").astype("float64")
@@ -230,10 +236,10 @@ def far_from_roofline(run: Run) -> Finding | None:
         raise NeedsFacts("needs the peaks of the GPU (docs/gpus.md has those that are known)")
     kernels = run.kernels.copy()
     kernels["roof"] = roof(run, kernels)
-    kernels = kernels[kernels["roof"].notna() & (kernels["gpu"] >= limit("R36.length") * kernels["calls"])]
+    kernels = kernels[kernels["roof"].notna() & (kernels["gpu_ns"] >= limit("R36.length") * kernels["calls"])]
     kernels = kernels[~kernels["what"].isin(COMMUNICATION)]  # waits for other ranks are not work
     grouped = kernels.groupby("operator", as_index=False).agg(
-        time=("gpu", "sum"), roof=("roof", "sum"), flops=("flops", "sum"), bytes=("bytes", "sum"),
+        time=("gpu_ns", "sum"), roof=("roof", "sum"), flops=("flops", "sum"), bytes=("bytes", "sum"),
         path=("path", "first"), source=("source", "first"), params=("params", "first"), kernel=("short_name", "first"),
     )  # fmt: skip
     grouped["efficiency"] = (grouped["roof"] / grouped["time"].clip(lower=1)).round(3)

@@ -37,7 +37,7 @@ def launch_bound(run: Run) -> Finding | None:
     middle = float(np.median(durations))
     if middle >= limit("R05.median"):
         return None
-    launches = np.concatenate([sample.of("launch_dur")[_launched(sample)] for sample in run.samples])
+    launches = np.concatenate([sample.of("launch_duration_ns")[_launched(sample)] for sample in run.samples])
     calls, time = len(launches), int(launches.sum())
     per_step = int(run.kernels["calls"].sum()) / max(run.steps * max(len(run.ids), 1), 1)
     cost = f", and launching one takes {duration(time / calls)} on the CPU" if calls else ""
@@ -65,7 +65,7 @@ def _less_launches(run: Run) -> str:
 
 def _durations(run: Run) -> Any:
     """Return the durations of kernels that were launched one by one."""
-    parts = [sample.of("dur")[_launched(sample)] for sample in run.samples]
+    parts = [sample.of("duration_ns")[_launched(sample)] for sample in run.samples]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
@@ -97,13 +97,13 @@ def small_kernels(run: Run) -> Finding | None:
     if not many or durations[short].sum() >= limit("R06.time") * durations.sum():
         return None
     launches = run.events(
-        ("operator", "dur", "launch_dur", "late"),
-        lambda sample: _launched(sample)[sample.of("dur")[_launched(sample)] < limit("R06.short")],
+        ("operator", "duration_ns", "launch_duration_ns", "late"),
+        lambda sample: _launched(sample)[sample.of("duration_ns")[_launched(sample)] < limit("R06.short")],
     )
-    launches["owed"] = np.minimum(launches["late"], launches["launch_dur"])
-    api = int(launches["launch_dur"].sum())
+    launches["owed"] = np.minimum(launches["late"], launches["launch_duration_ns"])
+    api = int(launches["launch_duration_ns"].sum())
     grouped = launches.groupby("operator").agg(
-        launches=("dur", "size"), gpu=("dur", "sum"), api=("launch_dur", "sum")
+        launches=("duration_ns", "size"), gpu=("duration_ns", "sum"), api=("launch_duration_ns", "sum")
     )
     grouped = grouped.join(run.operators[["name", "source"]])
     return run.finding(
@@ -167,28 +167,32 @@ def _stalls(sample: Sample) -> pd.DataFrame:
     """Return waits after which the device was idle: operator, call, length of the wait, idle time caused by it."""
     empty = pd.DataFrame({name: np.empty(0, np.int64) for name in ("operator", "call", "waited", "lost")})
     api = {name: column.values for name, column in sample.api.items()}
-    waits = np.flatnonzero((api["kind"] == kind("sync")) & (api["dur"] > 0)) if api else np.empty(0, np.int64)
-    event = np.flatnonzero(sample.event["launch"].mask() & (sample.late > 0))
+    waits = (
+        np.flatnonzero((api["kind"] == kind("sync")) & (api["duration_ns"] > 0))
+        if api
+        else np.empty(0, np.int64)
+    )
+    event = np.flatnonzero(sample.event["launch_ns"].mask() & (sample.late > 0))
     if not len(waits) or not len(event):
         return empty
     # The next launch on the thread of each wait; of several waits before one launch the last counts.
-    launched = np.flatnonzero(sample.event["launch"].mask())
+    launched = np.flatnonzero(sample.event["launch_ns"].mask())
     out = []
     of_thread = {thread: launched[places] for thread, places in groups(sample.of("thread")[launched])}
     for thread, places in groups(api["thread"][waits]):
         own, launches = waits[places], of_thread.get(thread, launched[:0])
-        launches = launches[np.argsort(sample.of("launch")[launches], kind="stable")]
-        ends = api["start"][own] + api["dur"][own]
-        place = np.searchsorted(sample.of("launch")[launches], ends)
+        launches = launches[np.argsort(sample.of("launch_ns")[launches], kind="stable")]
+        ends = api["start_ns"][own] + api["duration_ns"][own]
+        place = np.searchsorted(sample.of("launch_ns")[launches], ends)
         inside = place < len(launches)
         last = np.r_[place[1:] != place[:-1], True] & inside
         own, next_ = own[last], launches[place[last]]
-        lost = np.minimum(sample.late[next_], api["dur"][own])
+        lost = np.minimum(sample.late[next_], api["duration_ns"][own])
         positive = lost > 0
         out.append(
             pd.DataFrame({
                 "operator": api["operator"][own][positive], "call": api["name"][own][positive],
-                "waited": api["dur"][own][positive], "lost": lost[positive],
+                "waited": api["duration_ns"][own][positive], "lost": lost[positive],
             })
         )  # fmt: skip
     return pd.concat(out, ignore_index=True) if out else empty

@@ -59,8 +59,8 @@ def _peaks(run: Run) -> list[_Peak]:
 def _of_allocator(run: Run, worker: int) -> list[_Peak]:
     """Return the peaks of the GPUs of a worker from its allocator's events."""
     totals = run.store.rows(
-        """select device, max(allocated) from memory where id >= ? and id < ? and device is not null group by 1
-           having count(*) = count(allocated)""",
+        """select device, max(allocated_bytes) from memory where id >= ? and id < ? and device is not null group by 1
+           having count(*) = count(allocated_bytes)""",
         (first_id(worker), first_id(worker + 1)),
     )
     used = dict(
@@ -143,11 +143,11 @@ def alloc_churn(run: Run) -> Finding | None:
     calls = run.calls(("malloc", "free"))
     calls = calls[~which(calls["call"], lambda name: "Async" in name or "Host" in name)]
     per_step = len(calls) / max(run.sampled_steps * max(len(run.samples), 1), 1e-9)
-    time = run.scaled(int(calls["dur"].sum()))
+    time = run.scaled(int(calls["duration_ns"].sum()))
     if per_step < limit("R32.per_step") and run.share(time) <= limit("R32.share"):
         return None
     grouped = calls.groupby(["operator", "call"], as_index=False).agg(
-        calls=("dur", "size"), time=("dur", "sum")
+        calls=("duration_ns", "size"), time=("duration_ns", "sum")
     )
     grouped = grouped.join(run.operators[["name", "source"]], on="operator")
     return run.finding(

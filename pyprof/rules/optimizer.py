@@ -38,7 +38,7 @@ def unfused_optimizer(run: Run) -> Finding | None:
         return None
     calls = int(steps["calls"].sum())
     launches = int(steps["kernels"].sum()) / max(calls, 1)
-    cpu, gpu = int(steps["cpu"].sum()) // max(len(run.ids), 1), run.per_device(steps["gpu"].sum())
+    cpu, gpu = int(steps["cpu_ns"].sum()) // max(len(run.ids), 1), run.per_device(steps["gpu_ns"].sum())
     share = run.share(max(cpu, gpu))
     if "yes" in _values(run, "fused"):
         return None
@@ -58,13 +58,13 @@ def unfused_optimizer(run: Run) -> Finding | None:
         min(run.late, cpu - gpu) if cpu > gpu else None,
         run.top(
             steps,
-            "cpu",
+            "cpu_ns",
             operator="name",
             source="source",
             steps="calls",
             launches="kernels",
-            cpu_ns="cpu",
-            gpu_ns="gpu",
+            cpu_ns="cpu_ns",
+            gpu_ns="gpu_ns",
         ),
         "The optimizer's operator has few kernels in the report of operators.",
     )
@@ -79,14 +79,16 @@ def zero_grad_memset(run: Run) -> Finding | None:
     """
     ops = _optimizer(run)
     ops = ops[which(ops["type"], lambda name: name.endswith(".zero_grad"))]
-    gpu = run.per_device(ops["gpu"].sum())
+    gpu = run.per_device(ops["gpu_ns"].sum())
     if run.share(gpu) <= limit("R22.share"):
         return None
     return run.finding(
         f"Setting gradients to zero takes {duration(gpu)} on the GPU, {percent(run.share(gpu))} of the time.",
         "optimizer.zero_grad(set_to_none=True), the default since torch 2.0: the next backward writes instead of adds.",
         gpu,
-        run.top(ops, "gpu", operator="name", source="source", calls="calls", kernels="kernels", gpu_ns="gpu"),
+        run.top(
+            ops, "gpu_ns", operator="name", source="source", calls="calls", kernels="kernels", gpu_ns="gpu_ns"
+        ),
         "zero_grad no longer launches kernels and sets.",
     )
 

@@ -97,7 +97,7 @@ def roof(run: Run, kernels: pd.DataFrame) -> pd.Series[float]:
 
 
 def _roofline_times(kernels: pd.DataFrame, peak: roofline.Floats, gpu: Gpu, part: float) -> roofline.Floats:
-    known = (kernels["flops_unknown"] == 0) & (kernels["bytes_unknown"] == 0) & (kernels["kind"] == 0)
+    known = (kernels["flops_unknown_ns"] == 0) & (kernels["bytes_unknown_ns"] == 0) & (kernels["kind"] == 0)
     flops = np.where(known, kernels["flops"].to_numpy(float), np.nan)
     moved = np.where(known, kernels["bytes"].to_numpy(float) * part, np.nan)
     bandwidth = np.full(len(kernels), gpu.bandwidth or np.nan)
@@ -115,9 +115,9 @@ def faster(run: Run, kernels: pd.DataFrame, new: str, part: float) -> int | None
     before = _roofline_times(kernels, np.full(len(kernels), gpu.peak("float32", False) or np.nan), gpu, 1.0)
     after = _roofline_times(kernels, np.full(len(kernels), gpu.peak(new, True) or np.nan), gpu, part)
     with np.errstate(invalid="ignore", divide="ignore"):
-        saved = kernels["gpu"].to_numpy(float) * np.clip(1 - after / before, 0, 1)
+        saved = kernels["gpu_ns"].to_numpy(float) * np.clip(1 - after / before, 0, 1)
     known = ~np.isnan(saved)
-    if 2 * kernels["gpu"].to_numpy(float)[known].sum() < kernels["gpu"].sum():
+    if 2 * kernels["gpu_ns"].to_numpy(float)[known].sum() < kernels["gpu_ns"].sum():
         return None  # what is known of a small part says nothing of the rest
     return run.per_device(float(saved[known].sum()))
 

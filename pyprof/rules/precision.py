@@ -57,7 +57,7 @@ def no_amp(run: Run) -> Finding | None:
             "needs to know whether autocast was on, as some products are 16 bit; record with pyprof"
         )
     single = _single(run, kernels)
-    time = run.per_device(single["gpu"].sum())
+    time = run.per_device(single["gpu_ns"].sum())
     if run.share(time) <= limit("R12.share"):
         return None
     new = "bfloat16" if run.capability >= 8.0 else "float16"
@@ -92,7 +92,7 @@ def no_tf32(run: Run) -> Finding | None:
     single = _single(run, products(run))
     conv = which(single["type"], lambda name: bool(_CUDNN.search(name))) | (single["what"] == "conv")
     single = single[(conv & (switches["cudnn"] == "no")) | (~conv & (switches["matmul"] == "no"))]
-    time = run.per_device(single["gpu"].sum())
+    time = run.per_device(single["gpu_ns"].sum())
     if run.share(time) <= limit("R13.share"):
         return None
     forced = run.facts.get("switch.NVIDIA_TF32_OVERRIDE") == "0"
@@ -134,10 +134,10 @@ def tc_missed(run: Run) -> Finding | None:
     vector = [with_vector(*row) for row in zip(kernels["kernel"].tolist(), kernels["params"].tolist())]
     kernels = kernels[np.array(supported, bool) & ~np.array(vector, bool)]
     missed, unknown = kernels[kernels["tc"] == NOT_USED], kernels[kernels["tc"] == TC_UNKNOWN]
-    time, dark = run.per_device(missed["gpu"].sum()), run.per_device(unknown["gpu"].sum())
+    time, dark = run.per_device(missed["gpu_ns"].sum()), run.per_device(unknown["gpu_ns"].sum())
     if run.share(time) <= limit("R14.share"):
         if run.share(time + dark) > limit("R14.share"):
-            name = unknown.sort_values("gpu")["short_name"].iloc[-1]
+            name = unknown.sort_values("gpu_ns")["short_name"].iloc[-1]
             raise NeedsFacts(
                 f"needs to know whether kernels like {name!r} use tensor cores, {percent(run.share(dark))} of the time"
             )
@@ -190,28 +190,28 @@ def dims_not_8(run: Run) -> Finding | None:
     vector = [with_vector(*row) for row in zip(kernels["kernel"].tolist(), kernels["params"].tolist())]
     kernels = kernels[(kernels["wrong"] != "") & ~np.array(vector, bool)].copy()
     kernels["roof"] = roof(run, kernels)
-    if run.share(run.per_device(kernels["gpu"].sum())) <= limit("R15.share"):
+    if run.share(run.per_device(kernels["gpu_ns"].sum())) <= limit("R15.share"):
         return None
     if kernels["roof"].isna().all():
         raise NeedsFacts(
             "needs the peaks of the GPU, and FLOPs and bytes of these products; see docs/gpus.md"
         )
-    kernels = kernels[kernels["roof"] / kernels["gpu"].clip(lower=1) < limit("R15.efficiency")]
-    time = run.per_device(kernels["gpu"].sum())
+    kernels = kernels[kernels["roof"] / kernels["gpu_ns"].clip(lower=1) < limit("R15.efficiency")]
+    time = run.per_device(kernels["gpu_ns"].sum())
     if run.share(time) <= limit("R15.share"):
         return None
-    kernels["lost"] = kernels["gpu"] - kernels["roof"] / limit("R15.efficiency")
-    kernels["efficiency"] = (kernels["roof"] / kernels["gpu"]).round(3)
+    kernels["lost"] = kernels["gpu_ns"] - kernels["roof"] / limit("R15.efficiency")
+    kernels["efficiency"] = (kernels["roof"] / kernels["gpu_ns"]).round(3)
     return run.finding(
         f"Products on tensor cores with sizes that are not multiples of 16 bytes take {duration(time)}, "
-        f"{percent(run.share(time))} of the time, at {percent(kernels['roof'].sum() / kernels['gpu'].sum())} of the "
+        f"{percent(run.share(time))} of the time, at {percent(kernels['roof'].sum() / kernels['gpu_ns'].sum())} of the "
         "roofline.",
         "Pad them to the next multiple (the evidence names it): vocabulary, hidden size, channels. Tensor cores are "
         "used already; padded sizes keep them better supplied.",
         run.per_device(kernels["lost"].sum()),
         run.top(
             kernels, "lost", operator="path", source="source", sizes="wrong", params="params", kernel="short_name",
-            time_ns="gpu", efficiency="efficiency",
+            time_ns="gpu_ns", efficiency="efficiency",
         ),
         "Roofline efficiency of these operators rises.",
     )  # fmt: skip
@@ -244,15 +244,15 @@ def dtype_casts(run: Run) -> Finding | None:
     by_name = which(kernels["kernel"], lambda name: bool(_CAST.search(name)))
     by_call = kernels["type"].isin(_CASTS) & kernels["what"].isin(_MOVES)
     casts = kernels[by_name | by_call]
-    part = float(casts["gpu"].sum()) / run.kernel_time
+    part = float(casts["gpu_ns"].sum()) / run.kernel_time
     if part <= limit("R16.share"):
         return None
     return run.finding(
         f"Conversions between types take {percent(part)} of the kernels' time, "
-        f"{duration(run.per_device(casts['gpu'].sum()))}.",
+        f"{duration(run.per_device(casts['gpu_ns'].sum()))}.",
         "Convert once and keep the result; move the autocast boundary so that fewer tensors cross it; create tensors "
         "in the type they are used in.",
-        run.per_device(casts["gpu"].sum()),
+        run.per_device(casts["gpu_ns"].sum()),
         run.by_operator(casts),
         "Fewer copy kernels in the report of kernels.",
     )

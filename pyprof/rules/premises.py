@@ -31,7 +31,7 @@ def _steps(run: Run) -> None:
 
 def _kinds(run: Run) -> None:
     total = run.kernel_time
-    known = int(run.kernels.loc[run.kernels["what"] != "other", "gpu"].sum())
+    known = int(run.kernels.loc[run.kernels["what"] != "other", "gpu_ns"].sum())
     if total and known < limit("known") * total:
         raise NeedsFacts(
             f"needs the kinds of the kernels, collectives above all: kernels with {percent(1 - known / total)} of the "

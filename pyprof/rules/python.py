@@ -40,10 +40,11 @@ def _codes(run: Run, patterns: tuple[str, ...]) -> dict[int, str]:
 
 
 def _ranges(run: Run, codes: dict[int, str], worker: int, start: int, end: int) -> dict[str, Ints]:
-    """Return ranges with these texts that begin in [start, end): text, start, dur, by start."""
+    """Return ranges with these texts that begin in [start, end): text, start_ns, duration_ns, by start."""
     columns = run.store.columns(
-        f"""select text, start, dur from range where id >= {first_id(worker)} and id < {first_id(worker + 1)}
-            and start >= {start} and start < {end} and text in ({", ".join(map(str, codes)) or "null"}) order by id"""
+        f"""select text, start_ns, duration_ns from range
+            where id >= {first_id(worker)} and id < {first_id(worker + 1)} and start_ns >= {start} and start_ns < {end}
+            and text in ({", ".join(map(str, codes)) or "null"}) order by id"""
     )
     return {name: column.values for name, column in columns.items()}
 
@@ -59,10 +60,10 @@ def gc_or_cpu_python(run: Run) -> Finding | None:
     codes = _codes(run, _COLLECTIONS)
     collected, count, operators = 0, 0, []
     for sample in run.samples:
-        events = sample.of("start")
-        busy = Union(events, events + sample.of("dur"))
+        events = sample.of("start_ns")
+        busy = Union(events, events + sample.of("duration_ns"))
         ranges = _ranges(run, codes, sample.worker, sample.start, sample.end)
-        union = Union(ranges["start"], ranges["start"] + ranges["dur"])
+        union = Union(ranges["start_ns"], ranges["start_ns"] + ranges["duration_ns"])
         count += len(union.start)
         collected += _idle(union, busy)
         operators.append(_operators(run, sample, busy))
@@ -134,12 +135,12 @@ def _operators(run: Run, sample: Sample, busy: Union) -> pd.DataFrame:
     row = next(row for row in run.ids if row[0] == sample.worker)
     thread = _main_thread(run, sample.worker)
     columns = run.store.columns(
-        f"""select o.operator, o.start, o."end" as stop, o.api, o.kernels, o.gpu, p.unassociated
+        f"""select o.operator, o.start_ns, o.end_ns, o.api_ns, o.kernels, o.gpu_ns, p.unassociated
             from op o join operator p on p.id = o.operator
-            where o.id >= {row[5]} and o.id < {row[6]} and o.thread = {thread} and o.start < {sample.end}
+            where o.id >= {row[5]} and o.id < {row[6]} and o.thread = {thread} and o.start_ns < {sample.end}
             order by o.id"""
     )
-    start, end = columns["start"].values, columns["stop"].values
+    start, end = columns["start_ns"].values, columns["end_ns"].values
     order = intervals.order_by(start, -end, np.arange(len(start)))
     start, end = start[order], end[order]
     nesting, _ = intervals.nested(start, end)
@@ -148,12 +149,13 @@ def _operators(run: Run, sample: Sample, busy: Union) -> pd.DataFrame:
     inner = np.flatnonzero(nesting.parent >= 0)
     np.subtract.at(own, nesting.parent[inner], idle[inner])
     plain = np.ones(len(start), bool)
-    for name in ("api", "kernels", "gpu", "unassociated"):
+    for name in ("api_ns", "kernels", "gpu_ns", "unassociated"):
         plain &= columns[name].values[order] == 0
     loading = run.store.columns(
-        f"select d.start, d.dur from dataloader d join thread t on t.id = d.thread where t.worker = {sample.worker}"
+        f"""select d.start_ns, d.duration_ns from dataloader d join thread t on t.id = d.thread
+            where t.worker = {sample.worker}"""
     )
-    waits = Union(loading["start"].values, loading["start"].values + loading["dur"].values)
+    waits = Union(loading["start_ns"].values, loading["start_ns"].values + loading["duration_ns"].values)
     plain &= ~waits.covers(start, end)
     return pd.DataFrame({"operator": columns["operator"].values[order], "idle": own})[plain]
 
@@ -191,7 +193,7 @@ def recompiles(run: Run) -> Finding | None:
         return None
     aggregation = run.source.aggregation
     windows = run.store.rows(
-        """select worker, min(start), max("end"), count(*) from iteration
+        """select worker, min(start_ns), max(end_ns), count(*) from iteration
            where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
            group by worker order by worker""",
         (
@@ -205,7 +207,7 @@ def recompiles(run: Run) -> Finding | None:
     problems, rows = list[str](), list[dict[str, Any]]()
     for worker, start, end, steps in windows:
         ranges = _ranges(run, compiling, worker, start, end)
-        union = Union(ranges["start"], ranges["start"] + ranges["dur"])
+        union = Union(ranges["start_ns"], ranges["start_ns"] + ranges["duration_ns"])
         count = len(union.start)
         breaks = _ranges(run, resumed, worker, start, end)["text"]
         if count >= limit("R35.compiles"):

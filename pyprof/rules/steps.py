@@ -45,14 +45,14 @@ def no_iterations(run: Run) -> Finding | None:
 def _repeated(run: Run) -> list[dict[str, Any]]:
     """Return operators that ran several times over at least half of the run: one of them may be the key."""
     columns = run.store.columns(
-        f"""select op.operator, op."end" from op join operator o on o.id = op.operator
+        f"""select op.operator, op.end_ns from op join operator o on o.id = op.operator
             where o.unassociated = 0 and op.id < (select min(id) + {_OPS} from op) order by op.id"""
     )
     frame = pd.DataFrame({name: column.values for name, column in columns.items()})
-    stats = frame.groupby("operator")["end"].agg(["size", "min", "max"])
+    stats = frame.groupby("operator")["end_ns"].agg(["size", "min", "max"])
     stats = stats[(stats["size"] >= _LEAST) & (stats["max"] > stats["min"])].copy()
     stats["reach"] = stats["max"] - stats["min"]
-    stats = stats[stats["reach"] * 2 >= frame["end"].max() - frame["end"].min()]
+    stats = stats[stats["reach"] * 2 >= frame["end_ns"].max() - frame["end_ns"].min()]
     stats = stats.sort_values(["reach", "size"], ascending=False, kind="stable").head(5)
     rows = zip(stats.index.tolist(), stats["size"].tolist(), stats["reach"].tolist())
     return [
@@ -120,7 +120,7 @@ def profiler_overhead(run: Run) -> Finding | None:
         raise NeedsFacts(
             "needs the measured cost of a recorded call, which only pyprof's own recordings have"
         )
-    total = run.store.rows("select coalesce(sum(cpu), 0) from op where thread is not null")[0][0]
+    total = run.store.rows("select coalesce(sum(cpu_ns), 0) from op where thread is not null")[0][0]
     share = int(cost) / total if cost.isdigit() and total else 0.0
     slow = share > limit("R38.share")
     problems: list[str] = []

@@ -20,7 +20,7 @@ SHIFT = 16
 
 
 class Shape(NamedTuple):
-    """A table of sums: its keys, the columns that add up, and those with a minimum and a maximum."""
+    """A table of sums: its keys, the columns that add up, and the times with a minimum and a maximum, without _ns."""
 
     table: str
     block: str
@@ -31,24 +31,24 @@ class Shape(NamedTuple):
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns except the keys, in the order of the tables."""
-        least = tuple(f"{name}_min" for name in self.extremes)
-        return (*self.sums, *least, *(f"{name}_max" for name in self.extremes))
+        least = tuple(f"{name}_min_ns" for name in self.extremes)
+        return (*self.sums, *least, *(f"{name}_max_ns" for name in self.extremes))
 
 
 OPS = Shape(
     "op", "op_block", ("operator",),
-    ("calls", "timed", "kernels", "tc_kernels", "kernel", "tc", "cpu", "gpu", "overhead", "idle"),
+    ("calls", "timed", "kernels", "tc_kernels", "kernel_ns", "tc_ns", "cpu_ns", "gpu_ns", "overhead_ns", "idle_ns"),
     ("cpu", "gpu", "overhead", "idle"),
 )  # fmt: skip
 EVENTS = Shape(
     "event", "event_block", ("operator", "name", "kind", "tc"),
-    ("calls", "gpu", "api", "launched", "flops", "dense", "bytes", "flops_unknown", "bytes_unknown",
-     "roofline", "roofline_unknown", "hardware_ps", "hardware_unknown", "model_ps"),
+    ("calls", "gpu_ns", "api_ns", "launched", "flops", "dense_flops", "bytes", "flops_unknown_ns", "bytes_unknown_ns",
+     "roofline_ns", "roofline_unknown_ns", "hardware_ps", "hardware_unknown_ns", "model_ps"),
     ("gpu", "api"),
 )  # fmt: skip
 _UNKNOWN_TIME = {  # sums with the time of those that they leave out
-    "flops": "flops_unknown", "bytes": "bytes_unknown", "roofline": "roofline_unknown",
-    "hardware_ps": "hardware_unknown",
+    "flops": "flops_unknown_ns", "bytes": "bytes_unknown_ns", "roofline_ns": "roofline_unknown_ns",
+    "hardware_ps": "hardware_unknown_ns",
 }  # fmt: skip
 _LARGE, _SMALL = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 Sums = dict[str, Ints]
@@ -58,41 +58,42 @@ def of_ops(columns: Mapping[str, Column | Ints]) -> Sums:
     """Return the columns that the sums need of rows of `op`."""
     plain = {
         name: _values(columns[name])
-        for name in ("kernels", "tc_kernels", "kernel", "tc", "cpu", "gpu", "idle")
+        for name in ("kernels", "tc_kernels", "kernel_ns", "tc_ns", "cpu_ns", "gpu_ns", "idle_ns")
     }
-    timed = _mask(columns["cpu"])
-    plain["cpu"] = np.where(timed, plain["cpu"], 0)
-    overhead = np.where(timed, np.maximum(plain["cpu"] - _values(columns["api"]), 0), 0)
+    timed = _mask(columns["cpu_ns"])
+    plain["cpu_ns"] = np.where(timed, plain["cpu_ns"], 0)
+    overhead = np.where(timed, np.maximum(plain["cpu_ns"] - _values(columns["api_ns"]), 0), 0)
     calls = np.ones(len(overhead), np.int64)
-    out = {**plain, "calls": calls, "timed": timed.astype(np.int64), "overhead": overhead}
+    out = {**plain, "calls": calls, "timed": timed.astype(np.int64), "overhead_ns": overhead}
     return _without(_extremes(out, OPS), ("cpu", "overhead"), timed)
 
 
 def of_events(columns: Mapping[str, Column | Ints]) -> Sums:
-    """Return the columns that the sums need of rows of `event`; `launch` is the length of the launch."""
-    dur = _values(columns["dur"])
-    out = {"calls": np.ones(len(dur), np.int64), "gpu": dur}
-    for name in ("flops", "dense", "bytes", "roofline", "hardware_ps", "model_ps"):
+    """Return the columns that the sums need of rows of `event`; `launch_duration_ns` is the length of the launch."""
+    dur = _values(columns["duration_ns"])
+    out = {"calls": np.ones(len(dur), np.int64), "gpu_ns": dur}
+    for name in ("flops", "dense_flops", "bytes", "roofline_ns", "hardware_ps", "model_ps"):
         column = columns[name]
         present = _mask(column)
         out[name] = np.where(present, _values(column), 0)
         if name in _UNKNOWN_TIME:
             out[_UNKNOWN_TIME[name]] = np.where(present, 0, dur)
-    launch = columns["launch"]
+    launch = columns["launch_duration_ns"]
     launched = _mask(launch)
-    out["api"], out["launched"] = np.where(launched, _values(launch), 0), launched.astype(np.int64)
+    out["api_ns"], out["launched"] = np.where(launched, _values(launch), 0), launched.astype(np.int64)
     return _without(_extremes(out, EVENTS), ("api",), launched)
 
 
 def _extremes(sums: Sums, shape: Shape) -> Sums:
-    return {**sums, **{f"{name}_{end}": sums[name] for name in shape.extremes for end in ("min", "max")}}
+    ends = {f"{name}_{end}_ns": sums[f"{name}_ns"] for name in shape.extremes for end in ("min", "max")}
+    return sums | ends
 
 
 def _without(sums: Sums, names: Sequence[str], present: Bools) -> Sums:
     """Exclude unknown values from minima and maxima."""
     for name in names:
-        sums[f"{name}_min"] = np.where(present, sums[name], _LARGE)
-        sums[f"{name}_max"] = np.where(present, sums[name], _SMALL)
+        sums[f"{name}_min_ns"] = np.where(present, sums[f"{name}_ns"], _LARGE)
+        sums[f"{name}_max_ns"] = np.where(present, sums[f"{name}_ns"], _SMALL)
     return sums
 
 
@@ -117,7 +118,7 @@ def reduce(keys: Sequence[Ints], values: Sums, shape: Shape) -> tuple[list[Ints]
     first = np.flatnonzero(change)
     out: Sums = {}
     for name in shape.columns:
-        how = np.minimum if name.endswith("_min") else np.maximum if name.endswith("_max") else np.add
+        how = np.minimum if name.endswith("_min_ns") else np.maximum if name.endswith("_max_ns") else np.add
         out[name] = how.reduceat(values[name][order].astype(np.int64), first)
     return [key[order][first] for key in keys], out
 
@@ -144,14 +145,14 @@ def rows(store: Store, shape: Shape, first: int, last: int) -> Sums:
     """Return keys and values of the rows with first <= id < last, for `reduce`."""
     if shape is OPS:
         columns = store.columns(
-            f"""select operator, kernels, tc_kernels, kernel, tc, cpu, api, gpu, idle
+            f"""select operator, kernels, tc_kernels, kernel_ns, tc_ns, cpu_ns, api_ns, gpu_ns, idle_ns
                 from op where id >= {first} and id < {last}"""
         )
         return {"operator": columns["operator"].values, **of_ops(columns)}
     columns = store.columns(
-        f"""select event.operator, event.name, event.kind, coalesce(event.tc, 3) as tc, event.dur, event.flops,
-                   event.dense, event.bytes, event.roofline,
-                   event.hardware_ps, event.model_ps, api.dur as launch
+        f"""select event.operator, event.name, event.kind, coalesce(event.tc, 3) as tc, event.duration_ns,
+                   event.flops, event.dense_flops, event.bytes, event.roofline_ns, event.hardware_ps, event.model_ps,
+                   api.duration_ns as launch_duration_ns
             from event left join api on api.id = event.api where event.id >= {first} and event.id < {last}"""
     )
     return {**{name: columns[name].values for name in shape.keys}, **of_events(columns)}

@@ -33,11 +33,12 @@ from pyprof.sqlite_file import APPLICATION_ID, check_interrupt, is_profile
 from pyprof.store import access
 from pyprof.store.validate import damage
 
-MAJOR, MINOR = 1, 4
+MAJOR, MINOR = 2, 0
+OLDER = frozenset((1, minor) for minor in range(5))  # schemas that `pyprof.analysis.upgrade` converts
 SUFFIX = "_dldb.sqlite"
 _PAGE = 8192
 # Created after the rows are written: for queries of the page by other columns than the id.
-_INDEXES = ("create index event_by_start on event (device, stream, start)",)
+_INDEXES = ("create index event_by_start on event (device, stream, start_ns)",)
 
 is_database = is_profile  # of any version
 
@@ -278,10 +279,11 @@ class Store:
         )
         return major, minor
 
-    def check_schema(self, oldest: int = MINOR) -> None:
-        """Raise VersionError for another schema, or one before `oldest`; FormatError for damage."""
+    def check_schema(self, older: bool = False) -> None:
+        """Raise VersionError for another schema, unless it is an `older` one to convert; FormatError for damage."""
         major, minor = self.schema
-        if major != MAJOR or not oldest <= minor <= MINOR:
+        current = (major, minor) == (MAJOR, MINOR)
+        if not current and not (older and (major, minor) in OLDER):
             newer = (major, minor) > (MAJOR, MINOR)
             advice = (
                 f"Upgrade: {install()} {WHERE} of a later version"
@@ -293,7 +295,7 @@ class Store:
                 f"{advice}.",
                 newer,
             )
-        if minor == MINOR:
+        if current:
             self._check_columns()
         present = self.tables()
         for table in present.intersection(_NUMBERED):  # they become arrays of this size
@@ -397,17 +399,18 @@ class Store:
             raise self.damaged(error) from error
 
     @contextmanager
-    def translate_errors(self) -> Iterator[None]:
+    def translate_errors(self, types: dict[str, dict[str, str]] | None = None) -> Iterator[None]:
         """Turn exceptions raised while processing this database into PyProf errors.
 
-        Raises FormatError if validation finds corrupt data, otherwise PyProfError (likely a bug).
+        Raises FormatError if validation finds corrupt data, otherwise PyProfError (likely a bug). `types`: the tables
+        and columns of another schema.
         """
         try:
             yield
         except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
             if isinstance(error, PyProfError):
                 raise
-            if fault := damage(schema(), self.rows):
+            if fault := damage(types or schema(), self.rows):
                 raise self.damaged(fault) from error
             if isinstance(error, MemoryError):  # the file is too large for this machine
                 raise

@@ -49,11 +49,12 @@ def _tests(types: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str]]:
             yield f'select 1 from "{table}" where {wrong}', f"{table} has a undefined value in {name}"
         for name in columns.keys() & _REQUIRED.get(table, set()):
             yield f'select 1 from "{table}" where "{name}" is null', f"{table} lacks values in {name}"
-        for name in sorted(columns.keys() & {"start", "end", "dur"}):
-            wrong = f'"{name}" is null or "{name}" not between {0 if name == "dur" else -_MAX_TIME} and {_MAX_TIME}'
+        for name in sorted(columns.keys() & {"start_ns", "end_ns", "duration_ns"}):
+            least = 0 if name == "duration_ns" else -_MAX_TIME
+            wrong = f'"{name}" is null or "{name}" not between {least} and {_MAX_TIME}'
             yield f'select 1 from "{table}" where {wrong}', f"{table} has no time in {name}"
-        if {"start", "end"} <= columns.keys():
-            yield f'select 1 from "{table}" where "end" < "start"', f"{table} has an end before its start"
+        if {"start_ns", "end_ns"} <= columns.keys():
+            yield f'select 1 from "{table}" where end_ns < start_ns', f"{table} has an end before its start"
     for table, columns in types.items():
         for name, kind in columns.items():
             other = _OTHER_REFERENCES.get((table, name), name if name in _REFERENCES else None)

@@ -80,10 +80,10 @@ def kernel(source: Source, id: str) -> Details:
     )[0]
     point = roofline.of_kernel(source, number)
     rows = source.store.rows(
-        f"""select o.name, case o.direction when 0 then 'fprop' when 1 then 'bprop' end, sum(s.calls), sum(s.gpu),
-                   min(s.gpu_min), max(s.gpu_max), o.op_id
+        f"""select o.name, case o.direction when 0 then 'fprop' when 1 then 'bprop' end, sum(s.calls),
+                   sum(s.gpu_ns), min(s.gpu_min_ns), max(s.gpu_max_ns), o.op_id
             from op_kernel_stat s join operator o on o.id = s.operator
-            where {SELECTED} and s.name = :name group by s.operator order by sum(s.gpu) desc, o.id""",
+            where {SELECTED} and s.name = :name group by s.operator order by sum(s.gpu_ns) desc, o.id""",
         _parameters(source) | {"name": number},
     )
     calls, gpu = sum(row[2] for row in rows), sum(row[3] for row in rows)
@@ -270,7 +270,7 @@ def _sums(source: Source, number: int) -> list[Figure]:
     """Return the sums over the operator's executions in the window."""
     names, rows = source.store.named(
         f"""select sum(s.calls) as calls, sum(s.kernels) as kernels, sum(s.tc_kernels) as tc_kernels,
-                   sum(s.kernel) as kernel, sum(s.tc) as tc, {spreads()} from op_stat s
+                   sum(s.kernel_ns) as kernel, sum(s.tc_ns) as tc, {spreads()} from op_stat s
             where {SELECTED} and s.operator = :operator""",
         _parameters(source) | {"operator": number},
     )
@@ -295,9 +295,9 @@ def _sums(source: Source, number: int) -> list[Figure]:
 
 def _kernels(source: Source, number: int) -> NamedTable:
     rows = source.store.rows(
-        f"""select n.name, sum(s.calls), sum(s.gpu), min(s.gpu_min), max(s.gpu_max), {_TC}, s.name
+        f"""select n.name, sum(s.calls), sum(s.gpu_ns), min(s.gpu_min_ns), max(s.gpu_max_ns), {_TC}, s.name
             from op_kernel_stat s join kernel_name n on n.id = s.name
-            where {SELECTED} and s.operator = :operator group by s.name order by sum(s.gpu) desc, s.name""",
+            where {SELECTED} and s.operator = :operator group by s.name order by sum(s.gpu_ns) desc, s.name""",
         _parameters(source) | {"operator": number},
     )
     cells: list[list[Any]] = [[*row[:5], None if row[5] is None else bool(row[5])] for row in rows[:ROWS]]

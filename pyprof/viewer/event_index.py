@@ -22,7 +22,7 @@ from pyprof.viewer.report_pages import columns_of
 Spans = list[tuple[int, int]]
 _SUMMED = {"kernel", "name", "type", "op_id", "kind"}  # columns of op_kernel_stat under the same names
 _OF_BLOCKS = {*_SUMMED, "dur"}
-_SORTS = {"id": "e.id", "start": "e.start", "dur": "e.dur"}
+_SORTS = {"id": "e.id", "start": "e.start_ns", "dur": "e.duration_ns"}
 
 
 def page(
@@ -149,9 +149,9 @@ def _places(
         return f"{condition} and e.operator = :operator", values | {"operator": operator}
 
     nearest, extra = None, ""
-    condition, values = conditions(("e.gpu_max", "e.gpu_min"))
+    condition, values = conditions(("e.gpu_max_ns", "e.gpu_min_ns"))
     if sort.endswith("dur") and keys <= _OF_BLOCKS:
-        column = "e.gpu_max" if sort.startswith("-") else "e.gpu_min"
+        column = "e.gpu_max_ns" if sort.startswith("-") else "e.gpu_min_ns"
         nearest = nearest_spans(
             source, spans, condition, conditions((column, column))[0], values, column, count, after
         )
@@ -176,7 +176,7 @@ def spans_with(source: Source, spans: Spans, condition: str, values: dict[str, A
 
 
 class Nearest(NamedTuple):
-    """Position of the first events in sort order: a condition on `e.dur`, and ranges of ids."""
+    """Position of the first events in sort order: a condition on `e.duration_ns`, and ranges of ids."""
 
     condition: str
     spans: Spans
@@ -197,7 +197,7 @@ def nearest_spans(
     one of them. `after`: only events beyond this duration. None: anywhere."""
     whole_blocks = [(-(-low >> blocks.SHIFT), high >> blocks.SHIFT) for low, high in spans]
     whole = " or ".join(f"e.block >= {first} and e.block < {last}" for first, last in whole_blocks)
-    order, beyond, up_to = ("desc", "<", ">=") if column == "e.gpu_max" else ("", ">", "<=")
+    order, beyond, up_to = ("desc", "<", ">=") if column == "e.gpu_max_ns" else ("", ">", "<=")
     behind = f"and {column} {beyond} :after" if after is not None else ""
     rows = source.store.rows(
         f"""select {column} from event_block e where ({whole}) and {exact} {behind}
@@ -215,7 +215,7 @@ def nearest_spans(
     for (low, high), (first, last) in zip(spans, whole_blocks):
         edge = min(high, first << blocks.SHIFT)
         ranges += [(low, edge), (max(edge, last << blocks.SHIFT), high)]  # partial blocks
-    return Nearest(f"e.dur {up_to} {bound}", _merge(ranges))
+    return Nearest(f"e.duration_ns {up_to} {bound}", _merge(ranges))
 
 
 def _merge(ranges: Spans) -> Spans:

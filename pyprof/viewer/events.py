@@ -47,11 +47,11 @@ COLUMNS = (
         Column("device", "Device ID", "", "Number of the device; empty for an event on the CPU."), "e.device"
     ),
     EventColumn(
-        Column("launch", "Kernel Timestamp", "ns", "Start of the API call that launched it."), "a.start"
+        Column("launch", "Kernel Timestamp", "ns", "Start of the API call that launched it."), "a.start_ns"
     ),
-    EventColumn(Column("start", "GPU Start Time", "ns", "Start on the device."), "e.start"),
+    EventColumn(Column("start", "GPU Start Time", "ns", "Start on the device."), "e.start_ns"),
     EventColumn(
-        Column("dur", "GPU Time", "ns", "Time on the device; an operator event's own time."), "e.dur"
+        Column("dur", "GPU Time", "ns", "Time on the device; an operator event's own time."), "e.duration_ns"
     ),
     EventColumn(
         Column(
@@ -82,7 +82,9 @@ COLUMNS = (
         (_OPERATOR, "op_id", "operator"),
     ),
     EventColumn(Column("stream", "Stream", "", "Stream; for an operator event, its thread."), "e.stream"),
-    EventColumn(Column("launch_dur", "API Call Time", "ns", "Time of the launching API call."), "a.dur"),
+    EventColumn(
+        Column("launch_dur", "API Call Time", "ns", "Time of the launching API call."), "a.duration_ns"
+    ),
     EventColumn(Column("flops", "FLOPs", "count", "Operations executed; empty if unknown."), "e.flops"),
     EventColumn(Column("bytes", "Bytes", "B", "Bytes that must move; empty if unknown."), "e.bytes"),
     EventColumn(

@@ -73,10 +73,10 @@ ITERATION = (
 
 def iterations(source: Source) -> Frame:
     """Return all iterations of the aggregation's cut."""
-    window, parts = source.aggregation, ", ".join(f"p.{part}" for part in PARTS)
-    sums = ("kernels", "tc_kernels", "kernel", "tc", "memory", "busy")
+    window, parts = source.aggregation, ", ".join(f"p.{part}_ns" for part in PARTS)
+    sums = ("kernels", "tc_kernels", "kernel_ns", "tc_ns", "memory_ns", "busy_ns")
     rows = source.store.rows(
-        f"""select w.name, i.worker, i.number, i.start, i."end", i."end" - i.start - i.paused, {parts},
+        f"""select w.name, i.worker, i.number, i.start_ns, i.end_ns, i.end_ns - i.start_ns - i.paused_ns, {parts},
                    {", ".join(f"d.{name}" for name in sums)}, coalesce(g.n, 0),
                    i.partial, i.number between :first and :last
             from iteration i join worker w on w.id = i.worker
@@ -157,7 +157,7 @@ def iteration_operators(source: Source, number: int) -> Frame:
                    e.copies, e.tc_kernels, e.gpu, e.tc, p.dtype, nullif(k.frames, ''), p.op_id, p.id
             from (select operator, count(distinct op) as calls, sum(kind in (0, 3)) as kernels,
                          sum(kind in (1, 2)) as copies, sum(kind = 0 and tc = 1) as tc_kernels,
-                         sum(dur) as gpu, sum(case when kind = 0 and tc = 1 then dur else 0 end) as tc
+                         sum(duration_ns) as gpu, sum(case when kind = 0 and tc = 1 then duration_ns else 0 end) as tc
                   from event e where {condition} group by operator) e
             join operator p on p.id = e.operator left join stack k on k.id = p.stack order by e.gpu desc, p.id""",
         values,

@@ -32,9 +32,9 @@ def key_operators(source: Source) -> Frame:
     workers = max(len(source.window.workers), 1)
     rows = source.store.rows(
         f"""select o.id, o.op_id, o.name, o.type, case o.direction when 0 then 'fprop' when 1 then 'bprop' end,
-                   sum(s.calls), sum(s.gpu), {total("cpu")}, sum(s.calls) * 1.0 / :count, sum(s.calls) = :count
+                   sum(s.calls), sum(s.gpu_ns), {total("cpu")}, sum(s.calls) * 1.0 / :count, sum(s.calls) = :count
             from op_stat s join operator o on o.id = s.operator where {SELECTED} and o.unassociated = 0
-            group by o.id order by sum(s.calls) = :count desc, sum(s.gpu) desc, o.id""",
+            group by o.id order by sum(s.calls) = :count desc, sum(s.gpu_ns) desc, o.id""",
         {"aggregation": window.id, "worker": source.worker, "count": count * workers},
     )
     return from_rows(rows, COLUMNS)

@@ -134,7 +134,7 @@ def _two_parts(
 def _utilization(window: Window) -> Breakdown:
     """Return busy and idle time of the devices in use; the share is the mean over devices."""
     wall = sum(device.wall for device in window.used)
-    busy = sum(device.sums.get("busy", 0) for device in window.used)
+    busy = sum(device.sums.get("busy_ns", 0) for device in window.used)
     return _two_parts(
         "gpu_utilization",
         "GPU Utilization",
@@ -170,11 +170,11 @@ def _resources(window: Window) -> Breakdown:
 
 def _kernel_time(source: Source) -> Breakdown:
     totals = source.window.totals
-    total = totals["events_gpu"]
+    total = totals["events_gpu_ns"]
     parts = []
     for prefix, (key, heading, text) in _KERNELS.items():
         is_known = source.gpu or prefix == "other_events_"
-        amount = totals[prefix + "gpu"]
+        amount = totals[prefix + "gpu_ns"]
         parts.append(
             Part(
                 key=key,
@@ -191,12 +191,12 @@ def _kernel_time(source: Source) -> Breakdown:
 
 def _tensor_cores(window: Window) -> Breakdown:
     used = value("tc_utilization", window)
-    amount = window.totals["eligible_tc"]
+    amount = window.totals["eligible_tc_ns"]
     other_text = "Other kernels of the operators that tensor cores could do."
     return _two_parts(
         "tensor_cores",
         "Tensor Core Kernel Efficiency",
-        (amount, window.totals["eligible_kernel"] - amount),
+        (amount, window.totals["eligible_kernel_ns"] - amount),
         (used, None if used is None else 100 - used),
         (
             ("tc", "Using Tensor Cores", METRICS["tc_utilization"].text),

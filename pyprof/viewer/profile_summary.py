@@ -29,13 +29,14 @@ def profile(store: Guarded, opened: Opened, runs: list[models.Run], source_root:
         workers=_models(
             store,
             models.Worker,
-            'select id, name, rank, host, label, pid, span, start, "end" from worker order by id',
+            """select id, name, rank, host, label, pid, span, start_ns as start, end_ns as "end"
+               from worker order by id""",
         ),
         devices=_models(
             store,
             models.Device,
-            """select worker, number, name, compute_capability, sm_count, memory_bytes, clock_hz, bandwidth, events
-               from device order by worker, number""",
+            """select worker, number, name, compute_capability, sm_count, memory_bytes, clock_hz,
+                      bandwidth_bytes_per_s as bandwidth, events from device order by worker, number""",
         ),
         aggregations=_aggregations(store),
         facts={key: value or "" for key, value in meta.items() if key not in _ASIDE},

@@ -13,12 +13,12 @@ from pyprof.viewer.models import Ceiling, Point, Roofline
 _NS = 1e9
 _POINTS = """
 select s.name as id, n.name as name, {operator} as operator, o.dtype as dtype, n.kind as kind, sum(s.calls) as calls,
-       sum(s.gpu) as gpu, sum(s.flops) as flops, sum(s.bytes) as bytes, sum(s.flops_unknown) as no_flops,
-       sum(s.bytes_unknown) as no_bytes, sum(s.roofline) as roofline, sum(s.roofline_unknown) as no_roofline,
+       sum(s.gpu_ns) as gpu, sum(s.flops) as flops, sum(s.bytes) as bytes, sum(s.flops_unknown_ns) as no_flops,
+       sum(s.bytes_unknown_ns) as no_bytes, sum(s.roofline_ns) as roofline, sum(s.roofline_unknown_ns) as no_roofline,
        max(s.tc = 1) as used, max(s.tc = 3) as untold
 from op_kernel_stat s join operator o on o.id = s.operator join kernel_name n on n.id = s.name
 where s.aggregation = :aggregation and (:worker is null or s.worker = :worker) and s.kind in (0, 3) and {condition}
-group by {group} order by sum(s.gpu) desc, s.name"""
+group by {group} order by sum(s.gpu_ns) desc, s.name"""
 
 
 def roofline(source: Source, limit: int) -> Roofline:
@@ -83,8 +83,8 @@ def _point(row: dict[str, Any], gpu: bool) -> Point:
 def _ceilings(source: Source) -> tuple[list[Ceiling], list[str]]:
     """Return the peaks of the devices in use, once per kind of device."""
     rows = source.store.rows(
-        """select distinct name, sm_count, compute_capability, memory_bytes, clock_hz, bandwidth from device
-           where events > 0 and name is not null and (? is null or worker = ?)""",
+        """select distinct name, sm_count, compute_capability, memory_bytes, clock_hz, bandwidth_bytes_per_s
+           from device where events > 0 and name is not null and (? is null or worker = ?)""",
         (source.worker, source.worker),
     )
     out, reasons = [], []

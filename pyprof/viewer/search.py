@@ -44,23 +44,23 @@ def find_names(source: Source, text: str) -> list[models.Hit]:
         return sorted(hits, key=lambda row: -(row[-1] or 0))[:_MOST]
 
     operators = rows(
-        f"""select o.name, o.op_id, sum(max(s.gpu, s.cpu)) from op_stat s join operator o on o.id = s.operator
+        f"""select o.name, o.op_id, sum(max(s.gpu_ns, s.cpu_ns)) from op_stat s join operator o on o.id = s.operator
             where {SELECTED} group by o.id""",
         parameters,
     )
     kernels = rows(
-        f"""select k.name, sum(s.gpu) from op_kernel_stat s join kernel_name k on k.id = s.name
+        f"""select k.name, sum(s.gpu_ns) from op_kernel_stat s join kernel_name k on k.id = s.name
             where {SELECTED} and s.kind < 3 group by k.id""",
         parameters,
     )
     modules = rows(
-        f"""select o.module, sum(max(s.gpu, s.cpu)) from op_stat s join operator o on o.id = s.operator
+        f"""select o.module, sum(max(s.gpu_ns, s.cpu_ns)) from op_stat s join operator o on o.id = s.operator
             where {SELECTED} and o.module is not null group by o.module""",
         parameters,
     )
     times: dict[str, int] = {}
     for frames, time in rows(
-        f"""select k.frames, sum(max(s.gpu, s.cpu)) from op_stat s join operator o on o.id = s.operator
+        f"""select k.frames, sum(max(s.gpu_ns, s.cpu_ns)) from op_stat s join operator o on o.id = s.operator
             join stack k on k.id = o.stack where {SELECTED} group by k.id""",
         parameters,
     ):

@@ -75,7 +75,7 @@ def test_a_step_with_a_reading_is_a_part_and_its_time_is_its_own(forks: Forks, t
     expected = [end - start - paused for (start, end), paused in zip(steps, inside)]
     assert table["total_ns"].tolist() == expected
     profile = pyprof.load(tmp_path / "net.sqlite")
-    assert profile.steps["dur"].tolist() == expected
+    assert profile.steps["duration_ns"].tolist() == expected
     figures = profile.report("summary").set_index("name")["value"]
     assert figures["Wall Clock Time"] == sum(expected)
 
@@ -97,7 +97,7 @@ def test_the_whole_recording_is_without_readings(forks: Forks, tmp_path: Path) -
     paused = sum(stop - start for start, stop in recorded.query("select start, end from PYPROF_PAUSE"))
     profile = pyprof.load(tmp_path / "net.sqlite")
     bounds = profile.steps.iloc[0]
-    assert bounds["dur"] == bounds["end"] - bounds["start"] - paused
+    assert bounds["duration_ns"] == bounds["end_ns"] - bounds["start_ns"] - paused
     assert not bounds["partial"]
 
 

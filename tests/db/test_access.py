@@ -184,8 +184,8 @@ def test_names_that_are_no_text(texts: str, profile: Path, tmp_path: Path) -> No
 
 
 def test_an_older_schema_and_a_newer_one(profile: Path, tmp_path: Path) -> None:
-    for number, advice in ((0, "Build it again from the recording"), (99, "Upgrade")):
-        path = changed(profile, tmp_path, f"update meta set value = '{number}' where name = 'schema_minor'")
+    for part, number, advice in (("major", 1, "Build it again from the recording"), ("minor", 99, "Upgrade")):
+        path = changed(profile, tmp_path, f"update meta set value = '{number}' where name = 'schema_{part}'")
         with pytest.raises(FormatError, match=advice):
             Store(path)
 
@@ -233,7 +233,7 @@ def test_another_process_that_writes(profile: Path, tmp_path: Path, monkeypatch:
 
 def test_a_profile_is_read_as_before(profile: Path) -> None:
     with Store(profile) as store:
-        assert store.meta["schema_major"] == "1"
+        assert store.meta["schema_major"] == "2"
     assert len(pyprof.load(profile).kernels) == 3
 
 

@@ -49,7 +49,7 @@ def test_ranges_named_like_steps_cut_from_start_to_start(load: Load, name: str) 
     prof = load("".join(f"{name.format(i)}\n{body('    ')}wait 100\n" for i in range(3)))
     steps = prof.steps
     assert method(prof) == ("ranges", 3)
-    assert steps["end"][:2].tolist() == steps["start"][1:].tolist()
+    assert steps["end_ns"][:2].tolist() == steps["start_ns"][1:].tolist()
     assert steps["kernels"].tolist() == [2, 2, 2]
 
 
@@ -147,26 +147,27 @@ def check(store: Store, one: Aggregation) -> None:
         (one.iteration_set, one.first, one.last),
     )[0]
     expected = store.rows(
-        """select operator, count(*), sum(kernels), sum(kernel), sum(cpu), sum(gpu), sum(cpu - api), sum(idle),
-                  min(cpu), max(cpu), min(gpu), max(gpu)
+        """select operator, count(*), sum(kernels), sum(kernel_ns), sum(cpu_ns), sum(gpu_ns), sum(cpu_ns - api_ns),
+                  sum(idle_ns), min(cpu_ns), max(cpu_ns), min(gpu_ns), max(gpu_ns)
            from op where id >= ? and id < ? group by operator order by operator""",
         bounds[:2],
     )
     found = store.rows(
-        """select operator, calls, kernels, kernel, cpu, gpu, overhead, idle, cpu_min, cpu_max, gpu_min, gpu_max
+        """select operator, calls, kernels, kernel_ns, cpu_ns, gpu_ns, overhead_ns, idle_ns, cpu_min_ns, cpu_max_ns,
+                  gpu_min_ns, gpu_max_ns
            from op_stat where aggregation = ? order by operator""",
         (one.id,),
     )
     assert found == expected
     expected = store.rows(
-        """select e.operator, e.name, coalesce(e.tc, 3), count(*), sum(e.dur), sum(a.dur), min(e.dur), max(e.dur),
-                  min(a.dur), max(a.dur)
+        """select e.operator, e.name, coalesce(e.tc, 3), count(*), sum(e.duration_ns), sum(a.duration_ns),
+                  min(e.duration_ns), max(e.duration_ns), min(a.duration_ns), max(a.duration_ns)
            from event e left join api a on a.id = e.api where e.id >= ? and e.id < ?
            group by 1, 2, 3 order by 1, 2, 3""",
         bounds[2:],
     )
     found = store.rows(
-        """select operator, name, tc, calls, gpu, api, gpu_min, gpu_max, api_min, api_max
+        """select operator, name, tc, calls, gpu_ns, api_ns, gpu_min_ns, gpu_max_ns, api_min_ns, api_max_ns
            from op_kernel_stat where aggregation = ? order by 1, 2, 3""",
         (one.id,),
     )
@@ -178,7 +179,7 @@ def test_the_parts_of_iterations_are_their_lengths(tmp_path: Path, seed: int) ->
     path = build.write_nsys(tmp_path / "net.sqlite", build.recording(random_run(random.Random(seed))))
     prof = pyprof.load(path)
     for parts, length in prof.database.rows(
-        """select tc + kernel + memory + dataloader + io + cpu + other, i."end" - i.start
+        """select tc_ns + kernel_ns + memory_ns + dataloader_ns + io_ns + cpu_ns + other_ns, end_ns - start_ns
            from iteration_part join iteration i using (iteration_set, worker, number)"""
     ):
         assert parts == length
@@ -220,9 +221,9 @@ def test_every_event_belongs_to_one_execution(tmp_path: Path) -> None:
     prof = pyprof.load(path)
     store = prof.database
     assert store.rows("select count(*) from event where op is null or operator is null") == [(0,)]
-    total = store.rows("select sum(dur) from event where kind = 0")
-    assert store.rows("select sum(kernel) from op_stat") == total
-    assert store.rows("select sum(gpu) from op_kernel_stat") == total
+    total = store.rows("select sum(duration_ns) from event where kind = 0")
+    assert store.rows("select sum(kernel_ns) from op_stat") == total
+    assert store.rows("select sum(gpu_ns) from op_kernel_stat") == total
     names = [name for (name,) in store.rows("select name from operator where unassociated order by name")]
     assert names == ["unassociated_cudaLaunchKernel", "unassociated_gpu_event"]
 
@@ -237,22 +238,22 @@ def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
         Store(tmp_path / "absent")
 
 
-@pytest.mark.parametrize(("name", "version"), [("schema_major", "2.4"), ("schema_minor", "1.7")])
+@pytest.mark.parametrize(("name", "version"), [("schema_major", "3.0"), ("schema_minor", "2.7")])
 def test_another_version_is_refused_with_both_named(tmp_path: Path, name: str, version: str) -> None:
     path = tmp_path / "net_dldb.sqlite"
     pyprof.load(build.write_nsys(tmp_path / "net.sqlite", build.recording(body()))).save(path)
     with closing(sqlite3.connect(path)) as connection, connection:
         value = version.partition(".")[0] if name == "schema_major" else version.partition(".")[2]
         connection.execute("update meta set value = ? where name = ?", (value, name))
-    with pytest.raises(pyprof.PyProfError, match=rf"schema {version}, this PyProf reads up to 1\.4"):
+    with pytest.raises(pyprof.PyProfError, match=rf"schema {version}, this PyProf reads up to 2\.0"):
         pyprof.load(path)
 
 
 DAMAGE = [
-    ("alter table event rename column dur to length", "table event lacks dur"),
+    ("alter table event rename column duration_ns to length", "table event lacks duration_ns"),
     ("drop table iteration", "table iteration lacks iteration_set"),
-    ("update event set start = 'x'", ""),
-    ("update op set cpu = 'x'", ""),
+    ("update event set start_ns = 'x'", ""),
+    ("update op set cpu_ns = 'x'", ""),
 ]
 
 

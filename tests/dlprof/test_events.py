@@ -50,7 +50,7 @@ def test_iterations_are_scalars_by_step(found: Any, folder: Path):
     prof = pyprof.load(folder / "dlprof_dldb.sqlite")
     steps = prof.steps[prof.steps["aggregated"]]
     assert [(e.step, e.value) for e in found.Scalars("iteration/duration_ns")] == list(
-        zip(steps["step"], steps["dur"])
+        zip(steps["step"], steps["duration_ns"])
     )
     assert [e.step for e in found.Scalars("iteration/cpu_ns")] == [1, 2, 3]
     prof.database.close()

@@ -136,7 +136,9 @@ def gpu_rows(found: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 def expected_rows(kernels: pd.DataFrame) -> list[tuple[Any, ...]]:
-    return sorted((k.full_name, k.start, k.dur, int(k.device), int(k.stream)) for k in kernels.itertuples())
+    return sorted(
+        (k.full_name, k.start_ns, k.duration_ns, int(k.device), int(k.stream)) for k in kernels.itertuples()
+    )
 
 
 def test_events_of_the_gpu_are_those_of_the_profile(prof: Profile, tmp_path: Path) -> None:
@@ -229,7 +231,7 @@ def test_flows_join_launches_and_backward(prof: Profile, tmp_path: Path) -> None
     ends = [e for e in found if e["ph"] == "f" and e["cat"] == "ac2g"]
     assert (len(begin), len(ends)) == (12, 15)  # 4 launches a step; one starts two kernels
     kernels = {(e["pid"], e["tid"], e["ts"]): e for e in of(found, "kernel")}
-    launch_of = {k.start: k.launch for k in prof.kernels.itertuples()}
+    launch_of = {k.start_ns: k.launch_ns for k in prof.kernels.itertuples()}
     for end in ends:
         kernel = kernels[end["pid"], end["tid"], end["ts"]]
         assert kernel["args"]["correlation"] == end["id"]
@@ -239,14 +241,14 @@ def test_flows_join_launches_and_backward(prof: Profile, tmp_path: Path) -> None
     paired = ops[ops["forward"].notna()]
     assert len(forward) == 2 * len(paired) == 6
     starts = sorted((ns(e["ts"]), e["tid"]) for e in forward if e["ph"] == "s")
-    assert starts == sorted((int(ops.loc[number, "start"]), 1) for number in paired["forward"])
+    assert starts == sorted((int(ops.loc[number, "start_ns"]), 1) for number in paired["forward"])
 
 
 def test_iterations_are_steps(prof: Profile, tmp_path: Path) -> None:
     found = exported(prof, tmp_path / "x.json")
     steps = [e for e in of(found, "user_annotation") if e["name"].startswith("ProfilerStep#")]
     assert [(e["name"], ns(e["ts"]), ns(e["dur"]), e["tid"]) for e in steps] == [
-        (f"ProfilerStep#{row.step}", row.start, row.dur, 1) for row in prof.steps.itertuples()
+        (f"ProfilerStep#{row.step}", row.start_ns, row.duration_ns, 1) for row in prof.steps.itertuples()
     ]
     assert len(steps) > 2
 
@@ -281,7 +283,7 @@ def test_a_trace_of_one_rank_says_which(tmp_path: Path) -> None:
 def test_a_window_has_what_goes_on_in_it(prof: Profile, tmp_path: Path) -> None:
     whole = exported(prof, tmp_path / "x.json")
     steps = prof.steps
-    start, end = int(steps["start"][1]) + 3, int(steps["end"][1]) - 5
+    start, end = int(steps["start_ns"][1]) + 3, int(steps["end_ns"][1]) - 5
     part = exported(prof, tmp_path / "y.json", start=start, end=end)
 
     def inside(event: dict[str, Any]) -> bool:

@@ -60,7 +60,7 @@ def test_cpu_time_and_api_calls_apart(tmp_path):
 def test_without_a_gpu_it_is_the_operators_own_time(tmp_path):
     prof = loaded(tmp_path, CPU)
     found = collapsed(prof, tmp_path)
-    assert sum(found.values()) == prof.kernels["dur"].sum() == 200
+    assert sum(found.values()) == prof.kernels["duration_ns"].sum() == 200
     assert found == {"mm": 20, "aten::mm": 60, "relu": 40, "aten::relu": 80}
     assert sum(collapsed(prof, tmp_path, "collapsed-cpu").values()) == 200
 
@@ -80,7 +80,7 @@ def test_backward_is_told_from_forward_and_ranges_from_operators(tmp_path):
 def test_a_window_has_what_is_going_on_in_it(tmp_path):
     prof = loaded(tmp_path, TEXT)
     first = prof.kernels.iloc[0]
-    found = collapsed(prof, tmp_path, start=int(first["start"]), end=int(first["start"]) + 1)
+    found = collapsed(prof, tmp_path, start=int(first["start_ns"]), end=int(first["start_ns"]) + 1)
     assert found == {f"{ABOVE};gemm": 70}
 
 

@@ -37,8 +37,8 @@ def plain(frame: pd.DataFrame, *without: str) -> list[dict[str, Any]]:
 
 def ranges(prof: Profile) -> list[tuple[Any, ...]]:
     return prof.database.rows(
-        """select string.text, kind, start, dur, seq, tid from range join string on string.id = range.text
-           join thread on thread.id = range.thread order by start, dur desc, string.text"""
+        """select string.text, kind, start_ns, duration_ns, seq, tid from range join string on string.id = range.text
+           join thread on thread.id = range.thread order by start_ns, duration_ns desc, string.text"""
     )
 
 
@@ -68,10 +68,10 @@ def test_copies_sets_graphs_and_marks(tmp_path: Path) -> None:
     prof = pyprof.load(build.write_nsys(tmp_path / "net.sqlite", recording))
     back = again(prof, tmp_path / "out.sqlite")
     assert plain(back.kernels) == plain(prof.kernels)
-    moved = {k.kind: k.copied for k in back.kernels.itertuples() if k.kind != "kernel"}
+    moved = {k.kind: k.copied_bytes for k in back.kernels.itertuples() if k.kind != "kernel"}
     assert moved == {"memcpy": 4096, "memset": 64}
     assert ranges(back) == ranges(prof)
-    columns = "select kind, graph, copied, copy_from, copy_to from event order by id"
+    columns = "select kind, graph, copied_bytes, copy_from, copy_to from event order by id"
     assert back.database.rows(columns) == prof.database.rows(columns)
 
 
@@ -86,7 +86,9 @@ def test_operators_of_a_capture_become_ranges(tmp_path: Path) -> None:
     recording.steps += [(7, 10, 60), (8, 60, 130)]
     prof = pyprof.load(build.write_capture(tmp_path / "net.sqlite", recording))
     back = again(prof, tmp_path / "out.sqlite")
-    kept = ["name", "start", "dur", "stream", "device", "op", "direction", "flops", "bytes", "launch"]
+    kept = [
+        "name", "start_ns", "duration_ns", "stream", "device", "op", "direction", "flops", "bytes", "launch_ns"
+    ]  # fmt: skip
     assert plain(back.kernels[kept]) == plain(prof.kernels[kept])
     numbered = [
         (text, seq) for text, _, _, _, seq, _ in ranges(back) if text[:4] == "aten" or "Backward" in text
@@ -94,7 +96,7 @@ def test_operators_of_a_capture_become_ranges(tmp_path: Path) -> None:
     assert numbered == [
         ("aten::linear", 3), ("aten::addmm", 3), ("aten::zeros", None), ("AddmmBackward0", 3),
     ]  # fmt: skip
-    assert list(back.steps["start"]) == list(prof.steps["start"])
+    assert list(back.steps["start_ns"]) == list(prof.steps["start_ns"])
     assert back.aggregation.method == "ranges"
 
 
@@ -148,11 +150,11 @@ def test_large_thread_numbers_stay_apart(tmp_path: Path) -> None:
 def test_a_window_has_what_goes_on_in_it(tmp_path: Path) -> None:
     prof = pyprof.load(build.write_nsys(tmp_path / "net.sqlite", training(True)))
     kernels = prof.kernels
-    start, end = int(kernels["start"].iloc[3]), int(kernels["end"].iloc[9])
+    start, end = int(kernels["start_ns"].iloc[3]), int(kernels["end_ns"].iloc[9])
     back = again(prof, tmp_path / "out.sqlite", start=start, end=end)
-    inside = kernels[(kernels["start"] < end) & (kernels["end"] > start)]
+    inside = kernels[(kernels["start_ns"] < end) & (kernels["end_ns"] > start)]
     assert len(back.kernels) == len(inside) < len(kernels)
-    assert back.kernels["dur"].tolist() == inside["dur"].tolist()
+    assert back.kernels["duration_ns"].tolist() == inside["duration_ns"].tolist()
 
 
 def test_what_other_tools_ask_for_is_there(tmp_path: Path) -> None:
@@ -166,8 +168,8 @@ def test_what_other_tools_ask_for_is_there(tmp_path: Path) -> None:
         ).fetchall()
         ((unwanted,),) = connection.execute("select count(*) from NVTX_EVENTS where eventType = 34 and end")
         ((sound,),) = connection.execute("pragma integrity_check")
-    mine = prof.kernels[(prof.kernels["kind"] == "kernel") & prof.kernels["launch"].notna()]
-    assert sorted(found) == sorted((k.name, k.dur, 1) for k in mine.itertuples())
+    mine = prof.kernels[(prof.kernels["kind"] == "kernel") & prof.kernels["launch_ns"].notna()]
+    assert sorted(found) == sorted((k.name, k.duration_ns, 1) for k in mine.itertuples())
     assert (unwanted, sound) == (0, "ok")
 
 

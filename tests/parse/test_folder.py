@@ -200,7 +200,9 @@ def test_each_worker_has_the_kernels_of_its_file_at_their_absolute_times(tmp_pat
     first = nsys(tmp_path / "run" / "x.rank0.sqlite", ONE)
     second = nsys(tmp_path / "run" / "x.rank1.sqlite", TWO, START + 5000)
     prof = pyprof.load(tmp_path / "run")
-    kept = [name for name in prof.kernels.columns if name not in ("worker", "start", "end", "launch")]
+    kept = [
+        name for name in prof.kernels.columns if name not in ("worker", "start_ns", "end_ns", "launch_ns")
+    ]
     for worker, path in (("rank0", first), ("rank1", second)):
         own = pyprof.load(path)
         mine = prof.kernels[prof.kernels["worker"] == worker].reset_index(drop=True)
@@ -209,8 +211,8 @@ def test_each_worker_has_the_kernels_of_its_file_at_their_absolute_times(tmp_pat
         assert mine[rest].astype(object).equals(alone[rest].astype(object))
         # Absolute time of the zero: the session's start, and the first event 10 ns (after `wait 100`: 110 ns) later.
         zero = START + (10 if worker == "rank0" else 5000 + 110)
-        assert (mine["start"] + START + 10).tolist() == (alone["start"] + zero).tolist()
-        assert mine["launch"].dropna().min() == {"rank0": 10, "rank1": 5000 + 110 + 10 - 10}[worker]
+        assert (mine["start_ns"] + START + 10).tolist() == (alone["start_ns"] + zero).tolist()
+        assert mine["launch_ns"].dropna().min() == {"rank0": 10, "rank1": 5000 + 110 + 10 - 10}[worker]
     assert prof.trace.meta["run.clock"] == "unix"
 
 
@@ -232,7 +234,7 @@ def test_equal_pids_of_two_files_are_two_processes(tmp_path: Path) -> None:
         build.write_capture(tmp_path / name, build.recording(text))
     prof = pyprof.load(tmp_path)
     # Times as they were written: 10 for each begin and end. Each computes 2 * 64 * 32 * 16 FLOPs.
-    found = prof.kernels[["worker", "dur", "flops"]].values.tolist()
+    found = prof.kernels[["worker", "duration_ns", "flops"]].values.tolist()
     assert found == [["a", 510, 65536], ["b", 110, 65536]]
     assert main(["parse", str(tmp_path)]) == 1  # a net.dict has nothing but the pid
 
@@ -247,9 +249,9 @@ def test_each_worker_has_its_own_devices(tmp_path: Path) -> None:
         ["rank0", "Tesla V100-SXM2-16GB", 80], ["rank1", "NVIDIA A100-SXM4-40GB", 108],
     ]  # fmt: skip
     for worker, path in (("rank0", first), ("rank1", second)):
-        mine = prof.kernels[prof.kernels["worker"] == worker]["roofline"].tolist()
-        assert mine == pyprof.load(path).kernels["roofline"].tolist()
-    by_worker = prof.kernels.groupby("worker", observed=True)["roofline"].sum()
+        mine = prof.kernels[prof.kernels["worker"] == worker]["roofline_ns"].tolist()
+        assert mine == pyprof.load(path).kernels["roofline_ns"].tolist()
+    by_worker = prof.kernels.groupby("worker", observed=True)["roofline_ns"].sum()
     assert by_worker["rank0"] > by_worker["rank1"] > 0  # the A100 is the faster one
 
 
@@ -471,9 +473,9 @@ def test_real_recordings_beside_each_other(data: Path, tmp_path: Path) -> None:
     for name in names:
         shutil.copy(data / name, tmp_path / Path(name).name)
     prof = pyprof.load(tmp_path)
-    mine = prof.kernels.groupby("worker", observed=True)["dur"].agg(["size", "sum"])
+    mine = prof.kernels.groupby("worker", observed=True)["duration_ns"].agg(["size", "sum"])
     assert mine["size"].sum() == sum(len(loader.load(data / name).gpu) for name in names)
-    assert int(mine.loc["net", "sum"]) == int(pyprof.load(data / names[2]).kernels["dur"].sum())
+    assert int(mine.loc["net", "sum"]) == int(pyprof.load(data / names[2]).kernels["duration_ns"].sum())
     assert prof.trace.meta["run.clock"] == "unix"
 
 

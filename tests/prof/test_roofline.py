@@ -152,7 +152,7 @@ def test_what_winograd_and_fft_execute_is_unknown(tmp_path: Path, kernels, expec
         np.arange(len(view.rows))
     )
     assert (~found["hardware_ps"].mask()).tolist() == [hfu == "na" for _, hfu in expected]
-    assert found["roofline"].mask().all()
+    assert found["roofline_ns"].mask().all()
     assert found["model_ps"].mask().all()
 
 

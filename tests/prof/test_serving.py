@@ -159,4 +159,4 @@ def test_flops_of_servers_by_hand(data: Path) -> None:
     assert vllm[vllm["op"].str.contains("unified_attention")]["flops"].sum() == 24 * 4 * 64 * 64 * pairs
     for kernels in (sglang, vllm):
         known = kernels["flops"].notna() & kernels["bytes"].notna()
-        assert kernels["dur"][known].sum() > 0.99 * kernels["dur"].sum()
+        assert kernels["duration_ns"][known].sum() > 0.99 * kernels["duration_ns"].sum()

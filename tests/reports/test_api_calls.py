@@ -26,7 +26,7 @@ def test_calls_by_name_with_what_they_launched(prof):
     # 2 x (4 kernels, a copy, a set), and one at the end; one more kernel has no launch record
     assert tuple(found["cudaLaunchKernel"][key] for key in FIGURES) == (13, 52, 4, 4, 4, 4, 4, 9, 4)
     assert found["cudaStreamSynchronize"]["kind"] == "sync"
-    start, end = prof.steps["start"].min(), prof.steps["end"].max()
+    start, end = prof.steps["start_ns"].min(), prof.steps["end_ns"].max()
     assert found["cudaLaunchKernel"]["share"] == pytest.approx(100 * 52 / (end - start))
 
 
@@ -49,7 +49,7 @@ api 10 cudaMalloc_v3020
 """
     )
     prof = load(what)
-    window = prof.steps["dur"].sum()
+    window = prof.steps["duration_ns"].sum()
     one = next(row for row in rows(prof.report("api_calls")) if row["name"] == "cudaMalloc")
     assert (one["calls"], one["total_ns"], one["median_ns"], one["kind"]) == (3, 90, 30, "malloc")
     assert one["share"] == pytest.approx(100 * 45 / window)

@@ -54,7 +54,7 @@ def test_parts_are_a_partition_of_every_iteration_and_of_any_range_of_them(seed)
     steps = prof.steps
     parts = steps[[f"{part}_ns" for part in PARTS]]
     assert (parts >= 0).all().all()
-    assert (parts.sum(axis=1) == steps["dur"]).all()
+    assert (parts.sum(axis=1) == steps["duration_ns"]).all()
 
 
 @examples(4)
@@ -146,10 +146,10 @@ def test_figures_keep_their_bounds(seed):
         assert found is None or found >= 0, name
     for device in window.used:
         sums = device.sums
-        assert sums["kernel_busy"] <= sums["busy"] <= device.wall
-        assert sums["exposed_communication"] <= sums["communication"]
-        assert sums["waited"] <= sums["busy"]
-        assert sums["tc"] <= sums["kernel"]
+        assert sums["kernel_busy_ns"] <= sums["busy_ns"] <= device.wall
+        assert sums["exposed_communication_ns"] <= sums["communication_ns"]
+        assert sums["waited_ns"] <= sums["busy_ns"]
+        assert sums["tc_ns"] <= sums["kernel_ns"]
     for row in rows(prof.report("detail")):
         for name in ("cpu", "gpu", "overhead", "idle"):
             assert 0 <= row[f"{name}_min"] <= row[f"{name}_avg"] <= row[f"{name}_max"] <= row[name]

@@ -198,7 +198,7 @@ def ordered(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def compare(what: Recording, prof: session.Profile) -> None:
     t0 = int(prof.database.meta["t0"])
     bounds = prof.database.rows(
-        """select min(i.start), max(i."end"), max(w."end") from iteration i join worker w on w.id = i.worker
+        """select min(i.start_ns), max(i.end_ns), max(w.end_ns) from iteration i join worker w on w.id = i.worker
            where i.iteration_set = 1 group by i.worker"""
     )
     if len(bounds) > 1:
@@ -408,20 +408,20 @@ def test_the_ledger_says_what_is_not_known_of_each_worker(seed):
     for worker in {r["worker"] for r in mine}:
         here = kernels[kernels["worker"] == worker]
         for line, column in (
-            ("FLOPs", "flops"), ("bytes", "bytes"), ("launch record", "launch"), ("module", "module"),
+            ("FLOPs", "flops"), ("bytes", "bytes"), ("launch record", "launch_ns"), ("module", "module"),
             ("source line", "source"),
         ):  # fmt: skip
             parts = {r["part"]: r for r in mine if (r["worker"], r["line"]) == (worker, line)}
             unknown = here[here[column].isna()]
             found = parts.get("unknown", {"time": 0, "count": 0})
-            assert (found["time"], found["count"]) == (unknown["dur"].sum(), len(unknown))
-            assert sum(r["time"] for r in parts.values()) == here["dur"].sum()
+            assert (found["time"], found["count"]) == (unknown["duration_ns"].sum(), len(unknown))
+            assert sum(r["time"] for r in parts.values()) == here["duration_ns"].sum()
             assert sum(r["share"] for r in parts.values()) == pytest.approx(100)
     whole = prof.coverage
     if prof.aggregation.method == "none":
         for row in rows(whole[whole["line"] != "dropped"]):
             found = [r for r in mine if (r["line"], r["part"]) == (row["line"], row["part"])]
-            assert (row["time"], row["count"]) == (
+            assert (row["time_ns"], row["count"]) == (
                 sum(r["time"] for r in found),
                 sum(r["count"] for r in found),
             )

@@ -97,7 +97,8 @@ def test_kinds_of_memory_and_what_is_not_known_of_a_copy(tmp_path: Path):
         first = connection.execute("select min(id) from event where kind = 1").fetchone()[0]
         connection.execute("update event set copy_from = 0, copy_to = 2 where id = ?", (first,))
         connection.execute(
-            "update event set copy_from = 1, copy_to = 2, copied = null where id > ? and kind = 1", (first,)
+            "update event set copy_from = 1, copy_to = 2, copied_bytes = null where id > ? and kind = 1",
+            (first,),
         )
     found = {
         r["source"]: r

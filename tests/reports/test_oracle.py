@@ -168,8 +168,12 @@ def executions(prof: session.Profile, found: Oracle) -> None:
     t0 = int(prof.database.meta["t0"])
     for row, run in zip(rows(ops), found.executions):
         figures = run.figures()
-        assert {key: row[key] for key in figures} == figures
-        assert (row["op_id"], row["start"], row["end"]) == (run.operator.op_id, run.start - t0, run.end - t0)
+        assert {key: row[key if key.endswith("kernels") else f"{key}_ns"] for key in figures} == figures
+        assert (row["op_id"], row["start_ns"], row["end_ns"]) == (
+            run.operator.op_id,
+            run.start - t0,
+            run.end - t0,
+        )
 
 
 def pids(prof: session.Profile) -> list[int]:
@@ -244,7 +248,9 @@ def test_rooflines_and_flops_at_the_peak_are_those_of_the_table(cifar):
     least = view.roofline.time
     known = ~np.isnan(least)
     assert known.sum() > 40
-    assert sorted(kernels["roofline"].dropna().tolist()) == sorted(np.rint(least[known]).astype(int).tolist())
+    assert sorted(kernels["roofline_ns"].dropna().tolist()) == sorted(
+        np.rint(least[known]).astype(int).tolist()
+    )
     window = prof.source().window
     time = sum(view.rows.duration[known].tolist())
     assert metrics.value("roofline_efficiency", window) == 100 * int(np.rint(least[known]).sum()) / time

@@ -99,15 +99,15 @@ def test_all_reports_and_figures_agree(tmp_path):
     window = prof.source().window
     (device,) = window.used
     sums = {
-        "kernel_busy": 400,
-        "communication": 350,
-        "exposed_communication": 300,
-        "exposed_memory": 110,
-        "busy": 610,
+        "kernel_busy_ns": 400,
+        "communication_ns": 350,
+        "exposed_communication_ns": 300,
+        "exposed_memory_ns": 110,
+        "busy_ns": 610,
     }
     assert {key: device.sums[key] // US for key in sums} == sums
-    assert device.sums["kernel"] == 400 * US  # kernels alone
-    assert device.sums["memory"] == (200 + 120 + 20) * US  # every copy and set
+    assert device.sums["kernel_ns"] == 400 * US  # kernels alone
+    assert device.sums["memory_ns"] == (200 + 120 + 20) * US  # every copy and set
     assert metrics.value("communication_overlap", window) == pytest.approx(100 * 50 / 350)
     assert metrics.value("exposed_communication_share", window) == pytest.approx(30)
     assert metrics.value("kernel_utilization", window) == pytest.approx(40)
@@ -139,7 +139,7 @@ def peers(time: int, name: str = "memcpy PtoP") -> Small:
     for t in made.each():
         made._event(
             name, t + 100_000, time, made.op("to", t + 2_000, t + 3_000), None, 1_000, True, "cudaMemcpyPeerAsync",
-            kind=MEMCPY, device=0, stream=20, tc=2, copied=1 << 20, copy_from=2, copy_to=2,
+            kind=MEMCPY, device=0, stream=20, tc=2, copied_bytes=1 << 20, copy_from=2, copy_to=2,
         )  # fmt: skip
     return made
 

@@ -67,7 +67,7 @@ def loaded(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[sessio
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executemany(
             """update geometry set occupancy = ? where grid_x = ? and grid_y = ? and grid_z = ? and block_x = ?
-               and block_y = ? and block_z = ? and registers = ? and shared_memory = ?""",
+               and block_y = ? and block_z = ? and registers = ? and shared_memory_bytes = ?""",
             [(value, *shape) for shape, value in occupancy.items()],
         )
     golden = json.loads((data / "expected_traces.json").read_text())["plugin_golden"][NAME]

@@ -15,7 +15,8 @@ import pytest
 from pyprof import metrics, session
 from tests.reports.test_oracle import plain, rows
 
-SUMS = ("calls", "cpu", "gpu", "overhead", "idle", "kernels", "tc_kernels", "kernel", "tc")
+SUMS = {"calls": "calls", "cpu": "cpu_ns", "gpu": "gpu_ns", "overhead": "overhead_ns", "idle": "idle_ns",
+        "kernels": "kernels", "tc_kernels": "tc_kernels", "kernel": "kernel_ns", "tc": "tc_ns"}  # fmt: skip
 
 
 PUBLISHED = {
@@ -59,17 +60,17 @@ def test_operators_add_up_to_their_types_groups_and_the_summary(some):
     totals = prof.source(worker).window.totals
     summary = prof.report("summary", worker)
     shown = {(r["name"], r["figure"]): r["value"] for r in rows(summary)}
-    for name in SUMS:
-        expected = total(ops[name])
+    for name, column in SUMS.items():
+        expected = total(ops[column])
         assert total(detail[name]) == expected, name
         if name in types:
             assert total(types[name]) == expected
             assert root[name] == expected
         if expected is not None:
-            assert totals[name] == expected
+            assert totals[column] == expected
     assert total(types["tc_unknown"]) == total(detail["tc_unknown"]) == root["tc_unknown"]
-    assert shown["All ops", "GPU Time"] == total(ops["gpu"])
-    assert shown["All ops", "CPU Time"] == total(ops["cpu"])
+    assert shown["All ops", "GPU Time"] == total(ops["gpu_ns"])
+    assert shown["All ops", "CPU Time"] == total(ops["cpu_ns"])
     assert shown["All ops", "Calls"] == len(ops) == root["calls"]
     assert shown["All ops", "Ops"] == len(detail) == root["ops"] == types["ops"].sum()
 
@@ -81,18 +82,18 @@ def test_every_operator_is_the_sum_of_its_executions(some):
         mine = ops[ops["op_id"] == row["op_id"]]
         assert row["calls"] == len(mine)
         for name in ("cpu", "gpu", "overhead", "idle"):
-            known = mine[name].notna().all()
+            known = mine[f"{name}_ns"].notna().all()
             for end, how in (("", "sum"), ("_min", "min"), ("_max", "max")):
-                assert row[name + end] == (int(getattr(mine[name], how)()) if known else None)
+                assert row[name + end] == (int(getattr(mine[f"{name}_ns"], how)()) if known else None)
             assert row[f"{name}_avg"] == (row[name] / row["calls"] if known else None)
 
 
 def test_events_are_those_of_the_data_frame_and_add_up_to_kernels_and_the_summary(some):
     prof, worker = some
     report, frame = prof.report("iteration", worker), chosen(prof.kernels, prof).sort_index()
-    for key, other in (("dur", "dur"), ("start", "start"), ("launch", "launch"), ("stream", "stream"),
+    for key, other in (("dur", "duration_ns"), ("start", "start_ns"), ("launch", "launch_ns"), ("stream", "stream"),
                        ("op_id", "op_id"), ("iteration", "step"), ("kernel", "name"), ("long_name", "full_name"),
-                       ("launch_dur", "launch_dur"), ("worker", "worker")):  # fmt: skip
+                       ("launch_dur", "launch_duration_ns"), ("worker", "worker")):  # fmt: skip
         assert [plain(v) for v in report[key]] == [plain(v) for v in frame[other]], key
     kernels = prof.report("kernel", worker)
     shown = {(r["name"], r["figure"]): r["value"] for r in rows(prof.report("summary", worker))}
@@ -111,7 +112,7 @@ def test_figures_of_the_summary_are_those_of_the_metrics_and_of_the_steps(some):
         row = shown[one.heading]
         assert (row["value"], row["unit"], row["definition"]) == (one.function(window), one.unit, one.text)
     steps = prof.steps[prof.steps["aggregated"]]
-    assert shown["Wall Clock Time"]["value"] == steps["dur"].sum() == window.wall
+    assert shown["Wall Clock Time"]["value"] == steps["duration_ns"].sum() == window.wall
     for part in metrics.PARTS:
         assert sum(w.parts[part] for w in window.workers) == steps[f"{part}_ns"].sum()
     assert sum(steps[f"{part}_ns"].sum() for part in metrics.PARTS) == window.wall
@@ -122,7 +123,7 @@ def test_devices_are_those_of_the_window(some):
     window = prof.source().window
     used = [d for d in window.devices if d.events]
     shares = prof.devices[prof.devices["events"] > 0]["utilization"].tolist()
-    assert shares == [metrics.share(d.sums["busy"], d.wall) for d in used]
+    assert shares == [metrics.share(d.sums["busy_ns"], d.wall) for d in used]
     if used:
         assert metrics.value("gpu_utilization", window) == math.fsum(shares) / len(shares)
 
@@ -134,10 +135,10 @@ def test_communication_is_that_of_the_steps(some):
         return
     sums = [device.sums for device in prof.source(worker).window.used]
     overlap = prof.report("overlap", worker)
-    for key, column in (("communication", "communication_ns"), ("exposed_communication", "exposed_ns"),
-                        ("exposed_memory", "memory_ns")):  # fmt: skip
+    for key, column in (("communication_ns", "communication_ns"), ("exposed_communication_ns", "exposed_ns"),
+                        ("exposed_memory_ns", "memory_ns")):  # fmt: skip
         assert sum(one[key] for one in sums) == overlap[column].sum()
-    assert all(one["exposed_communication"] <= one["communication"] for one in sums)
+    assert all(one["exposed_communication_ns"] <= one["communication_ns"] for one in sums)
 
 
 def test_the_tensor_report_has_the_detail_reports_numbers(some):
@@ -149,7 +150,7 @@ def test_the_tensor_report_has_the_detail_reports_numbers(some):
         same: dict[str, Any] = {key: detail[row["op_id"]][key] for key in row if key in detail[row["op_id"]]}
         assert {key: row[key] for key in same} == same
     if prof.source().gpu:
-        assert sum(r["tc"] for r in tensor) == prof.source(worker).window.totals["eligible_tc"]
+        assert sum(r["tc"] for r in tensor) == prof.source(worker).window.totals["eligible_tc_ns"]
     else:
         assert {r[k] for r in tensor for k in ("tc", "other", "utilization", "tc_kernels", "using_tc")} == {
             None

@@ -4,7 +4,7 @@
 >>> made = Small(steps=2, length=1000)
 >>> made.kernel("volta_sgemm", 400, 50, made.op("linear", 100, 300))
 >>> with opened(made) as database:
-...     database.rows("select kind, start, dur from event")
+...     database.rows("select kind, start_ns, duration_ns from event")
 [(0, 400, 50)]
 """
 
@@ -33,10 +33,10 @@ _OPERATOR = (
     "id op_id name type mod direction phase module stack params dtype shapes eligible dtype_ok unassociated"
 )
 _EVENT = (
-    "id kind device stream name operator op site api start dur total geometry tc flops dense bytes basis copied "
-    "copy_from copy_to graph"
+    "id kind device stream name operator op site api start_ns duration_ns total_ns geometry tc flops dense_flops "
+    "bytes basis copied_bytes copy_from copy_to graph"
 )
-_COLLECTIVE = "event name sent received dtype process_group size seq"
+_COLLECTIVE = "event name sent_bytes received_bytes dtype process_group size seq"
 _TEXTS = "op_id name type mod params dtype frames text process_group"  # of the tables that hold texts
 
 
@@ -76,7 +76,7 @@ class Small:
         """An execution; its number."""
         key = (name or type_, type_, mod, direction, phase, params, dtype, eligible, line)
         operator = self._operators.setdefault(key, len(self._operators))
-        self._ops.append({"operator": operator, "start": start, "end": end})
+        self._ops.append({"operator": operator, "start_ns": start, "end_ns": end})
         return len(self._ops) - 1
 
     def kernel(
@@ -107,18 +107,18 @@ class Small:
         name = _COPIES.get((source, target), "memcpy DtoD")  # type: ignore[arg-type]
         self._event(
             name, start, dur, op, more.get("launch"), 1_000, True, "cudaMemcpyAsync_v3020", kind=MEMCPY, device=0,
-            stream=more.get("stream", 7), tc=2, copied=size, copy_from=source, copy_to=target,
+            stream=more.get("stream", 7), tc=2, copied_bytes=size, copy_from=source, copy_to=target,
         )  # fmt: skip
 
     def memset(self, size: int, start: int, dur: int, op: int | None = None) -> None:
         self._event(
             "memset", start, dur, op, None, 1_000, True, "cudaMemsetAsync_v3020", kind=MEMSET, device=0, stream=7, tc=2,
-            copied=size,
+            copied_bytes=size,
         )  # fmt: skip
 
     def cpu(self, name: str, start: int, dur: int, op: int) -> None:
         """An operator event of a run without a GPU."""
-        self._event(name, start, dur, op, None, 0, False, "", kind=OPERATOR, total=dur, tc=2)
+        self._event(name, start, dur, op, None, 0, False, "", kind=OPERATOR, total_ns=dur, tc=2)
 
     def _event(
         self, name: str, start: int, dur: int, op: int | None, launch: int | None, launch_dur: int, linked: bool,
@@ -131,13 +131,23 @@ class Small:
         op = self.op("unassociated", begin, begin) if op is None else op
         api = self.api(call, begin, launch_dur, op) if linked else None
         self._events.append(
-            {**row, "name": code, "op": op, "api": api, "start": start, "dur": dur, "launch": begin}
+            {
+                **row,
+                "name": code,
+                "op": op,
+                "api": api,
+                "start_ns": start,
+                "duration_ns": dur,
+                "launch": begin,
+            }
         )
 
     def api(self, name: str, start: int, dur: int, op: int | None = None) -> int:
         """A call of the CUDA API; its number."""
         code = self._strings.setdefault(name, len(self._strings))
-        self._apis.append({"name": code, "kind": api_kind(name), "start": start, "dur": dur, "op": op})
+        self._apis.append(
+            {"name": code, "kind": api_kind(name), "start_ns": start, "duration_ns": dur, "op": op}
+        )
         return len(self._apis) - 1
 
     def wait(self, start: int, dur: int) -> None:
@@ -147,12 +157,19 @@ class Small:
     def ran(self, text: str, start: int, dur: int, kind: int = PUSH_POP) -> None:
         """A range, an operator event (kind 3), or a Python function (4)."""
         code = self._strings.setdefault(text, len(self._strings))
-        self._ranges.append({"kind": kind, "start": start, "dur": dur, "text": code})
+        self._ranges.append({"kind": kind, "start_ns": start, "duration_ns": dur, "text": code})
 
     def allocated(self, time: int, total: int | None, device: int | None = 0) -> None:
         """An allocation after which so much is in use."""
         self._memory.append(
-            {"time": time, "thread": 0, "device": device, "bytes": 512, "allocated": total, "reserved": total}
+            {
+                "time_ns": time,
+                "thread": 0,
+                "device": device,
+                "bytes": 512,
+                "allocated_bytes": total,
+                "reserved_bytes": total,
+            }
         )
 
     # --- as tables
@@ -169,24 +186,26 @@ class Small:
             kinds = {name: str if name in texts.split() else int for name in names.split()}
             return columns.rows(kinds, [[row.get(name) for name in kinds] for row in rows])
 
-        op_ids = _order(self._ops, "start")
-        api_ids = _order(self._apis, "start")
+        op_ids = _order(self._ops, "start_ns")
+        api_ids = _order(self._apis, "start_ns")
         event_ids = _order(self._events, "launch")
         for op in self._ops:
             mine = [e for e in self._events if self._ops[e["op"]] is op]
             run = [e for e in mine if e["kind"] in (KERNEL, OPERATOR)]
             op |= {
-                "cpu": op["end"] - op["start"], "api": sum(a["dur"] for a in self._apis if a["op"] is not None and
-                                                           self._ops[a["op"]] is op),
-                "gpu": sum(e["dur"] for e in mine), "idle": 0, "kernel": sum(e["dur"] for e in run), "thread": 0,
-                "tc": sum(e["dur"] for e in run if e["tc"] == 1), "kernels": len(run),
+                "cpu_ns": op["end_ns"] - op["start_ns"],
+                "api_ns": sum(a["duration_ns"] for a in self._apis if a["op"] is not None and self._ops[a["op"]] is op),
+                "gpu_ns": sum(e["duration_ns"] for e in mine), "idle_ns": 0, "thread": 0, "kernels": len(run),
+                "kernel_ns": sum(e["duration_ns"] for e in run),
+                "tc_ns": sum(e["duration_ns"] for e in run if e["tc"] == 1),
                 "tc_kernels": sum(e["tc"] == 1 for e in run),
             }  # fmt: skip
         ops = [{**op, "id": op_ids[i]} for i, op in enumerate(self._ops)]
         yield (
             "op",
             made(
-                "id thread operator start end cpu api gpu idle kernel tc kernels tc_kernels seq forward",
+                "id thread operator start_ns end_ns cpu_ns api_ns gpu_ns idle_ns kernel_ns tc_ns kernels tc_kernels "
+                "seq forward",
                 _sorted(ops),
             ),
         )
@@ -194,7 +213,7 @@ class Small:
             {**a, "id": api_ids[i], "thread": 0, "op": op_ids[a["op"]] if a["op"] is not None else None}
             for i, a in enumerate(self._apis)
         ]
-        yield "api", made("id thread name kind start dur op", _sorted(apis))
+        yield "api", made("id thread name kind start_ns duration_ns op", _sorted(apis))
         events = [
             {**e, "id": event_ids[i], "operator": self._ops[e["op"]]["operator"], "op": op_ids[e["op"]], "site": 0,
              "api": api_ids[e["api"]] if e["api"] is not None else None, "basis": 0}
@@ -203,11 +222,13 @@ class Small:
         yield "event", made(_EVENT, _sorted(events))
         told = [{"event": e["id"], **e["collective"]} for e in _sorted(events) if e.get("collective")]
         yield "collective", made(_COLLECTIVE, told, _TEXTS)
-        order = _order(self._ranges, "start")
+        order = _order(self._ranges, "start_ns")
         ranges = [{**one, "id": order[i], "thread": 0} for i, one in enumerate(self._ranges)]
-        yield "range", made("id thread kind start dur text", _sorted(ranges))
-        memory = [{**one, "id": i} for i, one in enumerate(sorted(self._memory, key=lambda one: one["time"]))]
-        yield "memory", made("id thread time device bytes allocated reserved", memory)
+        yield "range", made("id thread kind start_ns duration_ns text", _sorted(ranges))
+        memory = [
+            {**one, "id": i} for i, one in enumerate(sorted(self._memory, key=lambda one: one["time_ns"]))
+        ]
+        yield "memory", made("id thread time_ns device bytes allocated_bytes reserved_bytes", memory)
         yield (
             "operator",
             made(_OPERATOR, [self._operator(key, n) for key, n in self._operators.items()], _TEXTS),
@@ -221,7 +242,7 @@ class Small:
             "kernel_name",
             columns.rows({"id": int, "name": str, "short_name": str, "kind": str, "tc": int}, names),
         )
-        geometry = "id grid_x grid_y grid_z block_x block_y block_z registers shared_memory"
+        geometry = "id grid_x grid_y grid_z block_x block_y block_z registers shared_memory_bytes"
         yield (
             "geometry",
             columns.rows(
@@ -236,21 +257,22 @@ class Small:
         end = max(
             [
                 *(end for _, end in self.marks),
-                *(o["end"] for o in self._ops),
-                *(e["start"] + e["dur"] for e in self._events),
+                *(o["end_ns"] for o in self._ops),
+                *(e["start_ns"] + e["duration_ns"] for e in self._events),
             ]
         )
         yield (
             "worker",
             columns.rows(
-                {"id": int, "name": str, "pid": int, "start": int, "end": int}, [(0, "host_1", 1, 0, end)]
+                {"id": int, "name": str, "pid": int, "start_ns": int, "end_ns": int},
+                [(0, "host_1", 1, 0, end)],
             ),
         )
         yield "thread", columns.rows({"id": int, "worker": int, "tid": int}, [(0, 0, 1)])
         yield (
             "dataloader",
             columns.rows(
-                dict.fromkeys(("id", "thread", "start", "dur"), int),
+                dict.fromkeys(("id", "thread", "start_ns", "duration_ns"), int),
                 [(i, 0, *w) for i, w in enumerate(sorted(self._waits))],
             ),
         )
@@ -263,7 +285,7 @@ class Small:
         yield (
             "step",
             columns.rows(
-                dict.fromkeys(("worker", "number", "start", "end"), int),
+                dict.fromkeys(("worker", "number", "start_ns", "end_ns"), int),
                 [(0, i, *mark) for i, mark in enumerate(self.marks)],
             ),
         )

@@ -535,7 +535,12 @@ def late(time: int, aligned: bool = True, turns: bool = False, steps: int = 9) -
         last = step % 3 if turns else 1
         for device in range(3):
             wait = {last: 0, (last + 1) % 3: time + 50_000}.get(device, time)
-            told = {"name": "all_reduce", "process_group": "0", "seq": step if aligned else None, "sent": 4}
+            told = {
+                "name": "all_reduce",
+                "process_group": "0",
+                "seq": step if aligned else None,
+                "sent_bytes": 4,
+            }
             if not aligned and device:
                 told["name"] = "all_gather"
             made.kernel(

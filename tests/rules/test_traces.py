@@ -48,7 +48,7 @@ def test_sizes_of_collectives_are_those_that_the_recording_tells():
         for i in range(20):
             made.kernel(
                 NCCL, t + 100_000 + i * 10_000, 1_000, made.op("all_reduce", t + 2_000, t + 3_000), stream=20,
-                collective={"name": "all_gather", "sent": 1_000, "received": 2_000},
+                collective={"name": "all_gather", "sent_bytes": 1_000, "received_bytes": 2_000},
             )  # fmt: skip
     found = outcome("R29", made).finding
     assert found is not None

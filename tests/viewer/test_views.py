@@ -55,7 +55,7 @@ def test_profile(client, made, prof):
     assert found["counts"]["gpu_events"] == 5 * STEPS
     assert found["counts"]["executions"] >= 3 * STEPS
     assert found["counts"]["memory_events"] == 0
-    assert found["schema_version"] == found["reads_schema"] == "1.4"
+    assert found["schema_version"] == found["reads_schema"] == "2.0"
     assert (
         found["facts"]["schema_major" if "schema_major" in found["facts"] else "t0"]
         == prof.database.meta["t0"]
@@ -191,7 +191,7 @@ def test_iterations(client, prof):
     rows = client.table("/api/iterations")
     steps = prof.steps
     assert [row["iteration"] for row in rows] == list(range(STEPS))
-    assert [row["duration"] for row in rows] == steps["dur"].tolist()
+    assert [row["duration"] for row in rows] == steps["duration_ns"].tolist()
     for row in rows:
         parts = [row[key] for key in ("tc", "kernel", "memory", "dataloader", "cpu", "other")]
         assert sum(parts) == row["duration"]

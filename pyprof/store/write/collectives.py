@@ -85,8 +85,8 @@ def name_of(kernel: str) -> str:
 
 def table(collectives: dict[int, Collective], row: Ints, event: Ints) -> pa.Table:
     """Return rows of the table: the collectives of given rows, with the ids of their events."""
-    kinds = {"event": int, "name": str, "sent": int, "received": int, "dtype": str, "process_group": str, "size": int,
-             "seq": int}  # fmt: skip
+    kinds = {"event": int, "name": str, "sent_bytes": int, "received_bytes": int, "dtype": str, "process_group": str,
+             "size": int, "seq": int}  # fmt: skip
     return rows(
         kinds, ((identity, *collectives[number]) for number, identity in zip(row.tolist(), event.tolist()))
     )

@@ -61,8 +61,8 @@ def geometry(events: Rows, occupancy: Column) -> tuple[Ints, pa.Table]:
         code = pd.factorize(code * len(distinct) + inner)[0]
     first = np.zeros(int(code.max()) + 1 if len(code) else 0, np.int64)
     first[code[::-1]] = np.arange(len(code))[::-1]
-    names = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "shared_memory",
-             "occupancy")  # fmt: skip
+    names = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers",
+             "shared_memory_bytes", "occupancy")  # fmt: skip
     columns = {name: Column(part[first], part[first] >= 0) for name, part in zip(names, parts)}
     return code, table(id=np.arange(len(first)), **columns)
 
@@ -107,7 +107,7 @@ def workers(trace: Trace, numbers: Ints, spans: dict[int, tuple[int, int]]) -> p
     ]  # fmt: skip
     kinds = {
         "id": int, "name": str, "pid": int, "rank": int, "host": str, "process": str, "label": str, "span": int,
-        "start": int, "end": int,
+        "start_ns": int, "end_ns": int,
     }  # fmt: skip
     return rows(kinds, cells)
 
@@ -151,7 +151,7 @@ def devices(trace: Trace, events: Rows, worker: Ints, numbers: Ints) -> pa.Table
             counts.setdefault((owner, device.number), 0)
     kinds = {
         "worker": int, "number": int, "name": str, "sm_count": int, "compute_capability": str, "memory_bytes": int,
-        "clock_hz": int, "bandwidth": int, "events": int,
+        "clock_hz": int, "bandwidth_bytes_per_s": int, "events": int,
     }  # fmt: skip
     cells = [
         (*key, *(recorded[key][1:7] if key in recorded else (None,) * 6), count)

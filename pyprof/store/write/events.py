@@ -49,9 +49,9 @@ def tables(
         }
         parts |= peaks.of(index) | {
             "operator": executions.operator[op], "op": executions.id[op], "api": Column(call, call >= 0),
-            "total": Column((rows.end - rows.start)[index] if cpu.any() else parts["dur"], cpu[index]),
+            "total_ns": Column((rows.end - rows.start)[index] if cpu.any() else parts["duration_ns"], cpu[index]),
             "geometry": Column(geometry[index], rows.grid.mask()[index]), "tc": Column(tc, tc != TC_UNKNOWN),
-            "copied": linked.copied.take(index), "copy_from": linked.copied_from.take(index),
+            "copied_bytes": linked.copied.take(index), "copy_from": linked.copied_from.take(index),
             "copy_to": linked.copied_to.take(index),
         }  # fmt: skip
         yield "event", table(id=identity, **parts)
@@ -66,7 +66,8 @@ def tables(
                 collectives.table(described, index[collective_places], identity[collective_places]),
             )
         launched = rows.launch_start.mask()[index] & ~cpu[index]
-        parts["launch"] = Column(rows.launch_end.values[index] - rows.launch_start.values[index], launched)
+        length = rows.launch_end.values[index] - rows.launch_start.values[index]
+        parts["launch_duration_ns"] = Column(length, launched)
         keys = [identity >> blocks.SHIFT, *(parts[name] for name in ("operator", "name", "kind")), tc]
         key_columns, sums = blocks.reduce(keys, blocks.of_events(parts), blocks.EVENTS)
         yield "event_block", table(**dict(zip(("block", *blocks.EVENTS.keys), key_columns)), **sums)
@@ -77,8 +78,8 @@ def _copied_columns(rows: Rows, costs: Costs, peaks: Peaks) -> dict[str, Column 
     """Return the columns that are stored unchanged."""
     return {
         "kind": rows.kind, "device": rows.device, "stream": rows.stream, "name": rows.name, "site": rows.site,
-        "start": rows.start, "dur": rows.duration, "flops": costs.flops, "dense": peaks.dense, "bytes": costs.bytes,
-        "basis": costs.basis, "graph": rows.graph,
+        "start_ns": rows.start, "duration_ns": rows.duration, "flops": costs.flops, "dense_flops": peaks.dense,
+        "bytes": costs.bytes, "basis": costs.basis, "graph": rows.graph,
     }  # fmt: skip
 
 

@@ -50,8 +50,8 @@ class ApiCalls:
             order = self._order[piece]
             name, start = launches.name[order], launches.start[order]
             yield table(
-                id=self.id[order], thread=launches.thread[order], name=name, kind=kinds[name], start=start,
-                dur=launches.end[order] - start, op=op[order],
+                id=self.id[order], thread=launches.thread[order], name=name, kind=kinds[name], start_ns=start,
+                duration_ns=launches.end[order] - start, op=op[order],
             )  # fmt: skip
 
 
@@ -141,9 +141,9 @@ class Executions:
             self._instances.seq.mask(),
         )
         parts: dict[str, Any] = {
-            "thread": Column(self._thread, self._thread >= 0), "operator": self.operator, "start": self.start,
-            "end": self.end, "cpu": self._cpu, "seq": Column(seq, has_seq),
-            "api": intervals.union_by(self.of_call, self._launches.start, self._launches.end, n),
+            "thread": Column(self._thread, self._thread >= 0), "operator": self.operator, "start_ns": self.start,
+            "end_ns": self.end, "cpu_ns": self._cpu, "seq": Column(seq, has_seq),
+            "api_ns": intervals.union_by(self.of_call, self._launches.start, self._launches.end, n),
             "forward": Column(self.id[forward], forward >= 0), **self._on_device(rows, uses_tc),
         }  # fmt: skip
         for piece in pieces(self.worker[order]):
@@ -161,20 +161,20 @@ class Executions:
         n, op = len(self), self.of_row
         kernel = (rows.kind == KERNEL) | (rows.kind == OPERATOR)
         out: dict[str, Ints] = {}
-        for name, count, mask in (("kernel", "kernels", kernel), ("tc", "tc_kernels", uses_tc)):
+        for name, count, mask in (("kernel_ns", "kernels", kernel), ("tc_ns", "tc_kernels", uses_tc)):
             # Sums of ns stay below 2**53, where a float is exact.
             out[name] = np.bincount(op[mask], rows.duration[mask], n).astype(np.int64)
             out[count] = np.bincount(op[mask], minlength=n)
         if (rows.kind == OPERATOR).any():  # own times do not overlap
-            return {**out, "gpu": out["kernel"], "idle": np.zeros(n, np.int64)}
+            return {**out, "gpu_ns": out["kernel_ns"], "idle_ns": np.zeros(n, np.int64)}
         device, distinct = pd.factorize(plain(rows.device))
         if len(distinct) <= 1:
             busy, extent = intervals.union_and_extent_by(op, rows.start, rows.end, n)
-            return {**out, "gpu": busy, "idle": extent - busy}
+            return {**out, "gpu_ns": busy, "idle_ns": extent - busy}
         pair, pairs = pd.factorize(np.where(op >= 0, op.astype(np.int64) * len(distinct) + device, -1))
         busy, extent = intervals.union_and_extent_by(pair, rows.start, rows.end, len(pairs))
-        out["gpu"], out["idle"] = np.zeros(n, np.int64), np.zeros(n, np.int64)
+        out["gpu_ns"], out["idle_ns"] = np.zeros(n, np.int64), np.zeros(n, np.int64)
         in_execution = np.flatnonzero(pairs >= 0)
-        np.add.at(out["gpu"], pairs[in_execution] // len(distinct), busy[in_execution])
-        np.add.at(out["idle"], pairs[in_execution] // len(distinct), (extent - busy)[in_execution])
+        np.add.at(out["gpu_ns"], pairs[in_execution] // len(distinct), busy[in_execution])
+        np.add.at(out["idle_ns"], pairs[in_execution] // len(distinct), (extent - busy)[in_execution])
         return out

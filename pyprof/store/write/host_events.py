@@ -78,14 +78,16 @@ def ranges_of(
         }
     identity = ids(worker[order])
     yield "range", table(
-        id=identity, thread=thread[order], kind=kind[order], start=start[order],
-        dur=length[order], text=text[order], **{name: column.take(order) for name, column in columns.items()},
+        id=identity, thread=thread[order], kind=kind[order], start_ns=start[order],
+        duration_ns=length[order], text=text[order], **{name: column.take(order) for name, column in columns.items()},
     )  # fmt: skip
     waits = np.array([name.startswith(_WAITS) for name in trace.strings.texts] or [False], bool)
     index = order[waits[text[order]]]
     yield (
         "dataloader",
-        table(id=np.arange(len(index)), thread=thread[index], start=start[index], dur=length[index]),
+        table(
+            id=np.arange(len(index)), thread=thread[index], start_ns=start[index], duration_ns=length[index]
+        ),
     )
     placed = np.flatnonzero(trace.gpu.op >= 0)
     if len(placed):
@@ -126,8 +128,8 @@ def _io(trace: Trace, thread_worker: Ints) -> pa.Table:
     index = np.flatnonzero(files & (thread_worker[io.thread] >= 0))
     index = index[np.argsort(io.start[index], kind="stable")]
     return table(
-        id=np.arange(len(index)), thread=io.thread[index], name=io.name[index], start=io.start[index],
-        dur=io.end[index] - io.start[index],
+        id=np.arange(len(index)), thread=io.thread[index], name=io.name[index], start_ns=io.start[index],
+        duration_ns=io.end[index] - io.start[index],
     )  # fmt: skip
 
 
@@ -136,10 +138,11 @@ def _memory(trace: Trace, thread_worker: Ints) -> pa.Table:
     index = np.flatnonzero(thread_worker[events.thread] >= 0)
     order = index[intervals.order_by(events.time[index], events.thread[index])]
     order = order[np.argsort(thread_worker[events.thread[order]], kind="stable")]
-    columns = ("device", "address", "allocated", "reserved")
+    columns = {"device": events.device, "address": events.address, "allocated_bytes": events.allocated,
+               "reserved_bytes": events.reserved}  # fmt: skip
     return table(
-        id=ids(thread_worker[events.thread[order]]), thread=events.thread[order], time=events.time[order],
-        bytes=events.bytes[order], **{name: getattr(events, name).take(order) for name in columns},
+        id=ids(thread_worker[events.thread[order]]), thread=events.thread[order], time_ns=events.time[order],
+        bytes=events.bytes[order], **{name: column.take(order) for name, column in columns.items()},
     )  # fmt: skip
 
 
@@ -168,8 +171,8 @@ def pauses(trace: Trace, worker_of_process: Ints) -> pa.Table:
     keep = np.flatnonzero(worker >= 0)
     return table(
         worker=worker[keep],
-        start=records.start[keep],
-        end=records.end[keep],
+        start_ns=records.start[keep],
+        end_ns=records.end[keep],
         waited=records.waited[keep].astype(np.int64),
     )
 
@@ -180,4 +183,6 @@ def steps(trace: Trace, worker_of_process: Ints) -> pa.Table:
     worker = worker_of_process[marks.process]
     keep = np.flatnonzero(worker >= 0)
     keep = keep[~pd.DataFrame({"w": worker[keep], "n": marks.number[keep]}).duplicated().to_numpy()]
-    return table(worker=worker[keep], number=marks.number[keep], start=marks.start[keep], end=marks.end[keep])
+    return table(
+        worker=worker[keep], number=marks.number[keep], start_ns=marks.start[keep], end_ns=marks.end[keep]
+    )

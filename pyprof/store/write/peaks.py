@@ -49,7 +49,7 @@ class Peaks:
         needed = np.where(np.isnan(time), np.nan, roofline.times(model, size, peak, bandwidth)[0])
         compute = np.where(np.isnan(time) | ~self._executed.take(index).mask(), np.nan, compute)
         return {
-            "roofline": _whole(time),
+            "roofline_ns": _whole(time),
             "hardware_ps": _whole(compute * _PS),
             "model_ps": _whole(needed * _PS),
         }

@@ -14,7 +14,7 @@ from pyprof.reports import Column, View, report
 def longest(source):
     """One row per name of a kernel."""
     rows = source.store.rows(
-        """select n.name, max(e.dur) from event e join kernel_name n on n.id = e.name
+        """select n.name, max(e.duration_ns) from event e join kernel_name n on n.id = e.name
            where e.kind = 0 group by 1 order by 1"""
     )
     return pd.DataFrame(rows, columns=["kernel", "longest_ns"])

@@ -36,9 +36,9 @@ def test_bars_are_the_iterations(page: Page, prof: session.Profile):
     assert badges == {"total": "6", "profiled": "6", "start": "0", "stop": "5"}
     for bar, (_, row) in zip(bars, prof.steps.iterrows()):
         lines = bar.get_attribute("data-tip").split("\n")
-        assert lines[0] == f"Iteration {row['step']}: {row['dur']} ns"
+        assert lines[0] == f"Iteration {row['step']}: {row['duration_ns']} ns"
         amounts = {line.split(": ")[0]: int(line.split(": ")[1].split(" ")[0]) for line in lines[1:]}
-        assert sum(amounts.values()) == row["dur"]
+        assert sum(amounts.values()) == row["duration_ns"]
         for label, key in PARTS.items():
             assert amounts.get(label, 0) == row[f"{key}_ns"], label
         heights = bar.locator("rect[data-part]").evaluate_all(
@@ -288,7 +288,7 @@ def test_kernels_by_iteration(page: Page, prof: session.Profile):
     assert row.locator("[data-key=tc_kernels]").inner_text() == "1"
     meter = row.locator("[data-key=average_ns]")
     # Iteration 3: 70, 33, 12, 11 and a copy of 25 ns, on one GPU.
-    length = int(prof.steps["dur"].iloc[3])
+    length = int(prof.steps["duration_ns"].iloc[3])
     assert meter.inner_text().split("\n") == ["151 ns", f"{100 * 151 / length:.1f} %"]
     assert meter.locator(".track").count() == 1
     assert "151 ns" in meter.locator(".meter").get_attribute("data-tip")

@@ -94,7 +94,7 @@ def test_performance_summary(page: Page, prof: session.Profile):
     )
     wall = page.find("[data-figure=wall_time]").get_attribute("data-tip")
     steps = prof.steps
-    assert wall == f"{int(steps['end'].max() - steps['start'].min()):,} ns"
+    assert wall == f"{int(steps['end_ns'].max() - steps['start_ns'].min()):,} ns"
     tips = [one.get_attribute("data-tip") for one in page.find("[data-panel=performance] .info").all()]
     assert len(tips) == len(shown)
     assert all(tips)
