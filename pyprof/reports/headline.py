@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import pandas as pd
+
 from pyprof.analysis.source import Source
 from pyprof.metrics import share
 from pyprof.reports import find
 from pyprof.rules import Outcome
 from pyprof.rules.context import NOT_CUT, Run
+from pyprof.store import reads
 from pyprof.units import duration
 
 _PHASES = ("forward", "backward", "recompute", "optimizer", "no_phase")
@@ -34,8 +37,8 @@ class Best(NamedTuple):
     share: float | None
 
 
-def headline(step: Step, best: Best | None) -> str:
-    """Return the sentences that answer what a step takes, and what to change first.
+def headline(step: Step, best: Best | None, late: str = "") -> str:
+    """Return the sentences that answer what a step takes, what to change first, and which rank is late.
 
     >>> headline(Step(178e6, 5, 1, (), None), Best("The loop waits for data.", 59e6, 33.2))
     'A step takes 178 ms, the median of 5. The loop waits for data. This could save up to 59 ms a step (33.2 %).'
@@ -47,14 +50,34 @@ def headline(step: Step, best: Best | None) -> str:
     else:
         of = f", the median of {step.number}" if step.number > 1 else ""
         text = f"A step takes {duration(step.length)}{of}."
-    if best is None:
-        return text
-    text += f" {best.problem}"
-    if best.saving is not None:
-        per = "" if step.number is None else " a step"
-        of = "" if best.share is None else f" ({best.share:.1f} %)"
-        text += f" This could save up to {duration(best.saving)}{per}{of}."
-    return text
+    if best is not None:
+        text += f" {best.problem}"
+        if best.saving is not None:
+            per = "" if step.number is None else " a step"
+            of = "" if best.share is None else f" ({best.share:.1f} %)"
+            text += f" This could save up to {duration(best.saving)}{per}{of}."
+    return f"{text} {late}".rstrip()
+
+
+def late_rank(source: Source) -> str:
+    """Return the sentence that names the rank for which the others wait, and at which collective most; empty if no
+    rank is the last in at least half of the collectives."""
+    if len(reads.worker_names(source.store)) < 2:
+        return ""
+    ranks = find("stragglers", group_by="rank").table(source)
+    ranks = ranks[2 * ranks["times_last"] >= ranks["collectives"]]
+    if not len(ranks):
+        return ""
+    first = ranks.sort_values("late_ns", ascending=False, kind="stable").iloc[0]
+    table = find("stragglers").table(source)
+    table = table[(table["worker"] == first["worker"]) & (table["device"] == first["device"])]
+    most = table.sort_values("late_ns", ascending=False, kind="stable").iloc[0]
+    number = "" if pd.isna(most["place"]) else f" (number {most['place']} of the iteration)"
+    return (
+        f"The other ranks wait for {first['worker']}: it is the last in {first['times_last']:,} of "
+        f"{first['collectives']:,} collectives, {duration(first['late_ns'])} later than the first in all, most at "
+        f"{most['name']}{number}, {duration(most['late_ns'])}."
+    )
 
 
 def median_step(source: Source, run: Run) -> Step:

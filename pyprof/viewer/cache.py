@@ -86,7 +86,7 @@ def touch(path: Path) -> None:
 
 
 def prune() -> None:
-    """Remove databases that were not opened for a long time."""
+    """Remove databases and tokens that were not used for a long time."""
     oldest = time.time() - _DAYS * 86400
     with suppress(PyProfError, OSError):
         for path in _old(cache_folder(), oldest):
@@ -96,6 +96,7 @@ def prune() -> None:
 
 
 def _old(folder: Path, oldest: float) -> Iterator[Path]:
+    yield from (path for path in folder.glob("*.token") if path.stat().st_mtime < oldest)
     for path in folder.glob("*.sqlite"):
         mark = path.with_suffix(".used")
         if max(file.stat().st_mtime for file in (path, mark) if file.exists()) < oldest:

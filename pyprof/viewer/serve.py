@@ -46,7 +46,8 @@ async def _serve(name: str, arguments: argparse.Namespace) -> None:
     _check_installed(name)
     from pyprof.viewer import cache
     from pyprof.viewer.library import Library
-    from pyprof.viewer.security import Guard, new_token
+    from pyprof.viewer.security import Guard
+    from pyprof.viewer.tokens import token_of
 
     root = arguments.source_root
     if root is not None and not Path(root).is_dir():
@@ -56,10 +57,10 @@ async def _serve(name: str, arguments: argparse.Namespace) -> None:
     try:
         await _open(name, library)
         asyncio.get_running_loop().run_in_executor(None, cache.prune)
+        token = token_of(arguments.file) if arguments.token else None
         guard = Guard(
-            arguments.bind, new_token() if arguments.token else None, arguments.allow_host, arguments.public_origin,
-            arguments.root_path,
-        )  # fmt: skip
+            arguments.bind, token, arguments.allow_host, arguments.public_origin, arguments.root_path
+        )
         await _run(name, arguments, library, guard, sockets, root)
     finally:
         await library.close()

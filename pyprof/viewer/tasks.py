@@ -126,7 +126,7 @@ def events(
 @TASKS.register("insights")
 def insights(session: Session, progress: Progress, aggregation: int, worker: int | None) -> dict[str, Any]:
     """Return the findings of the rules."""
-    from pyprof.reports.headline import best_finding, headline, median_step
+    from pyprof.reports.headline import best_finding, headline, late_rank, median_step
     from pyprof.rules.context import Run
     from pyprof.rules.evaluation import evaluate
 
@@ -151,7 +151,7 @@ def insights(session: Session, progress: Progress, aggregation: int, worker: int
             )  # fmt: skip
         else:
             silent += 1
-    sentence = headline(median_step(source, run), best_finding(outcomes, run))
+    sentence = headline(median_step(source, run), best_finding(outcomes, run), late_rank(source))
     return {"expert": results, "silent": silent, "headline": sentence}
 
 

@@ -17,7 +17,7 @@ from pyprof import session
 from pyprof.analysis.source import Source
 from pyprof.metrics import METRICS
 from pyprof.overview.figures import figures
-from pyprof.reports.headline import headline
+from pyprof.reports.headline import headline, late_rank
 from pyprof.rules.evaluation import evaluate
 from pyprof.viewer.downsample import downsample
 from tests.build import recording, write_capture
@@ -505,7 +505,7 @@ def test_thinned_curves_keep_their_extremes(values, points):
 def test_the_headline_is_that_of_the_overview_on_a_terminal(client, prof):
     overview = figures(source(prof))
     text = client.json("/api/insights")["headline"]
-    assert text == headline(overview.step, overview.best)
+    assert text == headline(overview.step, overview.best, late_rank(prof.source()))
     assert text.startswith("A step takes ")
     assert overview.best.problem in text
 

@@ -1,5 +1,6 @@
 // The only way to the server. Types are generated from its OpenAPI (npm run types).
 import { place } from "../lib/router.svelte";
+import { connection } from "../lib/connection.svelte";
 import { waiting } from "../lib/waiting.svelte";
 import type { components } from "./schema";
 
@@ -101,12 +102,8 @@ async function read<T>(request: Promise<Response>): Promise<T> {
     response = await request;
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new Problem(
-      "offline",
-      "No answer",
-      "The server does not answer. Is it still running? Start it again with “pyprof view FILE”, then reload.",
-      0,
-    );
+    connection.lost();
+    throw new Problem("offline", "No answer", "The server does not answer. Is it still running? The page asks again until it does.", 0);
   }
   if (response.ok) return (await response.json()) as T;
   const body = await response.json().catch(() => ({}));

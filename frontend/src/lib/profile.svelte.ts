@@ -55,6 +55,7 @@ export async function refresh(): Promise<void> {
     version++;
   } catch (error) {
     if (mine !== asked) return;
+    if (error instanceof Problem && error.type === "offline" && profile) return; // the banner says so
     problem = error instanceof Problem ? error : new Problem("internal", "Error", String(error), 0);
     if (problem.type === "opening") setTimeout(() => mine === asked && void refresh(), 400);
   }

@@ -1,6 +1,7 @@
 // What the server answers, kept in step with what is asked; an answer that nobody waits for any more is cancelled.
 import { untrack } from "svelte";
 import type { Problem } from "../api/client";
+import { connection } from "./connection.svelte";
 
 export interface Resource<T> {
   readonly data: T | undefined;
@@ -14,7 +15,7 @@ const PASSING = ["opening", "busy"];
 const AGAIN = 700; // ms
 
 /** `ask` runs whenever something it reads changes; undefined means that there is nothing to ask. The last answer stays
- * until the next one is there. While the server is not ready it is asked again. */
+ * until the next one is there. While the server is not ready, or does not answer, it is asked again. */
 export function resource<T>(ask: () => ((signal: AbortSignal) => Promise<T>) | undefined): Resource<T> {
   let data = $state.raw<T | undefined>(undefined);
   let error = $state.raw<Problem | undefined>(undefined);
@@ -22,6 +23,7 @@ export function resource<T>(ask: () => ((signal: AbortSignal) => Promise<T>) | u
   let again = $state(0);
   $effect(() => {
     again;
+    connection.returns;
     const fetcher = ask();
     if (!fetcher) {
       data = undefined;
@@ -40,6 +42,10 @@ export function resource<T>(ask: () => ((signal: AbortSignal) => Promise<T>) | u
       },
       (problem: Problem) => {
         if (abort.signal.aborted) return;
+        if (problem.type === "offline" && untrack(() => data) !== undefined) {
+          loading = false; // what is shown stays, and the banner says why it is not new
+          return;
+        }
         if (PASSING.includes(problem.type)) {
           const timer = setTimeout(() => void again++, AGAIN);
           abort.signal.addEventListener("abort", () => clearTimeout(timer));

@@ -191,3 +191,61 @@ def test_every_view_of_one_worker_and_another_aggregation(opened: Open, copied: 
         figures.first.wait_for()
         row = page.find("[data-panel=compare-figures] [data-figure=iterations] td").all_inner_texts()
         assert row == ["Aggregated Iterations", "6", "2", "-4"]
+
+
+# --- robust
+
+
+def test_rows_stay_while_the_server_is_away(page: Page):
+    page.go("ops")
+    rows = page.rows("ops")
+    page.tab.context.set_offline(True)
+    try:
+        page.find("[data-table=ops] [data-sort=cpu]").click()
+        page.find("[data-away]").wait_for()
+        assert sorted(page.rows("ops")) == sorted(rows)
+    finally:
+        page.tab.context.set_offline(False)
+    page.find("[data-away]").wait_for(state="detached")
+    page.settled()
+    shown = [int(text.replace(",", "")) for text in page.column("ops", "cpu") if text != "–"]
+    assert shown == sorted(shown, reverse=True)  # asked again
+    page.wrong.clear()  # the questions that nobody answered
+
+
+def test_details_lie_over_a_narrow_page(opened: Open):
+    page = opened(width=1000)
+    page.go("ops")
+    width = page.find("main").bounding_box()["width"]
+    page.find("[data-table=ops] tbody tr").last.click()
+    page.find("button:has-text('Details')").click()
+    page.settled()
+    assert page.find("aside").bounding_box()["width"] < 600
+    assert page.find("main").bounding_box()["width"] == width
+
+
+def test_a_phone_has_the_whole_width(opened: Open):
+    page = opened(width=390, height=844)
+    page.go("overview")
+    assert page.tab.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.find("main").bounding_box()["width"] == 390
+    page.find("nav a[data-view=kernels]").click()
+    page.settled()
+    assert page.tab.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_question_mark_lists_the_keys(page: Page):
+    page.go("ops")
+    page.tab.keyboard.press("?")
+    page.settled()
+    assert page.parameters() == "#/help?tab=keys"
+
+
+def test_the_header_says_when_a_run_was_recorded(opened: Open, traces: Asking):
+    page = opened(traces)
+    page.go("overview", run="alpha")
+    facts = traces.json("/api/profile", run="alpha")["facts"]
+    shown = page.find("[data-recorded]")
+    assert bool(shown.count()) == (
+        int(facts["t0"]) > 1e18 or traces.json("/api/profile")["workers"][0]["host"] is not None
+    )

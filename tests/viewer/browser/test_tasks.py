@@ -93,3 +93,12 @@ def test_why_the_gpu_idles_and_where(page: Page, prof: session.Profile):
     row.locator("a").click()
     page.settled()
     assert set(page.column("idle", "cause")) == {cause}
+
+
+def test_which_rank_is_late(opened: Open, ranks: Asking):
+    """Rank 2 comes 200 us after rank 0 to the only collective of each of two steps."""
+    page = opened(ranks)
+    page.go()
+    sentence = page.find("[data-headline]").inner_text()
+    assert "The other ranks wait for rank2: it is the last in 2 of 2 collectives, 400 us later" in sentence
+    assert "most at all_reduce" in sentence
