@@ -23,11 +23,11 @@ def token_of(files: Sequence[str]) -> str:
     """Return the token that PYPROF_VIEW_TOKEN sets, else that of the last server of the same files, else a new one,
     which is kept in the cache folder for this user only. Raises UsageError for a token that is too short or has other
     characters than URLs may have."""
-    given = os.environ.get(VARIABLE)
-    if given is not None:
-        if not _VALID.fullmatch(given):
+    own = os.environ.get(VARIABLE)
+    if own is not None:
+        if not _VALID.fullmatch(own):
             raise UsageError(f"{VARIABLE}: expected 16 to 200 letters, digits, - or _.")
-        return given
+        return own
     with suppress(PyProfError, OSError):  # without a cache folder the token is as good, and not kept
         path = _path(files)
         token = _read(path)
