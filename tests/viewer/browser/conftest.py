@@ -72,7 +72,7 @@ class Page:
         """Wait until there are so many; a script that waits is what the page's policy forbids."""
         from playwright.sync_api import expect
 
-        expect(self.find(selector)).to_have_count(count)
+        expect(self.find(selector)).to_have_count(count, timeout=60_000)
         self.settled()
 
     def rows(self, table: str) -> list[list[str]]:
@@ -188,7 +188,7 @@ def contexts(chromium: Any) -> Iterator[Callable[..., Any]]:
                 reduced_motion="reduce",
                 accept_downloads=True,
             )
-            shared[key].set_default_timeout(10_000)
+            shared[key].set_default_timeout(60_000)  # on a busy machine a page takes its time
         return shared[key]
 
     yield context
