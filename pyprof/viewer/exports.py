@@ -9,6 +9,7 @@ md    as `pyprof report` writes it, with a title
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -145,7 +146,8 @@ def sink(format: str, report: Report, file: BinaryIO, title: str) -> Sink:
     if format in own:
         return own[format](report, file, title)
     if format == "md":
-        file.write(f"# {visible(title)}: {report.title}\n\n".encode())
+        name = re.sub(r"([\\`*_{}\[\]<>#|])", r"\\\1", visible(title))  # a file's name is a stranger's text
+        file.write(f"# {name}: {report.title}\n\n".encode())
     return FORMATS[format].sink(report, file)
 
 

@@ -266,12 +266,12 @@ def _notes(source: Source) -> list[str]:
         notes.append(
             "No iterations were found: the whole recording counts as one. Select a key operator under Iterations."
         )
-    lost = {reason: count for reason, count in store.rows("select reason, count from lost") if count}
-    missing = sum(count for reason, count in lost.items() if is_missing(reason))
+    # Records that were repaired and kept change no figure: the coverage has them.
+    missing = sum(
+        count or 0 for reason, count in store.rows("select reason, count from lost") if is_missing(reason)
+    )
     if missing:
         notes.append(f"{missing:,} records are missing, lost in the recording or its reading: see Coverage.")
-    if repaired := sum(lost.values()) - missing:
-        notes.append(f"{repaired:,} records were incomplete, but kept: see Coverage.")
     return notes
 
 

@@ -249,3 +249,10 @@ def test_the_header_says_when_a_run_was_recorded(opened: Open, traces: Asking):
     assert bool(shown.count()) == (
         int(facts["t0"]) > 1e18 or traces.json("/api/profile")["workers"][0]["host"] is not None
     )
+
+
+def test_a_tab_that_is_not_there_is_said(page: Page):
+    page.go("iterations", tab="nonsense")
+    assert page.find("[data-tab=chart]").get_attribute("aria-selected") == "true"
+    assert "There is no tab “nonsense” here; this is Iterations." in page.find("main").inner_text()
+    assert page.find("[data-panel=iterations]").count() == 1
