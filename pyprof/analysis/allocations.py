@@ -95,3 +95,21 @@ def pairs(events: Allocations) -> tuple[Ints, Ints]:
     unpaired[second[match]] = False
     starts = np.flatnonzero((size > 0) | unpaired)
     return np.where(size[starts] > 0, starts, -1), np.where(size[starts] > 0, freed[starts], starts)
+
+
+def successors(events: Allocations) -> tuple[Ints, Bools]:
+    """Return the place of the next event at the address of each, -1 for none, and which events are the first at theirs.
+
+    Events without an address or of 0 bytes have neither. What was allocated is gone by its successor, even if that is
+    not its free.
+    """
+    address = events.address.values
+    order = np.lexsort((np.arange(len(address)), address))
+    order = order[(events.address.mask() & (events.bytes != 0))[order]]
+    first, second = order[:-1], order[1:]
+    same = address[first] == address[second]
+    following, initial = np.full(len(address), -1, np.int64), np.zeros(len(address), bool)
+    following[first[same]] = second[same]
+    initial[order] = True
+    initial[second[same]] = False
+    return following, initial

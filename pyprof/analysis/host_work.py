@@ -94,6 +94,17 @@ class HostWork:
         thread, start = self._functions["thread"], self._functions["start_ns"]
         return Stacks(Functions(thread, start, start + self._functions["duration_ns"], name), strings, 0)
 
+    def executions(self, thread: Ints, time: Ints) -> tuple[Ints, Ints]:
+        """Return the innermost operator around each moment on a thread, in the table `operator`, and the end of that
+        execution in ns; -1 for both outside of operators."""
+        operator, end = (np.full(len(thread), _NONE, np.int64) for _ in range(2))
+        for number, moments in groups(thread):
+            if one := self._operators.get(number):
+                place = one.nesting.innermost(time[moments])
+                operator[moments] = np.r_[one.value, _NONE][place]
+                end[moments] = np.r_[one.end, _NONE][place]
+        return operator, end
+
     def stack(self, number: int) -> Stack:
         """Return a call stack of `Places.stack`, empty for -1."""
         return self._stacks.entries[number] if number >= 0 else Stack()
