@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory over time: curves, and tables of a time range."""
+"""Memory over time: curves, and tables of a time range and of a moment."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pyprof.viewer.request_context import Context, Selected, known_parameters
 router = APIRouter(prefix="/api", dependencies=[Depends(known_parameters)])
 
 Show = Literal["operators", "allocations"]
+Groups = Literal["operator", "module", "line", "shape", "phase", "allocation"]
 Time = Annotated[
     int | None,
     Query(ge=-MOST, le=MOST, description="Time range in ns of the recording; the end is exclusive."),
@@ -59,6 +60,36 @@ async def table(
     """A page of the report memory, limited to allocations and releases in a time range."""
     _, sheet = await _sheet(context, show, start, end)
     return await asyncio.to_thread(page, sheet.frame, query, sheet.complete)
+
+
+At = Annotated[
+    int | None,
+    Query(ge=-MOST, le=MOST, description="Moment in ns of the recording; default: the peak of each device."),
+]
+
+
+async def _alive(context: Context, group_by: Groups, at: int | None) -> tuple[Report, Sheet]:
+    report = find("alive", group_by=group_by)
+    sheet: Sheet = await context.ask(
+        "alive", lambda answer: Sheet(answer, report), group_by=group_by, at=at, **context.arguments
+    )
+    return report, sheet
+
+
+@router.get("/memory/alive")
+async def alive(context: Selected, query: Page, group_by: Groups = "operator", at: At = None) -> models.Table:
+    """A page of the report alive: what is in use at a moment."""
+    _, sheet = await _alive(context, group_by, at)
+    return await asyncio.to_thread(page, sheet.frame, query, sheet.complete, sheet.sums)
+
+
+@router.get("/memory/alive/export", response_class=StreamingResponse, responses=files.ANSWER)
+async def export_alive(
+    format: Format, context: Selected, query: Rows, group_by: Groups = "operator", at: At = None
+) -> StreamingResponse:
+    """The table of /api/memory/alive as a file."""
+    report, sheet = await _alive(context, group_by, at)
+    return await files.of_frame(context, report, format, sheet.frame, query)
 
 
 @router.get("/memory/table/export", response_class=StreamingResponse, responses=files.ANSWER)

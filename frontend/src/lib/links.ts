@@ -20,6 +20,7 @@ const PLACES: Record<string, [view: string, table: string, params?: Params]> = {
   idle: ["gpus", "idle"],
   gpu: ["gpus", "gpus"],
   memory: ["memory", "memory"],
+  alive: ["memory", "alive"],
   memory_copies: ["memory", "copies", { tab: "copies" }],
   module: ["modules", "modules"],
   group_node: ["groups", "groups"],

@@ -100,7 +100,7 @@ def test_tables_of_memory(opened: Open, traces: Asking):
     assert {row[1] for row in allocated(page)} == {"2,048"}
     page.find("input[aria-label='Smallest size']").fill("")
     page.find("input[aria-label='Largest size']").fill("1.5KB")
-    page.until("[data-table=events] td[data-key=bytes][data-tip^='1,024 B']", 2)
+    page.until("[data-table=events] td[data-key=bytes][data-tip^='2,048 B']", 0)
     assert {row[1] for row in allocated(page)} == {"1,024"}
     page.find("input[aria-label='Largest size']").fill("")
     page.until("[data-table=events] tbody tr", 4)
