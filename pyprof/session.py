@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -59,6 +59,7 @@ class Profile:
     def __init__(self, source: Trace | Store, memory: bool = False, progress: Progress | None = None):
         self._trace = source if isinstance(source, Trace) else None
         self._path = source.path
+        self._only: Sequence[str] | None = None
         self._memory = memory
         self._progress = progress or _silent
         self.is_database = not isinstance(source, Trace)
@@ -74,10 +75,11 @@ class Profile:
         memory: bool = False,
         progress: Progress | None = None,
         change: Change | None = None,
+        only: Sequence[str] | None = None,
     ) -> Profile:
         """Open a recording or a profile database as `load` does. `progress` is called with the stage and the share
-        done; `change` is applied to the recording once it is read. Raises FormatError; UsageError for a database
-        with a `change`."""
+        done; `change` is applied to the recording once it is read; `only`: names of the files of a folder that are of
+        the run. Raises FormatError; UsageError for a database with a `change`."""
         from pyprof.store import files
 
         file = Path(path)
@@ -87,8 +89,10 @@ class Profile:
             raise FormatError(f"{path}: cannot be read ({error.strerror}).") from error
         if not is_database:
             (progress or _silent)("reading", 0.0)
-            trace = loader.load(path)
-            return cls(change(trace) if change else trace, memory, progress)
+            trace = loader.load(path, only)
+            profile = cls(change(trace) if change else trace, memory, progress)
+            profile._only = only
+            return profile
         if change:
             raise UsageError(
                 f"{path}: is a profile database; --mode=simple and --domains need the recording it was made of."
@@ -125,7 +129,7 @@ class Profile:
         if self.is_database:
             raise FormatError(formats.NO_RECORDING.format(self._path))
         if self._trace is None:  # it went into the database
-            self._trace = loader.load(self._path)
+            self._trace = loader.load(self._path, self._only)
         return self._trace
 
     @cached_property

@@ -124,6 +124,22 @@ class Database:
         except sqlite3.Error as error:
             raise self._damaged(table, error) from error
 
+    def ends(self, table: str, columns: tuple[str, str]) -> tuple[int, ...]:
+        """Return one integer of the first row and another of the last; nothing for missing ones. The rows between them
+        are not read."""
+        if not set(columns) <= self.tables.get(table, frozenset()):
+            return ()
+        try:
+            rows = [
+                self._connection.execute(
+                    f'select "{name}" from "{table}" order by rowid {way} limit 1'
+                ).fetchone()
+                for name, way in zip(columns, ("asc", "desc"))
+            ]
+        except sqlite3.Error as error:
+            raise self._damaged(table, error) from error
+        return tuple(row[0] for row in rows if row and type(row[0]) is int)
+
     def count(self, *tables: str) -> int:
         """Return the total number of rows of several tables; missing ones have none."""
         try:

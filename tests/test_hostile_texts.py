@@ -185,7 +185,7 @@ def test_ctrl_c_while_a_command_is_imported(recorded: Path) -> None:
 def test_memory_that_is_not_enough(
     recorded: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def load(_: object) -> None:
+    def load(*_: object) -> None:
         raise MemoryError
 
     monkeypatch.setattr("pyprof.parse.loader.load", load)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs: folders of recordings. A folder that holds recordings is a run of as many workers as they name.
+"""Runs: folders of recordings. A folder that holds recordings is a run of as many workers as they name, unless they
+cannot be one run (`separation`): then it holds several, each of some of its files.
 
 `<worker>.<digits>.pt.trace.json[.gz]` is torch.profiler's way to name a worker and the time of a span; our own files
 are `net.rank3.sqlite`, `net.rank3.1.sqlite`. The worker is what stands before the digits; its files, ordered by the
@@ -16,13 +17,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from pyprof.errors import FormatError
 from pyprof.model import Process, Trace
 from pyprof.parse import archive, formats
+from pyprof.parse.heads import Head
 from pyprof.parse.merge import merge, processes
+from pyprof.parse.separation import Separation, Worker, separate
 from pyprof.sqlite_file import is_profile
 
 Reader = Callable[
@@ -52,6 +56,20 @@ class Input(NamedTuple):
     worker: str
     span: int = 1
     rank: int | None = None
+
+
+class Source(NamedTuple):
+    """A run: a file, a folder, or the `files` of a folder by their names."""
+
+    path: Path
+    files: tuple[str, ...] | None = None
+
+
+class Groups(NamedTuple):
+    """The runs of which recordings are, and in a sentence without a full stop why they are several; "" for one."""
+
+    runs: list[list[Input]]
+    reason: str
 
 
 def split(name: str) -> tuple[str, int | None]:
@@ -104,6 +122,96 @@ def inputs(folder: Path) -> tuple[list[Input], dict[str, int]]:
     return out, skipped
 
 
+def groups(recordings: Sequence[Input]) -> Groups:
+    """Return the runs of which the recordings of a folder are."""
+    if len(recordings) < 2:
+        return Groups([list(recordings)] if recordings else [], "")
+    workers: dict[str, list[Input]] = {}
+    for recording in recordings:
+        workers.setdefault(recording.worker, []).append(recording)
+    separated = _separate(tuple((name, tuple(map(_Version.of, files))) for name, files in workers.items()))
+    parts = list(workers.values())
+    out = [[recording for index in run for recording in parts[index]] for run in separated.runs]
+    if len(out) == 1:
+        return Groups(out, "")
+    reasons = (
+        ", ".join(separated.reasons[:-1])
+        + (" and " if len(separated.reasons) > 1 else "")
+        + separated.reasons[-1]
+    )
+    return Groups(out, f"{len(recordings)} files are {len(out)} runs: {reasons}")
+
+
+def sources(folder: Path) -> tuple[dict[str, Source], list[str]]:
+    """Return the runs in a folder by their names, and a sentence for each folder whose files are several runs. Raises
+    FormatError."""
+    out: dict[str, Source] = {}
+    reasons = []
+    for name, path in runs(folder).items():
+        separated = groups(inputs(path)[0])
+        if len(separated.runs) < 2:
+            out[name] = Source(path)
+            continue
+        reasons.append(f"{separated.reason}." if name == "." else f"{name}: {separated.reason}.")
+        for run in separated.runs:
+            files = tuple(recording.path.name for recording in run)
+            key = _name(files) if name == "." else f"{name}/{_name(files)}"
+            out[key] = Source(run[0].path) if len(files) == 1 else Source(path, files)
+    return out, reasons
+
+
+def _name(files: Sequence[str]) -> str:
+    """Return the name of a run of some files of a folder.
+
+    >>> _name(["net.sqlite"]), _name(["a.rank0.sqlite", "a.rank1.sqlite"])
+    ('net.sqlite', 'a.rank0.sqlite and 1 more')
+    """
+    return files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+
+
+class _Version(NamedTuple):
+    """A file, and what changes when it does."""
+
+    path: Path
+    size: int
+    changed: int
+    rank: int | None
+
+    @staticmethod
+    def of(recording: Input) -> _Version:
+        try:
+            status = recording.path.stat()
+        except OSError:  # deleted meanwhile: reading it tells
+            return _Version(recording.path, 0, 0, recording.rank)
+        return _Version(recording.path, status.st_size, status.st_mtime_ns, recording.rank)
+
+
+@lru_cache(maxsize=256)
+def _separate(workers: tuple[tuple[str, tuple[_Version, ...]], ...]) -> Separation:
+    """Separate workers, given as names and files; remembered, because the viewer asks again every few seconds."""
+    return separate([
+        Worker(name, files[0].rank, [_head(file) for file in files], any(_is_run(file.path) for file in files))
+        for name, files in workers
+    ])  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _head(file: _Version) -> Head:
+    return Head() if _is_packed(file.path) else formats.head(file.path)
+
+
+def _is_packed(path: Path) -> bool:
+    return path.suffix in _REPORTS or archive.is_archive(path)
+
+
+def _is_run(path: Path) -> bool:
+    """Return whether a file is an archive of several recordings."""
+    try:
+        return archive.is_archive(path) and sum(map(is_named, archive.names(path))) > 1
+    except FormatError:
+        return False
+
+
 def runs(folder: str | os.PathLike[str]) -> dict[str, Path]:
     """Return the runs in a folder, including the folder itself ("."), by their relative paths. Raises FormatError if it
     is not a folder."""
@@ -119,9 +227,9 @@ def runs(folder: str | os.PathLike[str]) -> dict[str, Path]:
     return out
 
 
-def load(folder: Path, read: Reader) -> Trace:
-    """Load all recordings of a run as one. A folder without recordings that has one run below it is that run. Raises
-    FormatError if there is no run, several, or none that can be read. `read` reads files."""
+def load(folder: Path, read: Reader, files: Sequence[str] | None = None) -> Trace:
+    """Load all recordings of a run as one, by default of all files. A folder without recordings that has one run below
+    it is that run. Raises FormatError if there is no run, several, or none that can be read. `read` reads files."""
     run, (recordings, skipped) = folder, inputs(folder)
     if not recordings:
         below = runs(folder)
@@ -133,6 +241,10 @@ def load(folder: Path, read: Reader) -> Trace:
             raise FormatError(f"{folder}: holds {len(below)} runs; load one of them: {names}.")
         run = next(iter(below.values()))
         recordings, skipped = inputs(run)
+    if files is not None:
+        recordings = [recording for recording in recordings if recording.path.name in files]
+    else:
+        _check_one_run(run, recordings)
     traces, failed = [], []
     for recording, result in zip(recordings, read([recording.path for recording in recordings])):
         if isinstance(result, Trace):
@@ -150,6 +262,18 @@ def load(folder: Path, read: Reader) -> Trace:
     for sentence in failed:
         out.drop(f"recordings not read: {sentence}")
     return out
+
+
+def _check_one_run(folder: Path, recordings: Sequence[Input]) -> None:
+    """Raise FormatError for recordings of several runs."""
+    separated = groups(recordings)
+    if len(separated.runs) > 1:
+        names = [_name([recording.path.name for recording in run]) for run in separated.runs]
+        listed = "; ".join(names[:_MAX_NAMED]) + ("; ..." if len(names) > _MAX_NAMED else "")
+        raise FormatError(
+            f"{folder}: {separated.reason}. Give one file, or a folder with the files of one run alone; "
+            f"`pyprof view` of the folder lets you choose. The runs: {listed}."
+        )
 
 
 def _files(folder: Path) -> list[Path]:

@@ -22,10 +22,10 @@ from pyprof.parse.pool import Result
 from pyprof.sqlite_file import MAGIC, is_profile, is_sqlite, tables
 
 
-def load(path: str | os.PathLike[str]) -> Trace:
-    """Read a recording of any known format, or a folder with all recordings of a run. Raises FormatError for anything
-    else, and for times whose sum overflows."""
-    trace = _load(Path(path))
+def load(path: str | os.PathLike[str], files: Sequence[str] | None = None) -> Trace:
+    """Read a recording of any known format, or a folder with all recordings of a run; `files`: the names of those that
+    are of the run. Raises FormatError for anything else, and for times whose sum overflows."""
+    trace = _load(Path(path)) if files is None else folder.load(Path(path), _read, files)
     trace.devices = [_sanitize_device(device) for device in trace.devices]
     for table in (trace.gpu, trace.launches, trace.ops):
         inputs.check_sum(str(path), table.end - table.start)

@@ -31,15 +31,18 @@ class Stamp(NamedTuple):
     files: tuple[tuple[str, int, int], ...]  # path, size, time of change in ns
 
     @staticmethod
-    def of(path: Path) -> Stamp:
-        """Return the stamp of a path. Raises OSError if nothing is there."""
+    def of(source: folders.Source) -> Stamp:
+        """Return the stamp of a run. Raises OSError if nothing is there."""
+        path, files = source
         if not path.is_dir():
             return Stamp((_entry(path),))
         try:
             inputs, _ = folders.inputs(path)
         except FormatError as error:
             raise FileNotFoundError(str(error)) from error
-        return Stamp(tuple(_entry(input.path) for input in inputs))
+        return Stamp(
+            tuple(_entry(input.path) for input in inputs if files is None or input.path.name in files)
+        )
 
     @property
     def key(self) -> str:

@@ -21,6 +21,7 @@ from typing import Any, Literal
 from pyprof.analysis import upgrade
 from pyprof.errors import PyProfError, UsageError
 from pyprof.parse import folder as folders
+from pyprof.parse.folder import Source
 from pyprof.store import files
 from pyprof.viewer import cache
 from pyprof.viewer.cache import Stamp
@@ -36,8 +37,9 @@ _LOOK = 2.0  # seconds between two scans of a folder
 class Opened:
     """Open database: `input` is the requested path, `path` the database that is read."""
 
-    def __init__(self, run: str, input: Path, path: Path, stamp: Stamp):
-        self.run, self.input, self.path, self.stamp = run, input, path, stamp
+    def __init__(self, run: str, source: Source, path: Path, stamp: Stamp):
+        self.run, self.input, self.path, self.stamp = run, source.path, path, stamp
+        self._is_part = source.files is not None
         self.version = secrets.token_hex(8)
         self.looked = time.monotonic()
         self.pool = Pool(path)
@@ -49,7 +51,7 @@ class Opened:
     @property
     def name(self) -> str:
         """Name of the profile, for titles and files."""
-        name = self.input.resolve().name or "profile"
+        name = self.run.rpartition("/")[2] if self._is_part else self.input.resolve().name or "profile"
         return name if self.input.is_dir() else _stem(name)
 
     @property
@@ -101,7 +103,8 @@ class Library:
         self.path, *_ = self._paths = [Path(path) for path in paths]
         self._names = distinct_names(self._paths)
         self._warm = warm
-        self._runs: dict[str, Path] = {}
+        self._runs: dict[str, Source] = {}
+        self._reason: str | None = None
         self._looked = float("-inf")
         self._opened: dict[str, Opened] = {}
         self._imports: dict[str, _Import] = {}
@@ -110,24 +113,30 @@ class Library:
 
     # --- runs
 
-    def runs(self) -> dict[str, Path]:
-        """Return names and paths: "" for one file, else paths below the folder. Raises Trouble."""
+    def runs(self) -> dict[str, Source]:
+        """Return names and sources: "" for one file, else paths below the folder. Raises Trouble."""
         if time.monotonic() - self._looked > _LOOK:
             self._runs = self._look()
             self._looked = time.monotonic()
         return self._runs
 
-    def _look(self) -> dict[str, Path]:
+    @property
+    def reason(self) -> str | None:
+        """Sentence that says why the files of a folder are several runs; None where they are one."""
+        self.runs()
+        return self._reason
+
+    def _look(self) -> dict[str, Source]:
         if len(self._paths) > 1:
-            return dict(zip(self._names, self._paths))
+            return dict(zip(self._names, map(Source, self._paths)))
         if not self.path.is_dir():
-            return {"": self.path}
+            return {"": Source(self.path)}
         try:
-            runs = folders.runs(self.path)
+            runs, reasons = folders.sources(self.path)
             with os.scandir(self.path) as entries:
                 for entry in sorted(entries, key=lambda item: item.name):
                     if entry.is_file() and not entry.name.startswith(".") and _is_database(Path(entry.path)):
-                        runs[entry.name] = Path(entry.path)
+                        runs[entry.name] = Source(Path(entry.path))
         except (PyProfError, OSError) as error:
             raise Trouble("vanished", f"{self.path}: cannot be read ({error}).") from error
         if not runs:
@@ -135,6 +144,7 @@ class Library:
                 "unreadable",
                 f"{self.path}: contains no recording, run or profile database; give a file or another folder.",
             )
+        self._reason = " ".join(reasons) or None
         return runs
 
     def check(self) -> None:
@@ -146,7 +156,7 @@ class Library:
     def states(self) -> list[Run]:
         """Return the runs and their states."""
         out = []
-        for name, path in self.runs().items():
+        for name, (path, _) in self.runs().items():
             running, failed = self._imports.get(name), self._failed.get(name)
             state: State = (
                 "ready" if name in self._opened else "opening" if running else "failed" if failed else "new"
@@ -169,11 +179,12 @@ class Library:
         if name not in runs:
             hint = "one file is served" if "" in runs else f"choose from {', '.join(list(runs)[:20])}"
             raise Trouble("missing", f"No run {name!r}; {hint}.", "run")
-        path, opened = runs[name], self._opened.get(name)
+        source, opened = runs[name], self._opened.get(name)
+        path = source.path
         if opened is not None and path.is_dir() and time.monotonic() - opened.looked < _LOOK:
             return opened
         try:
-            stamp = await asyncio.to_thread(Stamp.of, path)
+            stamp = await asyncio.to_thread(Stamp.of, source)
         except OSError as error:
             self._retire(name)
             raise of_file(path, PyProfError(f"{path}: cannot be read ({error}).")) from error
@@ -185,12 +196,12 @@ class Library:
         failed = self._failed.get(name)
         if failed is not None and failed[0] == stamp:
             raise failed[1]
-        return await self._open(name, path, stamp)
+        return await self._open(name, source, stamp)
 
-    async def _open(self, name: str, path: Path, stamp: Stamp) -> Opened:
-        cached = cache.database(stamp)
+    async def _open(self, name: str, source: Source, stamp: Stamp) -> Opened:
+        path, cached = source.path, cache.database(stamp)
         if not cached.exists() and not await asyncio.to_thread(_needs_no_import, path):
-            self._import(name, path, stamp, cached)
+            self._import(name, source, stamp, cached)
             running = self._imports[name]
             raise Trouble("opening", f"{path} is being read: {running.what}.", progress=running.progress)
         try:
@@ -201,18 +212,18 @@ class Library:
             raise trouble from error
         if name in self._opened:  # another request was faster
             return self._opened[name]
-        opened = self._opened[name] = Opened(name, path, database, stamp)
+        opened = self._opened[name] = Opened(name, source, database, stamp)
         if self._warm:
             opened.engine.warm()
         return opened
 
-    def _import(self, name: str, path: Path, stamp: Stamp, target: Path) -> None:
+    def _import(self, name: str, source: Source, stamp: Stamp, target: Path) -> None:
         running = self._imports.get(name)
         if running is not None and running.stamp == stamp:
             return
         if running is not None:
             running.task.cancel()
-        self._imports[name] = _Import(self, name, path, stamp, target)
+        self._imports[name] = _Import(self, name, source, stamp, target)
 
     def import_ended(self, import_: _Import, trouble: Trouble | None) -> None:
         """Handle the end of an import."""
@@ -271,8 +282,8 @@ async def _close_later(opened: Opened) -> None:
 class _Import:
     """Recording that is being read."""
 
-    def __init__(self, library: Library, name: str, path: Path, stamp: Stamp, target: Path):
-        self.name, self.path, self.stamp, self.target = name, path, stamp, target
+    def __init__(self, library: Library, name: str, source: Source, stamp: Stamp, target: Path):
+        self.name, self.source, self.stamp, self.target = name, source, stamp, target
         self.progress, self.what = 0.0, "reading"
         self._library = library
         self.task = asyncio.ensure_future(self._run())
@@ -281,7 +292,9 @@ class _Import:
         trouble: Trouble | None = None
         child = await Child.start(str(self.target))
         try:
-            await child.do("import", {"source": str(self.path), "target": str(self.target)}, self._update)
+            path, files = self.source
+            task = {"source": str(path), "target": str(self.target), "files": files}
+            await child.do("import", task, self._update)
         except Trouble as error:
             trouble = error
         finally:

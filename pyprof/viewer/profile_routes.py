@@ -37,7 +37,7 @@ async def profile(request: Request, run: Run = None) -> models.Profile:
             opened,
             lambda store: profile_summary.profile(store, opened, [], app.source_root is not None),
         )
-    return summary.model_copy(update={"runs": app.library.states()})
+    return summary.model_copy(update={"runs": app.library.states(), "runs_reason": app.library.reason})
 
 
 @router.get("/overview")

@@ -44,6 +44,7 @@ def profile(store: Guarded, opened: Opened, runs: list[models.Run], source_root:
         counts=models.Counts(**counts),
         run=opened.run,
         runs=runs,
+        runs_reason=None,
         schema_version=meta.get("created_schema", f"{MAJOR}.{MINOR}"),
         reads_schema=f"{MAJOR}.{MINOR}",
         written_by=meta.get("writer_version"),

@@ -131,6 +131,8 @@ async def _open(name: str, library: Library) -> None:
     runs = library.runs()
     if len(runs) > 1:
         library.check()
+        if library.reason:
+            print(f"{name}: {library.path}: {library.reason}", file=sys.stderr)
         return
     progress = _Progress(name)
     try:

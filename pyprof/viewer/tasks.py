@@ -283,11 +283,13 @@ def _step_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 @TASKS.register("import")
-def import_(session: Session, progress: Progress, source: str, target: str) -> dict[str, Any]:
-    """Convert a recording, a folder of them, or a database of an older schema to a database."""
+def import_(
+    session: Session, progress: Progress, source: str, target: str, files: list[str] | None
+) -> dict[str, Any]:
+    """Convert a recording, a folder or some files of it, or a database of an older schema to a database."""
     from pyprof.session import Profile
 
-    Profile.open(source, progress=lambda what, share: progress(0.3 * share, what)).save(target)
+    Profile.open(source, progress=lambda what, share: progress(0.3 * share, what), only=files).save(target)
     return {}
 
 

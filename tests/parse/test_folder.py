@@ -26,6 +26,7 @@ from pyprof.model import Column, Process, Trace
 from pyprof.parse import folder, loader, pool
 from pyprof.parse import reader_process as processes
 from pyprof.parse.merge import MEANING, merge
+from pyprof.session import Profile
 from pyprof.store.write.dimensions import worker_names
 from tests import build
 
@@ -464,7 +465,8 @@ def test_ctrl_c_ends_the_children(
 
 
 def test_real_recordings_beside_each_other(data: Path, tmp_path: Path) -> None:
-    """Exports of two machines and a database of nvprof: each worker has what its file has."""
+    """Exports of two machines and a database of nvprof, years apart: three runs; merged nevertheless, each worker has
+    what its file has."""
     names = [
         "nsys/h100_2gpu_1s.sqlite",
         "nsys/cifar_rtx2070_pyprof_markers.sqlite",
@@ -472,7 +474,9 @@ def test_real_recordings_beside_each_other(data: Path, tmp_path: Path) -> None:
     ]
     for name in names:
         shutil.copy(data / name, tmp_path / Path(name).name)
-    prof = pyprof.load(tmp_path)
+    with pytest.raises(FormatError, match="3 files are 3 runs: recordings are up to 6 years apart"):
+        pyprof.load(tmp_path)
+    prof = Profile.open(tmp_path, only=[Path(name).name for name in names])
     mine = prof.kernels.groupby("worker", observed=True)["duration_ns"].agg(["size", "sum"])
     assert mine["size"].sum() == sum(len(loader.load(data / name).gpu) for name in names)
     assert int(mine.loc["net", "sum"]) == int(pyprof.load(data / names[2]).kernels["duration_ns"].sum())

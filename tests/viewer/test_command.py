@@ -22,6 +22,7 @@ from pyprof.viewer.serve import announcement, has_browser, listening, tunnel
 from tests import cli
 from tests.build import write_capture
 from tests.viewer.conftest import STEPS, steps
+from tests.viewer.test_library import write_unrelated
 from tests.waiting import HANG, until
 
 URL = re.compile(r"http://\S+")
@@ -161,6 +162,15 @@ def test_files_that_cannot_be_shown(capsys, tmp_path, monkeypatch):
         if (tmp_path / "sub").mkdir() is None
         else ""
     )
+
+
+def test_why_files_are_several_runs(started, tmp_path):
+    write_unrelated(tmp_path)
+    process, url = started(tmp_path, "-p", 0)
+    assert url.startswith("http://localhost:")
+    process.send_signal(signal.SIGINT)
+    told = process.communicate(timeout=HANG)[1]
+    assert told.startswith(f"pyprof view: {tmp_path}: 3 files are 2 runs: rank 0 is in 2 of them.\n")
 
 
 def test_other_words(capsys, made, tmp_path):

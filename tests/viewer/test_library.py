@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import shutil
 import sqlite3
@@ -16,6 +17,7 @@ import pytest
 from pyprof import session
 from pyprof.viewer import cache, sources
 from pyprof.viewer.problems import Trouble
+from tests import kineto
 from tests.build import write_capture
 from tests.viewer.conftest import STEPS, serving, steps
 from tests.viewer.test_reports import cells
@@ -23,6 +25,16 @@ from tests.viewer.test_views import wait_until_open
 from tests.waiting import until
 
 DATABASES = Path(__file__).resolve().parents[1] / "traces" / "databases"
+
+
+def write_unrelated(folder: Path) -> None:
+    """Write traces of two ranks of a run, and one of rank 0 of another."""
+    for name, rank in (("a.rank0", 0), ("a.rank1", 1), ("b.rank0", 0)):
+        group = {"backend": "nccl", "rank": rank, "world_size": 2}
+        start = 1_700_000_000_000_000_000
+        events = [kineto.op("aten::mm", start, start + 5000)]
+        text = json.dumps(kineto.document(events, distributedInfo=group))
+        (folder / f"{name}.json").write_text(text, encoding="utf-8")
 
 
 def test_a_recording_is_imported_once(tmp_path):
@@ -169,6 +181,26 @@ def test_a_folder_of_runs(tmp_path, made):
             figures["iterations"]["delta"],
         ) == (2, 3, 1)
         assert client.json("/api/profile", 404, run="d")["parameter"] == "run"
+
+
+def test_a_folder_of_files_that_cannot_be_one_run(tmp_path):
+    """Two ranks of a run, and rank 0 of another: two runs, the first of two workers."""
+    write_unrelated(tmp_path)
+    reason = "3 files are 2 runs: rank 0 is in 2 of them."
+    both, other = "a.rank0.json and 1 more", "b.rank0.json"
+    with serving(tmp_path) as client:
+        for run, workers in ((both, ["rank0", "rank1"]), (other, ["rank0"])):
+            until(lambda: client.http.get("/api/profile", params={"run": run}).status_code == 200)  # noqa: B023
+            found = client.json("/api/profile", run=run)
+            assert [worker["name"] for worker in found["workers"]] == workers
+            assert (found["run"], found["runs_reason"]) == (run, reason)
+            assert [one["name"] for one in found["runs"]] == [both, other]
+        assert [client.json("/api/profile", run=run)["name"] for run in (both, other)] == [both, "b.rank0"]
+        (tmp_path / "b.rank0.json").unlink()
+        client.server.library._looked = float("-inf")
+        wait_until_open(client)
+        found = client.json("/api/profile")
+        assert (found["runs_reason"], len(found["workers"])) == (None, 2)
 
 
 def test_an_empty_folder(tmp_path):

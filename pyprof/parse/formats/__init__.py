@@ -2,16 +2,19 @@
 """Recording formats. Open folder: a file in it defines `sniff` and `load` and registers them.
 
 A format is recognised by content, never by name. `load` returns a `Trace` and does not modify the file. To add one:
-a module with a class that has these two functions, decorated with `@FORMATS.register("name")`.
+a module with a class that has these two functions, decorated with `@FORMATS.register("name")`. A third, `head`, is
+optional: it returns the facts that tell runs apart (`parse.heads`), without reading the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
+from pyprof.errors import FormatError
 from pyprof.model import Trace
+from pyprof.parse.heads import Head
 from pyprof.registry import Registry, load_folder
 
 
@@ -38,6 +41,18 @@ EXPECTED = "an export of Nsight Systems, a trace of torch.profiler, a database o
 def is_recognised(path: Path) -> bool:
     """Return whether a file is of one of the formats. Raises FormatError for one that looks like it and is damaged."""
     return any(format_.sniff(path) for format_ in formats())
+
+
+def head(path: Path) -> Head:
+    """Return what a recording says about its run without being read; nothing for one that cannot say it."""
+    try:
+        for format_ in formats():
+            if format_.sniff(path):
+                read: Callable[[Path], Head] | None = getattr(format_, "head", None)
+                return Head() if read is None else read(path)
+    except (OSError, FormatError):  # its fault is reported when it is read
+        pass
+    return Head()
 
 
 def formats() -> Iterable[type[Format]]:

@@ -15,7 +15,8 @@ import numpy as np
 from pyprof.errors import WHERE, FormatError, install
 from pyprof.model import KERNEL, READING, Column, Memory, Ops, Pauses, Steps, Trace
 from pyprof.parse.formats import FORMATS
-from pyprof.parse.formats.nsys import Reader
+from pyprof.parse.formats.nsys import TIMED, Reader
+from pyprof.parse.heads import Head, of_export
 from pyprof.parse.trace_builder import count, take
 from pyprof.sqlite_file import Database, concat, is_sqlite, required, tables
 
@@ -32,6 +33,10 @@ class Capture:
     @staticmethod
     def sniff(path: Path) -> bool:
         return is_sqlite(path) and "PYPROF_META" in tables(path)
+
+    @staticmethod
+    def head(path: Path) -> Head:
+        return of_export(path, ("PYPROF_OP", *TIMED))
 
     @staticmethod
     def load(path: Path) -> Trace:

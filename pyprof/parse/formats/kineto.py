@@ -42,6 +42,7 @@ from pyprof.model import (
 )
 from pyprof.parse import limits
 from pyprof.parse.formats import FORMATS
+from pyprof.parse.heads import Head
 from pyprof.parse.join import link
 from pyprof.parse.trace_builder import Clock, sole_owner
 from pyprof.parse.tracejson import (
@@ -50,6 +51,7 @@ from pyprof.parse.tracejson import (
     experts,
     facts,
     graph_captures,
+    headers,
     pieces,
     requests,
 )
@@ -70,6 +72,10 @@ class Kineto:
     def sniff(path: Path) -> bool:
         """Return whether the file begins like JSON; `load` refuses other JSON than a trace."""
         return _JSON_START.match(texts.head(path)) is not None
+
+    @staticmethod
+    def head(path: Path) -> Head:
+        return headers.read(path)
 
     @staticmethod
     def load(path: Path) -> Trace:

@@ -37,6 +37,7 @@ from pyprof.model import (
 )
 from pyprof.parse import range_texts
 from pyprof.parse.formats import FORMATS
+from pyprof.parse.heads import Head, of_export
 from pyprof.parse.trace_builder import (
     Clock,
     Names,
@@ -78,6 +79,7 @@ _MARKS = (
 )
 
 
+TIMED = ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", _KERNELS)  # for the time of a file
 _DIAGNOSTICS = "nsys.diagnostics"  # problems that nsys reported while recording
 _WARNING_OR_ERROR = (2, 3)  # ENUM_DIAGNOSTIC_SEVERITY_LEVEL
 
@@ -94,6 +96,10 @@ class Nsys:
             and any(name in present for name in _MARKS)
             and "PYPROF_META" not in present
         )
+
+    @staticmethod
+    def head(path: Path) -> Head:
+        return of_export(path, TIMED)
 
     @staticmethod
     def load(path: Path) -> Trace:

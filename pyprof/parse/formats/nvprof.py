@@ -35,6 +35,7 @@ from pyprof.model import (
 )
 from pyprof.parse.formats import FORMATS
 from pyprof.parse.formats.nsys import copy_names
+from pyprof.parse.heads import Head, of_export
 from pyprof.parse.trace_builder import (
     Clock,
     Names,
@@ -59,6 +60,10 @@ class Nvprof:
     @staticmethod
     def sniff(path: Path) -> bool:
         return is_sqlite(path) and "StringTable" in tables(path)
+
+    @staticmethod
+    def head(path: Path) -> Head:
+        return of_export(path, _KERNELS)
 
     @staticmethod
     def load(path: Path) -> Trace:

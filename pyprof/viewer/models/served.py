@@ -102,6 +102,9 @@ class Profile(Model):
     counts: Counts
     run: str = Field(description="Name of this run; empty if a single file is served.")
     runs: list[Run]
+    runs_reason: str | None = Field(
+        description="Why the files of a folder are several runs, in a sentence; null where they are one."
+    )
     schema_version: str = Field(description="Schema version with which the database was created.")
     reads_schema: str = Field(description="Schema version that this program reads.")
     written_by: str | None

@@ -8,10 +8,13 @@ The steps last 1000 and 1200."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.viewer.browser.conftest import Open, Page
-from tests.viewer.conftest import Asking
+from tests.viewer.browser.conftest import Open, Page, read
+from tests.viewer.conftest import Asking, serving
+from tests.viewer.test_library import write_unrelated
 
 CATEGORIES = {
     "kernel": ("Kernel", 180), "memcpy": ("Memcpy", 20), "memset": ("Memset", 0), "communication": ("Communication", 0),
@@ -154,6 +157,25 @@ def test_runs_workers_and_spans(alpha: Page):
         assert name in names
     alpha.go("memory", run="alpha")
     assert "Peak Memory Usage" in alpha.find("main").inner_text()
+
+
+def test_why_the_files_of_a_folder_are_several_runs(opened: Open, traces: Asking, tmp_path: Path):
+    write_unrelated(tmp_path)
+    with serving(tmp_path) as asking:
+        for run in asking.server.library.runs():
+            read(asking, run=run)
+        page = opened(asking)
+        page.go()
+        told = page.find("[data-runs-reason]")
+        assert told.inner_text() == "3 files are 2 runs: rank 0 is in 2 of them. Choose one at Run."
+        run = page.find("header.noprint label").filter(has_text="Run").locator("select")
+        assert run.locator("option").all_inner_texts() == ["a.rank0.json and 1 more", "b.rank0.json"]
+        run.select_option("b.rank0.json")
+        page.settled()
+        assert told.is_visible()
+    page = opened(traces)  # folders that are runs
+    page.go(run="alpha")
+    assert not page.find("[data-runs-reason]").count()
 
 
 def test_gpu_utilization_of_unequal_workers(opened: Open, traces: Asking):
