@@ -61,9 +61,10 @@ const FIXED = [0, 1, 2, 3].map(
 
 /** A value in its column's scale. What is too small for the decimals is less than the last of them, and not zero. */
 export function scaled(value: number, scale: Scale): string {
+  if (value === 0) return "0";
   const least = 10 ** -scale.places;
   const own = value / scale.size;
-  if (value !== 0 && Math.abs(own) < least / 2 && scale.places) return `${value < 0 ? "> −" : "< "}${least}`;
+  if (Math.abs(own) < least / 2 && scale.places) return `${value < 0 ? "> −" : "< "}${least}`;
   return (Number.isInteger(value) || scale.places ? FIXED[scale.places]! : FRACTION).format(own);
 }
 

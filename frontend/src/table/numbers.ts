@@ -38,7 +38,7 @@ export function numbersOf(columns: readonly Column[], rows: readonly (readonly C
 
 export function written(value: number, { column, scale, places, whole }: Numbers): Written {
   const text = scale ? format.scaled(value, scale) : format.figure(value, column.unit);
-  const share = whole !== null && whole > 0 && value >= 0 ? (100 * value) / whole : null;
+  const share = whole !== null && whole > 0 && value > 0 ? (100 * value) / whole : null;
   const exact = format.exact(value, column.unit);
   const said = share === null ? exact : `${exact}\n${format.percent(share)} of ${format.exact(whole!, column.unit)} in all rows`;
   return {
