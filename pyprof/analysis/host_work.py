@@ -140,7 +140,11 @@ def _by_thread(thread: Ints, value: Ints, start: Ints, length: Ints) -> dict[int
 
 def _longest(kinds: list[_Intervals], start: Ints, end: Ints) -> Ints:
     """Return a moment of the longest of the places in each stretch."""
-    edges = np.unique(np.concatenate([edge for one in kinds for edge in (one.start, one.end)] or [start[:0]]))
+    edges = np.concatenate([edge for one in kinds for edge in (one.start, one.end)] or [start[:0]])
+    order = np.argsort(start, kind="stable")
+    reach = np.maximum.accumulate(end[order])  # few of the edges are inside a stretch
+    place = np.searchsorted(start[order], edges, side="right") - 1
+    edges = np.unique(edges[(place >= 0) & (edges < np.r_[reach, 0][place])])
     first = np.searchsorted(edges, start, side="right")
     many = np.maximum(np.searchsorted(edges, end, side="left") - first, 0)
     stretch = np.repeat(np.arange(len(start)), many + 1)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis.device_steps import activities
-from pyprof.analysis.host_work import HostWork
+from pyprof.analysis.host_work import HostWork, Places
 from pyprof.analysis.source import API_KINDS, Source
 from pyprof.analysis.timeline import Activity
 from pyprof.api_names import without_version
@@ -252,18 +252,21 @@ def _causes(activity: Activity, gaps: _Gaps, waits: _Waits) -> _Causes:
 def _places(source: Source, activity: Activity, work: HostWork, causes: _Causes) -> dict[str, Ints]:
     """Return the place of the host of each gap as numbers: `call`, `host`: ids of texts; `where`: place in WHERE;
     `operator`: in the table `operator`; `stack`: of Python functions, for `HostWork.stack`. -1 is none."""
-    places = work.places(causes.thread, causes.start, causes.end)
+    queued = causes.cause == _QUEUED
+    late = np.flatnonzero(~queued)
+    places = Places(*(np.full(len(queued), _NONE, np.int64) for _ in Places._fields))
+    for place, values in zip(places, work.places(causes.thread[late], causes.start[late], causes.end[late])):
+        place[late] = values
     inside = _operators_of_calls(source, activity)[causes.call]  # a call knows its operator
     inside = np.where(inside >= 0, inside, places.operator)
-    queued = causes.cause == _QUEUED
     kernel = np.where(queued, _of(activity.event["operator"].values, causes.event), _NONE)
     operator = np.where(queued, kernel, np.where(inside >= 0, inside, places.following))
     return {
         "call": _of(activity.call["name"].values, causes.call),
-        "host": np.where(queued, _NONE, np.where(places.text >= 0, places.text, places.function)),
+        "host": np.where(places.text >= 0, places.text, places.function),
         "where": np.where(operator < 0, _NONE, np.where(queued, 2, np.where(inside >= 0, 0, 1))),
         "operator": operator,
-        "stack": np.where(queued, _NONE, places.stack),
+        "stack": places.stack,
     }
 
 
