@@ -66,6 +66,7 @@ def comm_exposed(run: Run) -> Finding | None:
     return run.finding(
         f"{what} run for {duration(total)}; {duration(exposed)} of it, {percent(run.share(exposed))} of the time, is "
         "without any other kernel. Waits for a slower rank are included.",
+        "If one rank comes late (report stragglers), remove its delay first: the others only wait. Otherwise "
         "DistributedDataParallel: gradient_as_bucket_view=True, another bucket_cap_mb, model.no_sync() while "
         "gradients accumulate; FSDP: prefetch the next layer's weights (limit_all_gathers, forward_prefetch).",
         exposed,
