@@ -51,7 +51,7 @@ def number(text: object) -> int | None:
 def program(command: str | None) -> str | None:
     """Return the script that a command line runs, without its folder: ranks may have different arguments.
 
-    >>> program("/home/a/train.py --local_rank=3"), program("-c"), program(None)
+    >>> program("src/train.py --local_rank=3"), program("-c"), program(None)
     ('train.py', None, None)
     """
     first = (command or "").partition(" ")[0].strip("'\"")

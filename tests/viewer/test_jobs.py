@@ -212,5 +212,5 @@ def test_the_copy_lies_in_the_cache_alone(asking):
     path = asking.server.library.path
     asking.done(asking.job(start=1, stop=1))
     assert [one.name for one in path.parent.iterdir()] == [path.name]
-    assert cache.database(cache.Stamp.of(path)).exists()
+    assert cache.database(cache.Stamp.of((path, None))).exists()
     assert cache.cache_folder().stat().st_mode & 0o077 == 0
