@@ -409,7 +409,8 @@ def test_windows_leave_nothing_in_memory(tmp_path: Path) -> None:
         most = [max((later - former).values(), default=0) for (former, _), (later, _) in pairwise(kept)]
         # Over two windows: a table that is filled again has had its room before every other time.
         more = [size(later) - size(former) for (_, former), (_, later) in zip(kept, kept[2:])]
-        assert sorted(most)[1] <= 1, most  # other code's caches, of tests before, grow beside it: not in each window
+        # Caches of other code, of tests before, grow beside it, but not in each window.
+        assert sorted(most)[1] <= 1, most
         lines = [str(line) for line in kept[-1][1].compare_to(kept[2][1], "lineno")[:5]]
         assert median(more) < 1000, "\n".join([*map(str, more), *lines])
     finally:
