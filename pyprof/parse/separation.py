@@ -41,7 +41,7 @@ class Separation(NamedTuple):
 
 
 class _Facts(NamedTuple):
-    """Facts of a worker. `period`: the number of its stretch of time, None if unknown."""
+    """Facts of a worker. `stem`: its name without the rank; `period`: number of its stretch of time, None: unknown."""
 
     name: str
     distributed: bool | None
@@ -53,11 +53,8 @@ class _Facts(NamedTuple):
     program: str | None
     times: tuple[Head, ...]
     alone: bool
+    stem: str
     period: int | None = None
-
-    @property
-    def stem(self) -> str:
-        return _RANK_IN_NAME.sub(r"\1", self.name)
 
 
 def separate(workers: Sequence[Worker]) -> Separation:
@@ -105,6 +102,7 @@ def _facts(worker: Worker) -> _Facts:
         None if host is None or pid is None else (host, pid), host,
         frozenset().union(*(head.gpus for head in heads)), _first(heads, "program"),
         tuple(head for head in heads if head.start is not None), worker.alone,
+        _RANK_IN_NAME.sub(r"\1", worker.name),
     )  # fmt: skip
 
 
@@ -231,11 +229,7 @@ def _say_sizes(workers: list[_Facts]) -> str:
 def _say_distributed(workers: list[_Facts]) -> str:
     count = sum(one.distributed is True for one in workers)
     rest = sum(one.distributed is False for one in workers)
-    return f"{_are(count)} of a process group while {_are(rest)} not"
-
-
-def _are(count: int) -> str:
-    return f"{count} {'is' if count == 1 else 'are'}"
+    return f"{count} belong{'s' if count == 1 else ''} to a process group and {rest} do{'es' if rest == 1 else ''} not"
 
 
 def _say_programs(workers: list[_Facts]) -> str:

@@ -64,19 +64,17 @@ def late_rank(source: Source) -> str:
     rank is the last in at least half of the collectives."""
     if len(reads.worker_names(source.store)) < 2:
         return ""
-    ranks = find("stragglers", group_by="rank").table(source)
-    ranks = ranks[2 * ranks["times_last"] >= ranks["collectives"]]
-    if not len(ranks):
+    ranks = find("stragglers").table(source).groupby(["worker", "device"], sort=False, dropna=False)
+    late = [own for _, own in ranks if 0 < own["collectives"].sum() <= 2 * own["times_last"].sum()]
+    if not late:
         return ""
-    first = ranks.sort_values("late_ns", ascending=False, kind="stable").iloc[0]
-    table = find("stragglers").table(source)
-    table = table[(table["worker"] == first["worker"]) & (table["device"] == first["device"])]
-    most = table.sort_values("late_ns", ascending=False, kind="stable").iloc[0]
+    own = max(late, key=lambda rows: int(rows["late_ns"].sum()))
+    most = own.sort_values("late_ns", ascending=False, kind="stable").iloc[0]
     number = "" if pd.isna(most["place"]) else f" (number {most['place']} of the iteration)"
     return (
-        f"The other ranks wait for {first['worker']}: it is the last in {first['times_last']:,} of "
-        f"{first['collectives']:,} collectives, {duration(first['late_ns'])} later than the first in all, most at "
-        f"{most['name']}{number}, {duration(most['late_ns'])}."
+        f"{most['worker']} is the straggler: last to arrive at {own['times_last'].sum():,} of "
+        f"{own['collectives'].sum():,} collectives, {duration(int(own['late_ns'].sum()))} behind the first rank in "
+        f"total, {duration(int(most['late_ns']))} of it at {most['name']}{number}."
     )
 
 

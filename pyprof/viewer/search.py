@@ -66,7 +66,10 @@ def find_names(source: Source, text: str) -> list[models.Hit]:
     ):
         for line in {*frames.split("\n")} - {""}:
             times[line] = times.get(line, 0) + (time or 0)
-    dispatched = [row for row in rows("select text, 0 from string") if _DISPATCHED.fullmatch(row[0])]
+    short = rows(
+        "select text, 0 from string where length(text) < 200 and text not like '{%'"
+    )  # no arguments of calls
+    dispatched = [row for row in short if _DISPATCHED.fullmatch(row[0])]
     hit = models.Hit
     return [
         *(

@@ -69,7 +69,7 @@ CASES: dict[str, tuple[dict[str, Head | list[Head]], list[set[str]], str]] = {
     "the turn of a quarter": ({"a": cyclic(0.2), "b": cyclic(-0.2)}, [{"a", "b"}], ""),
     "world sizes": ({"a": rank(0), "b": rank(1, 8)}, [{"a"}, {"b"}], "world sizes are 2 and 8"),
     "a process group beside none": (
-        {"a": rank(0), "b": at(0, distributed=False)}, [{"a"}, {"b"}], "1 is of a process group while 1 is not",
+        {"a": rank(0), "b": at(0, distributed=False)}, [{"a"}, {"b"}], "1 belongs to a process group and 1 does not",
     ),
     "a process group beside a format that does not say": ({"a": rank(0), "b": at(0)}, [{"a", "b"}], ""),
     "a launcher": ({"net": at(0, distributed=False), "net.rank0": rank(0), "net.rank1": rank(1)},
@@ -192,7 +192,7 @@ def test_a_folder_of_several_runs(tmp_path: Path, capsys: pytest.CaptureFixture[
     trace(tmp_path / "later.json", NOW + 24 * HOUR)
     reason = (
         "4 files are 3 runs: rank 0 is in 2 of them, recordings are up to 1 day apart and "
-        "3 are of a process group while 1 is not"
+        "3 belong to a process group and 1 does not"
     )
     sources, reasons = folder.sources(tmp_path)
     assert sources == {

@@ -103,7 +103,7 @@ async function read<T>(request: Promise<Response>): Promise<T> {
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     connection.lost();
-    throw new Problem("offline", "No answer", "The server does not answer. Is it still running? The page asks again until it does.", 0);
+    throw new Problem("offline", "No answer", "The server is not responding. The page reconnects by itself once it runs again.", 0);
   }
   if (response.ok) return (await response.json()) as T;
   const body = await response.json().catch(() => ({}));

@@ -1,5 +1,5 @@
 // What a table shows: where its rows come from, in the one form that all have.
-import type { Cell, Column, Query, Table, Total } from "../api/client";
+import type { Cell, Column, Query, Total } from "../api/client";
 
 /** A page of rows. `next` is a cursor where pages have no numbers; counts that come later are null. */
 export interface Page {
@@ -34,8 +34,6 @@ export interface Source {
 export function reportSource(name: string, query: Query = {}): Source {
   return { path: `reports/${name}`, query, exports: `reports/${name}/export` };
 }
-
-export const asPage = (table: Table): Page => ({ ...table });
 
 /** A row as an object, by the keys of its columns. */
 export function record(columns: readonly Column[], row: readonly Cell[]): Record<string, Cell> {

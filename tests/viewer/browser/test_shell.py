@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.viewer.browser.conftest import Open, Page
+from tests import kineto
+from tests.viewer.browser.conftest import Open, Page, read
 from tests.viewer.conftest import Asking, serving
 
 NAMES = {
@@ -241,18 +242,21 @@ def test_a_question_mark_lists_the_keys(page: Page):
     assert page.parameters() == "#/help?tab=keys"
 
 
-def test_the_header_says_when_a_run_was_recorded(opened: Open, traces: Asking):
+def test_the_header_says_when_a_run_was_recorded(opened: Open, tmp_path: Path, traces: Asking):
     page = opened(traces)
-    page.go("overview", run="alpha")
-    facts = traces.json("/api/profile", run="alpha")["facts"]
-    shown = page.find("[data-recorded]")
-    assert bool(shown.count()) == (
-        int(facts["t0"]) > 1e18 or traces.json("/api/profile")["workers"][0]["host"] is not None
-    )
+    page.go("overview", run="alpha")  # it begins 1.7e9 s after 1970
+    recorded = page.find("[data-recorded]")
+    assert recorded.inner_text().startswith("2023-11-1")  # in the reader's time zone
+    assert "Recorded 2023-11-14T22:13:20" in recorded.get_attribute("data-tip")
+    with serving(kineto.write(tmp_path / "trace.json", kineto.training())) as server:
+        read(server)
+        undated = opened(server)
+        undated.go()  # a clock that starts with the machine tells no date
+        assert not undated.find("[data-recorded]").count()
 
 
 def test_a_tab_that_is_not_there_is_said(page: Page):
     page.go("iterations", tab="nonsense")
     assert page.find("[data-tab=chart]").get_attribute("aria-selected") == "true"
-    assert "There is no tab “nonsense” here; this is Iterations." in page.find("main").inner_text()
+    assert "Unknown tab “nonsense”; showing Iterations." in page.find("main").inner_text()
     assert page.find("[data-panel=iterations]").count() == 1

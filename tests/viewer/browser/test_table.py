@@ -316,7 +316,7 @@ def test_times_have_a_unit_a_share_and_a_total(page: Page, prof: session.Profile
     fill(page, "[data-table=ops] [aria-label='Filter GPU Time']", ">100ns")
     some = int(table["gpu"][table["gpu"] > 100].sum())
     assert foot.get_attribute("data-percent") == f"{100 * some / total:.1f} %"
-    assert "Total of these rows" in page.find("[data-table=ops] tfoot").inner_text()
+    assert "Filtered total" in page.find("[data-table=ops] tfoot").inner_text()
 
 
 def test_a_unit_can_be_chosen_and_is_kept(page: Page, prof: session.Profile):
