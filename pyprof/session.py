@@ -166,7 +166,7 @@ class Profile:
         folder = scratch.Folder()
         path = os.path.join(folder.name, "profile.sqlite")
         try:
-            self.save(path, selection)
+            self._write(path, selection)
             store = Store(path, own=not self.is_database, label=str(self._path))
         except BaseException:
             folder.cleanup()
@@ -175,8 +175,22 @@ class Profile:
         return store
 
     def save(self, path: str | os.PathLike[str], selection: Selection = WHOLE) -> None:
-        """Write a profile database with the figures of the given iterations, completely or not at all. Raises
-        PyProfError."""
+        """Write a profile database with the figures of the given iterations and a timeline, completely or not at all.
+        Raises PyProfError."""
+        from pyprof.timeline import build
+
+        def add_timeline(name: str) -> None:
+            build.add(name, str(self._path), lambda share: self._progress("drawing the timeline", share))
+
+        self._write(path, selection, add_timeline)
+
+    def _write(
+        self,
+        path: str | os.PathLike[str],
+        selection: Selection,
+        complete: Callable[[str], None] = lambda name: None,
+    ) -> None:
+        """Write a database; `complete` is called with its name while no other process knows it."""
         from pyprof.analysis.aggregation import aggregate
         from pyprof.analysis.build import build
         from pyprof.store import files
@@ -184,7 +198,7 @@ class Profile:
         target = os.fspath(path)
         if "database" not in self.__dict__:
             trace, self._trace = self.trace, None
-            build(trace, target, *selection, self._progress)
+            build(trace, target, *selection, self._progress, complete)
             return
         with files.written(target) as name:
             self._progress("copying", 0.0)
@@ -192,6 +206,7 @@ class Profile:
             if self._matching(selection) is None:
                 with files.Store(name, label=str(self._path)) as copy, copy.translate_errors():
                     aggregate(copy, *selection, lambda share: self._progress("aggregating", share))
+            complete(name)
 
     def select(self, selection: Selection) -> None:
         """Use figures of these iterations from now on. If the database lacks them, a temporary copy is made. Raises

@@ -56,7 +56,8 @@ STANDS_ON = {
     "export": CORE | {"store", "analysis", "parse"},
     # A process of its own runs the command.
     "overview": CORE | {"store", "analysis", "metrics", "reports", "rules", "commands"},
-    "session": CORE | {"parse", "prof", "store", "analysis", "reports", "rules", "export"},
+    "timeline": CORE | {"store", "analysis", "reports"},
+    "session": CORE | {"parse", "prof", "store", "analysis", "reports", "rules", "export", "timeline"},
     "replayable": CORE | {"store", "analysis"},
     "info": CORE | {"parse"},
     "estimation": CORE | {"prof", "capture"},
@@ -65,7 +66,7 @@ STANDS_ON = {
         "parse", "store", "analysis", "metrics", "reports", "rules", "render", "session", "overview", "commands",
     },
     "viewer": CORE | {
-        "parse", "prof", "store", "analysis", "metrics", "reports", "rules", "render", "session",
+        "parse", "prof", "store", "analysis", "metrics", "reports", "rules", "render", "session", "timeline",
     },
     "commands": CORE | {
         "autostart", "capture", "store", "analysis", "export", "info", "overview", "parse", "prof", "render",

@@ -117,6 +117,7 @@ def test_sql_stays_in_its_layers() -> None:
         "reports",
         "rules",
         "export",
+        "timeline",
         "viewer",
         "capture",
         "dlprof/model_data.py",

@@ -20,11 +20,13 @@ def build(
     last: int | None = None,
     key: str | None = None,
     progress: Callable[[str, float], None] = lambda what, share: None,
+    complete: Callable[[str], None] = lambda name: None,
 ) -> None:
     """Write the database of a recording atomically.
 
     The trace is empty afterwards. `first`, `last`, `key`: see aggregate. `progress` is called with a description of
-    the current step and the share of the work that is done. Raises PyProfError.
+    the current step and the share of the work that is done; `complete` at the end, with the name of the file before
+    it has its own. Raises PyProfError.
     """
     meta = trace.meta | {
         "source": trace.path,
@@ -42,6 +44,7 @@ def build(
                 key,
                 lambda share: progress("aggregating", _WRITTEN + share * (1 - _WRITTEN)),
             )
+        complete(name)
 
 
 _WRITTEN = 0.8  # share of the time that the facts take, about

@@ -10,6 +10,7 @@ iterations, aggregations) is computed again. The older file stays as it is.
   1.3      `hardware_ps` is NULL for convolutions by Winograd and FFT
   1.4      `op.cpu` is NULL for executions that a replay gives back; before it was a time that nothing had measured
   2.0      columns have their units in their names (`_FORMER`)
+  2.1      `track`, `tile` and `label` added, the timeline; they are derived
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from pyprof.store.write import columns
 
 _DERIVED = frozenset({
     "op_block", "event_block", "iteration_set", "iteration", "iteration_part", "iteration_device", "aggregation",
-    "op_stat", "op_kernel_stat",
+    "op_stat", "op_kernel_stat", "track", "tile", "label",
 })  # fmt: skip
 # Columns of facts before 2.0, by their names since then.
 _FORMER = {
@@ -85,8 +86,9 @@ def upgrade(
 def _types(old: Store) -> dict[str, dict[str, str]]:
     """Return the tables of facts, with the names that their columns have in the file, and their types."""
     present = old.tables() - _DERIVED
+    former = _FORMER if old.schema < (2, 0) else {}
     return {
-        table: {_FORMER.get(name, name): kind for name, kind in kinds.items()}
+        table: {former.get(name, name): kind for name, kind in kinds.items()}
         for table, kinds in schema().items()
         if table in present
     }

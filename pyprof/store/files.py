@@ -33,8 +33,10 @@ from pyprof.sqlite_file import APPLICATION_ID, check_interrupt, is_profile
 from pyprof.store import access
 from pyprof.store.validate import damage
 
-MAJOR, MINOR = 2, 0
-OLDER = frozenset((1, minor) for minor in range(5))  # schemas that `pyprof.analysis.upgrade` converts
+MAJOR, MINOR = 2, 1
+OLDER = frozenset(
+    {*((1, minor) for minor in range(5)), (2, 0)}
+)  # schemas that `pyprof.analysis.upgrade` converts
 SUFFIX = "_dldb.sqlite"
 _PAGE = 8192
 # Created after the rows are written: for queries of the page by other columns than the id.
@@ -94,13 +96,13 @@ _FIRST = "select 1 from sqlite_master limit 1"  # rolls a journal back
 
 def create(name: str, tables: Iterable[tuple[str, pa.Table]], meta: dict[str, str]) -> None:
     """Fill an empty file with facts."""
-    with closing(_unsafe(name)) as connection:
+    with closing(unsafe(name)) as connection:
         connection.executescript(f"pragma page_size = {_PAGE}; pragma application_id = {APPLICATION_ID};")
         connection.executescript(files("pyprof.store").joinpath("schema.sql").read_text())
     for table, rows in tables:
         if rows.num_rows:
             ingest(name, table, rows)
-    with closing(_unsafe(name)) as connection:
+    with closing(unsafe(name)) as connection:
         facts = {
             "schema_major": str(MAJOR), "schema_minor": str(MINOR), "created_schema": f"{MAJOR}.{MINOR}",
             "writer_version": pyprof.__version__, **meta,
@@ -123,7 +125,7 @@ def ingest(name: str, table: str, rows: pa.Table) -> None:
         cursor.adbc_ingest(table, rows, mode="append")
 
 
-def _unsafe(name: str) -> sqlite3.Connection:
+def unsafe(name: str) -> sqlite3.Connection:
     """Return a connection without a journal to a file that no other process knows yet."""
     connection = sqlite3.connect(name, isolation_level=None)
     connection.executescript("pragma journal_mode = off; pragma synchronous = off;")
@@ -150,7 +152,7 @@ _MAX_CACHED_EVENTS = 2_000_000
 # Tables whose rows are numbered from 0. Gaps do not matter for numbers up to _MAX_GAP.
 _NUMBERED = (
     "worker", "thread", "stack", "source", "string", "operator", "kernel_name", "geometry", "site", "iteration_set",
-    "aggregation",
+    "aggregation", "track", "label",
 )  # fmt: skip
 _MAX_GAP = 100_000
 
@@ -342,7 +344,7 @@ class Store:
 
     def copy(self, name: str) -> None:
         """Copy the database, as of one moment, into an empty file, even while another process writes."""
-        with closing(_unsafe(name)) as target:
+        with closing(unsafe(name)) as target:
             self.connection.backup(target)
 
     @property

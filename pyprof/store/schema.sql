@@ -153,3 +153,16 @@ create table op_kernel_stat (
     flops_unknown_ns integer, bytes_unknown_ns integer, roofline_ns integer, roofline_unknown_ns integer,
     hardware_ps integer, hardware_unknown_ns integer, model_ps integer, gpu_min_ns integer, api_min_ns integer,
     gpu_max_ns integer, api_max_ns integer, primary key (aggregation, worker, operator, name, kind, tc)) without rowid;
+
+-- The timeline (docs/timeline.md). Rows of the picture: sets of lanes with events. kind: range, function, overlap, module,
+-- api, file, loader, stream, idle; outer_lanes: those at the top with one event each; levels: "level:shift ..." of its
+-- tiles. A database that serves a report alone has none.
+create table track (
+    id integer primary key, worker integer, kind text, thread integer, device integer, stream integer, lanes integer,
+    outer_lanes integer, events integer, start_ns integer, end_ns integer, levels text);
+-- Their events in pieces of time, at several levels of detail; data: zstd frames of size_bytes once inflated.
+create table tile (
+    track integer, level integer, number integer, records integer, size_bytes integer, data blob,
+    primary key (level, number, track));
+-- Texts of records of the kinds module, loader and idle.
+create table label (id integer primary key, text text);

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-_STORED = {"INTEGER": "'integer'", "REAL": "'real', 'integer'", "TEXT": "'text'"}
+_STORED = {"INTEGER": "'integer'", "REAL": "'real', 'integer'", "TEXT": "'text'", "BLOB": "'blob'"}
 # Columns that refer to rows of another table: those with its name, and others.
-_REFERENCES = {"worker", "thread", "operator", "stack", "geometry", "site", "iteration_set", "aggregation"}
+_REFERENCES = {
+    "worker", "thread", "operator", "stack", "geometry", "site", "iteration_set", "aggregation", "track"
+}  # fmt: skip
 _OTHER_REFERENCES = {
     ("api", "name"): "string", ("io", "name"): "string", ("event", "name"): "kernel_name",
     ("event_block", "name"): "kernel_name", ("op_kernel_stat", "name"): "kernel_name",
@@ -19,7 +21,12 @@ _OTHER_REFERENCES = {
     ("range", "text"): "string", ("range", "args"): "string",
     ("replayed", "event"): "event", ("replayed", "range"): "range",
 }  # fmt: skip
-_REQUIRED = {"operator": {"name", "type", "op_id"}, "string": {"text"}, "kernel_name": {"name"}}
+_REQUIRED = {
+    "operator": {"name", "type", "op_id"},
+    "string": {"text"},
+    "kernel_name": {"name"},
+    "label": {"text"},
+}
 _MAX_TIME = 1 << 61  # ns: 73 years
 # Columns that are never NULL, with the largest value; the meaning of the numbers is in the code.
 _CODES = {

@@ -28,6 +28,7 @@ from pyprof.viewer import (
     profile_routes,
     report_routes,
     static_files,
+    timeline_routes,
 )
 from pyprof.viewer.problems import Trouble, of_error
 from pyprof.viewer.request_context import DisconnectedError, Server
@@ -66,7 +67,9 @@ def build(server: Server, static: Path = static_files.STATIC) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.server = server
-    for module in (profile_routes, memory, report_routes, event_routes, compare_routes, job_routes):
+    for module in (
+        profile_routes, memory, report_routes, event_routes, timeline_routes, compare_routes, job_routes
+    ):  # fmt: skip
         app.include_router(module.router)
     app.add_exception_handler(PyProfError, _pyprof_error)
     app.add_exception_handler(RequestValidationError, _validation_error)

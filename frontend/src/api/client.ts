@@ -44,6 +44,8 @@ export type Change = Schemas["Change"];
 export type Group = Schemas["Group"];
 export type Groups = Schemas["Groups"];
 export type SourceText = Schemas["SourceText"];
+export type Timeline = Schemas["Timeline"];
+export type Colors = Schemas["Colors"];
 
 /** What went wrong, as the server says it (RFC 9457), or that there is no server. */
 export class Problem extends Error {
@@ -79,6 +81,8 @@ const FEWER: Record<string, readonly string[]> = {
   compare: [],
   "compare/export": [],
   "compare/groups": [],
+  timeline: ["run"],
+  "timeline/colors": ["run"],
 };
 
 /** The run, aggregation and worker that the header chose, as far as a path takes them. */
@@ -87,16 +91,18 @@ export function shared(path: string): Query {
   return Object.fromEntries(Object.entries(all).filter(([key]) => FEWER[path]?.includes(key) ?? true));
 }
 
-async function answer<T>(request: Promise<Response>): Promise<T> {
+const json = <T>(response: Response): Promise<T> => response.json() as Promise<T>;
+
+async function answer<T>(request: Promise<Response>, body: (response: Response) => Promise<T> = json): Promise<T> {
   waiting.more();
   try {
-    return await read<T>(request);
+    return await read<T>(request, body);
   } finally {
     waiting.less();
   }
 }
 
-async function read<T>(request: Promise<Response>): Promise<T> {
+async function read<T>(request: Promise<Response>, content: (response: Response) => Promise<T>): Promise<T> {
   let response: Response;
   try {
     response = await request;
@@ -105,7 +111,7 @@ async function read<T>(request: Promise<Response>): Promise<T> {
     connection.lost();
     throw new Problem("offline", "No answer", "The server is not responding. The page reconnects by itself once it runs again.", 0);
   }
-  if (response.ok) return (await response.json()) as T;
+  if (response.ok) return await content(response);
   const body = await response.json().catch(() => ({}));
   throw new Problem(
     body.type ?? "internal",
@@ -119,6 +125,11 @@ async function read<T>(request: Promise<Response>): Promise<T> {
 
 export function get<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
   return answer<T>(fetch(address(path, query), { signal: signal ?? null, credentials: "same-origin" }));
+}
+
+/** An answer that is no JSON. */
+export function bytes(path: string, query: Query = {}, signal?: AbortSignal): Promise<ArrayBuffer> {
+  return answer(fetch(address(path, query), { signal: signal ?? null, credentials: "same-origin" }), (response) => response.arrayBuffer());
 }
 
 /** A question of the chosen run, aggregation and worker, for `resource`. */

@@ -19,6 +19,13 @@ export const VIEWS: readonly View[] = [
     load: () => import("../views/Overview.svelte"),
   },
   {
+    id: "timeline",
+    label: "Timeline",
+    group: "Summary",
+    aliases: [{ name: "Trace" }, { name: "Trace View" }, { name: "Device Viewer" }],
+    load: () => import("../views/Timeline.svelte"),
+  },
+  {
     id: "op-types",
     label: "Op types",
     group: "Operators",

@@ -59,6 +59,7 @@ from pyprof.viewer.models.tables import (
     Tree,
     View,
 )
+from pyprof.viewer.models.timeline import ColorGroup, Colors, Step, Timeline, TimelineWorker, Track, TrackKind
 
 __all__ = [
     "Aggregation",
@@ -67,6 +68,8 @@ __all__ = [
     "Ceiling",
     "Cell",
     "Change",
+    "ColorGroup",
+    "Colors",
     "Column",
     "ColumnKind",
     "Compare",
@@ -110,12 +113,17 @@ __all__ = [
     "Roofline",
     "Run",
     "SourceText",
+    "Step",
     "Table",
     "Text",
+    "Timeline",
+    "TimelineWorker",
     "Top",
     "TopGroup",
     "TopOperator",
     "Total",
+    "Track",
+    "TrackKind",
     "Tree",
     "View",
     "Worker",

@@ -1,0 +1,348 @@
+// What is drawn, and what is where. The lanes are one row of pixels each, stretched; labels and marks lie above them.
+import type { Colors, Timeline } from "../api/client";
+import { axisTicks } from "./axis";
+import { colorOf, css, Inks, onto, TABLE } from "./colors";
+import { HEIGHT, trackAt, type Layout, type Placed } from "./lanes";
+import { Row } from "./raster";
+import { levelFor, type Store, type Track } from "./store";
+import type { Texts } from "./texts.svelte";
+import { before, type Tile } from "./tiles";
+import type { Window } from "./view";
+
+const LABEL = 46; // px: shorter records have no label
+const LABELS = 1500;
+
+/** A record on the screen. */
+export interface Hit {
+  track: Track;
+  lane: number;
+  start: number;
+  end: number;
+  busy: number;
+  count: number;
+  id: number;
+  name: number;
+  operator: number;
+}
+
+export const same = (a: Hit | undefined, b: Hit | undefined): boolean =>
+  a?.track === b?.track && a?.lane === b?.lane && a?.start === b?.start && a?.id === b?.id;
+
+export interface Picture {
+  timeline: Timeline;
+  layout: Layout;
+  window: Window;
+  scroll: number;
+  colors: Colors | undefined;
+  moving: boolean;
+  area: Window | undefined;
+  hovered: Hit | undefined;
+  selected: Hit | undefined;
+}
+
+function hit(tile: Tile, track: Track, lane: number, at: number): Hit {
+  const [start, end] = [tile.start[at]!, tile.end[at]!];
+  return {
+    track,
+    lane,
+    start,
+    end,
+    busy: tile.busy ? tile.busy[at]! : end - start,
+    count: tile.count ? tile.count[at]! : 1,
+    id: tile.id[at]!,
+    name: tile.name[at]!,
+    operator: tile.operator[at]!,
+  };
+}
+
+export class Scene {
+  private row = new Row(1);
+  private image: ImageData | undefined;
+  private readonly off = document.createElement("canvas");
+  private inks: Inks;
+  /** Level of each track in the last frame, for tests. */
+  readonly levels = new Map<number, number>();
+
+  constructor(
+    private readonly lanes: HTMLCanvasElement,
+    private readonly marks: HTMLCanvasElement,
+    readonly store: Store,
+    private readonly texts: Texts,
+  ) {
+    this.inks = new Inks(getComputedStyle(document.documentElement));
+  }
+
+  /** Read colors again: the theme has changed. */
+  restyle(): void {
+    this.inks = new Inks(getComputedStyle(document.documentElement));
+  }
+
+  private visible(picture: Picture): Placed[] {
+    const bottom = picture.scroll + this.lanes.clientHeight;
+    return picture.layout.tracks.filter((one) => one.top + one.lanes * HEIGHT > picture.scroll && one.top < bottom);
+  }
+
+  private wanted(track: Track, picture: Picture, width: number): number {
+    const pixel = (picture.window.to - picture.window.from) / width;
+    return levelFor(track, picture.moving ? pixel : pixel / 2);
+  }
+
+  draw(picture: Picture): void {
+    const ratio = Math.min(window.devicePixelRatio || 1, 2);
+    const [wide, high] = [this.lanes.clientWidth, this.lanes.clientHeight];
+    const width = Math.max(1, Math.round(wide * ratio));
+    const height = Math.max(1, Math.round(high * ratio));
+    for (const canvas of [this.lanes, this.marks]) {
+      if (canvas.width !== width) canvas.width = width;
+      if (canvas.height !== height) canvas.height = height;
+    }
+    const shown = this.visible(picture);
+    this.store.need(
+      shown.map(({ track }) => [track, this.wanted(track, picture, width)] as const),
+      picture.window,
+    );
+    const rows = shown.reduce((sum, one) => sum + one.lanes, 0);
+    if (this.row.width !== width) this.row = new Row(width);
+    if (!this.image || this.image.width !== width || this.image.height < rows) this.image = new ImageData(width, Math.max(rows, 16));
+    this.off.width = width;
+    this.off.height = this.image.height;
+    const pixels = new Uint32Array(this.image.data.buffer);
+    const background = this.inks.of("--panel");
+    const target = this.lanes.getContext("2d", { alpha: false })!;
+    target.fillStyle = css(this.inks.of("--bg"));
+    target.fillRect(0, 0, width, height);
+    let line = 0;
+    const labels: [number, Hit, number, number][] = [];
+    for (const one of shown) {
+      const tiles = this.tiles(one.track, picture, width);
+      const color = colorOf(one.track, picture.colors, this.inks, (number) => this.texts.get("label", number));
+      for (let lane = one.first; lane < one.first + one.lanes; lane++, line++) {
+        this.row.clear();
+        tiles.forEach((tile, place) => {
+          const [first, last] = this.range(tile, lane, place > 0, one.track, picture.window);
+          this.row.add(tile, first, last, picture.window, color);
+          if (labels.length < LABELS) this.labelled(labels, tile, one, lane, first, last, picture, width, color);
+        });
+        this.row.write(pixels, line * width, background);
+      }
+    }
+    this.off.getContext("2d")!.putImageData(this.image, 0, 0, 0, 0, width, Math.max(rows, 1));
+    target.imageSmoothingEnabled = false;
+    line = 0;
+    for (const one of shown) {
+      const top = Math.round((one.top - picture.scroll) * ratio);
+      const size = Math.round(one.lanes * HEIGHT * ratio);
+      target.drawImage(this.off, 0, line, width, one.lanes, 0, top, width, size);
+      line += one.lanes;
+    }
+    this.label(target, labels, picture, ratio);
+    this.mark(picture, ratio, width, height, shown);
+    void this.texts.fetch();
+  }
+
+  private tiles(track: Track, picture: Picture, width: number): Tile[] {
+    const tiles = this.store.best(track, this.wanted(track, picture, width), picture.window);
+    if (tiles[0]) this.levels.set(track.id, tiles[0].level);
+    return tiles;
+  }
+
+  /** Places of the records of a lane that may be in the window. `later`: not the first tile, whose crossing records the
+   * tile before has drawn. */
+  private range(tile: Tile, lane: number, later: boolean, track: Track, window_: Window): [number, number] {
+    let first = tile.lanes[lane] ?? tile.start.length;
+    const last = tile.lanes[lane + 1] ?? first;
+    if (later) {
+      const shift = track.levels.find(([level]) => level === tile.level)![1];
+      if (first < last && tile.start[first]! < tile.number * 2 ** shift) first++;
+    } else first = Math.max(first, before(tile, lane, window_.from));
+    return [Math.min(first, last), last];
+  }
+
+  private labelled(
+    out: [number, Hit, number, number][],
+    tile: Tile,
+    placed: Placed,
+    lane: number,
+    first: number,
+    last: number,
+    picture: Picture,
+    width: number,
+    color: (tile: Tile, at: number) => number,
+  ): void {
+    const scale = width / (picture.window.to - picture.window.from);
+    const least = (LABEL * (width / this.lanes.clientWidth)) / scale;
+    for (let i = first; i < last && tile.start[i]! < picture.window.to; i++) {
+      if (tile.end[i]! - tile.start[i]! < least || (tile.count?.[i] ?? 1) > 1) continue;
+      out.push([color(tile, i), hit(tile, placed.track, lane, i), placed.top + (lane - placed.first) * HEIGHT, scale]);
+    }
+  }
+
+  private label(target: CanvasRenderingContext2D, labels: [number, Hit, number, number][], picture: Picture, ratio: number): void {
+    const { font, family } = { font: 11 * ratio, family: getComputedStyle(this.lanes).fontFamily };
+    target.font = `${font}px ${family}`;
+    target.textBaseline = "middle";
+    for (const [ink, one, top, scale] of labels) {
+      const whole = this.texts.get(TABLE[one.track.kind], one.name);
+      if (!whole) continue;
+      const text = one.track.kind === "module" ? whole.slice(whole.lastIndexOf(".") + 1) : whole;
+      const left = Math.max((one.start - picture.window.from) * scale, 0);
+      const right = Math.min((one.end - picture.window.from) * scale, target.canvas.width);
+      const room = right - left - 6 * ratio;
+      if (room < (LABEL - 10) * ratio) continue;
+      target.fillStyle = onto(ink);
+      const fitted = fit(target, text, room);
+      if (fitted) target.fillText(fitted, left + 3 * ratio, (top - picture.scroll + HEIGHT / 2 + 0.5) * ratio);
+    }
+  }
+
+  private mark(picture: Picture, ratio: number, width: number, height: number, shown: Placed[]): void {
+    const target = this.marks.getContext("2d")!;
+    target.clearRect(0, 0, width, height);
+    const scale = width / (picture.window.to - picture.window.from);
+    const x = (time: number): number => (time - picture.window.from) * scale;
+    target.strokeStyle = css(this.inks.of("--strong"));
+    target.globalAlpha = 0.25;
+    target.lineWidth = 1;
+    for (const { at } of axisTicks(picture.window, this.lanes.clientWidth / 110)) {
+      target.beginPath();
+      target.moveTo(Math.round(x(at)) + 0.5, 0);
+      target.lineTo(Math.round(x(at)) + 0.5, height);
+      target.stroke();
+    }
+    target.globalAlpha = 1;
+    if (picture.area) {
+      const [left, right] = [x(picture.area.from), x(picture.area.to)];
+      target.fillStyle = css(this.inks.of("--accent"));
+      target.globalAlpha = 0.14;
+      target.fillRect(left, 0, right - left, height);
+      target.globalAlpha = 1;
+      target.fillRect(left - ratio / 2, 0, ratio, height);
+      target.fillRect(right - ratio / 2, 0, ratio, height);
+    }
+    for (const [one, strong] of [
+      [picture.hovered, false],
+      [picture.selected, true],
+    ] as const) {
+      const placed = one && shown.find(({ track }) => track === one.track);
+      if (!placed || one.lane < placed.first || one.lane >= placed.first + placed.lanes) continue;
+      const top = (placed.top + (one.lane - placed.first) * HEIGHT - picture.scroll) * ratio;
+      const [left, right] = [Math.max(x(one.start), -4), Math.min(x(one.end), width + 4)];
+      const [w, h] = [Math.max(right - left, 2 * ratio), HEIGHT * ratio];
+      target.lineWidth = (strong ? 2 : 1) * ratio;
+      target.strokeStyle = css(this.inks.of("--panel"));
+      if (strong) target.strokeRect(left - 2 * ratio, top - ratio, w + 4 * ratio, h + 2 * ratio);
+      target.strokeStyle = css(this.inks.of("--text"));
+      target.strokeRect(left, top + ratio / 2, w, h - ratio);
+    }
+  }
+
+  /** The record under a point, within 3 px; undefined where there is none. */
+  at(picture: Picture, left: number, y: number): Hit | undefined {
+    const found = trackAt(picture.layout, y + picture.scroll);
+    if (!found) return undefined;
+    const perPixel = (picture.window.to - picture.window.from) / this.lanes.clientWidth;
+    return this.nearest(picture, found.placed.track, found.lane, picture.window.from + left * perPixel, 3 * perPixel);
+  }
+
+  /** The record of a lane that is nearest to a time, at most `within` ns away. */
+  nearest(picture: Picture, track: Track, lane: number, time: number, within: number): Hit | undefined {
+    let best: Hit | undefined;
+    let distance = Infinity;
+    for (const tile of this.tiles(track, picture, this.lanes.width)) {
+      const place = before(tile, lane, time);
+      for (const at of [place, place + 1]) {
+        if (at < (tile.lanes[lane] ?? 0) || at >= (tile.lanes[lane + 1] ?? 0)) continue;
+        const away = Math.max(tile.start[at]! - time, time - tile.end[at]!, 0);
+        if (away < distance) [best, distance] = [hit(tile, track, lane, at), away];
+      }
+    }
+    return distance <= within ? best : undefined;
+  }
+
+  /** The record of a lane before or after another, in what is loaded; `name`: of this name only. */
+  next(picture: Picture, from: Hit, step: 1 | -1, name?: number): Hit | undefined {
+    let best: Hit | undefined;
+    for (const tile of this.tiles(from.track, picture, this.lanes.width)) {
+      let at = before(tile, from.lane, from.start) + (step > 0 ? 1 : 0);
+      const [first, last] = [tile.lanes[from.lane] ?? 0, tile.lanes[from.lane + 1] ?? 0];
+      for (; at >= first && at < last; at += step) {
+        if (step > 0 ? tile.start[at]! <= from.start : tile.start[at]! >= from.start) continue;
+        if (name !== undefined && tile.name[at] !== name) continue;
+        const one = hit(tile, from.track, from.lane, at);
+        if (!best || (step > 0 ? one.start < best.start : one.start > best.start)) best = one;
+        break;
+      }
+    }
+    return best;
+  }
+
+  /** The record with an id in what is loaded of a track. */
+  withId(picture: Picture, track: Track, id: number): Hit | undefined {
+    for (const tile of this.tiles(track, picture, this.lanes.width)) {
+      const at = tile.id.indexOf(id);
+      if (at < 0) continue;
+      const lane = tile.lanes.findLastIndex((first) => first <= at);
+      return hit(tile, track, lane, at);
+    }
+    return undefined;
+  }
+
+  /** The visible records of a lane, at most `most`. */
+  list(picture: Picture, track: Track, lane: number, most: number): Hit[] {
+    const out: Hit[] = [];
+    this.tiles(track, picture, this.lanes.width).forEach((tile, place) => {
+      const [first, last] = this.range(tile, lane, place > 0, track, picture.window);
+      for (let i = first; i < last && out.length < most && tile.start[i]! < picture.window.to; i++)
+        if (tile.end[i]! >= picture.window.from) out.push(hit(tile, track, lane, i));
+    });
+    return out;
+  }
+
+  color(one: Hit, colors: Colors | undefined): string {
+    const tile = { name: [one.name], operator: [one.operator] } as unknown as Tile;
+    return css(colorOf(one.track, colors, this.inks, (number) => this.texts.get("label", number))(tile, 0));
+  }
+
+  /** How busy the tracks are over the whole run, in one row: streams, or the outermost ranges where there are none. */
+  minimap(canvas: HTMLCanvasElement, timeline: Timeline, run: Window, colors: Colors | undefined): boolean {
+    const width = Math.max(1, canvas.clientWidth);
+    canvas.width = width;
+    canvas.height = 1;
+    const streams = timeline.tracks.filter((track) => track.kind === "stream");
+    const tracks = streams.length ? streams : timeline.tracks.filter((track) => track.kind === "range");
+    const wanted = tracks.map((track) => [track, levelFor(track, (run.to - run.from) / width)] as const);
+    this.store.need(wanted, run);
+    const row = new Row(width);
+    row.clear();
+    let complete = true;
+    for (const [track, place] of wanted) {
+      const tiles = this.store.complete(track, place, run);
+      if (!tiles) complete = false;
+      const color = colorOf(track, colors, this.inks, () => undefined);
+      tiles?.forEach((tile, number) => {
+        const [first, last] = this.range(tile, 0, number > 0, track, run);
+        row.add(tile, first, last, run, color);
+      });
+    }
+    const image = new ImageData(width, 1);
+    row.write(new Uint32Array(image.data.buffer), 0, this.inks.of("--panel"));
+    canvas.getContext("2d")!.putImageData(image, 0, 0);
+    return complete;
+  }
+}
+
+const WIDTHS = new Map<string, number>();
+
+/** As much of a text as fits, by its widths measured once. */
+function fit(target: CanvasRenderingContext2D, text: string, room: number): string {
+  const short = text.length > 120 ? text.slice(0, 120) : text;
+  const key = `${target.font} ${short}`;
+  let width = WIDTHS.get(key);
+  if (width === undefined) {
+    if (WIDTHS.size > 20_000) WIDTHS.clear();
+    WIDTHS.set(key, (width = target.measureText(short).width));
+  }
+  if (width <= room) return short;
+  const count = Math.floor((short.length * room) / width) - 1;
+  return count < 3 ? "" : `${short.slice(0, count)}…`;
+}

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""API routes of the timeline."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import Response
+
+from pyprof.viewer import models, timeline
+from pyprof.viewer.parameters import Run
+from pyprof.viewer.request_context import known_parameters, run_read, server
+
+router = APIRouter(prefix="/api/timeline", dependencies=[Depends(known_parameters)])
+_LASTING = "private, max-age=31536000, immutable"  # of an address with the version of the database
+By = Literal["type", "operator", "direction", "module", "kind", "kernel", "tc"]
+
+
+@router.get("")
+async def tracks(request: Request, run: Run = None) -> models.Timeline:
+    """The tracks of the timeline, and the steps that the program marked."""
+    opened = await server(request).library.open(run)
+    cached: models.Timeline | None = opened.memo.get("timeline")
+    if cached is None:
+        cached = opened.memo["timeline"] = await run_read(
+            request, opened, lambda store: timeline.timeline(store, opened.version)
+        )
+    return cached
+
+
+@router.get(
+    "/tiles",
+    response_class=Response,
+    responses={
+        200: {"content": {"application/octet-stream": {}}, "description": "Tiles, one after the other."}
+    },
+)
+async def tiles(
+    request: Request,
+    q: Annotated[
+        str,
+        Query(
+            min_length=1,
+            max_length=12_000,
+            description="LEVEL:FIRST-LAST:TRACK,TRACK;... with the numbers of the first and last tile.",
+        ),
+    ],
+    run: Run = None,
+    v: Annotated[
+        str | None, Query(max_length=40, description="`version` of the timeline: the answer may be kept.")
+    ] = None,
+) -> Response:
+    """Records of tracks in tiles (docs/timeline.md), those that exist."""
+    opened = await server(request).library.open(run)
+    compressed = "zstd" in request.headers.get("accept-encoding", "")
+
+    parts = await run_read(request, opened, lambda store: timeline.frames(store, q))
+    if compressed:
+        content = b"".join(data for data, _ in parts)
+    else:
+        content = await run_read(request, opened, lambda store: timeline.inflated(store, parts))
+    headers = {
+        "content-encoding": "zstd" if compressed and content else "identity",
+        "vary": "accept-encoding",
+    }
+    if v == opened.version:
+        headers["cache-control"] = _LASTING
+    return Response(content, headers=headers, media_type="application/octet-stream")
+
+
+@router.get("/texts")
+async def texts(
+    request: Request,
+    of: Annotated[
+        list[Annotated[str, Query(max_length=12_000)]],
+        Query(min_length=1, max_length=3, description="TABLE,ID,ID... of string, kernel_name or label."),
+    ],
+    run: Run = None,
+) -> dict[str, dict[str, str]]:
+    """Texts of records, by table and number."""
+    opened = await server(request).library.open(run)
+    return await run_read(request, opened, lambda store: timeline.texts(store, of))
+
+
+@router.get("/colors")
+async def colors(request: Request, by: By = "type", run: Run = None) -> models.Colors:
+    """Groups of operators or kernels, for colors."""
+    opened = await server(request).library.open(run)
+    key = ("colors", by)
+    cached: models.Colors | None = opened.memo.get(key)
+    if cached is None:
+        cached = opened.memo[key] = await run_read(request, opened, lambda store: timeline.colors(store, by))
+    return cached
