@@ -41,7 +41,7 @@ def operator(source: Source, id: str) -> Details:
     row = source.store.rows(f"{_FACTS} where id = ?", (number,))[0]
     name, op_id, type_, direction, module, stack, params, dtype, shapes, eligible, dtype_ok = row
     point = roofline.of_operator(source, number)
-    texts = _texts(
+    texts = named_texts(
         ("op_id", "Op ID", op_id),
         ("type", "Op Type", type_),
         ("module", "Module", module),
@@ -65,7 +65,7 @@ def operator(source: Source, id: str) -> Details:
             ),
         ],
         texts=texts,
-        stack=_frames(source, stack),
+        stack=frames_of(source, stack),
         partners=_pair(source, number, direction),
         roofline=point,
         tables=[_kernels(source, number)],
@@ -126,7 +126,7 @@ def kernel(source: Source, id: str) -> Details:
         title=short or name,
         subtitle=kind or "",
         figures=figures,
-        texts=_texts(("name", "Full Name", name)),
+        texts=named_texts(("name", "Full Name", name)),
         stack=[],
         partners=[],
         roofline=point,
@@ -136,16 +136,17 @@ def kernel(source: Source, id: str) -> Details:
 
 def launch(source: Source, id: str) -> Details:
     """Return a GPU event by its number. Raises Trouble."""
-    number = _digits(id, "launch")
+    number = row_number(id, "launch")
     rows = source.store.rows(
-        """select e.operator, e.op, e.name, n.name, n.short_name, o.name, o.op_id, s.stack, s.module, e.graph
+        """select e.operator, e.op, e.name, n.name, n.short_name, o.name, o.op_id, s.stack, s.module, e.graph,
+                  e.start_ns, e.start_ns + e.duration_ns
            from event e join kernel_name n on n.id = e.name join operator o on o.id = e.operator
            left join site s on s.id = e.site where e.id = ?""",
         (number,),
     )
     if not rows:
         raise Trouble("missing", f"There is no launch {id}.")
-    _, execution, kernel_id, name, short, op_name, op_id, stack, module, graph = rows[0]
+    _, execution, kernel_id, name, short, op_name, op_id, stack, module, graph, start, end = rows[0]
     cells = events.one(source, number)
     figures = [
         Figure(key=column.key, heading=column.heading, value=value, unit=column.unit, text=column.text)
@@ -161,7 +162,7 @@ def launch(source: Source, id: str) -> Details:
         partners.append(
             Partner(relation="iteration", kind="iteration", id=str(step), title=f"iteration {step}")
         )
-    texts = _texts(
+    texts = named_texts(
         ("kernel", "Kernel Name", name),
         ("name", "Op Name", op_name),
         ("module", "Module", module),
@@ -175,17 +176,19 @@ def launch(source: Source, id: str) -> Details:
         subtitle=op_name or "",
         figures=figures,
         texts=texts,
-        stack=_frames(source, stack),
+        stack=frames_of(source, stack),
         partners=partners,
         roofline=roofline.of_kernel(source, kernel_id),
         tables=[],
+        start=start,
+        end=end,
     )
 
 
 def iteration(source: Source, id: str) -> Details:
     """Return an iteration of the cut by its number, for the selected worker, else for the first that has it. Raises
     Trouble."""
-    number = _digits(id, "iteration")
+    number = row_number(id, "iteration")
     frame = iteration_tables.iterations(source)
     rows = frame.select(filters=[f"iteration:={number}"])
     if not len(rows):
@@ -235,7 +238,7 @@ def _number(source: Source, query: str, table: str, id: str, noun: str) -> int:
     return int(rows[0][0])
 
 
-def _digits(id: str, noun: str) -> int:
+def row_number(id: str, noun: str) -> int:
     if not (id.isascii() and id.isdecimal() and len(id) < 17):
         raise Trouble("missing", f"There is no {noun} {id!r}: expected its number.")
     return int(id)
@@ -253,7 +256,7 @@ def _subtitle(*parts: str | None) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _texts(*entries: tuple[str, str, str | None]) -> list[Text]:
+def named_texts(*entries: tuple[str, str, str | None]) -> list[Text]:
     return [Text(key=key, heading=heading, value=value) for key, heading, value in entries if value]
 
 
@@ -339,7 +342,7 @@ def _pair(source: Source, number: int, direction: int) -> list[Partner]:
     return out
 
 
-def _frames(source: Source, stack: int | None) -> list[Frame]:
+def frames_of(source: Source, stack: int | None) -> list[Frame]:
     rows = source.store.rows("select frames from stack where id = ?", (stack,)) if stack is not None else []
     return frames(rows[0][0] if rows and rows[0][0] else "")
 

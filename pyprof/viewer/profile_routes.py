@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Path, Query, Request
 
 from pyprof.reports import find
-from pyprof.viewer import details, models, overview, profile_summary, roofline, sources
+from pyprof.viewer import details, host_details, models, overview, profile_summary, roofline, sources
 from pyprof.viewer.guarded_store import Guarded
 from pyprof.viewer.parameters import Run, Search
 from pyprof.viewer.report_pages import Sheet
@@ -104,18 +104,19 @@ async def step_time(context: Selected) -> models.Breakdown:
 
 @router.get("/details/{kind}/{id:path}")
 async def selected(
-    kind: Literal["op", "kernel", "launch", "iteration", "finding"],
+    kind: Literal["op", "kernel", "launch", "iteration", "finding", "range", "call"],
     id: Annotated[str, Path(min_length=1, max_length=4096)],
     context: Selected,
 ) -> models.Details:
-    """Details of an operator (by op_id or number), a kernel (by number or name), a launch, an iteration (by number), or
-    a finding (by rule)."""
+    """Details of an operator (by op_id or number), a kernel (by number or name), a launch, a range, an API call, an
+    iteration (by number), or a finding (by rule)."""
     from pyprof.viewer.findings import details_of, findings
 
     if kind == "finding":
         return details_of(await _insights(context, findings), id)
     make = {
-        "op": details.operator, "kernel": details.kernel, "launch": details.launch, "iteration": details.iteration
+        "op": details.operator, "kernel": details.kernel, "launch": details.launch, "iteration": details.iteration,
+        "range": host_details.range_, "call": host_details.call,
     }[kind]  # fmt: skip
     result = await context.read(lambda source: make(source, id))
     return await _readable(context, result)

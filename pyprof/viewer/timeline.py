@@ -45,14 +45,10 @@ def timeline(store: Store, version: str) -> Timeline:
     )
     if not rows:
         raise Trouble("missing", "This database has no timeline; write it again with pyprof save.")
-    tracks = [
-        Track(
-            id=row[0], worker=row[1], kind=row[2], thread=row[3], device=row[4], stream=row[5],
-            name=_name(row[2], row[3], row[12], row[13], row[4], row[5], row[14]), lanes=row[6], outer=row[7],
-            events=row[8], start=row[9], end=row[10], levels=_levels(store, row[11]),
-        )
-        for row in rows
-    ]  # fmt: skip
+    try:
+        tracks = [_track(row) for row in rows]
+    except (ValueError, AttributeError) as error:  # pydantic's among them
+        raise store.damaged("a track is not one that a timeline has") from error
     steps = store.rows(f"select worker, number, start_ns, end_ns from step order by start_ns limit {_STEPS}")
     return Timeline(
         version=version,
@@ -67,11 +63,16 @@ def timeline(store: Store, version: str) -> Timeline:
     )
 
 
-def _levels(store: Store, text: str) -> list[tuple[int, int]]:
-    levels = [(int(level), int(shift)) for level, shift in (part.split(":") for part in text.split())]
-    if not all(0 <= level <= 62 and 0 <= shift <= 62 for level, shift in levels):
-        raise store.damaged("a track has levels that no track has")
-    return levels
+def _track(row: tuple[Any, ...]) -> Track:
+    """Return a track. Raises ValueError for values that none has."""
+    levels = [(int(level), int(shift)) for level, shift in (part.split(":") for part in row[11].split())]
+    if not levels or not all(0 <= level <= 62 and 0 <= shift <= 62 for level, shift in levels):
+        raise ValueError("levels of no track")
+    return Track(
+        id=row[0], worker=row[1], kind=row[2], thread=row[3], device=row[4], stream=row[5],
+        name=_name(row[2], row[3], row[12], row[13], row[4], row[5], row[14]), lanes=row[6], outer=row[7],
+        events=row[8], start=row[9], end=row[10], levels=levels,
+    )  # fmt: skip
 
 
 def _name(
@@ -160,15 +161,15 @@ def texts(store: Store, queries: Sequence[str]) -> dict[str, dict[str, str]]:
             f"select id, {_TABLES[table]} from {table} where id in ({marks})",
             [int(number) for number in numbers],
         )
-        readable: Callable[[str], str] = _readable if table == "string" else str
-        out.setdefault(table, {}).update({str(number): readable(text)[:_LONGEST] for number, text in rows})
+        show: Callable[[str], str] = readable if table == "string" else str
+        out.setdefault(table, {}).update({str(number): show(text)[:_LONGEST] for number, text in rows})
     return out
 
 
-def _readable(text: str) -> str:
+def readable(text: str) -> str:
     """Return the text of a range as a person reads it.
 
-    >>> _readable("aten::mm"), _readable("layer:encoder")
+    >>> readable("aten::mm"), readable("layer:encoder")
     ('aten::mm', 'encoder')
     """
     marker = decode(text)

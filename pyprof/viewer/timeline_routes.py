@@ -9,8 +9,10 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
 from pyprof.viewer import models, timeline
-from pyprof.viewer.parameters import Run
+from pyprof.viewer.flows import flows as flows_of
+from pyprof.viewer.parameters import Run, WorkerId
 from pyprof.viewer.request_context import known_parameters, run_read, server
+from pyprof.viewer.selection import selection as selection_of
 
 router = APIRouter(prefix="/api/timeline", dependencies=[Depends(known_parameters)])
 _LASTING = "private, max-age=31536000, immutable"  # of an address with the version of the database
@@ -92,3 +94,26 @@ async def colors(request: Request, by: By = "type", run: Run = None) -> models.C
     if cached is None:
         cached = opened.memo[key] = await run_read(request, opened, lambda store: timeline.colors(store, by))
     return cached
+
+
+@router.get("/flows")
+async def flows(
+    request: Request,
+    of: Annotated[str, Query(min_length=1, max_length=40, description="launch:ID, call:ID or range:ID.")],
+    run: Run = None,
+) -> models.Flows:
+    """Arrows of an event."""
+    opened = await server(request).library.open(run)
+    return await run_read(request, opened, lambda store: flows_of(store, of))
+
+
+_Time = Annotated[int, Query(ge=-(1 << 62), le=1 << 62)]
+
+
+@router.get("/selection")
+async def selection(
+    request: Request, start: _Time, end: _Time, run: Run = None, worker: WorkerId = None
+) -> models.Selection:
+    """Sums over a stretch of time: what was busy and idle, and why, by operator and by kernel."""
+    opened = await server(request).library.open(run)
+    return await run_read(request, opened, lambda store: selection_of(store, start, end, worker))

@@ -46,6 +46,8 @@ export type Groups = Schemas["Groups"];
 export type SourceText = Schemas["SourceText"];
 export type Timeline = Schemas["Timeline"];
 export type Colors = Schemas["Colors"];
+export type Flows = Schemas["Flows"];
+export type Selection = Schemas["Selection"];
 
 /** What went wrong, as the server says it (RFC 9457), or that there is no server. */
 export class Problem extends Error {
@@ -83,6 +85,8 @@ const FEWER: Record<string, readonly string[]> = {
   "compare/groups": [],
   timeline: ["run"],
   "timeline/colors": ["run"],
+  "timeline/flows": ["run"],
+  "timeline/selection": ["run", "worker"],
 };
 
 /** The run, aggregation and worker that the header chose, as far as a path takes them. */

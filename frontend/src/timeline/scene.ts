@@ -1,5 +1,5 @@
 // What is drawn, and what is where. The lanes are one row of pixels each, stretched; labels and marks lie above them.
-import type { Colors, Timeline } from "../api/client";
+import type { Colors, Flows, Timeline } from "../api/client";
 import { axisTicks } from "./axis";
 import { colorOf, css, Inks, onto, TABLE } from "./colors";
 import { HEIGHT, trackAt, type Layout, type Placed } from "./lanes";
@@ -38,6 +38,7 @@ export interface Picture {
   area: Window | undefined;
   hovered: Hit | undefined;
   selected: Hit | undefined;
+  flows: Flows["flows"];
 }
 
 function hit(tile: Tile, track: Track, lane: number, at: number): Hit {
@@ -62,6 +63,8 @@ export class Scene {
   private inks: Inks;
   /** Level of each track in the last frame, for tests. */
   readonly levels = new Map<number, number>();
+  /** Ends of the arrows in the last frame, in pixels of the canvas, for tests. */
+  ends: [number, number, number, number][] = [];
 
   constructor(
     private readonly lanes: HTMLCanvasElement,
@@ -219,6 +222,7 @@ export class Scene {
       target.fillRect(left - ratio / 2, 0, ratio, height);
       target.fillRect(right - ratio / 2, 0, ratio, height);
     }
+    this.arrows(target, picture, ratio, shown, x);
     for (const [one, strong] of [
       [picture.hovered, false],
       [picture.selected, true],
@@ -233,6 +237,39 @@ export class Scene {
       if (strong) target.strokeRect(left - 2 * ratio, top - ratio, w + 4 * ratio, h + 2 * ratio);
       target.strokeStyle = css(this.inks.of("--text"));
       target.strokeRect(left, top + ratio / 2, w, h - ratio);
+    }
+  }
+
+  /** Arrows of the selected event, where both ends are in tracks that are shown. */
+  private arrows(target: CanvasRenderingContext2D, picture: Picture, ratio: number, shown: Placed[], x: (time: number) => number): void {
+    this.ends = [];
+    for (const flow of picture.flows) {
+      const ends = [flow.source, flow.target].map((end) => {
+        const placed = shown.find(({ track }) => track.id === end.track);
+        if (!placed) return undefined;
+        const lane = this.withId(picture, placed.track, end.id)?.lane ?? placed.first;
+        if (lane < placed.first || lane >= placed.first + placed.lanes) return undefined;
+        return (placed.top + (lane - placed.first + 0.5) * HEIGHT - picture.scroll) * ratio;
+      });
+      if (ends[0] === undefined || ends[1] === undefined) continue;
+      const [x0, x1] = [x(flow.kind === "launch" ? flow.source.start : flow.source.end), x(flow.target.start)];
+      if (Math.max(x0, x1) < -2000 || Math.min(x0, x1) > target.canvas.width + 2000) continue;
+      const bend = Math.max(Math.abs(x1 - x0) / 2, 20 * ratio);
+      target.strokeStyle = css(this.inks.of(flow.kind === "backward" ? "--c-communication" : "--accent"));
+      target.fillStyle = target.strokeStyle;
+      target.lineWidth = 1.5 * ratio;
+      target.setLineDash(flow.kind === "backward" ? [6 * ratio, 3 * ratio] : []);
+      target.beginPath();
+      target.moveTo(x0, ends[0]);
+      target.bezierCurveTo(x0 + bend, ends[0], x1 - bend, ends[1], x1, ends[1]);
+      target.stroke();
+      target.setLineDash([]);
+      target.beginPath();
+      target.moveTo(x1, ends[1]);
+      target.lineTo(x1 - 7 * ratio, ends[1] - 4 * ratio);
+      target.lineTo(x1 - 7 * ratio, ends[1] + 4 * ratio);
+      target.fill();
+      this.ends.push([x0, ends[0], x1, ends[1]]);
     }
   }
 

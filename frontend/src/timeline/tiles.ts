@@ -11,7 +11,7 @@ export interface Tile {
   /** ns in which the events of a record ran; undefined where each record is one event. */
   busy: Float64Array | undefined;
   /** Events of each record; undefined where it is one. */
-  count: Uint32Array | undefined;
+  count: Float64Array | undefined;
   id: Float64Array;
   name: Uint32Array;
   /** The operator's number plus 1; 0 is none. */
@@ -60,10 +60,10 @@ function one(buffer: ArrayBuffer, begin: number): Tile {
   const length = wide(rows);
   const id = wide(rows, firsts);
   let busy: Float64Array | undefined;
-  let count: Uint32Array | undefined;
+  let count: Float64Array | undefined;
   if (level) {
     busy = wide(rows);
-    count = narrow(rows).map((more) => more + 1);
+    count = Float64Array.from(narrow(rows), (more) => more + 1);
   }
   const end = length;
   for (let i = 0; i < rows; i++) {

@@ -52,7 +52,7 @@ class NamedTable(Model):
 class Details(Model):
     """The selected item: titled figures, texts, and lists of related items."""
 
-    kind: Literal["op", "kernel", "launch", "iteration", "finding"]
+    kind: Literal["op", "kernel", "launch", "iteration", "finding", "range", "call"]
     id: str
     title: str
     subtitle: str
@@ -62,6 +62,8 @@ class Details(Model):
     partners: list[Partner]
     roofline: Point | None
     tables: list[NamedTable]
+    start: int | None = Field(None, description="Of what is on the timeline: when it starts and ends.")
+    end: int | None = None
 
 
 class SourceText(Model):

@@ -72,3 +72,77 @@ class Colors(Model):
     groups: list[ColorGroup]
     of: Literal["operator", "name"]
     group: list[int]
+
+
+class FlowEnd(Model):
+    """An event at an end of an arrow."""
+
+    track: int
+    kind: Literal["launch", "call", "range"]
+    id: int
+    start: int
+    end: int
+
+
+class Flow(Model):
+    """An arrow: from a call to what it launched, from an operator to its kernels, from a forward to its backward."""
+
+    kind: Literal["launch", "operator", "backward"]
+    source: FlowEnd
+    target: FlowEnd
+
+
+class Flows(Model):
+    """Arrows of an event, at most 2,000."""
+
+    total: int
+    flows: list[Flow]
+
+
+class IdleCause(Model):
+    """Idle time of a device by its cause."""
+
+    cause: str
+    time: int
+    count: int
+
+
+class SelectedDevice(Model):
+    """A device in a stretch of time: busy and idle add up to the length, its part of the recording."""
+
+    worker: int
+    worker_name: str
+    device: int
+    length: int
+    busy: int = Field(description="Union of its events.")
+    idle: int
+    causes: list[IdleCause]
+
+
+class SelectedRow(Model):
+    """The events of a group, clipped to the stretch. `id`: op:NUMBER or kernel:NUMBER if it is of one alone."""
+
+    id: str | None
+    label: str
+    time: int = Field(description="Sum over all streams.")
+    count: int
+
+
+class SelectedTable(Model):
+    """Sums, the longest first; `total` is that of all rows, also of those left out."""
+
+    key: Literal["type", "operator", "module", "kernel", "kind"]
+    title: str
+    rows: list[SelectedRow]
+    total: int
+    events: int
+    left_out: int
+
+
+class Selection(Model):
+    """Sums over a stretch of time."""
+
+    start: int
+    end: int
+    devices: list[SelectedDevice]
+    tables: list[SelectedTable]

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sums over a stretch of the timeline, from the tiles of every event.
+
+Times are clipped to the stretch. Of a device: busy, the union of its events, and idle, by cause, add up to its part
+of the recording. The tables have sums over streams, so that their total is at least what is busy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from pyprof.analysis.partition import Union
+from pyprof.model import Ints
+from pyprof.store.files import Store
+from pyprof.timeline import tiles
+from pyprof.timeline.records import Records
+from pyprof.viewer.models import IdleCause, SelectedDevice, SelectedRow, SelectedTable, Selection
+from pyprof.viewer.problems import Trouble
+
+_MOST = 3_000_000  # events: about a second
+_ROWS = 12
+Key = Literal["type", "operator", "module", "kernel", "kind"]
+_TABLES: tuple[tuple[Key, str, str, str], ...] = (
+    ("type", "Type", "op", "select id, type from operator"),
+    ("operator", "Operator", "op", "select id, coalesce(name, op_id) from operator"),
+    ("module", "Module", "op", "select id, module from operator"),
+    ("kernel", "Kernel", "kernel", "select id, coalesce(short_name, name) from kernel_name"),
+    ("kind", "Kind", "kernel", "select id, kind from kernel_name"),
+)
+
+
+class _Part(NamedTuple):
+    """The events of a track in the stretch, clipped to it."""
+
+    kind: str
+    worker: int
+    device: int | None
+    start: Ints
+    end: Ints
+    name: Ints
+    operator: Ints
+
+
+def selection(store: Store, start: int, end: int, worker: int | None) -> Selection:
+    """Return the sums. Raises Trouble for a stretch that is empty or has too many events."""
+    if end <= start:
+        raise Trouble("parameter", "end: the stretch ends before it starts.", "end")
+    tracks = store.rows(
+        """select id, kind, worker, device, levels from track
+           where kind in ('stream', 'idle') and (:worker is null or worker = :worker) order by id""",
+        {"worker": worker},
+    )
+    _check_size(store, tracks, start, end)
+    parts = [
+        part
+        for number, kind, owner, device, levels in tracks
+        if (part := _read(store, number, kind, owner, device, levels, start, end))
+    ]
+    names = dict(store.rows("select id, name from worker"))
+    devices = []
+    for key in sorted(
+        {(part.worker, part.device) for part in parts if part.device is not None and part.device >= 0}
+    ):
+        own = [part for part in parts if (part.worker, part.device) == key]
+        devices.append(_device(store, names[key[0]], *key, own))
+    streams = [part for part in parts if part.kind == "stream"]
+    return Selection(
+        start=start,
+        end=end,
+        devices=devices,
+        tables=[_table(store, streams, *table) for table in _TABLES],
+    )
+
+
+def _levels(text: str) -> tuple[int, int] | None:
+    """Return the finest level of a track, with the shift of its tiles."""
+    level, _, shift = text.partition(" ")[0].partition(":")
+    return (int(level), int(shift)) if level.isdecimal() and shift.isdecimal() and int(shift) < 63 else None
+
+
+def _check_size(store: Store, tracks: list[tuple[int, str, int, int, str]], start: int, end: int) -> None:
+    total = 0
+    for number, _, _, _, levels in tracks:
+        if (finest := _levels(levels)) is None:
+            raise store.damaged("a track has no levels")
+        level, shift = finest
+        total += store.rows(
+            "select coalesce(sum(records), 0) from tile where level = ? and track = ? and number between ? and ?",
+            (level, number, start >> shift, (end - 1) >> shift),
+        )[0][0]
+    if total > _MOST:
+        raise Trouble(
+            "parameter", f"end: the stretch has {total:,} events; choose one with at most {_MOST:,}.", "end"
+        )
+
+
+def _tiles(store: Store, track: int, levels: str, start: int, end: int) -> Iterator[Records]:
+    finest = _levels(levels)
+    assert finest is not None
+    level, shift = finest
+    for number, size, data in store.each(
+        """select number, size_bytes, data from tile where level = ? and track = ? and number between ? and ?
+           order by number""",
+        (level, track, start >> shift, (end - 1) >> shift),
+    ):
+        try:
+            records = tiles.unpack(tiles.inflate(data, size)).records
+        except (ValueError, TypeError) as error:
+            raise store.damaged(error) from error
+        inside = (records.start < end) & (records.end > start)
+        if number > start >> shift:  # what crosses into a later tile is in the one before it too
+            inside &= records.start >= number << shift
+        yield records.take(np.flatnonzero(inside))
+
+
+def _read(
+    store: Store, track: int, kind: str, worker: int, device: int | None, levels: str, start: int, end: int
+) -> _Part | None:
+    records = list(_tiles(store, track, levels, start, end))
+    if not records:
+        return None
+    joined = Records(*(np.concatenate(columns) for columns in zip(*records)))
+    return _Part(
+        kind,
+        worker,
+        device,
+        np.maximum(joined.start, start),
+        np.minimum(joined.end, end),
+        joined.name,
+        joined.operator,
+    )
+
+
+def _device(store: Store, worker_name: str, worker: int, device: int, parts: list[_Part]) -> SelectedDevice:
+    streams = [part for part in parts if part.kind == "stream"]
+    empty = np.empty(0, np.int64)
+    busy = len(
+        Union(
+            np.concatenate([part.start for part in streams] or [empty]),
+            np.concatenate([part.end for part in streams] or [empty]),
+        )
+    )
+    causes: list[IdleCause] = []
+    for part in parts:
+        if part.kind == "idle":
+            labels = dict(store.rows("select id, text from label"))
+            for code in np.unique(part.name).tolist():
+                mask = part.name == code
+                time = int((part.end - part.start)[mask].sum())
+                causes.append(IdleCause(cause=labels[code], time=time, count=int(mask.sum())))
+    causes.sort(key=lambda one: -one.time)
+    idle = sum(one.time for one in causes)
+    return SelectedDevice(
+        worker=worker,
+        worker_name=worker_name,
+        device=device,
+        length=busy + idle,
+        busy=busy,
+        idle=idle,
+        causes=causes,
+    )
+
+
+def _table(store: Store, parts: list[_Part], key: Key, title: str, of: str, query: str) -> SelectedTable:
+    """Return sums by the text that a query gives for each operator or kernel name, the longest first."""
+    labels: dict[int, str] = {number: label or f"no {title.lower()}" for number, label in store.rows(query)}
+    empty = np.empty(0, np.int64)
+    code = np.concatenate([part.operator - 1 if of == "op" else part.name for part in parts] or [empty])
+    time = np.concatenate([part.end - part.start for part in parts] or [empty])
+    distinct, place, count = np.unique(code, return_inverse=True, return_counts=True)
+    sums = np.zeros(len(distinct), np.int64)
+    np.add.at(sums, place, time)
+    rows: dict[str, SelectedRow] = {}
+    for number, total, events in zip(distinct.tolist(), sums.tolist(), count.tolist()):
+        label = labels.get(number, "no operator")
+        row = rows.setdefault(label, SelectedRow(id=None, label=label, time=0, count=0))
+        single = f"{of}:{number}" if number >= 0 and not row.count else None
+        rows[label] = SelectedRow(id=single, label=label, time=row.time + total, count=row.count + events)
+    order = sorted(rows.values(), key=lambda row: (-row.time, row.label))
+    return SelectedTable(
+        key=key, title=title, rows=order[:_ROWS], total=int(time.sum()), events=len(time),
+        left_out=max(len(order) - _ROWS, 0),
+    )  # fmt: skip

@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The timeline in a browser: what is drawn is what the API has, and every gesture and key does what it says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyprof import session
+from tests.viewer.browser.conftest import Open, Page, axe
+from tests.viewer.conftest import STEPS, Asking
+
+
+def start(page: Page, **parameters: str) -> Page:
+    query = "&".join(f"{key}={value}" for key, value in parameters.items())
+    page.tab.goto(f"{page.url}/?test=1#/timeline?{query}")
+    drawn(page)
+    return page
+
+
+def drawn(page: Page) -> None:
+    """Wait until nothing is under way and the last picture is complete."""
+    page.settled()
+    page.tab.wait_for_timeout(200)  # a view that rests for 120 ms is drawn once more
+    for _ in range(100):
+        if page.tab.evaluate("window.timeline?.picture && !window.timeline.underway"):
+            break
+        page.tab.wait_for_timeout(50)
+    page.settled()
+    page.tab.wait_for_timeout(50)
+
+
+def window(page: Page) -> tuple[int, int]:
+    one = page.tab.evaluate("window.timeline.picture.window")
+    return one["from"], one["to"]
+
+
+def surface(page: Page) -> dict[str, float]:
+    return dict(page.find("[data-surface]").bounding_box())
+
+
+def row(page: Page, track: int, lane: int = 0) -> float:
+    """The middle of a lane, in px of the page."""
+    top = page.tab.evaluate(
+        """([track, lane]) => {
+            const { layout, scroll } = window.timeline.picture;
+            const one = layout.tracks.find((placed) => placed.track.id === track);
+            return one.top + (lane - one.first + 0.5) * 16 - scroll;
+        }""",
+        [track, lane],
+    )
+    return float(surface(page)["y"] + top)
+
+
+def column(page: Page, time: float) -> float:
+    low, high = window(page)
+    box = surface(page)
+    return float(box["x"] + (time - low) / (high - low) * box["width"])
+
+
+def tracks(client: Asking) -> list[dict[str, Any]]:
+    return list(client.json("/api/timeline")["tracks"])
+
+
+def stream(client: Asking, number: int) -> int:
+    return next(int(one["id"]) for one in tracks(client) if one["stream"] == number)
+
+
+def events(prof: session.Profile, number: int) -> list[tuple[int, int, int]]:
+    return prof.database.rows(
+        "select id, start_ns, start_ns + duration_ns from event where stream = ? order by start_ns", (number,)
+    )
+
+
+@pytest.mark.statement("PT01", "WT01")
+def test_the_rows_are_the_tracks(page: Page, client: Asking):
+    start(page)
+    shown = page.tab.eval_on_selector_all(
+        "[data-track]", "rows => rows.map(row => Number(row.dataset.track))"
+    )
+    assert sorted(shown) == [one["id"] for one in tracks(client)]
+    kinds = [next(one["kind"] for one in tracks(client) if one["id"] == id_) for id_ in shown]
+    assert kinds.index("range") < kinds.index("api") < kinds.index("stream") < kinds.index("idle")
+    page.find("[data-track] [aria-label^='Hide']").first.dispatch_event("click")
+    drawn(page)
+    assert f"hide={shown[0]}" in page.parameters()
+    assert page.find(f"[data-track='{shown[0]}']").count() == 0
+    last = shown[-1]
+    page.find(f"[data-track='{last}'] [aria-label^='Pin']").dispatch_event("click")
+    drawn(page)
+    assert f"pin={last}" in page.parameters()
+    assert page.find("[data-track]").first.get_attribute("data-track") == str(last)
+    page.find("input[aria-label='Filter tracks']").fill("stream 8")
+    drawn(page)
+    assert page.find("[data-track]").count() == 1
+
+
+@pytest.mark.statement("WT06", "WT07", "PT04")
+def test_keys_and_gestures_move_the_window(page: Page):
+    start(page, **{"from": "100", "to": "1100"})
+    assert window(page) == (100, 1100)
+    page.find("[data-surface]").focus()
+    for key, expected in (
+        ("d", (350, 1350)),
+        ("a", (100, 1100)),
+        ("ArrowRight", (200, 1200)),
+        ("ArrowLeft", (100, 1100)),
+    ):
+        page.tab.keyboard.press(key)
+        assert window(page) == expected, key
+    page.tab.keyboard.press("w")
+    assert window(page) == (250, 950)  # 0.7 of it, around its middle
+    page.tab.keyboard.press("s")
+    assert window(page) == (100, 1100)
+    box = surface(page)
+    x = box["x"] + box["width"] / 4
+    page.tab.mouse.move(x, box["y"] + 20)
+    page.tab.keyboard.down("Control")
+    page.tab.mouse.wheel(0, -120)
+    page.tab.keyboard.up("Control")
+    drawn(page)
+    low, high = window(page)
+    assert high - low < 800
+    assert abs((low + (high - low) / 4) - 350) <= 1  # the point under the pointer stays
+    page.tab.keyboard.press("0")
+    whole = window(page)
+    page.tab.keyboard.press("z")
+    assert window(page) == (low, high)
+    page.tab.keyboard.press("0")
+    assert window(page) == whole
+    # The axis is dragged, and so is the window of the minimap.
+    axis = page.find("[data-axis]").bounding_box()
+    page.tab.mouse.move(axis["x"] + 300, axis["y"] + 10)
+    page.tab.mouse.down()
+    page.tab.mouse.move(axis["x"] + 200, axis["y"] + 10, steps=4)
+    page.tab.mouse.up()
+    moved = window(page)
+    assert abs((moved[0] - whole[0]) / (whole[1] - whole[0]) - 100 / axis["width"]) < 0.01
+    drawn(page)
+    assert f"from={moved[0]}&to={moved[1]}" in page.parameters()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_pixel_has_the_color_of_its_event(opened: Open, client: Asking, prof: session.Profile, theme: str):
+    """Found by the API, not by what draws; in the middle of every event that is wide enough, at two zooms."""
+    page = opened(theme=theme, width=1400, height=900)
+    colors = client.json("/api/timeline/colors", by="kernel")
+    names = dict(prof.database.rows("select id, name from event"))
+    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
+    number, checked = stream(client, 8), 0
+    for begin, end in ((low, high), (low, (low + high) // 6)):
+        start(page, **{"from": str(begin), "to": str(end), "by": "kernel"})
+        for id_, first, last in events(prof, 8):
+            x, y = column(page, (first + last) / 2), row(page, number)
+            if not begin < first < last < end or column(page, last) - column(page, first) < 5:
+                continue
+            group = colors["group"][names[id_]]
+            expected = page.tab.evaluate(
+                "group => { const hex = getComputedStyle(document.documentElement).getPropertyValue(`--r-${group}`).trim();"
+                " return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)); }",
+                group,
+            )
+            box = surface(page)
+            pixel = page.tab.evaluate(
+                """([x, y]) => {
+                    const canvas = document.querySelector(".canvases canvas");
+                    const ratio = canvas.width / canvas.clientWidth;
+                    const one = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+                    one.drawImage(canvas, Math.floor(x * ratio), Math.floor(y * ratio), 1, 1, 0, 0, 1, 1);
+                    return [...one.getImageData(0, 0, 1, 1).data];
+                }""",
+                [x - box["x"], y + 6 - box["y"]],
+            )
+            assert pixel[:3] == expected, (id_, theme)
+            checked += 1
+    assert checked >= 3
+
+
+@pytest.mark.statement("WT02", "WT03", "WE01")
+def test_hover_and_select(page: Page, client: Asking, prof: session.Profile):
+    number = stream(client, 8)
+    id_, begin, end = events(prof, 8)[2]
+    start(page, **{"from": str(begin - 50), "to": str(end + 50)})
+    page.tab.mouse.move(column(page, (begin + end) / 2), row(page, number))
+    tip = page.find(".page [role=tooltip]")
+    tip.wait_for()
+    assert f"{end - begin} ns" in tip.inner_text()
+    assert f"{begin:,} to {end:,} ns" in tip.inner_text()
+    page.tab.mouse.click(column(page, (begin + end) / 2), row(page, number))
+    drawn(page)
+    assert f"d=launch%3A{id_}" in page.parameters()
+    aside = page.find(f"aside[data-drawer='launch:{id_}']")
+    aside.wait_for()
+    title = aside.locator("h2").inner_text()
+    assert title in page.find("[data-strip]").inner_text()
+
+
+@pytest.mark.statement("PT03", "WX05")
+def test_arrows_end_at_their_events(page: Page, client: Asking, prof: session.Profile):
+    id_, begin, end = events(prof, 8)[0]
+    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
+    start(page, **{"from": str(low), "to": str(low + (high - low) // 4)})
+    page.tab.mouse.click(column(page, (begin + end) / 2), row(page, stream(client, 8)))
+    drawn(page)
+    (flow,) = client.json("/api/timeline/flows", of=f"launch:{id_}")["flows"]
+    ((x0, y0, x1, y1),) = page.tab.evaluate("window.timeline.scene.ends")
+    ratio = page.tab.evaluate("document.querySelector('.canvases canvas').width") / surface(page)["width"]
+    box = surface(page)
+    for x, y, time, track in (
+        (x0, y0, flow["source"]["start"], flow["source"]["track"]),
+        (x1, y1, flow["target"]["start"], flow["target"]["track"]),
+    ):
+        assert abs(x / ratio - (column(page, time) - box["x"])) < 1.5
+        assert abs(y / ratio - (row(page, track) - box["y"])) < 1
+    page.find("[data-arrows]").select_option("off")
+    drawn(page)
+    assert page.tab.evaluate("window.timeline.scene.ends") == []
+
+
+@pytest.mark.statement("WX02", "WU02", "WX07", "WY05")
+def test_an_area_is_added_up(page: Page, client: Asking, prof: session.Profile):
+    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
+    start(page, **{"from": str(low), "to": str(high)})
+    box = surface(page)
+    y = box["y"] + box["height"] - 8
+    page.tab.mouse.move(box["x"] + 100, y)
+    page.tab.mouse.down()
+    page.tab.mouse.move(box["x"] + 400, y, steps=5)
+    page.tab.mouse.up()
+    drawn(page)
+    page.tab.wait_for_timeout(300)
+    page.settled()
+    area = page.parameters().partition("area=")[2].partition("&")[0]
+    first, last = (int(text) for text in area.split("_"))
+    assert abs((last - first) / (high - low) - 300 / box["width"]) < 0.01
+    page.find(f"[data-selection='{first}-{last}']").wait_for()
+    (device,) = client.json("/api/timeline/selection", start=first, end=last)["devices"]
+    shown = page.find("[data-selection] [data-busy]").first
+    assert shown.get_attribute("data-busy") == str(device["busy"])
+    assert page.find("[data-selection] [data-idle]").first.get_attribute("data-idle") == str(device["idle"])
+    page.find("[data-surface]").focus()
+    page.tab.keyboard.press("f")
+    drawn(page)
+    assert window(page) == (first, last)
+    page.tab.keyboard.press("Escape")
+    drawn(page)
+    assert "area=" not in page.parameters()
+
+
+@pytest.mark.statement("WY11", "WX04")
+def test_the_keyboard_alone(page: Page, client: Asking, prof: session.Profile):
+    """From the lanes to a kernel's details, and what a screen reader is told on the way."""
+    first, second, *_ = events(prof, 8)
+    start(page, **{"from": str(first[1] - 200), "to": str(second[2] + 200)})
+    page.find("[data-surface]").focus()
+    lanes = page.tab.evaluate(
+        "window.timeline.picture.layout.tracks.flatMap((one) => Array(one.lanes).fill(one.track.id))"
+    )
+    for _ in range(lanes.index(stream(client, 8)) + 1):
+        page.tab.keyboard.press("ArrowDown")
+        drawn(page)
+    page.tab.keyboard.press("Home")
+    drawn(page)
+    for id_, begin, _ in (first, second):
+        if f"launch%3A{id_}" not in page.parameters():
+            page.tab.keyboard.press("ArrowRight")
+            drawn(page)
+        assert f"d=launch%3A{id_}" in page.parameters()
+        page.tab.wait_for_timeout(250)
+        said = page.find("[role=status]").last.inner_text()
+        assert "GPU 0 stream 8" in said
+        assert f"starts at {begin:,} ns" in said or "starts at" in said
+    page.tab.keyboard.press("l")
+    drawn(page)
+    rows = page.find("[aria-label='Events of a lane'] tbody tr")
+    names = {name for (name,) in prof.database.rows("select coalesce(short_name, name) from kernel_name")}
+    assert rows.count() >= 2
+    assert {text.split("\t")[0] for text in rows.all_inner_texts()} <= names
+
+
+@pytest.mark.statement("WX08")
+def test_a_link_shows_the_same_picture(opened: Open, client: Asking, prof: session.Profile):
+    id_, begin, end = events(prof, 8)[1]
+    page = opened(width=1300, height=800)
+    start(
+        page,
+        **{"from": str(begin - 300), "to": str(end + 300), "by": "kind", "d": f"launch:{id_}", "hide": "0"},
+    )
+    other = opened(width=1300, height=800)
+    other.tab.goto(f"{other.url}/?test=1{page.parameters()}")
+    drawn(other)
+    pictures = [
+        one.tab.evaluate("[...document.querySelectorAll('.canvases canvas')].map((one) => one.toDataURL())")
+        for one in (page, other)
+    ]
+    assert pictures[0] == pictures[1]
+    assert len(set(pictures[0])) == 2
+
+
+@pytest.mark.statement("WY08")
+def test_a_row_of_a_table_leads_to_its_event(page: Page, prof: session.Profile):
+    longest = prof.database.rows(
+        "select id, start_ns, duration_ns from event order by duration_ns desc, id limit 1"
+    )[0]
+    page.go("kernels", tab="launches", d=f"launch:{longest[0]}")
+    page.find("[data-on-timeline]").click()
+    drawn(page)
+    low, high = window_of(page)
+    assert low < longest[1] < longest[1] + longest[2] < high
+    assert page.find(f"aside[data-drawer='launch:{longest[0]}']").count() == 1
+
+
+def window_of(page: Page) -> tuple[int, int]:
+    values = dict(part.split("=") for part in page.parameters().partition("?")[2].split("&"))
+    return int(values["from"]), int(values["to"])
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_it_is_accessible(opened: Open, theme: str):
+    page = opened(theme=theme)
+    start(page)
+    page.tab.evaluate(axe())
+    found = page.tab.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
+
+
+def test_a_recording_without_a_gpu(opened: Open, on_cpu: Asking):
+    page = opened(on_cpu)
+    start(page)
+    kinds = {one["kind"] for one in tracks(on_cpu)}
+    assert "range" in kinds
+    assert not kinds & {"stream", "idle"}
+    assert page.find("[data-selection]").count() == 0
+    assert "GPU" not in page.find(".page").inner_text()
+
+
+def test_a_coarser_picture_until_the_finer_one_is_there(page: Page):
+    """No frame is blank while tiles are on their way."""
+    start(page)
+    page.tab.route(
+        "**/api/timeline/tiles*", lambda route: (page.tab.wait_for_timeout(800), route.continue_())
+    )
+    page.find("[data-surface]").focus()
+    for _ in range(6):
+        page.tab.keyboard.press("w")
+    colored = page.tab.evaluate(
+        """() => {
+            const canvas = document.querySelector(".canvases canvas");
+            const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+            const colors = new Set();
+            for (let at = 0; at < data.length; at += 4) colors.add((data[at] << 16) | (data[at + 1] << 8) | data[at + 2]);
+            return colors.size;
+        }"""
+    )
+    assert colored > 4
+    page.tab.unroute("**/api/timeline/tiles*")
+    drawn(page)
+
+
+def test_steps_are_marked(page: Page):
+    start(page)
+    assert page.find("[data-axis] .step").count() == STEPS

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes of the timeline: tiles are those of the database, sums are those of the reports, damage is a sentence."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyprof import session
+from pyprof.timeline import tiles
+from tests.build import LONG
+from tests.viewer.conftest import STEPS, Asking, serving
+
+
+def track(client: Asking, kind: str, **of: Any) -> dict[str, Any]:
+    """The first track of a kind."""
+    tracks = client.json("/api/timeline")["tracks"]
+    return next(
+        one for one in tracks if one["kind"] == kind and all(one[key] == value for key, value in of.items())
+    )
+
+
+def decoded(body: bytes) -> list[tiles.Tile]:
+    """Tiles that follow one another."""
+    out = []
+    while body:
+        rows, lanes, level = (int.from_bytes(body[at : at + 4], "little") for at in (0, 4, 8))
+        size = tiles.size(rows, lanes, level)
+        out.append(tiles.unpack(body[:size]))
+        body = body[size:]
+    return out
+
+
+def finest(one: dict[str, Any]) -> str:
+    """A query for all tiles of the finest level of a track."""
+    level, shift = one["levels"][0]
+    return f"{level}:{one['start'] >> shift}-{one['end'] >> shift}:{one['id']}"
+
+
+def test_tracks(client: Asking, prof: session.Profile) -> None:
+    answer = client.json("/api/timeline")
+    kinds = [one["kind"] for one in answer["tracks"]]
+    assert {"range", "api", "stream", "idle"} <= set(kinds)
+    assert sum(one["events"] for one in answer["tracks"] if one["kind"] == "stream") == 5 * STEPS
+    assert [(one["number"], one["start"], one["end"]) for one in answer["steps"]] == prof.database.rows(
+        "select number, start_ns, end_ns from step order by start_ns"
+    )
+    assert {one["name"] for one in answer["tracks"] if one["kind"] == "stream"} == {
+        "GPU 0 stream 7",
+        "GPU 0 stream 8",
+    }
+
+
+def test_tiles_have_the_events_of_their_tracks(client: Asking, prof: session.Profile) -> None:
+    one = track(client, "stream", stream=7)
+    body = client.http.get(
+        "/api/timeline/tiles", params={"q": finest(one)}, headers={"accept-encoding": "identity"}
+    ).content
+    events = {
+        (id_, start, start + length)
+        for id_, start, length in prof.database.rows(
+            "select id, start_ns, duration_ns from event where stream = 7 and device = 0"
+        )
+    }
+    records = [tile.records for tile in decoded(body)]
+    assert {
+        row for part in records for row in zip(part.id.tolist(), part.start.tolist(), part.end.tolist())
+    } == events
+
+
+def test_a_browser_gets_the_frames_as_they_are_stored(client: Asking) -> None:
+    query = f"{finest(track(client, 'stream', stream=7))};{finest(track(client, 'range'))}"
+    with client.http.stream(
+        "GET", "/api/timeline/tiles", params={"q": query}, headers={"accept-encoding": "zstd, gzip"}
+    ) as answer:
+        assert answer.headers["content-encoding"] == "zstd"
+        frames = b"".join(answer.iter_raw())
+    plain = client.http.get(
+        "/api/timeline/tiles", params={"q": query}, headers={"accept-encoding": "identity"}
+    ).content
+    assert pa.input_stream(pa.BufferReader(frames), compression="zstd").read() == plain
+    assert len(decoded(plain)) == 2
+
+
+def test_tiles_are_kept_while_the_database_is_the_same(client: Asking) -> None:
+    query, version = finest(track(client, "range")), client.json("/api/timeline")["version"]
+    for v, kept in ((version, True), ("other", False)):
+        answer = client.http.get("/api/timeline/tiles", params={"q": query, "v": v})
+        assert ("immutable" in answer.headers.get("cache-control", "")) == kept
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["", "x", "0:0-0", "0:0-0:", "0:0-64:1", "0:5-4:1", "0:0-0:1;", "63:0-0:" + "1," * 2000 + "1", "0:-1--9:1",
+     f"0:0-{1 << 63}:1", "0:0-0:1'; drop table tile"],
+)  # fmt: skip
+def test_a_query_that_is_none(client: Asking, query: str) -> None:
+    assert client.json("/api/timeline/tiles", 422, q=query)["parameter"] == "q"
+
+
+def test_what_there_is_not_is_empty(client: Asking) -> None:
+    assert client.http.get("/api/timeline/tiles", params={"q": "14:900000-900001:0,77"}).content == b""
+
+
+def test_texts_as_a_person_reads_them(client: Asking, prof: session.Profile) -> None:
+    """Markers are decoded; names of kernels are short."""
+    strings = dict(prof.database.rows("select id, text from string"))
+    number = next(id_ for id_, text in strings.items() if "torch" in text and "'mm'" in text)
+    answer = client.json("/api/timeline/texts", of=[f"string,{number}", "kernel_name,0,1", "label,99"])
+    assert answer["string"] == {str(number): "torch.mm"}
+    short = dict(prof.database.rows("select id, short_name from kernel_name where id < 2"))
+    assert answer["kernel_name"] == {str(id_): text for id_, text in short.items()}
+    assert answer["label"] == {}
+    for wrong in ("worker,1", "string,x", "string,1" + ",1" * 2001):
+        assert client.json("/api/timeline/texts", 422, of=wrong)["parameter"] == "of"
+
+
+def test_colors_are_groups_by_time(client: Asking, prof: session.Profile) -> None:
+    table = prof.report("kernel_summary")
+    answer = client.json("/api/timeline/colors", by="kernel")
+    groups = answer["groups"]
+    assert [one["time"] for one in groups] == sorted((one["time"] for one in groups), reverse=True)
+    assert (
+        sum(one["time"] for one in groups) == prof.database.rows("select sum(duration_ns) from event")[0][0]
+    )
+    assert len(table) > 0
+    types = client.json("/api/timeline/colors")
+    names = dict(prof.database.rows("select id, type from operator"))
+    assert [types["groups"][group]["label"] for group in types["group"]] == [
+        names[id_] for id_ in sorted(names)
+    ]
+
+
+def test_the_arrows_of_a_launch_and_of_its_call(client: Asking, prof: session.Profile) -> None:
+    event, call, thread, begin, length = prof.database.rows(
+        """select e.id, a.id, a.thread, a.start_ns, a.duration_ns from event e join api a on a.id = e.api
+           order by e.id limit 1 offset 3"""
+    )[0]
+    (arrow,) = client.json("/api/timeline/flows", of=f"launch:{event}")["flows"]
+    assert arrow["kind"] == "launch"
+    assert arrow["source"] == {
+        "track": track(client, "api", thread=thread)["id"], "kind": "call", "id": call, "start": begin,
+        "end": begin + length,
+    }  # fmt: skip
+    assert (arrow["target"]["kind"], arrow["target"]["id"]) == ("launch", event)
+    assert client.json("/api/timeline/flows", of=f"call:{call}")["flows"] == [arrow]
+    for wrong, status in (
+        ("launch:999999", 404),
+        ("kernel:1", 422),
+        ("launch:x", 422),
+        ("call:" + "9" * 30, 422),
+    ):
+        client.json("/api/timeline/flows", status, of=wrong)
+
+
+def test_the_arrows_of_an_operator_are_its_kernels(client: Asking, prof: session.Profile) -> None:
+    """From the range that the execution begins with."""
+    execution, thread, start = prof.database.rows(
+        "select o.id, o.thread, o.start_ns from op o join operator x on x.id = o.operator where x.type = 'mm' limit 1"
+    )[0]
+    ((range_,),) = prof.database.rows(
+        "select min(id) from range where thread = ? and start_ns = ?", (thread, start)
+    )
+    arrows = client.json("/api/timeline/flows", of=f"range:{range_}")["flows"]
+    events = [
+        id_ for (id_,) in prof.database.rows("select id from event where op = ? order by id", (execution,))
+    ]
+    assert [(one["kind"], one["target"]["id"]) for one in arrows] == [("operator", id_) for id_ in events]
+    assert len(events) == 2
+
+
+def test_the_details_of_a_range_and_a_call(client: Asking, prof: session.Profile) -> None:
+    number, start, length = prof.database.rows(
+        "select r.id, r.start_ns, r.duration_ns from range r join string s on s.id = r.text where s.text like '%''mm''%' limit 1"
+    )[0]
+    details = client.json(f"/api/details/range/{number}")
+    assert (details["title"], details["start"], details["end"]) == ("torch.mm", start, start + length)
+    assert [one["kind"] for one in details["partners"]] == ["op"]
+    assert details["tables"][0]["total"] == 2
+    call = client.json(f"/api/details/call/{prof.database.rows('select min(api) from event')[0][0]}")
+    assert call["subtitle"] == "API call"
+    assert call["tables"][0]["total"] == 1
+    for kind in ("range", "call"):
+        client.json(f"/api/details/{kind}/123456", 404)
+        client.json(f"/api/details/{kind}/x", 404)
+
+
+# --- sums of a stretch
+
+
+def sums(client: Asking, start: int, end: int) -> dict[str, Any]:
+    return dict(client.json("/api/timeline/selection", start=start, end=end))
+
+
+def test_a_stretch_adds_up(client: Asking, prof: session.Profile) -> None:
+    """Against the events of the database, clipped by hand; two halves are the whole."""
+    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
+    events = prof.database.rows("select start_ns, start_ns + duration_ns, name, operator from event")
+    names = dict(prof.database.rows("select id, coalesce(short_name, name) from kernel_name"))
+    choose = random.Random(7)
+    for _ in range(20):
+        start, end = sorted(choose.sample(range(low - 50, high + 50), 2))
+        answer = sums(client, start, end)
+        inside = [(max(a, start), min(b, end), name) for a, b, name, _ in events if a < end and b > start]
+        table = next(one for one in answer["tables"] if one["key"] == "kernel")
+        by_name: dict[str, int] = {}
+        for a, b, name in inside:
+            by_name[names[name]] = by_name.get(names[name], 0) + b - a
+        assert {row["label"]: row["time"] for row in table["rows"]} == by_name
+        for one in answer["tables"]:
+            assert one["total"] == sum(row["time"] for row in one["rows"]) == sum(b - a for a, b, _ in inside)
+            assert one["events"] == len(inside)
+        busy = len({time for a, b, _ in inside for time in range(a, b)})
+        length = max(min(end, high) - max(start, low), 0)
+        for device in answer["devices"]:
+            assert device["busy"] == busy
+            assert device["busy"] + device["idle"] == device["length"] == length
+            assert sum(cause["time"] for cause in device["causes"]) == device["idle"]
+        middle = (start + end) // 2
+        halves = [sums(client, start, middle), sums(client, middle, end)] if start < middle < end else []
+        if halves:
+            for at, one in enumerate(answer["tables"]):
+                assert one["total"] == sum(half["tables"][at]["total"] for half in halves)
+
+
+def test_the_whole_run_is_the_report_of_idle_time(client: Asking, prof: session.Profile) -> None:
+    low, high = prof.database.rows("select min(start_ns), max(end_ns) from step")[0]
+    (device,) = sums(client, low, high)["devices"]
+    report = prof.report("idle", group_by="cause")
+    shown = {one["cause"]: one["time"] for one in device["causes"]}
+    within = {row.cause: row.total_ns for row in report.itertuples()}
+    # The report is of the steps.
+    assert within == shown
+    client.json("/api/timeline/selection", 422, start=5, end=5)
+
+
+# --- files of strangers
+
+DAMAGE = [
+    "update tile set data = x'00'", "update tile set data = null", "update tile set size_bytes = 5",
+    "update tile set size_bytes = -1", f"update tile set size_bytes = {1 << 62}", "update tile set size_bytes = 'x'",
+    "update tile set data = data || data", "update tile set data = substr(data, 1, length(data) - 1)",
+    "update tile set data = zeroblob(100000)", "update track set levels = '0:99'", "update track set levels = 'x'",
+    "update track set levels = ''", "update track set levels = '0:0'", "update track set kind = 'other'",
+    "update track set lanes = 2147483648", "update track set start_ns = 'x'", "delete from track", "delete from tile",
+    "update label set text = null", "update track set worker = 77", "update track set id = id + 1000000",
+    "update tile set number = number - 4611686018427387904",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", DAMAGE)
+def test_a_damaged_timeline_is_a_sentence(copied: Callable[[], Path], change: str) -> None:
+    path = copied()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(change)
+    with serving(path) as client:
+        ask_everything(client)
+
+
+def ask_everything(client: Asking) -> None:
+    """No answer is an internal error, and none is larger than a tile may be."""
+    for route, parameters in (
+        ("timeline", {}),
+        ("timeline/tiles", {"q": "0:0-40:0,1,2,3,4,5,6,7,8"}),
+        ("timeline/texts", {"of": ["label,0,1,2", "string,0,1"]}),
+        ("timeline/colors", {"by": "module"}),
+        ("timeline/selection", {"start": 0, "end": 1 << 40}),
+        ("timeline/flows", {"of": "launch:3"}),
+        ("details/launch/3", {}),
+    ):
+        answer = client.http.get(f"/api/{route}", params=parameters, headers={"accept-encoding": "identity"})
+        if answer.status_code != 200:
+            assert answer.json()["type"] in ("damaged", "missing", "parameter"), (route, answer.text)
+            assert len(answer.json()["detail"]) > 10
+
+
+@pytest.mark.parametrize("seed", range(60 if LONG else 3))
+def test_bytes_that_somebody_changed(copied: Callable[[], Path], seed: int) -> None:
+    """In any place of any tile."""
+    path = copied()
+    choose = random.Random(seed)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for rowid, data in connection.execute("select rowid, data from tile").fetchall():
+            changed = bytearray(data)
+            for _ in range(choose.randint(1, 4)):
+                changed[choose.randrange(len(changed))] ^= choose.randint(1, 255)
+            connection.execute("update tile set data = ? where rowid = ?", (bytes(changed), rowid))
+    with serving(path) as client:
+        ask_everything(client)
