@@ -133,6 +133,22 @@ def test_sql_stays_in_its_layers() -> None:
     assert {name for name in written if not under(name, *allowed)} == set()
 
 
+def test_sql_names_kinds_of_events_and_ranges() -> None:
+    """Their numbers, and the conditions that need them, are in store/kinds.py."""
+    bare = re.compile(r"\bkind\s*(=|<>|!=|[<>]=?|(not\s+)?in\s*\(|(not\s+)?between\s|when\s)\s*\d")
+    assert bare.search("select id from event where kind in (0, 3)")
+    assert bare.search("case kind when 1 then 0 end")
+    wrong = {
+        f"{name}: {match[0]}"
+        for name, nodes in NODES.items()
+        for node in nodes
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and (match := bare.search(node.value))
+    }
+    assert {text for text in wrong if not under(text.partition(":")[0], "store/kinds.py")} == set()
+
+
 def test_libraries_stay_in_their_layers() -> None:
     homes = {
         "rich": ("stages.py", "overview/lines.py", "render/layout.py"),

@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 
 from pyprof.metrics import share
-from pyprof.model import BASES, KEPT, KERNEL, OPERATOR
+from pyprof.model import BASES, KEPT
 from pyprof.store.files import EVENTS_OF_SPANS, Store
 from pyprof.store.ids import WORKER_SHIFT
+from pyprof.store.kinds import COMPUTES, ON_GPU
 from pyprof.store.write.operators import IN_OPERATOR, IN_RANGE
 
 _UNKNOWN, _KNOWN, _RANGE = "unknown", "known", "range only"
@@ -68,8 +69,8 @@ def _facts(store: Store, spans: Sequence[tuple[int, int]] | None) -> pd.DataFram
     table = "event" if spans is None else EVENTS_OF_SPANS
     columns = store.columns(
         f"""select id >> {WORKER_SHIFT} as worker, operator, site, basis, flops is null as no_flops,
-                   bytes is null as no_bytes, api is null and kind <> {OPERATOR} as no_launch,
-                   duration_ns from {table} where kind in ({KERNEL}, {OPERATOR})""",
+                   bytes is null as no_bytes, api is null and {ON_GPU} as no_launch,
+                   duration_ns from {table} where {COMPUTES}""",
         () if spans is None else (json.dumps(spans),),
     )
     frame = pd.DataFrame({name: column.values for name, column in columns.items()})

@@ -18,7 +18,7 @@ from pyprof.analysis.aggregation import Aggregation, frame
 from pyprof.analysis.coverage import ledger
 from pyprof.analysis.source import Source
 from pyprof.marker import caller
-from pyprof.model import BASES, DIRECTIONS, KINDS, PHASES, Column, Ints
+from pyprof.model import BASES, DIRECTIONS, KINDS, OPERATOR, PHASES, Column, Ints
 from pyprof.store.files import Store
 from pyprof.store.ids import worker_of
 
@@ -233,7 +233,7 @@ def category(codes: Ints, table: Mapping[int, str | None]) -> Any:
 
 def device_names(column: Column, kind: Ints) -> Any:
     """Return the device of each event as text; "cpu" for operator events."""
-    codes, distinct = pd.factorize(np.where(column.mask(), column.values, np.where(kind == 3, -1, -2)))
+    codes, distinct = pd.factorize(np.where(column.mask(), column.values, np.where(kind == OPERATOR, -1, -2)))
     names = {i: _CPU if n == -1 else None if n == -2 else str(n) for i, n in enumerate(distinct.tolist())}
     return category(codes, names)
 

@@ -15,6 +15,7 @@ from pyprof.model import Functions, Ints, Stack, Strings
 from pyprof.parse.paths import is_step
 from pyprof.parse.tracejson.stacks import Stacks
 from pyprof.store import reads
+from pyprof.store.kinds import IS_FUNCTION
 
 _NONE = -1
 _SHORTEST = 10_000  # ns; a Python function that runs for less counts as part of its caller
@@ -76,7 +77,7 @@ class HostWork:
     def _functions(self) -> dict[str, Ints]:
         columns = self._store.columns(
             f"""select thread, text, start_ns, duration_ns from range
-                where {self._mine} and kind = 4 and duration_ns >= {_SHORTEST} order by id"""
+                where {self._mine} and {IS_FUNCTION} and duration_ns >= {_SHORTEST} order by id"""
         )
         return {name: column.values for name, column in columns.items()}
 

@@ -26,6 +26,7 @@ from pyprof.model import Ints
 from pyprof.serving import step_of
 from pyprof.store.files import Store
 from pyprof.store.ids import first_id, worker_of
+from pyprof.store.kinds import HAS_LENGTH
 
 _MIN_EXECUTIONS = 3  # executions of an operator that can cut a run on its own
 _MAX_VARIATION = 0.5  # coefficient of variation of the gaps above which an operator is not regular
@@ -153,7 +154,7 @@ def server_steps(store: Store) -> list[tuple[int, int, int, str]]:
     names = {number: text for number, text in store.rows("select id, text from string") if step_of(text)}
     rows = store.rows(
         f"""select id >> 40, start_ns, start_ns + duration_ns, text from range
-            where text in ({",".join(map(str, names))}) and kind < 2 order by id"""
+            where text in ({",".join(map(str, names))}) and {HAS_LENGTH} order by id"""
     )
     return [(worker, start, end, names[text]) for worker, start, end, text in _distinct(rows)]
 
@@ -171,7 +172,7 @@ def _user_ranges(store: Store) -> Iterations | None:
     for name, ids in names.items():
         rows = store.rows(
             f"""select id >> 40, start_ns, start_ns + duration_ns from range
-                where text in ({",".join(map(str, ids))}) and kind < 2 order by id"""
+                where text in ({",".join(map(str, ids))}) and {HAS_LENGTH} order by id"""
         )
         length = sum(end - start for _, start, end in rows)
         if len(rows) > 1 and (best is None or (len(rows), length) > best[:2]):

@@ -18,10 +18,10 @@ import numpy as np
 from pyprof import intervals
 from pyprof.analysis.timeline import Activity
 from pyprof.marker import CallMarker, OperatorMarker, decode
-from pyprof.model import Bools, Column, Ints
+from pyprof.model import PUSH_POP, Bools, Column, Ints
 from pyprof.parse.paths import is_step
+from pyprof.store.kinds import OPERATOR_EVENT
 
-_PUSH_POP, _EVENT = 0, 3
 DEVICE = (
     "device",
     "kernel",
@@ -139,11 +139,11 @@ def _events(activity: Activity, texts: dict[int, str]) -> dict[str, Column]:
     ranges = activity.ranges
     kind, text = ranges["kind"].values, ranges["text"].values
     named, calls = np.zeros(max(texts, default=0) + 1, bool), np.zeros(max(texts, default=0) + 1, bool)
-    for number in np.unique(text[kind == _PUSH_POP]).tolist():
+    for number in np.unique(text[kind == PUSH_POP]).tolist():
         marker = decode(texts[number])
         named[number] = isinstance(marker, OperatorMarker) and not is_step(texts[number])
         calls[number] = isinstance(marker, CallMarker)
-    mask = (kind == _EVENT) | named[text]
+    mask = (kind == OPERATOR_EVENT) | named[text]
     if not mask.any():
         mask = calls[text]
     return {name: column.take(np.flatnonzero(mask)) for name, column in ranges.items()}

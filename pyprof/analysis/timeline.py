@@ -17,6 +17,7 @@ from pyprof.parse.paths import is_step
 from pyprof.store import reads
 from pyprof.store.files import Store
 from pyprof.store.ids import NUMBER_MASK, first_id
+from pyprof.store.kinds import NESTS, ON_GPU
 
 _MASK = NUMBER_MASK
 
@@ -45,7 +46,7 @@ class Activity:
         """Kernels, copies and sets."""
         return self.store.columns(
             f"""select id, kind, device, name, operator, api, start_ns, duration_ns, geometry, tc, copied_bytes,
-                       copy_from, copy_to from event where {self.own("id")} and kind < 3 order by id"""
+                       copy_from, copy_to from event where {self.own("id")} and {ON_GPU} order by id"""
         )
 
     @cached_property
@@ -152,7 +153,7 @@ class Activity:
         """Push/pop ranges and RecordFunction events."""
         return self.store.columns(
             f"""select id, thread, start_ns, duration_ns, text, args, stack, kind from range
-                where {self.own("id")} and kind in (0, 3) order by id"""
+                where {self.own("id")} and {NESTS} order by id"""
         )
 
     @cached_property

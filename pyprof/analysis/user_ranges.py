@@ -17,11 +17,10 @@ import pandas as pd
 from pyprof import intervals
 from pyprof.analysis.timeline import Activity
 from pyprof.marker import LayerMarker, UserMarker, decode
-from pyprof.model import Bools, Ints
+from pyprof.model import PUSH_POP, START_END, Bools, Ints
 from pyprof.parse.paths import is_step
 from pyprof.store.ids import first_id
-
-PUSH_POP, START_END = 0, 1  # values of range.kind
+from pyprof.store.kinds import HAS_LENGTH
 
 
 class _Ranges(NamedTuple):
@@ -65,7 +64,7 @@ def _ranges_of_user(activity: Activity, texts: dict[int, str]) -> _Ranges:
     low, high = first_id(activity.worker), first_id(activity.worker + 1)
     columns = activity.store.columns(
         f"""select thread, start_ns, start_ns + duration_ns as stop, text, kind from range
-            where id >= {low} and id < {high} and kind in ({PUSH_POP}, {START_END}) and seq is null order by id"""
+            where id >= {low} and id < {high} and {HAS_LENGTH} and seq is null order by id"""
     )
     thread, text = columns["thread"].values, columns["text"].values
     is_user = np.zeros(max(texts, default=0) + 1, bool)

@@ -7,15 +7,16 @@ from pyprof.analysis.aggregation import DEVICE, Aggregation
 from pyprof.metrics import PARTS, Device, Window, Worker
 from pyprof.store import reads
 from pyprof.store.files import Store
+from pyprof.store.kinds import COMPUTES, IS_KERNEL, MOVES_MEMORY, ON_CPU, uses_tensor_cores
 
 _OPERATORS = {
     "": "1", "eligible_": "eligible", "eligible_tc_": "eligible and used", "using_": "used",
     "missed_": "eligible and not used", "others_": "not eligible and not used",
 }  # fmt: skip
 _EVENTS = {
-    "events_": "1", "kernel_events_": "kind in (0, 3)", "tc_events_": "kind = 0 and tc = 1",
-    "other_events_": "kind = 0 and tc <> 1 or kind = 3", "unknown_events_": "kind = 0 and tc = 3",
-    "memory_events_": "kind in (1, 2)",
+    "events_": "1", "kernel_events_": COMPUTES, "tc_events_": uses_tensor_cores(),
+    "other_events_": f"{IS_KERNEL} and tc <> 1 or {ON_CPU}", "unknown_events_": f"{IS_KERNEL} and tc = 3",
+    "memory_events_": MOVES_MEMORY,
 }  # fmt: skip
 _EVENT_SUMS = (
     "calls", "gpu_ns", "api_ns", "launched", "flops", "dense_flops", "bytes", "flops_unknown_ns", "bytes_unknown_ns",

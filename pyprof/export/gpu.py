@@ -12,15 +12,16 @@ from pyprof.export import dimensions
 from pyprof.export.events import MASK, Events, event, flow
 from pyprof.export.json_text import line, number, optional, select
 from pyprof.model import Column
+from pyprof.store.kinds import ON_GPU
 
 
 def events(trace: Events, worker: int) -> Iterator[pa.Array]:
     """Yield kernels, copies and sets, with the flows from their launches: one start per call, one end per event."""
-    query = """select event.id, event.kind, event.device, event.stream, event.name, event.operator, event.op,
+    query = f"""select event.id, event.kind, event.device, event.stream, event.name, event.operator, event.op,
                       event.site, event.api, event.start_ns, event.duration_ns, event.geometry, event.flops,
                       event.bytes, event.copied_bytes, event.graph, api.thread, api.start_ns as launch_ns,
                       api.duration_ns as launch_duration_ns
-               from event left join api on api.id = event.api where event.kind < 3 and"""
+               from event left join api on api.id = event.api where event.{ON_GPU} and"""
     names, shapes = dimensions.kernels(trace.store), dimensions.geometries(trace.store)
     started = np.zeros(0, bool)  # by API call: whether its flow has begun
     for rows in trace.pieces("event", worker, query, "event.start_ns", "event.duration_ns"):

@@ -13,16 +13,15 @@ from pyprof.export import chrome_names, dimensions
 from pyprof.export.events import MASK, SHIFT, Events, event
 from pyprof.export.json_text import line, number, optional, quoted, select
 from pyprof.model import MARK, START_END, Bools, Column, Ints
-
-_EVENT, _FUNCTION = 3, 4  # kinds of ranges
+from pyprof.store.kinds import ON_CPU, OPERATOR_EVENT, PYTHON_FUNCTION
 
 
 def ranges(trace: Events, worker: int) -> Iterator[pa.Array]:
     """Yield ranges, operators and Python functions. Ranges that need not nest are asynchronous, marks are instants."""
     its_event = "null"
     if not trace.gpu:  # figures are those of the operator event
-        its_event = """(select e.id from event e join kernel_name k on k.id = e.name
-                    where e.kind = 3 and e.device is null and e.stream = thread.tid and e.start_ns = range.start_ns
+        its_event = f"""(select e.id from event e join kernel_name k on k.id = e.name
+                    where e.{ON_CPU} and e.device is null and e.stream = thread.tid and e.start_ns = range.start_ns
                     and e.total_ns = range.duration_ns and k.name = string.text and e.id >> 40 = range.id >> 40
                     limit 1)"""
     query = f"""select range.id, range.thread, range.kind, range.start_ns, range.duration_ns, range.text,
@@ -66,15 +65,15 @@ def _labels(trace: Events, rows: dict[str, Column]) -> tuple[list[chrome_names.L
     """Return the labels of the distinct ranges, and the index of each row's label."""
     kind, args, numbered = rows["kind"].values, rows["args"], rows["seq"].mask()
     keys = np.column_stack([
-        np.minimum(kind, _FUNCTION), rows["text"].values, np.where(args.mask(), args.values, -1), numbered,
+        np.minimum(kind, PYTHON_FUNCTION), rows["text"].values, np.where(args.mask(), args.values, -1), numbered,
     ])  # fmt: skip
     distinct, code = np.unique(keys, axis=0, return_inverse=True)
     out = []
     for range_kind, text, args_id, has_number in distinct.tolist():
         name = trace.strings[text]
-        if range_kind == _FUNCTION:
+        if range_kind == PYTHON_FUNCTION:
             out.append(chrome_names.Label(quoted(name), chrome_names.FUNCTION))
-        elif range_kind == _EVENT:
+        elif range_kind == OPERATOR_EVENT:
             out.append(chrome_names.of_event(name, trace.strings.get(args_id)))
         else:
             out.append(chrome_names.of_range(name, bool(has_number)))

@@ -16,11 +16,13 @@ from contextlib import closing
 import pyprof
 from pyprof.errors import UsageError
 from pyprof.export import Window, exporter
+from pyprof.model import MARK, START_END
 from pyprof.parse.formats.nsys import COPY_KINDS
 from pyprof.parse.merge import unix_start
 from pyprof.store import reads
 from pyprof.store.files import Store
 from pyprof.store.ids import NUMBER_MASK, first_id
+from pyprof.store.kinds import IS_COPY, IS_KERNEL, IS_MARK, IS_NO_FUNCTION, IS_OPERATOR_EVENT, IS_SET
 
 _TID, _PID = 24, 24  # bits
 _NUMBER = NUMBER_MASK  # bits of an id that number the rows of a worker
@@ -62,9 +64,9 @@ insert into StringIds select id * 3, text from profile.string;
 insert into StringIds select id * 3 + 1, name from profile.kernel_name;
 insert into StringIds select id * 3 + 2, short_name from profile.kernel_name;
 """
-_RANGE_TEXT = """
+_RANGE_TEXT = f"""
     case when seq is not null then string.text || ', seq = ' || seq
-         when kind = 3 or (string.text like '%::%' and string.text not like '{%')
+         when {IS_OPERATOR_EVENT} or (string.text like '%::%' and string.text not like '{{%')
          then string.text || ', op_id = 0' end"""
 
 
@@ -157,12 +159,12 @@ def _queries(window: Window) -> list[str]:
     return [
         *(query for query in _STRINGS.strip().split("\n")),
         f"""insert into NVTX_EVENTS
-            select start_ns, case when kind = 2 then null else start_ns + duration_ns end,
-                   case kind when 1 then {_START_END} when 2 then {_MARK} else {_PUSH_POP} end, null, null, null,
-                   {_RANGE_TEXT}, of_thread.tid, null, range.text * 3, 0
+            select start_ns, case when {IS_MARK} then null else start_ns + duration_ns end,
+                   case kind when {START_END} then {_START_END} when {MARK} then {_MARK} else {_PUSH_POP} end,
+                   null, null, null, {_RANGE_TEXT}, of_thread.tid, null, range.text * 3, 0
             from profile.range join profile.string on string.id = range.text
             join of_thread on of_thread.thread = range.thread
-            where kind < 4 and {window.sql("range.start_ns", "range.duration_ns")} order by range.id""",
+            where {IS_NO_FUNCTION} and {window.sql("range.start_ns", "range.duration_ns")} order by range.id""",
         f"""insert into NVTX_EVENTS
             select start_ns, end_ns, {_START_END}, null, null, null, 'ProfilerStep#' || number,
                    (select min(of_thread.tid) from of_thread join profile.thread on thread.id = of_thread.thread
@@ -178,12 +180,12 @@ def _queries(window: Window) -> list[str]:
             select {common.format(more="null, ")}, event.name * 3 + 1, event.name * 3 + 2, null, registers, grid_x,
                    grid_y, grid_z, block_x, block_y, block_z, shared_memory_bytes, shared_memory_bytes * 0, event.graph
             {source} left join profile.geometry on geometry.id = event.geometry
-            where event.kind = 0 and {within} order by event.id""",
+            where event.{IS_KERNEL} and {within} order by event.id""",
         f"""insert into CUPTI_ACTIVITY_KIND_MEMCPY
             select {common.format(more="")}, event.copied_bytes, of_copy.kind, event.copy_from, event.copy_to,
                    event.graph {source} left join of_copy on of_copy.name = event.name
-            where event.kind = 1 and {within} order by event.id""",
+            where event.{IS_COPY} and {within} order by event.id""",
         f"""insert into CUPTI_ACTIVITY_KIND_MEMSET
             select {common.format(more="")}, null, event.copied_bytes, event.graph, null
-            {source} where event.kind = 2 and {within} order by event.id""",
+            {source} where event.{IS_SET} and {within} order by event.id""",
     ]

@@ -16,6 +16,7 @@ import numpy as np
 from pyprof.export.json_text import quoted
 from pyprof.model import Column, Ints
 from pyprof.store.files import Store
+from pyprof.store.kinds import ON_GPU
 
 _FREE = 10_000_000  # Linux has no pid above 4194304
 _DEVICES_AFTER = 5_000_000  # torch.profiler's sort_index of the first device
@@ -37,7 +38,7 @@ class Tracks:
             _Worker(*row) for row in store.rows("select id, name, pid, process from worker order by id")
         ]
         self._streams = store.rows(
-            """select distinct id >> 40, device, stream from event where kind < 3 order by 1, 2, 3"""
+            f"select distinct id >> 40, device, stream from event where {ON_GPU} order by 1, 2, 3"
         )
         self._used: set[int] = set()
         self._free = _FREE

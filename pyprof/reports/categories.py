@@ -16,10 +16,10 @@ from pyprof.model import Ints
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import launched
 from pyprof.store.ids import worker_of
+from pyprof.store.kinds import MOVES_MEMORY, ON_CPU, ON_GPU
 
 _OTHER = "other"
 _CPU = "operator"  # kind of the "kernels" of a recording without a GPU
-_OPERATOR = 3  # value of event.kind
 
 
 @report(
@@ -67,8 +67,8 @@ def categories(source: Source, group_by: str) -> pd.DataFrame:
     event = launched(
         source,
         "name, coalesce(site, -1) as site, device, start_ns, duration_ns, tc, flops, "
-        "case when kind in (1, 2) then copied_bytes else bytes end as bytes",
-        f"kind < {_OPERATOR}" if source.gpu else f"kind = {_OPERATOR}",
+        f"case when {MOVES_MEMORY} then copied_bytes else bytes end as bytes",
+        ON_GPU if source.gpu else ON_CPU,
     )
     code, keys = _keys(source, event["name"].values, event["site"].values, group_by)
     duration, tc = event["duration_ns"].values, event["tc"]

@@ -10,6 +10,7 @@ from pyprof.model import KINDS
 from pyprof.reports import Column, View, report, spread
 from pyprof.reports.detail import DIRECTION, NAME, OP_ID
 from pyprof.reports.operator_queries import SELECTED, clear_unknown, frame
+from pyprof.store.kinds import IS_KERNEL, ON_CPU
 
 KIND = Column("kind", "Kind", "", "kernel, memcpy, memset, or operator: an event on the CPU.", str, True)
 
@@ -41,8 +42,8 @@ def kernel(source: Source) -> pd.DataFrame:
     table = frame(
         source,
         f"""select k.short_name as kernel, o.op_id, o.name, o.direction, s.kind,
-                   case when s.kind = 3 then null when max(s.tc = 1) then 1 when max(s.tc = 3) and s.kind = 0 then null
-                        else 0 end as uses_tc,
+                   case when s.{ON_CPU} then null when max(s.tc = 1) then 1
+                        when max(s.tc = 3) and s.{IS_KERNEL} then null else 0 end as uses_tc,
                    sum(s.gpu_ns) as gpu, sum(s.gpu_ns) * 1.0 / sum(s.calls) as gpu_avg,
                    min(s.gpu_min_ns) as gpu_min, max(s.gpu_max_ns) as gpu_max, sum(s.calls) as calls,
                    case when sum(s.launched) then sum(s.api_ns) end as api, min(s.api_min_ns) as api_min,

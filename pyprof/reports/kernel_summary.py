@@ -17,6 +17,7 @@ from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import distinct, launched
 from pyprof.reports.operators import eligible
 from pyprof.store.ids import worker_of
+from pyprof.store.kinds import IS_KERNEL
 
 _OPERATOR, _LAUNCH = ("operator", "tc_eligible"), ("grid", "block", "registers", "shared_memory")
 
@@ -71,7 +72,7 @@ def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
     --group-by=operator, one per name and operator; with --group-by=properties, one per name, operator and launch
     configuration. Values of several workers and devices are summed. Copies and sets are not kernels. A recording
     without a GPU has no rows."""
-    event = launched(source, "name, site, device, duration_ns, geometry, tc", "kind = 0")
+    event = launched(source, "name, site, device, duration_ns, geometry, tc", IS_KERNEL)
     keys = {"name": event["name"].values}
     codes, cells_of = _properties(source, event) if group_by != "name" else ({}, {})
     keys |= codes if group_by == "properties" else {key: codes[key] for key in codes if key == "site"}

@@ -21,6 +21,7 @@ from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import distinct, distribution, spans
 from pyprof.reports.step_time import WORKER
 from pyprof.store.ids import first_id, worker_of
+from pyprof.store.kinds import ON_GPU
 
 FULL = 1024  # launches that a stream takes before a call waits; source: HTA's max_queue_length
 _STREAMS = ("worker", "device", "queue_mean", "queue_p95", "queue_max", "empty_ns", "empty", "full_ns")
@@ -149,7 +150,7 @@ def _site(activity: Activity) -> Ints:
     """Return the site of each event of a worker, -1 for none."""
     columns = activity.store.columns(
         f"""select coalesce(site, -1) as site from event
-            where id >= {first_id(activity.worker)} and id < {first_id(activity.worker + 1)} and kind < 3 order by id"""
+            where id >= {first_id(activity.worker)} and id < {first_id(activity.worker + 1)} and {ON_GPU} order by id"""
     )
     return columns["site"].values
 
@@ -223,6 +224,6 @@ def _stream(activity: Activity) -> Ints:
     """Return the stream of each event of a worker, -1 for none."""
     columns = activity.store.columns(
         f"""select coalesce(stream, -1) as stream from event
-            where id >= {first_id(activity.worker)} and id < {first_id(activity.worker + 1)} and kind < 3 order by id"""
+            where id >= {first_id(activity.worker)} and id < {first_id(activity.worker + 1)} and {ON_GPU} order by id"""
     )
     return columns["stream"].values

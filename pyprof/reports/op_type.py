@@ -9,6 +9,7 @@ from pyprof.analysis.source import Source
 from pyprof.reports import Column, View, figure, report, spread
 from pyprof.reports.detail import TC_UNKNOWN
 from pyprof.reports.operator_queries import SELECTED, SPREADS, clear_unknown, frame, spreads
+from pyprof.store.kinds import IS_KERNEL
 
 
 @report(
@@ -33,7 +34,7 @@ def op_type(source: Source) -> pd.DataFrame:
             source,
             f"""with unknown as (
                     select o.type, sum(s.gpu_ns) as time from op_kernel_stat s join operator o on o.id = s.operator
-                    where {SELECTED} and s.tc = 3 and s.kind = 0 group by o.type)
+                    where {SELECTED} and s.tc = 3 and s.{IS_KERNEL} group by o.type)
                 select o.type, count(distinct o.id) as ops, sum(s.calls) as calls, sum(s.tc_ns) as tc,
                        coalesce(max(unknown.time), 0) as tc_unknown, {spreads()}
                 from op_stat s

@@ -13,6 +13,7 @@ import pandas as pd
 from pyprof.analysis.source import Source
 from pyprof.model import DIRECTIONS, Bools, Column, Ints
 from pyprof.store.files import EVENTS_OF_SPANS
+from pyprof.store.kinds import IS_KERNEL
 
 SPREADS = ("cpu", "gpu", "overhead", "idle")
 _SUMS = {"calls": "calls", "timed": "timed", "kernels": "kernels", "tc_kernels": "tc_kernels", "kernel": "kernel_ns",
@@ -65,7 +66,7 @@ def _operators(source: Source) -> pd.DataFrame:
                 select s.operator as id, {sums}, {spreads()} from op_stat s where {SELECTED} group by s.operator),
                  unknown as (
                 select s.operator as id, sum(s.gpu_ns) as time from op_kernel_stat s
-                where {SELECTED} and s.tc = 3 and s.kind = 0 group by s.operator)
+                where {SELECTED} and s.tc = 3 and s.{IS_KERNEL} group by s.operator)
             select o.*, p.op_id, p.name, p.type, p.direction, p.module, p.params, p.dtype, p.shapes, p.eligible,
                    p.unassociated, nullif(k.frames, '') as stack,
                    case when o.tc_kernels > 0 then 1 when unknown.id is null then 0 end as using_tc,

@@ -9,7 +9,8 @@ import pandas as pd
 from pyprof import intervals
 from pyprof.analysis.source import Source
 from pyprof.analysis.timeline import Activity
-from pyprof.analysis.user_ranges import PUSH_POP, START_END, instances
+from pyprof.analysis.user_ranges import instances
+from pyprof.model import PUSH_POP, START_END
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import distribution, spans, started
 from pyprof.reports.step_time import WORKER

@@ -12,6 +12,7 @@ from pyprof.model import KERNEL, Ints
 from pyprof.reports import Column, View, report
 from pyprof.reports.operator_queries import launched
 from pyprof.store.ids import worker_of
+from pyprof.store.kinds import ON_GPU
 
 _MOST = 1000  # rows
 _BETWEEN = " > "
@@ -55,7 +56,7 @@ def sequences(source: Source) -> pd.DataFrame:
         source,
         "name, start_ns, duration_ns, kind, coalesce(site, -1) as site, coalesce(device, -1) as device, "
         "coalesce(stream, -1) as stream",
-        "kind < 3",
+        ON_GPU,
     )
     cell = {name: column.values for name, column in event.items()}
     queue = pd.factorize((worker_of(cell["id"]) << 20) + cell["device"])[0]

@@ -10,6 +10,7 @@ from pyprof.analysis.source import Source
 from pyprof.model import Ints
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import distinct, launched
+from pyprof.store.kinds import IS_KERNEL
 
 # Bounds of the histogram in ns: 1, 2, 5, 10 ... us, up to hours.
 EDGES = np.array([digit * 10**power for power in range(3, 13) for digit in (1, 2, 5)], np.int64)
@@ -53,7 +54,7 @@ def short_kernels(source: Source, group_by: str, below: str) -> pd.DataFrame:
     launched in the aggregated iterations; with --group-by=operator, one per operator with kernels below the limit,
     sorted by their number. A kernel that takes less time than its launch, a few us, makes the GPU wait for the CPU.
     Copies and sets are not kernels; collectives are. A recording without a GPU has no rows."""
-    event = launched(source, "duration_ns, coalesce(site, -1) as site", "kind = 0")
+    event = launched(source, "duration_ns, coalesce(site, -1) as site", IS_KERNEL)
     duration = event["duration_ns"].values
     if group_by == "time":
         table = _histogram(duration)

@@ -10,6 +10,7 @@ from pyprof.metrics import METRICS, share
 from pyprof.reports import Column, View, figure, report
 from pyprof.reports.detail import DIRECTION, NAME, OP_ID, TYPE, USING
 from pyprof.reports.operator_queries import SELECTED, frame, operators
+from pyprof.store.kinds import IS_KERNEL
 
 
 def _names(key: str, heading: str, condition: str) -> Column:
@@ -53,7 +54,7 @@ def tensor(source: Source) -> pd.DataFrame:
     kernels = frame(
         source,
         f"""select s.operator, k.short_name as name, s.tc = 1 as tc from op_kernel_stat s
-            join kernel_name k on k.id = s.name where {SELECTED} and s.kind = 0 group by 1, 2, 3 order by 1, 3, 2""",
+            join kernel_name k on k.id = s.name where {SELECTED} and s.{IS_KERNEL} group by 1, 2, 3 order by 1, 3, 2""",
     )
     names: dict[tuple[int, int], list[str]] = {}
     for operator, name, tc in kernels.itertuples(index=False):

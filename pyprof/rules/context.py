@@ -20,8 +20,8 @@ from pyprof.analysis.steady_state import steady
 from pyprof.analysis.window import window
 from pyprof.metrics import Device, Window
 from pyprof.metrics import value as metric
+from pyprof.model import KERNEL, Ints
 from pyprof.model import Device as Recorded
-from pyprof.model import Ints
 from pyprof.prof.hardware import gpus
 from pyprof.prof.hardware.gpus import Gpu
 from pyprof.prof.hardware.machine import Hardware
@@ -255,7 +255,7 @@ class Run:
             "bytes_unknown_ns",
         ]
         sums = self._sums(blocks.EVENTS, 3, keys)
-        sums = sums[sums["kind"] == 0].join(self.kernel_names, on="name")
+        sums = sums[sums["kind"] == KERNEL].join(self.kernel_names, on="name")
         return sums.join(self.operators.rename(columns={"name": "path"}), on="operator").reset_index(
             drop=True
         )

@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from pyprof.model import Arg, Call, Tensor
+from pyprof.model import KERNEL, Arg, Call, Tensor
 from pyprof.prof import alignment
 from pyprof.prof import kernels as names
 from pyprof.prof.attribution.attribute import NOT_APPLICABLE
@@ -97,7 +97,9 @@ def roof(run: Run, kernels: pd.DataFrame) -> pd.Series[float]:
 
 
 def _roofline_times(kernels: pd.DataFrame, peak: roofline.Floats, gpu: Gpu, part: float) -> roofline.Floats:
-    known = (kernels["flops_unknown_ns"] == 0) & (kernels["bytes_unknown_ns"] == 0) & (kernels["kind"] == 0)
+    known = (
+        (kernels["flops_unknown_ns"] == 0) & (kernels["bytes_unknown_ns"] == 0) & (kernels["kind"] == KERNEL)
+    )
     flops = np.where(known, kernels["flops"].to_numpy(float), np.nan)
     moved = np.where(known, kernels["bytes"].to_numpy(float) * part, np.nan)
     bandwidth = np.full(len(kernels), gpu.bandwidth or np.nan)

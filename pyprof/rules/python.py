@@ -18,9 +18,9 @@ from pyprof.rules.event_sample import Sample
 from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
 from pyprof.store.ids import first_id
+from pyprof.store.kinds import IS_FUNCTION, IS_OPERATOR_EVENT
 from pyprof.units import duration, percent
 
-_FUNCTION, _EVENT = 4, 3  # kinds of ranges
 # torch.profiler's names of a collection (record_python_gc_info), and of a call of it.
 _COLLECTIONS = ("Python GC", "<built-in function collect>")
 # torch._dynamo's names of ranges that compile a frame, and of functions that resume after a graph break.
@@ -77,7 +77,7 @@ def gc_or_cpu_python(run: Run) -> Finding | None:
     garbage = run.scaled(collected)
     much = run.share(garbage) > limit("R33.gc")
     if not much and not len(slow):
-        if not count and not run.store.rows(f"select 1 from range where kind = {_FUNCTION} limit 1"):
+        if not count and not run.store.rows(f"select 1 from range where {IS_FUNCTION} limit 1"):
             raise NeedsFacts(
                 "needs calls of Python functions, to see garbage collection; record with "
                 "torch.profiler(with_stack=True)"
@@ -183,7 +183,7 @@ def recompiles(run: Run) -> Finding | None:
     Fires: two compilations after the first iteration; one function a step that resumes after a graph break.
     Silent: compilations only in the first iteration; one later.
     """
-    if not run.store.rows(f"select 1 from range where kind = {_EVENT} limit 1"):
+    if not run.store.rows(f"select 1 from range where {IS_OPERATOR_EVENT} limit 1"):
         raise NeedsFacts(
             "needs torch's operator events, which this recording lacks; record with torch.profiler"
         )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pyprof.store.files import Store
+from pyprof.store.kinds import ON_GPU
 
 
 def worker_names(store: Store) -> dict[int, str]:
@@ -18,7 +19,7 @@ def texts(store: Store) -> dict[int, str]:
 
 def has_gpu(store: Store) -> bool:
     """Return whether anything ran on a GPU; if not, operator events stand for GPU events."""
-    return bool(store.rows("select 1 from event_block where kind < 3 limit 1"))
+    return bool(store.rows(f"select 1 from event_block where {ON_GPU} limit 1"))
 
 
 def has_operators(store: Store) -> bool:

@@ -10,6 +10,7 @@ from pyprof.metrics import FIGURES
 from pyprof.model import DIRECTIONS
 from pyprof.reports import Column
 from pyprof.reports.operator_queries import SELECTED, SPREADS, spreads
+from pyprof.store.kinds import ON_CPU
 from pyprof.viewer import events, iteration_tables, roofline
 from pyprof.viewer.models import Cell, Details, Figure, Frame, NamedTable, Partner, Text
 from pyprof.viewer.problems import Trouble
@@ -31,7 +32,7 @@ _OPERATORS = (
     Column("direction", "Direction", "", "fprop or bprop.", str),
     *_KERNELS[1:5],
 )
-_TC = "case when s.kind = 3 then null when max(s.tc = 1) then 1 when max(s.tc = 3) then null else 0 end"
+_TC = f"case when s.{ON_CPU} then null when max(s.tc = 1) then 1 when max(s.tc = 3) then null else 0 end"
 _FACTS = "select name, op_id, type, direction, module, stack, params, dtype, shapes, eligible, dtype_ok from operator"
 
 

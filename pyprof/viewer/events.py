@@ -15,6 +15,7 @@ import pandas as pd
 from pyprof.analysis.source import Source
 from pyprof.model import DIRECTIONS, KINDS
 from pyprof.reports import Column
+from pyprof.store.kinds import IS_KERNEL, ON_CPU, ON_GPU, uses_tensor_cores
 from pyprof.viewer.column_table import MOST_ROWS, Frame, from_rows
 from pyprof.viewer.filters import Condition, parse, text_test
 from pyprof.viewer.models import Cell
@@ -61,7 +62,7 @@ COLUMNS = (
             "Whether it used tensor cores; empty if the name does not show it.",
             bool,
         ),
-        "case when e.kind = 3 or e.kind = 0 and e.tc is null then null else e.kind = 0 and e.tc = 1 end",
+        f"case when e.{ON_CPU} or e.{IS_KERNEL} and e.tc is null then null else {uses_tensor_cores('e')} end",
     ),
     EventColumn(
         Column("grid", "Grid", "", "Blocks in x, y, z.", str),
@@ -235,11 +236,11 @@ def _sql(
     if condition.known is not None and key in (*_NUMBERS, "uses_tc"):
         return f"({least}) is {'not ' if condition.known else ''}null"
     if condition.truth is not None:  # the only such column is uses_tc
-        uses_tc = "e.kind = 0 and e.tc = 1"
+        uses_tc = uses_tensor_cores("e")
         return (
             uses_tc
             if condition.truth
-            else f"not ({uses_tc}) and e.kind < 3 and (e.kind > 0 or e.tc is not null)"
+            else f"not ({uses_tc}) and e.{ON_GPU} and (not e.{IS_KERNEL} or e.tc is not null)"
         )
     if key not in _NUMBERS:
         raise Trouble(

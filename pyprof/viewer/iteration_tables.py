@@ -8,6 +8,7 @@ from typing import Any
 from pyprof.analysis.source import Source
 from pyprof.metrics import FIGURES, PART_HEADINGS, PARTS
 from pyprof.reports import Column
+from pyprof.store.kinds import COMPUTES, MOVES_MEMORY, uses_tensor_cores
 from pyprof.viewer.column_table import Frame, from_rows
 from pyprof.viewer.events import within
 
@@ -155,9 +156,9 @@ def iteration_operators(source: Source, number: int) -> Frame:
     rows = source.store.rows(
         f"""select p.name, case p.direction when 0 then 'fprop' when 1 then 'bprop' end, p.type, e.calls, e.kernels,
                    e.copies, e.tc_kernels, e.gpu, e.tc, p.dtype, nullif(k.frames, ''), p.op_id, p.id
-            from (select operator, count(distinct op) as calls, sum(kind in (0, 3)) as kernels,
-                         sum(kind in (1, 2)) as copies, sum(kind = 0 and tc = 1) as tc_kernels,
-                         sum(duration_ns) as gpu, sum(case when kind = 0 and tc = 1 then duration_ns else 0 end) as tc
+            from (select operator, count(distinct op) as calls, sum({COMPUTES}) as kernels,
+                         sum({MOVES_MEMORY}) as copies, sum({uses_tensor_cores()}) as tc_kernels,
+                         sum(duration_ns) as gpu, sum(case when {uses_tensor_cores()} then duration_ns else 0 end) as tc
                   from event e where {condition} group by operator) e
             join operator p on p.id = e.operator left join stack k on k.id = p.stack order by e.gpu desc, p.id""",
         values,

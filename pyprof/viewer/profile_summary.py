@@ -9,6 +9,7 @@ import pyprof
 from pyprof.analysis.aggregation import aggregations
 from pyprof.store import reads
 from pyprof.store.files import MAJOR, MINOR
+from pyprof.store.kinds import ON_GPU
 from pyprof.viewer import models
 from pyprof.viewer.guarded_store import Guarded
 from pyprof.viewer.library import Opened
@@ -72,7 +73,7 @@ def _aggregations(store: Guarded) -> list[models.Aggregation]:
 
 def _counts(store: Guarded) -> dict[str, int]:
     queries = {
-        "gpu_events": "select coalesce(sum(calls), 0) from event_block where kind < 3",
+        "gpu_events": f"select coalesce(sum(calls), 0) from event_block where {ON_GPU}",
         "operators": "select count(*) from operator where unassociated = 0",
         "executions": "select coalesce(sum(calls), 0) from op_block",
         "iterations": "select count(distinct number) from iteration where iteration_set = 1",

@@ -8,6 +8,7 @@ from typing import Any
 from pyprof.analysis.source import Source
 from pyprof.model import Device
 from pyprof.prof.hardware import gpus
+from pyprof.store.kinds import COMPUTES
 from pyprof.viewer.models import Ceiling, Point, Roofline
 
 _NS = 1e9
@@ -17,7 +18,7 @@ select s.name as id, n.name as name, {operator} as operator, o.dtype as dtype, n
        sum(s.bytes_unknown_ns) as no_bytes, sum(s.roofline_ns) as roofline, sum(s.roofline_unknown_ns) as no_roofline,
        max(s.tc = 1) as used, max(s.tc = 3) as untold
 from op_kernel_stat s join operator o on o.id = s.operator join kernel_name n on n.id = s.name
-where s.aggregation = :aggregation and (:worker is null or s.worker = :worker) and s.kind in (0, 3) and {condition}
+where s.aggregation = :aggregation and (:worker is null or s.worker = :worker) and s.{computes} and {condition}
 group by {group} order by sum(s.gpu_ns) desc, s.name"""
 
 
@@ -50,7 +51,7 @@ def _points(
     source: Source, group: str, condition: str, operator: str, parameters: dict[str, Any]
 ) -> list[Point]:
     names, rows = source.store.named(
-        _POINTS.format(group=group, condition=condition, operator=operator),
+        _POINTS.format(computes=COMPUTES, group=group, condition=condition, operator=operator),
         {"aggregation": source.aggregation.id, "worker": source.worker, **parameters},
     )
     return [_point(dict(zip(names, row)), source.gpu) for row in rows]

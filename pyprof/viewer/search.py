@@ -13,6 +13,7 @@ from typing import Any
 
 from pyprof.analysis.source import Source
 from pyprof.reports.operator_queries import SELECTED
+from pyprof.store.kinds import ON_GPU
 from pyprof.viewer import models
 
 _MOST = 6  # hits of a kind
@@ -50,7 +51,7 @@ def find_names(source: Source, text: str) -> list[models.Hit]:
     )
     kernels = rows(
         f"""select k.name, sum(s.gpu_ns) from op_kernel_stat s join kernel_name k on k.id = s.name
-            where {SELECTED} and s.kind < 3 group by k.id""",
+            where {SELECTED} and s.{ON_GPU} group by k.id""",
         parameters,
     )
     modules = rows(

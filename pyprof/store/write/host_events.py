@@ -13,11 +13,11 @@ import pyarrow as pa
 from pyprof import intervals
 from pyprof.marker import user_frames
 from pyprof.model import Column, Ints, Trace
+from pyprof.store.kinds import OPERATOR_EVENT, PYTHON_FUNCTION
 from pyprof.store.write.columns import Stacks, ids, plain, rows, table
 
 # torch's names of the range around the next of a DataLoader, of a DataPipe.
 _WAITS = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
-_OPERATOR_EVENT, _FUNCTION = 3, 4
 # Calls that work on a file, as Nsight's OSRT trace names them. Waits (poll, futex) and sockets are not included.
 _FILE_CALLS = re.compile(
     r"(?:p?read|p?write)v?2?(?:64)?|f(?:read|write)(?:_unlocked)?|fgets|getline|(?:f?open|openat)(?:64)?|f?close|fsync"
@@ -56,7 +56,7 @@ def ranges_of(
                            _joined(ranges.text, ops.name, calls.name))  # fmt: skip
     length = _joined(end, ops.end, calls.end) - start
     kind = _joined(
-        ranges.kind, np.full(len(ops), _OPERATOR_EVENT, np.int8), np.full(len(calls), _FUNCTION, np.int8)
+        ranges.kind, np.full(len(ops), OPERATOR_EVENT, np.int8), np.full(len(calls), PYTHON_FUNCTION, np.int8)
     )
     worker = thread_worker[thread]
     order = intervals.order_by(
