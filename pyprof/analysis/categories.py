@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Categories of work: the kind of computation of a kernel or an operator.
+"""Categories of work: what a kernel or an operator computes, in a word ("gemm", "reduction").
 
-The kind that a kernel's name gives decides. Among kernels that only move, order or add up elements, the name also
-identifies the routing of mixtures of experts, and gathers and scatters. Where the name gives nothing, the operator's
-family does (a file of ops/). If neither is known, the category is "other". Operators of a recording without a GPU go
-by their family.
+A kernel has the category of its kind, which its name gives (`prof/kernels.py`). Of kernels that only move, order or add
+up elements, the name also tells the routing of mixtures of experts, gathers and scatters. A kernel whose name does not
+give a kind has the category of its operator's family: the module of `prof/ops/` with the operator's formula. If that is
+unknown too, the category is "other". Without a GPU, operators have the category of their family.
 
 >>> of_kernel("copy", "void at::native::vectorized_gather_kernel<16, long>(char*)"), of_kernel("other", "mine")
 ('indexing', None)
@@ -23,7 +23,7 @@ from pyprof.prof import kernel_table
 from pyprof.prof.attribution.work import family
 from pyprof.prof.kernels import function
 
-# What each says on the page of reports.
+# Each category, and its text in docs/reports.md.
 CATEGORIES = {
     "gemm": "Matrix products, the products of mixtures of experts among them.",
     "attention": "Fused attention.",
@@ -40,14 +40,16 @@ CATEGORIES = {
     "copy": "Copies and sets, by kernels too; concatenations, changes of layout, padding.",
     "other": "What neither the kernel's name nor the operator tells; FFTs and solvers.",
 }
-KINDS = {
+# Kind of a kernel (docs/roofline.md) -> its category.
+CATEGORY_OF_KIND = {
     "allreduce_norm": "communication", "attention": "attention",
     "communication": "communication", "conv": "convolution", "copy": "copy",
     "embedding": "indexing", "gemm": "gemm", "layout": "copy", "loss": "reduction", "memory": "copy",
     "norm": "normalization", "optimizer": "optimizer", "pointwise": "elementwise", "pooling": "reduction",
     "reduction": "reduction", "rng": "random", "softmax": "reduction", "sort": "sort",
 }  # fmt: skip
-FAMILIES = {
+# Family of an operator, a module of prof/ops/ -> its category.
+CATEGORY_OF_FAMILY = {
     "activation": "elementwise", "attention": "attention", "batchnorm": "normalization", "cast": "copy",
     "collective": "communication", "concat": "copy", "contraction": "gemm", "conv": "convolution", "creation": "copy",
     "distance": "reduction", "dropout": "random", "embedding": "indexing", "fusedlinear": "gemm", "gemm": "gemm",
@@ -60,12 +62,13 @@ FAMILIES = {
     "syncbatchnorm": "normalization", "transformer": "gemm", "unpooling": "indexing", "upsampling": "elementwise",
     "views": "copy",
 }  # fmt: skip
-# Families that are no category: transforms and solvers, what servers fuse.
-NO_CATEGORY = frozenset({"fft", "linalg", "serving", "solvers", "spectral"})
-_ROUTING = [(re.compile(row.regex), str(row.value)) for row in kernel_table.ROUTING]
-_ROUTED = frozenset({"copy", "layout", "memory", "other", "pointwise", "reduction", "sort"})
+# Families of no single category: transforms, solvers, and operators that servers of language models fuse.
+FAMILIES_WITHOUT_CATEGORY = frozenset({"fft", "linalg", "serving", "solvers", "spectral"})
+_ROUTING_PATTERNS = [(re.compile(row.regex), str(row.value)) for row in kernel_table.ROUTING]
+# Kinds of kernels that only move, order or add up elements.
+_MOVING_KINDS = frozenset({"copy", "layout", "memory", "other", "pointwise", "reduction", "sort"})
 _GENERIC = re.compile(kernel_table.GENERIC)
-_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
+_BEFORE_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 @cache
@@ -75,13 +78,14 @@ def of_kernel(kind: str, name: str) -> str | None:
     >>> of_kernel("sort", "void vllm::moe::moe_align_block_size_kernel<int>(int*)"), of_kernel("sort", "radixSort")
     ('moe', 'sort')
     """
-    if kind in _ROUTED:
-        called = function(name).lower()
-        whole = name.lower() if _GENERIC.search(called) else called
-        category = next((value for pattern, value in _ROUTING if pattern.search(whole)), None)
+    if kind in _MOVING_KINDS:
+        function_name = function(name).lower()
+        # A generic function runs what its template arguments say, which only the full name has.
+        searched = name.lower() if _GENERIC.search(function_name) else function_name
+        category = next((value for pattern, value in _ROUTING_PATTERNS if pattern.search(searched)), None)
         if category == "moe" or (category and kind == "copy"):
             return category
-    return KINDS.get(kind)
+    return CATEGORY_OF_KIND.get(kind)
 
 
 @cache
@@ -92,7 +96,7 @@ def of_operator(mod: str, op: str) -> str | None:
     ('gemm', 'convolution')
     """
     name = op.removeprefix(EVALUATE)
-    if is_node(name):
-        mod, name = "aten", "aten::" + _CAPITAL.sub("_", name.partition("Backward")[0]).lower()
+    if is_node(name):  # of autograd: ConvolutionBackward0 is of the family of aten::convolution
+        mod, name = "aten", "aten::" + _BEFORE_CAPITAL.sub("_", name.partition("Backward")[0]).lower()
     family_name = family(Call(mod, name, ())) or family(Call(mod, name.partition("_backward")[0], ()))
-    return FAMILIES.get(family_name)
+    return CATEGORY_OF_FAMILY.get(family_name)

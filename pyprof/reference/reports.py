@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from pyprof.analysis.categories import CATEGORIES, FAMILIES, KINDS
+from pyprof.analysis.categories import CATEGORIES, CATEGORY_OF_FAMILY, CATEGORY_OF_KIND
 from pyprof.reference import page
 from pyprof.reports import Option, Report, diff, every
 
@@ -85,7 +85,7 @@ def _categories() -> list[str]:
     for category, text in CATEGORIES.items():
         kinds, families = (
             ", ".join(sorted(name for name, kind_of_work in table.items() if kind_of_work == category))
-            for table in (KINDS, FAMILIES)
+            for table in (CATEGORY_OF_KIND, CATEGORY_OF_FAMILY)
         )
         rows.append(f"| `{category}` | {text} | {kinds} | {families} |")
     return [_CATEGORIES, "\n".join(rows) + "\n"]

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 import pyprof.prof.ops
-from pyprof.analysis.categories import CATEGORIES, FAMILIES, KINDS, NO_CATEGORY, of_kernel, of_operator
+from pyprof.analysis.categories import (
+    CATEGORIES,
+    CATEGORY_OF_FAMILY,
+    CATEGORY_OF_KIND,
+    FAMILIES_WITHOUT_CATEGORY,
+    of_kernel,
+    of_operator,
+)
 from pyprof.prof import kernel_table
 from pyprof.prof.kernels import FITS, kind
 
@@ -17,13 +24,19 @@ _NO_FAMILY = {"__init__", "shapes"}
 
 def test_every_family_and_every_kind_of_kernel_has_its_place():
     files = {path.stem for path in Path(pyprof.prof.ops.__path__[0]).glob("*.py")} - _NO_FAMILY
-    assert files == FAMILIES.keys() | NO_CATEGORY
-    assert not FAMILIES.keys() & NO_CATEGORY
+    assert files == CATEGORY_OF_FAMILY.keys() | FAMILIES_WITHOUT_CATEGORY
+    assert not CATEGORY_OF_FAMILY.keys() & FAMILIES_WITHOUT_CATEGORY
     kinds = {row.value for row in (*kernel_table.FUNCTIONS, *kernel_table.KINDS)} | frozenset().union(
         *FITS.values()
     )
-    assert kinds == KINDS.keys() | {"other"}
-    assert {*KINDS.values(), *FAMILIES.values(), "moe", "indexing", "other"} == CATEGORIES.keys()
+    assert kinds == CATEGORY_OF_KIND.keys() | {"other"}
+    assert {
+        *CATEGORY_OF_KIND.values(),
+        *CATEGORY_OF_FAMILY.values(),
+        "moe",
+        "indexing",
+        "other",
+    } == CATEGORIES.keys()
 
 
 @pytest.mark.parametrize(
