@@ -22,20 +22,17 @@ from pyprof.model import PUSH_POP, Bools, Column, Ints
 from pyprof.parse.paths import is_step
 from pyprof.store.kinds import OPERATOR_EVENT
 
-DEVICE = (
-    "device",
-    "kernel",
-    "tc",
-)  # ns of GPU events, of kernels of which tensor core use is known, of those using them
+# Sums in ns: of all GPU events, of kernels whose use of tensor cores is known, and of those that use them.
+DEVICE_TIMES = ("device", "kernel", "tc")
 
 
 class Tree(NamedTuple):
-    """One row per operator event, by thread, then start.
+    """One row per operator event, sorted by thread, then start; times in ns.
 
-    `text` and `args`: ids of strings. `stack`: id of a stack, -1 if not recorded. `own` and `total`: times without
-    and with the operator events inside, of the host and of those in DEVICE. `timed`: whether the time on the CPU is
-    known; it is not for events that a graph's replay gives back, and host is 0 then. `outside`: places in
-    Activity.event of GPU events that no operator event launched.
+    `text`, `args`: ids of strings, `args` -1 if the event has none. `stack`: id of a call stack, -1 if not recorded.
+    `own`, `total`: times without and with the operator events inside, under "host" and each name of DEVICE_TIMES.
+    `timed`: whether the time on the CPU is known; it is not on threads with graph replays, where "host" is 0.
+    `outside`: indices in Activity.event of the GPU events that no operator event launched.
     """
 
     text: Ints
@@ -50,14 +47,14 @@ class Tree(NamedTuple):
 
 
 def tree(activity: Activity, texts: dict[int, str]) -> Tree:
-    """Return the operator events of a worker; `texts` are all strings."""
+    """Return the operator events of a worker; `texts`: all strings of the database by id."""
     events = _events(activity, texts)
     thread, start, dur = (
         events[name].values.astype(np.int64) for name in ("thread", "start_ns", "duration_ns")
     )
     order = np.argsort(thread, kind="stable")
     thread, start, end = thread[order], start[order], (start + dur)[order]
-    parent, inner, calls = _nest(activity, thread, start, end)
+    parent, inner, outermost = _nest(activity, thread, start, end)
     text, args = (
         events["text"].values[order],
         np.where(events["args"].mask(), events["args"].values, -1)[order],
@@ -66,19 +63,20 @@ def tree(activity: Activity, texts: dict[int, str]) -> Tree:
     above = np.where(parent >= 0, onto[parent], -1)
     place = np.r_[onto, -1][inner]
     own: dict[str, Ints] = {"host": (end - start) - _sum(above[keep], (end - start)[keep], len(start))}
-    api = np.flatnonzero(calls & (place >= 0))
+    # Time in API calls is not the operator's own; of nested calls the outermost counts.
+    api = np.flatnonzero(outermost & (place >= 0))
     begin = activity.call["start_ns"].values[api]
     stop = np.minimum(begin + activity.call["duration_ns"].values[api], end[place[api]])
     own["host"] = np.maximum(own["host"] - _sum(place[api], stop - begin, len(start)), 0)
     of_event = np.r_[place, -1][activity.launch]
-    _replayed(activity, events["id"].values[order], onto, of_event)
+    _assign_replayed(activity, events["id"].values[order], onto, of_event)
     for name, weight in weights(activity).items():
         own[name] = _sum(of_event, weight, len(start))
     levels = _levels(above, keep)
     timed = _timed(activity, events["id"].values[order], thread)
     own["host"][~timed] = 0
     total = {"host": np.where(timed, end - start, 0)} | {
-        name: _inclusive(own[name], above, levels) for name in DEVICE
+        name: _inclusive(own[name], above, levels) for name in DEVICE_TIMES
     }
     places = np.flatnonzero(keep)
     stack = np.where(events["stack"].mask(), events["stack"].values, -1)[order]
@@ -98,11 +96,14 @@ def tree(activity: Activity, texts: dict[int, str]) -> Tree:
 
 
 def callers(activity: Activity, events: Tree, texts: dict[int, str]) -> Ints:
-    """Return where the call stack of each event is: a stack's id, or -2 minus the id of a string, a marker that has it;
-    -1 if none is recorded. An event without a stack of its own takes that of the range or event around it."""
+    """Return a code for the call stack of each event.
+
+    The code is the id of a stack if >= 0. -1: no stack is recorded. Below: -2 minus the id of a string, a marker that
+    contains the stack. An event without a stack of its own takes that of the range or event around it.
+    """
     ranges = activity.ranges
     text, args = ranges["text"].values, np.where(ranges["args"].mask(), ranges["args"].values, -1)
-    described = np.where(args >= 0, args, text)
+    described = np.where(args >= 0, args, text)  # the string that may be a marker
     traced = np.zeros(max(texts, default=0) + 1, bool)
     for number in np.unique(described).tolist():
         marker = decode(texts[number])
@@ -124,7 +125,7 @@ def callers(activity: Activity, events: Tree, texts: dict[int, str]) -> Ints:
 
 
 def weights(activity: Activity) -> dict[str, Ints]:
-    """Return what GPU events add to the times of DEVICE."""
+    """Return the ns that each GPU event adds to each of DEVICE_TIMES."""
     dur, tc = activity.event["duration_ns"].values, activity.event["tc"]
     judged = activity.kernel & tc.mask()
     return {
@@ -135,9 +136,10 @@ def weights(activity: Activity) -> dict[str, Ints]:
 
 
 def _events(activity: Activity, texts: dict[int, str]) -> dict[str, Column]:
-    """Return operator events by start, the longer first."""
+    """Return operator events as columns of `range`, by start, of equal starts the longer first."""
     ranges = activity.ranges
     kind, text = ranges["kind"].values, ranges["text"].values
+    # By id of a string: whether it is an operator's name, or describes a call.
     named, calls = np.zeros(max(texts, default=0) + 1, bool), np.zeros(max(texts, default=0) + 1, bool)
     for number in np.unique(text[kind == PUSH_POP]).tolist():
         marker = decode(texts[number])
@@ -150,7 +152,7 @@ def _events(activity: Activity, texts: dict[int, str]) -> dict[str, Column]:
 
 
 def _names(text: Ints, texts: dict[int, str]) -> Ints:
-    """Return a number for each event that identifies its operator's name."""
+    """Return a number per event, equal for events of the same operator."""
     used = np.unique(text).tolist()
     names = {name: i for i, name in enumerate(dict.fromkeys(operator_name(texts[number]) for number in used))}
     table = np.zeros(max(used, default=0) + 1, np.int64)
@@ -159,7 +161,7 @@ def _names(text: Ints, texts: dict[int, str]) -> Ints:
 
 
 def operator_name(text: str) -> str:
-    """Return the operator that the text of an event names.
+    """Return the name of the operator that the text of an event gives.
 
     >>> operator_name("aten::mm, sizes = [[2, 3], [3, 4]]"), operator_name("detach_")
     ('aten::mm', 'detach_')
@@ -174,28 +176,32 @@ def operator_name(text: str) -> str:
 
 
 def _nest(activity: Activity, thread: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Bools]:
-    """Return the parent of each event (-1 for none), the innermost event around the start of each API call, and which
-    API calls are not inside another."""
+    """Return the parent of each event, the innermost event around the start of each API call (-1 for none), and whether
+    each API call is outermost, that is not inside another.
+
+    Events are sorted by thread, then start.
+    """
     parent = np.full(len(start), -1, np.int64)
     call, slack = activity.call, int(activity.store.meta.get("slack", "0"))
-    inner, outer = np.full(len(call["id"].values), -1, np.int64), np.ones(len(call["id"].values), bool)
+    inner, outermost = np.full(len(call["id"].values), -1, np.int64), np.ones(len(call["id"].values), bool)
     by_thread = np.argsort(call["thread"].values, kind="stable")
     sorted_thread = call["thread"].values[by_thread]
     for number in np.unique(thread).tolist():
         low, high = np.searchsorted(thread, [number, number + 1]).tolist()
-        own = by_thread[slice(*np.searchsorted(sorted_thread, [number, number + 1]).tolist())]
+        calls = by_thread[slice(*np.searchsorted(sorted_thread, [number, number + 1]).tolist())]
         nesting, _ = intervals.nested(start[low:high], end[low:high], slack)
         parent[low:high] = np.where(nesting.parent >= 0, nesting.parent.astype(np.int64) + low, -1)
-        begin = call["start_ns"].values[own]
+        begin = call["start_ns"].values[calls]
         around = nesting.innermost(begin)
-        inner[own] = np.where(around >= 0, around + low, -1)
-        stop = begin + call["duration_ns"].values[own]
-        outer[own[1:]] = stop[1:] > np.maximum.accumulate(stop)[:-1]
-    return parent, inner, outer
+        inner[calls] = np.where(around >= 0, around + low, -1)
+        stop = begin + call["duration_ns"].values[calls]
+        outermost[calls[1:]] = stop[1:] > np.maximum.accumulate(stop)[:-1]
+    return parent, inner, outermost
 
 
-def _replayed(activity: Activity, id_: Ints, onto: Ints, of_event: Ints) -> None:
-    """Assign events of graph replays to their operator events."""
+def _assign_replayed(activity: Activity, id_: Ints, onto: Ints, of_event: Ints) -> None:
+    """Set `of_event`, the operator event of each GPU event, for GPU events of graph replays. `id_`: ids of the operator
+    events; `onto`: the event that each is merged into."""
     events, ranges = activity.replayed
     if len(events) and len(id_):
         order = np.argsort(id_)
@@ -226,7 +232,7 @@ def _merge_same_names(parent: Ints, name: Ints) -> tuple[Bools, Ints]:
 
 
 def _sum(place: Ints, values: Ints, size: int) -> Ints:
-    """Return sums by place, without values at place -1."""
+    """Return the sum of the values of each place from 0 to size - 1; values of place -1 are left out."""
     out = np.zeros(size, np.int64)
     inside = np.flatnonzero(place >= 0)
     np.add.at(out, place[inside], values[inside])
@@ -234,7 +240,7 @@ def _sum(place: Ints, values: Ints, size: int) -> Ints:
 
 
 def _levels(above: Ints, keep: Bools) -> list[Ints]:
-    """Return nested events by depth, the outermost level first."""
+    """Return the indices of the events inside others by depth, those directly below the outermost first."""
     depth = np.zeros(len(above), np.int32)
     at = np.flatnonzero(keep & (above >= 0))
     ancestor = above[at]
@@ -247,19 +253,19 @@ def _levels(above: Ints, keep: Bools) -> list[Ints]:
     return [order[a:b] for a, b in pairwise(bounds.tolist())]
 
 
-def _inclusive(own: Ints, above: Ints, levels: list[Ints]) -> Ints:
-    """Return, for each event, its own value plus those of all events inside it."""
+def _inclusive(own: Ints, above: Ints, levels: list[Ints], combine: np.ufunc = np.add) -> Ints:
+    """Return, for each event, its own value combined (added, by default) with those of all events inside it."""
     out = own.copy()
     for level in reversed(levels):
-        np.add.at(out, above[level], out[level])
+        combine.at(out, above[level], out[level])
     return out
 
 
-class Places(NamedTuple):
-    """Operator events around given moments.
+class Enclosing(NamedTuple):
+    """Operator events, and the innermost one around each of some moments.
 
-    `text` of each event; `above`: place of the event around it, -1 for none; `levels`: nested events by depth; `at`:
-    place of the innermost event around each moment, -1 for none.
+    `text`: id of a string, per event. `above`: index of the event around each, -1 for none. `levels`: indices of the
+    events inside others, by depth. `at`: index of the innermost event around each moment, -1 for none.
     """
 
     text: Ints
@@ -267,25 +273,24 @@ class Places(NamedTuple):
     levels: list[Ints]
     at: Ints
 
-    def inclusive(self, own: Ints, how: np.ufunc = np.add) -> Ints:
-        """Return, for each event, its own value combined by `how` with those of all events inside it."""
-        out = own.copy()
-        for level in reversed(self.levels):
-            how.at(out, self.above[level], out[level])
-        return out
+    def inclusive(self, own: Ints, combine: np.ufunc = np.add) -> Ints:
+        """Return, for each event, its own value combined with those of all events inside it."""
+        return _inclusive(own, self.above, self.levels, combine)
 
 
-def places(activity: Activity, texts: dict[int, str], thread: Ints, time: Ints) -> Places:
-    """Return the operator events of a worker, as in `tree`, and the innermost one around each moment on a thread."""
+def enclosing(activity: Activity, texts: dict[int, str], thread: Ints, time: Ints) -> Enclosing:
+    """Return the operator events of a worker, as in `tree`, and the innermost one around each moment: a time in ns on a
+    thread."""
     events = _events(activity, texts)
-    of, start, dur = (events[name].values.astype(np.int64) for name in ("thread", "start_ns", "duration_ns"))
-    order = np.argsort(of, kind="stable")
-    of, start, end = of[order], start[order], (start + dur)[order]
-    slack = int(activity.store.meta.get("slack", "0"))
+    event_thread, start, dur = (
+        events[name].values.astype(np.int64) for name in ("thread", "start_ns", "duration_ns")
+    )
+    order = np.argsort(event_thread, kind="stable")
+    event_thread, start, end = event_thread[order], start[order], (start + dur)[order]
     parent, at = np.full(len(start), -1, np.int64), np.full(len(time), -1, np.int64)
     slack = int(activity.store.meta.get("slack", "0"))
-    for number in np.unique(of).tolist():
-        low, high = np.searchsorted(of, [number, number + 1]).tolist()
+    for number in np.unique(event_thread).tolist():
+        low, high = np.searchsorted(event_thread, [number, number + 1]).tolist()
         nesting, _ = intervals.nested(start[low:high], end[low:high], slack)
         parent[low:high] = np.where(nesting.parent >= 0, nesting.parent.astype(np.int64) + low, -1)
         moments = np.flatnonzero(thread == number)
@@ -294,4 +299,4 @@ def places(activity: Activity, texts: dict[int, str], thread: Ints, time: Ints) 
     text = events["text"].values[order]
     keep, onto = _merge_same_names(parent, _names(text, texts))
     above = np.where(parent >= 0, np.r_[onto, -1][parent], -1)
-    return Places(text, above, _levels(above, keep), np.r_[onto, -1][at])
+    return Enclosing(text, above, _levels(above, keep), np.r_[onto, -1][at])

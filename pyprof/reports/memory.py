@@ -11,7 +11,7 @@ import pandas as pd
 
 from pyprof.analysis.allocations import CPU, Allocations, allocations, pairs
 from pyprof.analysis.dataframes import integer
-from pyprof.analysis.operator_tree import Places, operator_name, places
+from pyprof.analysis.operator_tree import Enclosing, enclosing, operator_name
 from pyprof.analysis.source import Source
 from pyprof.model import Bools, Column, Ints
 from pyprof.reports import Column as ReportColumn
@@ -102,7 +102,7 @@ def stretch(source: Source, show: str, start: int | None, end: int | None) -> It
         if show == "curve":
             table = _curve(selected)
         else:
-            at = places(source.activity(selected.worker), texts, selected.thread, selected.time)
+            at = enclosing(source.activity(selected.worker), texts, selected.thread, selected.time)
             table = (
                 _operators(selected, at, texts) if show == "operators" else _allocations(selected, at, texts)
             )
@@ -143,7 +143,7 @@ def _curve(events: Allocations) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def _operators(events: Allocations, at: Places, texts: dict[int, str]) -> pd.DataFrame:
+def _operators(events: Allocations, at: Enclosing, texts: dict[int, str]) -> pd.DataFrame:
     """Return sums by the operator's name."""
     selected = np.flatnonzero(events.inside)
     place, size = at.at[selected], events.bytes[selected]
@@ -179,7 +179,7 @@ def _operators(events: Allocations, at: Places, texts: dict[int, str]) -> pd.Dat
     )
 
 
-def _allocations(events: Allocations, at: Places, texts: dict[int, str]) -> pd.DataFrame:
+def _allocations(events: Allocations, at: Enclosing, texts: dict[int, str]) -> pd.DataFrame:
     """Return the allocations that were made or freed in the aggregated iterations."""
     allocated, freed = pairs(events)
     of = np.where(allocated >= 0, allocated, freed)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.operator_tree import DEVICE, callers, operator_name, tree, weights
+from pyprof.analysis.operator_tree import DEVICE_TIMES, callers, operator_name, tree, weights
 from pyprof.analysis.source import Source
 from pyprof.analysis.timeline import Activity
 from pyprof.marker import CallMarker, OperatorMarker, announces_collective, decode
@@ -19,7 +19,11 @@ from pyprof.store.ids import worker_of
 from pyprof.store.write.operators import IN_RANGE, UNASSOCIATED, product, shapes
 
 _SHARE = "as a share of the time of kernels for which it is known; empty without such kernels"
-_SUMS = ("calls", "timed", *(f"{kind}_{which}" for which in ("own", "total") for kind in ("host", *DEVICE)))
+_SUMS = (
+    "calls",
+    "timed",
+    *(f"{kind}_{which}" for which in ("own", "total") for kind in ("host", *DEVICE_TIMES)),
+)
 
 
 @report(
