@@ -26,8 +26,10 @@ from pyprof.store import blocks
 from pyprof.store.files import Store
 from pyprof.store.ids import NUMBER_MASK, first_id
 
+# Columns of the table `iteration_part`: where parts overlap, the first has the time.
 PARTS = ("tc_ns", "kernel_ns", "memory_ns", "dataloader_ns", "io_ns", "cpu_ns", "other_ns")
-DEVICE = (
+# Columns of the table `iteration_device`.
+DEVICE_COLUMNS = (
     "kernels", "tc_kernels", "kernel_ns", "tc_ns", "memory_ns", "late_ns", "busy_ns", "kernel_busy_ns",
     "communication_ns", "exposed_communication_ns", "exposed_memory_ns", "launched", "delay_ns", "queued_ns",
     "waited_ns", "shaped_ns", "filled_sm_ns", "occupied_of_ns", "occupied_bp_ns",
@@ -316,7 +318,7 @@ class _Worker:
         out["exposed_memory_ns"] = out["busy_ns"] - work
         apart = self._sync.within(self.start, self.end) + out["busy_ns"]
         out["waited_ns"] = apart - busy.with_(self._sync).within(self.start, self.end)
-        return {name: out[name] for name in DEVICE}
+        return {name: out[name] for name in DEVICE_COLUMNS}
 
 
 def _sums(

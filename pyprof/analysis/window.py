@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from pyprof.analysis.aggregation import DEVICE, Aggregation
+from pyprof.analysis.aggregation import DEVICE_COLUMNS, Aggregation
 from pyprof.metrics import PARTS, Device, Window, Worker
 from pyprof.store import reads
 from pyprof.store.files import Store
@@ -61,8 +61,8 @@ def _workers(store: Store, within: dict[str, int | None]) -> tuple[Worker, ...]:
 
 
 def _devices(store: Store, within: dict[str, int | None], walls: dict[int, int]) -> tuple[Device, ...]:
-    sums = ", ".join(f"sum({name})" for name in DEVICE)
-    by_device = {row[:2]: dict(zip(DEVICE, row[2:])) for row in store.rows(
+    sums = ", ".join(f"sum({name})" for name in DEVICE_COLUMNS)
+    by_device = {row[:2]: dict(zip(DEVICE_COLUMNS, row[2:])) for row in store.rows(
         f"select worker, device, {sums} from iteration_device where {_WHERE} group by worker, device", within
     )}  # fmt: skip
     return tuple(
