@@ -216,7 +216,7 @@ def test_names_of_activities_that_torch_does_not_know_cost_nothing(
     fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(layer, "kineto_missing", lambda: "")
-    monkeypatch.setattr(kineto_start, "_OF_THE_CPU", {"ANOTHER_NAME"})
+    monkeypatch.setattr(kineto_start, "_CPU_TYPES", {"ANOTHER_NAME"})
     path = tmp_path / "net.sqlite"
     with pyprof.profile(str(path), collector="none"):
         torch.ones(2) + 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start of a profile of torch's own profiler (Kineto): its knowledge of GPUs, and its silence."""
+"""Start torch's own profiler (Kineto), so that later profiles can still record GPUs, and without its lines on stderr."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from typing import Any
 
 from pyprof.capture.core.torch_internals import look_up
 
-OPERATORS = "operators"
+OPERATORS = "operators"  # what a recording lacks without these names of torch
 ProfilerActivity, prepare, enable = (
     look_up(f"torch._C.{name}", OPERATORS)
     for name in ("_profiler.ProfilerActivity", "_autograd._prepare_profiler", "_autograd._enable_profiler")
 )
-# From torch 2.13 on the activities of the first profile in a process decide whether Kineto can ever record GPUs.
-# The same torch has a filter that records nothing of them: then Kineto enables no CUPTI kind. Source of the names:
-# kCpuTypes in torch/csrc/profiler/kineto_shim.cpp, those that do not belong to a GPU.
-_FILTERS = "activity_filter" in (getattr(prepare, "__doc__", None) or "")
-_OF_THE_CPU = {"CPU_OP", "CPU_INSTANT_EVENT", "USER_ANNOTATION", "PYTHON_FUNCTION"}
-_LOG_LEVEL, _SILENT = "KINETO_LOG_LEVEL", "99"
+# From torch 2.13 on, Kineto can record GPUs in a process only if the first profile in it has the activity CUDA. Since the
+# same version a filter can select no types of that activity: Kineto then knows the GPUs, but records nothing of them.
+_HAS_FILTER = "activity_filter" in (getattr(prepare, "__doc__", None) or "")
+# Those of kCpuTypes in torch/csrc/profiler/kineto_shim.cpp that do not belong to a GPU.
+_CPU_TYPES = {"CPU_OP", "CPU_INSTANT_EVENT", "USER_ANNOTATION", "PYTHON_FUNCTION"}
+_LOG_LEVEL, _SILENT = "KINETO_LOG_LEVEL", "99"  # above all levels
 
 
 def begin(config: Any, devices: bool, knows_gpus: bool) -> None:
-    """Start a profile of operators, and with `devices` of GPU events.
+    """Start a profile of operators and, with `devices`, of GPU events. Raises RuntimeError if torch refuses.
 
     `knows_gpus`: there are GPUs, and a later profile in this process, including the program's own, may record them.
     """
     activities, filters = {ProfilerActivity.CPU}, {}
-    if devices or (knows_gpus and _FILTERS):
+    if devices or (knows_gpus and _HAS_FILTER):
         activities.add(ProfilerActivity.CUDA)
-    if knows_gpus and _FILTERS and not devices:
-        filters["activity_filter"] = {ProfilerActivity.CPU: _OF_THE_CPU, ProfilerActivity.CUDA: set[str]()}
-    with _quiet():
+    if knows_gpus and _HAS_FILTER and not devices:
+        filters["activity_filter"] = {ProfilerActivity.CPU: _CPU_TYPES, ProfilerActivity.CUDA: set[str]()}
+    with _no_log():
         try:
             prepare(config, activities, **filters)
-        except RuntimeError:  # names that this torch does not know
+        except RuntimeError:  # this torch has other names of types
             if not filters:
                 raise
             activities = {ProfilerActivity.CPU}
@@ -45,7 +45,7 @@ def begin(config: Any, devices: bool, knows_gpus: bool) -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _no_log() -> Iterator[None]:
     """Keep Kineto from printing two lines per window: it reads the variable once, in the first profile of a process."""
     if _LOG_LEVEL in os.environ:
         yield
