@@ -110,7 +110,7 @@ class Control(Windows, Setup):
         Windows.__init__(self)
         Setup.__init__(self)
         self.written: set[str] = set()  # files of this run, full paths
-        self.of_ranks = False  # processes started by the script wrote files
+        self.ranks_wrote = False  # processes started by the script wrote files
         self.failed = False  # a file could not be written
         self.recorded = False
         self.pid = os.getpid()

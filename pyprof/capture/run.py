@@ -70,7 +70,7 @@ def _finish(script: str, output: str, earlier: ranks.Files) -> None:
     ):
         print(f"pyprof: {script} opened no window, nothing was recorded.", file=sys.stderr)
     if written:
-        controller.control.of_ranks = True
+        controller.control.ranks_wrote = True
         listed = ", ".join(written[:_MAX_LISTED]) + (
             f" and {extra} more" if (extra := len(written) - _MAX_LISTED) > 0 else ""
         )

@@ -73,6 +73,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def _nanoseconds(text: str) -> int:
+    """Return the NS of --api-backtrace. A script's name in its place is the likely mistake."""
     if not (text.isascii() and text.isdecimal()):
         raise argparse.ArgumentTypeError(
             f"invalid time {text!r}: expected a number of ns; before a script name use --api-backtrace=10000"
@@ -84,15 +85,23 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the script under capture; return its exit code."""
     from pyprof.overview.ending import Ending
 
-    ending = None if arguments.quiet else Ending()  # before torch: the first registered is called last
-    under_capture = load_module("pyprof.capture.run").run
+    ending = (
+        None if arguments.quiet else Ending()
+    )  # before torch: atexit calls last what was registered first
+    run_script = load_module("pyprof.capture.run").run  # says so if torch is missing
     plan = load_module("pyprof.capture.run_window").plan(arguments.steps, arguments.delay, arguments.duration)
     options = load_module("pyprof.capture.core.options").of_command(arguments)
-    a = arguments
-    code = int(under_capture(a.script, a.arguments, a.output, a.max_events, plan, options, a.module))
+    code = int(
+        run_script(
+            arguments.script, arguments.arguments, arguments.output, arguments.max_events, plan, options,
+            arguments.module,
+        )
+    )  # fmt: skip
     control = load_module("pyprof.capture.controller").control
     if ending is not None:
-        ending.of(code, control.written, a.output, load_module("pyprof.capture.environment.ranks").rank())
-    if a.strict and not code and (control.failed or not (control.written or control.of_ranks)):
+        rank = load_module("pyprof.capture.environment.ranks").rank()
+        ending.choose_file(code, control.written, arguments.output, rank)
+    none_written = not (control.written or control.ranks_wrote)
+    if arguments.strict and not code and (control.failed or none_written):
         return _NO_FILE
     return code

@@ -47,9 +47,9 @@ class Ending:
         self._file: str | None = None
         atexit.register(self.show)
 
-    def of(self, code: int, written: Iterable[str], output: str, rank: int | None) -> None:
-        """Set the file of a program that ended with an exit code: among those it wrote, under the name `output` or
-        others."""
+    def choose_file(self, code: int, written: Iterable[str], output: str, rank: int | None) -> None:
+        """Choose the recording to show of a program that ended with exit code `code`: one of the files `written`, or that
+        of the first rank that the program started, whose name follows from `output`. None after a failure."""
         if code in _SUCCESS and rank in (None, 0):
             with suppress(OSError):
                 self._file = self._select(list(written), os.path.join(self._folder, output))

@@ -64,7 +64,7 @@ PROCESS = {
 GLOBALS = {("instrument.modules", "_original"): "read at every call of a module"}
 # Of the owned objects: what the process has done, and numbers of wrappers, which are made once.
 STAYS = {
-    controller.Control: {"written", "of_ranks", "failed", "recorded", "pid", "at_exit"},
+    controller.Control: {"written", "ranks_wrote", "failed", "recorded", "pid", "at_exit"},
     Recorder: {"functions", "_numbers", "threads"},
 }
 

@@ -84,10 +84,10 @@ def test_ranks_that_the_program_starts(tmp_path):
     empty, first = tmp_path / "net.sqlite", tmp_path / "net.rank0.sqlite"
     write_capture(empty, recording(""))
     write_capture(first, recording(CPU))
-    one.of(0, {str(empty)}, "net.sqlite", None)
+    one.choose_file(0, {str(empty)}, "net.sqlite", None)
     assert one._file == str(first)
     os.utime(first, (1, 1))  # of an earlier run
-    one.of(0, {str(empty)}, "net.sqlite", None)
+    one.choose_file(0, {str(empty)}, "net.sqlite", None)
     assert one._file is None
 
 
