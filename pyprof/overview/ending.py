@@ -48,8 +48,8 @@ class Ending:
         atexit.register(self.show)
 
     def choose_file(self, code: int, written: Iterable[str], output: str, rank: int | None) -> None:
-        """Choose the recording to show of a program that ended with exit code `code`: one of the files `written`, or that
-        of the first rank that the program started, whose name follows from `output`. None after a failure."""
+        """Choose the recording to show of a program that ended with exit code `code`: one of the files `written`, or
+        that of the first rank that the program started, named after `output`. None after a failure."""
         if code in _SUCCESS and rank in (None, 0):
             with suppress(OSError):
                 self._file = self._select(list(written), os.path.join(self._folder, output))

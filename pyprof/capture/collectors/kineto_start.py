@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start torch's own profiler (Kineto), so that later profiles can still record GPUs, and without its lines on stderr."""
+"""Start torch's own profiler (Kineto), without its lines on stderr and so that later profiles can record GPUs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ProfilerActivity, prepare, enable = (
     look_up(f"torch._C.{name}", OPERATORS)
     for name in ("_profiler.ProfilerActivity", "_autograd._prepare_profiler", "_autograd._enable_profiler")
 )
-# From torch 2.13 on, Kineto can record GPUs in a process only if the first profile in it has the activity CUDA. Since the
-# same version a filter can select no types of that activity: Kineto then knows the GPUs, but records nothing of them.
+# From torch 2.13 on, Kineto can record GPUs in a process only if the first profile in it has the activity CUDA. From
+# the same version on a filter can select no type of that activity: Kineto knows the GPUs then, but records none.
 _HAS_FILTER = "activity_filter" in (getattr(prepare, "__doc__", None) or "")
 # Those of kCpuTypes in torch/csrc/profiler/kineto_shim.cpp that do not belong to a GPU.
 _CPU_TYPES = {"CPU_OP", "CPU_INSTANT_EVENT", "USER_ANNOTATION", "PYTHON_FUNCTION"}
