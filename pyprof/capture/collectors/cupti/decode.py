@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decode CUPTI's buffers of activity records into the columns of `device.py`.
+"""Decode CUPTI's buffers of activity records into the tables and columns of `collectors/device.py`.
 
-A buffer is walked once, record by record, only for the places of the records of each kind (two loads and an append
-each); the fields are then gathered with numpy, a column at a time.
+A buffer is walked once in Python, record by record, only to find the offsets of the records of each kind. numpy then
+copies the records of a kind as a whole and converts their fields, a column at a time.
 """
 
 from __future__ import annotations
@@ -13,13 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pyprof.capture.collectors import device
 from pyprof.capture.collectors.cupti import records
 from pyprof.capture.collectors.cupti.records import DRIVER, KERNEL, MEMCPY, MEMSET, PEER_COPY, RUNTIME, SYNC
-from pyprof.capture.collectors.device import COPY, LAUNCH, MISSING, SET, Array, Records
-from pyprof.capture.collectors.device import DRIVER as DRIVER_CALL
-from pyprof.capture.collectors.device import KERNEL as KERNELS
-from pyprof.capture.collectors.device import RUNTIME as RUNTIME_CALL
-from pyprof.capture.collectors.device import SYNC as SYNCS
+from pyprof.capture.collectors.device import MISSING, Array, Records
 from pyprof.errors import CaptureError
 from pyprof.symbols import demangle
 
@@ -39,40 +36,46 @@ class Buffer(NamedTuple):
 
 
 class Names(NamedTuple):
-    """Lookups of the texts that a record only refers to."""
+    """Functions that return the names of kernels and API calls, to which a record only refers."""
 
-    kernel: Callable[[int], str]  # by the address of a C string
-    call: Callable[[bool, int], str]  # of the driver's API (else the runtime's), number of the function
+    kernel: Callable[[int], str]  # address of a C string -> mangled name
+    call: Callable[
+        [bool, int], str
+    ]  # whether of the driver (else of the runtime), number -> name of the function
 
 
 class Walk:
-    """Walk over the records of buffers. `sizes` is a table by kind; a size from `next_record` replaces its entry."""
+    """A walk over the records of buffers, which finds their offsets and counts in `lost` what it could not read.
+
+    `sizes`: bytes of a record by kind, as in the headers of CUPTI. A library of another version may use other sizes:
+    with `next_record` it is asked once per kind, and its answer is used.
+    """
 
     def __init__(self, sizes: dict[int, int], next_record: NextRecord | None = None):
         self.lost: dict[str, int] = {}
         self._table = sizes
         self._next_record = next_record
-        self._steps: dict[int, int] = (
+        self._steps: dict[int, int] = (  # size of a record by kind, in units of four bytes
             {} if next_record is not None else {k: size // 4 for k, size in sizes.items()}
         )
 
     def places(self, buffer: Buffer) -> dict[int, list[int]]:
-        """Return the offsets of the records of each kind, in units of four bytes. Raises CaptureError for a record that
-        is too short."""
+        """Return the offsets of the records by kind, in units of four bytes. Raises CaptureError for a record that is
+        too short."""
         data: Any = buffer.data
         kinds = memoryview(data)[: buffer.valid // 4 * 4].cast("i")
         end, at, steps = len(kinds), 0, self._steps
         out: dict[int, list[int]] = {}
         while at < end:
             kind = kinds[at]
-            step = steps.get(kind) or self._learn(kind, buffer, at)
+            step = steps.get(kind) or self._first_step(kind, buffer, at)
             if not step:
                 self._drop("bytes of activity records of an unknown kind", 4 * (end - at))
                 break
             if at + step > end:
                 self._drop("activity records cut off at the end of a buffer")
                 break
-            try:
+            try:  # the fastest way in Python, for millions of records
                 out[kind].append(at)
             except KeyError:
                 out[kind] = [at]
@@ -83,11 +86,10 @@ class Walk:
         """Return the size of a record, in bytes."""
         return 4 * self._steps[kind] if kind in self._steps else self._table[kind]
 
-    def _learn(self, kind: int, buffer: Buffer, at: int) -> int:
-        """Return the step over a kind of record seen for the first time, asking the library once. 0 if it is
-        unknown."""
+    def _first_step(self, kind: int, buffer: Buffer, at: int) -> int:
+        """Return the size in units of four bytes of a kind of record met for the first time, 0 if it is unknown."""
         following = self._next_record(buffer.data, buffer.valid, 4 * at) if self._next_record else None
-        if following is None:  # the last of its buffer: use the table, and ask for the next one
+        if following is None:  # the last of its buffer: use the table, and ask again in the next buffer
             return self._table.get(kind, 0) // 4
         size = following - 4 * at
         if size <= 0 or size % 8 or (kind in records.NAMES and size < records.required(kind)):
@@ -110,7 +112,10 @@ def decode(
     clock: Callable[[Array], Array] = lambda times: times,
     next_record: NextRecord | None = None,
 ) -> Records:
-    """Decode all rows of the buffers. `clock` turns CUPTI's times into ns of the Unix epoch."""
+    """Decode all records of the buffers. `clock` converts CUPTI's times to ns of the Unix epoch.
+
+    What could not be read is counted in `Records.lost`. Raises CaptureError for a record that is too short.
+    """
     walk = Walk(sizes, next_record)
     rows: dict[int, list[Rows]] = {kind: [] for kind in records.NAMES}
     for buffer in buffers:
@@ -120,7 +125,7 @@ def decode(
     out = Records()
     for reason, count in walk.lost.items():
         out.drop(reason, count)
-    for kind, table, read in _READ:
+    for kind, table, read in _READERS:
         for part in rows[kind]:
             out.add(table, read(_timed(part, out), out, names, clock))
     _calls(rows, out, names, clock)
@@ -145,7 +150,8 @@ def _timed(part: Rows, out: Records) -> Rows:
     return part if (started & ended).all() else part[started & ended]
 
 
-def _where(part: Rows, clock: Callable[[Array], Array]) -> dict[str, Array]:
+def _common(part: Rows, clock: Callable[[Array], Array]) -> dict[str, Array]:
+    """Return the columns that kernels, copies and sets have in common: when, and where."""
     return {
         "start": clock(part["start"].astype(np.int64)), "end": clock(part["end"].astype(np.int64)),
         "deviceId": _ints(part["device_id"]), "contextId": _ints(part["context_id"]),
@@ -169,10 +175,10 @@ _COPIED_COLUMNS = {
 def _kernels(part: Rows, out: Records, names: Names, clock: Callable[[Array], Array]) -> dict[str, Array]:
     pointers, inverse = np.unique(part["name"], return_inverse=True)
     mangled = [names.kernel(int(pointer)) for pointer in pointers]
-    raw = np.array([out.name(name) for name in mangled] or [0], np.int64)[inverse]
-    readable = np.array([out.name(demangle(name)) for name in mangled] or [0], np.int64)[inverse]
+    mangled_id = np.array([out.name(name) for name in mangled] or [0], np.int64)[inverse]
+    demangled_id = np.array([out.name(demangle(name)) for name in mangled] or [0], np.int64)[inverse]
     return {
-        **_where(part, clock), "demangledName": readable, "mangledName": raw,
+        **_common(part, clock), "demangledName": demangled_id, "mangledName": mangled_id,
         "launchType": part["launch_type"].astype(np.int64) + 1,  # CUPTI counts from regular, an export from unknown
         "graphId": _not_zero(part["graph_id"]),
         **{column: _ints(part[name]) for column, name in _COPIED_COLUMNS.items()},
@@ -181,19 +187,19 @@ def _kernels(part: Rows, out: Records, names: Names, clock: Callable[[Array], Ar
 
 def _copies(part: Rows, out: Records, names: Names, clock: Callable[[Array], Array]) -> dict[str, Array]:
     columns = {
-        **_where(part, clock), "bytes": _ints(part["bytes"]), "copyKind": _ints(part["copy_kind"]),
+        **_common(part, clock), "bytes": _ints(part["bytes"]), "copyKind": _ints(part["copy_kind"]),
         "srcKind": _memory_kind(part["src_kind"]), "dstKind": _memory_kind(part["dst_kind"]),
     }  # fmt: skip
     if "src_device_id" in (part.dtype.names or ()):
-        for column in ("srcDeviceId", "srcContextId", "dstDeviceId", "dstContextId"):
-            name = column[:3] + "_" + column[3:].removesuffix("Id").lower() + "_id"
-            columns[column] = _ints(part[name])
+        for side in ("src", "dst"):
+            columns[f"{side}DeviceId"] = _ints(part[f"{side}_device_id"])
+            columns[f"{side}ContextId"] = _ints(part[f"{side}_context_id"])
     return columns
 
 
 def _sets(part: Rows, out: Records, names: Names, clock: Callable[[Array], Array]) -> dict[str, Array]:
     return {
-        **_where(part, clock), "bytes": _ints(part["bytes"]), "value": _ints(part["value"]),
+        **_common(part, clock), "bytes": _ints(part["bytes"]), "value": _ints(part["value"]),
         "memKind": _memory_kind(part["memory_kind"]),
     }  # fmt: skip
 
@@ -207,39 +213,44 @@ def _syncs(part: Rows, out: Records, names: Names, clock: Callable[[Array], Arra
     }  # fmt: skip
 
 
-_READ = ((KERNEL, KERNELS, _kernels), (MEMCPY, COPY, _copies), (PEER_COPY, COPY, _copies), (MEMSET, SET, _sets),
-         (SYNC, SYNCS, _syncs))  # fmt: skip
+# Kind of record, its table, the function that returns the table's columns.
+_READERS = (
+    (KERNEL, device.KERNEL, _kernels), (MEMCPY, device.COPY, _copies), (PEER_COPY, device.COPY, _copies),
+    (MEMSET, device.SET, _sets), (SYNC, device.SYNC, _syncs),
+)  # fmt: skip
 
 
 def _calls(rows: dict[int, list[Rows]], out: Records, names: Names, clock: Callable[[Array], Array]) -> None:
     """Add the runtime calls, and the driver calls that launched work without a runtime call.
 
-    A call of the runtime calls the driver, and both have its correlation: the outer one is the launch.
+    A runtime call and the driver call inside it have the same correlation id; the runtime call is the launch.
     """
-    launched = np.concatenate([out.column(table, "correlationId") for table in (KERNELS, COPY, SET, SYNCS)])
-    unclaimed = np.setdiff1d(
+    tables = (device.KERNEL, device.COPY, device.SET, device.SYNC)
+    launched = np.concatenate([out.column(table, "correlationId") for table in tables])
+    without_runtime = np.setdiff1d(
         launched, np.concatenate([launched[:0], *(part["correlation_id"] for part in rows[RUNTIME])])
     )
-    for part in _api(rows, out, unclaimed):
+    for part in _api_parts(rows, out, without_runtime):
         driver = int(part["kind"][0]) == DRIVER
         numbers, inverse = np.unique(part["cbid"], return_inverse=True)
-        codes = np.array([out.name(names.call(driver, int(number))) for number in numbers], np.int64)
+        name_ids = np.array([out.name(names.call(driver, int(number))) for number in numbers], np.int64)
         out.add(
-            LAUNCH,
+            device.LAUNCH,
             {
                 "start": clock(part["start"].astype(np.int64)), "end": clock(part["end"].astype(np.int64)),
-                "eventClass": np.full(len(part), DRIVER_CALL if driver else RUNTIME_CALL, np.int64),
+                "eventClass": np.full(len(part), device.DRIVER if driver else device.RUNTIME, np.int64),
                 "globalTid": _ints(part["thread_id"]), "correlationId": _ints(part["correlation_id"]),
-                "nameId": codes[inverse], "returnValue": _ints(part["return_value"]),
+                "nameId": name_ids[inverse], "returnValue": _ints(part["return_value"]),
             },
         )  # fmt: skip
 
 
-def _api(rows: dict[int, list[Rows]], out: Records, unclaimed: Array) -> Iterator[Rows]:
+def _api_parts(rows: dict[int, list[Rows]], out: Records, without_runtime: Array) -> Iterator[Rows]:
+    """Yield the runtime calls, then the driver calls with a correlation id in `without_runtime`."""
     for part in rows[RUNTIME]:
         yield _timed(part, out)
     for part in rows[DRIVER]:
-        part = part[np.isin(part["correlation_id"], unclaimed)]
+        part = part[np.isin(part["correlation_id"], without_runtime)]
         if len(part):
             yield _timed(part, out)
 
