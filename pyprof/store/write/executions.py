@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Executions of operators, with their work on the CPU and on devices: the table `op`, and that of API calls.
 
-API calls and GPU events outside of every operator count as executions too, of operators that are marked as such. So
-every event belongs to exactly one execution, and sums over operators are sums over everything. What runs inside a
-user's range, outside of operators, is listed under the range's name.
+API calls and GPU events outside of every operator count as executions too, of operators with `unassociated` set. So
+every event belongs to exactly one execution, and sums over operators are sums over everything. API calls inside a
+user's range, outside of operators, are executions of an operator with the range's name.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from pyprof.store.write.operators import Operators
 
 
 class ApiCalls:
-    """API calls by worker and start. `id[i]` is the id of call i; one more element, -1, so that index -1 (no call)
-    gives -1."""
+    """API calls by worker and start. `id[i]` is the id of call i, -1 for one of a process that is not a worker. One
+    more element, -1, is for index -1 (no call)."""
 
     def __init__(self, launches: Launches, thread_worker: Ints):
         self._launches = launches
@@ -36,12 +36,12 @@ class ApiCalls:
         order = intervals.order_by(launches.start, launches.thread, lambda index: -launches.end[index])
         self._order = order[np.argsort(worker[order], kind="stable")].astype(np.int32)
         if len(worker) and worker.min() < 0:
-            self._order = self._order[worker[self._order] >= 0]  # of processes that are workers
+            self._order = self._order[worker[self._order] >= 0]
         self.id = np.full(len(launches) + 1, NONE, np.int64)
         self.id[self._order] = ids(worker[self._order])
 
     def tables(self, names: Strings, op: Ints) -> Iterator[pa.Table]:
-        """Yield the table in pieces; `op`: id of the execution around each call."""
+        """Yield the table `api` in pieces; `op`: id of the execution around each call."""
         launches = self._launches
         used = np.unique(launches.name)
         kinds = np.zeros(len(names), np.int8)
@@ -56,10 +56,10 @@ class ApiCalls:
 
 
 class Executions:
-    """All executions: those of `instances`, then API calls outside of them, then rows without a launch.
+    """All executions: those of `instances`, then API calls outside of them, then rows (GPU events) without a launch.
 
-    `of_call` and `of_row` give the execution of each API call and each row, `operator` the operator of each
-    execution, `id` its id (the last is for "none").
+    `of_call`, `of_row`: index of the execution of each API call and of each row. Per execution: `operator`, the number
+    of its operator, and `id`, with one more element, -1, for index -1 (no execution).
     """
 
     def __init__(
@@ -76,63 +76,66 @@ class Executions:
         of_span = np.r_[instances.of_span, NONE].astype(np.int32)
         rows, self._instances, self._launches = linked.rows, instances, launches
         self.of_call = of_span[linked.launch_span]
-        call = np.flatnonzero((self.of_call < 0) & (calls.id[:-1] >= 0))
-        self.of_call[call] = len(instances) + np.arange(len(call))
+        outside = np.flatnonzero((self.of_call < 0) & (calls.id[:-1] >= 0))  # API calls outside of operators
+        self.of_call[outside] = len(instances) + np.arange(len(outside))
         self.of_row = of_span[linked.row_span]
         if len(launches):
             launched = (self.of_row < 0) & (linked.row_launch >= 0)
             self.of_row = np.where(launched, self.of_call[linked.row_launch], self.of_row)
-        row = np.flatnonzero(self.of_row < 0)
-        self.of_row[row] = len(instances) + len(call) + np.arange(len(row))
-        self._thread = np.r_[instances.thread, launches.thread[call], np.full(len(row), NONE)]
-        self.start = np.r_[instances.start, launches.start[call], rows.start[row]]
+        unlaunched = np.flatnonzero(self.of_row < 0)  # rows without a launch
+        self.of_row[unlaunched] = len(instances) + len(outside) + np.arange(len(unlaunched))
+        self._thread = np.r_[instances.thread, launches.thread[outside], np.full(len(unlaunched), NONE)]
+        self.start = np.r_[instances.start, launches.start[outside], rows.start[unlaunched]]
         # A row without a launch has no side on the CPU: its execution has no length, at the start of the GPU event.
-        self.end = np.r_[instances.end, launches.end[call], rows.start[row]]
-        outside_cpu = np.r_[(launches.end - launches.start)[call], np.zeros(len(row), np.int64)]
+        self.end = np.r_[instances.end, launches.end[outside], rows.start[unlaunched]]
+        outside_cpu = np.r_[(launches.end - launches.start)[outside], np.zeros(len(unlaunched), np.int64)]
         self._cpu = Column(
             np.r_[instances.cpu.values, outside_cpu],
             np.r_[instances.cpu.mask(), np.ones(len(outside_cpu), bool)],
         )
         self.worker = np.r_[
-            workers[instances.process], thread_worker[launches.thread[call]], workers[row_process[row]]
+            workers[instances.process],
+            thread_worker[launches.thread[outside]],
+            workers[row_process[unlaunched]],
         ].astype(np.int32)
         order = intervals.order_by(self.start, self._thread, lambda index: -self.end[index])
         self._order = order[np.argsort(self.worker[order], kind="stable")].astype(np.int32)
         self.id = np.full(len(order) + 1, NONE, np.int64)
         self.id[self._order] = ids(self.worker[self._order])
         self.operators = Operators()
-        self.operator = self._operator(names, launches.name[call], linked, call, len(row))
+        self.operator = self._number_operators(names, linked, outside, len(unlaunched))
 
     def __len__(self) -> int:
         return len(self.start)
 
-    def _operator(self, names: Strings, call_name: Ints, linked: Linked, call: Ints, unlaunched: int) -> Ints:
-        """Return the operator of each execution, numbered in the order of first execution. `call`: API calls outside of
-        operators; `unlaunched`: the number of rows without a launch.
+    def _number_operators(self, names: Strings, linked: Linked, outside: Ints, unlaunched: int) -> Ints:
+        """Return the number of the operator of each execution, counted in the order of first execution. `outside`: API
+        calls outside of operators; `unlaunched`: how many rows have no launch.
 
-        The operators are told apart by one number: of a site, then name and range of an API call, then one for all
-        events without a launch.
+        A key identifies the operator of an execution: the number of its site; above those, the name of an API call
+        outside of operators combined with the user's ranges around it; last, one key for all rows without a launch.
         """
         sites, ranges = self._instances.sites, linked.ranges
-        first_name, nothing = len(sites), len(sites) + len(names) * len(ranges)
-        named = call_name.astype(np.int64) * len(ranges) + linked.launch_ranges[call]
-        key = np.r_[self._instances.site, first_name + named, np.full(unlaunched, nothing)]
-        code, distinct = pd.factorize(key[self._order])
+        first_call_key, no_launch_key = len(sites), len(sites) + len(names) * len(ranges)
+        call_name = self._launches.name[outside].astype(np.int64)
+        call_key = first_call_key + call_name * len(ranges) + linked.launch_ranges[outside]
+        keys = np.r_[self._instances.site, call_key, np.full(unlaunched, no_launch_key)]
+        code, distinct = pd.factorize(keys[self._order])
         numbers = []
-        for number in distinct.tolist():
-            if number < first_name:
-                numbers.append(self.operators.of_site(sites[number]))
-            elif number < nothing:
-                name, path = divmod(number - first_name, len(ranges))
+        for key in distinct.tolist():
+            if key < first_call_key:
+                numbers.append(self.operators.of_site(sites[key]))
+            elif key < no_launch_key:
+                name, path = divmod(key - first_call_key, len(ranges))
                 numbers.append(self.operators.outside(without_version(names[name]), ranges[path]))
             else:
                 numbers.append(self.operators.outside("gpu_event"))
-        out = np.empty(len(key), np.int32)
+        out = np.empty(len(keys), np.int32)
         out[self._order] = np.array(numbers or [0], np.int32)[code]
         return out
 
     def tables(self, rows: Rows, uses_tc: Bools) -> Iterator[tuple[str, pa.Table]]:
-        """Yield `op` and its blocks. `uses_tc`: rows that used tensor cores."""
+        """Yield the tables `op` and `op_block` in pieces. `uses_tc`: rows that used tensor cores."""
         order, n, instance_count = self._order, len(self), len(self._instances)
         forward = np.r_[self._instances.forward, np.full(n - instance_count, NONE)]
         seq, has_seq = np.zeros(n, np.int64), np.zeros(n, bool)
@@ -157,7 +160,7 @@ class Executions:
             yield "op_block", table(block=keys[0], operator=keys[1], **sums)
 
     def _on_device(self, rows: Rows, uses_tc: Bools) -> dict[str, Ints]:
-        """Return, per execution: union of its GPU events and idle time between them, sums and numbers of kernels."""
+        """Return the columns of `op` about devices, as schema.sql describes them, per execution; times in ns."""
         n, op = len(self), self.of_row
         kernel = (rows.kind == KERNEL) | (rows.kind == OPERATOR)
         out: dict[str, Ints] = {}
@@ -165,7 +168,7 @@ class Executions:
             # Sums of ns stay below 2**53, where a float is exact.
             out[name] = np.bincount(op[mask], rows.duration[mask], n).astype(np.int64)
             out[count] = np.bincount(op[mask], minlength=n)
-        if (rows.kind == OPERATOR).any():  # own times do not overlap
+        if (rows.kind == OPERATOR).any():  # without a GPU: the rows' own times, which do not overlap
             return {**out, "gpu_ns": out["kernel_ns"], "idle_ns": np.zeros(n, np.int64)}
         device, distinct = pd.factorize(plain(rows.device))
         if len(distinct) <= 1:
