@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of CUDA API calls by CUPTI's numbers, which nvprof's databases hold, and the kind of each call.
+"""Names of CUDA API calls by the numbers that CUPTI gives them (cbid), and the kind of a CUDA or HIP call by its name.
 
-The numbers never change once assigned. Source: cupti_runtime_cbid.h and cupti_driver_cbid.h; the calls that programs
-spend time in are listed here, others appear under their number.
+Databases of nvprof have only the numbers, which never change once assigned. Source: cupti_runtime_cbid.h and
+cupti_driver_cbid.h. The calls that programs spend time in are listed; others are named "runtime call 7".
 
 >>> api_name("runtime", 211), api_name("driver", 2)
 ('cudaLaunchKernel', 'driver call 2')
@@ -37,6 +37,7 @@ _DRIVER = {
 _NAMES = {"runtime": _RUNTIME, "driver": _DRIVER}
 
 API_KINDS = ("launch", "memcpy", "memset", "malloc", "free", "sync", "event", "graph", "other")
+# The first pattern that matches decides.
 _KINDS = (
     ("graph", r"^(?:cuda|cu)Graph"),
     ("launch", r"^(?:cuda|cu)Launch|^hip\w*Launch"),
@@ -59,7 +60,7 @@ def without_version(name: str) -> str:
 
 
 def api_name(library: str, number: int) -> str:
-    """Return the name of a call, or its number."""
+    """Return the name of a call of "runtime" or "driver" by its cbid; for one that is not listed, a text with both."""
     return _NAMES.get(library, {}).get(number, f"{library} call {number}")
 
 
