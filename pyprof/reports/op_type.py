@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators by type."""
+"""Operators added up by type of operation, as "linear", however the call spells it."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def op_type(source: Source) -> pd.DataFrame:
         frame(
             source,
             f"""with unknown as (
-                    select o.type, sum(s.gpu_ns) as time from op_kernel_stat s join operator o on o.id = s.operator
+                    select o.type, sum(s.gpu_ns) as time_ns from op_kernel_stat s join operator o on o.id = s.operator
                     where {SELECTED} and s.tc = 3 and s.{IS_KERNEL} group by o.type)
                 select o.type, count(distinct o.id) as ops, sum(s.calls) as calls, sum(s.tc_ns) as tc,
-                       coalesce(max(unknown.time), 0) as tc_unknown, {spreads()}
+                       coalesce(max(unknown.time_ns), 0) as tc_unknown, {spreads()}
                 from op_stat s
                 join operator o on o.id = s.operator left join unknown on unknown.type = o.type
                 where {SELECTED}

@@ -65,12 +65,12 @@ def _operators(source: Source) -> pd.DataFrame:
         f"""with o as (
                 select s.operator as id, {sums}, {spreads()} from op_stat s where {SELECTED} group by s.operator),
                  unknown as (
-                select s.operator as id, sum(s.gpu_ns) as time from op_kernel_stat s
+                select s.operator as id, sum(s.gpu_ns) as time_ns from op_kernel_stat s
                 where {SELECTED} and s.tc = 3 and s.{IS_KERNEL} group by s.operator)
             select o.*, p.op_id, p.name, p.type, p.direction, p.module, p.params, p.dtype, p.shapes, p.eligible,
                    p.unassociated, nullif(k.frames, '') as stack,
                    case when o.tc_kernels > 0 then 1 when unknown.id is null then 0 end as using_tc,
-                   coalesce(unknown.time, 0) as tc_unknown
+                   coalesce(unknown.time_ns, 0) as tc_unknown
             from o join operator p using (id) left join stack k on k.id = p.stack left join unknown using (id)
             order by gpu desc, cpu desc, id""",
     )
