@@ -14,7 +14,7 @@ from pyprof.model import KERNEL, MEMCPY, Bools, Column, Ints
 from pyprof.store.files import Store
 from pyprof.store.ids import first_id
 
-_EVENTS = 300_000  # of all workers
+SAMPLE_EVENTS = 300_000  # of all workers
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def read(store: Store, row: tuple[int, ...], workers: int, cut: int) -> Sample:
     whole iterations, if at least one is small enough.
     """
     worker, start, end, first, last = row[:5]
-    stop = min(last, first + max(_EVENTS // workers, 1))
+    stop = min(last, first + max(SAMPLE_EVENTS // workers, 1))
     if stop < last:
         whole = store.rows(
             """select last_event, end_ns from iteration

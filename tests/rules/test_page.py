@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pyprof.reference.rules import markdown, parts
+from pyprof.reference.rules import docstring_parts, markdown
 from pyprof.rules import RULES
 from pyprof.rules.thresholds import LIMITS
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_every_rule_says_what_it_looks_for_when_it_fires_and_when_not():
     page = markdown()
     for rule in RULES.values():
-        assert all(text.endswith(".") for text in parts(rule)), rule.id
+        assert all(text.endswith(".") for text in docstring_parts(rule)), rule.id
         assert f"## {rule.id}\n" in page
 
 
