@@ -64,7 +64,7 @@ class Pace:
 class Watcher:
     """Thread that monitors the process's allocated memory, and calls `ask` as long as it is large.
 
-    It does not read by itself: while the program runs operators, torch cannot (`collectors/quiet.py`).
+    It does not read by itself: while the program runs operators, torch cannot (`collectors/gil_pause.py`).
     """
 
     def __init__(self, ask: Callable[[], None]):

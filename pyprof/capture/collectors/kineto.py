@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyprof.capture.collectors import kineto_device, quiet
+from pyprof.capture.collectors import gil_pause, kineto_device
 from pyprof.capture.collectors.device import Records
 from pyprof.capture.collectors.gpus import finish_kernels
 from pyprof.capture.collectors.kineto_cpu import Reader
@@ -124,7 +124,7 @@ class Kineto:
         if not stranded.end():
             raise RuntimeError("the last window was closed by another thread than the one that opened it")
         if self._all_threads:
-            quiet.leave()
+            gil_pause.let_others_finish()
         try:
             begin(self._config(), self.devices, self.knows_gpus)
         except (AttributeError, TypeError) as error:
@@ -185,7 +185,7 @@ class Kineto:
         self._look()
         before = len(self)
         if self._all_threads:
-            quiet.settle(_SETTLE)
+            gil_pause.wait_for_others(_SETTLE)
         mark()
         cut = cut_ranges()
         result = self._end()
@@ -202,8 +202,8 @@ class Kineto:
     def _end(self) -> Any:
         if not self._all_threads:
             return _disable()
-        quiet.settle(_SETTLE)
-        return quiet.call(_disable)
+        gil_pause.wait_for_others(_SETTLE)
+        return gil_pause.call_after_pause(_disable)
 
     def _read_devices(self, result: Any) -> None:
         try:

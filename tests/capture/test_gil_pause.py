@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pyprof.capture.collectors import quiet
+from pyprof.capture.collectors import gil_pause
 from pyprof.capture.instrument.recorder import ThreadState, recorder
 from tests.forks import Forks
 from tests.waiting import until
@@ -57,49 +57,49 @@ def count(ended: threading.Event) -> None:
 @pytest.mark.parametrize("work", [multiply, wait, count])
 def test_a_thread_ends_its_operator_and_waits(work: object) -> None:
     with thread(work):
-        assert all(quiet.settle(60) for _ in range(10))
+        assert all(gil_pause.wait_for_others(60) for _ in range(10))
 
 
 def test_a_thread_that_does_not_end_its_operator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quiet, "_computes", lambda tid: True)
+    monkeypatch.setattr(gil_pause, "_is_running", lambda tid: True)
     with thread(wait):
-        assert not quiet.settle(0.01)
+        assert not gil_pause.wait_for_others(0.01)
 
 
 def test_whether_a_thread_computes() -> None:
     with thread(multiply) as number:
-        assert any(quiet._computes(number) or time.sleep(0.001) for _ in range(10_000))
-    until(lambda: not quiet._computes(number))  # the system ends it after Python has
+        assert any(gil_pause._is_running(number) or time.sleep(0.001) for _ in range(10_000))
+    until(lambda: not gil_pause._is_running(number))  # the system ends it after Python has
     with thread(wait) as number:
-        assert any(not quiet._computes(number) or time.sleep(0.001) for _ in range(10_000))
+        assert any(not gil_pause._is_running(number) or time.sleep(0.001) for _ in range(10_000))
 
 
 def test_what_is_called_after_the_pause() -> None:
     with thread(count):
-        assert quiet.call(partial(max, 3, 4)) == 4
+        assert gil_pause.call_after_pause(partial(max, 3, 4)) == 4
         with pytest.raises(ValueError, match="empty"):
-            quiet.call(partial(max, ()))
-    assert quiet.call(partial(max, 3, 4)) == 4
+            gil_pause.call_after_pause(partial(max, ()))
+    assert gil_pause.call_after_pause(partial(max, 3, 4)) == 4
 
 
 def test_a_system_that_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quiet, "_libc", None)
+    monkeypatch.setattr(gil_pause, "_libc", None)
     with thread(count) as number:
-        assert not quiet._computes(number)
-        assert quiet.settle(60)
-        assert quiet.call(partial(max, 3, 4)) == 4
+        assert not gil_pause._is_running(number)
+        assert gil_pause.wait_for_others(60)
+        assert gil_pause.call_after_pause(partial(max, 3, 4)) == 4
 
 
 CROWDED = """
 import threading
 from pyprof.capture import THREAD
-from pyprof.capture.collectors import quiet
+from pyprof.capture.collectors import gil_pause
 ended = threading.Event()
-answers = [quiet.crowded()]
+answers = [gil_pause.has_other_threads()]
 for name in (THREAD, "theirs"):
     threading.Thread(target=ended.wait, name=name).start()
-    answers.append(quiet.crowded())
-ours = threading.Thread(target=lambda: answers.append(quiet.crowded()), name=THREAD)
+    answers.append(gil_pause.has_other_threads())
+ours = threading.Thread(target=lambda: answers.append(gil_pause.has_other_threads()), name=THREAD)
 ours.start(), ours.join(), ended.set()
 print(answers)
 """
