@@ -71,6 +71,14 @@ def test_every_figure_and_column_of_a_report_says_what_it_is():
         )
 
 
+def test_every_view_of_the_page_is_described():
+    views = (ROOT / "frontend" / "src" / "lib" / "views.ts").read_text(encoding="utf-8")
+    labels = re.findall(r'\blabel: "([^"]+)"', views)
+    text = (ROOT / "docs" / "viewer.md").read_text(encoding="utf-8")
+    assert len(labels) == views.count('import("../views/')
+    assert [label for label in labels if f"\n| {label} | " not in text] == []
+
+
 def test_names_in_the_glossary_exist():
     """Of the database, of `prof.py`, and of reports and figures; the data frames take a recording."""
     keys = {*METRICS, *COLUMNS, *(report.name for report in every())}

@@ -4,6 +4,8 @@ a violation that axe finds, no wider than the window."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +29,12 @@ _RULES = {
     "light": "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']",
     "dark": "['color-contrast']",
 }  # all that differs
+
+
+def test_every_view_is_opened() -> None:
+    source = Path(__file__).resolve().parents[3] / "frontend" / "src" / "lib" / "views.ts"
+    views = re.findall(r'\bid: "([^"]+)"', source.read_text(encoding="utf-8"))
+    assert {view.partition("?")[0] for view in VIEWS} == {*views, "help"}
 
 
 @pytest.mark.statement("TR07", "V05", "PR07")
