@@ -70,7 +70,8 @@ _WITH_VALUE: dict[str, Callable[[str], Any]] = {
     "delay": _seconds,
     "duration": _seconds,
 }
-_FLAGS = ("memory", "io", "sync", "api_backtrace")
+# Options that are a word without a value.
+_FLAGS = {name for name, kind in Given.__annotations__.items() if "bool" in str(kind)}
 
 
 def words(text: str) -> tuple[dict[str, Any], list[str]]:

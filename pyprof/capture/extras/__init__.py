@@ -3,8 +3,8 @@
 imported, patched or started for them.
 
 Each is a module here with one *extra*: an object that is started and stopped with the window and adds tables to the
-file. A table exists only in files whose recording requested it. To add one: an option in options.py, a module, a
-line in `_make`, a row in docs/options.md.
+file. A table exists only in files whose recording requested it. To add one: a module here, a branch in `_constructors`,
+and the option, for which docs/architecture.md lists the files.
 """
 
 from __future__ import annotations
